@@ -1,0 +1,3 @@
+//! The embedded database: commands, partitions, change feed, storage, indexes, charges.
+
+pub mod storage;
