@@ -14,9 +14,13 @@
 //! There is one writer at a time (the group-commit writer), so `commit` needs
 //! no conflict handling. Readers never wait for the writer's fsync.
 
+mod memory;
+
 use std::ops::{Bound, ControlFlow};
 
 use bytes::Bytes;
+
+pub use self::memory::MemoryStore;
 
 /// A sorted map of bytes with snapshots and atomic, durable commits.
 pub trait Store: Send + Sync + 'static {
