@@ -1,1 +1,4 @@
-//! model
+//! The nouns that every other crate speaks of: JSON values, resource ids,
+//! partition keys and their hashes, session tokens, etags. No I/O, no clock.
+
+pub mod json;

@@ -1,0 +1,360 @@
+//! Reading JSON text, strictly, with bounded depth.
+//!
+//! The grammar is RFC 8259's. Beyond it, two rules of the service: a number
+//! outside the range of a double is refused (`1e400`), and a surrogate escape
+//! without its partner is read as U+FFFD.
+
+use super::{Number, Object, Value};
+
+/// How deep containers may nest. The service documents 128 levels.
+pub const DEPTH_MAX: usize = 128;
+
+/// Why a text is not acceptable JSON, and at which byte.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ParseError {
+    pub offset: usize,
+    pub reason: &'static str,
+}
+
+impl std::fmt::Display for ParseError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} at byte {}", self.reason, self.offset)
+    }
+}
+
+impl std::error::Error for ParseError {}
+
+/// Reads one JSON value that must fill the whole input.
+pub fn parse(bytes: &[u8]) -> Result<Value, ParseError> {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => parse_str(text),
+        Err(error) => Err(ParseError { offset: error.valid_up_to(), reason: "not UTF-8" }),
+    }
+}
+
+/// Reads one JSON value that must fill the whole input.
+pub fn parse_str(text: &str) -> Result<Value, ParseError> {
+    let mut reader = Reader { text, bytes: text.as_bytes(), at: 0 };
+    reader.skip_blanks();
+    let value = reader.value(0)?;
+    reader.skip_blanks();
+    if reader.at != reader.bytes.len() {
+        return reader.fail("text after the value");
+    }
+    Ok(value)
+}
+
+struct Reader<'a> {
+    text: &'a str,
+    bytes: &'a [u8],
+    at: usize,
+}
+
+type Read<T> = Result<T, ParseError>;
+
+impl Reader<'_> {
+    fn fail<T>(&self, reason: &'static str) -> Read<T> {
+        Err(ParseError { offset: self.at, reason })
+    }
+
+    fn peek(&self) -> Option<u8> {
+        self.bytes.get(self.at).copied()
+    }
+
+    fn skip_blanks(&mut self) {
+        while matches!(self.peek(), Some(b' ' | b'\t' | b'\n' | b'\r')) {
+            self.at += 1;
+        }
+    }
+
+    fn value(&mut self, depth: usize) -> Read<Value> {
+        match self.peek() {
+            Some(b'{') => self.object(depth),
+            Some(b'[') => self.array(depth),
+            Some(b'"') => self.string().map(Value::String),
+            Some(b'-' | b'0'..=b'9') => self.number().map(Value::Number),
+            Some(b't') => self.word("true", Value::Bool(true)),
+            Some(b'f') => self.word("false", Value::Bool(false)),
+            Some(b'n') => self.word("null", Value::Null),
+            Some(_) => self.fail("not a value"),
+            None => self.fail("the text ends where a value should be"),
+        }
+    }
+
+    fn word(&mut self, word: &str, value: Value) -> Read<Value> {
+        if !self.bytes[self.at..].starts_with(word.as_bytes()) {
+            return self.fail("not a value");
+        }
+        self.at += word.len();
+        Ok(value)
+    }
+
+    fn array(&mut self, depth: usize) -> Read<Value> {
+        if depth == DEPTH_MAX {
+            return self.fail("nested too deep");
+        }
+        self.at += 1;
+        let mut items = Vec::new();
+        self.skip_blanks();
+        if self.peek() == Some(b']') {
+            self.at += 1;
+            return Ok(Value::Array(items));
+        }
+        loop {
+            self.skip_blanks();
+            items.push(self.value(depth + 1)?);
+            self.skip_blanks();
+            match self.peek() {
+                Some(b',') => self.at += 1,
+                Some(b']') => {
+                    self.at += 1;
+                    return Ok(Value::Array(items));
+                }
+                _ => return self.fail("expected ',' or ']'"),
+            }
+        }
+    }
+
+    fn object(&mut self, depth: usize) -> Read<Value> {
+        if depth == DEPTH_MAX {
+            return self.fail("nested too deep");
+        }
+        self.at += 1;
+        let mut members = Vec::new();
+        self.skip_blanks();
+        if self.peek() == Some(b'}') {
+            self.at += 1;
+            return Ok(Value::Object(Object::new()));
+        }
+        loop {
+            self.skip_blanks();
+            if self.peek() != Some(b'"') {
+                return self.fail("expected a member name");
+            }
+            let name = self.string()?;
+            self.skip_blanks();
+            if self.peek() != Some(b':') {
+                return self.fail("expected ':'");
+            }
+            self.at += 1;
+            self.skip_blanks();
+            members.push((name, self.value(depth + 1)?));
+            self.skip_blanks();
+            match self.peek() {
+                Some(b',') => self.at += 1,
+                Some(b'}') => {
+                    self.at += 1;
+                    return Ok(Value::Object(Object::from_members(members)));
+                }
+                _ => return self.fail("expected ',' or '}'"),
+            }
+        }
+    }
+
+    /// Reads a string; most have no escape and are one copy.
+    fn string(&mut self) -> Read<String> {
+        self.at += 1;
+        let start = self.at;
+        loop {
+            match self.peek() {
+                Some(b'"') => {
+                    let text = self.text[start..self.at].to_owned();
+                    self.at += 1;
+                    return Ok(text);
+                }
+                Some(b'\\') => return self.escaped_string(start),
+                Some(0..=0x1F) => return self.fail("a control character in a string"),
+                Some(_) => self.at += 1,
+                None => return self.fail("the text ends inside a string"),
+            }
+        }
+    }
+
+    fn escaped_string(&mut self, start: usize) -> Read<String> {
+        let mut out = self.text[start..self.at].to_owned();
+        let mut plain = self.at;
+        loop {
+            match self.peek() {
+                Some(b'"') => {
+                    out.push_str(&self.text[plain..self.at]);
+                    self.at += 1;
+                    return Ok(out);
+                }
+                Some(b'\\') => {
+                    out.push_str(&self.text[plain..self.at]);
+                    self.at += 1;
+                    out.push(self.escape()?);
+                    plain = self.at;
+                }
+                Some(0..=0x1F) => return self.fail("a control character in a string"),
+                Some(_) => self.at += 1,
+                None => return self.fail("the text ends inside a string"),
+            }
+        }
+    }
+
+    fn escape(&mut self) -> Read<char> {
+        let letter = self.peek();
+        self.at += 1;
+        Ok(match letter {
+            Some(b'"') => '"',
+            Some(b'\\') => '\\',
+            Some(b'/') => '/',
+            Some(b'b') => '\u{8}',
+            Some(b'f') => '\u{C}',
+            Some(b'n') => '\n',
+            Some(b'r') => '\r',
+            Some(b't') => '\t',
+            Some(b'u') => return self.unicode_escape(),
+            _ => {
+                self.at -= 1;
+                return self.fail("an unknown escape");
+            }
+        })
+    }
+
+    fn unicode_escape(&mut self) -> Read<char> {
+        let first = self.hex4()?;
+        if !(0xD800..=0xDBFF).contains(&first) {
+            return Ok(char::from_u32(first).unwrap_or(char::REPLACEMENT_CHARACTER));
+        }
+        if !self.bytes[self.at..].starts_with(b"\\u") {
+            return Ok(char::REPLACEMENT_CHARACTER);
+        }
+        let rewind = self.at;
+        self.at += 2;
+        let second = self.hex4()?;
+        if !(0xDC00..=0xDFFF).contains(&second) {
+            self.at = rewind;
+            return Ok(char::REPLACEMENT_CHARACTER);
+        }
+        let code = 0x1_0000 + ((first - 0xD800) << 10) + (second - 0xDC00);
+        Ok(char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER))
+    }
+
+    fn hex4(&mut self) -> Read<u32> {
+        let mut code = 0;
+        for _ in 0..4 {
+            let Some(digit) = self.peek().and_then(|byte| (byte as char).to_digit(16)) else {
+                return self.fail("expected four hexadecimal digits");
+            };
+            code = code * 16 + digit;
+            self.at += 1;
+        }
+        Ok(code)
+    }
+
+    fn digits(&mut self) -> Read<()> {
+        if !matches!(self.peek(), Some(b'0'..=b'9')) {
+            return self.fail("expected a digit");
+        }
+        while matches!(self.peek(), Some(b'0'..=b'9')) {
+            self.at += 1;
+        }
+        Ok(())
+    }
+
+    fn number(&mut self) -> Read<Number> {
+        let start = self.at;
+        if self.peek() == Some(b'-') {
+            self.at += 1;
+        }
+        if self.peek() == Some(b'0') {
+            self.at += 1;
+            if matches!(self.peek(), Some(b'0'..=b'9')) {
+                return self.fail("a number with a leading zero");
+            }
+        } else {
+            self.digits()?;
+        }
+        let mut is_integer = true;
+        if self.peek() == Some(b'.') {
+            is_integer = false;
+            self.at += 1;
+            self.digits()?;
+        }
+        if matches!(self.peek(), Some(b'e' | b'E')) {
+            is_integer = false;
+            self.at += 1;
+            if matches!(self.peek(), Some(b'+' | b'-')) {
+                self.at += 1;
+            }
+            self.digits()?;
+        }
+        let text = &self.text[start..self.at];
+        if is_integer {
+            if let Ok(value) = text.parse::<i64>() {
+                return Ok(Number::Int(value));
+            }
+            if let Ok(value) = text.parse::<u64>() {
+                return Ok(Number::from_u64(value));
+            }
+        }
+        match text.parse::<f64>().ok().and_then(Number::from_f64) {
+            Some(number) => Ok(number),
+            None => self.fail("a number beyond the range of a double"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json::{Style, to_text};
+
+    fn check(text: &str, expect: &str) {
+        let value = parse_str(text).unwrap_or_else(|error| panic!("{text}: {error}"));
+        assert_eq!(to_text(&value, Style::Point), expect, "{text}");
+    }
+
+    #[test]
+    fn values_read_back_as_the_service_prints_them() {
+        check(
+            " {\"b\" : [1, 2.50,-0.0 ,true,null] , \"a\":\"x\\u00e9\\n\" } ",
+            "{\"b\":[1,2.5,0,true,null],\"a\":\"xé\\n\"}",
+        );
+        check("\"\\ud83d\\ude80 \\ud800 \\udc00 \\ud800x\"", "\"🚀 \u{FFFD} \u{FFFD} \u{FFFD}x\"");
+        check("18446744073709551615", "18446744073709551615");
+        check("1e-400", "0");
+        check("{\"a\":1,\"b\":2,\"a\":3}", "{\"a\":3,\"b\":2}");
+    }
+
+    #[test]
+    fn malformed_text_is_refused() {
+        for text in [
+            "",
+            "{",
+            "[1,]",
+            "{\"a\"}",
+            "{\"a\":1,}",
+            "01",
+            "1.",
+            "1e",
+            "+1",
+            "nul",
+            "\"\\x\"",
+            "\"\\u12\"",
+            "\"a",
+            "1 2",
+            "1e400",
+            "-",
+            "NaN",
+            "'a'",
+            "{a:1}",
+            "[1 2]",
+            "\"\u{1}\"",
+            "/*c*/1",
+        ] {
+            assert!(parse_str(text).is_err(), "{text}");
+        }
+        assert_eq!(parse(b"\"\xff\"").unwrap_err().reason, "not UTF-8");
+    }
+
+    #[test]
+    fn nesting_is_bounded() {
+        let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+        assert!(parse_str(&nested(DEPTH_MAX)).is_ok());
+        assert_eq!(parse_str(&nested(DEPTH_MAX + 1)).unwrap_err().reason, "nested too deep");
+        assert!(parse_str(&"[".repeat(1_000_000)).is_err());
+    }
+}

@@ -1,0 +1,189 @@
+//! Writing JSON text in the service's own spelling.
+//!
+//! Doubles have 15 significant digits if these read back as the same value,
+//! else 17; an exponent has three digits in point answers and two in query
+//! answers (`real-service.md` section 8). Only quotes, backslashes and control
+//! characters are escaped; everything else is raw UTF-8.
+
+use super::{Number, Value};
+
+/// Which answer the text is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Style {
+    /// Point reads and writes: integers exact to u64, `1e+019`.
+    Point,
+    /// Query answers: integers exact to i64, larger ones as doubles, `1e+19`.
+    Query,
+}
+
+/// The value as JSON text.
+pub fn to_text(value: &Value, style: Style) -> String {
+    let mut out = String::new();
+    print_into(&mut out, value, style);
+    out
+}
+
+/// Appends the value as JSON text.
+pub fn print_into(out: &mut String, value: &Value, style: Style) {
+    match value {
+        Value::Null => out.push_str("null"),
+        Value::Bool(true) => out.push_str("true"),
+        Value::Bool(false) => out.push_str("false"),
+        Value::Number(number) => print_number(out, *number, style),
+        Value::String(text) => print_string(out, text),
+        Value::Array(items) => {
+            out.push('[');
+            for (place, item) in items.iter().enumerate() {
+                if place > 0 {
+                    out.push(',');
+                }
+                print_into(out, item, style);
+            }
+            out.push(']');
+        }
+        Value::Object(object) => {
+            out.push('{');
+            for (place, (name, member)) in object.iter().enumerate() {
+                if place > 0 {
+                    out.push(',');
+                }
+                print_string(out, name);
+                out.push(':');
+                print_into(out, member, style);
+            }
+            out.push('}');
+        }
+    }
+}
+
+/// Appends a quoted, escaped string.
+pub fn print_string(out: &mut String, text: &str) {
+    out.push('"');
+    let mut plain = 0;
+    for (at, byte) in text.bytes().enumerate() {
+        let escape = match byte {
+            b'"' => "\\\"",
+            b'\\' => "\\\\",
+            b'\n' => "\\n",
+            b'\r' => "\\r",
+            b'\t' => "\\t",
+            0x08 => "\\b",
+            0x0C => "\\f",
+            0..=0x1F => "",
+            _ => continue,
+        };
+        out.push_str(&text[plain..at]);
+        if escape.is_empty() {
+            out.push_str(&format!("\\u{byte:04x}"));
+        } else {
+            out.push_str(escape);
+        }
+        plain = at + 1;
+    }
+    out.push_str(&text[plain..]);
+    out.push('"');
+}
+
+/// Appends a number.
+pub fn print_number(out: &mut String, number: Number, style: Style) {
+    use std::fmt::Write;
+    // Writing to a String cannot fail.
+    let _ = match (number, style) {
+        (Number::Int(value), _) => write!(out, "{value}"),
+        (Number::Uint(value), Style::Point) => write!(out, "{value}"),
+        (Number::Uint(value), Style::Query) => {
+            print_double(out, value as f64, style);
+            Ok(())
+        }
+        (Number::Double(value), _) => {
+            print_double(out, value, style);
+            Ok(())
+        }
+    };
+}
+
+/// Below this every integral double has at most 15 digits, so it is printed
+/// as the integer it is.
+const PLAIN_INTEGERS_BELOW: f64 = 1e15;
+
+fn print_double(out: &mut String, value: f64, style: Style) {
+    if value.fract() == 0.0 && value.abs() < PLAIN_INTEGERS_BELOW {
+        out.push_str(&(value as i64).to_string());
+        return;
+    }
+    let short = format!("{value:.14e}");
+    if short.parse() == Ok(value) {
+        general(out, &short, 15, style);
+    } else {
+        general(out, &format!("{value:.16e}"), 17, style);
+    }
+}
+
+/// Turns `d.ddde±x` into C's `%g` with that many significant digits.
+fn general(out: &mut String, scientific: &str, digits_max: i32, style: Style) {
+    let (mantissa, exponent) = scientific.split_once('e').unwrap_or((scientific, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    let (sign, mantissa) = mantissa.strip_prefix('-').map_or(("", mantissa), |rest| ("-", rest));
+    let digits: String = mantissa.chars().filter(char::is_ascii_digit).collect();
+    let digits = match digits.trim_end_matches('0') {
+        "" => "0",
+        trimmed => trimmed,
+    };
+    out.push_str(sign);
+    if exponent < -4 || exponent >= digits_max {
+        out.push_str(&digits[..1]);
+        if digits.len() > 1 {
+            out.push('.');
+            out.push_str(&digits[1..]);
+        }
+        let width = if style == Style::Point { 3 } else { 2 };
+        out.push_str(&format!("e{}{:0width$}", if exponent < 0 { '-' } else { '+' }, exponent.abs()));
+    } else if exponent < 0 {
+        out.push_str("0.");
+        out.push_str(&"0".repeat((-exponent - 1) as usize));
+        out.push_str(digits);
+    } else {
+        let whole = (exponent + 1) as usize;
+        if digits.len() <= whole {
+            out.push_str(digits);
+            out.push_str(&"0".repeat(whole - digits.len()));
+        } else {
+            out.push_str(&digits[..whole]);
+            out.push('.');
+            out.push_str(&digits[whole..]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(value: f64, point: &str, query: &str) {
+        let value = Value::Number(Number::from_f64(value).unwrap());
+        assert_eq!(to_text(&value, Style::Point), point);
+        assert_eq!(to_text(&value, Style::Query), query);
+    }
+
+    #[test]
+    fn doubles_are_spelled_as_the_service_spells_them() {
+        check(0.1, "0.1", "0.1");
+        check(0.1 + 0.2, "0.30000000000000004", "0.30000000000000004");
+        check(1.0 / 3.0, "0.33333333333333331", "0.33333333333333331");
+        check(5e-324, "4.94065645841247e-324", "4.94065645841247e-324");
+        check(18446744073709551616.0, "1.8446744073709552e+019", "1.8446744073709552e+19");
+        check(100.0, "100", "100");
+        check(-2.5, "-2.5", "-2.5");
+        check(1e15, "1e+015", "1e+15");
+        check(0.00001, "1e-005", "1e-05");
+        check(0.0001, "0.0001", "0.0001");
+        check(123456.75, "123456.75", "123456.75");
+    }
+
+    #[test]
+    fn large_unsigned_integers_are_doubles_in_queries_only() {
+        let value = Value::Number(Number::Uint(u64::MAX));
+        assert_eq!(to_text(&value, Style::Point), "18446744073709551615");
+        assert_eq!(to_text(&value, Style::Query), "1.8446744073709552e+19");
+    }
+}
