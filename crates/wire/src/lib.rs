@@ -1,1 +1,6 @@
-//! wire
+//! What travels between a client and the service: header names, resource
+//! paths, signatures, dates, patches and the binary form of JSON. No I/O, no
+//! clock: everything here is a function of its arguments, so that client and
+//! server can share it and every rule can be tested as data.
+
+pub mod headers;
