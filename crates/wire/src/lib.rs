@@ -4,3 +4,4 @@
 //! server can share it and every rule can be tested as data.
 
 pub mod headers;
+pub mod path;
