@@ -1,0 +1,128 @@
+//! Resource ids (`_rid`): nested binary ids in base64 with `-` for `/`.
+//!
+//! A database has 4 bytes, a container 8 (the database's, then 4 with the top
+//! bit set, which is how SDKs tell it from a user), everything in a container
+//! 16 (the container's, then a little-endian counter whose top nibble says
+//! what it is). `real-service.md` section 3.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+/// A database's id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DatabaseRid(pub u32);
+
+/// A container's id; it knows its database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ContainerRid {
+    pub database: DatabaseRid,
+    pub number: u32,
+}
+
+/// What a 16-byte id stands for: the nibble at its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ChildKind {
+    Document,
+    PartitionKeyRange,
+    UserDefinedFunction,
+    Trigger,
+    StoredProcedure,
+}
+
+/// The bit that marks a container in its first own byte.
+const CONTAINER_BIT: u32 = 0x8000_0000;
+
+impl DatabaseRid {
+    pub fn to_text(self) -> String {
+        encode(&self.0.to_be_bytes())
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        let bytes: [u8; 4] = decode(text)?.try_into().ok()?;
+        Some(DatabaseRid(u32::from_be_bytes(bytes)))
+    }
+}
+
+impl ContainerRid {
+    pub fn bytes(self) -> [u8; 8] {
+        let mut bytes = [0; 8];
+        bytes[..4].copy_from_slice(&self.database.0.to_be_bytes());
+        bytes[4..].copy_from_slice(&(self.number | CONTAINER_BIT).to_be_bytes());
+        bytes
+    }
+
+    pub fn to_text(self) -> String {
+        encode(&self.bytes())
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        let bytes: [u8; 8] = decode(text)?.try_into().ok()?;
+        let database = u32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+        let number = u32::from_be_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]);
+        (number & CONTAINER_BIT != 0)
+            .then_some(ContainerRid { database: DatabaseRid(database), number: number & !CONTAINER_BIT })
+    }
+
+    /// The id of the `number`th child of a kind.
+    pub fn child(self, kind: ChildKind, number: u64) -> String {
+        let mut bytes = [0; 16];
+        bytes[..8].copy_from_slice(&self.bytes());
+        bytes[8..].copy_from_slice(&number.to_le_bytes());
+        bytes[15] |= kind.nibble() << 4;
+        encode(&bytes)
+    }
+
+    /// The counter inside a document's id, if it is one of this container's.
+    pub fn parse_document(self, text: &str) -> Option<u64> {
+        let bytes: [u8; 16] = decode(text)?.try_into().ok()?;
+        let number = u64::from_le_bytes([
+            bytes[8], bytes[9], bytes[10], bytes[11], bytes[12], bytes[13], bytes[14], bytes[15],
+        ]);
+        (bytes[..8] == self.bytes() && number >> 60 == 0).then_some(number)
+    }
+}
+
+impl ChildKind {
+    fn nibble(self) -> u8 {
+        match self {
+            ChildKind::Document => 0,
+            ChildKind::PartitionKeyRange => 5,
+            ChildKind::UserDefinedFunction => 6,
+            ChildKind::Trigger => 7,
+            ChildKind::StoredProcedure => 8,
+        }
+    }
+}
+
+fn encode(bytes: &[u8]) -> String {
+    STANDARD.encode(bytes).replace('/', "-")
+}
+
+fn decode(text: &str) -> Option<Vec<u8>> {
+    /// The longest id has 16 bytes, 24 characters.
+    const CHARACTERS_MAX: usize = 24;
+    if text.len() > CHARACTERS_MAX {
+        return None;
+    }
+    STANDARD.decode(text.replace('-', "/")).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_nest_and_read_back() {
+        let database = DatabaseRid(0x1234_5678);
+        let container = ContainerRid { database, number: 7 };
+        assert_eq!(DatabaseRid::parse(&database.to_text()), Some(database));
+        assert_eq!(ContainerRid::parse(&container.to_text()), Some(container));
+        let document = container.child(ChildKind::Document, 258);
+        assert_eq!(container.parse_document(&document), Some(258));
+        assert!(document.ends_with("CAQAAAAAAAA=="), "{document}");
+        assert!(container.child(ChildKind::PartitionKeyRange, 1).ends_with("UA=="));
+        assert_eq!(container.parse_document("nonsense"), None);
+        assert_eq!(database.to_text().len(), 8);
+        assert_eq!(container.to_text().len(), 12);
+    }
+}
