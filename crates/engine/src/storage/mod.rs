@@ -15,6 +15,7 @@
 //! no conflict handling. Readers never wait for the writer's fsync.
 
 mod memory;
+mod snapshot_map;
 
 use std::ops::{Bound, ControlFlow};
 
@@ -63,6 +64,19 @@ pub struct Write<'a> {
 pub struct KeyRange<'a> {
     pub from: Bound<&'a [u8]>,
     pub to: Bound<&'a [u8]>,
+}
+
+impl KeyRange<'_> {
+    /// Whether no key can be in the range. The maps underneath panic on
+    /// bounds that are the wrong way round; for a store they are just empty.
+    fn is_empty(&self) -> bool {
+        match (self.from, self.to) {
+            (Bound::Unbounded, _) | (_, Bound::Unbounded) => false,
+            (Bound::Included(from), Bound::Included(to)) => from > to,
+            (Bound::Included(from) | Bound::Excluded(from), Bound::Excluded(to))
+            | (Bound::Excluded(from), Bound::Included(to)) => from >= to,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,0 +1,342 @@
+//! A sorted map whose snapshots cost one reference count.
+//!
+//! A B+ tree of shared nodes. `clone` is the snapshot: it takes a reference to
+//! the root and nothing else. A later insert copies only the nodes on its path
+//! that a snapshot still holds (`Arc::make_mut`); with no snapshot open it
+//! changes them in place. So a long query never stands in a writer's way, and
+//! a writer alone pays nothing for the possibility of one.
+//!
+//! Always true: all leaves are at the same depth; keys rise from left to right
+//! over the whole tree; `Child::first` is not greater than any key under that
+//! child, and greater than every key left of it; no node but the root is empty;
+//! no node holds more than [`NODE_MAX`] entries.
+
+use std::mem;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::{Direction, KeyRange};
+
+/// Entries of a node. Larger nodes make snapshots dearer (a shared node is
+/// copied whole), smaller ones make the tree deeper; measured best between 32
+/// and 64 (docs/storage.md).
+const NODE_MAX: usize = 48;
+
+/// A node with fewer entries than this is joined to a neighbour if both fit in one.
+const NODE_MIN: usize = NODE_MAX / 4;
+
+#[derive(Debug, Clone)]
+pub(super) struct SnapshotMap<V> {
+    root: Arc<Node<V>>,
+}
+
+#[derive(Debug, Clone)]
+enum Node<V> {
+    Leaf(Vec<(Bytes, V)>),
+    Inner(Vec<Child<V>>),
+}
+
+#[derive(Debug, Clone)]
+struct Child<V> {
+    first: Bytes,
+    node: Arc<Node<V>>,
+}
+
+impl<V> Default for SnapshotMap<V> {
+    fn default() -> Self {
+        let root = Arc::new(Node::Leaf(Vec::new()));
+        SnapshotMap { root }
+    }
+}
+
+impl<V> SnapshotMap<V> {
+    pub(super) fn get(&self, key: &[u8]) -> Option<&V> {
+        let mut node = &*self.root;
+        loop {
+            match node {
+                Node::Inner(children) => node = &children[child_for(children, key)].node,
+                Node::Leaf(entries) => {
+                    let at = find(entries, key).ok()?;
+                    return Some(&entries[at].1);
+                }
+            }
+        }
+    }
+
+    /// The entries of a range, in the direction asked for.
+    pub(super) fn range<'a>(&'a self, range: KeyRange<'a>, direction: Direction) -> Range<'a, V> {
+        let (near, far) = match direction {
+            Direction::Forward => (range.from, range.to),
+            Direction::Backward => (range.to, range.from),
+        };
+        let mut cursor = Range { path: Vec::new(), leaf: &[], at: 0, direction, far };
+        if !range.is_empty() {
+            cursor.seek(&self.root, near);
+        }
+        cursor
+    }
+}
+
+impl<V: Clone> SnapshotMap<V> {
+    pub(super) fn insert(&mut self, key: Bytes, value: V) {
+        if let Some(right) = insert_under(&mut self.root, key, value) {
+            let left = Child {
+                // Nothing is left of the leftmost child, so the empty key bounds it.
+                first: Bytes::new(),
+                node: mem::replace(&mut self.root, Arc::new(Node::Leaf(Vec::new()))),
+            };
+            self.root = Arc::new(Node::Inner(vec![left, right]));
+        }
+    }
+
+    pub(super) fn remove(&mut self, key: &[u8]) {
+        if self.get(key).is_none() {
+            return; // No path is copied for a key that is not there.
+        }
+        remove_under(&mut self.root, key);
+        while let Node::Inner(children) = &*self.root {
+            match children.as_slice() {
+                [] => self.root = Arc::new(Node::Leaf(Vec::new())),
+                [only] => self.root = Arc::clone(&only.node),
+                _ => break,
+            }
+        }
+    }
+}
+
+fn find<V>(entries: &[(Bytes, V)], key: &[u8]) -> Result<usize, usize> {
+    entries.binary_search_by(|(entry, _)| entry[..].cmp(key))
+}
+
+/// The child under which the key is, or would be.
+fn child_for<V>(children: &[Child<V>], key: &[u8]) -> usize {
+    children[1..].partition_point(|child| child.first[..] <= *key)
+}
+
+/// Inserts below a node; a node that grew too large hands back its right half.
+fn insert_under<V: Clone>(node: &mut Arc<Node<V>>, key: Bytes, value: V) -> Option<Child<V>> {
+    match Arc::make_mut(node) {
+        Node::Leaf(entries) => {
+            let at = match find(entries, &key) {
+                Ok(at) => {
+                    entries[at].1 = value;
+                    return None;
+                }
+                Err(at) => at,
+            };
+            entries.insert(at, (key, value));
+            let right = split_off(entries, at)?;
+            let first = right[0].0.clone();
+            Some(Child::new(first, Node::Leaf(right)))
+        }
+        Node::Inner(children) => {
+            let at = child_for(children, &key);
+            let right = insert_under(&mut children[at].node, key, value)?;
+            children.insert(at + 1, right);
+            let right = split_off(children, at + 1)?;
+            let first = right[0].first.clone();
+            Some(Child::new(first, Node::Inner(right)))
+        }
+    }
+}
+
+impl<V> Child<V> {
+    fn new(first: Bytes, node: Node<V>) -> Child<V> {
+        let node = Arc::new(node);
+        Child { first, node }
+    }
+}
+
+/// Cuts an overfull node in two. Keys that arrive in order (the change feed's)
+/// would leave every node half empty if it were cut in the middle, so a node
+/// that overflows at its end gives up only its last entry.
+fn split_off<T>(entries: &mut Vec<T>, inserted_at: usize) -> Option<Vec<T>> {
+    let len = entries.len();
+    if len <= NODE_MAX {
+        return None;
+    }
+    let appended = inserted_at == len - 1;
+    let keep = if appended { len - 1 } else { len / 2 };
+    let mut right = Vec::with_capacity(NODE_MAX + 1);
+    right.extend(entries.drain(keep..));
+    Some(right)
+}
+
+/// Removes a key that is there.
+fn remove_under<V: Clone>(node: &mut Arc<Node<V>>, key: &[u8]) {
+    match Arc::make_mut(node) {
+        Node::Leaf(entries) => {
+            if let Ok(at) = find(entries, key) {
+                entries.remove(at);
+            }
+        }
+        Node::Inner(children) => {
+            let at = child_for(children, key);
+            remove_under(&mut children[at].node, key);
+            tidy(children, at);
+        }
+    }
+}
+
+/// Drops a child that became empty and joins one that became small to a neighbour.
+fn tidy<V: Clone>(children: &mut Vec<Child<V>>, at: usize) {
+    let len = children[at].node.len();
+    if len == 0 {
+        children.remove(at);
+        return;
+    }
+    if len >= NODE_MIN {
+        return;
+    }
+    let left = if at + 1 < children.len() { at } else { at.wrapping_sub(1) };
+    let Some([a, b]) = children.get(left..left.wrapping_add(2)) else {
+        return;
+    };
+    if a.node.len() + b.node.len() > NODE_MAX {
+        return;
+    }
+    let right = children.remove(left + 1);
+    join(&mut children[left].node, right.node);
+}
+
+/// Appends the right node's entries to its left neighbour at the same depth.
+fn join<V: Clone>(left: &mut Arc<Node<V>>, right: Arc<Node<V>>) {
+    match (Arc::make_mut(left), Arc::unwrap_or_clone(right)) {
+        (Node::Leaf(left), Node::Leaf(right)) => left.extend(right),
+        (Node::Inner(left), Node::Inner(right)) => left.extend(right),
+        (Node::Leaf(_), Node::Inner(_)) | (Node::Inner(_), Node::Leaf(_)) => {
+            unreachable!("neighbours are at the same depth")
+        }
+    }
+}
+
+impl<V> Node<V> {
+    fn len(&self) -> usize {
+        match self {
+            Node::Leaf(entries) => entries.len(),
+            Node::Inner(children) => children.len(),
+        }
+    }
+}
+
+/// A cursor over a range: the leaf it stands in and the path to it.
+pub(super) struct Range<'a, V> {
+    /// Inner nodes from the root down, each with the child that was taken.
+    path: Vec<(&'a [Child<V>], usize)>,
+    leaf: &'a [(Bytes, V)],
+    /// Forward: the next entry. Backward: one past the next entry.
+    at: usize,
+    direction: Direction,
+    far: Bound<&'a [u8]>,
+}
+
+impl<'a, V> Range<'a, V> {
+    fn seek(&mut self, root: &'a Node<V>, near: Bound<&[u8]>) {
+        let mut node = root;
+        loop {
+            match node {
+                Node::Inner(children) => {
+                    let at = match (near, self.direction) {
+                        (Bound::Included(key) | Bound::Excluded(key), _) => child_for(children, key),
+                        (Bound::Unbounded, Direction::Forward) => 0,
+                        (Bound::Unbounded, Direction::Backward) => children.len() - 1,
+                    };
+                    self.path.push((children, at));
+                    node = &children[at].node;
+                }
+                Node::Leaf(entries) => {
+                    self.leaf = entries;
+                    self.at = position(entries, near, self.direction);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Moves to the neighbouring leaf; false when there is none.
+    fn next_leaf(&mut self) -> bool {
+        let mut node = loop {
+            let Some((children, at)) = self.path.pop() else {
+                return false;
+            };
+            let next = match self.direction {
+                Direction::Forward => at + 1,
+                Direction::Backward => at.wrapping_sub(1),
+            };
+            if let Some(child) = children.get(next) {
+                self.path.push((children, next));
+                break &*child.node;
+            }
+        };
+        loop {
+            match node {
+                Node::Inner(children) => {
+                    let at = match self.direction {
+                        Direction::Forward => 0,
+                        Direction::Backward => children.len() - 1,
+                    };
+                    self.path.push((children, at));
+                    node = &children[at].node;
+                }
+                Node::Leaf(entries) => {
+                    self.leaf = entries;
+                    self.at = position(entries, Bound::Unbounded, self.direction);
+                    return true;
+                }
+            }
+        }
+    }
+
+    fn within(&self, key: &[u8]) -> bool {
+        match (self.far, self.direction) {
+            (Bound::Unbounded, _) => true,
+            (Bound::Included(far), Direction::Forward) => key <= far,
+            (Bound::Excluded(far), Direction::Forward) => key < far,
+            (Bound::Included(far), Direction::Backward) => key >= far,
+            (Bound::Excluded(far), Direction::Backward) => key > far,
+        }
+    }
+}
+
+/// Where in a leaf a cursor starts, for a bound in or beside the leaf.
+fn position<V>(entries: &[(Bytes, V)], near: Bound<&[u8]>, direction: Direction) -> usize {
+    match (near, direction) {
+        (Bound::Unbounded, Direction::Forward) => 0,
+        (Bound::Unbounded, Direction::Backward) => entries.len(),
+        (Bound::Included(key), Direction::Forward) | (Bound::Excluded(key), Direction::Backward) => {
+            entries.partition_point(|(entry, _)| entry[..] < *key)
+        }
+        (Bound::Excluded(key), Direction::Forward) | (Bound::Included(key), Direction::Backward) => {
+            entries.partition_point(|(entry, _)| entry[..] <= *key)
+        }
+    }
+}
+
+impl<'a, V> Iterator for Range<'a, V> {
+    type Item = (&'a Bytes, &'a V);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let (key, value) = loop {
+            let at = match self.direction {
+                Direction::Forward => self.at,
+                Direction::Backward => self.at.wrapping_sub(1),
+            };
+            if let Some(entry) = self.leaf.get(at) {
+                self.at = match self.direction {
+                    Direction::Forward => at + 1,
+                    Direction::Backward => at,
+                };
+                break (&entry.0, &entry.1);
+            }
+            if !self.next_leaf() {
+                return None;
+            }
+        };
+        self.within(key).then_some((key, value))
+    }
+}
+
+#[cfg(test)]
+mod tests;
