@@ -5,5 +5,6 @@
 
 pub mod date;
 pub mod headers;
+pub mod patch;
 pub mod path;
 pub mod signature;
