@@ -3,6 +3,7 @@
 //! clock: everything here is a function of its arguments, so that client and
 //! server can share it and every rule can be tested as data.
 
+pub mod binary_json;
 pub mod date;
 pub mod headers;
 pub mod patch;

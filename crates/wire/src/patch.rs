@@ -8,6 +8,8 @@
 
 use perihelion_model::json::{DEPTH_MAX, Number, Object, Value};
 
+use crate::binary_json::depth;
+
 /// The service's limit on operations in one patch.
 pub const OPERATIONS_MAX: usize = 10;
 
@@ -360,16 +362,6 @@ fn move_node(document: &mut Object, from: &Pointer, to: &Pointer) -> Result<(), 
     }
     let value = remove(document, from)?;
     insert(document, to, value, Mode::Add)
-}
-
-/// How many containers a value nests: 0 for a scalar. The value came from a
-/// parser that bounds its depth, which bounds this recursion.
-fn depth(value: &Value) -> usize {
-    match value {
-        Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
-        Value::Object(object) => 1 + object.iter().map(|(_, member)| depth(member)).max().unwrap_or(0),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 0,
-    }
 }
 
 impl std::fmt::Display for PatchError {

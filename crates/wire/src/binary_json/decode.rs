@@ -1,0 +1,369 @@
+//! Reading binary JSON.
+//!
+//! One recursive reader over one buffer. `end` is where the innermost
+//! container with a declared length ends: nothing reads past it, so a child
+//! cannot outgrow its parent. Only references look elsewhere in the buffer.
+
+use perihelion_model::json::{Number, Object, Value};
+
+use super::marker;
+use super::text::{self, Base64Padding};
+use super::{BINARY_DEPTH_MAX, BinaryError, EXPANSION_BYTES_MIN, EXPANSION_FACTOR};
+
+/// Reads a whole buffer: the format byte and exactly one value.
+pub fn decode(buffer: &[u8]) -> Result<Value, BinaryError> {
+    if !super::is_binary(buffer) {
+        return Err(BinaryError { offset: 0, reason: "no format byte" });
+    }
+    let expansion_left = EXPANSION_BYTES_MIN.max(buffer.len().saturating_mul(EXPANSION_FACTOR));
+    let mut reader = Reader { buffer, at: 1, end: buffer.len(), expansion_left };
+    let value = reader.value(0)?;
+    if reader.at != reader.end {
+        return reader.fail("bytes after the value");
+    }
+    Ok(value)
+}
+
+type Read<T> = Result<T, BinaryError>;
+
+struct Reader<'a> {
+    buffer: &'a [u8],
+    at: usize,
+    end: usize,
+    expansion_left: usize,
+}
+
+/// How many bytes a length, a count or an offset has.
+#[derive(Clone, Copy, PartialEq)]
+enum Width {
+    One,
+    Two,
+    Three,
+    Four,
+}
+
+impl<'a> Reader<'a> {
+    fn fail<T>(&self, reason: &'static str) -> Read<T> {
+        Err(BinaryError { offset: self.at, reason })
+    }
+
+    fn take(&mut self, length: usize) -> Read<&'a [u8]> {
+        if length > self.end - self.at {
+            return self.fail("a payload runs past its end");
+        }
+        let bytes = &self.buffer[self.at..self.at + length];
+        self.at += length;
+        Ok(bytes)
+    }
+
+    fn array<const N: usize>(&mut self) -> Read<[u8; N]> {
+        let mut bytes = [0; N];
+        bytes.copy_from_slice(self.take(N)?);
+        Ok(bytes)
+    }
+
+    fn byte(&mut self) -> Read<u8> {
+        self.array::<1>().map(|[byte]| byte)
+    }
+
+    fn unsigned(&mut self, width: Width) -> Read<usize> {
+        Ok(match width {
+            Width::One => self.byte()?.into(),
+            Width::Two => u16::from_le_bytes(self.array()?).into(),
+            Width::Three => {
+                let [a, b, c] = self.array()?;
+                u32::from_le_bytes([a, b, c, 0]) as usize
+            }
+            Width::Four => u32::from_le_bytes(self.array()?) as usize,
+        })
+    }
+
+    /// Pays for memory that no byte of the buffer stands for.
+    fn expand(&mut self, bytes: usize) -> Read<()> {
+        match self.expansion_left.checked_sub(bytes) {
+            Some(left) => {
+                self.expansion_left = left;
+                Ok(())
+            }
+            None => self.fail("the buffer expands to too much"),
+        }
+    }
+
+    /// Containers recurse through here: the frame stays small, and everything
+    /// that does not recurse has its own.
+    fn value(&mut self, depth: usize) -> Read<Value> {
+        if depth > BINARY_DEPTH_MAX {
+            return self.fail("nested too deep");
+        }
+        let marker = self.byte()?;
+        match marker {
+            0xE0..=0xE7 => self.array_value(marker, depth),
+            0xE8..=0xEF => self.object_value(marker, depth),
+            _ => self.leaf(marker),
+        }
+    }
+
+    /// A value that holds no markers of its own.
+    fn leaf(&mut self, marker: u8) -> Read<Value> {
+        match marker {
+            0..=marker::INTEGER_LAST => Ok(Value::from(i64::from(marker))),
+            0x20..=0xC6 => self.string(marker).map(Value::String),
+            0xC7..=0xCF | 0xD7..=0xDC => self.number(marker).map(Value::Number),
+            marker::NULL => Ok(Value::Null),
+            marker::FALSE => Ok(Value::Bool(false)),
+            marker::TRUE => Ok(Value::Bool(true)),
+            0xD3 => Ok(Value::String(text::guid_value(&self.array()?))),
+            0xDD => self.binary(Width::One),
+            0xDE => self.binary(Width::Two),
+            0xDF => self.binary(Width::Four),
+            0xF0 => self.uniform(Width::One),
+            0xF1 => self.uniform(Width::Two),
+            0xF2 => self.uniform_nested(Width::One),
+            0xF3 => self.uniform_nested(Width::Two),
+            0xD4..=0xD6 | 0xE0..=0xEF | 0xF4..=0xFF => self.fail("an unassigned marker"),
+        }
+    }
+
+    /// A string in any form, as a member name or a value; `marker` is read.
+    fn string(&mut self, marker: u8) -> Read<String> {
+        match marker {
+            0xC3 => self.reference(Width::One),
+            0xC4 => self.reference(Width::Two),
+            0xC5 => self.reference(Width::Three),
+            0xC6 => self.reference(Width::Four),
+            _ => self.plain_string(marker),
+        }
+    }
+
+    /// A string that is not a reference.
+    fn plain_string(&mut self, marker: u8) -> Read<String> {
+        match marker {
+            marker::SYSTEM_STRING_FIRST..=0x3F => {
+                let place = usize::from(marker - marker::SYSTEM_STRING_FIRST);
+                Ok(marker::SYSTEM_STRINGS[place].to_owned())
+            }
+            0x40..=0x67 => self.fail("a string of a dictionary that is not here"),
+            0x71 => self.base64(Width::One, false),
+            0x72 => self.base64(Width::Two, false),
+            0x73 => self.base64(Width::One, true),
+            0x74 => self.base64(Width::Two, true),
+            0x75 => Ok(text::guid_text(&self.array()?, text::LOWER_HEX)),
+            0x76 => Ok(text::guid_text(&self.array()?, text::UPPER_HEX)),
+            0x77 => Ok(format!("\"{}\"", text::guid_text(&self.array()?, text::LOWER_HEX))),
+            0x78 => self.nibbles(text::LOWER_HEX),
+            0x79 => self.nibbles(text::UPPER_HEX),
+            0x7A => self.nibbles(text::DATE_TIME),
+            0x7B => self.packed_with_base(4),
+            0x7C => self.packed_with_base(5),
+            0x7D => self.packed_with_base(6),
+            0x7E => self.packed(Width::One),
+            0x7F => self.packed(Width::Two),
+            marker::SHORT_STRING_FIRST..=0xBF => self.utf8(usize::from(marker - marker::SHORT_STRING_FIRST)),
+            marker::STRING_1 => self.prefixed_utf8(Width::One),
+            marker::STRING_2 => self.prefixed_utf8(Width::Two),
+            marker::STRING_4 => self.prefixed_utf8(Width::Four),
+            0x00..=0x1F | 0x68..=0x70 | 0xC3..=0xFF => self.fail("not a string"),
+        }
+    }
+
+    fn prefixed_utf8(&mut self, width: Width) -> Read<String> {
+        let length = self.unsigned(width)?;
+        self.utf8(length)
+    }
+
+    fn utf8(&mut self, length: usize) -> Read<String> {
+        match std::str::from_utf8(self.take(length)?) {
+            Ok(text) => Ok(text.to_owned()),
+            Err(_) => self.fail("not UTF-8"),
+        }
+    }
+
+    fn base64(&mut self, width: Width, is_url: bool) -> Read<String> {
+        let groups = self.unsigned(width)?;
+        let padding = Base64Padding::from_byte(self.byte()?);
+        let Some((padding, length)) = padding.and_then(|padding| Some((padding, padding.raw_bytes(groups)?)))
+        else {
+            return self.fail("impossible base64 padding");
+        };
+        Ok(text::base64(self.take(length)?, padding, is_url))
+    }
+
+    fn nibbles(&mut self, table: &[u8; 16]) -> Read<String> {
+        let characters = self.unsigned(Width::One)?;
+        match text::nibbles(self.take(characters.div_ceil(2))?, characters, table) {
+            Some(text) => Ok(text),
+            None => self.fail("a padding nibble that is not zero"),
+        }
+    }
+
+    fn packed_with_base(&mut self, bits: u32) -> Read<String> {
+        let characters = self.unsigned(Width::One)?;
+        let base = self.byte()?;
+        self.packed_characters(characters, bits, base)
+    }
+
+    fn packed(&mut self, width: Width) -> Read<String> {
+        let characters = self.unsigned(width)?;
+        self.packed_characters(characters, 7, 0)
+    }
+
+    fn packed_characters(&mut self, characters: usize, bits: u32, base: u8) -> Read<String> {
+        let raw = self.take(text::packed_bytes(characters, bits))?;
+        match text::packed(raw, characters, bits, base) {
+            Some(text) => Ok(text),
+            None => self.fail("a packed character that is not ASCII"),
+        }
+    }
+
+    /// A string that stands elsewhere in the buffer and is no reference.
+    fn reference(&mut self, width: Width) -> Read<String> {
+        let target = self.unsigned(width)?;
+        let Some(&marker) = self.buffer.get(target) else {
+            return self.fail("a reference out of the buffer");
+        };
+        let (at, end) = (self.at, self.end);
+        (self.at, self.end) = (target + 1, self.buffer.len());
+        let text = self.plain_string(marker)?;
+        (self.at, self.end) = (at, end);
+        self.expand(text.len())?;
+        Ok(text)
+    }
+
+    fn number(&mut self, marker: u8) -> Read<Number> {
+        let number = match marker {
+            0xC7 => Number::from_u64(u64::from_le_bytes(self.array()?)),
+            0xC8 | 0xD7 => Number::Int(self.byte()?.into()),
+            0xC9 | 0xD9 => Number::Int(i16::from_le_bytes(self.array()?).into()),
+            0xCA | 0xDA => Number::Int(i32::from_le_bytes(self.array()?).into()),
+            0xCB | 0xDB => Number::Int(i64::from_le_bytes(self.array()?)),
+            0xD8 => Number::Int(i8::from_le_bytes(self.array()?).into()),
+            0xDC => Number::Int(u32::from_le_bytes(self.array()?).into()),
+            0xCD => {
+                let value = f32::from_le_bytes(self.array()?);
+                return self.double(value.into());
+            }
+            0xCC | 0xCE => {
+                let value = f64::from_le_bytes(self.array()?);
+                return self.double(value);
+            }
+            _ => return self.fail("a number that JSON cannot carry"),
+        };
+        Ok(number)
+    }
+
+    fn double(&self, value: f64) -> Read<Number> {
+        match Number::from_f64(value) {
+            Some(number) => Ok(number),
+            None => self.fail("a number that JSON cannot carry"),
+        }
+    }
+
+    fn binary(&mut self, width: Width) -> Read<Value> {
+        let length = self.unsigned(width)?;
+        Ok(Value::String(text::binary(self.take(length)?)))
+    }
+
+    fn array_value(&mut self, marker: u8, depth: usize) -> Read<Value> {
+        let mut items = Vec::new();
+        match marker {
+            0xE0 => {}
+            0xE1 => items.push(self.value(depth + 1)?),
+            _ => self.contents(marker - 0xE2, |reader| {
+                items.push(reader.value(depth + 1)?);
+                Ok(())
+            })?,
+        }
+        Ok(Value::Array(items))
+    }
+
+    fn object_value(&mut self, marker: u8, depth: usize) -> Read<Value> {
+        let mut members = Vec::new();
+        match marker {
+            0xE8 => {}
+            0xE9 => members.push(self.member(depth)?),
+            _ => self.contents(marker - 0xEA, |reader| {
+                members.push(reader.member(depth)?);
+                Ok(())
+            })?,
+        }
+        Ok(Value::Object(Object::from_members(members)))
+    }
+
+    fn member(&mut self, depth: usize) -> Read<(String, Value)> {
+        let marker = self.byte()?;
+        let name = self.string(marker)?;
+        Ok((name, self.value(depth + 1)?))
+    }
+
+    /// Reads the entries of an array or object with a declared length; forms
+    /// 0 to 2 have a length of 1, 2 and 4 bytes, forms 3 to 5 a count as well.
+    fn contents(&mut self, form: u8, mut entry: impl FnMut(&mut Self) -> Read<()>) -> Read<()> {
+        let width = match form % 3 {
+            0 => Width::One,
+            1 => Width::Two,
+            _ => Width::Four,
+        };
+        let length = self.unsigned(width)?;
+        let count = if form >= 3 { Some(self.unsigned(width)?) } else { None };
+        if length > self.end - self.at {
+            return self.fail("a container runs past its end");
+        }
+        let outer_end = std::mem::replace(&mut self.end, self.at + length);
+        let mut read = 0;
+        while self.at < self.end {
+            entry(self)?;
+            read += 1;
+        }
+        self.end = outer_end;
+        if count.is_some_and(|count| count != read) {
+            return self.fail("a container's count is not what it holds");
+        }
+        Ok(())
+    }
+
+    fn uniform(&mut self, width: Width) -> Read<Value> {
+        let item = self.item_type()?;
+        let count = self.unsigned(width)?;
+        self.uniform_items(item, count)
+    }
+
+    fn uniform_nested(&mut self, width: Width) -> Read<Value> {
+        let inner_marker = if width == Width::One { 0xF0 } else { 0xF1 };
+        if self.byte()? != inner_marker {
+            return self.fail("a wrong inner marker in a uniform array");
+        }
+        let item = self.item_type()?;
+        let inner_count = self.unsigned(width)?;
+        let outer_count = self.unsigned(width)?;
+        if inner_count == 0 {
+            // Such rows take no bytes, so the buffer does not bound them.
+            self.expand(outer_count * size_of::<Value>())?;
+        }
+        let mut rows = Vec::new();
+        for _ in 0..outer_count {
+            rows.push(self.uniform_items(item, inner_count)?);
+        }
+        Ok(Value::Array(rows))
+    }
+
+    /// The marker of the items and the bytes that each one takes.
+    fn item_type(&mut self) -> Read<(u8, usize)> {
+        let marker = self.byte()?;
+        let bytes = match marker {
+            0xD7 | 0xD8 => 1,
+            0xD9 => 2,
+            0xCD | 0xDA | 0xDC => 4,
+            0xCE | 0xDB => 8,
+            _ => return self.fail("a wrong item type in a uniform array"),
+        };
+        Ok((marker, bytes))
+    }
+
+    fn uniform_items(&mut self, (marker, bytes): (u8, usize), count: usize) -> Read<Value> {
+        if count * bytes > self.end - self.at {
+            return self.fail("a uniform array runs past its end");
+        }
+        let items = (0..count).map(|_| self.number(marker).map(Value::Number));
+        items.collect::<Read<Vec<_>>>().map(Value::Array)
+    }
+}

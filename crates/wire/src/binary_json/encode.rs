@@ -1,0 +1,136 @@
+//! Writing binary JSON as the official SDK's encoder does: no system strings,
+//! no references, no packed text; containers always with length and count, in
+//! the narrowest fields that fit.
+//!
+//! A container's length stands before its items, so the value is measured
+//! first and written second; both passes walk it in the same order.
+
+use perihelion_model::json::{Number, Value};
+
+use super::marker;
+
+/// The value as a whole buffer, format byte included.
+pub fn encode(value: &Value) -> Vec<u8> {
+    let mut lengths = Vec::new();
+    let length = measure(value, &mut lengths);
+    let mut out = Vec::with_capacity(1 + length);
+    out.push(marker::FORMAT);
+    write(value, &mut lengths.into_iter(), &mut out);
+    debug_assert_eq!(out.len(), 1 + length, "both passes agree on the length");
+    out
+}
+
+/// How many bytes the value takes; notes the length of each container's
+/// contents in the order in which containers are met.
+fn measure(value: &Value, lengths: &mut Vec<usize>) -> usize {
+    match value {
+        Value::Null | Value::Bool(_) => 1,
+        Value::Number(number) => measure_number(*number),
+        Value::String(text) => measure_string(text),
+        Value::Array(items) => {
+            measure_container(lengths, |lengths| items.iter().map(|item| measure(item, lengths)).sum())
+        }
+        Value::Object(object) => measure_container(lengths, |lengths| {
+            object.iter().map(|(name, member)| measure_string(name) + measure(member, lengths)).sum()
+        }),
+    }
+}
+
+fn measure_container(lengths: &mut Vec<usize>, contents: impl FnOnce(&mut Vec<usize>) -> usize) -> usize {
+    let place = lengths.len();
+    lengths.push(0);
+    let length = contents(lengths);
+    lengths[place] = length;
+    1 + 2 * field_bytes(length) + length
+}
+
+fn measure_number(number: Number) -> usize {
+    match number {
+        Number::Int(value) if is_in_marker(value) => 1,
+        Number::Int(_) | Number::Uint(_) | Number::Double(_) => 9,
+    }
+}
+
+fn measure_string(text: &str) -> usize {
+    match text.len() {
+        length @ 0..=marker::SHORT_STRING_BYTES_MAX => 1 + length,
+        length => 1 + field_bytes(length) + length,
+    }
+}
+
+/// The narrowest field for a length. A count is never larger than its length.
+fn field_bytes(length: usize) -> usize {
+    match length {
+        0..=0xFF => 1,
+        0x100..=0xFFFF => 2,
+        _ => 4,
+    }
+}
+
+fn is_in_marker(value: i64) -> bool {
+    (0..=i64::from(marker::INTEGER_LAST)).contains(&value)
+}
+
+fn write(value: &Value, lengths: &mut impl Iterator<Item = usize>, out: &mut Vec<u8>) {
+    match value {
+        Value::Null => out.push(marker::NULL),
+        Value::Bool(false) => out.push(marker::FALSE),
+        Value::Bool(true) => out.push(marker::TRUE),
+        Value::Number(number) => write_number(*number, out),
+        Value::String(text) => write_string(text, out),
+        Value::Array(items) => {
+            write_header(marker::ARRAY_COUNTED_1, lengths.next().unwrap_or(0), items.len(), out);
+            for item in items {
+                write(item, lengths, out);
+            }
+        }
+        Value::Object(object) => {
+            write_header(marker::OBJECT_COUNTED_1, lengths.next().unwrap_or(0), object.len(), out);
+            for (name, member) in object.iter() {
+                write_string(name, out);
+                write(member, lengths, out);
+            }
+        }
+    }
+}
+
+fn write_number(number: Number, out: &mut Vec<u8>) {
+    let (marker, payload) = match number {
+        Number::Int(value) if is_in_marker(value) => return out.push(value as u8),
+        Number::Int(value) => (marker::I64, value.to_le_bytes()),
+        Number::Uint(value) => (marker::U64, value.to_le_bytes()),
+        Number::Double(value) => (marker::DOUBLE, value.to_le_bytes()),
+    };
+    out.push(marker);
+    out.extend_from_slice(&payload);
+}
+
+fn write_string(text: &str, out: &mut Vec<u8>) {
+    let length = text.len();
+    match field_bytes(length) {
+        _ if length <= marker::SHORT_STRING_BYTES_MAX => out.push(marker::SHORT_STRING_FIRST + length as u8),
+        1 => out.push(marker::STRING_1),
+        2 => out.push(marker::STRING_2),
+        _ => out.push(marker::STRING_4),
+    }
+    if length > marker::SHORT_STRING_BYTES_MAX {
+        write_field(length, field_bytes(length), out);
+    }
+    out.extend_from_slice(text.as_bytes());
+}
+
+fn write_header(narrowest: u8, length: usize, count: usize, out: &mut Vec<u8>) {
+    let bytes = field_bytes(length);
+    out.push(match bytes {
+        1 => narrowest,
+        2 => narrowest + 1,
+        _ => narrowest + 2,
+    });
+    write_field(length, bytes, out);
+    write_field(count, bytes, out);
+}
+
+/// Documents are bounded far below 4 GiB, so four bytes hold any length.
+fn write_field(value: usize, bytes: usize, out: &mut Vec<u8>) {
+    out.extend_from_slice(&(value as u32).to_le_bytes()[..bytes]);
+}

@@ -1,0 +1,222 @@
+//! Binary JSON against the conformance vectors, and against noise.
+
+use std::path::PathBuf;
+
+use perihelion_model::json::{self, Number, Style, Value};
+use perihelion_wire::binary_json::{BINARY_DEPTH_MAX, decode, depth, encode, is_binary};
+
+fn conformance() -> Value {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/conformance/binary-json.json");
+    let bytes = std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    json::parse(&bytes).expect("the conformance file is JSON")
+}
+
+fn list<'a>(file: &'a Value, name: &str) -> &'a [Value] {
+    file.get(name).and_then(Value::as_array).unwrap_or_else(|| panic!("no {name}"))
+}
+
+fn text<'a>(case: &'a Value, name: &str) -> &'a str {
+    case.get(name).and_then(Value::as_str).unwrap_or_else(|| panic!("no {name} in {case:?}"))
+}
+
+fn bytes_of(hex: &str) -> Vec<u8> {
+    (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap()).collect()
+}
+
+/// The same value in the same form: an integer is not a double.
+fn is_identical(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::Number(a), Value::Number(b)) => match (*a, *b) {
+            (Number::Int(a), Number::Int(b)) => a == b,
+            (Number::Uint(a), Number::Uint(b)) => a == b,
+            (Number::Double(a), Number::Double(b)) => a.to_bits() == b.to_bits(),
+            _ => false,
+        },
+        (Value::Array(a), Value::Array(b)) => {
+            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| is_identical(a, b))
+        }
+        (Value::Object(a), Value::Object(b)) => {
+            a.len() == b.len() && a.iter().all(|(name, a)| b.get(name).is_some_and(|b| is_identical(a, b)))
+        }
+        _ => a == b,
+    }
+}
+
+#[test]
+fn every_vector_decodes_to_its_value() {
+    let file = conformance();
+    let vectors = list(&file, "vectors");
+    assert!(vectors.len() >= 151, "the file has shrunk to {} vectors", vectors.len());
+    for case in vectors {
+        let name = text(case, "name");
+        let buffer = bytes_of(text(case, "hex"));
+        assert!(is_binary(&buffer), "{name}");
+        let value = decode(&buffer).unwrap_or_else(|error| panic!("{name}: {error}"));
+        match case.get("json") {
+            Some(expect) => assert!(is_identical(&value, expect), "{name}: {value:?} is not {expect:?}"),
+            None => assert_eq!(json::to_text(&value, Style::Point), text(case, "text"), "{name}"),
+        }
+    }
+}
+
+/// The SDK's encoder keeps the sign of minus zero and the service drops it, as
+/// our decoder does; so that one value is built by hand.
+fn value_to_encode(case: &Value) -> Value {
+    match text(case, "name") {
+        "double_negative_zero" => Value::Number(Number::Double(-0.0)),
+        _ => case.get("json").expect("a canonical vector has its value").clone(),
+    }
+}
+
+/// "Members in sorted order" is the transcoding driver's doing; a server's
+/// encoder keeps the order it is given.
+fn sorted(value: &Value) -> Value {
+    match value {
+        Value::Object(object) => {
+            let mut members: Vec<_> =
+                object.iter().map(|(name, member)| (name.to_owned(), sorted(member))).collect();
+            members.sort_by(|a, b| a.0.cmp(&b.0));
+            Value::Object(json::Object::from_members(members))
+        }
+        Value::Array(items) => Value::Array(items.iter().map(sorted).collect()),
+        _ => value.clone(),
+    }
+}
+
+#[test]
+fn canonical_vectors_encode_to_the_same_bytes() {
+    let file = conformance();
+    let mut canonical = 0;
+    for case in list(&file, "vectors") {
+        if case.get("canonical").and_then(Value::as_bool) != Some(true) {
+            continue;
+        }
+        canonical += 1;
+        let encoded = encode(&sorted(&value_to_encode(case)));
+        assert_eq!(encoded, bytes_of(text(case, "hex")), "{}", text(case, "name"));
+    }
+    assert!(canonical >= 45, "only {canonical} canonical vectors");
+}
+
+#[test]
+fn every_invalid_buffer_is_refused() {
+    let file = conformance();
+    let invalid = list(&file, "invalid");
+    assert!(invalid.len() >= 90, "the file has shrunk to {} cases", invalid.len());
+    for case in invalid {
+        let outcome = decode(&bytes_of(text(case, "hex")));
+        assert!(outcome.is_err(), "{} ({}): {outcome:?}", text(case, "name"), text(case, "why"));
+    }
+}
+
+#[test]
+fn a_container_at_the_last_depth_passes_only_without_members() {
+    let nested = |tail: &[u8]| {
+        let mut buffer = vec![0x80];
+        buffer.extend(std::iter::repeat_n(0xE1, BINARY_DEPTH_MAX));
+        buffer.extend_from_slice(tail);
+        decode(&buffer).map(|value| depth(&value))
+    };
+    assert_eq!(nested(&[0x07]), Ok(BINARY_DEPTH_MAX));
+    assert_eq!(nested(&[0xE0]), Ok(BINARY_DEPTH_MAX + 1));
+    assert_eq!(nested(&[0xF0, 0xD7, 0x01, 0x05]), Ok(BINARY_DEPTH_MAX + 1));
+    assert!(nested(&[0xE1, 0x07]).is_err());
+    let mut endless = vec![0xE1; 1_000_000];
+    endless[0] = 0x80;
+    assert!(decode(&endless).is_err());
+}
+
+/// A server's worker threads have 2 MiB; a quarter of that must do, even
+/// without optimisation.
+#[test]
+fn the_deepest_value_fits_a_small_stack() {
+    let mut buffer = [0xE9, 0x2C, 0xE1].repeat(BINARY_DEPTH_MAX / 2);
+    buffer.insert(0, 0x80);
+    buffer.push(0x07);
+    let thread = std::thread::Builder::new().stack_size(512 * 1024);
+    let round_trip =
+        thread.spawn(move || decode(&encode(&decode(&buffer).unwrap())).map(|value| depth(&value)));
+    assert_eq!(round_trip.unwrap().join().unwrap(), Ok(BINARY_DEPTH_MAX));
+}
+
+#[test]
+fn what_a_buffer_may_expand_to_is_bounded() {
+    // Rows without items take no bytes: 7 bytes for 65,535 of them.
+    let rows = [0xF3, 0xF1, 0xDA, 0x00, 0x00, 0xFF, 0xFF];
+    let one = decode(&[&[0x80][..], &rows].concat()).unwrap();
+    assert_eq!(one.as_array().map(<[Value]>::len), Some(65_535));
+    let many = rows.repeat(10_000);
+    let buffer = [&[0x80, 0xE4][..], &(many.len() as u32).to_le_bytes(), &many].concat();
+    assert!(decode(&buffer).is_err());
+
+    // 100 KiB of text, named ten thousand times.
+    let text = vec![b'x'; 100 * 1024];
+    let mut items = [&[0xC2][..], &(text.len() as u32).to_le_bytes(), &text].concat();
+    items.extend([0xC3, 0x06].repeat(10_000));
+    let buffer = [&[0x80, 0xE4][..], &(items.len() as u32).to_le_bytes(), &items].concat();
+    assert!(decode(&buffer).is_err());
+    let mut few = [&[0xC2][..], &(text.len() as u32).to_le_bytes(), &text].concat();
+    few.extend([0xC3, 0x06].repeat(10));
+    let buffer = [&[0x80, 0xE4][..], &(few.len() as u32).to_le_bytes(), &few].concat();
+    assert_eq!(decode(&buffer).unwrap().as_array().map(<[Value]>::len), Some(11));
+}
+
+/// A small generator (xorshift), so that a failure is its seed.
+struct Noise(u64);
+
+impl Noise {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    fn below(&mut self, bound: usize) -> usize {
+        (self.next() % bound as u64) as usize
+    }
+}
+
+/// Decodes noise, and says whether it was accepted. Whatever is accepted must
+/// survive encoding and decoding.
+fn check_noise(buffer: &[u8], seed: u64) -> bool {
+    let Ok(value) = decode(buffer) else { return false };
+    let again = decode(&encode(&value));
+    assert!(again.is_ok_and(|again| is_identical(&again, &value)), "seed {seed}: {buffer:02X?}");
+    true
+}
+
+#[test]
+fn mutated_vectors_never_panic_and_round_trip_when_accepted() {
+    const ROUNDS: u64 = 60_000;
+    let file = conformance();
+    let corpus: Vec<Vec<u8>> = ["vectors", "invalid"]
+        .iter()
+        .flat_map(|name| list(&file, name))
+        .map(|case| bytes_of(text(case, "hex")))
+        .filter(|buffer| !buffer.is_empty())
+        .collect();
+    let (mut accepted, mut refused) = (0, 0);
+    for seed in 1..=ROUNDS {
+        let mut noise = Noise(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        let mut buffer = corpus[noise.below(corpus.len())].clone();
+        for _ in 0..=noise.below(4) {
+            let at = noise.below(buffer.len());
+            match noise.below(4) {
+                0 => buffer[at] = noise.next() as u8,
+                1 => buffer.insert(at, noise.next() as u8),
+                2 => buffer.truncate(at.max(1)),
+                _ => {
+                    let other = &corpus[noise.below(corpus.len())];
+                    buffer.splice(at..at, other[1..].iter().copied());
+                }
+            }
+        }
+        buffer[0] = 0x80;
+        match check_noise(&buffer, seed) {
+            true => accepted += 1,
+            false => refused += 1,
+        }
+    }
+    assert!(accepted > 3_000 && refused > 3_000, "{accepted} accepted, {refused} refused");
+}
