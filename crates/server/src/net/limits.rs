@@ -1,0 +1,117 @@
+//! The bounds of the front, as one plain struct.
+//!
+//! Each default is a named constant with its reason, so that a reader can tell
+//! a decision from an accident; tests shrink single fields to see a bound act.
+
+use std::time::Duration;
+
+/// The service refuses documents and batches over 2 MB; twice that leaves room
+/// for escapes and for the layer above to answer 413 in the service's words.
+const BODY_BYTES: usize = 4 * 1024 * 1024;
+
+/// Bodies of all requests together: with 4096 connections of 4 MiB each the
+/// per-request limit alone would allow 16 GiB.
+const BODY_BYTES_TOTAL: usize = 512 * 1024 * 1024;
+
+/// Session tokens and continuations travel in headers; the service allows
+/// tens of kilobytes of them.
+const HEADER_BYTES: usize = 64 * 1024;
+
+/// SDKs send about 25 fields. 100 is also what hyper parses without an
+/// allocation per request.
+const HEADERS: usize = 100;
+
+/// Ids are at most 1023 bytes, nine times that when percent-encoded UTF-8, and
+/// a path holds up to three of them.
+const URI_BYTES: usize = 16 * 1024;
+
+/// What hyper may buffer for one HTTP/1.1 connection in one direction: a
+/// whole header block, and enough body for few system calls.
+pub(super) const BUFFER_BYTES: usize = 128 * 1024;
+
+/// How long a client may stay silent after connecting. Pools and browsers
+/// connect ahead of need, so this is not as short as the header timeout.
+const FIRST_BYTE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// A handshake is two round trips and a signature.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A header block fits in a few packets; slower is an attack or a dead link.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// 4 MiB in 30 s is a bad mobile link; slower is an attack or a dead one.
+const BODY_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Longer than the pools of the official SDKs keep an idle connection, so that
+/// it is they who close, and a request never meets a closing connection.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// How long a connection that is told to close may take to deliver answers
+/// that are already written.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// After a refusal over HTTP/1.1 this much of what the client still sends is
+/// read and thrown away: closing on unread bytes makes the kernel send a reset,
+/// which overtakes the refusal, and many clients write all before they read.
+pub(super) const LINGER_BYTES: usize = 16 * 1024 * 1024;
+
+/// A client that reads at all has read a refusal by then.
+pub(super) const LINGER_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// More than any local use, few enough that buffers stay under a gigabyte.
+/// Further clients wait in the kernel's queue.
+const CONNECTIONS: usize = 4096;
+
+/// What the service and most servers announce.
+const STREAMS: u32 = 100;
+
+/// Streams reset by the peer before we accepted them (rapid reset): beyond
+/// this the connection is closed. h2's own default.
+pub(super) const STREAMS_RESET_PENDING: usize = 20;
+
+/// Streams we had to reset because of the peer's errors over the life of a
+/// connection: beyond this it is closed.
+pub(super) const STREAMS_RESET_BY_ERROR: usize = 256;
+
+/// Flow-control window of a stream and of a connection: a 1 MiB batch body
+/// arrives without a round trip for credit.
+pub(super) const WINDOW_BYTES: u32 = 1024 * 1024;
+
+/// The bounds of one [`Front`](super::Front).
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Limits {
+    pub body_bytes: usize,
+    pub body_bytes_total: usize,
+    pub header_bytes: usize,
+    pub headers: usize,
+    pub uri_bytes: usize,
+    pub first_byte_timeout: Duration,
+    pub handshake_timeout: Duration,
+    pub header_timeout: Duration,
+    pub body_timeout: Duration,
+    pub idle_timeout: Duration,
+    pub close_timeout: Duration,
+    pub connections: usize,
+    pub streams: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            body_bytes: BODY_BYTES,
+            body_bytes_total: BODY_BYTES_TOTAL,
+            header_bytes: HEADER_BYTES,
+            headers: HEADERS,
+            uri_bytes: URI_BYTES,
+            first_byte_timeout: FIRST_BYTE_TIMEOUT,
+            handshake_timeout: HANDSHAKE_TIMEOUT,
+            header_timeout: HEADER_TIMEOUT,
+            body_timeout: BODY_TIMEOUT,
+            idle_timeout: IDLE_TIMEOUT,
+            close_timeout: CLOSE_TIMEOUT,
+            connections: CONNECTIONS,
+            streams: STREAMS,
+        }
+    }
+}
