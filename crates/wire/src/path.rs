@@ -9,9 +9,10 @@
 
 use std::borrow::Cow;
 
-/// The longest path that is read. An item id has at most 1,023 bytes, three
-/// times that when percent-encoded, under two names of 255 characters.
-pub const PATH_BYTES_MAX: usize = 8 * 1024;
+/// The longest path that is read. An item id has at most 1,023 bytes, each of
+/// the names above it 255 characters of up to four bytes; all of it three times
+/// as long when percent-encoded.
+pub const PATH_BYTES_MAX: usize = 16 * 1024;
 
 /// The longest decoded segment: the service's limit on an item id.
 pub const SEGMENT_BYTES_MAX: usize = 1023;
