@@ -1,0 +1,220 @@
+//! A case of `service-cases.json`, read strictly: a member that the runner
+//! does not know is an error, so that no expectation is skipped unseen.
+
+use perihelion_model::json::{Object, Value};
+
+pub(super) struct Case {
+    pub(super) id: String,
+    pub(super) tags: Vec<String>,
+    pub(super) setup: Vec<Step>,
+    pub(super) request: Exchange,
+    /// How often the request is sent at once; any one answer may fit.
+    pub(super) repeat: usize,
+    pub(super) expect: Expect,
+}
+
+/// One step of the preparation.
+pub(super) enum Step {
+    CreateDatabase { throughput: i64 },
+    CreateContainer { body: Value },
+    CreateDocument { key: Value, body: Body, save: Saves },
+    Batch { key: Value, is_atomic: bool, body: Value },
+    Request { exchange: Exchange, status: u16, save: Saves },
+    Seed { partitions: i64, per_partition: i64 },
+    Sleep { seconds: i64 },
+}
+
+pub(super) struct Exchange {
+    pub(super) method: String,
+    pub(super) path: String,
+    pub(super) headers: Vec<(String, String)>,
+    pub(super) body: Body,
+}
+
+pub(super) enum Body {
+    Empty,
+    Json(Value),
+    Raw(String),
+    Repeat { prefix: String, filler: String, count: usize, suffix: String },
+}
+
+/// Names of variables with where their values come from.
+pub(super) type Saves = Vec<(String, Source)>;
+
+pub(super) enum Source {
+    Header(String),
+    Member(String),
+}
+
+pub(super) struct Expect {
+    pub(super) status: u16,
+    pub(super) substatus: Option<u16>,
+    pub(super) headers: Vec<(String, String)>,
+    pub(super) body: Object,
+}
+
+type Read<T> = Result<T, String>;
+
+impl Case {
+    pub(super) fn read(value: &Value) -> Read<Case> {
+        let id = text(value, "id")?;
+        Case::read_rest(&id, value).map_err(|error| format!("{id}: {error}"))
+    }
+
+    fn read_rest(id: &str, value: &Value) -> Read<Case> {
+        only(value, &["id", "area", "basis", "note", "tags", "setup", "request", "expect", "ru_recorded"])?;
+        let request = member(value, "request")?;
+        only(
+            request,
+            &["method", "path", "headers", "body", "body_raw", "body_repeat", "repeat", "parallel"],
+        )?;
+        let repeat = match request.get("repeat") {
+            None => 1,
+            Some(_) => integer(request, "repeat")? as usize,
+        };
+        Ok(Case {
+            id: id.to_owned(),
+            tags: match value.get("tags").and_then(Value::as_array) {
+                Some(tags) => tags.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
+                None => Vec::new(),
+            },
+            setup: list(value, "setup")?.iter().map(Step::read).collect::<Read<_>>()?,
+            request: Exchange::read(request)?,
+            repeat,
+            expect: Expect::read(member(value, "expect")?)?,
+        })
+    }
+
+    pub(super) fn has_tag(&self, tag: &str) -> bool {
+        self.tags.iter().any(|own| own == tag)
+    }
+}
+
+impl Step {
+    fn read(value: &Value) -> Read<Step> {
+        let op = text(value, "op")?;
+        let known: &[&str] = match op.as_str() {
+            "create_db" => &["op", "throughput"],
+            "create_coll" => &["op", "body"],
+            "create_doc" => &["op", "pk", "body", "body_raw", "save"],
+            "batch" => &["op", "pk", "atomic", "body"],
+            "request" => &["op", "method", "path", "headers", "body", "body_raw", "expect_status", "save"],
+            "seed" => &["op", "comment", "partitions", "per_partition"],
+            "sleep" => &["op", "seconds"],
+            _ => return Err(format!("unknown setup operation {op}")),
+        };
+        only(value, known)?;
+        Ok(match op.as_str() {
+            "create_db" => Step::CreateDatabase { throughput: integer(value, "throughput")? },
+            "create_coll" => Step::CreateContainer { body: member(value, "body")?.clone() },
+            "create_doc" => Step::CreateDocument {
+                key: member(value, "pk")?.clone(),
+                body: Body::read(value)?,
+                save: saves(value)?,
+            },
+            "batch" => Step::Batch {
+                key: member(value, "pk")?.clone(),
+                is_atomic: member(value, "atomic")?.as_bool().ok_or("atomic is no flag")?,
+                body: member(value, "body")?.clone(),
+            },
+            "request" => Step::Request {
+                exchange: Exchange::read(value)?,
+                status: integer(value, "expect_status")? as u16,
+                save: saves(value)?,
+            },
+            "seed" => Step::Seed {
+                partitions: integer(value, "partitions")?,
+                per_partition: integer(value, "per_partition")?,
+            },
+            _ => Step::Sleep { seconds: integer(value, "seconds")? },
+        })
+    }
+}
+
+impl Exchange {
+    fn read(value: &Value) -> Read<Exchange> {
+        Ok(Exchange {
+            method: text(value, "method")?,
+            path: text(value, "path")?,
+            headers: pairs(member(value, "headers")?)?,
+            body: Body::read(value)?,
+        })
+    }
+}
+
+impl Body {
+    fn read(value: &Value) -> Read<Body> {
+        if let Some(body) = value.get("body") {
+            return Ok(Body::Json(body.clone()));
+        }
+        if value.get("body_raw").is_some() {
+            return text(value, "body_raw").map(Body::Raw);
+        }
+        let Some(repeat) = value.get("body_repeat") else { return Ok(Body::Empty) };
+        only(repeat, &["prefix", "char", "count", "suffix"])?;
+        Ok(Body::Repeat {
+            prefix: text(repeat, "prefix")?,
+            filler: text(repeat, "char")?,
+            count: integer(repeat, "count")? as usize,
+            suffix: text(repeat, "suffix")?,
+        })
+    }
+}
+
+impl Expect {
+    fn read(value: &Value) -> Read<Expect> {
+        only(value, &["status", "substatus", "headers", "body"])?;
+        Ok(Expect {
+            status: integer(value, "status")? as u16,
+            substatus: match value.get("substatus") {
+                None => None,
+                Some(_) => Some(integer(value, "substatus")? as u16),
+            },
+            headers: pairs(member(value, "headers")?)?,
+            body: member(value, "body")?.as_object().ok_or("body is no object")?.clone(),
+        })
+    }
+}
+
+fn saves(value: &Value) -> Read<Saves> {
+    let Some(saves) = value.get("save") else { return Ok(Vec::new()) };
+    let source = |(name, from): (String, String)| match from.split_once(':') {
+        Some(("header", header)) => Ok((name, Source::Header(header.to_owned()))),
+        Some(("body", member)) => Ok((name, Source::Member(member.to_owned()))),
+        _ => Err(format!("unknown source {from}")),
+    };
+    pairs(saves)?.into_iter().map(source).collect()
+}
+
+fn pairs(value: &Value) -> Read<Vec<(String, String)>> {
+    let object = value.as_object().ok_or("not an object of strings")?;
+    let pair = |(name, value): (&str, &Value)| {
+        Ok((name.to_owned(), value.as_str().ok_or(format!("{name} is no string"))?.to_owned()))
+    };
+    object.iter().map(pair).collect()
+}
+
+/// Refuses members that nobody reads.
+pub(super) fn only(value: &Value, known: &[&str]) -> Read<()> {
+    let object = value.as_object().ok_or("not an object")?;
+    match object.iter().find(|(name, _)| !known.contains(name)) {
+        Some((name, _)) => Err(format!("the runner does not know the member {name}")),
+        None => Ok(()),
+    }
+}
+
+fn member<'a>(value: &'a Value, name: &str) -> Read<&'a Value> {
+    value.get(name).ok_or(format!("no member {name}"))
+}
+
+fn text(value: &Value, name: &str) -> Read<String> {
+    Ok(member(value, name)?.as_str().ok_or(format!("{name} is no string"))?.to_owned())
+}
+
+fn integer(value: &Value, name: &str) -> Read<i64> {
+    member(value, name)?.as_i64().ok_or(format!("{name} is no integer"))
+}
+
+fn list<'a>(value: &'a Value, name: &str) -> Read<&'a [Value]> {
+    member(value, name)?.as_array().ok_or(format!("{name} is no array"))
+}

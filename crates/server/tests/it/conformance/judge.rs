@@ -1,0 +1,451 @@
+//! Holding an answer against what a case expects.
+//!
+//! Every check returns its differences in words, short enough for one line;
+//! an answer fits when there are none. The conventions are the last section of
+//! `real-service.md`. A form that is not known here is a difference too.
+
+use perihelion_model::json::{self, Object, Style, Value};
+use regex_lite::Regex;
+
+use super::case::{Expect, only};
+use super::variables::Variables;
+use crate::client::Answer;
+
+/// How much of a value a difference shows.
+const SHOWN_CHARACTERS: usize = 110;
+
+/// All that is wrong with the answer.
+pub(super) fn judge(expect: &Expect, variables: &Variables, answer: &Answer) -> Vec<String> {
+    let mut differences = Vec::new();
+    if answer.status != expect.status {
+        differences.push(format!(
+            "status {}, not {}: {}",
+            answer.status,
+            expect.status,
+            brief(&answer.text())
+        ));
+    }
+    if let Some(substatus) = expect.substatus {
+        judge_header("x-ms-substatus", &substatus.to_string(), answer, &mut differences);
+    }
+    for (name, value) in &expect.headers {
+        judge_header(name, &variables.fill(value), answer, &mut differences);
+    }
+    let Value::Object(forms) = variables.fill_value(&Value::Object(expect.body.clone())) else {
+        return differences;
+    };
+    // The body of an answer with another status can only be wrong.
+    if answer.status == expect.status {
+        judge_body(&forms, answer, &mut differences);
+    }
+    differences
+}
+
+fn judge_header(name: &str, expect: &str, answer: &Answer, differences: &mut Vec<String>) {
+    let actual = answer.header(name);
+    let fits = match (expect, actual) {
+        ("absent", actual) => actual.is_none(),
+        ("present", actual) => actual.is_some(),
+        (_, None) => false,
+        (expect, Some(actual)) => match expect.strip_prefix("re:") {
+            Some(pattern) => fits_pattern(pattern, actual),
+            None => actual == expect,
+        },
+    };
+    if !fits {
+        differences.push(format!("{name} {}, not {}", brief(actual.unwrap_or("absent")), brief(expect)));
+    }
+}
+
+fn judge_body(forms: &Object, answer: &Answer, differences: &mut Vec<String>) {
+    if forms.contains("empty") {
+        if !answer.body.is_empty() {
+            differences.push(format!("body {}, not empty", brief(&answer.text())));
+        }
+        return;
+    }
+    let body = match answer.json() {
+        Ok(body) => body,
+        Err(_) if forms.contains("any") => Value::Null,
+        Err(error) => {
+            return differences.push(format!("body is not JSON: {error}: {}", brief(&answer.text())));
+        }
+    };
+    for (form, expect) in forms.iter() {
+        match form {
+            "any" => {}
+            "exact" if *expect == body => {}
+            "exact" => differ("", expect, &body, differences),
+            "shape" => compare("", expect, &body, Strictness::Whole, differences),
+            "contains" => compare("", expect, &body, Strictness::Part, differences),
+            "error" => judge_error(expect, &body, differences),
+            "count" => judge_count(expect, &body, differences),
+            "first_documents" => judge_first_documents(expect, &body, differences),
+            "key_order" => judge_order("", expect, &body, differences),
+            "doc_key_order" => judge_document_order(expect, &body, differences),
+            "text_contains" => judge_text(expect, &answer.text(), differences),
+            "etag_header_equals_body" => {
+                let etag = answer.header("etag").map(Value::from).unwrap_or(Value::Null);
+                compare(
+                    " etag header",
+                    body.get("_etag").unwrap_or(&Value::Null),
+                    &etag,
+                    Strictness::Whole,
+                    differences,
+                );
+            }
+            "etag_differs_from" => {
+                if body.get("_etag") == Some(expect) {
+                    differences.push(format!("the etag is still {}", shown(expect)));
+                }
+            }
+            "etag_ts_hex" => judge_etag_time(&body, differences),
+            _ => differences.push(format!("the runner does not know the body form {form}")),
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Strictness {
+    /// Objects have exactly these members (unless `*` permits others), arrays
+    /// exactly these items.
+    Whole,
+    /// Objects have at least these members, arrays at least these items.
+    Part,
+}
+
+/// Compares a value with an expectation that may hold matchers.
+fn compare(at: &str, expect: &Value, actual: &Value, strictness: Strictness, differences: &mut Vec<String>) {
+    match (expect, actual) {
+        (Value::String(matcher), _) if is_matcher(matcher) => {
+            if !fits_matcher(matcher, actual) {
+                differ(at, expect, actual, differences);
+            }
+        }
+        (Value::Object(expect), Value::Object(actual)) => {
+            compare_objects(at, expect, actual, strictness, differences);
+        }
+        (Value::Array(expect), Value::Array(actual)) if strictness == Strictness::Part => {
+            for item in expect {
+                let fits = |actual: &Value| {
+                    let mut differences = Vec::new();
+                    compare("", item, actual, strictness, &mut differences);
+                    differences.is_empty()
+                };
+                if !actual.iter().any(fits) {
+                    differences.push(format!("{at} has no item like {}", shown(item)));
+                }
+            }
+        }
+        (Value::Array(items), Value::Array(actual_items)) if items.len() == actual_items.len() => {
+            for (place, (item, actual_item)) in items.iter().zip(actual_items).enumerate() {
+                compare(&format!("{at}[{place}]"), item, actual_item, strictness, differences);
+            }
+        }
+        _ if expect == actual => {}
+        _ => differ(at, expect, actual, differences),
+    }
+}
+
+fn compare_objects(
+    at: &str,
+    expect: &Object,
+    actual: &Object,
+    strictness: Strictness,
+    differences: &mut Vec<String>,
+) {
+    for (name, member) in expect.iter().filter(|(name, _)| *name != "*") {
+        match actual.get(name) {
+            Some(actual) => compare(&format!("{at}.{name}"), member, actual, strictness, differences),
+            None => differences.push(format!("{at}.{name} is missing")),
+        }
+    }
+    if strictness == Strictness::Whole && !expect.contains("*") {
+        for (name, member) in actual.iter().filter(|(name, _)| !expect.contains(name)) {
+            differences.push(format!("{at}.{name} is not expected: {}", shown(member)));
+        }
+    }
+}
+
+fn is_matcher(text: &str) -> bool {
+    text == "any" || text.starts_with("re:") || text.starts_with("type:")
+}
+
+fn fits_matcher(matcher: &str, actual: &Value) -> bool {
+    match (matcher.split_once(':'), actual) {
+        (None, _) => true,
+        (Some(("re", pattern)), Value::String(text)) => fits_pattern(pattern, text),
+        (Some(("type", "int")), actual) => match actual {
+            Value::Number(number) => !matches!(number, json::Number::Double(_)),
+            _ => false,
+        },
+        (Some(("type", "number")), actual) => matches!(actual, Value::Number(_)),
+        (Some(("type", "string")), actual) => matches!(actual, Value::String(_)),
+        (Some(_), _) => false,
+    }
+}
+
+fn fits_pattern(pattern: &str, text: &str) -> bool {
+    Regex::new(pattern).is_ok_and(|regex| regex.is_match(text))
+}
+
+fn judge_error(expect: &Value, body: &Value, differences: &mut Vec<String>) {
+    let known =
+        ["code", "message_contains", "embedded_errors", "additionalErrorInfo_json", "additionalErrorInfo"];
+    if let Err(error) = only(expect, &known) {
+        return differences.push(error);
+    }
+    let message = body.get("message").and_then(Value::as_str).unwrap_or_default();
+    for (form, expect) in expect.as_object().into_iter().flat_map(Object::iter) {
+        match form {
+            "code" => compare(
+                ".code",
+                expect,
+                body.get("code").unwrap_or(&Value::Null),
+                Strictness::Whole,
+                differences,
+            ),
+            "message_contains" => judge_text(expect, message, differences),
+            "embedded_errors" => {
+                let errors = embedded_errors(message).unwrap_or(Value::Null);
+                compare(".message errors", expect, &errors, Strictness::Whole, differences);
+            }
+            "additionalErrorInfo_json" => {
+                let info = body.get("additionalErrorInfo").and_then(Value::as_str);
+                let info = info.and_then(|text| json::parse_str(text).ok()).unwrap_or(Value::Null);
+                compare(".additionalErrorInfo", expect, &info, Strictness::Whole, differences);
+            }
+            _ => {
+                if body.get("additionalErrorInfo").is_some() {
+                    differences.push("additionalErrorInfo is not expected".to_owned());
+                }
+            }
+        }
+    }
+}
+
+/// The list in `Message: {"errors":[...]}\r\nActivityId: ...`.
+fn embedded_errors(message: &str) -> Option<Value> {
+    let text = message.strip_prefix("Message: ")?;
+    let text = text.split("\r\n").next()?;
+    json::parse_str(text).ok()?.get("errors").cloned()
+}
+
+fn judge_count(expect: &Value, body: &Value, differences: &mut Vec<String>) {
+    for (name, count) in expect.as_object().into_iter().flat_map(Object::iter) {
+        let actual = match body.get(name) {
+            Some(Value::Array(items)) => Value::from(items.len() as u64),
+            Some(value) => value.clone(),
+            None => Value::Null,
+        };
+        compare(&format!(" count of {name}"), count, &actual, Strictness::Whole, differences);
+    }
+}
+
+fn judge_first_documents(expect: &Value, body: &Value, differences: &mut Vec<String>) {
+    let (Some(expect), Some(documents)) =
+        (expect.as_array(), body.get("Documents").and_then(Value::as_array))
+    else {
+        return differences.push("no Documents".to_owned());
+    };
+    for (place, expect) in expect.iter().enumerate() {
+        let at = format!(".Documents[{place}]");
+        compare(&at, expect, documents.get(place).unwrap_or(&Value::Null), Strictness::Whole, differences);
+    }
+}
+
+fn judge_order(at: &str, expect: &Value, actual: &Value, differences: &mut Vec<String>) {
+    let names: Vec<Value> = match actual.as_object() {
+        Some(object) => object.iter().map(|(name, _)| Value::from(name)).collect(),
+        None => Vec::new(),
+    };
+    if *expect != Value::Array(names.clone()) {
+        differences.push(format!("{at} order {}, not {}", shown(&Value::Array(names)), shown(expect)));
+    }
+}
+
+fn judge_document_order(expect: &Value, body: &Value, differences: &mut Vec<String>) {
+    let documents = body.get("Documents").and_then(Value::as_array).unwrap_or_default();
+    for (place, order) in expect.as_array().unwrap_or_default().iter().enumerate() {
+        let document = documents.get(place).unwrap_or(&Value::Null);
+        judge_order(&format!(".Documents[{place}]"), order, document, differences);
+    }
+}
+
+fn judge_text(expect: &Value, text: &str, differences: &mut Vec<String>) {
+    for part in expect.as_array().unwrap_or_default() {
+        let part = part.as_str().unwrap_or_default();
+        if !text.contains(part) {
+            differences.push(format!("text {} lacks {}", brief(text), brief(part)));
+        }
+    }
+}
+
+/// The last group of an etag is the document's time in hexadecimal, and zeros.
+fn judge_etag_time(body: &Value, differences: &mut Vec<String>) {
+    let time = body.get("_ts").and_then(Value::as_i64).unwrap_or_default();
+    let etag = body.get("_etag").and_then(Value::as_str).unwrap_or_default();
+    let group = etag.trim_matches('"').rsplit('-').next().unwrap_or_default();
+    if group != format!("{time:08x}0000") {
+        differences.push(format!("the etag {etag} does not end with the time {time:x}"));
+    }
+}
+
+fn differ(at: &str, expect: &Value, actual: &Value, differences: &mut Vec<String>) {
+    differences.push(format!("body{at} {}, not {}", shown(actual), shown(expect)));
+}
+
+fn shown(value: &Value) -> String {
+    brief(&json::to_text(value, Style::Point))
+}
+
+/// One line, cut short.
+fn brief(text: &str) -> String {
+    let line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    match line.char_indices().nth(SHOWN_CHARACTERS) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+    use http::{HeaderMap, HeaderValue};
+
+    const ETAG: &str = "\"6201c25e-0000-0100-0000-6ac9ff4d0000\"";
+
+    fn answer(body: &str) -> Answer {
+        let mut headers = HeaderMap::new();
+        headers.insert("etag", HeaderValue::from_static(ETAG));
+        headers.insert("x-ms-substatus", HeaderValue::from_static("1001"));
+        Answer { status: 200, headers, body: Bytes::copy_from_slice(body.as_bytes()) }
+    }
+
+    /// Judges a body by its forms; the differences, in order.
+    fn check(forms: &str, body: &str, differences: &[&str]) {
+        let Value::Object(forms) = json::parse_str(forms).unwrap() else { panic!("{forms}") };
+        let expect = Expect { status: 200, substatus: None, headers: Vec::new(), body: forms };
+        assert_eq!(judge(&expect, &Variables::default(), &answer(body)), differences, "{body}");
+    }
+
+    #[test]
+    fn shapes_are_whole_and_hold_matchers() {
+        let forms = r#"{"shape":{"id":"a","n":"type:int","r":"re:^x+$","o":{"*":"any"},"l":[1,"any"]}}"#;
+        check(forms, r#"{"l":[1,null],"o":{"z":1},"r":"xx","n":3,"id":"a"}"#, &[]);
+        check(
+            forms,
+            r#"{"id":"b","n":3.5,"r":"y","o":[],"l":[1],"more":1}"#,
+            &[
+                "body.id \"b\", not \"a\"",
+                "body.n 3.5, not \"type:int\"",
+                "body.r \"y\", not \"re:^x+$\"",
+                "body.o [], not {\"*\":\"any\"}",
+                "body.l [1], not [1,\"any\"]",
+                ".more is not expected: 1",
+            ],
+        );
+        check(r#"{"shape":{"a":{"b":1}}}"#, r#"{"a":{}}"#, &[".a.b is missing"]);
+    }
+
+    #[test]
+    fn integers_are_compared_without_loss() {
+        check(r#"{"shape":{"n":9007199254740993}}"#, r#"{"n":9007199254740993}"#, &[]);
+        check(
+            r#"{"shape":{"n":9007199254740993}}"#,
+            r#"{"n":9007199254740992}"#,
+            &["body.n 9007199254740992, not 9007199254740993"],
+        );
+        check(r#"{"shape":{"n":1.8446744073709552e+19}}"#, r#"{"n":1.8446744073709552e+019}"#, &[]);
+    }
+
+    #[test]
+    fn contained_items_may_stand_among_others() {
+        let forms = r#"{"contains":{"Offers":[{"id":"b"}]}}"#;
+        check(forms, r#"{"_rid":"","Offers":[{"id":"a"},{"id":"b","n":1}]}"#, &[]);
+        check(forms, r#"{"Offers":[{"id":"a"}]}"#, &[".Offers has no item like {\"id\":\"b\"}"]);
+    }
+
+    #[test]
+    fn order_counts_texts_and_etags_are_checked() {
+        check(r#"{"key_order":["a","b"]}"#, r#"{"a":1,"b":2}"#, &[]);
+        check(r#"{"key_order":["a","b"]}"#, r#"{"b":1,"a":2}"#, &[" order [\"b\",\"a\"], not [\"a\",\"b\"]"]);
+        check(
+            r#"{"doc_key_order":[["a"]],"count":{"Documents":1,"_count":2},"first_documents":[{"a":1}]}"#,
+            r#"{"Documents":[{"a":1}],"_count":2}"#,
+            &[],
+        );
+        check(r#"{"count":{"Documents":2}}"#, r#"{"Documents":[1]}"#, &["body count of Documents 1, not 2"]);
+        check(
+            r#"{"first_documents":[{"a":1}]}"#,
+            r#"{"Documents":[]}"#,
+            &["body.Documents[0] null, not {\"a\":1}"],
+        );
+        check(r#"{"text_contains":["\"n\":1"]}"#, r#"{"n": 1}"#, &["text {\"n\": 1} lacks \"n\":1"]);
+        let timed =
+            format!(r#"{{"_etag":{},"_ts":1791622989}}"#, json::to_text(&Value::from(ETAG), Style::Point));
+        check(r#"{"etag_ts_hex":true,"etag_header_equals_body":true,"etag_differs_from":"x"}"#, &timed, &[]);
+        check(
+            r#"{"etag_header_equals_body":true}"#,
+            r#"{"_etag":"x"}"#,
+            &["body etag header \"\\\"6201c25e-0000-0100-0000-6ac9ff4d0000\\\"\", not \"x\""],
+        );
+        check(r#"{"etag_differs_from":"x"}"#, r#"{"_etag":"x"}"#, &["the etag is still \"x\""]);
+    }
+
+    #[test]
+    fn errors_are_checked_down_to_the_embedded_list() {
+        let forms = r#"{"error":{"code":"BadRequest","message_contains":["near"],
+            "embedded_errors":[{"code":"SC1001"}],"additionalErrorInfo_json":{"v":2}}}"#;
+        let body = r#"{"code":"BadRequest","message":"Message: {\"errors\":[{\"code\":\"SC1001\"}]}\r\nActivityId: 1, near","additionalErrorInfo":"{\"v\":2}"}"#;
+        check(forms, body, &[]);
+        check(
+            forms,
+            r#"{"code":"Conflict","message":"no"}"#,
+            &[
+                "body.code \"Conflict\", not \"BadRequest\"",
+                "text no lacks near",
+                "body.message errors null, not [{\"code\":\"SC1001\"}]",
+                "body.additionalErrorInfo null, not {\"v\":2}",
+            ],
+        );
+        check(
+            r#"{"error":{"additionalErrorInfo":"absent"}}"#,
+            r#"{"additionalErrorInfo":"{}"}"#,
+            &["additionalErrorInfo is not expected"],
+        );
+    }
+
+    #[test]
+    fn status_and_headers_are_checked() {
+        let expect = Expect {
+            status: 201,
+            substatus: Some(1002),
+            headers: vec![
+                ("etag".to_owned(), "re:^\"[0-9a-f]{8}-".to_owned()),
+                ("x-ms-substatus".to_owned(), "absent".to_owned()),
+                ("lsn".to_owned(), "present".to_owned()),
+            ],
+            body: Object::new(),
+        };
+        assert_eq!(
+            judge(&expect, &Variables::default(), &answer("{}")),
+            [
+                "status 200, not 201: {}",
+                "x-ms-substatus 1001, not 1002",
+                "x-ms-substatus 1001, not absent",
+                "lsn absent, not present",
+            ]
+        );
+    }
+
+    #[test]
+    fn unknown_forms_and_broken_bodies_do_not_pass() {
+        check(r#"{"unordered":true}"#, "{}", &["the runner does not know the body form unordered"]);
+        check(r#"{"shape":{}}"#, "{", &["body is not JSON: expected a member name at byte 1: {"]);
+        check(r#"{"empty":true}"#, "x", &["body x, not empty"]);
+        check(r#"{"empty":true}"#, "", &[]);
+        check(r#"{"any":true}"#, "not JSON", &[]);
+    }
+}

@@ -1,0 +1,52 @@
+//! Starting servers for tests: on a free loopback port, in memory, with the
+//! emulator's key, unless a test says otherwise.
+
+use std::time::Duration;
+
+use perihelion_server::{AuthMode, Keys, MasterKey, Server, ServerOptions, net};
+
+use crate::client::Client;
+
+/// How long a server may take to answer what is under way when a test ends.
+const DRAIN_GRACE: Duration = Duration::from_secs(5);
+
+/// What tests start a server with.
+pub(crate) fn options() -> ServerOptions {
+    ServerOptions {
+        host: "127.0.0.1".to_owned(),
+        port: 0,
+        data: None,
+        partitions: 1,
+        strict_gateway: false,
+        throughput: None,
+        keys: Keys { primary: MasterKey::well_known() },
+        auth: AuthMode::Key,
+        management: false,
+        tls_dir: None,
+        tls_names: Vec::new(),
+        public_endpoint: None,
+        health_port: None,
+        limits: net::Limits::default(),
+    }
+}
+
+/// A running server and how to reach it.
+pub(crate) struct Running {
+    server: Server,
+}
+
+impl Running {
+    pub(crate) async fn start(options: ServerOptions) -> Running {
+        let server = Server::start(options).await.unwrap_or_else(|error| panic!("no start: {error}"));
+        Running { server }
+    }
+
+    /// A client with a connection of its own.
+    pub(crate) fn client(&self) -> Client {
+        Client::new(self.server.local_addr())
+    }
+
+    pub(crate) async fn stop(self) {
+        self.server.drain(DRAIN_GRACE).await;
+    }
+}

@@ -1,0 +1,5 @@
+//! The server as its clients see it: one test binary, real sockets.
+
+mod client;
+mod conformance;
+mod harness;
