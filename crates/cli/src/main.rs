@@ -1,1 +1,33 @@
-fn main() {}
+//! The program `perihelion`: a Cosmos-compatible database in one binary.
+//!
+//! What was typed ([`args`]) and what is meant ([`settings`]) are two types;
+//! a command gets the second. Data and the banner go to standard output, logs
+//! and complaints to standard error.
+
+mod args;
+mod banner;
+mod commands;
+mod exit;
+mod image;
+mod logs;
+mod settings;
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use clap::Parser;
+
+use args::{Cli, Command};
+
+fn main() -> ExitCode {
+    let begun = Instant::now();
+    let outcome = match Cli::parse().command {
+        Command::Dev(typed) => commands::dev::run(*typed, begun),
+        Command::Server(typed) => commands::server::run(*typed, begun),
+        Command::Cert(typed) => commands::cert::run(typed),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}

@@ -1,0 +1,128 @@
+//! The banner: what a person or a test needs to know of a server that is ready.
+//!
+//! Tools look for its lines, so they are a contract: `Now listening on:` and,
+//! last, `Started` with a carriage return (a well-known test container waits
+//! for exactly that).
+
+use std::fmt::Write;
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+use std::time::Duration;
+
+use perihelion_server::AuthMode;
+
+use crate::settings::{Mode, Settings};
+
+/// What is known of a server once it runs.
+#[derive(Debug)]
+pub(crate) struct Ready<'a> {
+    pub(crate) address: SocketAddr,
+    pub(crate) ca_path: Option<&'a Path>,
+    pub(crate) after: Duration,
+}
+
+/// The whole banner, ready to be written at once.
+pub(crate) fn banner(settings: &Settings, ready: &Ready<'_>) -> String {
+    let options = &settings.options;
+    let authority = authority(&options.host, ready.address);
+    let http = format!("http://{authority}/");
+    let endpoint = options.public_endpoint.as_deref().unwrap_or(&http);
+    let data = match &options.data {
+        Some(directory) => directory.display().to_string(),
+        None => "in memory, gone when this ends (keep it with --data DIR)".to_owned(),
+    };
+    let ca = match (ready.ca_path, &options.data) {
+        (Some(path), None) => format!("{} (print it: perihelion cert ca)", path.display()),
+        (Some(path), Some(data)) => {
+            format!("{} (print it: perihelion cert ca --data {})", path.display(), data.display())
+        }
+        (None, _) => "made for this run only, no directory to keep it in".to_owned(),
+    };
+    let mut lines = vec![
+        ("Endpoint", format!("{http} and https://{authority}/")),
+        ("Connection", format!("AccountEndpoint={endpoint};AccountKey={};", shown_key(settings))),
+        ("Data", data),
+        ("CA", ca),
+    ];
+    match options.auth {
+        AuthMode::Key => (),
+        AuthMode::Any => lines.push(("Auth", "any Entra ID token is accepted".to_owned())),
+        AuthMode::Off => lines.push(("Auth", "off: every request is accepted".to_owned())),
+    }
+    let mut text = title(settings.mode, ready.after);
+    for (name, value) in lines {
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "  {name:<11} {value}");
+    }
+    let _ = write!(text, "Now listening on: http://{authority}\nStarted\r\n");
+    text
+}
+
+fn title(mode: Mode, after: Duration) -> String {
+    let version = env!("CARGO_PKG_VERSION");
+    format!("perihelion {version} {}: ready in {} ms\n", mode.name(), after.as_millis())
+}
+
+/// The well-known key is public; any other is shown to who asks for it.
+fn shown_key(settings: &Settings) -> &str {
+    let key = &settings.options.keys.primary;
+    if key.is_well_known() || settings.show_key { key.reveal() } else { "(hidden, see --show-key)" }
+}
+
+/// Host and port as a client on this machine writes them.
+fn authority(host: &str, address: SocketAddr) -> String {
+    let port = address.port();
+    match host.parse::<IpAddr>() {
+        Ok(ip) if ip.is_unspecified() => format!("localhost:{port}"),
+        Ok(ip) => SocketAddr::new(ip, port).to_string(),
+        Err(_) => format!("{host}:{port}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::ServeArgs;
+
+    const OWN_KEY: &str = "bm90IGEgc2VjcmV0";
+
+    fn shown(typed: ServeArgs) -> String {
+        let settings = Settings::resolve(ServeArgs { partitions: 1, ..typed }, Mode::Dev).expect("settings");
+        let address = SocketAddr::from(([0, 0, 0, 0], 4711));
+        let ready = Ready { address, ca_path: Some(Path::new("/ca.pem")), after: Duration::from_millis(12) };
+        banner(&settings, &ready)
+    }
+
+    #[test]
+    fn the_banner_says_all_that_is_needed_to_connect() {
+        let text = shown(ServeArgs::default());
+        for part in [
+            "ready in 12 ms",
+            "http://127.0.0.1:4711/ and https://127.0.0.1:4711/",
+            "AccountEndpoint=http://127.0.0.1:4711/;AccountKey=C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw==;",
+            "in memory",
+            "/ca.pem (print it: perihelion cert ca)",
+            "\nNow listening on: http://127.0.0.1:4711\n",
+        ] {
+            assert!(text.contains(part), "{part} is missing in {text}");
+        }
+        assert!(text.ends_with("\nStarted\r\n"));
+    }
+
+    #[test]
+    fn a_key_of_ones_own_is_hidden_unless_asked_for() {
+        let own = ServeArgs { key: Some(OWN_KEY.to_owned()), ..ServeArgs::default() };
+        assert!(!shown(own.clone()).contains(OWN_KEY));
+        assert!(shown(ServeArgs { show_key: true, ..own }).contains(OWN_KEY));
+    }
+
+    #[test]
+    fn addresses_are_written_as_a_client_would() {
+        let address = SocketAddr::from(([0, 0, 0, 0], 1));
+        for (host, expected) in
+            [("0.0.0.0", "localhost:1"), ("::1", "[::1]:1"), ("db.internal", "db.internal:1")]
+        {
+            assert_eq!(authority(host, address), expected);
+        }
+    }
+}

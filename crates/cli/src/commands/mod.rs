@@ -1,0 +1,7 @@
+//! One file per command, and the part that `dev` and `server` share.
+
+pub(crate) mod cert;
+pub(crate) mod dev;
+pub(crate) mod server;
+
+mod serve;

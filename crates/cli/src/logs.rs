@@ -1,0 +1,32 @@
+//! Logs: on standard error, ours at the level asked for, everybody else's
+//! only when something is wrong. Libraries below us log headers at their
+//! finest levels, and a header holds the client's signature.
+
+use std::io::IsTerminal;
+
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+
+use crate::args::Level;
+
+/// What every crate of this program is called, or starts with.
+const OURS: &str = "perihelion";
+
+/// Starts logging. Does nothing when somebody has done so before.
+pub(crate) fn start(level: Level) {
+    let level = match level {
+        Level::Off => LevelFilter::OFF,
+        Level::Error => LevelFilter::ERROR,
+        Level::Warn => LevelFilter::WARN,
+        Level::Info => LevelFilter::INFO,
+        Level::Debug => LevelFilter::DEBUG,
+        Level::Trace => LevelFilter::TRACE,
+    };
+    let others = level.min(LevelFilter::WARN);
+    let filter = Targets::new().with_default(others).with_target(OURS, level);
+    let color = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(color);
+    let _ = tracing_subscriber::registry().with(lines).with(filter).try_init();
+}

@@ -1,0 +1,220 @@
+//! What is meant: options resolved and checked, ready to start a server.
+
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+use perihelion_server::net::Limits;
+use perihelion_server::{AuthMode, Keys, MasterKey, ServerOptions, certificates};
+
+use crate::args::{Auth, Level, ServeArgs};
+use crate::exit::Failure;
+
+const PORT: u16 = 8081;
+const HOST: &str = "127.0.0.1";
+
+/// Where a data directory keeps its certificates.
+const TLS_DIRECTORY: &str = "tls";
+
+/// A key file holds one short line; more is another kind of file.
+const KEY_FILE_BYTES_MAX: u64 = 4096;
+
+/// For whom the server runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    Dev,
+    Server,
+}
+
+impl Mode {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Mode::Dev => "dev",
+            Mode::Server => "server",
+        }
+    }
+}
+
+/// Everything a serving command needs to know.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    pub(crate) mode: Mode,
+    pub(crate) options: ServerOptions,
+    pub(crate) log: Level,
+    pub(crate) show_key: bool,
+}
+
+impl Settings {
+    /// Resolves what was typed.
+    pub(crate) fn resolve(typed: ServeArgs, mode: Mode) -> Result<Settings, Failure> {
+        let host = typed.host.unwrap_or_else(|| HOST.to_owned());
+        let primary = master_key(typed.key.as_deref(), typed.key_file.as_deref())?;
+        if primary.is_well_known() && !is_loopback(&host) && !typed.allow_well_known_key {
+            return Err(Failure::usage(
+                format!("the well-known key protects nothing, and {host} can be reached by others"),
+                "give a key of your own with --key-file, or allow it with --allow-well-known-key \
+                 (PERIHELION_ALLOW_WELL_KNOWN_KEY=1 in a test container)",
+            ));
+        }
+        let log = typed.log.unwrap_or(match mode {
+            Mode::Dev => Level::Warn,
+            Mode::Server => Level::Info,
+        });
+        let options = ServerOptions {
+            host,
+            port: typed.port.unwrap_or(PORT),
+            tls_dir: tls_directory(typed.data.as_deref()),
+            data: typed.data,
+            partitions: typed.partitions,
+            strict_gateway: typed.strict_gateway,
+            throughput: typed.throughput,
+            keys: Keys { primary },
+            auth: match typed.auth {
+                Auth::Key => AuthMode::Key,
+                Auth::Any => AuthMode::Any,
+                Auth::Off => AuthMode::Off,
+            },
+            management: typed.management || mode == Mode::Dev,
+            tls_names: tls_names(typed.tls_name, typed.public_endpoint.as_deref())?,
+            public_endpoint: typed.public_endpoint,
+            health_port: typed.health_port,
+            limits: Limits::default(),
+        };
+        Ok(Settings { mode, options, log, show_key: typed.show_key })
+    }
+}
+
+/// Certificates are kept with the data, or else in the user's cache.
+pub(crate) fn tls_directory(data: Option<&Path>) -> Option<PathBuf> {
+    match data {
+        Some(data) => Some(data.join(TLS_DIRECTORY)),
+        None => certificates::cache_directory(),
+    }
+}
+
+fn master_key(key: Option<&str>, file: Option<&Path>) -> Result<MasterKey, Failure> {
+    let advice = "make one with: openssl rand -base64 64 | tr -d '\\n'";
+    match (key, file) {
+        (None, None) => Ok(MasterKey::well_known()),
+        (Some(_), Some(_)) => Err(Failure::usage("both a key and a key file are given", "give one of them")),
+        (Some(key), None) => {
+            MasterKey::parse(key).map_err(|error| Failure::usage(format!("--key: {error}"), advice))
+        }
+        (None, Some(path)) => {
+            let text = read_key_file(path).map_err(|error| {
+                Failure::usage(format!("the key file {}: {error}", path.display()), "check --key-file")
+            })?;
+            MasterKey::parse(text.trim())
+                .map_err(|error| Failure::usage(format!("the key file {}: {error}", path.display()), advice))
+        }
+    }
+}
+
+fn read_key_file(path: &Path) -> std::io::Result<String> {
+    use std::io::Read;
+    let mut text = String::new();
+    std::fs::File::open(path)?.take(KEY_FILE_BYTES_MAX).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+/// A public endpoint is a name by which clients come, so the certificate is
+/// for it too.
+fn tls_names(mut names: Vec<String>, endpoint: Option<&str>) -> Result<Vec<String>, Failure> {
+    if let Some(endpoint) = endpoint {
+        let host = host_of(endpoint).ok_or_else(|| {
+            Failure::usage(
+                format!("the public endpoint {endpoint:?} is not a URL"),
+                "write it like https://cosmos.internal:8081",
+            )
+        })?;
+        names.push(host.to_owned());
+    }
+    Ok(names)
+}
+
+/// The host of an http or https URL.
+fn host_of(endpoint: &str) -> Option<&str> {
+    let rest = endpoint.strip_prefix("https://").or_else(|| endpoint.strip_prefix("http://"))?;
+    let authority = rest.split(['/', '?', '#']).next()?;
+    let host = match authority.strip_prefix('[') {
+        Some(bracketed) => bracketed.split_once(']')?.0,
+        None => authority.split(':').next()?,
+    };
+    (!host.is_empty()).then_some(host)
+}
+
+fn is_loopback(host: &str) -> bool {
+    match host.parse::<IpAddr>() {
+        Ok(address) => address.to_canonical().is_loopback(),
+        Err(_) => host.eq_ignore_ascii_case("localhost"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OWN_KEY: &str = "bm90IGEgc2VjcmV0";
+
+    fn typed() -> ServeArgs {
+        ServeArgs { partitions: 1, ..ServeArgs::default() }
+    }
+
+    fn refused(typed: ServeArgs) -> bool {
+        Settings::resolve(typed, Mode::Server).is_err_and(|failure| failure.code() == 2)
+    }
+
+    #[test]
+    fn the_defaults_are_local_and_in_memory() {
+        let settings = Settings::resolve(typed(), Mode::Dev).expect("settings");
+        assert_eq!((settings.options.host.as_str(), settings.options.port), ("127.0.0.1", 8081));
+        assert_eq!(settings.options.data, None);
+        assert!(settings.options.keys.primary.is_well_known());
+        assert!(settings.options.management);
+        assert!(!Settings::resolve(typed(), Mode::Server).expect("settings").options.management);
+    }
+
+    #[test]
+    fn the_well_known_key_stays_on_loopback_unless_allowed() {
+        let on = |host: &str| ServeArgs { host: Some(host.to_owned()), ..typed() };
+        for host in ["127.0.0.1", "127.8.9.1", "::1", "localhost", "::ffff:127.0.0.1"] {
+            assert!(!refused(on(host)), "{host}");
+        }
+        for host in ["0.0.0.0", "::", "192.168.1.4", "db.internal"] {
+            assert!(refused(on(host)), "{host}");
+            assert!(!refused(ServeArgs { allow_well_known_key: true, ..on(host) }), "{host}");
+            assert!(!refused(ServeArgs { key: Some(OWN_KEY.to_owned()), ..on(host) }), "{host}");
+        }
+    }
+
+    #[test]
+    fn a_key_is_strict_base64_and_never_repeated_in_a_complaint() {
+        for key in ["", "not base64!", "bm90IGEgc2VjcmV", "bm90IGEgc2VjcmV0\n"] {
+            let failure = Settings::resolve(ServeArgs { key: Some(key.to_owned()), ..typed() }, Mode::Dev)
+                .expect_err("not a key");
+            assert!(key.is_empty() || !format!("{failure:?}").contains(key), "{failure:?}");
+        }
+        let both = ServeArgs { key: Some(OWN_KEY.to_owned()), key_file: Some("/nowhere".into()), ..typed() };
+        assert!(refused(both));
+        assert!(refused(ServeArgs { key_file: Some("/nowhere/at/all".into()), ..typed() }));
+    }
+
+    #[test]
+    fn the_public_endpoint_names_the_certificate() {
+        for (endpoint, host) in [
+            ("https://cosmos:8081/", Some("cosmos")),
+            ("http://db.internal", Some("db.internal")),
+            ("https://[fd00::1]:8081", Some("fd00::1")),
+            ("cosmos:8081", None),
+            ("https://", None),
+        ] {
+            assert_eq!(host_of(endpoint), host, "{endpoint}");
+        }
+    }
+
+    #[test]
+    fn certificates_are_kept_with_the_data() {
+        let typed = ServeArgs { data: Some("/var/lib/p".into()), ..typed() };
+        let settings = Settings::resolve(typed, Mode::Server).expect("settings");
+        assert_eq!(settings.options.tls_dir, Some(PathBuf::from("/var/lib/p/tls")));
+    }
+}

@@ -1,0 +1,80 @@
+//! The CA that the program prints is the one that signs what it serves.
+
+use std::io::Write;
+use std::sync::Arc;
+
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+
+use crate::program::{Running, Scratch, command, get, text};
+
+fn printed(scratch: &Scratch, arguments: &[&str]) -> String {
+    let output = command(scratch, arguments).output().expect("the binary runs");
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    text(&output.stdout)
+}
+
+/// GETs over TLS, trusting nobody but `ca`.
+fn get_trusting(running: &Running, ca: &str, name: &str) -> std::io::Result<String> {
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_slice(ca.as_bytes()).expect("a PEM certificate")).expect("a root");
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("versions")
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let name = ServerName::try_from(name.to_owned()).expect("a name");
+    let connection = ClientConnection::new(Arc::new(config), name).expect("a client");
+    let mut stream = StreamOwned::new(connection, running.connect());
+    stream.flush()?;
+    Ok(get(stream, "/ready"))
+}
+
+#[test]
+fn the_printed_ca_verifies_the_served_certificate() {
+    let scratch = Scratch::new();
+    let ca = printed(&scratch, &["cert", "ca"]);
+    assert!(ca.starts_with("-----BEGIN CERTIFICATE-----") && !ca.contains("PRIVATE"), "{ca}");
+    let running = Running::start(&mut command(&scratch, &["dev", "--port", "0", "--tls-name", "cosmos"]));
+    for name in ["localhost", "127.0.0.1", "cosmos"] {
+        let answer = get_trusting(&running, &ca, name).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{name}: {answer}");
+    }
+    assert!(get_trusting(&running, &ca, "elsewhere").is_err());
+    let stranger = printed(&Scratch::new(), &["cert", "ca"]);
+    assert!(get_trusting(&running, &stranger, "localhost").is_err());
+}
+
+#[test]
+fn the_ca_stays_the_same_between_starts() {
+    let scratch = Scratch::new();
+    drop(Running::start(&mut command(&scratch, &["dev", "--port", "0"])));
+    let first = printed(&scratch, &["cert", "ca"]);
+    let running = Running::start(&mut command(&scratch, &["dev", "--port", "0"]));
+    assert!(get_trusting(&running, &first, "localhost").is_ok());
+    let path = printed(&scratch, &["cert", "path"]);
+    assert_eq!(std::fs::read_to_string(path.trim_end()).expect("the CA file"), first);
+}
+
+#[test]
+fn a_data_directory_has_a_ca_of_its_own() {
+    let scratch = Scratch::new();
+    let data = scratch.path().join("data").display().to_string();
+    let output = command(&scratch, &["cert", "ca", "--data", &data]).output().expect("the binary runs");
+    assert_eq!(output.status.code(), Some(1), "no server has started there yet");
+    assert!(!scratch.path().join("data").exists());
+    let running = Running::start(&mut command(&scratch, &["dev", "--port", "0", "--data", &data]));
+    let ca = printed(&scratch, &["cert", "ca", "--data", &data]);
+    assert!(get_trusting(&running, &ca, "localhost").is_ok());
+}
+
+#[test]
+fn without_a_place_for_certificates_the_server_still_serves() {
+    let scratch = Scratch::new();
+    let mut command = command(&scratch, &["dev", "--port", "0"]);
+    let running = Running::start(command.env("XDG_CACHE_HOME", "/dev/null/nothing"));
+    assert!(running.banner().contains("made for this run only"), "{}", running.banner());
+    assert!(get(running.connect(), "/ready").starts_with("HTTP/1.1 200 "));
+}

@@ -1,0 +1,78 @@
+//! Help that is worth reading.
+
+use crate::program::{run, text};
+
+const SERVING: [&str; 16] = [
+    "--port",
+    "--host",
+    "--data",
+    "--partitions",
+    "--strict-gateway",
+    "--throughput",
+    "--key",
+    "--key-file",
+    "--show-key",
+    "--allow-well-known-key",
+    "--auth",
+    "--management",
+    "--tls-name",
+    "--public-endpoint",
+    "--health-port",
+    "--log",
+];
+
+const IMAGE_VARIABLES: [&str; 12] = [
+    "PORT",
+    "PROTOCOL",
+    "ENABLE_EXPLORER",
+    "EXPLORER_PORT",
+    "KEY_FILE",
+    "DATA_PATH",
+    "CERT_PATH",
+    "CERT_SECRET",
+    "LOG_LEVEL",
+    "ENABLE_OTLP_EXPORTER",
+    "GATEWAY_PUBLIC_ENDPOINT",
+    "ENABLE_TELEMETRY",
+];
+
+fn check(arguments: &[&str], expected: &[&str]) {
+    let output = run(arguments);
+    assert_eq!(output.status.code(), Some(0), "{arguments:?}");
+    assert!(output.stderr.is_empty(), "{arguments:?}");
+    let help = text(&output.stdout);
+    for part in expected {
+        assert!(help.contains(part), "{arguments:?} does not mention {part}:\n{help}");
+    }
+}
+
+#[test]
+fn help_names_the_commands_examples_and_exit_codes() {
+    let parts = ["dev", "server", "cert", "--version", "Examples:", "Exit codes:", "perihelion dev --data"];
+    check(&["--help"], &parts);
+    check(&["-h"], &parts);
+}
+
+#[test]
+fn help_of_the_serving_commands_names_every_option_and_its_variable() {
+    for command in ["dev", "server"] {
+        check(&[command, "--help"], &SERVING);
+        check(&[command, "-h"], &SERVING);
+        check(
+            &[command, "--help"],
+            &["Exit codes:", "PERIHELION_KEY", "PERIHELION_ALLOW_WELL_KNOWN_KEY", "8081"],
+        );
+    }
+    check(&["server", "--help"], &IMAGE_VARIABLES);
+}
+
+#[test]
+fn help_of_cert_names_its_parts() {
+    check(&["cert", "--help"], &["ca", "path"]);
+    check(&["cert", "ca", "--help"], &["--data"]);
+}
+
+#[test]
+fn the_version_is_the_packages() {
+    check(&["--version"], &[concat!("perihelion ", env!("CARGO_PKG_VERSION"))]);
+}

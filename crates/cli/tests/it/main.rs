@@ -1,0 +1,7 @@
+//! The program as its users meet it: the real binary, its output, its codes.
+
+mod certificates;
+mod help;
+mod program;
+mod serving;
+mod usage;

@@ -1,0 +1,150 @@
+//! Runs the real binary and waits on what it says, never on a clock.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+/// A program that says nothing for this long has failed its test.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A directory of a test's own, removed with it.
+pub(crate) struct Scratch(PathBuf);
+
+impl Scratch {
+    pub(crate) fn new() -> Scratch {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("perihelion-cli-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&path).expect("a scratch directory");
+        Scratch(path)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The binary with an empty environment: only the scratch directory for its
+/// cache, and what the test adds.
+pub(crate) fn command(scratch: &Scratch, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_perihelion"));
+    command.args(arguments).env_clear().env("XDG_CACHE_HOME", scratch.path()).stdin(Stdio::null());
+    command
+}
+
+/// Runs the binary to its end.
+pub(crate) fn run(arguments: &[&str]) -> Output {
+    command(&Scratch::new(), arguments).output().expect("the binary runs")
+}
+
+pub(crate) fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// A running server. Killed if the test forgets it.
+pub(crate) struct Running {
+    child: Child,
+    lines: Receiver<String>,
+    banner: Vec<String>,
+}
+
+impl Running {
+    /// Starts a server and waits for its last line of the banner.
+    pub(crate) fn start(command: &mut Command) -> Running {
+        let mut child =
+            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary runs");
+        let mut output = BufReader::new(child.stdout.take().expect("its output"));
+        let (send, lines) = channel();
+        std::thread::spawn(move || {
+            let mut line = Vec::new();
+            while output.read_until(b'\n', &mut line).is_ok_and(|read| read > 0) {
+                if send.send(text(&line)).is_err() {
+                    return;
+                }
+                line.clear();
+            }
+        });
+        let mut running = Running { child, lines, banner: Vec::new() };
+        while running.banner.last().is_none_or(|line| line != "Started\r\n") {
+            let Ok(line) = running.lines.recv_timeout(PATIENCE) else {
+                let complaints = running.complaints();
+                panic!("no banner, only {:?} and {complaints}", running.banner)
+            };
+            running.banner.push(line);
+        }
+        running
+    }
+
+    pub(crate) fn banner(&self) -> String {
+        self.banner.concat()
+    }
+
+    /// The port of the line that tools look for.
+    pub(crate) fn port(&self) -> u16 {
+        let banner = self.banner();
+        let listening = banner.lines().find_map(|line| line.strip_prefix("Now listening on: http://"));
+        let port = listening.and_then(|authority| authority.rsplit_once(':')).map(|(_, port)| port);
+        port.and_then(|port| port.parse().ok()).expect("a port in the banner")
+    }
+
+    pub(crate) fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(("127.0.0.1", self.port())).expect("a connection");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        stream
+    }
+
+    pub(crate) fn signal(&self, name: &str) {
+        let id = self.child.id().to_string();
+        let status = Command::new("kill").args(["-s", name, &id]).status().expect("kill runs");
+        assert!(status.success());
+    }
+
+    /// Waits for the end of the program: its output ends when it does.
+    pub(crate) fn end(mut self) -> (ExitStatus, String) {
+        loop {
+            match self.lines.recv_timeout(PATIENCE) {
+                Ok(_) => continue,
+                Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => break,
+                Err(std::sync::mpsc::RecvTimeoutError::Timeout) => panic!("the program does not end"),
+            }
+        }
+        let status = self.child.wait().expect("an exit status");
+        let complaints = self.complaints();
+        (status, complaints)
+    }
+
+    /// Ends the program and returns all it wrote to standard error.
+    fn complaints(&mut self) -> String {
+        let _ = self.child.kill();
+        let mut complaints = String::new();
+        if let Some(mut errors) = self.child.stderr.take() {
+            let _ = errors.read_to_string(&mut complaints);
+        }
+        complaints
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// One GET over HTTP/1.1; the whole answer.
+pub(crate) fn get(mut stream: impl Read + Write, path: &str) -> String {
+    write!(stream, "GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").expect("a request");
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer);
+    text(&answer)
+}

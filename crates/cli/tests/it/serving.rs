@@ -1,0 +1,127 @@
+//! Serving: the banner, both protocols, signals, addresses, the image's ways.
+
+use std::net::TcpListener;
+
+use crate::program::{Running, Scratch, command, get, text};
+
+/// Not a secret: a key for tests, base64 of plain words.
+const OWN_KEY: &str = "YSBrZXkgZm9yIHRlc3RzLCBub3QgYSBzZWNyZXQ=";
+
+#[test]
+fn dev_prints_how_to_connect_and_answers() {
+    let scratch = Scratch::new();
+    let running = Running::start(&mut command(&scratch, &["dev", "--port", "0"]));
+    let banner = running.banner();
+    let port = running.port();
+    for part in [
+        format!("http://127.0.0.1:{port}/ and https://127.0.0.1:{port}/"),
+        format!("AccountEndpoint=http://127.0.0.1:{port}/;AccountKey=C2y6yDjf5/"),
+        "in memory".to_owned(),
+        scratch.path().join("perihelion/tls/ca.pem").display().to_string(),
+    ] {
+        assert!(banner.contains(&part), "{part} is missing in {banner}");
+    }
+    assert!(get(running.connect(), "/ready").starts_with("HTTP/1.1 200 "));
+}
+
+#[test]
+fn signals_end_the_program_well() {
+    for signal in ["TERM", "INT"] {
+        let scratch = Scratch::new();
+        let running = Running::start(&mut command(&scratch, &["server", "--port", "0"]));
+        running.signal(signal);
+        let (status, log) = running.end();
+        assert_eq!(status.code(), Some(0), "{signal}: {log}");
+        assert!(log.contains("draining"), "{log}");
+    }
+}
+
+#[test]
+fn a_taken_port_has_its_own_code_and_a_clear_message() {
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = taken.local_addr().expect("an address").port().to_string();
+    let output = command(&Scratch::new(), &["dev", "--port", &port]).output().expect("the binary runs");
+    assert_eq!(output.status.code(), Some(4));
+    let complaint = text(&output.stderr);
+    assert!(complaint.contains(&port) && complaint.contains("in use"), "{complaint}");
+    assert!(complaint.contains("--port"), "{complaint}");
+    assert!(output.stdout.is_empty(), "no banner before the address is ours");
+}
+
+#[test]
+fn an_unknown_host_is_an_address_problem() {
+    let arguments = ["dev", "--host", "no-such-host.invalid", "--allow-well-known-key"];
+    let output = command(&Scratch::new(), &arguments).output().expect("the binary runs");
+    assert_eq!(output.status.code(), Some(4), "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_key_of_ones_own_appears_nowhere() {
+    let scratch = Scratch::new();
+    let mut command = command(&scratch, &["server", "--port", "0", "--log", "trace"]);
+    let running = Running::start(command.env("PERIHELION_KEY", OWN_KEY));
+    get(running.connect(), "/dbs");
+    let banner = running.banner();
+    assert!(banner.contains("hidden") && !banner.contains(OWN_KEY), "{banner}");
+    running.signal("TERM");
+    let (_, log) = running.end();
+    assert!(!log.contains(OWN_KEY), "{log}");
+}
+
+#[test]
+fn a_key_file_is_read_and_shown_only_on_request() {
+    let scratch = Scratch::new();
+    let file = scratch.path().join("key");
+    std::fs::write(&file, format!("{OWN_KEY}\n")).expect("a key file");
+    let path = file.display().to_string();
+    let arguments = ["dev", "--port", "0", "--key-file", &path, "--show-key"];
+    let running = Running::start(&mut command(&scratch, &arguments));
+    assert!(running.banner().contains(&format!("AccountKey={OWN_KEY};")));
+}
+
+#[test]
+fn the_emulator_images_ways_are_accepted() {
+    let scratch = Scratch::new();
+    let arguments = ["server", "--enable-explorer", "false", "--protocol", "https", "--log-level", "error"];
+    let mut command = command(&scratch, &arguments);
+    command
+        .env("PORT", "0")
+        .env("PERIHELION_HOST", "0.0.0.0")
+        .env("PERIHELION_ALLOW_WELL_KNOWN_KEY", "1")
+        .env("ENABLE_EXPLORER", "false")
+        .env("ENABLE_TELEMETRY", "false")
+        .env("GATEWAY_PUBLIC_ENDPOINT", "https://cosmos:8081")
+        .env("CERT_PATH", "/nowhere.pfx");
+    let running = Running::start(&mut command);
+    assert!(running.banner().contains("AccountEndpoint=https://cosmos:8081;"), "{}", running.banner());
+    for path in ["/alive", "/ready", "/status"] {
+        assert!(get(running.connect(), path).starts_with("HTTP/1.1 200 "), "{path}");
+    }
+    running.signal("TERM");
+    let (status, log) = running.end();
+    assert_eq!(status.code(), Some(0));
+    assert!(log.contains("CERT_PATH is ignored"), "{log}");
+}
+
+#[test]
+fn dev_ignores_the_images_variables() {
+    let scratch = Scratch::new();
+    let data = scratch.path().join("not-ours");
+    let mut command = command(&scratch, &["dev", "--port", "0"]);
+    let running = Running::start(command.env("PORT", "nonsense").env("DATA_PATH", &data));
+    assert!(running.banner().contains("in memory"));
+    assert!(!data.exists());
+}
+
+#[test]
+fn data_is_kept_where_asked() {
+    let scratch = Scratch::new();
+    let data = scratch.path().join("data");
+    let path = data.display().to_string();
+    let running = Running::start(&mut command(&scratch, &["dev", "--port", "0", "--data", &path]));
+    assert!(running.banner().contains(&path));
+    running.signal("TERM");
+    assert_eq!(running.end().0.code(), Some(0));
+    assert!(data.join("tls/ca.pem").exists());
+    assert!(!scratch.path().join("perihelion").exists(), "the cache is not used beside a data directory");
+}

@@ -1,0 +1,50 @@
+//! Wrong usage: a code, a reason, a way out, and no secret repeated.
+
+use crate::program::{Scratch, command, run, text};
+
+/// Runs with arguments that make no sense and expects words about it.
+fn check(arguments: &[&str], words: &[&str]) {
+    let output = run(arguments);
+    let complaint = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {complaint}");
+    assert!(output.stdout.is_empty(), "{arguments:?}");
+    for word in words {
+        assert!(complaint.contains(word), "{arguments:?} does not say {word}: {complaint}");
+    }
+}
+
+#[test]
+fn senseless_options_are_wrong_usage() {
+    check(&[], &["Usage"]);
+    check(&["fly"], &["fly"]);
+    check(&["dev", "--prot", "1"], &["--port"]);
+    check(&["dev", "--port", "70000"], &["70000"]);
+    check(&["dev", "--partitions", "0"], &["--partitions"]);
+    check(&["dev", "--throughput", "0"], &["--throughput"]);
+    check(&["dev", "--auth", "maybe"], &["key", "any", "off"]);
+    check(&["dev", "--log", "loud"], &["trace"]);
+    check(&["dev", "--public-endpoint", "nowhere"], &["URL"]);
+    check(&["dev", "--enable-explorer", "false"], &["--enable-explorer"]);
+}
+
+#[test]
+fn a_senseless_key_is_refused_and_not_repeated() {
+    let output = run(&["dev", "--key", "certainly*not*base64"]);
+    assert_eq!(output.status.code(), Some(2));
+    let complaint = text(&output.stderr);
+    assert!(complaint.contains("base64") && !complaint.contains("certainly"), "{complaint}");
+}
+
+#[test]
+fn the_well_known_key_is_refused_where_others_can_reach_it() {
+    check(&["dev", "--host", "0.0.0.0"], &["well-known key", "--allow-well-known-key", "--key-file"]);
+    check(&["server", "--host", "::"], &["well-known key"]);
+}
+
+#[test]
+fn a_senseless_variable_is_named() {
+    let scratch = Scratch::new();
+    let output = command(&scratch, &["server"]).env("PORT", "http").output().expect("the binary runs");
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("PORT"));
+}
