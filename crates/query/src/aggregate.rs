@@ -1,0 +1,149 @@
+//! The aggregate functions, one value at a time.
+//!
+//! Undefined is never counted. SUM and AVG are undefined as soon as they met
+//! anything but a number, MIN and MAX as soon as they met an array or an
+//! object; among primitives MIN and MAX follow the sort order. With nothing
+//! to aggregate, COUNT and SUM are 0 and the others undefined. (Facts: the
+//! vendor's own mixed-type baselines.)
+
+use std::collections::HashSet;
+
+use perihelion_model::json::{Number, Value};
+
+use crate::node::AggregateFunction;
+use crate::order::{as_query_number, canonical_key, compare_values};
+
+#[derive(Debug)]
+pub(crate) enum AggregateState {
+    Count(i64),
+    CountIf(i64),
+    Sum(Total),
+    Average(Total),
+    /// The best value so far; `None` inside means that nothing can be best.
+    Min(Extreme),
+    Max(Extreme),
+    List(Vec<Value>),
+    Set {
+        seen: HashSet<Vec<u8>>,
+        values: Vec<Value>,
+    },
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Total {
+    /// Exact while it fits.
+    whole: i64,
+    real: f64,
+    count: i64,
+    spoiled: bool,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Extreme {
+    best: Option<Value>,
+    spoiled: bool,
+}
+
+impl AggregateState {
+    pub(crate) fn new(function: AggregateFunction) -> Self {
+        match function {
+            AggregateFunction::Count => AggregateState::Count(0),
+            AggregateFunction::CountIf => AggregateState::CountIf(0),
+            AggregateFunction::Sum => AggregateState::Sum(Total::default()),
+            AggregateFunction::Average => AggregateState::Average(Total::default()),
+            AggregateFunction::Min => AggregateState::Min(Extreme::default()),
+            AggregateFunction::Max => AggregateState::Max(Extreme::default()),
+            AggregateFunction::MakeList => AggregateState::List(Vec::new()),
+            AggregateFunction::MakeSet => AggregateState::Set { seen: HashSet::new(), values: Vec::new() },
+        }
+    }
+
+    /// Takes one more value; returns how many bytes the state grew by.
+    pub(crate) fn add(&mut self, value: Option<&Value>) -> usize {
+        let Some(value) = value else { return 0 };
+        match self {
+            AggregateState::Count(count) => *count += 1,
+            AggregateState::CountIf(count) => *count += i64::from(*value == Value::Bool(true)),
+            AggregateState::Sum(total) | AggregateState::Average(total) => total.add(value),
+            AggregateState::Min(extreme) => extreme.add(value, std::cmp::Ordering::Less),
+            AggregateState::Max(extreme) => extreme.add(value, std::cmp::Ordering::Greater),
+            AggregateState::List(values) => {
+                values.push(value.clone());
+                return canonical_key(Some(value)).len() + size_of::<Value>();
+            }
+            AggregateState::Set { seen, values } => {
+                let key = canonical_key(Some(value));
+                let bytes = key.len() * 2 + size_of::<Value>();
+                if seen.insert(key) {
+                    values.push(value.clone());
+                    return bytes;
+                }
+            }
+        }
+        0
+    }
+
+    pub(crate) fn finish(self) -> Option<Value> {
+        match self {
+            AggregateState::Count(count) | AggregateState::CountIf(count) => Some(count.into()),
+            AggregateState::Sum(total) => total.sum(),
+            AggregateState::Average(total) => total.average(),
+            AggregateState::Min(extreme) | AggregateState::Max(extreme) => {
+                extreme.best.filter(|_| !extreme.spoiled)
+            }
+            AggregateState::List(values) | AggregateState::Set { values, .. } => Some(Value::Array(values)),
+        }
+    }
+}
+
+impl Total {
+    fn add(&mut self, value: &Value) {
+        let Value::Number(number) = value else {
+            self.spoiled = true;
+            return;
+        };
+        self.count += 1;
+        match as_query_number(*number) {
+            Number::Int(whole) => match self.whole.checked_add(whole) {
+                Some(sum) => self.whole = sum,
+                None => self.real += whole as f64,
+            },
+            other => self.real += other.as_f64(),
+        }
+    }
+
+    fn sum(self) -> Option<Value> {
+        if self.spoiled {
+            return None;
+        }
+        let sum = if self.real == 0.0 {
+            Number::Int(self.whole)
+        } else {
+            crate::eval::double(self.real + self.whole as f64)
+        };
+        Some(Value::Number(sum))
+    }
+
+    fn average(self) -> Option<Value> {
+        if self.spoiled || self.count == 0 {
+            return None;
+        }
+        let mean = (self.real + self.whole as f64) / self.count as f64;
+        Some(Value::Number(crate::eval::double(mean)))
+    }
+}
+
+impl Extreme {
+    fn add(&mut self, value: &Value, wanted: std::cmp::Ordering) {
+        if matches!(value, Value::Array(_) | Value::Object(_)) {
+            self.spoiled = true;
+        }
+        let better = match &self.best {
+            Some(best) => compare_values(Some(value), Some(best)) == wanted,
+            None => true,
+        };
+        if better && !self.spoiled {
+            self.best = Some(value.clone());
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! Scalar expressions.
+
+use perihelion_model::json::Value;
+
+use super::group::{aggregate_call, contains_aggregate, contains_subquery, same};
+use super::{Binder, Entry};
+use crate::ast::{Expr, ExprKind, Name};
+use crate::diagnostic::Span;
+use crate::eval::{as_step, walk};
+use crate::functions::Function;
+use crate::like::LikePattern;
+use crate::node::{AggregateFunction, AggregateNode, InList, Node, Pattern, Step};
+use crate::order::compare_values;
+use crate::printer::expr_text;
+
+impl<'q> Binder<'q> {
+    pub(super) fn expr(&mut self, expr: &'q Expr) -> Node {
+        if let Some(key) = self.group_key(expr) {
+            return key;
+        }
+        let node = match &expr.kind {
+            ExprKind::Literal(value) => Node::Constant(value.clone()),
+            ExprKind::Parameter(name) => Node::Constant(self.parameters.get(name).cloned()),
+            ExprKind::Identifier(_) | ExprKind::Member(..) | ExprKind::Index(..) => self.path(expr, expr),
+            ExprKind::Unary(operator, operand) => Node::Unary(*operator, self.boxed(operand)),
+            ExprKind::Binary(operator, left, right) => {
+                self.computes |= operator.computes();
+                Node::Binary(*operator, self.boxed(left), self.boxed(right))
+            }
+            ExprKind::Logical(operator, operands) => Node::Logical(*operator, self.list(operands)),
+            ExprKind::Between { value, low, high, negated } => Node::Between {
+                value: self.boxed(value),
+                low: self.boxed(low),
+                high: self.boxed(high),
+                negated: *negated,
+            },
+            ExprKind::In { value, list, negated } => {
+                let value = self.boxed(value);
+                Node::In { value, list: in_list(self.list(list)), negated: *negated }
+            }
+            ExprKind::Like { value, pattern, escape, negated } => {
+                let value = self.boxed(value);
+                let escape = escape.as_ref().and_then(|escape| escape.chars().next());
+                Node::Like { value, pattern: pattern_of(self.expr(pattern), escape), negated: *negated }
+            }
+            ExprKind::Conditional(condition, consequent, alternative) => {
+                Node::Conditional(self.boxed(condition), self.boxed(consequent), self.boxed(alternative))
+            }
+            ExprKind::Array(items) => Node::Array(self.list(items)),
+            ExprKind::Object(members) => {
+                Node::Object(members.iter().map(|(name, value)| (name.clone(), self.expr(value))).collect())
+            }
+            ExprKind::Call { name, udf, arguments } => self.call(expr, name, *udf, arguments),
+            ExprKind::Subquery(kind, select) => Node::Subquery(*kind, Box::new(self.select(select, false))),
+        };
+        self.fold(node)
+    }
+
+    fn boxed(&mut self, expr: &'q Expr) -> Box<Node> {
+        Box::new(self.expr(expr))
+    }
+
+    fn list(&mut self, exprs: &'q [Expr]) -> Vec<Node> {
+        exprs.iter().map(|expr| self.expr(expr)).collect()
+    }
+
+    /// The key that the expression is, when a group in scope has it.
+    fn group_key(&self, expr: &Expr) -> Option<Node> {
+        for (place, entry) in self.scope.iter().enumerate().rev() {
+            if let Entry::Group(group) = entry
+                && let Some(index) = group.keys.iter().position(|key| same(key, expr))
+            {
+                return Some(Node::GroupKey { hops: self.hops(place), index });
+            }
+        }
+        None
+    }
+
+    /// A path; `whole` is all of it, for complaints.
+    fn path(&mut self, expr: &'q Expr, whole: &'q Expr) -> Node {
+        if let Some(key) = self.group_key(expr) {
+            return key;
+        }
+        match &expr.kind {
+            ExprKind::Identifier(name) => self.identifier(name, expr.span, Some(whole)),
+            ExprKind::Member(base, name) => {
+                let base = self.path(base, whole);
+                self.extend(base, Step::Name(name.text.clone()))
+            }
+            ExprKind::Index(base, index) => {
+                let base = self.path(base, whole);
+                let index = self.expr(index);
+                match index.as_constant() {
+                    Some(Some(value)) => match as_step(value) {
+                        Some(step) => self.extend(base, step),
+                        None => Node::UNDEFINED,
+                    },
+                    Some(None) => Node::UNDEFINED,
+                    None => Node::Index(Box::new(base), Box::new(index)),
+                }
+            }
+            _ => self.expr(expr),
+        }
+    }
+
+    pub(super) fn extend(&self, base: Node, step: Step) -> Node {
+        match base {
+            Node::Path { hops, mut steps } => {
+                steps.push(step);
+                Node::Path { hops, steps }
+            }
+            Node::Constant(value) => {
+                let found = value.as_ref().and_then(|value| walk(value, std::slice::from_ref(&step)));
+                Node::Constant(found.cloned())
+            }
+            base => Node::Step(Box::new(base), step),
+        }
+    }
+
+    /// Resolves a name, from the inside out. A name that a group hides is a
+    /// complaint about the whole path that was to be read.
+    pub(super) fn identifier(&mut self, name: &str, span: Span, whole: Option<&Expr>) -> Node {
+        for (place, entry) in self.scope.iter().enumerate().rev() {
+            match entry {
+                Entry::Row { name: Some(known), .. } if *known == name => {
+                    return Node::Path { hops: self.hops(place), steps: Vec::new() };
+                }
+                Entry::Group(group) if group.rows.iter().any(|row| row.is_named(name)) => {
+                    let text = whole.map_or_else(|| name.to_owned(), expr_text);
+                    let message = format!(
+                        "Property reference '{text}' is invalid in the select list because it is not \
+                         contained in either an aggregate function or the GROUP BY clause."
+                    );
+                    self.complain("SC2102", message, whole.map_or(span, |whole| whole.span));
+                    return Node::UNDEFINED;
+                }
+                Entry::Row { .. } | Entry::Group(_) => {}
+            }
+        }
+        self.complain("SC2001", format!("Identifier '{name}' could not be resolved."), span);
+        Node::UNDEFINED
+    }
+
+    fn call(&mut self, expr: &'q Expr, name: &'q Name, udf: bool, arguments: &'q [Expr]) -> Node {
+        if udf {
+            self.list(arguments);
+            return Node::Udf(name.text.clone());
+        }
+        if let Some((function, arguments)) = aggregate_call(expr) {
+            return self.aggregate(function, expr, name, arguments);
+        }
+        let Some(function) = Function::by_name(&name.text) else {
+            let message = format!("'{}' is not a recognized built-in function name.", name.text);
+            self.complain("SC2005", message, name.span);
+            return Node::UNDEFINED;
+        };
+        let signature = function.signature();
+        let count = arguments.len();
+        if !(signature.arguments_min..=signature.arguments_max).contains(&count) {
+            self.wrong_count(signature.name, signature.arguments_min, signature.arguments_max, expr.span);
+            return Node::UNDEFINED;
+        }
+        self.computes = true;
+        Node::Call(function, self.list(arguments))
+    }
+
+    fn wrong_count(&mut self, name: &str, min: usize, max: usize, span: Span) {
+        let wanted = if min == max {
+            format!("{min}")
+        } else if max == usize::MAX {
+            format!("at least {min}")
+        } else {
+            format!("{min} to {max}")
+        };
+        self.complain("SC2050", format!("The {name} function requires {wanted} argument(s)."), span);
+    }
+
+    /// The argument is read in the rows, not in the group: while it is bound,
+    /// the rows are back in scope.
+    fn aggregate(
+        &mut self,
+        function: AggregateFunction,
+        expr: &'q Expr,
+        name: &'q Name,
+        arguments: &'q [Expr],
+    ) -> Node {
+        let [argument] = arguments else {
+            self.wrong_count(&name.text.to_ascii_uppercase(), 1, 1, expr.span);
+            return Node::UNDEFINED;
+        };
+        if contains_aggregate(argument) || contains_subquery(argument) {
+            let message = "Cannot perform an aggregate function on an expression containing an aggregate or \
+                           a subquery.";
+            self.complain("SC2101", message, expr.span);
+            return Node::UNDEFINED;
+        }
+        let Some(Entry::Group(mut group)) = self.scope.pop_if(|entry| matches!(entry, Entry::Group(_)))
+        else {
+            let message = format!("The aggregate function {} is not allowed in this context.", name.text);
+            self.complain("SC2100", message, expr.span);
+            return Node::UNDEFINED;
+        };
+        self.computes = true;
+        let start = self.scope.len();
+        self.scope.append(&mut group.rows);
+        let argument = self.expr(argument);
+        group.rows = self.scope.split_off(start);
+        let index = group.aggregates.len();
+        group.aggregates.push(AggregateNode { function, argument });
+        self.scope.push(Entry::Group(group));
+        Node::Aggregate { hops: 0, index }
+    }
+}
+
+impl Entry<'_> {
+    fn is_named(&self, wanted: &str) -> bool {
+        matches!(self, Entry::Row { name: Some(name), .. } if *name == wanted)
+    }
+}
+
+/// Constants only are sorted once, to be searched by halves.
+fn in_list(nodes: Vec<Node>) -> InList {
+    if !nodes.iter().all(|node| matches!(node, Node::Constant(Some(_)))) {
+        return InList::Nodes(nodes);
+    }
+    let mut values: Vec<Value> = nodes
+        .into_iter()
+        .filter_map(|node| match node {
+            Node::Constant(value) => value,
+            _ => None,
+        })
+        .collect();
+    values.sort_by(|a, b| compare_values(Some(a), Some(b)));
+    InList::Sorted(values)
+}
+
+fn pattern_of(node: Node, escape: Option<char>) -> Pattern {
+    match &node {
+        Node::Constant(Some(Value::String(text))) => Pattern::Fixed(LikePattern::new(text, escape)),
+        _ => Pattern::Computed { pattern: Box::new(node), escape },
+    }
+}

@@ -1,0 +1,92 @@
+//! From the tree to the program: names resolved, parameters put in, constants
+//! computed, rules of meaning checked.
+//!
+//! The scope mirrors the frames of evaluation entry by entry, so that a name
+//! becomes a distance. All complaints about a statement are collected, in the
+//! order of the text within each clause; a statement with complaints has no
+//! program.
+
+mod expression;
+mod fold;
+mod group;
+mod names;
+mod select;
+
+pub(crate) use group::contains_aggregate;
+pub(crate) use names::select_names;
+
+use crate::ast::{Expr, Select};
+use crate::diagnostic::{Diagnostic, Span};
+use crate::eval::{Budget, Context};
+use crate::node::{AggregateNode, SelectNode};
+use crate::parameters::{Now, Parameters};
+
+/// A statement that means something.
+pub(crate) struct Bound {
+    pub(crate) select: SelectNode,
+    /// How many frames the document is away from a row of the statement, when
+    /// FROM binds the document itself.
+    pub(crate) document_hops: Option<usize>,
+    /// Numbers are computed, not only read.
+    pub(crate) computes: bool,
+}
+
+pub(crate) fn bind(
+    source: &str,
+    select: &Select,
+    parameters: &Parameters,
+    now: Now,
+) -> Result<Bound, Vec<Diagnostic>> {
+    let mut binder = Binder {
+        source,
+        parameters,
+        context: Context { now, budget: Budget::new() },
+        // The document; it has no name until FROM gives it one.
+        scope: vec![Entry::Row { name: None, document: false }],
+        diagnostics: Vec::new(),
+        document_hops: None,
+        computes: false,
+    };
+    let select = binder.statement(select);
+    if binder.diagnostics.is_empty() {
+        Ok(Bound { select, document_hops: binder.document_hops, computes: binder.computes })
+    } else {
+        Err(binder.diagnostics)
+    }
+}
+
+struct Binder<'q> {
+    source: &'q str,
+    parameters: &'q Parameters,
+    /// For computing constants; its budget is for the whole statement.
+    context: Context,
+    scope: Vec<Entry<'q>>,
+    diagnostics: Vec<Diagnostic>,
+    document_hops: Option<usize>,
+    computes: bool,
+}
+
+/// What one frame will hold.
+enum Entry<'q> {
+    Row { name: Option<&'q str>, document: bool },
+    Group(Group<'q>),
+}
+
+/// A group stands in for the rows it was made of: their names can no longer
+/// be read, except inside aggregates.
+struct Group<'q> {
+    keys: &'q [Expr],
+    rows: Vec<Entry<'q>>,
+    aggregates: Vec<AggregateNode>,
+}
+
+impl Binder<'_> {
+    fn complain(&mut self, code: &'static str, message: impl Into<String>, span: Span) {
+        self.diagnostics.push(Diagnostic::new(code, message, self.source, span));
+    }
+
+    /// The distance of the scope entry at that place.
+    fn hops(&self, place: usize) -> usize {
+        self.scope.len() - 1 - place
+    }
+}

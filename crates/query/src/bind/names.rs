@@ -1,0 +1,35 @@
+//! The member names of a select list.
+
+use perihelion_model::json::Value;
+
+use crate::ast::{Expr, ExprKind, SelectItem};
+
+/// One name per item: the alias, the name of the property that is read, or
+/// `$1`, `$2`… for everything else, counted apart.
+pub(crate) fn select_names(items: &[SelectItem]) -> Vec<String> {
+    let mut unnamed = 0;
+    items
+        .iter()
+        .map(|item| {
+            match item.alias.as_ref().map(|alias| alias.text.as_str()).or_else(|| inferred(&item.expr)) {
+                Some(name) => name.to_owned(),
+                None => {
+                    unnamed += 1;
+                    format!("${unnamed}")
+                }
+            }
+        })
+        .collect()
+}
+
+fn inferred(expr: &Expr) -> Option<&str> {
+    match &expr.kind {
+        ExprKind::Identifier(name) => Some(name),
+        ExprKind::Member(_, name) => Some(&name.text),
+        ExprKind::Index(_, index) => match &index.kind {
+            ExprKind::Literal(Some(Value::String(name))) => Some(name),
+            _ => None,
+        },
+        _ => None,
+    }
+}

@@ -1,0 +1,220 @@
+//! A select and its clauses.
+
+use perihelion_model::json::Value;
+
+use super::group::is_grouped;
+use super::{Binder, Entry, Group, select_names};
+use crate::ast::{Collection, Count, Direction, Expr, Name, OrderBy, PathStep, Select, Selection, Source};
+use crate::diagnostic::Span;
+use crate::node::{Grouping, Node, OrderNode, Output, SelectNode, SourceNode, Step};
+
+/// The place in the scope of the document itself.
+const DOCUMENT: usize = 0;
+
+impl<'q> Binder<'q> {
+    pub(super) fn statement(&mut self, select: &'q Select) -> SelectNode {
+        self.select(select, true)
+    }
+
+    /// `container`: the first name in FROM is the container's, whatever it is.
+    pub(super) fn select(&mut self, select: &'q Select, container: bool) -> SelectNode {
+        let start = self.scope.len();
+        let sources = self.sources(select, container);
+        if container && start == DOCUMENT + 1 {
+            self.document_hops = self.find_document();
+        }
+        let filter = select.filter.as_ref().map(|filter| self.expr(filter));
+        let (grouping, output, order) = if is_grouped(select) {
+            self.grouped(select, start)
+        } else {
+            let output = self.selection(select, start);
+            (None, output, self.order(select.order_by.as_ref()))
+        };
+        self.scope.truncate(start);
+        SelectNode {
+            sources,
+            filter,
+            grouping,
+            output,
+            order,
+            distinct: select.distinct,
+            top: self.count(select.top.as_ref()),
+            offset: self.count(select.window.as_ref().map(|window| &window.offset)),
+            limit: self.count(select.window.as_ref().map(|window| &window.limit)),
+        }
+    }
+
+    fn find_document(&self) -> Option<usize> {
+        let place = self.scope.iter().position(|entry| matches!(entry, Entry::Row { document: true, .. }))?;
+        Some(self.hops(place))
+    }
+
+    fn sources(&mut self, select: &'q Select, container: bool) -> Vec<SourceNode> {
+        let Some(from) = &select.from else { return Vec::new() };
+        let start = self.scope.len();
+        let mut nodes = vec![self.source(&from.first, container)];
+        for join in &from.joins {
+            nodes.push(self.source(join, false));
+        }
+        self.check_aliases(start, std::iter::once(&from.first).chain(&from.joins));
+        nodes
+    }
+
+    /// Binds a source and puts its name into the scope.
+    fn source(&mut self, source: &'q Source, container: bool) -> SourceNode {
+        let (iterates, name) = match source {
+            Source::Iteration { name, .. } => (true, Some(name.text.as_str())),
+            Source::Aliased { collection, alias } => {
+                (false, alias.as_ref().map(|alias| alias.text.as_str()).or_else(|| inferred(collection)))
+            }
+        };
+        let mut document = false;
+        let node = match source.collection() {
+            Collection::Subquery { select, .. } => SourceNode::Rows(self.select(select, container)),
+            Collection::Path { root, steps } => {
+                let path = self.collection_path(root, steps, container);
+                document = container && steps.is_empty() && !iterates && self.scope.len() == DOCUMENT + 1;
+                if iterates { SourceNode::Elements(path) } else { SourceNode::Value(path) }
+            }
+        };
+        self.scope.push(Entry::Row { name, document });
+        node
+    }
+
+    fn collection_path(&mut self, root: &'q Name, steps: &'q [PathStep], container: bool) -> Node {
+        let base = if container {
+            Node::Path { hops: self.hops(DOCUMENT), steps: Vec::new() }
+        } else {
+            self.identifier(&root.text, root.span, None)
+        };
+        steps.iter().fold(base, |base, step| {
+            let step = match step {
+                PathStep::Member(name) | PathStep::Quoted(name) => Step::Name(name.clone()),
+                PathStep::Item(place) => Step::Item(usize::try_from(*place).unwrap_or(usize::MAX)),
+            };
+            self.extend(base, step)
+        })
+    }
+
+    fn check_aliases(&mut self, start: usize, sources: impl Iterator<Item = &'q Source>) {
+        let spans: Vec<Span> = sources.map(source_span).collect();
+        for (place, span) in spans.into_iter().enumerate() {
+            let name_at = |place: usize| match self.scope.get(start + place) {
+                Some(Entry::Row { name, .. }) => *name,
+                _ => None,
+            };
+            let Some(name) = name_at(place) else { continue };
+            if (0..place).any(|earlier| name_at(earlier) == Some(name)) {
+                let message =
+                    format!("The input alias '{name}' is specified more than once in the FROM clause.");
+                self.complain("SC2011", message, span);
+            }
+        }
+    }
+
+    /// Rows become groups: their names leave the scope, the group enters it.
+    fn grouped(&mut self, select: &'q Select, start: usize) -> (Option<Grouping>, Output, Vec<OrderNode>) {
+        let keys: &'q [Expr] = select.group_by.as_ref().map_or(&[], Vec::as_slice);
+        let key_nodes = keys.iter().map(|key| self.expr(key)).collect();
+        if keys.is_empty() {
+            // One group has no order; the clause only has to make sense.
+            self.order(select.order_by.as_ref());
+        }
+        let rows = self.scope.split_off(start);
+        self.scope.push(Entry::Group(Group { keys, rows, aggregates: Vec::new() }));
+        let output = self.selection(select, start);
+        let order = if keys.is_empty() { Vec::new() } else { self.order(select.order_by.as_ref()) };
+        let aggregates = match self.scope.pop() {
+            Some(Entry::Group(group)) => group.aggregates,
+            _ => Vec::new(),
+        };
+        (Some(Grouping { keys: key_nodes, aggregates }), output, order)
+    }
+
+    fn selection(&mut self, select: &'q Select, start: usize) -> Output {
+        match &select.selection {
+            Selection::Star(span) => self.star(select, *span, start),
+            Selection::Value(expr) => Output::Value(self.expr(expr)),
+            Selection::List(items) => {
+                let names = select_names(items);
+                self.check_names(
+                    &names,
+                    items.iter().map(|item| item.alias.as_ref().map_or(item.expr.span, |a| a.span)),
+                );
+                let nodes = items.iter().map(|item| self.expr(&item.expr)).collect::<Vec<_>>();
+                Output::Object(names.into_iter().zip(nodes).collect())
+            }
+        }
+    }
+
+    fn star(&mut self, select: &'q Select, span: Span, start: usize) -> Output {
+        let sources = self.scope.len() - start;
+        if select.group_by.is_some() {
+            self.complain("SC2041", "'SELECT *' is not allowed with GROUP BY.", span);
+        } else if select.from.is_none() {
+            self.complain("SC2039", "'SELECT *' is not valid if FROM clause is omitted.", span);
+        } else if sources != 1 {
+            self.complain("SC2040", "'SELECT *' is only valid with a single input set.", span);
+        }
+        Output::Value(Node::Path { hops: 0, steps: Vec::new() })
+    }
+
+    fn check_names(&mut self, names: &[String], spans: impl Iterator<Item = Span>) {
+        let mut seen = std::collections::HashSet::with_capacity(names.len());
+        for (name, span) in names.iter().zip(spans) {
+            if !seen.insert(name.as_str()) {
+                let message = format!("'{name}' is specified more than once in the SELECT list.");
+                self.complain("SC2022", message, span);
+            }
+        }
+    }
+
+    fn order(&mut self, order_by: Option<&'q OrderBy>) -> Vec<OrderNode> {
+        let Some(order_by) = order_by else { return Vec::new() };
+        order_by
+            .items
+            .iter()
+            .map(|item| OrderNode {
+                node: self.expr(&item.expr),
+                direction: item.direction.unwrap_or(Direction::Ascending),
+            })
+            .collect()
+    }
+
+    fn count(&mut self, count: Option<&'q Count>) -> Option<u64> {
+        match count? {
+            Count::Literal { value } => Some(*value),
+            Count::Parameter(name) => {
+                let value = self.parameters.get(&name.text).and_then(Value::as_i64);
+                let count = value.and_then(|value| u64::try_from(value).ok());
+                if count.is_none() {
+                    let message =
+                        format!("The value of the parameter '{}' must be a non-negative integer.", name.text);
+                    self.complain("SC2060", message, name.span);
+                }
+                count
+            }
+        }
+    }
+}
+
+/// Without an alias a path is known by its last name.
+fn inferred(collection: &Collection) -> Option<&str> {
+    match collection {
+        Collection::Subquery { .. } => None,
+        Collection::Path { root, steps } => match steps.last() {
+            None => Some(&root.text),
+            Some(PathStep::Member(name) | PathStep::Quoted(name)) => Some(name),
+            Some(PathStep::Item(_)) => None,
+        },
+    }
+}
+
+fn source_span(source: &Source) -> Span {
+    match source {
+        Source::Iteration { name, .. } => name.span,
+        Source::Aliased { alias: Some(alias), .. } => alias.span,
+        Source::Aliased { collection: Collection::Path { root, .. }, alias: None } => root.span,
+        Source::Aliased { collection: Collection::Subquery { span, .. }, alias: None } => *span,
+    }
+}

@@ -1,0 +1,100 @@
+//! What every result must satisfy, in a form an index can use.
+//!
+//! Only conditions joined by AND at the top of WHERE count, between a fixed
+//! path into the document and a constant. Using them is optional: WHERE is
+//! evaluated in full on every document anyway.
+
+use perihelion_model::json::Value;
+
+use crate::ast::{BinaryOperator, LogicalOperator};
+use crate::node::{InList, Node, Step};
+
+/// A condition that every document in the answer satisfies.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Conjunct {
+    /// Where in the document; never empty.
+    pub path: Vec<Step>,
+    pub condition: Condition,
+}
+
+/// What the value there must be. Relations hold only between values of one
+/// type: `Less(5)` means a number below 5.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Condition {
+    Equal(Value),
+    Less(Value),
+    LessOrEqual(Value),
+    Greater(Value),
+    GreaterOrEqual(Value),
+    /// Equal to one of them; sorted, without an answer if empty.
+    In(Vec<Value>),
+}
+
+/// The conjuncts of a filter whose rows are that far from the document.
+pub(crate) fn conjuncts(filter: &Node, document_hops: usize) -> Vec<Conjunct> {
+    let mut found = Vec::new();
+    collect(filter, document_hops, &mut found);
+    found
+}
+
+fn collect(node: &Node, hops: usize, found: &mut Vec<Conjunct>) {
+    match node {
+        Node::Logical(LogicalOperator::And, operands) => {
+            operands.iter().for_each(|operand| collect(operand, hops, found));
+        }
+        Node::Path { .. } => add(found, path_of(node, hops), Condition::Equal(Value::Bool(true))),
+        Node::Binary(operator, left, right) => compare(*operator, left, right, hops, found),
+        Node::Between { value, low, high, negated: false } => {
+            compare(BinaryOperator::GreaterEqual, value, low, hops, found);
+            compare(BinaryOperator::LessEqual, value, high, hops, found);
+        }
+        Node::In { value, list: InList::Sorted(values), negated: false } => {
+            add(found, path_of(value, hops), Condition::In(values.clone()));
+        }
+        _ => {}
+    }
+}
+
+fn compare(operator: BinaryOperator, left: &Node, right: &Node, hops: usize, found: &mut Vec<Conjunct>) {
+    let (path, constant, operator) = match (left.as_constant(), right.as_constant()) {
+        (None, Some(constant)) => (path_of(left, hops), constant, Some(operator)),
+        (Some(constant), None) => (path_of(right, hops), constant, mirrored(operator)),
+        _ => return,
+    };
+    let (Some(operator), Some(value)) = (operator, constant.clone()) else { return };
+    let condition = match operator {
+        BinaryOperator::Equal => Condition::Equal(value),
+        BinaryOperator::Less => Condition::Less(value),
+        BinaryOperator::LessEqual => Condition::LessOrEqual(value),
+        BinaryOperator::Greater => Condition::Greater(value),
+        BinaryOperator::GreaterEqual => Condition::GreaterOrEqual(value),
+        _ => return,
+    };
+    add(found, path, condition);
+}
+
+fn add(found: &mut Vec<Conjunct>, path: Option<&[Step]>, condition: Condition) {
+    if let Some(path) = path {
+        found.push(Conjunct { path: path.to_vec(), condition });
+    }
+}
+
+/// The same comparison with its sides exchanged.
+fn mirrored(operator: BinaryOperator) -> Option<BinaryOperator> {
+    match operator {
+        BinaryOperator::Equal => Some(BinaryOperator::Equal),
+        BinaryOperator::Less => Some(BinaryOperator::Greater),
+        BinaryOperator::LessEqual => Some(BinaryOperator::GreaterEqual),
+        BinaryOperator::Greater => Some(BinaryOperator::Less),
+        BinaryOperator::GreaterEqual => Some(BinaryOperator::LessEqual),
+        _ => None,
+    }
+}
+
+/// The steps of a path that starts at the document.
+pub(crate) fn path_of(node: &Node, document_hops: usize) -> Option<&[Step]> {
+    match node {
+        Node::Path { hops, steps } if *hops == document_hops && !steps.is_empty() => Some(steps),
+        _ => None,
+    }
+}

@@ -1,0 +1,81 @@
+//! What the service says about a statement that it does not accept.
+//!
+//! A diagnostic carries the service's code, its text and the place as
+//! character offsets (end exclusive); clients and people match on all three,
+//! so the texts here are the service's own, word for word.
+
+use perihelion_model::json::{Number, Value, object};
+
+/// One complaint about a statement.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Diagnostic {
+    /// The service's code, for example `SC1001`.
+    pub code: &'static str,
+    pub message: String,
+    /// First character of the offending text, counted in characters.
+    pub start: usize,
+    /// One past its last character.
+    pub end: usize,
+}
+
+/// A place in the statement, as byte offsets. It becomes character offsets
+/// only when a diagnostic is made, so that accepting a statement costs no
+/// counting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Span {
+    pub(crate) start: u32,
+    pub(crate) end: u32,
+}
+
+impl Span {
+    pub(crate) fn new(start: usize, end: usize) -> Self {
+        Span { start: start as u32, end: end as u32 }
+    }
+
+    /// From the beginning of this one to the end of the other.
+    pub(crate) fn to(self, other: Span) -> Span {
+        Span { start: self.start, end: other.end.max(self.end) }
+    }
+
+    pub(crate) fn text(self, source: &str) -> &str {
+        source.get(self.start as usize..self.end as usize).unwrap_or("")
+    }
+}
+
+impl Diagnostic {
+    pub(crate) fn new(code: &'static str, message: impl Into<String>, source: &str, span: Span) -> Self {
+        Diagnostic {
+            code,
+            message: message.into(),
+            start: characters_before(source, span.start),
+            end: characters_before(source, span.end),
+        }
+    }
+
+    /// One entry of the `errors` list of the service's answer.
+    pub fn to_json(&self) -> Value {
+        let offset = |at: usize| Value::Number(Number::Int(at as i64));
+        object([
+            ("severity", "Error".into()),
+            ("location", object([("start", offset(self.start)), ("end", offset(self.end))])),
+            ("code", self.code.into()),
+            ("message", self.message.as_str().into()),
+        ])
+    }
+}
+
+/// The body that the service embeds in its error message: `{"errors":[…]}`.
+pub fn errors_to_json(diagnostics: &[Diagnostic]) -> Value {
+    object([("errors", Value::Array(diagnostics.iter().map(Diagnostic::to_json).collect()))])
+}
+
+impl std::fmt::Display for Diagnostic {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} at {}..{}: {}", self.code, self.start, self.end, self.message)
+    }
+}
+
+fn characters_before(source: &str, byte: u32) -> usize {
+    let byte = (byte as usize).min(source.len());
+    source.get(..byte).map_or(byte, |before| before.chars().count())
+}

@@ -1,0 +1,322 @@
+//! Evaluation: what an expression is worth for one row.
+//!
+//! Undefined is `None` and spreads: an operator over it is undefined unless
+//! its rules say otherwise. Logic is three-valued, and only `true` passes a
+//! filter. Values are borrowed from the document or the program wherever
+//! possible; what must be built is charged to the [`Budget`] first, so that no
+//! statement can make memory or time grow without bound.
+
+mod budget;
+mod operators;
+mod select;
+
+use std::borrow::Cow;
+
+use perihelion_model::json::{Object, Value};
+
+pub(crate) use budget::Budget;
+pub(crate) use operators::double;
+pub(crate) use select::{GroupTable, each_row, group_rows, order_keys, output_of, values_of};
+
+use crate::ast::{LogicalOperator, SubqueryKind, UnaryOperator};
+use crate::error::EvaluationError;
+use crate::like::LikePattern;
+use crate::node::{InList, Node, Pattern, Step};
+use crate::order::{compare_values, equal, relate};
+use crate::parameters::Now;
+
+pub(crate) type Arg<'e> = Option<Cow<'e, Value>>;
+pub(crate) type Answer<'e> = Result<Arg<'e>, EvaluationError>;
+type Truth = Result<Option<bool>, EvaluationError>;
+
+/// What evaluation needs besides the row.
+#[derive(Debug)]
+pub(crate) struct Context {
+    pub(crate) now: Now,
+    pub(crate) budget: Budget,
+}
+
+/// The bindings in scope, innermost first.
+#[derive(Clone, Copy)]
+pub(crate) struct Frame<'e> {
+    pub(crate) binding: Binding<'e>,
+    pub(crate) outer: Option<&'e Frame<'e>>,
+}
+
+#[derive(Clone, Copy)]
+pub(crate) enum Binding<'e> {
+    Value(Option<&'e Value>),
+    Group { keys: &'e [Option<Value>], aggregates: &'e [Option<Value>] },
+}
+
+impl<'e> Frame<'e> {
+    pub(crate) fn root(document: Option<&'e Value>) -> Self {
+        Frame { binding: Binding::Value(document), outer: None }
+    }
+
+    pub(crate) fn inner(binding: Binding<'e>, outer: &'e Frame<'e>) -> Self {
+        Frame { binding, outer: Some(outer) }
+    }
+
+    fn at(&self, hops: usize) -> Option<Binding<'e>> {
+        let mut frame = *self;
+        for _ in 0..hops {
+            frame = *frame.outer?;
+        }
+        Some(frame.binding)
+    }
+
+    fn value(&self, hops: usize) -> Option<&'e Value> {
+        match self.at(hops)? {
+            Binding::Value(value) => value,
+            Binding::Group { .. } => None,
+        }
+    }
+
+    fn group(&self, hops: usize) -> Option<(&'e [Option<Value>], &'e [Option<Value>])> {
+        match self.at(hops)? {
+            Binding::Group { keys, aggregates } => Some((keys, aggregates)),
+            Binding::Value(_) => None,
+        }
+    }
+}
+
+pub(crate) fn evaluate<'e>(node: &'e Node, frame: &Frame<'e>, context: &'e Context) -> Answer<'e> {
+    Ok(match node {
+        Node::Constant(value) => value.as_ref().map(Cow::Borrowed),
+        Node::Path { hops, steps } => {
+            frame.value(*hops).and_then(|value| walk(value, steps)).map(Cow::Borrowed)
+        }
+        Node::GroupKey { hops, index } => {
+            frame.group(*hops).and_then(|(keys, _)| keys.get(*index)?.as_ref()).map(Cow::Borrowed)
+        }
+        Node::Aggregate { hops, index } => {
+            frame.group(*hops).and_then(|(_, results)| results.get(*index)?.as_ref()).map(Cow::Borrowed)
+        }
+        Node::Step(base, step) => evaluate(base, frame, context)?.and_then(|base| step_into(base, step)),
+        Node::Index(base, index) => {
+            let base = evaluate(base, frame, context)?;
+            let index = evaluate(index, frame, context)?;
+            base.zip(index).and_then(|(base, index)| step_into(base, &as_step(&index)?))
+        }
+        Node::Unary(UnaryOperator::Not, _)
+        | Node::Logical(..)
+        | Node::Between { .. }
+        | Node::In { .. }
+        | Node::Like { .. } => truth(node, frame, context)?.map(|flag| Cow::Owned(Value::Bool(flag))),
+        Node::Unary(operator, operand) => {
+            let operand = evaluate(operand, frame, context)?;
+            operand.and_then(|operand| operators::unary(*operator, &operand)).map(Cow::Owned)
+        }
+        Node::Binary(operator, left, right) => {
+            return operators::binary(*operator, left, right, frame, context);
+        }
+        Node::Conditional(condition, consequent, alternative) => {
+            let branch =
+                if truth(condition, frame, context)? == Some(true) { consequent } else { alternative };
+            return evaluate(branch, frame, context);
+        }
+        Node::Array(items) => Some(Cow::Owned(array(items, frame, context)?)),
+        Node::Object(members) => Some(Cow::Owned(object(members, frame, context)?)),
+        Node::Call(function, arguments) => return call(*function, arguments, frame, context),
+        Node::Udf(name) => return Err(EvaluationError::UnknownUdf(name.clone())),
+        Node::Subquery(kind, select) => return subquery(*kind, select, frame, context),
+    })
+}
+
+/// What a filter asks. Values other than booleans are as good as undefined.
+pub(crate) fn truth<'e>(node: &'e Node, frame: &Frame<'e>, context: &'e Context) -> Truth {
+    match node {
+        Node::Unary(UnaryOperator::Not, operand) => Ok(truth(operand, frame, context)?.map(|flag| !flag)),
+        Node::Logical(operator, operands) => logical(*operator, operands, frame, context),
+        Node::Between { value, low, high, negated } => {
+            let value = evaluate(value, frame, context)?;
+            let low = evaluate(low, frame, context)?;
+            let high = evaluate(high, frame, context)?;
+            Ok(between(value, low, high).map(|inside| inside != *negated))
+        }
+        Node::In { value, list, negated } => {
+            let value = evaluate(value, frame, context)?;
+            Ok(contained(value, list, frame, context)?.map(|found| found != *negated))
+        }
+        Node::Like { value, pattern, negated } => {
+            let value = evaluate(value, frame, context)?;
+            Ok(like(value, pattern, frame, context)?.map(|matches| matches != *negated))
+        }
+        _ => Ok(match evaluate(node, frame, context)?.as_deref() {
+            Some(Value::Bool(flag)) => Some(*flag),
+            _ => None,
+        }),
+    }
+}
+
+/// Follows fixed steps; undefined where one leads nowhere.
+pub(crate) fn walk<'e>(value: &'e Value, steps: &[Step]) -> Option<&'e Value> {
+    steps.iter().try_fold(value, |value, step| match (step, value) {
+        (Step::Name(name), Value::Object(object)) => object.get(name),
+        (Step::Item(place), Value::Array(items)) => items.get(*place),
+        _ => None,
+    })
+}
+
+fn step_into<'e>(base: Cow<'e, Value>, step: &Step) -> Arg<'e> {
+    match base {
+        Cow::Borrowed(base) => walk(base, std::slice::from_ref(step)).map(Cow::Borrowed),
+        Cow::Owned(base) => match (step, base) {
+            (Step::Name(name), Value::Object(mut object)) => object.remove(name).map(Cow::Owned),
+            (Step::Item(place), Value::Array(mut items)) => {
+                (*place < items.len()).then(|| Cow::Owned(items.swap_remove(*place)))
+            }
+            _ => None,
+        },
+    }
+}
+
+pub(crate) fn as_step(index: &Value) -> Option<Step> {
+    match index {
+        Value::String(name) => Some(Step::Name(name.clone())),
+        Value::Number(number) => usize::try_from(number.as_i64()?).ok().map(Step::Item),
+        _ => None,
+    }
+}
+
+/// `AND` is false as soon as one operand is, `OR` true as soon as one is;
+/// otherwise one undefined operand makes the whole undefined.
+fn logical<'e>(
+    operator: LogicalOperator,
+    operands: &'e [Node],
+    frame: &Frame<'e>,
+    context: &'e Context,
+) -> Truth {
+    let decisive = operator == LogicalOperator::Or;
+    let mut undefined = false;
+    for operand in operands {
+        match truth(operand, frame, context)? {
+            Some(flag) if flag == decisive => return Ok(Some(decisive)),
+            Some(_) => {}
+            None => undefined = true,
+        }
+    }
+    Ok((!undefined).then_some(!decisive))
+}
+
+fn between(value: Arg<'_>, low: Arg<'_>, high: Arg<'_>) -> Option<bool> {
+    let value = value?;
+    let above = low.and_then(|low| relate(&low, &value)).map(|ordering| ordering.is_le());
+    let below = high.and_then(|high| relate(&value, &high)).map(|ordering| ordering.is_le());
+    match (above, below) {
+        (Some(false), _) | (_, Some(false)) => Some(false),
+        (Some(true), Some(true)) => Some(true),
+        _ => None,
+    }
+}
+
+fn contained<'e>(value: Arg<'e>, list: &'e InList, frame: &Frame<'e>, context: &'e Context) -> Truth {
+    let Some(value) = value else { return Ok(None) };
+    match list {
+        InList::Sorted(values) => {
+            let found = values.binary_search_by(|known| compare_values(Some(known), Some(&value)));
+            Ok(Some(found.is_ok()))
+        }
+        InList::Nodes(nodes) => {
+            let mut undefined = false;
+            for node in nodes {
+                match evaluate(node, frame, context)? {
+                    Some(other) if equal(&value, &other) => return Ok(Some(true)),
+                    Some(_) => {}
+                    None => undefined = true,
+                }
+            }
+            Ok((!undefined).then_some(false))
+        }
+    }
+}
+
+fn like<'e>(value: Arg<'e>, pattern: &'e Pattern, frame: &Frame<'e>, context: &'e Context) -> Truth {
+    let computed;
+    let pattern = match pattern {
+        Pattern::Fixed(pattern) => pattern,
+        Pattern::Computed { pattern, escape } => match evaluate(pattern, frame, context)?.as_deref() {
+            Some(Value::String(text)) => {
+                computed = LikePattern::new(text, *escape);
+                &computed
+            }
+            _ => return Ok(None),
+        },
+    };
+    let Some(Value::String(text)) = value.as_deref() else { return Ok(None) };
+    context.budget.spend_steps(pattern.cost(text))?;
+    Ok(Some(pattern.matches(text)))
+}
+
+/// Undefined elements are dropped, as the service does.
+fn array<'e>(items: &'e [Node], frame: &Frame<'e>, context: &'e Context) -> Result<Value, EvaluationError> {
+    let mut built = Vec::with_capacity(items.len());
+    for item in items {
+        if let Some(value) = evaluate(item, frame, context)? {
+            built.push(context.own(value)?);
+        }
+    }
+    Ok(Value::Array(built))
+}
+
+pub(crate) fn object<'e>(
+    members: &'e [(String, Node)],
+    frame: &Frame<'e>,
+    context: &'e Context,
+) -> Result<Value, EvaluationError> {
+    let mut built = Vec::with_capacity(members.len());
+    for (name, member) in members {
+        if let Some(value) = evaluate(member, frame, context)? {
+            built.push((name.clone(), context.own(value)?));
+        }
+    }
+    Ok(Value::Object(Object::from_members(built)))
+}
+
+fn call<'e>(
+    function: crate::functions::Function,
+    arguments: &'e [Node],
+    frame: &Frame<'e>,
+    context: &'e Context,
+) -> Answer<'e> {
+    let value = |node: &'e Node| evaluate(node, frame, context);
+    // The usual arities need no list on the heap.
+    let outcome = match arguments {
+        [] => function.run(&[], context),
+        [a] => function.run(&[value(a)?], context),
+        [a, b] => function.run(&[value(a)?, value(b)?], context),
+        [a, b, c] => function.run(&[value(a)?, value(b)?, value(c)?], context),
+        many => function.run(&many.iter().map(value).collect::<Result<Vec<_>, _>>()?, context),
+    };
+    Ok(outcome?.map(Cow::Owned))
+}
+
+fn subquery<'e>(
+    kind: SubqueryKind,
+    select: &'e crate::node::SelectNode,
+    frame: &Frame<'e>,
+    context: &'e Context,
+) -> Answer<'e> {
+    // EXISTS needs to see one row, the rest all of them.
+    let rows_wanted = if kind == SubqueryKind::Exists { 1 } else { usize::MAX };
+    let mut values = values_of(select, frame, context, rows_wanted)?;
+    let answer = match kind {
+        SubqueryKind::Scalar | SubqueryKind::First => (!values.is_empty()).then(|| values.swap_remove(0)),
+        SubqueryKind::Last => values.pop(),
+        SubqueryKind::Array => Some(Value::Array(values)),
+        SubqueryKind::Exists => Some(Value::Bool(!values.is_empty())),
+        SubqueryKind::All => Some(Value::Bool(values.iter().all(|value| *value == Value::Bool(true)))),
+    };
+    Ok(answer.map(Cow::Owned))
+}
+
+impl Context {
+    /// Takes a value out of what it was borrowed from, at its price.
+    pub(crate) fn own(&self, value: Cow<'_, Value>) -> Result<Value, EvaluationError> {
+        if let Cow::Borrowed(value) = &value {
+            self.budget.spend_value(value)?;
+        }
+        Ok(value.into_owned())
+    }
+}

@@ -1,0 +1,118 @@
+//! Arithmetic, bits, text and comparison, by the service's rules.
+//!
+//! Integers stay integers while they fit i64 and become doubles when they do
+//! not; division is always real. A result outside the range of a double is
+//! kept as infinity or NaN and refused only if it reaches the answer.
+
+use std::borrow::Cow;
+use std::cmp::Ordering;
+
+use perihelion_model::json::{Number, Value};
+
+use super::{Answer, Context, Frame, evaluate};
+use crate::ast::{BinaryOperator, UnaryOperator};
+use crate::node::Node;
+use crate::order::{as_query_number, equal, relate};
+
+pub(super) fn unary(operator: UnaryOperator, operand: &Value) -> Option<Value> {
+    let Value::Number(number) = operand else { return None };
+    let number = as_query_number(*number);
+    Some(Value::Number(match operator {
+        UnaryOperator::Plus => number,
+        UnaryOperator::Minus => match number {
+            Number::Int(whole) => {
+                whole.checked_neg().map_or_else(|| Number::Double(-(whole as f64)), Number::Int)
+            }
+            other => double(-other.as_f64()),
+        },
+        UnaryOperator::BitNot => Number::Int(!bits(number)),
+        // Truth is judged elsewhere.
+        UnaryOperator::Not => return None,
+    }))
+}
+
+pub(super) fn binary<'e>(
+    operator: BinaryOperator,
+    left: &'e Node,
+    right: &'e Node,
+    frame: &Frame<'e>,
+    context: &'e Context,
+) -> Answer<'e> {
+    let left = evaluate(left, frame, context)?;
+    if operator == BinaryOperator::Coalesce {
+        return if left.is_some() { Ok(left) } else { evaluate(right, frame, context) };
+    }
+    let right = evaluate(right, frame, context)?;
+    let Some((left, right)) = left.zip(right) else { return Ok(None) };
+    if operator == BinaryOperator::Concat {
+        return concat(&left, &right, context);
+    }
+    Ok(apply(operator, &left, &right).map(Cow::Owned))
+}
+
+fn apply(operator: BinaryOperator, left: &Value, right: &Value) -> Option<Value> {
+    let related = |wanted: fn(Ordering) -> bool| Some(Value::Bool(wanted(relate(left, right)?)));
+    match operator {
+        BinaryOperator::Equal => Some(Value::Bool(equal(left, right))),
+        BinaryOperator::NotEqual => Some(Value::Bool(!equal(left, right))),
+        BinaryOperator::Less => related(Ordering::is_lt),
+        BinaryOperator::LessEqual => related(Ordering::is_le),
+        BinaryOperator::Greater => related(Ordering::is_gt),
+        BinaryOperator::GreaterEqual => related(Ordering::is_ge),
+        BinaryOperator::Add
+        | BinaryOperator::Subtract
+        | BinaryOperator::Multiply
+        | BinaryOperator::Divide
+        | BinaryOperator::Modulo
+        | BinaryOperator::BitAnd
+        | BinaryOperator::BitOr
+        | BinaryOperator::BitXor => {
+            let (Value::Number(left), Value::Number(right)) = (left, right) else { return None };
+            Some(Value::Number(arithmetic(operator, as_query_number(*left), as_query_number(*right))))
+        }
+        // Both were dealt with by the caller.
+        BinaryOperator::Coalesce | BinaryOperator::Concat => None,
+    }
+}
+
+fn arithmetic(operator: BinaryOperator, a: Number, b: Number) -> Number {
+    let whole = match (operator, a, b) {
+        (BinaryOperator::Add, Number::Int(a), Number::Int(b)) => a.checked_add(b),
+        (BinaryOperator::Subtract, Number::Int(a), Number::Int(b)) => a.checked_sub(b),
+        (BinaryOperator::Multiply, Number::Int(a), Number::Int(b)) => a.checked_mul(b),
+        (BinaryOperator::Modulo, Number::Int(a), Number::Int(b)) => a.checked_rem(b),
+        (BinaryOperator::BitAnd, a, b) => Some(bits(a) & bits(b)),
+        (BinaryOperator::BitOr, a, b) => Some(bits(a) | bits(b)),
+        (BinaryOperator::BitXor, a, b) => Some(bits(a) ^ bits(b)),
+        _ => None,
+    };
+    if let Some(whole) = whole {
+        return Number::Int(whole);
+    }
+    let (a, b) = (a.as_f64(), b.as_f64());
+    double(match operator {
+        BinaryOperator::Add => a + b,
+        BinaryOperator::Subtract => a - b,
+        BinaryOperator::Multiply => a * b,
+        BinaryOperator::Divide => a / b,
+        _ => a % b,
+    })
+}
+
+/// A double as the service keeps it: there is no minus zero.
+pub(crate) fn double(value: f64) -> Number {
+    Number::Double(if value == 0.0 { 0.0 } else { value })
+}
+
+fn bits(number: Number) -> i64 {
+    match number {
+        Number::Int(whole) => whole,
+        other => other.as_f64() as i64,
+    }
+}
+
+fn concat<'e>(left: &Value, right: &Value, context: &Context) -> Answer<'e> {
+    let (Value::String(left), Value::String(right)) = (left, right) else { return Ok(None) };
+    context.budget.spend_bytes(left.len() + right.len())?;
+    Ok(Some(Cow::Owned(Value::String(format!("{left}{right}")))))
+}

@@ -1,0 +1,247 @@
+//! A whole select over the bindings in scope: its rows, groups and values.
+//!
+//! The same code serves the statement itself, one document at a time, and
+//! every subquery. Sources nest by recursion, one frame each; the binder
+//! counted the frames, so their order here must be the order there.
+
+use std::collections::HashMap;
+
+use perihelion_model::json::Value;
+
+use super::{Binding, Context, Frame, evaluate, object, truth};
+use crate::aggregate::AggregateState;
+use crate::ast::Direction;
+use crate::error::EvaluationError;
+use crate::node::{Grouping, Node, OrderNode, Output, SelectNode, SourceNode};
+use crate::order::{canonical_key, compare_order, write_key};
+
+type Done<T> = Result<T, EvaluationError>;
+
+/// What to do with each row; `false` ends the visit.
+type Visit<'v> = dyn FnMut(&Frame<'_>) -> Done<bool> + 'v;
+
+/// Bytes that groups and collected lists may hold over all documents.
+const GROUP_BYTES_MAX: usize = 256 * 1024 * 1024;
+
+/// What a group costs besides its key: map entry and states.
+const GROUP_BYTES: usize = 256;
+
+/// Visits every row of FROM that passes WHERE; `false` if the visit was ended.
+pub(crate) fn each_row(
+    select: &SelectNode,
+    frame: &Frame<'_>,
+    context: &Context,
+    visit: &mut Visit<'_>,
+) -> Done<bool> {
+    join(&select.sources, select.filter.as_ref(), frame, context, visit)
+}
+
+fn join(
+    sources: &[SourceNode],
+    filter: Option<&Node>,
+    frame: &Frame<'_>,
+    context: &Context,
+    visit: &mut Visit<'_>,
+) -> Done<bool> {
+    let Some((source, rest)) = sources.split_first() else {
+        context.budget.spend_steps(1)?;
+        return match filter {
+            Some(filter) if truth(filter, frame, context)? != Some(true) => Ok(true),
+            _ => visit(frame),
+        };
+    };
+    let mut bind = |value: &Value| {
+        let inner = Frame::inner(Binding::Value(Some(value)), frame);
+        join(rest, filter, &inner, context, visit)
+    };
+    match source {
+        SourceNode::Value(node) => match evaluate(node, frame, context)? {
+            Some(value) => bind(&value),
+            None => Ok(true),
+        },
+        SourceNode::Elements(node) => match evaluate(node, frame, context)?.as_deref() {
+            Some(Value::Array(items)) => bind_each(items, context, &mut bind),
+            _ => Ok(true),
+        },
+        SourceNode::Rows(select) => {
+            let values = values_of(select, frame, context, usize::MAX)?;
+            bind_each(&values, context, &mut bind)
+        }
+    }
+}
+
+fn bind_each(items: &[Value], context: &Context, bind: &mut dyn FnMut(&Value) -> Done<bool>) -> Done<bool> {
+    for item in items {
+        context.budget.spend_steps(1)?;
+        if !bind(item)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// The projection of one row; `None` when it is undefined.
+pub(crate) fn output_of(output: &Output, frame: &Frame<'_>, context: &Context) -> Done<Option<Value>> {
+    match output {
+        Output::Value(node) => evaluate(node, frame, context)?.map(|value| context.own(value)).transpose(),
+        Output::Object(members) => object(members, frame, context).map(Some),
+    }
+}
+
+pub(crate) fn order_keys(
+    order: &[OrderNode],
+    frame: &Frame<'_>,
+    context: &Context,
+) -> Done<Vec<Option<Value>>> {
+    order
+        .iter()
+        .map(|key| evaluate(&key.node, frame, context)?.map(|value| context.own(value)).transpose())
+        .collect()
+}
+
+/// A projected row and what to sort it by.
+pub(crate) type KeyedRow = (Option<Value>, Vec<Option<Value>>);
+
+/// All values of a select, its DISTINCT, ORDER BY and window applied. May
+/// stop early when that many are enough.
+pub(crate) fn values_of(
+    select: &SelectNode,
+    frame: &Frame<'_>,
+    context: &Context,
+    wanted: usize,
+) -> Done<Vec<Value>> {
+    let rows_enough = rows_enough(select, wanted);
+    let mut seen = std::collections::HashSet::new();
+    let mut rows: Vec<KeyedRow> = Vec::new();
+    let mut keep = |row: KeyedRow| {
+        let Some(value) = &row.0 else { return rows.len() };
+        if !select.distinct || seen.insert(canonical_key(Some(value))) {
+            rows.push(row);
+        }
+        rows.len()
+    };
+    if let Some(grouping) = &select.grouping {
+        let mut table = GroupTable::new(grouping);
+        each_row(select, frame, context, &mut |row| table.add(grouping, row, context).map(|()| true))?;
+        for row in group_rows(table, select, frame, context)? {
+            keep(row);
+        }
+    } else {
+        each_row(select, frame, context, &mut |row| {
+            let value = output_of(&select.output, row, context)?;
+            let keys = order_keys(&select.order, row, context)?;
+            Ok(keep((value, keys)) < rows_enough)
+        })?;
+    }
+    sort_rows(&mut rows, &select.order);
+    Ok(window(select, rows.into_iter().filter_map(|(value, _)| value)).take(wanted).collect())
+}
+
+/// How many kept rows settle the answer, when nothing has to be sorted.
+fn rows_enough(select: &SelectNode, wanted: usize) -> usize {
+    if !select.order.is_empty() {
+        return usize::MAX;
+    }
+    let offset = select.offset.unwrap_or(0);
+    let count = select.limit.unwrap_or(u64::MAX).min(select.top.unwrap_or(u64::MAX)).min(wanted as u64);
+    usize::try_from(offset.saturating_add(count)).unwrap_or(usize::MAX)
+}
+
+pub(crate) fn sort_rows(rows: &mut [KeyedRow], order: &[OrderNode]) {
+    if order.is_empty() {
+        return;
+    }
+    let directions: Vec<Direction> = order.iter().map(|key| key.direction).collect();
+    rows.sort_by(|a, b| compare_order(&a.1, &b.1, &directions));
+}
+
+fn window(select: &SelectNode, values: impl Iterator<Item = Value>) -> impl Iterator<Item = Value> {
+    let size = |count: u64| usize::try_from(count).unwrap_or(usize::MAX);
+    values
+        .skip(size(select.offset.unwrap_or(0)))
+        .take(size(select.limit.unwrap_or(u64::MAX)))
+        .take(size(select.top.unwrap_or(u64::MAX)))
+}
+
+/// The groups of a select while its rows come in, in order of appearance.
+#[derive(Debug)]
+pub(crate) struct GroupTable {
+    places: HashMap<Vec<u8>, usize>,
+    groups: Vec<Group>,
+    bytes: usize,
+}
+
+#[derive(Debug)]
+struct Group {
+    keys: Vec<Option<Value>>,
+    states: Vec<AggregateState>,
+}
+
+impl GroupTable {
+    pub(crate) fn new(grouping: &Grouping) -> Self {
+        let mut table = GroupTable { places: HashMap::new(), groups: Vec::new(), bytes: 0 };
+        // Aggregates without GROUP BY have one group, rows or not.
+        if grouping.keys.is_empty() {
+            table.places.insert(Vec::new(), 0);
+            table.groups.push(Group { keys: Vec::new(), states: states(grouping) });
+        }
+        table
+    }
+
+    pub(crate) fn add(&mut self, grouping: &Grouping, row: &Frame<'_>, context: &Context) -> Done<()> {
+        let place = self.place(grouping, row, context)?;
+        let states = self.groups.get_mut(place).map_or(&mut [][..], |group| &mut group.states);
+        for (aggregate, state) in grouping.aggregates.iter().zip(states) {
+            let value = evaluate(&aggregate.argument, row, context)?;
+            self.bytes += state.add(value.as_deref());
+        }
+        self.check()
+    }
+
+    fn place(&mut self, grouping: &Grouping, row: &Frame<'_>, context: &Context) -> Done<usize> {
+        if grouping.keys.is_empty() {
+            return Ok(0);
+        }
+        let mut keys = Vec::with_capacity(grouping.keys.len());
+        let mut key = Vec::new();
+        for node in &grouping.keys {
+            let value = evaluate(node, row, context)?;
+            write_key(&mut key, value.as_deref());
+            keys.push(value);
+        }
+        if let Some(place) = self.places.get(&key) {
+            return Ok(*place);
+        }
+        self.bytes += key.len() * 2 + GROUP_BYTES;
+        let place = self.groups.len();
+        let keys = keys.into_iter().map(|key| key.map(|key| context.own(key)).transpose());
+        self.groups.push(Group { keys: keys.collect::<Done<_>>()?, states: states(grouping) });
+        self.places.insert(key, place);
+        Ok(place)
+    }
+
+    fn check(&self) -> Done<()> {
+        if self.bytes > GROUP_BYTES_MAX { Err(EvaluationError::TooMuchWork) } else { Ok(()) }
+    }
+}
+
+fn states(grouping: &Grouping) -> Vec<AggregateState> {
+    grouping.aggregates.iter().map(|aggregate| AggregateState::new(aggregate.function)).collect()
+}
+
+/// One row per group.
+pub(crate) fn group_rows(
+    table: GroupTable,
+    select: &SelectNode,
+    frame: &Frame<'_>,
+    context: &Context,
+) -> Done<Vec<KeyedRow>> {
+    let mut rows = Vec::with_capacity(table.groups.len());
+    for group in table.groups {
+        let results: Vec<_> = group.states.into_iter().map(AggregateState::finish).collect();
+        let binding = Binding::Group { keys: &group.keys, aggregates: &results };
+        let inner = Frame::inner(binding, frame);
+        rows.push((output_of(&select.output, &inner, context)?, order_keys(&select.order, &inner, context)?));
+    }
+    Ok(rows)
+}

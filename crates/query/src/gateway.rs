@@ -1,0 +1,49 @@
+//! What the service's gateway does with a statement that names no partition.
+//!
+//! It passes on what each partition can answer for itself; for the rest it
+//! wants the client to fetch a plan, and some aggregates it refuses outright
+//! (`real-service.md` section 6).
+
+use crate::ast::{Select, Selection};
+use crate::bind::contains_aggregate;
+use crate::node::AggregateFunction;
+
+/// The gateway's answer to a statement across partitions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GatewayVerdict {
+    /// It is served.
+    Served,
+    /// 400/1004: the client has to fetch the plan and merge the answers.
+    NeedsPlan,
+    /// 400: "Cross partition query only supports 'VALUE <AggregateFunc>' for
+    /// aggregates."
+    AggregateNotValue,
+}
+
+pub(crate) fn gateway_verdict(select: &Select) -> GatewayVerdict {
+    let (aggregates, value_aggregate) = match &select.selection {
+        Selection::Star(_) => (false, false),
+        Selection::List(items) => (items.iter().any(|item| contains_aggregate(&item.expr)), false),
+        Selection::Value(expr) => (contains_aggregate(expr), is_aggregate(expr)),
+    };
+    let grouped = select.group_by.is_some();
+    if aggregates && (grouped || !value_aggregate) {
+        return GatewayVerdict::AggregateNotValue;
+    }
+    let merges = aggregates
+        || grouped
+        || select.distinct
+        || select.top.is_some()
+        || select.order_by.is_some()
+        || select.window.is_some();
+    if merges { GatewayVerdict::NeedsPlan } else { GatewayVerdict::Served }
+}
+
+fn is_aggregate(expr: &crate::ast::Expr) -> bool {
+    match &expr.kind {
+        crate::ast::ExprKind::Call { name, udf: false, .. } => {
+            AggregateFunction::by_name(&name.text).is_some()
+        }
+        _ => false,
+    }
+}

@@ -1,0 +1,306 @@
+//! From text to tokens.
+//!
+//! Tokens are small (a kind and two byte offsets) and never own text. A
+//! character that starts no token becomes an `Invalid` token rather than an
+//! error here: the parser complains when it gets there, so that the first
+//! mistake in the statement is the one reported, as the service does.
+
+use crate::diagnostic::Span;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Identifier,
+    Keyword(Keyword),
+    /// `@name`
+    Parameter,
+    /// Either quote style, quotes included.
+    String,
+    Number,
+    Symbol(Symbol),
+    /// A character or an unterminated string that is no token.
+    Invalid,
+    End,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Keyword {
+    And,
+    Array,
+    As,
+    Asc,
+    Between,
+    By,
+    Desc,
+    Distinct,
+    Escape,
+    Exists,
+    False,
+    From,
+    Group,
+    In,
+    Join,
+    Left,
+    Like,
+    Limit,
+    Not,
+    Null,
+    Offset,
+    Or,
+    Order,
+    Right,
+    Select,
+    Top,
+    True,
+    Udf,
+    Undefined,
+    Value,
+    Where,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Symbol {
+    Star,
+    Comma,
+    Dot,
+    OpenParen,
+    CloseParen,
+    OpenBracket,
+    CloseBracket,
+    OpenBrace,
+    CloseBrace,
+    Colon,
+    Question,
+    Coalesce,
+    Plus,
+    Minus,
+    Slash,
+    Percent,
+    Ampersand,
+    Caret,
+    Bar,
+    Concat,
+    Tilde,
+    Equal,
+    NotEqual,
+    Less,
+    LessEqual,
+    Greater,
+    GreaterEqual,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Token {
+    pub(crate) kind: Kind,
+    pub(crate) span: Span,
+}
+
+/// All tokens of the text, closed by one `End` token.
+pub(crate) fn tokenize(text: &str) -> Vec<Token> {
+    let mut lexer = Lexer { text, bytes: text.as_bytes(), at: 0 };
+    let mut tokens = Vec::new();
+    loop {
+        lexer.skip_blanks();
+        let start = lexer.at;
+        let kind = lexer.next_kind();
+        tokens.push(Token { kind, span: Span::new(start, lexer.at) });
+        if kind == Kind::End {
+            return tokens;
+        }
+    }
+}
+
+struct Lexer<'a> {
+    text: &'a str,
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl Lexer<'_> {
+    fn peek(&self, ahead: usize) -> u8 {
+        self.bytes.get(self.at + ahead).copied().unwrap_or(0)
+    }
+
+    /// Blanks and `--` comments. The service knows no `/* */`.
+    fn skip_blanks(&mut self) {
+        loop {
+            match self.peek(0) {
+                b' ' | b'\t' | b'\r' | b'\n' => self.at += 1,
+                b'-' if self.peek(1) == b'-' => {
+                    while self.at < self.bytes.len() && self.peek(0) != b'\n' {
+                        self.at += 1;
+                    }
+                }
+                _ => return,
+            }
+        }
+    }
+
+    fn next_kind(&mut self) -> Kind {
+        if self.at >= self.bytes.len() {
+            return Kind::End;
+        }
+        match self.peek(0) {
+            b'a'..=b'z' | b'A'..=b'Z' | b'_' => self.word(),
+            b'@' if is_word_start(self.peek(1)) => {
+                self.at += 1;
+                self.skip_word();
+                Kind::Parameter
+            }
+            b'0'..=b'9' => self.number(),
+            b'.' if self.peek(1).is_ascii_digit() => self.number(),
+            quote @ (b'"' | b'\'') => self.string(quote),
+            _ => self.symbol(),
+        }
+    }
+
+    fn skip_word(&mut self) {
+        while is_word_start(self.peek(0)) || self.peek(0).is_ascii_digit() {
+            self.at += 1;
+        }
+    }
+
+    fn word(&mut self) -> Kind {
+        let start = self.at;
+        self.skip_word();
+        keyword(&self.text[start..self.at]).map_or(Kind::Identifier, Kind::Keyword)
+    }
+
+    /// Digits, a fraction, an exponent. The sign is an operator.
+    fn number(&mut self) -> Kind {
+        self.skip_digits();
+        if self.peek(0) == b'.' {
+            self.at += 1;
+            self.skip_digits();
+        }
+        if matches!(self.peek(0), b'e' | b'E') {
+            let sign = usize::from(matches!(self.peek(1), b'+' | b'-'));
+            if self.peek(1 + sign).is_ascii_digit() {
+                self.at += 1 + sign;
+                self.skip_digits();
+            }
+        }
+        Kind::Number
+    }
+
+    fn skip_digits(&mut self) {
+        while self.peek(0).is_ascii_digit() {
+            self.at += 1;
+        }
+    }
+
+    fn string(&mut self, quote: u8) -> Kind {
+        self.at += 1;
+        while self.at < self.bytes.len() {
+            let byte = self.peek(0);
+            self.at += 1;
+            if byte == quote {
+                return Kind::String;
+            }
+            if byte == b'\\' {
+                // The escaped character may be several bytes long; its
+                // continuation bytes are neither quotes nor backslashes.
+                self.at = (self.at + 1).min(self.bytes.len());
+            }
+        }
+        Kind::Invalid
+    }
+
+    fn symbol(&mut self) -> Kind {
+        let pair = match (self.peek(0), self.peek(1)) {
+            (b'?', b'?') => Some(Symbol::Coalesce),
+            (b'|', b'|') => Some(Symbol::Concat),
+            (b'!', b'=') | (b'<', b'>') => Some(Symbol::NotEqual),
+            (b'<', b'=') => Some(Symbol::LessEqual),
+            (b'>', b'=') => Some(Symbol::GreaterEqual),
+            _ => None,
+        };
+        if let Some(symbol) = pair {
+            self.at += 2;
+            return Kind::Symbol(symbol);
+        }
+        let Some(symbol) = single(self.peek(0)) else {
+            self.at += self.text[self.at..].chars().next().map_or(1, char::len_utf8);
+            return Kind::Invalid;
+        };
+        self.at += 1;
+        Kind::Symbol(symbol)
+    }
+}
+
+fn single(byte: u8) -> Option<Symbol> {
+    Some(match byte {
+        b'*' => Symbol::Star,
+        b',' => Symbol::Comma,
+        b'.' => Symbol::Dot,
+        b'(' => Symbol::OpenParen,
+        b')' => Symbol::CloseParen,
+        b'[' => Symbol::OpenBracket,
+        b']' => Symbol::CloseBracket,
+        b'{' => Symbol::OpenBrace,
+        b'}' => Symbol::CloseBrace,
+        b':' => Symbol::Colon,
+        b'?' => Symbol::Question,
+        b'+' => Symbol::Plus,
+        b'-' => Symbol::Minus,
+        b'/' => Symbol::Slash,
+        b'%' => Symbol::Percent,
+        b'&' => Symbol::Ampersand,
+        b'^' => Symbol::Caret,
+        b'|' => Symbol::Bar,
+        b'~' => Symbol::Tilde,
+        b'=' => Symbol::Equal,
+        b'<' => Symbol::Less,
+        b'>' => Symbol::Greater,
+        _ => return None,
+    })
+}
+
+fn is_word_start(byte: u8) -> bool {
+    byte.is_ascii_alphabetic() || byte == b'_'
+}
+
+/// The longest keyword, so that a long identifier is not folded to upper case.
+const KEYWORD_LENGTH_MAX: usize = 9;
+
+/// Keywords are case-free, except the constants and `udf`, which the
+/// service knows in lower case only.
+fn keyword(word: &str) -> Option<Keyword> {
+    match word {
+        "false" => return Some(Keyword::False),
+        "null" => return Some(Keyword::Null),
+        "true" => return Some(Keyword::True),
+        "udf" => return Some(Keyword::Udf),
+        "undefined" => return Some(Keyword::Undefined),
+        _ if word.len() > KEYWORD_LENGTH_MAX => return None,
+        _ => {}
+    }
+    Some(match word.to_ascii_uppercase().as_str() {
+        "AND" => Keyword::And,
+        "ARRAY" => Keyword::Array,
+        "AS" => Keyword::As,
+        "ASC" => Keyword::Asc,
+        "BETWEEN" => Keyword::Between,
+        "BY" => Keyword::By,
+        "DESC" => Keyword::Desc,
+        "DISTINCT" => Keyword::Distinct,
+        "ESCAPE" => Keyword::Escape,
+        "EXISTS" => Keyword::Exists,
+        "FROM" => Keyword::From,
+        "GROUP" => Keyword::Group,
+        "IN" => Keyword::In,
+        "JOIN" => Keyword::Join,
+        "LEFT" => Keyword::Left,
+        "LIKE" => Keyword::Like,
+        "LIMIT" => Keyword::Limit,
+        "NOT" => Keyword::Not,
+        "OFFSET" => Keyword::Offset,
+        "OR" => Keyword::Or,
+        "ORDER" => Keyword::Order,
+        "RIGHT" => Keyword::Right,
+        "SELECT" => Keyword::Select,
+        "TOP" => Keyword::Top,
+        "VALUE" => Keyword::Value,
+        "WHERE" => Keyword::Where,
+        _ => return None,
+    })
+}

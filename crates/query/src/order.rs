@@ -1,0 +1,182 @@
+//! How values compare.
+//!
+//! Two questions have different answers. *Sorting* puts any two values in
+//! order: undefined, null, false, true, numbers, strings by code point,
+//! arrays, objects. *Comparing* with an operator is type-strict: values of
+//! different types are not equal, and have no order at all.
+//!
+//! Numbers compare by value without loss, integers against doubles too, so
+//! that the order is total: a sort must never meet an inconsistent one.
+//! Integers beyond i64 are doubles in queries, as in the service.
+
+use std::cmp::Ordering;
+
+use perihelion_model::json::{Number, Object, Value};
+
+use crate::ast::Direction;
+
+/// Compares two lists of sort keys, each key in its own direction.
+pub fn compare_order(a: &[Option<Value>], b: &[Option<Value>], directions: &[Direction]) -> Ordering {
+    for ((a, b), direction) in a.iter().zip(b).zip(directions) {
+        let ordering = match direction {
+            Direction::Ascending => compare_values(a.as_ref(), b.as_ref()),
+            Direction::Descending => compare_values(b.as_ref(), a.as_ref()),
+        };
+        if ordering.is_ne() {
+            return ordering;
+        }
+    }
+    Ordering::Equal
+}
+
+/// The order of any two values, undefined (`None`) first.
+pub fn compare_values(a: Option<&Value>, b: Option<&Value>) -> Ordering {
+    match (a, b) {
+        (Some(Value::Number(a)), Some(Value::Number(b))) => compare_numbers(*a, *b),
+        (Some(Value::String(a)), Some(Value::String(b))) => a.cmp(b),
+        (Some(Value::Array(a)), Some(Value::Array(b))) => compare_arrays(a, b),
+        (Some(Value::Object(a)), Some(Value::Object(b))) => compare_objects(a, b),
+        (a, b) => rank(a).cmp(&rank(b)),
+    }
+}
+
+fn rank(value: Option<&Value>) -> u8 {
+    match value {
+        None => 0,
+        Some(Value::Null) => 1,
+        Some(Value::Bool(false)) => 2,
+        Some(Value::Bool(true)) => 3,
+        Some(Value::Number(_)) => 4,
+        Some(Value::String(_)) => 5,
+        Some(Value::Array(_)) => 6,
+        Some(Value::Object(_)) => 7,
+    }
+}
+
+fn compare_arrays(a: &[Value], b: &[Value]) -> Ordering {
+    a.iter()
+        .zip(b)
+        .map(|(a, b)| compare_values(Some(a), Some(b)))
+        .find(|ordering| ordering.is_ne())
+        .unwrap_or_else(|| a.len().cmp(&b.len()))
+}
+
+/// Objects compare member by member in the order of their names, so that the
+/// order in which the members were written does not count.
+fn compare_objects(a: &Object, b: &Object) -> Ordering {
+    let (a, b) = (sorted_members(a), sorted_members(b));
+    a.iter()
+        .zip(&b)
+        .map(|(a, b)| a.0.cmp(b.0).then_with(|| compare_values(Some(a.1), Some(b.1))))
+        .find(|ordering| ordering.is_ne())
+        .unwrap_or_else(|| a.len().cmp(&b.len()))
+}
+
+fn sorted_members(object: &Object) -> Vec<(&str, &Value)> {
+    let mut members: Vec<_> = object.iter().collect();
+    members.sort_unstable_by_key(|(name, _)| *name);
+    members
+}
+
+/// Orders two numbers by value.
+pub fn compare_numbers(a: Number, b: Number) -> Ordering {
+    match (as_query_number(a), as_query_number(b)) {
+        (Number::Int(a), Number::Int(b)) => a.cmp(&b),
+        (Number::Int(a), Number::Double(b)) => compare_integer(a, b),
+        (Number::Double(a), Number::Int(b)) => compare_integer(b, a).reverse(),
+        (a, b) => a.as_f64().total_cmp(&b.as_f64()),
+    }
+}
+
+/// Queries know integers to i64 only; larger ones are doubles.
+pub(crate) fn as_query_number(number: Number) -> Number {
+    match number {
+        Number::Uint(value) => Number::Double(value as f64),
+        Number::Int(_) | Number::Double(_) => number,
+    }
+}
+
+/// 2 to the power 63, the first double above every i64.
+const INTEGERS_END: f64 = 9_223_372_036_854_775_808.0;
+
+fn compare_integer(a: i64, b: f64) -> Ordering {
+    if b.is_nan() || b >= INTEGERS_END {
+        return Ordering::Less;
+    }
+    if b < -INTEGERS_END {
+        return Ordering::Greater;
+    }
+    let whole = b.trunc();
+    a.cmp(&(whole as i64)).then_with(|| 0.0_f64.total_cmp(&(b - whole + 0.0)))
+}
+
+/// The equality of the `=` operator between two defined values.
+pub fn equal(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::Object(a), Value::Object(b)) => {
+            a.len() == b.len()
+                && a.iter().all(|(name, value)| b.get(name).is_some_and(|other| equal(value, other)))
+        }
+        (Value::Array(a), Value::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| equal(a, b)),
+        (a, b) => compare_values(Some(a), Some(b)).is_eq(),
+    }
+}
+
+/// The order that the relational operators see: only between values of one
+/// type, and never between arrays or objects.
+pub(crate) fn relate(a: &Value, b: &Value) -> Option<Ordering> {
+    match (a, b) {
+        (Value::Null, Value::Null)
+        | (Value::Bool(_), Value::Bool(_))
+        | (Value::Number(_), Value::Number(_))
+        | (Value::String(_), Value::String(_)) => Some(compare_values(Some(a), Some(b))),
+        _ => None,
+    }
+}
+
+/// A byte string that two values share exactly when they are equal: the key
+/// of DISTINCT and GROUP BY. Undefined has a key of its own.
+pub fn canonical_key(value: Option<&Value>) -> Vec<u8> {
+    let mut key = Vec::new();
+    write_key(&mut key, value);
+    key
+}
+
+pub(crate) fn write_key(key: &mut Vec<u8>, value: Option<&Value>) {
+    key.push(rank(value));
+    match value {
+        None | Some(Value::Null | Value::Bool(_)) => {}
+        Some(Value::Number(number)) => write_number(key, *number),
+        Some(Value::String(text)) => write_text(key, text),
+        Some(Value::Array(items)) => {
+            key.extend((items.len() as u64).to_be_bytes());
+            items.iter().for_each(|item| write_key(key, Some(item)));
+        }
+        Some(Value::Object(object)) => {
+            key.extend((object.len() as u64).to_be_bytes());
+            for (name, member) in sorted_members(object) {
+                write_text(key, name);
+                write_key(key, Some(member));
+            }
+        }
+    }
+}
+
+/// `3` and `3.0` are one number, whatever their form.
+fn write_number(key: &mut Vec<u8>, number: Number) {
+    match as_query_number(number).as_i64() {
+        Some(whole) => {
+            key.push(0);
+            key.extend(whole.to_be_bytes());
+        }
+        None => {
+            key.push(1);
+            key.extend(number.as_f64().to_bits().to_be_bytes());
+        }
+    }
+}
+
+fn write_text(key: &mut Vec<u8>, text: &str) {
+    key.extend((text.len() as u64).to_be_bytes());
+    key.extend(text.as_bytes());
+}

@@ -1,0 +1,130 @@
+//! The parameters of a request, and the time it is evaluated at.
+
+use perihelion_model::json::Value;
+
+/// Named values for `@name` in a statement. A name that is not listed, or
+/// listed without a value, is undefined.
+#[derive(Debug, Clone, Default)]
+pub struct Parameters {
+    values: Vec<(String, Option<Value>)>,
+}
+
+/// How many parameters are compared pairwise before a set is used, so that a
+/// long list cannot cost quadratic time.
+const LINEAR_PARAMETERS_MAX: usize = 16;
+
+/// Why a parameter list is refused; the texts are the service's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ParameterError {
+    /// The list is no array of objects with a name.
+    Malformed,
+    /// The name does not have the form `@identifier`.
+    InvalidName(String),
+    Duplicate(String),
+}
+
+impl std::fmt::Display for ParameterError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            ParameterError::Malformed => {
+                f.write_str("Invalid query. Parameters should be an array of objects with a name.")
+            }
+            ParameterError::InvalidName(name) => write!(
+                f,
+                "Invalid query. Specified parameter name '{name}' is invalid. Parameter names should be in \
+                 the format of symbol '@' followed by a valid identifier. E.g. @param1"
+            ),
+            ParameterError::Duplicate(name) => {
+                write!(f, "Invalid query. Specified duplicate parameter name '{name}'.")
+            }
+        }
+    }
+}
+
+impl std::error::Error for ParameterError {}
+
+impl Parameters {
+    /// No parameters.
+    pub fn none() -> Self {
+        Parameters::default()
+    }
+
+    /// Reads the request's `parameters` member: `[{"name":"@p","value":…}]`.
+    /// A null stands for an absent list.
+    pub fn from_json(list: Value) -> Result<Self, ParameterError> {
+        let items = match list {
+            Value::Null => Vec::new(),
+            Value::Array(items) => items,
+            _ => return Err(ParameterError::Malformed),
+        };
+        let mut values = Vec::with_capacity(items.len());
+        for item in items {
+            values.push(read(item)?);
+        }
+        match duplicate(&values) {
+            Some(name) => Err(ParameterError::Duplicate(name.to_owned())),
+            None => Ok(Parameters { values }),
+        }
+    }
+
+    /// The value of `@name`; the sign is part of the name.
+    pub fn get(&self, name: &str) -> Option<&Value> {
+        self.values.iter().find(|(known, _)| known == name).and_then(|(_, value)| value.as_ref())
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.values.is_empty()
+    }
+}
+
+fn read(item: Value) -> Result<(String, Option<Value>), ParameterError> {
+    let Value::Object(mut object) = item else { return Err(ParameterError::Malformed) };
+    let Some(Value::String(name)) = object.remove("name") else { return Err(ParameterError::Malformed) };
+    if !is_parameter_name(&name) {
+        return Err(ParameterError::InvalidName(name));
+    }
+    Ok((name, object.remove("value")))
+}
+
+fn duplicate(values: &[(String, Option<Value>)]) -> Option<&str> {
+    if values.len() <= LINEAR_PARAMETERS_MAX {
+        let repeats = |(place, (name, _)): (usize, &(String, _))| {
+            values[..place].iter().any(|(known, _)| known == name).then_some(place)
+        };
+        return values.iter().enumerate().find_map(repeats).map(|place| values[place].0.as_str());
+    }
+    let mut seen = std::collections::HashSet::with_capacity(values.len());
+    values.iter().map(|(name, _)| name.as_str()).find(|name| !seen.insert(*name))
+}
+
+fn is_parameter_name(name: &str) -> bool {
+    let Some(identifier) = name.strip_prefix('@') else { return false };
+    let mut bytes = identifier.bytes();
+    bytes.next().is_some_and(|first| first.is_ascii_alphabetic() || first == b'_')
+        && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+}
+
+/// The moment at which a statement is evaluated: one for all its rows, handed
+/// in by the caller, because nothing here reads a clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Now {
+    /// Steps of 100 ns since 1970-01-01.
+    ticks: i64,
+}
+
+const TICKS_PER_MILLISECOND: i64 = 10_000;
+
+impl Now {
+    pub fn from_unix_milliseconds(milliseconds: i64) -> Self {
+        Now { ticks: milliseconds.saturating_mul(TICKS_PER_MILLISECOND) }
+    }
+
+    /// Steps of 100 ns since 1970-01-01.
+    pub fn from_unix_ticks(ticks: i64) -> Self {
+        Now { ticks }
+    }
+
+    pub(crate) fn ticks(self) -> i64 {
+        self.ticks
+    }
+}

@@ -1,0 +1,227 @@
+//! The clauses of a statement, in their fixed order.
+
+use super::{JOINS_MAX, Parse, Parser};
+use crate::ast::{
+    Collection, Count, Direction, Expr, ExprKind, From, Name, OrderBy, OrderItem, PathStep, Select,
+    SelectItem, Selection, Source, Window,
+};
+use crate::diagnostic::{Diagnostic, Span};
+use crate::lexer::{Keyword, Kind, Symbol};
+
+/// The largest count after `TOP`, `OFFSET` and `LIMIT`.
+const COUNT_MAX: u64 = u32::MAX as u64;
+
+/// What a count that is too large is called, by clause.
+struct CountRule {
+    code: &'static str,
+    message: &'static str,
+}
+
+const TOP: CountRule =
+    CountRule { code: "SC2060", message: "The count value provided for a TOP clause must be an integer." };
+const LIMIT: CountRule =
+    CountRule { code: "SC2061", message: "The LIMIT count value exceeds the maximum allowed value." };
+const OFFSET: CountRule =
+    CountRule { code: "SC2062", message: "The OFFSET count value exceeds the maximum allowed value." };
+
+impl Parser<'_> {
+    pub(super) fn select(&mut self) -> Parse<Select> {
+        self.nested(Self::select_inside)
+    }
+
+    fn select_inside(&mut self) -> Parse<Select> {
+        let start = self.span();
+        self.expect_keyword(Keyword::Select)?;
+        let select = Select {
+            distinct: self.eat_keyword(Keyword::Distinct),
+            top: self.top()?,
+            selection: self.selection()?,
+            from: self.from()?,
+            filter: self.filter()?,
+            group_by: self.group_by()?,
+            order_by: self.order_by()?,
+            window: self.window()?,
+            height: 0,
+        };
+        let select = select.measured();
+        self.within_height(select.height, start.to(self.last_span()), select)
+    }
+
+    fn top(&mut self) -> Parse<Option<Count>> {
+        if !self.eat_keyword(Keyword::Top) {
+            return Ok(None);
+        }
+        self.count(&TOP).map(Some)
+    }
+
+    fn selection(&mut self) -> Parse<Selection> {
+        if self.at_symbol(Symbol::Star) {
+            return Ok(Selection::Star(self.advance().span));
+        }
+        if self.eat_keyword(Keyword::Value) {
+            return Ok(Selection::Value(self.expression()?));
+        }
+        let mut items = vec![self.select_item()?];
+        while self.eat_symbol(Symbol::Comma) {
+            items.push(self.select_item()?);
+        }
+        Ok(Selection::List(items))
+    }
+
+    fn select_item(&mut self) -> Parse<SelectItem> {
+        let expr = self.expression()?;
+        let alias = self.alias()?;
+        Ok(SelectItem { expr, alias })
+    }
+
+    /// `AS name`, or just a name.
+    fn alias(&mut self) -> Parse<Option<Name>> {
+        if self.eat_keyword(Keyword::As) || self.peek() == Kind::Identifier {
+            return self.identifier().map(Some);
+        }
+        Ok(None)
+    }
+
+    fn from(&mut self) -> Parse<Option<From>> {
+        if !self.eat_keyword(Keyword::From) {
+            return Ok(None);
+        }
+        let first = self.source()?;
+        let mut joins = Vec::new();
+        while self.at_keyword(Keyword::Join) {
+            let span = self.advance().span;
+            self.joins += 1;
+            if self.joins > JOINS_MAX {
+                return Err(self.limit("The query exceeded the maximum number of joins.", span));
+            }
+            joins.push(self.source()?);
+        }
+        Ok(Some(From { first, joins }))
+    }
+
+    fn source(&mut self) -> Parse<Source> {
+        let iterates = self.peek() == Kind::Identifier && self.ahead(1).kind == Kind::Keyword(Keyword::In);
+        if iterates {
+            let name = self.identifier()?;
+            self.expect_keyword(Keyword::In)?;
+            return Ok(Source::Iteration { name, collection: self.collection()? });
+        }
+        let collection = self.collection()?;
+        let alias = self.alias()?;
+        Ok(Source::Aliased { collection, alias })
+    }
+
+    fn collection(&mut self) -> Parse<Collection> {
+        let start = self.span();
+        if self.eat_symbol(Symbol::OpenParen) {
+            let select = Box::new(self.select()?);
+            self.expect_symbol(Symbol::CloseParen)?;
+            return Ok(Collection::Subquery { select, span: start.to(self.last_span()) });
+        }
+        let root = self.identifier()?;
+        let mut steps = Vec::new();
+        loop {
+            if self.eat_symbol(Symbol::Dot) {
+                steps.push(PathStep::Member(self.identifier()?.text));
+            } else if self.eat_symbol(Symbol::OpenBracket) {
+                steps.push(self.bracket_step()?);
+                self.expect_symbol(Symbol::CloseBracket)?;
+            } else {
+                return Ok(Collection::Path { root, steps });
+            }
+        }
+    }
+
+    fn bracket_step(&mut self) -> Parse<PathStep> {
+        match self.peek() {
+            Kind::String => self.string().map(PathStep::Quoted),
+            Kind::Number => {
+                let digits = self.span().text(self.text).to_owned();
+                let item = digits.parse().map_err(|_| self.unexpected())?;
+                self.advance();
+                Ok(PathStep::Item(item))
+            }
+            _ => Err(self.unexpected()),
+        }
+    }
+
+    fn filter(&mut self) -> Parse<Option<Expr>> {
+        if !self.eat_keyword(Keyword::Where) {
+            return Ok(None);
+        }
+        self.expression().map(Some)
+    }
+
+    fn group_by(&mut self) -> Parse<Option<Vec<Expr>>> {
+        if !self.eat_keyword(Keyword::Group) {
+            return Ok(None);
+        }
+        self.expect_keyword(Keyword::By)?;
+        self.expressions().map(Some)
+    }
+
+    fn order_by(&mut self) -> Parse<Option<OrderBy>> {
+        if !self.eat_keyword(Keyword::Order) {
+            return Ok(None);
+        }
+        self.expect_keyword(Keyword::By)?;
+        // RANK is no reserved word: `ORDER BY rank` is an identifier.
+        let rank = self.at_word(0, "RANK") && self.ahead(1).kind == Kind::Identifier;
+        if rank {
+            self.advance();
+        }
+        let mut items = vec![self.order_item(rank)?];
+        while self.eat_symbol(Symbol::Comma) {
+            items.push(self.order_item(rank)?);
+        }
+        Ok(Some(OrderBy { rank, items }))
+    }
+
+    /// `ORDER BY RANK` takes nothing but function calls.
+    fn order_item(&mut self, rank: bool) -> Parse<OrderItem> {
+        if rank && self.ahead(1).kind != Kind::Symbol(Symbol::OpenParen) {
+            return Err(self.unexpected());
+        }
+        let expr = self.expression()?;
+        if rank && !matches!(expr.kind, ExprKind::Call { .. }) {
+            return Err(self.unexpected());
+        }
+        let direction = match self.peek() {
+            Kind::Keyword(Keyword::Asc) => Some(Direction::Ascending),
+            Kind::Keyword(Keyword::Desc) => Some(Direction::Descending),
+            _ => None,
+        };
+        if direction.is_some() {
+            self.advance();
+        }
+        Ok(OrderItem { expr, direction })
+    }
+
+    fn window(&mut self) -> Parse<Option<Window>> {
+        if !self.eat_keyword(Keyword::Offset) {
+            return Ok(None);
+        }
+        let offset = self.count(&OFFSET)?;
+        self.expect_keyword(Keyword::Limit)?;
+        let limit = self.count(&LIMIT)?;
+        Ok(Some(Window { offset, limit }))
+    }
+
+    fn count(&mut self, rule: &CountRule) -> Parse<Count> {
+        let span: Span = self.span();
+        match self.peek() {
+            Kind::Parameter => {
+                let text = self.advance().span.text(self.text).to_owned();
+                Ok(Count::Parameter(Name { text, span }))
+            }
+            Kind::Number => {
+                self.advance();
+                match span.text(self.text).parse() {
+                    Ok(value) if value <= COUNT_MAX => Ok(Count::Literal { value }),
+                    _ => Err(Diagnostic::new(rule.code, rule.message, self.text, span)),
+                }
+            }
+            _ => Err(self.unexpected()),
+        }
+    }
+}

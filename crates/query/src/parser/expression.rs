@@ -1,0 +1,348 @@
+//! Scalar expressions: a Pratt parser.
+//!
+//! Binding powers follow the service's grammar, from loose to tight: `??`,
+//! `?:`, `OR`, `AND`, the predicates (`BETWEEN`, `IN`, `LIKE`; they do not
+//! chain), `||`, `|`, `^`, `&`, equality, relations, sums, products, unary
+//! operators (`NOT` among them), then paths.
+
+use super::{Parse, Parser};
+use crate::ast::{BinaryOperator, Expr, ExprKind, LogicalOperator, Name, SubqueryKind, UnaryOperator};
+use crate::diagnostic::Span;
+use crate::lexer::{Keyword, Kind, Symbol};
+
+/// How tightly an operator holds its operands.
+type Power = u8;
+
+const ANYTHING: Power = 0;
+const COALESCE: Power = 1;
+const CONDITIONAL: Power = 2;
+const OR: Power = 3;
+const AND: Power = 4;
+const PREDICATE: Power = 5;
+/// Operands of the predicates: everything tighter than they are.
+const OPERAND: Power = 6;
+
+/// What may follow a complete operand.
+enum Infix {
+    Binary(BinaryOperator, Power),
+    Logical(LogicalOperator, Power),
+    Conditional,
+    Predicate,
+}
+
+impl Parser<'_> {
+    pub(super) fn expression(&mut self) -> Parse<Expr> {
+        self.nested(|parser| parser.expression_from(ANYTHING))
+    }
+
+    /// One or more expressions between commas.
+    pub(super) fn expressions(&mut self) -> Parse<Vec<Expr>> {
+        let mut list = vec![self.expression()?];
+        while self.eat_symbol(Symbol::Comma) {
+            list.push(self.expression()?);
+        }
+        Ok(list)
+    }
+
+    fn node(&self, kind: ExprKind, span: Span) -> Parse<Expr> {
+        let expr = Expr::new(kind, span);
+        self.within_height(expr.height, span, expr)
+    }
+
+    /// Reads an expression whose operators all hold at least that tightly.
+    fn expression_from(&mut self, power_min: Power) -> Parse<Expr> {
+        let mut left = self.unary()?;
+        let mut predicate = false;
+        while let Some(infix) = self.infix() {
+            left = match infix {
+                Infix::Binary(operator, power) if power >= power_min => {
+                    self.advance();
+                    let right = self.nested(|parser| parser.expression_from(power + 1))?;
+                    let span = left.span.to(right.span);
+                    self.node(ExprKind::Binary(operator, Box::new(left), Box::new(right)), span)?
+                }
+                Infix::Logical(operator, power) if power >= power_min => {
+                    predicate = false;
+                    self.logical(left, operator, power)?
+                }
+                Infix::Conditional if CONDITIONAL >= power_min => self.conditional(left)?,
+                Infix::Predicate if PREDICATE >= power_min && !predicate => {
+                    predicate = true;
+                    self.predicate(left)?
+                }
+                Infix::Binary(..) | Infix::Logical(..) | Infix::Conditional | Infix::Predicate => break,
+            };
+        }
+        Ok(left)
+    }
+
+    fn infix(&self) -> Option<Infix> {
+        use BinaryOperator as B;
+        let (operator, power) = match self.peek() {
+            Kind::Keyword(Keyword::Or) => return Some(Infix::Logical(LogicalOperator::Or, OR)),
+            Kind::Keyword(Keyword::And) => return Some(Infix::Logical(LogicalOperator::And, AND)),
+            Kind::Keyword(Keyword::Between | Keyword::In | Keyword::Like | Keyword::Not) => {
+                return Some(Infix::Predicate);
+            }
+            Kind::Symbol(symbol) => match symbol {
+                Symbol::Question => return Some(Infix::Conditional),
+                Symbol::Coalesce => (B::Coalesce, COALESCE),
+                Symbol::Concat => (B::Concat, 6),
+                Symbol::Bar => (B::BitOr, 7),
+                Symbol::Caret => (B::BitXor, 8),
+                Symbol::Ampersand => (B::BitAnd, 9),
+                Symbol::Equal => (B::Equal, 10),
+                Symbol::NotEqual => (B::NotEqual, 10),
+                Symbol::Less => (B::Less, 11),
+                Symbol::LessEqual => (B::LessEqual, 11),
+                Symbol::Greater => (B::Greater, 11),
+                Symbol::GreaterEqual => (B::GreaterEqual, 11),
+                Symbol::Plus => (B::Add, 12),
+                Symbol::Minus => (B::Subtract, 12),
+                Symbol::Star => (B::Multiply, 13),
+                Symbol::Slash => (B::Divide, 13),
+                Symbol::Percent => (B::Modulo, 13),
+                _ => return None,
+            },
+            _ => return None,
+        };
+        Some(Infix::Binary(operator, power))
+    }
+
+    /// `left AND right`: a chain stays one node, however long it is.
+    fn logical(&mut self, left: Expr, operator: LogicalOperator, power: Power) -> Parse<Expr> {
+        self.advance();
+        let right = self.nested(|parser| parser.expression_from(power + 1))?;
+        let span = left.span.to(right.span);
+        match left.kind {
+            ExprKind::Logical(chained, mut operands) if chained == operator => {
+                // The height of the chain is known; measuring it again at
+                // every link would cost quadratic time.
+                let height = left.height.max(right.height.saturating_add(1));
+                operands.push(right);
+                let expr = Expr { kind: ExprKind::Logical(operator, operands), span, height };
+                self.within_height(height, span, expr)
+            }
+            _ => self.node(ExprKind::Logical(operator, vec![left, right]), span),
+        }
+    }
+
+    fn conditional(&mut self, condition: Expr) -> Parse<Expr> {
+        self.expect_symbol(Symbol::Question)?;
+        let consequent = self.expression()?;
+        self.expect_symbol(Symbol::Colon)?;
+        let alternative = self.nested(|parser| parser.expression_from(CONDITIONAL))?;
+        let span = condition.span.to(alternative.span);
+        self.node(
+            ExprKind::Conditional(Box::new(condition), Box::new(consequent), Box::new(alternative)),
+            span,
+        )
+    }
+
+    /// `[NOT] BETWEEN`, `[NOT] IN`, `[NOT] LIKE`.
+    fn predicate(&mut self, value: Expr) -> Parse<Expr> {
+        let negated = self.eat_keyword(Keyword::Not);
+        let value = Box::new(value);
+        let start = value.span;
+        let kind = match self.peek() {
+            Kind::Keyword(Keyword::Between) => {
+                self.advance();
+                let low = Box::new(self.operand()?);
+                self.expect_keyword(Keyword::And)?;
+                let high = Box::new(self.operand()?);
+                ExprKind::Between { value, low, high, negated }
+            }
+            Kind::Keyword(Keyword::In) => {
+                self.advance();
+                self.expect_symbol(Symbol::OpenParen)?;
+                let list = self.expressions()?;
+                self.expect_symbol(Symbol::CloseParen)?;
+                ExprKind::In { value, list, negated }
+            }
+            Kind::Keyword(Keyword::Like) => {
+                self.advance();
+                let pattern = Box::new(self.operand()?);
+                let escape = self.escape()?;
+                ExprKind::Like { value, pattern, escape, negated }
+            }
+            _ => return Err(self.unexpected()),
+        };
+        self.node(kind, start.to(self.last_span()))
+    }
+
+    fn operand(&mut self) -> Parse<Expr> {
+        self.nested(|parser| parser.expression_from(OPERAND))
+    }
+
+    fn escape(&mut self) -> Parse<Option<String>> {
+        if !self.eat_keyword(Keyword::Escape) {
+            return Ok(None);
+        }
+        match self.peek() {
+            Kind::String => self.string().map(Some),
+            _ => Err(self.unexpected()),
+        }
+    }
+
+    fn unary(&mut self) -> Parse<Expr> {
+        let start = self.span();
+        let operator = match self.peek() {
+            Kind::Symbol(Symbol::Plus) => UnaryOperator::Plus,
+            Kind::Symbol(Symbol::Minus) => UnaryOperator::Minus,
+            Kind::Symbol(Symbol::Tilde) => UnaryOperator::BitNot,
+            Kind::Keyword(Keyword::Not) => UnaryOperator::Not,
+            _ => return self.path(),
+        };
+        self.advance();
+        // A minus right before a number is part of the number, so that the
+        // smallest integer can be written.
+        if operator == UnaryOperator::Minus && self.peek() == Kind::Number && self.span().start == start.end {
+            let value = self.number(true)?;
+            return self.node(ExprKind::Literal(Some(value)), start.to(self.last_span()));
+        }
+        let operand = self.nested(Self::unary)?;
+        let span = start.to(operand.span);
+        self.node(ExprKind::Unary(operator, Box::new(operand)), span)
+    }
+
+    /// A primary expression and the path steps after it.
+    fn path(&mut self) -> Parse<Expr> {
+        let mut base = self.primary()?;
+        loop {
+            let start = base.span;
+            if self.eat_symbol(Symbol::Dot) {
+                let name = self.identifier()?;
+                let span = start.to(name.span);
+                base = self.node(ExprKind::Member(Box::new(base), name), span)?;
+            } else if self.eat_symbol(Symbol::OpenBracket) {
+                let index = Box::new(self.expression()?);
+                self.expect_symbol(Symbol::CloseBracket)?;
+                base = self.node(ExprKind::Index(Box::new(base), index), start.to(self.last_span()))?;
+            } else {
+                return Ok(base);
+            }
+        }
+    }
+
+    fn primary(&mut self) -> Parse<Expr> {
+        let start = self.span();
+        let kind = match self.peek() {
+            Kind::Identifier => self.word()?,
+            Kind::Keyword(keyword) => self.keyword_primary(keyword)?,
+            Kind::Parameter => ExprKind::Parameter(self.advance().span.text(self.text).to_owned()),
+            Kind::String => ExprKind::Literal(Some(self.string()?.into())),
+            Kind::Number => ExprKind::Literal(Some(self.number(false)?)),
+            Kind::Symbol(Symbol::OpenParen) => return self.parenthesized(),
+            Kind::Symbol(Symbol::OpenBracket) => self.array()?,
+            Kind::Symbol(Symbol::OpenBrace) => self.object()?,
+            Kind::Symbol(_) | Kind::Invalid | Kind::End => return Err(self.unexpected()),
+        };
+        self.node(kind, start.to(self.last_span()))
+    }
+
+    /// An identifier, a call, or `ALL`, `FIRST`, `LAST` over a subquery.
+    fn word(&mut self) -> Parse<ExprKind> {
+        let calls = self.ahead(1).kind == Kind::Symbol(Symbol::OpenParen);
+        if calls && self.ahead(2).kind == Kind::Keyword(Keyword::Select) {
+            let kinds =
+                [("ALL", SubqueryKind::All), ("FIRST", SubqueryKind::First), ("LAST", SubqueryKind::Last)];
+            if let Some((_, kind)) = kinds.into_iter().find(|(word, _)| self.at_word(0, word)) {
+                self.advance();
+                return self.subquery(kind);
+            }
+        }
+        let name = self.identifier()?;
+        if calls {
+            return self.call(name, false);
+        }
+        Ok(ExprKind::Identifier(name.text))
+    }
+
+    fn keyword_primary(&mut self, keyword: Keyword) -> Parse<ExprKind> {
+        let literal = match keyword {
+            Keyword::True => Some(true.into()),
+            Keyword::False => Some(false.into()),
+            Keyword::Null => Some(perihelion_model::json::Value::Null),
+            Keyword::Undefined => None,
+            Keyword::Array | Keyword::Exists => {
+                self.advance();
+                let kind = if keyword == Keyword::Array { SubqueryKind::Array } else { SubqueryKind::Exists };
+                return self.subquery(kind);
+            }
+            Keyword::Left | Keyword::Right => {
+                let span = self.advance().span;
+                let text = span.text(self.text).to_owned();
+                return self.call(Name { text, span }, false);
+            }
+            Keyword::Udf => {
+                self.advance();
+                self.expect_symbol(Symbol::Dot)?;
+                let name = self.identifier()?;
+                return self.call(name, true);
+            }
+            _ => return Err(self.unexpected()),
+        };
+        self.advance();
+        Ok(ExprKind::Literal(literal))
+    }
+
+    fn call(&mut self, name: Name, udf: bool) -> Parse<ExprKind> {
+        self.expect_symbol(Symbol::OpenParen)?;
+        if self.eat_symbol(Symbol::CloseParen) {
+            return Ok(ExprKind::Call { name, udf, arguments: Vec::new() });
+        }
+        let arguments = self.expressions()?;
+        self.expect_symbol(Symbol::CloseParen)?;
+        Ok(ExprKind::Call { name, udf, arguments })
+    }
+
+    fn subquery(&mut self, kind: SubqueryKind) -> Parse<ExprKind> {
+        self.expect_symbol(Symbol::OpenParen)?;
+        let select = Box::new(self.select()?);
+        self.expect_symbol(Symbol::CloseParen)?;
+        Ok(ExprKind::Subquery(kind, select))
+    }
+
+    fn parenthesized(&mut self) -> Parse<Expr> {
+        let start = self.span();
+        if self.ahead(1).kind == Kind::Keyword(Keyword::Select) {
+            let kind = self.subquery(SubqueryKind::Scalar)?;
+            return self.node(kind, start.to(self.last_span()));
+        }
+        self.expect_symbol(Symbol::OpenParen)?;
+        let expr = self.expression()?;
+        self.expect_symbol(Symbol::CloseParen)?;
+        Ok(expr)
+    }
+
+    fn array(&mut self) -> Parse<ExprKind> {
+        self.expect_symbol(Symbol::OpenBracket)?;
+        if self.eat_symbol(Symbol::CloseBracket) {
+            return Ok(ExprKind::Array(Vec::new()));
+        }
+        let items = self.expressions()?;
+        self.expect_symbol(Symbol::CloseBracket)?;
+        Ok(ExprKind::Array(items))
+    }
+
+    fn object(&mut self) -> Parse<ExprKind> {
+        self.expect_symbol(Symbol::OpenBrace)?;
+        let mut members = Vec::new();
+        if self.eat_symbol(Symbol::CloseBrace) {
+            return Ok(ExprKind::Object(members));
+        }
+        loop {
+            if self.peek() != Kind::String {
+                return Err(self.unexpected());
+            }
+            let name = self.string()?;
+            self.expect_symbol(Symbol::Colon)?;
+            members.push((name, self.expression()?));
+            if !self.eat_symbol(Symbol::Comma) {
+                break;
+            }
+        }
+        self.expect_symbol(Symbol::CloseBrace)?;
+        Ok(ExprKind::Object(members))
+    }
+}

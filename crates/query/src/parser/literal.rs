@@ -1,0 +1,93 @@
+//! Literals: numbers and strings, from their spelling to their value.
+
+use perihelion_model::json::{Number, Value};
+
+use super::{Parse, Parser};
+use crate::diagnostic::{Diagnostic, Span};
+
+impl Parser<'_> {
+    /// Reads the number token at hand; `negative` when a minus stood right
+    /// before it. Integers are exact to i64, everything else is a double, as
+    /// in the service's queries.
+    pub(super) fn number(&mut self, negative: bool) -> Parse<Value> {
+        let span = self.advance().span;
+        let digits = span.text(self.text);
+        if digits.bytes().all(|byte| byte.is_ascii_digit()) {
+            let sign = if negative { "-" } else { "" };
+            if let Ok(whole) = format!("{sign}{digits}").parse::<i64>() {
+                return Ok(Value::Number(Number::Int(whole)));
+            }
+        }
+        let size: f64 = digits.parse().map_err(|_| self.bad_number(span))?;
+        Number::from_f64(if negative { -size } else { size })
+            .map(Value::Number)
+            .ok_or_else(|| self.bad_number(span))
+    }
+
+    fn bad_number(&self, span: Span) -> Diagnostic {
+        let message = format!("Syntax error, invalid numeric literal token '{}'.", span.text(self.text));
+        Diagnostic::new("SC1011", message, self.text, span)
+    }
+
+    /// Reads the string token at hand, escapes resolved.
+    pub(super) fn string(&mut self) -> Parse<String> {
+        let span = self.advance().span;
+        let quoted = span.text(self.text);
+        let inner = &quoted[1..quoted.len() - 1];
+        if !inner.contains('\\') {
+            return Ok(inner.to_owned());
+        }
+        unescape(inner).ok_or_else(|| {
+            let message = format!("Syntax error, invalid string literal token '{quoted}'.");
+            Diagnostic::new("SC1012", message, self.text, span)
+        })
+    }
+}
+
+/// Resolves escapes; `None` for one that does not exist. A surrogate without
+/// its partner is read as U+FFFD, as in documents.
+fn unescape(inner: &str) -> Option<String> {
+    let mut out = String::with_capacity(inner.len());
+    let mut rest = inner;
+    while let Some(place) = rest.find('\\') {
+        out.push_str(&rest[..place]);
+        rest = &rest[place + 1..];
+        let escape = rest.chars().next()?;
+        rest = &rest[escape.len_utf8()..];
+        match escape {
+            '"' | '\'' | '\\' | '/' => out.push(escape),
+            'b' => out.push('\u{8}'),
+            'f' => out.push('\u{c}'),
+            'n' => out.push('\n'),
+            'r' => out.push('\r'),
+            't' => out.push('\t'),
+            'u' => rest = unicode(rest, &mut out)?,
+            _ => return None,
+        }
+    }
+    out.push_str(rest);
+    Some(out)
+}
+
+/// Reads `XXXX`, and the second half of a surrogate pair when it follows;
+/// returns what is left.
+fn unicode<'a>(rest: &'a str, out: &mut String) -> Option<&'a str> {
+    let (unit, rest) = hex4(rest)?;
+    let joined = match rest.strip_prefix("\\u").and_then(hex4) {
+        Some((low, after)) if (0xD800..0xDC00).contains(&unit) && (0xDC00..0xE000).contains(&low) => {
+            Some((0x10000 + ((unit - 0xD800) << 10) + (low - 0xDC00), after))
+        }
+        _ => None,
+    };
+    let (code, rest) = joined.unwrap_or((unit, rest));
+    out.push(char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER));
+    Some(rest)
+}
+
+fn hex4(text: &str) -> Option<(u32, &str)> {
+    let digits = text.get(..4)?;
+    if !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return None;
+    }
+    Some((u32::from_str_radix(digits, 16).ok()?, &text[4..]))
+}

@@ -1,0 +1,171 @@
+//! From tokens to the tree: the cursor and its complaints.
+//!
+//! A hand-written parser, because the codes and places of its errors are part
+//! of the protocol. It stops at the first mistake. Clauses are in [`clauses`],
+//! scalar expressions in [`expression`], literals in [`literal`].
+
+mod clauses;
+mod expression;
+mod literal;
+
+use crate::ast::{HEIGHT_MAX, Name, Select};
+use crate::diagnostic::{Diagnostic, Span};
+use crate::lexer::{Keyword, Kind, Symbol, Token, tokenize};
+
+/// The longest statement the service takes (`maxSqlQueryInputLength`).
+pub(crate) const QUERY_LENGTH_MAX: usize = 512 * 1024;
+
+/// The most joins in one statement (`maxJoinsPerSqlQuery`).
+pub(crate) const JOINS_MAX: usize = 10;
+
+/// How deep the parser itself may recurse: parentheses leave no node behind,
+/// so the height of the tree does not bound them.
+const NESTING_MAX: u16 = 96;
+
+/// Code of refusals by our own limits; no recording shows the service's.
+const LIMIT_CODE: &str = "SC3000";
+
+type Parse<T> = Result<T, Diagnostic>;
+
+/// Reads a whole statement.
+pub(crate) fn parse(text: &str) -> Parse<Select> {
+    if text.len() > QUERY_LENGTH_MAX {
+        let message = format!("The query is longer than the maximum of {QUERY_LENGTH_MAX} bytes.");
+        return Err(Diagnostic { code: LIMIT_CODE, message, start: 0, end: 0 });
+    }
+    let tokens = tokenize(text);
+    let mut parser = Parser { text, tokens, at: 0, nesting: 0, joins: 0 };
+    let select = parser.select()?;
+    match parser.peek() {
+        Kind::End => Ok(select),
+        _ => Err(parser.unexpected()),
+    }
+}
+
+struct Parser<'a> {
+    text: &'a str,
+    tokens: Vec<Token>,
+    at: usize,
+    nesting: u16,
+    joins: usize,
+}
+
+impl Parser<'_> {
+    fn token(&self) -> Token {
+        self.ahead(0)
+    }
+
+    /// The token that many places further; the last one is `End`.
+    fn ahead(&self, count: usize) -> Token {
+        let last = self.tokens.len() - 1;
+        self.tokens[(self.at + count).min(last)]
+    }
+
+    fn peek(&self) -> Kind {
+        self.token().kind
+    }
+
+    fn span(&self) -> Span {
+        self.token().span
+    }
+
+    /// The span of the token read last.
+    fn last_span(&self) -> Span {
+        self.tokens[self.at.saturating_sub(1)].span
+    }
+
+    fn advance(&mut self) -> Token {
+        let token = self.token();
+        if token.kind != Kind::End {
+            self.at += 1;
+        }
+        token
+    }
+
+    fn at_keyword(&self, keyword: Keyword) -> bool {
+        self.peek() == Kind::Keyword(keyword)
+    }
+
+    fn at_symbol(&self, symbol: Symbol) -> bool {
+        self.peek() == Kind::Symbol(symbol)
+    }
+
+    fn eat_keyword(&mut self, keyword: Keyword) -> bool {
+        let found = self.at_keyword(keyword);
+        self.at += usize::from(found);
+        found
+    }
+
+    fn eat_symbol(&mut self, symbol: Symbol) -> bool {
+        let found = self.at_symbol(symbol);
+        self.at += usize::from(found);
+        found
+    }
+
+    fn expect_keyword(&mut self, keyword: Keyword) -> Parse<()> {
+        if self.eat_keyword(keyword) { Ok(()) } else { Err(self.unexpected()) }
+    }
+
+    fn expect_symbol(&mut self, symbol: Symbol) -> Parse<()> {
+        if self.eat_symbol(symbol) { Ok(()) } else { Err(self.unexpected()) }
+    }
+
+    /// Is the token that many places further this word, in any case?
+    fn at_word(&self, count: usize, word: &str) -> bool {
+        let token = self.ahead(count);
+        token.kind == Kind::Identifier && token.span.text(self.text).eq_ignore_ascii_case(word)
+    }
+
+    fn identifier(&mut self) -> Parse<Name> {
+        match self.peek() {
+            Kind::Identifier => {
+                let span = self.advance().span;
+                Ok(Name { text: span.text(self.text).to_owned(), span })
+            }
+            _ => Err(self.unexpected()),
+        }
+    }
+
+    /// Complains about the token at hand.
+    fn unexpected(&self) -> Diagnostic {
+        let token = self.token();
+        let near = token.span.text(self.text);
+        let (code, message) = match token.kind {
+            Kind::End => ("SC1002", "Syntax error, unexpected end-of-file.".to_owned()),
+            Kind::Invalid if near.starts_with(['"', '\'']) => {
+                ("SC1012", format!("Syntax error, invalid string literal token '{near}'."))
+            }
+            Kind::Invalid => ("SC1010", format!("Syntax error, invalid token '{near}'.")),
+            Kind::Identifier
+            | Kind::Keyword(_)
+            | Kind::Parameter
+            | Kind::String
+            | Kind::Number
+            | Kind::Symbol(_) => ("SC1001", format!("Syntax error, incorrect syntax near '{near}'.")),
+        };
+        Diagnostic::new(code, message, self.text, token.span)
+    }
+
+    /// Runs a part one level deeper, within the limit.
+    fn nested<T>(&mut self, part: impl FnOnce(&mut Self) -> Parse<T>) -> Parse<T> {
+        if self.nesting >= NESTING_MAX {
+            return Err(self.too_deep(self.span()));
+        }
+        self.nesting += 1;
+        let outcome = part(self);
+        self.nesting -= 1;
+        outcome
+    }
+
+    fn within_height<T>(&self, height: u16, span: Span, part: T) -> Parse<T> {
+        if height > HEIGHT_MAX { Err(self.too_deep(span)) } else { Ok(part) }
+    }
+
+    fn too_deep(&self, span: Span) -> Diagnostic {
+        self.limit("The query is nested too deeply.", span)
+    }
+
+    fn limit(&self, message: &str, span: Span) -> Diagnostic {
+        Diagnostic::new(LIMIT_CODE, message, self.text, span)
+    }
+}

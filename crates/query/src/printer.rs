@@ -1,0 +1,320 @@
+//! From the tree back to text, in the service's normal form.
+//!
+//! Every operator is parenthesised, strings have double quotes, keywords are
+//! upper case. Two layouts exist: one line, where `ASC` is always spelled out
+//! (the parser's normal form), and the planner's, one clause per line, where
+//! `ASC` appears only if it was written.
+
+use perihelion_model::json::{Style, print_into, print_string};
+
+use crate::ast::{
+    Collection, Count, Direction, Expr, ExprKind, From, OrderBy, PathStep, Select, SelectItem, Selection,
+    Source, SubqueryKind, UnaryOperator, Window,
+};
+
+/// The layout of a printed statement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Layout {
+    OneLine,
+    /// One clause per line, as the planner rewrites queries.
+    Plan,
+}
+
+pub(crate) fn print_select(out: &mut String, select: &Select, layout: Layout) {
+    let gap = match layout {
+        Layout::OneLine => " ",
+        Layout::Plan => "\n",
+    };
+    out.push_str("SELECT ");
+    if select.distinct {
+        out.push_str("DISTINCT ");
+    }
+    if let Some(top) = &select.top {
+        out.push_str("TOP ");
+        print_count(out, top);
+        out.push(' ');
+    }
+    print_selection(out, &select.selection);
+    if let Some(from) = &select.from {
+        out.push_str(gap);
+        print_from(out, from, gap);
+    }
+    if let Some(filter) = &select.filter {
+        out.push_str(gap);
+        out.push_str("WHERE ");
+        print_expr(out, filter);
+    }
+    if let Some(group_by) = &select.group_by {
+        out.push_str(gap);
+        out.push_str("GROUP BY ");
+        print_list(out, group_by);
+        if layout == Layout::OneLine {
+            out.push(' ');
+        }
+    }
+    if let Some(order_by) = &select.order_by {
+        // In the one-line form GROUP BY already brought its blank.
+        if !(layout == Layout::OneLine && out.ends_with(' ')) {
+            out.push_str(gap);
+        }
+        print_order_by(out, order_by, layout);
+    }
+    if let Some(window) = &select.window {
+        if !(layout == Layout::OneLine && out.ends_with(' ')) {
+            out.push_str(gap);
+        }
+        print_window(out, window);
+    }
+}
+
+pub(crate) fn expr_text(expr: &Expr) -> String {
+    let mut out = String::new();
+    print_expr(&mut out, expr);
+    out
+}
+
+fn print_count(out: &mut String, count: &Count) {
+    match count {
+        Count::Literal { value } => out.push_str(&value.to_string()),
+        Count::Parameter(name) => out.push_str(&name.text),
+    }
+}
+
+fn print_selection(out: &mut String, selection: &Selection) {
+    match selection {
+        Selection::Star(_) => out.push('*'),
+        Selection::Value(expr) => {
+            out.push_str("VALUE ");
+            print_expr(out, expr);
+        }
+        Selection::List(items) => separated(out, items, print_item),
+    }
+}
+
+fn print_item(out: &mut String, item: &SelectItem) {
+    print_expr(out, &item.expr);
+    if let Some(alias) = &item.alias {
+        out.push_str(" AS ");
+        out.push_str(&alias.text);
+    }
+}
+
+pub(crate) fn print_from(out: &mut String, from: &From, gap: &str) {
+    out.push_str("FROM ");
+    print_source(out, &from.first);
+    for join in &from.joins {
+        out.push_str(gap);
+        out.push_str("JOIN ");
+        print_source(out, join);
+    }
+}
+
+fn print_source(out: &mut String, source: &Source) {
+    match source {
+        Source::Aliased { collection, alias } => {
+            print_collection(out, collection);
+            if let Some(alias) = alias {
+                out.push_str(" AS ");
+                out.push_str(&alias.text);
+            }
+        }
+        Source::Iteration { name, collection } => {
+            out.push_str(&name.text);
+            out.push_str(" IN ");
+            print_collection(out, collection);
+        }
+    }
+}
+
+fn print_collection(out: &mut String, collection: &Collection) {
+    match collection {
+        Collection::Subquery { select, .. } => print_subquery(out, "", select),
+        Collection::Path { root, steps } => {
+            out.push_str(&root.text);
+            for step in steps {
+                match step {
+                    PathStep::Member(name) => {
+                        out.push('.');
+                        out.push_str(name);
+                    }
+                    PathStep::Quoted(name) => {
+                        out.push('[');
+                        print_string(out, name);
+                        out.push(']');
+                    }
+                    PathStep::Item(item) => {
+                        out.push_str(&format!("[{item}]"));
+                    }
+                }
+            }
+        }
+    }
+}
+
+pub(crate) fn print_order_by(out: &mut String, order_by: &OrderBy, layout: Layout) {
+    out.push_str(if order_by.rank { "ORDER BY RANK " } else { "ORDER BY " });
+    separated(out, &order_by.items, |out, item| {
+        print_expr(out, &item.expr);
+        let written = match layout {
+            Layout::OneLine => Some(item.direction.unwrap_or(Direction::Ascending)),
+            Layout::Plan => item.direction,
+        };
+        match written {
+            Some(Direction::Ascending) => out.push_str(" ASC"),
+            Some(Direction::Descending) => out.push_str(" DESC"),
+            None => {}
+        }
+    });
+}
+
+fn print_window(out: &mut String, window: &Window) {
+    out.push_str("OFFSET ");
+    print_count(out, &window.offset);
+    out.push_str(" LIMIT ");
+    print_count(out, &window.limit);
+}
+
+fn print_list(out: &mut String, items: &[Expr]) {
+    separated(out, items, print_expr);
+}
+
+fn separated<T>(out: &mut String, items: &[T], print: impl Fn(&mut String, &T)) {
+    for (place, item) in items.iter().enumerate() {
+        if place > 0 {
+            out.push_str(", ");
+        }
+        print(out, item);
+    }
+}
+
+fn print_subquery(out: &mut String, before: &str, select: &Select) {
+    out.push_str(before);
+    out.push('(');
+    print_select(out, select, Layout::OneLine);
+    out.push(')');
+}
+
+pub(crate) fn print_expr(out: &mut String, expr: &Expr) {
+    match &expr.kind {
+        ExprKind::Literal(None) => out.push_str("undefined"),
+        ExprKind::Literal(Some(value)) => print_into(out, value, Style::Query),
+        ExprKind::Parameter(name) | ExprKind::Identifier(name) => out.push_str(name),
+        ExprKind::Member(base, name) => {
+            print_expr(out, base);
+            out.push('.');
+            out.push_str(&name.text);
+        }
+        ExprKind::Index(base, index) => {
+            print_expr(out, base);
+            out.push('[');
+            print_expr(out, index);
+            out.push(']');
+        }
+        ExprKind::Array(items) => {
+            out.push('[');
+            print_list(out, items);
+            out.push(']');
+        }
+        ExprKind::Object(members) => {
+            out.push('{');
+            separated(out, members, |out, (name, value)| {
+                print_string(out, name);
+                out.push_str(": ");
+                print_expr(out, value);
+            });
+            out.push('}');
+        }
+        ExprKind::Call { name, udf, arguments } => {
+            out.push_str(if *udf { "udf." } else { "" });
+            out.push_str(&name.text);
+            out.push('(');
+            print_list(out, arguments);
+            out.push(')');
+        }
+        ExprKind::Subquery(kind, select) => print_subquery(out, subquery_word(*kind), select),
+        ExprKind::Unary(..)
+        | ExprKind::Binary(..)
+        | ExprKind::Logical(..)
+        | ExprKind::Between { .. }
+        | ExprKind::In { .. }
+        | ExprKind::Like { .. }
+        | ExprKind::Conditional(..) => print_operation(out, expr),
+    }
+}
+
+/// Whatever stands between parentheses.
+fn print_operation(out: &mut String, expr: &Expr) {
+    out.push('(');
+    match &expr.kind {
+        ExprKind::Unary(operator, operand) => {
+            out.push_str(match operator {
+                UnaryOperator::Plus => "+ ",
+                UnaryOperator::Minus => "- ",
+                UnaryOperator::BitNot => "~ ",
+                UnaryOperator::Not => "NOT ",
+            });
+            print_expr(out, operand);
+        }
+        ExprKind::Binary(operator, left, right) => {
+            print_expr(out, left);
+            out.push_str(&format!(" {} ", operator.text()));
+            print_expr(out, right);
+        }
+        ExprKind::Logical(operator, operands) => {
+            // A chain reads as if every link had been parenthesised.
+            out.push_str(&"(".repeat(operands.len().saturating_sub(2)));
+            for (place, operand) in operands.iter().enumerate() {
+                if place > 0 {
+                    out.push_str(&format!(" {} ", operator.text()));
+                }
+                print_expr(out, operand);
+                if place > 0 && place + 1 < operands.len() {
+                    out.push(')');
+                }
+            }
+        }
+        ExprKind::Between { value, low, high, negated } => {
+            print_expr(out, value);
+            out.push_str(if *negated { " NOT BETWEEN " } else { " BETWEEN " });
+            print_expr(out, low);
+            out.push_str(" AND ");
+            print_expr(out, high);
+        }
+        ExprKind::In { value, list, negated } => {
+            print_expr(out, value);
+            out.push_str(if *negated { " NOT IN (" } else { " IN (" });
+            print_list(out, list);
+            out.push(')');
+        }
+        ExprKind::Like { value, pattern, escape, negated } => {
+            print_expr(out, value);
+            out.push_str(if *negated { " NOT LIKE " } else { " LIKE " });
+            print_expr(out, pattern);
+            if let Some(escape) = escape {
+                out.push_str(" ESCAPE ");
+                print_string(out, escape);
+            }
+        }
+        ExprKind::Conditional(condition, consequent, alternative) => {
+            print_expr(out, condition);
+            out.push_str(" ? ");
+            print_expr(out, consequent);
+            out.push_str(" : ");
+            print_expr(out, alternative);
+        }
+        // The caller sends nothing else.
+        _ => {}
+    }
+    out.push(')');
+}
+
+fn subquery_word(kind: SubqueryKind) -> &'static str {
+    match kind {
+        SubqueryKind::Scalar => "",
+        SubqueryKind::Array => "ARRAY",
+        SubqueryKind::Exists => "EXISTS",
+        SubqueryKind::All => "ALL",
+        SubqueryKind::First => "FIRST",
+        SubqueryKind::Last => "LAST",
+    }
+}

@@ -1,0 +1,297 @@
+//! A compiled statement: what the planner asks of it, and running it.
+//!
+//! A program is immutable and may be shared between threads. It works on one
+//! document at a time; what spans documents (sorting, windows, duplicates,
+//! groups) is the caller's, with [`Program::arrange`] and [`Accumulator`] as
+//! the ready-made way for answers that fit in memory.
+
+use std::cmp::Ordering;
+use std::collections::HashSet;
+
+use perihelion_model::json::{Number, Value};
+
+use crate::ast::{Direction, Select};
+use crate::bind::bind;
+use crate::conjunct::{Conjunct, conjuncts, path_of};
+use crate::diagnostic::Diagnostic;
+use crate::error::EvaluationError;
+use crate::eval::{Budget, Context, Frame, GroupTable, each_row, group_rows, order_keys, output_of};
+use crate::gateway::{GatewayVerdict, gateway_verdict};
+use crate::node::{Node, Output, SelectNode, Step};
+use crate::order::{canonical_key, compare_order};
+use crate::parameters::{Now, Parameters};
+
+/// A statement ready to run. See the [crate documentation](crate).
+#[derive(Debug)]
+pub struct Program {
+    select: SelectNode,
+    now: Now,
+    conjuncts: Vec<Conjunct>,
+    order: Vec<OrderKey>,
+    directions: Vec<Direction>,
+    whole_document: bool,
+    reads_no_document: bool,
+    /// Only then can a number come out that JSON cannot spell.
+    computes: bool,
+    verdict: GatewayVerdict,
+}
+
+/// One key of ORDER BY.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OrderKey {
+    pub direction: Direction,
+    /// Where in the document the key is, when it is a fixed path.
+    pub path: Option<Vec<Step>>,
+}
+
+/// One row of a document's answer.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Row {
+    /// `None`: the row is undefined and does not appear in the answer.
+    pub output: Option<Value>,
+    /// One per key of ORDER BY.
+    pub order_keys: Vec<Option<Value>>,
+}
+
+impl Program {
+    pub(crate) fn new(
+        source: &str,
+        select: &Select,
+        parameters: &Parameters,
+        now: Now,
+    ) -> Result<Self, Vec<Diagnostic>> {
+        let bound = bind(source, select, parameters, now)?;
+        let hops = bound.document_hops;
+        let found = match (&bound.select.filter, hops) {
+            (Some(filter), Some(hops)) => conjuncts(filter, hops),
+            _ => Vec::new(),
+        };
+        let order = order_of(&bound.select, hops);
+        Ok(Program {
+            now,
+            conjuncts: found,
+            directions: order.iter().map(|key| key.direction).collect(),
+            order,
+            whole_document: selects_document(&bound.select, hops),
+            reads_no_document: bound.select.sources.is_empty(),
+            computes: bound.computes,
+            verdict: gateway_verdict(select),
+            select: bound.select,
+        })
+    }
+
+    /// Conditions that every result satisfies; see [`Conjunct`].
+    pub fn conjuncts(&self) -> &[Conjunct] {
+        &self.conjuncts
+    }
+
+    /// WHERE is a constant other than `true`: no document can match.
+    pub fn matches_nothing(&self) -> bool {
+        match &self.select.filter {
+            Some(Node::Constant(value)) => *value != Some(Value::Bool(true)),
+            _ => false,
+        }
+    }
+
+    pub fn order(&self) -> &[OrderKey] {
+        &self.order
+    }
+
+    /// The directions of [`Program::order`], for [`compare_order`].
+    pub fn directions(&self) -> &[Direction] {
+        &self.directions
+    }
+
+    pub fn top(&self) -> Option<u64> {
+        self.select.top
+    }
+
+    pub fn offset(&self) -> Option<u64> {
+        self.select.offset
+    }
+
+    pub fn limit(&self) -> Option<u64> {
+        self.select.limit
+    }
+
+    pub fn is_distinct(&self) -> bool {
+        self.select.distinct
+    }
+
+    /// The answer is made of groups: use [`Program::accumulator`].
+    pub fn is_grouped(&self) -> bool {
+        self.select.grouping.is_some()
+    }
+
+    pub fn has_aggregates(&self) -> bool {
+        self.select.grouping.as_ref().is_some_and(|grouping| !grouping.aggregates.is_empty())
+    }
+
+    pub fn has_group_by(&self) -> bool {
+        self.select.grouping.as_ref().is_some_and(|grouping| !grouping.keys.is_empty())
+    }
+
+    /// Without FROM there is exactly one row, whatever the container holds:
+    /// run the program once, on any value.
+    pub fn reads_no_document(&self) -> bool {
+        self.reads_no_document
+    }
+
+    /// Each matching document is its own answer (`SELECT *`, `SELECT VALUE c`,
+    /// no joins): the caller may copy its text. See [`Program::document_keys`].
+    pub fn selects_whole_document(&self) -> bool {
+        self.whole_document
+    }
+
+    /// What the service's gateway says to this statement across partitions.
+    pub fn gateway_verdict(&self) -> GatewayVerdict {
+        self.verdict
+    }
+
+    /// Appends the rows of one document: FROM, WHERE and the projection. Not
+    /// for grouped programs.
+    pub fn rows(&self, document: &Value, out: &mut Vec<Row>) -> Result<(), EvaluationError> {
+        let context = self.context();
+        let frame = Frame::root(Some(document));
+        each_row(&self.select, &frame, &context, &mut |row| {
+            let output = output_of(&self.select.output, row, &context)?;
+            self.check(output.as_ref())?;
+            out.push(Row { output, order_keys: order_keys(&self.select.order, row, &context)? });
+            Ok(true)
+        })?;
+        Ok(())
+    }
+
+    /// Does the document have any row at all?
+    pub fn matches(&self, document: &Value) -> Result<bool, EvaluationError> {
+        let context = self.context();
+        let frame = Frame::root(Some(document));
+        each_row(&self.select, &frame, &context, &mut |_| Ok(false)).map(|visited_all| !visited_all)
+    }
+
+    /// For programs that select whole documents: the sort keys of a document
+    /// that matches, `None` for one that does not.
+    pub fn document_keys(&self, document: &Value) -> Result<Option<Vec<Option<Value>>>, EvaluationError> {
+        let context = self.context();
+        let frame = Frame::root(Some(document));
+        let mut keys = None;
+        each_row(&self.select, &frame, &context, &mut |row| {
+            keys = Some(order_keys(&self.select.order, row, &context)?);
+            Ok(false)
+        })?;
+        Ok(keys)
+    }
+
+    /// Collects documents into groups, for grouped programs.
+    pub fn accumulator(&self) -> Accumulator<'_> {
+        let table = self.select.grouping.as_ref().map(GroupTable::new);
+        Accumulator { program: self, table, context: self.context() }
+    }
+
+    /// Orders two rows by ORDER BY.
+    pub fn compare(&self, a: &Row, b: &Row) -> Ordering {
+        compare_order(&a.order_keys, &b.order_keys, &self.directions)
+    }
+
+    /// Turns all rows into the answer: undefined ones dropped, duplicates
+    /// removed, sorted (stably), cut by OFFSET, LIMIT and TOP.
+    pub fn arrange(&self, mut rows: Vec<Row>) -> Vec<Value> {
+        rows.sort_by(|a, b| self.compare(a, b));
+        let mut distinct = DistinctValues::default();
+        let size = |count: Option<u64>, none: usize| {
+            count.map_or(none, |count| usize::try_from(count).unwrap_or(usize::MAX))
+        };
+        rows.into_iter()
+            .filter_map(|row| row.output)
+            .filter(|value| !self.select.distinct || distinct.insert(value))
+            .skip(size(self.select.offset, 0))
+            .take(size(self.select.limit, usize::MAX))
+            .take(size(self.select.top, usize::MAX))
+            .collect()
+    }
+
+    fn context(&self) -> Context {
+        Context { now: self.now, budget: Budget::new() }
+    }
+
+    fn check(&self, output: Option<&Value>) -> Result<(), EvaluationError> {
+        match output {
+            Some(value) if self.computes && !is_representable(value) => {
+                Err(EvaluationError::NotRepresentable)
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Groups in the making; see [`Program::accumulator`].
+#[derive(Debug)]
+pub struct Accumulator<'p> {
+    program: &'p Program,
+    table: Option<GroupTable>,
+    context: Context,
+}
+
+impl Accumulator<'_> {
+    /// Takes the rows of one more document.
+    pub fn add(&mut self, document: &Value) -> Result<(), EvaluationError> {
+        let select = &self.program.select;
+        let (Some(table), Some(grouping)) = (&mut self.table, &select.grouping) else { return Ok(()) };
+        self.context.budget.renew();
+        let frame = Frame::root(Some(document));
+        let context = &self.context;
+        each_row(select, &frame, context, &mut |row| table.add(grouping, row, context).map(|()| true))?;
+        Ok(())
+    }
+
+    /// One row per group, in order of appearance.
+    pub fn finish(self) -> Result<Vec<Row>, EvaluationError> {
+        let Some(table) = self.table else { return Ok(Vec::new()) };
+        self.context.budget.renew();
+        let rows = group_rows(table, &self.program.select, &Frame::root(None), &self.context)?;
+        rows.into_iter()
+            .map(|(output, order_keys)| {
+                self.program.check(output.as_ref())?;
+                Ok(Row { output, order_keys })
+            })
+            .collect()
+    }
+}
+
+/// The values seen so far by a DISTINCT.
+#[derive(Debug, Default)]
+pub struct DistinctValues {
+    seen: HashSet<Vec<u8>>,
+}
+
+impl DistinctValues {
+    /// Is it new?
+    pub fn insert(&mut self, value: &Value) -> bool {
+        self.seen.insert(canonical_key(Some(value)))
+    }
+}
+
+fn order_of(select: &SelectNode, document_hops: Option<usize>) -> Vec<OrderKey> {
+    let path = |node: &Node| match document_hops {
+        Some(hops) if select.grouping.is_none() => path_of(node, hops).map(<[Step]>::to_vec),
+        _ => None,
+    };
+    select.order.iter().map(|key| OrderKey { direction: key.direction, path: path(&key.node) }).collect()
+}
+
+fn selects_document(select: &SelectNode, document_hops: Option<usize>) -> bool {
+    let whole = match &select.output {
+        Output::Value(Node::Path { hops, steps }) => steps.is_empty() && Some(*hops) == document_hops,
+        _ => false,
+    };
+    whole && select.sources.len() == 1 && select.grouping.is_none()
+}
+
+fn is_representable(value: &Value) -> bool {
+    match value {
+        Value::Number(Number::Double(value)) => value.is_finite(),
+        Value::Array(items) => items.iter().all(is_representable),
+        Value::Object(object) => object.iter().all(|(_, member)| is_representable(member)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => true,
+    }
+}

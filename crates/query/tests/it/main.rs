@@ -1,0 +1,6 @@
+//! The query language against the service's recorded behaviour and against
+//! tables of small cases. One binary, so that it links once.
+
+mod evaluation;
+mod parser;
+mod support;

@@ -1,0 +1,38 @@
+//! `parser.json`: normal forms and refusals.
+
+use crate::support::{conformance, text};
+use perihelion_query::parse;
+
+/// Cases whose expectation is not the service's behaviour.
+const EXCEPTIONS: &[(&str, &str)] = &[
+    (
+        "Double quoted string literals with escape seqence",
+        "the foreign printer escapes an escape twice (\\b becomes \\\\b); ours keeps the value",
+    ),
+    ("Double quoted string literals special cases", "the same"),
+];
+
+#[test]
+fn every_statement_of_the_conformance_file_has_its_normal_form_or_is_refused() {
+    let cases = conformance("parser.json");
+    let mut failures = Vec::new();
+    let mut passed = 0;
+    for case in &cases {
+        let query = text(case, "Query");
+        let name = text(case, "Description");
+        if EXCEPTIONS.iter().any(|(exception, _)| *exception == name) {
+            assert!(parse(query).is_ok(), "{name} is not even read");
+            continue;
+        }
+        let wanted = case.get("ParsedQuery").and_then(|value| value.as_str());
+        let found = parse(query).ok().map(|query| query.normal_form());
+        if found.as_deref() == wanted {
+            passed += 1;
+        } else {
+            failures.push(format!("{name}: {query}\n  wanted {wanted:?}\n  found  {found:?}"));
+        }
+    }
+    println!("parser.json: {passed} of {} pass, {} excepted", cases.len(), EXCEPTIONS.len());
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+    assert_eq!(passed + EXCEPTIONS.len(), cases.len());
+}

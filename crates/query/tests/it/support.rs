@@ -1,0 +1,101 @@
+//! What the tests share: the conformance files, and one `check` per question.
+
+use perihelion_model::json::{Style, Value, parse_str, to_text};
+use perihelion_query::{Diagnostic, EvaluationError, Now, Parameters, compile, parse};
+
+/// 2020-09-13T12:26:40Z, so that the date functions have a fixed answer.
+pub(crate) const NOW_MILLISECONDS: i64 = 1_600_000_000_000;
+
+/// A file of the conformance data, which lives beside the repository.
+pub(crate) fn conformance(file: &str) -> Vec<Value> {
+    let path = format!("{}/../../../shared/conformance/{file}", env!("CARGO_MANIFEST_DIR"));
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
+    match parse_str(&text) {
+        Ok(Value::Array(cases)) => cases,
+        other => panic!("{path} is no list: {other:?}"),
+    }
+}
+
+pub(crate) fn text<'a>(case: &'a Value, member: &str) -> &'a str {
+    case.get(member).and_then(Value::as_str).unwrap_or("")
+}
+
+pub(crate) fn json(text: &str) -> Value {
+    parse_str(text).unwrap_or_else(|error| panic!("{text}: {error}"))
+}
+
+pub(crate) fn now() -> Now {
+    Now::from_unix_milliseconds(NOW_MILLISECONDS)
+}
+
+#[derive(Debug, PartialEq)]
+pub(crate) enum Failure {
+    Invalid(Vec<Diagnostic>),
+    Evaluation(EvaluationError),
+}
+
+/// Runs a statement over documents, everything in memory.
+pub(crate) fn run(query: &str, parameters: &str, documents: &[Value]) -> Result<Vec<Value>, Failure> {
+    let parameters = Parameters::from_json(json(parameters)).expect("good parameters");
+    let program =
+        parse(query).and_then(|query| compile(&query, &parameters, now())).map_err(Failure::Invalid)?;
+    let once = [Value::Null];
+    let documents = if program.reads_no_document() { &once } else { documents };
+    let mut rows = Vec::new();
+    if program.is_grouped() {
+        let mut accumulator = program.accumulator();
+        for document in documents {
+            accumulator.add(document).map_err(Failure::Evaluation)?;
+        }
+        rows = accumulator.finish().map_err(Failure::Evaluation)?;
+    } else {
+        for document in documents {
+            program.rows(document, &mut rows).map_err(Failure::Evaluation)?;
+        }
+    }
+    Ok(program.arrange(rows))
+}
+
+/// The answer of a statement over the documents in a JSON array, as text.
+#[track_caller]
+pub(crate) fn check_all(query: &str, documents: &str, expect: &str) {
+    let Value::Array(documents) = json(documents) else { panic!("documents are a list") };
+    match run(query, "[]", &documents) {
+        Ok(answer) => assert_eq!(to_text(&Value::Array(answer), Style::Query), expect, "{query}"),
+        Err(failure) => panic!("{query}: {failure:?}"),
+    }
+}
+
+/// The answer over one document.
+#[track_caller]
+pub(crate) fn check(query: &str, document: &str, expect: &str) {
+    check_all(query, &format!("[{document}]"), expect);
+}
+
+/// The value of an expression that reads no document; `undefined` if none.
+#[track_caller]
+pub(crate) fn check_value(expression: &str, expect: &str) {
+    let query = format!("SELECT VALUE {expression}");
+    match run(&query, "[]", &[]) {
+        Ok(answer) => {
+            let found = answer.first().map_or("undefined".to_owned(), |value| to_text(value, Style::Query));
+            assert_eq!(found, expect, "{expression}");
+        }
+        Err(failure) => panic!("{expression}: {failure:?}"),
+    }
+}
+
+/// The one complaint about a statement, as `code start..end message`.
+#[track_caller]
+pub(crate) fn check_refused(query: &str, expect: &str) {
+    match run(query, "[]", &[]) {
+        Err(Failure::Invalid(diagnostics)) => {
+            let found: Vec<String> = diagnostics
+                .iter()
+                .map(|d| format!("{} {}..{} {}", d.code, d.start, d.end, d.message))
+                .collect();
+            assert_eq!(found.join("\n"), expect, "{query}");
+        }
+        other => panic!("{query} is not refused: {other:?}"),
+    }
+}
