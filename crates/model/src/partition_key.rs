@@ -5,7 +5,7 @@
 //! always), so the bytes must agree with theirs to the last bit; the vectors
 //! are `effective-partition-keys.json` and `partition-key-hashes.json`.
 
-use crate::json::{self, Number, Value};
+use crate::json::{self, Number, Object, Value};
 use crate::murmur;
 
 /// A hierarchical key has at most three levels.
@@ -97,14 +97,15 @@ impl KeyPath {
     }
 
     /// The value at this path, if the document has one.
-    pub fn find<'v>(&self, document: &'v Value) -> Option<&'v Value> {
-        self.steps.iter().try_fold(document, |value, step| value.get(step))
+    pub fn find<'v>(&self, document: &'v Object) -> Option<&'v Value> {
+        let (first, rest) = self.steps.split_first()?;
+        rest.iter().try_fold(document.get(first)?, |value, step| value.get(step))
     }
 }
 
 impl PartitionKeyDefinition {
     /// Takes the key out of a document; `None` when a value is an array or an object.
-    pub fn extract(&self, document: &Value) -> Option<PartitionKey> {
+    pub fn extract(&self, document: &Object) -> Option<PartitionKey> {
         let values = self.paths.iter().map(|path| match path.find(document) {
             None => Some(KeyValue::Undefined),
             Some(value) => KeyValue::from_json(value),
@@ -186,7 +187,7 @@ impl KeyValue {
 
     fn to_json(&self) -> Value {
         match self {
-            KeyValue::Undefined => Value::Object(json::Object::new()),
+            KeyValue::Undefined => Value::Object(Object::new()),
             KeyValue::Null => Value::Null,
             KeyValue::Bool(flag) => Value::Bool(*flag),
             KeyValue::Number(value) => {

@@ -14,6 +14,7 @@
 //! There is one writer at a time (the group-commit writer), so `commit` needs
 //! no conflict handling. Readers never wait for the writer's fsync.
 
+mod disk;
 mod memory;
 mod snapshot_map;
 
@@ -21,6 +22,7 @@ use std::ops::{Bound, ControlFlow};
 
 use bytes::Bytes;
 
+pub use self::disk::DiskStore;
 pub use self::memory::MemoryStore;
 
 /// A sorted map of bytes with snapshots and atomic, durable commits.

@@ -1,0 +1,176 @@
+//! Batches: several item operations in one request, for one logical
+//! partition, or (bulk) for one physical partition with a key per operation.
+//!
+//! An atomic batch is one attempt: it leaves all its writes, under one LSN,
+//! or none. A batch that is not atomic keeps what succeeded before the first
+//! failure and stops there, or goes on when asked to
+//! (`real-service.md` section 5; absent header means not atomic).
+
+use std::sync::Arc;
+
+use perihelion_model::partition_key::PartitionKey;
+
+use crate::Position;
+use crate::container::Container;
+use crate::items::{self, ItemAnswer, ItemOperation, Precondition, Stamp, Target, Usage};
+use crate::keys::RangeId;
+use crate::refusal::{Refusal, sub_status};
+use crate::transaction::Transaction;
+
+/// The most operations a batch may have.
+pub const OPERATIONS_MAX: usize = 100;
+
+/// One operation of a batch.
+#[derive(Debug, Clone)]
+pub struct BatchOperation {
+    pub operation: ItemOperation,
+    pub precondition: Precondition,
+    /// A bulk operation brings its own key.
+    pub partition_key: Option<PartitionKey>,
+}
+
+/// A whole batch.
+#[derive(Debug, Clone)]
+pub struct Batch {
+    pub scope: BatchScope,
+    pub operations: Vec<BatchOperation>,
+    pub is_atomic: bool,
+    pub continues_on_error: bool,
+}
+
+/// What a batch is for.
+#[derive(Debug, Clone)]
+pub enum BatchScope {
+    Partition(PartitionKey),
+    Range(RangeId),
+}
+
+/// What became of each operation.
+#[derive(Debug, Clone)]
+pub struct BatchAnswer {
+    pub results: Vec<Result<ItemAnswer, Refusal>>,
+    pub charge: f64,
+    pub position: Position,
+    pub usage: Usage,
+}
+
+/// An operation that was not tried, or undone, because another failed.
+const FAILED_DEPENDENCY: u16 = 424;
+
+impl BatchAnswer {
+    pub fn has_failed(&self) -> bool {
+        self.results.iter().any(Result::is_err)
+    }
+
+    /// The sub-status that the whole answer carries: the offender's.
+    pub fn sub_status(&self) -> Option<u32> {
+        self.results.iter().filter_map(|result| result.as_ref().err()).find_map(|refusal| refusal.sub_status)
+    }
+}
+
+/// Carries out a batch.
+pub fn perform(
+    transaction: &mut Transaction<'_>,
+    container: &Arc<Container>,
+    batch: Batch,
+) -> Result<BatchAnswer, Refusal> {
+    let state = transaction.state(container.number())?;
+    let usage = Usage { documents: state.documents(), bytes: state.bytes() };
+    let range = match &batch.scope {
+        BatchScope::Partition(key) => Target::resolve(container, key.clone())?.range.id,
+        BatchScope::Range(range) => *range,
+    };
+    let results = if batch.is_atomic {
+        perform_atomic(transaction, container, batch)?
+    } else {
+        perform_each(transaction, container, batch)
+    };
+    let charge = results.iter().map(|result| match result {
+        Ok(answer) => answer.charge,
+        Err(refusal) => refusal.charge,
+    });
+    let charge = charge.sum();
+    let lsn = transaction.state(container.number())?.lsn(range);
+    Ok(BatchAnswer { results, charge, position: Position { range, lsn }, usage })
+}
+
+fn perform_atomic(
+    transaction: &mut Transaction<'_>,
+    container: &Arc<Container>,
+    batch: Batch,
+) -> Result<Vec<Result<ItemAnswer, Refusal>>, Refusal> {
+    let count = batch.operations.len();
+    let mut stamp = Stamp::default();
+    let mut done: Vec<ItemAnswer> = Vec::with_capacity(count);
+    let outcome = transaction.attempt(|transaction| {
+        for operation in batch.operations {
+            let target = resolve(container, &batch.scope, operation.partition_key)?;
+            let answer = items::perform(
+                transaction,
+                &target,
+                operation.operation,
+                &operation.precondition,
+                &mut stamp,
+            )?;
+            done.push(answer);
+        }
+        Ok(())
+    });
+    let Err(offender) = outcome else { return Ok(done.into_iter().map(Ok).collect()) };
+    let place = done.len();
+    // What was undone is charged all the same; what was never tried is not.
+    let undone = done.iter().map(|answer| aborted().with_charge(answer.charge));
+    let mut results: Vec<Result<ItemAnswer, Refusal>> = undone.map(Err).collect();
+    results.push(Err(offender));
+    results.extend((place + 1..count).map(|_| Err(aborted())));
+    Ok(results)
+}
+
+fn perform_each(
+    transaction: &mut Transaction<'_>,
+    container: &Arc<Container>,
+    batch: Batch,
+) -> Vec<Result<ItemAnswer, Refusal>> {
+    let mut has_stopped = false;
+    let mut results = Vec::with_capacity(batch.operations.len());
+    for operation in batch.operations {
+        if has_stopped {
+            results.push(Err(aborted()));
+            continue;
+        }
+        let result = resolve(container, &batch.scope, operation.partition_key).and_then(|target| {
+            transaction.attempt(|transaction| {
+                let mut stamp = Stamp::default();
+                items::perform(transaction, &target, operation.operation, &operation.precondition, &mut stamp)
+            })
+        });
+        has_stopped = result.is_err() && !batch.continues_on_error;
+        results.push(result);
+    }
+    results
+}
+
+fn resolve(
+    container: &Arc<Container>,
+    scope: &BatchScope,
+    own_key: Option<PartitionKey>,
+) -> Result<Target, Refusal> {
+    match (scope, own_key) {
+        (BatchScope::Partition(key), None) => Target::resolve(container, key.clone()),
+        (BatchScope::Partition(key), Some(own)) if own == *key => Target::resolve(container, own),
+        (BatchScope::Partition(_), Some(_)) => Err(Refusal::partition_key_mismatch()),
+        (BatchScope::Range(_), None) => Err(Refusal::partition_key_missing()),
+        (BatchScope::Range(range), Some(own)) => {
+            let target = Target::resolve(container, own)?;
+            if target.range.id == *range {
+                return Ok(target);
+            }
+            // The client's map of ranges is old: it must ask for it again.
+            Err(Refusal::range_gone().with_sub_status(sub_status::PARTITION_KEY_RANGE_GONE))
+        }
+    }
+}
+
+fn aborted() -> Refusal {
+    Refusal::new(FAILED_DEPENDENCY, crate::refusal::Layer::Document, "")
+}

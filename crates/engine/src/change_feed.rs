@@ -1,0 +1,210 @@
+//! The change feed: documents of a range in the order of their last write,
+//! or, in full-fidelity mode, every version and delete.
+//!
+//! The continuation is the LSN of the last write seen, as an etag. A page
+//! never ends within one LSN, so a batch is never torn over two pages.
+
+use std::ops::ControlFlow;
+
+use bytes::Bytes;
+use perihelion_model::partition_key::EffectiveRange;
+
+use crate::Position;
+use crate::charge;
+use crate::container::Container;
+use crate::document::StoredDocument;
+use crate::keys::{self, RangeId, Span};
+use crate::refusal::Refusal;
+use crate::state::ContainerState;
+use crate::storage::{Direction, View};
+use crate::versions;
+
+/// Where a reader starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FeedStart {
+    Beginning,
+    Now,
+    /// After the write with this LSN.
+    After(u64),
+    /// At the first write at or after this time.
+    Since(u64),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FeedMode {
+    LatestVersion,
+    AllVersionsAndDeletes,
+}
+
+/// What is read: one range, narrowed to effective keys.
+#[derive(Debug, Clone)]
+pub struct FeedRequest {
+    pub range: RangeId,
+    pub keys: EffectiveRange,
+    pub start: FeedStart,
+    pub mode: FeedMode,
+    pub items_max: usize,
+}
+
+/// A page of the feed.
+#[derive(Debug, Clone)]
+pub struct FeedPage {
+    /// Item texts; empty means that nothing is new (304).
+    pub items: Vec<Bytes>,
+    /// Where to go on: the LSN that has been read up to.
+    pub continuation: u64,
+    pub position: Position,
+    pub charge: f64,
+}
+
+/// A page ends at this many bytes, except within one write.
+const PAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// Reads a page.
+pub fn read(
+    view: &dyn View,
+    container: &Container,
+    state: &ContainerState,
+    request: &FeedRequest,
+    now: u64,
+) -> Result<FeedPage, Refusal> {
+    let lsn = state.lsn(request.range);
+    let after = match request.start {
+        FeedStart::Beginning | FeedStart::Since(_) => 0,
+        FeedStart::Now => lsn,
+        FeedStart::After(after) => after,
+    };
+    let mut page = PageBuilder { request, items: Vec::new(), bytes: 0, last: after, is_full: false };
+    match request.mode {
+        FeedMode::LatestVersion => collect_latest(view, container, after, now, &mut page)?,
+        FeedMode::AllVersionsAndDeletes => collect_versions(view, container, after, &mut page)?,
+    }
+    // A drained feed has been read up to the newest write.
+    let continuation = if page.is_full { page.last } else { lsn.max(after) };
+    let charge = charge::change_feed(page.items.len(), page.bytes);
+    Ok(FeedPage { items: page.items, continuation, position: Position { range: request.range, lsn }, charge })
+}
+
+struct PageBuilder<'a> {
+    request: &'a FeedRequest,
+    items: Vec<Bytes>,
+    bytes: usize,
+    last: u64,
+    is_full: bool,
+}
+
+impl PageBuilder<'_> {
+    /// Whether an entry with this LSN would begin a write that no longer fits.
+    fn ends_before(&mut self, lsn: u64) -> bool {
+        let is_new_write = lsn != self.last;
+        if is_new_write && (self.items.len() >= self.request.items_max || self.bytes >= PAGE_BYTES_MAX) {
+            self.is_full = true;
+            return true;
+        }
+        self.last = lsn;
+        false
+    }
+
+    fn push(&mut self, item: Bytes) {
+        self.bytes += item.len();
+        self.items.push(item);
+    }
+}
+
+fn collect_latest(
+    view: &dyn View,
+    container: &Container,
+    after: u64,
+    now: u64,
+    page: &mut PageBuilder<'_>,
+) -> Result<(), Refusal> {
+    let (number, range) = (container.number(), page.request.range);
+    let mut failure = None;
+    let span = span_after(&keys::feeds(number, range), &keys::feed(number, range, after, u32::MAX));
+    view.scan(span.as_range(), Direction::Forward, &mut |key, value| {
+        let (Some((lsn, _)), Some(rid)) = (keys::lsn_and_place(key), keys::last_u64(value)) else {
+            return ControlFlow::Continue(());
+        };
+        if page.ends_before(lsn) {
+            return ControlFlow::Break(());
+        }
+        match view.get(&keys::document(number, range, rid)) {
+            Ok(record) => {
+                if let Some(document) = record.as_ref().and_then(StoredDocument::decode)
+                    && belongs(&document, page.request, now)
+                {
+                    page.push(with_lsn(&document));
+                }
+                ControlFlow::Continue(())
+            }
+            Err(error) => {
+                failure = Some(error);
+                ControlFlow::Break(())
+            }
+        }
+    })?;
+    failure.map_or(Ok(()), |error| Err(Refusal::storage(&error)))
+}
+
+fn belongs(document: &StoredDocument, request: &FeedRequest, now: u64) -> bool {
+    let is_recent = match request.start {
+        FeedStart::Since(time) => document.timestamp >= time,
+        FeedStart::Beginning | FeedStart::Now | FeedStart::After(_) => true,
+    };
+    is_recent && !document.is_expired(now) && contains(&request.keys, &document.effective_key)
+}
+
+/// Whether a range of effective keys holds this one.
+pub fn contains(range: &EffectiveRange, key: &[u8]) -> bool {
+    range.min.0.as_slice() <= key && key < range.max.0.as_slice()
+}
+
+/// The document with `_lsn` behind its last member.
+fn with_lsn(document: &StoredDocument) -> Bytes {
+    let text = &document.text;
+    let mut out = Vec::with_capacity(text.len() + 32);
+    out.extend_from_slice(&text[..text.len().saturating_sub(1)]);
+    out.extend_from_slice(format!(",\"_lsn\":{}}}", document.lsn).as_bytes());
+    Bytes::from(out)
+}
+
+fn collect_versions(
+    view: &dyn View,
+    container: &Container,
+    after: u64,
+    page: &mut PageBuilder<'_>,
+) -> Result<(), Refusal> {
+    let (number, range) = (container.number(), page.request.range);
+    let span = span_after(&keys::versions(number, range), &keys::version(number, range, after, u32::MAX));
+    view.scan(span.as_range(), Direction::Forward, &mut |key, value| {
+        let Some((lsn, _)) = keys::lsn_and_place(key) else { return ControlFlow::Continue(()) };
+        if page.ends_before(lsn) {
+            return ControlFlow::Break(());
+        }
+        if let Some((effective, text)) = versions::split_record(value)
+            && contains(&page.request.keys, effective)
+        {
+            page.push(Bytes::copy_from_slice(text));
+        }
+        ControlFlow::Continue(())
+    })?;
+    Ok(())
+}
+
+fn span_after(prefix: &[u8], key: &[u8]) -> Span {
+    Span::prefix_after(prefix, key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use perihelion_model::partition_key::EffectiveKey;
+
+    #[test]
+    fn a_range_holds_its_lower_bound_only() {
+        let key = |byte| EffectiveKey(vec![byte]);
+        let range = EffectiveRange { min: key(1), max: key(3) };
+        assert!(contains(&range, &[1]) && contains(&range, &[2, 9]));
+        assert!(!contains(&range, &[3]) && !contains(&range, &[0]));
+    }
+}

@@ -1,0 +1,118 @@
+//! Request units: a model fitted to the charges a hosted account was seen to
+//! make (`real-service.md` section 10), within ten percent of each.
+//!
+//! What moves a charge there, moves it here: the number of indexed values for
+//! writes, the rows and members returned for queries, the size of what is
+//! read or written beyond the first kilobyte. `docs/charges.md` derives the
+//! constants; a test compares the model with every recorded figure.
+
+/// A point read, a 304 and a 404 each cost one unit.
+const READ: f64 = 1.0;
+/// Reads grow by this for each kilobyte beyond the first.
+const READ_PER_KILOBYTE: f64 = 0.09;
+/// A create without any indexed value.
+const CREATE: f64 = 5.14;
+/// Each indexed value (a leaf of the document) on top of that.
+const PER_TERM: f64 = 0.381;
+/// Writes grow by this for each kilobyte beyond the first.
+const WRITE_PER_KILOBYTE: f64 = 0.45;
+/// Replacing and patching read, remove and write again.
+const REPLACE: f64 = 8.38;
+const UPSERT_EXISTING: f64 = 8.0;
+const PATCH: f64 = 8.75;
+/// The change of indexed values when a document is replaced: what goes and
+/// what comes.
+const REPLACED_TERM: f64 = 0.39;
+
+pub const NOT_FOUND_READ: f64 = 1.0;
+pub const NOT_FOUND_DELETE: f64 = 1.24;
+pub const CONFLICT: f64 = 1.48;
+pub const UNIQUE_CONFLICT: f64 = 1.94;
+pub const PRECONDITION_FAILED: f64 = 1.24;
+pub const BAD_DOCUMENT: f64 = 1.24;
+pub const METADATA_CREATE: f64 = 1.0;
+pub const METADATA_READ: f64 = 2.0;
+pub const METADATA_DELETE: f64 = 4.95;
+pub const SCRIPT_CREATE: f64 = 4.95;
+pub const FEED: f64 = 2.0;
+pub const CHANGE_FEED: f64 = 1.0;
+
+fn kilobytes_over_one(bytes: usize) -> f64 {
+    (bytes as f64 / 1024.0 - 1.0).max(0.0)
+}
+
+pub fn read(bytes: usize) -> f64 {
+    READ + READ_PER_KILOBYTE * kilobytes_over_one(bytes)
+}
+
+/// `terms` are the leaf values of the user's members.
+pub fn create(terms: u32, bytes: usize) -> f64 {
+    CREATE + PER_TERM * f64::from(terms) + WRITE_PER_KILOBYTE * kilobytes_over_one(bytes)
+}
+
+pub fn upsert_existing(old_terms: u32, new_terms: u32, bytes: usize) -> f64 {
+    UPSERT_EXISTING + rewrite(old_terms, new_terms, bytes)
+}
+
+pub fn replace(old_terms: u32, new_terms: u32, bytes: usize) -> f64 {
+    REPLACE + rewrite(old_terms, new_terms, bytes)
+}
+
+pub fn patch(old_terms: u32, new_terms: u32, bytes: usize) -> f64 {
+    PATCH + rewrite(old_terms, new_terms, bytes)
+}
+
+fn rewrite(old_terms: u32, new_terms: u32, bytes: usize) -> f64 {
+    REPLACED_TERM * f64::from(old_terms + new_terms) + WRITE_PER_KILOBYTE * kilobytes_over_one(bytes)
+}
+
+/// Deleting costs what creating the same document did.
+pub fn delete(terms: u32, bytes: usize) -> f64 {
+    create(terms, bytes)
+}
+
+/// What a page of a query looked at and returned.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct QueryWork {
+    /// False for constants without FROM.
+    pub reads_documents: bool,
+    /// Documents loaded.
+    pub documents: u64,
+    /// Rows returned, and members in them (a whole document counts two).
+    pub rows: u64,
+    pub members: u64,
+    pub bytes: usize,
+}
+
+const QUERY_CONSTANT: f64 = 2.25;
+const QUERY: f64 = 2.79;
+const QUERY_PER_ROW: f64 = 0.0105;
+const QUERY_PER_MEMBER: f64 = 0.0019;
+/// A document that was loaded and did not make a row.
+const QUERY_PER_MISS: f64 = 0.00004;
+/// Large rows cost by size: beyond this a page is charged per kilobyte.
+const QUERY_BYTES_PER_ROW_FREE: usize = 1024;
+const QUERY_PER_KILOBYTE: f64 = 0.04;
+
+pub fn query(work: QueryWork) -> f64 {
+    if !work.reads_documents {
+        return QUERY_CONSTANT;
+    }
+    let bytes_over = work.bytes.saturating_sub(work.rows as usize * QUERY_BYTES_PER_ROW_FREE);
+    QUERY
+        + QUERY_PER_ROW * work.rows as f64
+        + QUERY_PER_MEMBER * work.members as f64
+        + QUERY_PER_MISS * work.documents.saturating_sub(work.rows) as f64
+        + QUERY_PER_KILOBYTE * bytes_over as f64 / 1024.0
+}
+
+/// A page of a change feed.
+pub fn change_feed(documents: usize, bytes: usize) -> f64 {
+    CHANGE_FEED + QUERY_PER_ROW * documents as f64 + READ_PER_KILOBYTE * kilobytes_over_one(bytes)
+}
+
+/// Two digits, as the service prints charges.
+pub fn print(charge: f64) -> String {
+    let rounded = (charge * 100.0).round() / 100.0;
+    format!("{rounded}")
+}

@@ -1,0 +1,407 @@
+//! What a container is: its definition as the service returns it, its
+//! physical partitions, its indexes.
+//!
+//! A [`Container`] is an immutable value inside the catalog; a change makes a
+//! new one, which is published whole after its record is durable.
+
+use perihelion_model::json::{Object, Value, object};
+use perihelion_model::partition_key::{
+    EffectiveKey, EffectiveRange, HashVersion, KeyKind, KeyPath, LEVELS_MAX, PartitionKeyDefinition,
+};
+use perihelion_model::resource_id::{ContainerRid, DatabaseRid};
+
+use crate::index::IndexDefinition;
+use crate::keys::{ContainerNumber, RangeId};
+use crate::refusal::{Layer, Refusal};
+
+/// One container of the catalog.
+#[derive(Debug, Clone)]
+pub struct Container {
+    pub rid: ContainerRid,
+    pub name: String,
+    /// The user's part of the body, normalised: `id`, `indexingPolicy`, ...
+    pub definition: Object,
+    pub partition_key: PartitionKeyDefinition,
+    pub unique_keys: Vec<Vec<KeyPath>>,
+    pub default_ttl: Option<i64>,
+    pub etag: String,
+    pub timestamp: u64,
+    /// In key order, without gap.
+    pub ranges: Vec<PartitionRange>,
+    pub range_next: RangeId,
+    pub indexes: Vec<IndexDefinition>,
+    pub index_next: u16,
+    /// Whether every version is logged for the full-fidelity change feed.
+    pub logs_versions: bool,
+}
+
+/// One physical partition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PartitionRange {
+    pub id: RangeId,
+    pub range: EffectiveRange,
+    /// The ranges this one was split from, oldest first.
+    pub parents: Vec<RangeId>,
+}
+
+/// Unique key constraints per container; the service documents ten.
+const UNIQUE_KEYS_MAX: usize = 10;
+
+impl Container {
+    pub fn number(&self) -> ContainerNumber {
+        self.rid.number
+    }
+
+    pub fn range_of(&self, key: &EffectiveKey) -> &PartitionRange {
+        let after = self.ranges.partition_point(|range| range.range.min <= *key);
+        &self.ranges[after.saturating_sub(1)]
+    }
+
+    pub fn range(&self, id: RangeId) -> Option<&PartitionRange> {
+        self.ranges.iter().find(|range| range.id == id)
+    }
+
+    /// Whether a range of that id existed and was split.
+    pub fn was_split(&self, id: RangeId) -> bool {
+        self.ranges.iter().any(|range| range.parents.contains(&id))
+    }
+
+    /// The counter inside the `_rid` of one of this container's documents.
+    pub fn parse_document_rid(&self, text: &str) -> Option<u64> {
+        self.rid.parse_document(text)
+    }
+
+    pub fn self_link(&self) -> String {
+        format!("dbs/{}/colls/{}/", self.rid.database.to_text(), self.rid.to_text())
+    }
+
+    /// The body as the service returns it. The `version` of the partition key
+    /// is shown to clients of an API that knows it.
+    pub fn body(&self, shows_key_version: bool) -> Value {
+        let mut body = self.definition.clone();
+        if !shows_key_version && let Some(Value::Object(key)) = body.get_mut("partitionKey") {
+            key.remove("version");
+        }
+        body.set("_rid", self.rid.to_text().into());
+        body.set("_ts", self.timestamp.into());
+        body.set("_self", self.self_link().into());
+        body.set("_etag", self.etag.as_str().into());
+        for (name, link) in [
+            ("_docs", "docs/"),
+            ("_sprocs", "sprocs/"),
+            ("_triggers", "triggers/"),
+            ("_udfs", "udfs/"),
+            ("_conflicts", "conflicts/"),
+        ] {
+            body.set(name, link.into());
+        }
+        Value::Object(body)
+    }
+
+    /// What is written to the store.
+    pub fn to_record(&self) -> Value {
+        let ranges = self.ranges.iter().map(|range| {
+            object([
+                ("id", u64::from(range.id).into()),
+                ("min", range.range.min.to_hex().into()),
+                ("max", range.range.max.to_hex().into()),
+                ("parents", Value::Array(range.parents.iter().map(|id| u64::from(*id).into()).collect())),
+            ])
+        });
+        object([
+            ("database", u64::from(self.rid.database.0).into()),
+            ("number", u64::from(self.rid.number).into()),
+            ("definition", Value::Object(self.definition.clone())),
+            ("etag", self.etag.as_str().into()),
+            ("timestamp", self.timestamp.into()),
+            ("ranges", Value::Array(ranges.collect())),
+            ("rangeNext", u64::from(self.range_next).into()),
+            ("indexes", Value::Array(self.indexes.iter().map(IndexDefinition::to_record).collect())),
+            ("indexNext", u64::from(self.index_next).into()),
+            ("logsVersions", self.logs_versions.into()),
+        ])
+    }
+
+    pub fn from_record(record: &Value) -> Option<Self> {
+        let number =
+            |value: &Value, name: &str| value.get(name)?.as_i64().and_then(|n| u32::try_from(n).ok());
+        let definition = record.get("definition")?.as_object()?.clone();
+        let parsed = ParsedDefinition::parse(definition, ApiVersion::Current).ok()?;
+        let ranges = record.get("ranges")?.as_array()?.iter().map(|range| {
+            let key = |name: &str| EffectiveKey::from_hex(range.get(name)?.as_str()?);
+            let parents = range.get("parents")?.as_array()?.iter();
+            Some(PartitionRange {
+                id: number(range, "id")?,
+                range: EffectiveRange { min: key("min")?, max: key("max")? },
+                parents: parents
+                    .map(|id| id.as_i64().and_then(|id| u32::try_from(id).ok()))
+                    .collect::<Option<_>>()?,
+            })
+        });
+        Some(Container {
+            rid: ContainerRid {
+                database: DatabaseRid(number(record, "database")?),
+                number: number(record, "number")?,
+            },
+            name: parsed.name,
+            definition: parsed.definition,
+            partition_key: parsed.partition_key,
+            unique_keys: parsed.unique_keys,
+            default_ttl: parsed.default_ttl,
+            etag: record.get("etag")?.as_str()?.to_owned(),
+            timestamp: u64::from(number(record, "timestamp")?),
+            ranges: ranges.collect::<Option<_>>()?,
+            range_next: number(record, "rangeNext")?,
+            indexes: record
+                .get("indexes")?
+                .as_array()?
+                .iter()
+                .map(IndexDefinition::from_record)
+                .collect::<Option<_>>()?,
+            index_next: number(record, "indexNext")? as u16,
+            logs_versions: record.get("logsVersions")?.as_bool()?,
+        })
+    }
+}
+
+/// Which definitions an API version may send.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ApiVersion {
+    /// Before hierarchical keys (2020-07-15).
+    Old,
+    Current,
+}
+
+/// A container body, checked and with its defaults filled in.
+#[derive(Debug, Clone)]
+pub struct ParsedDefinition {
+    pub name: String,
+    pub definition: Object,
+    pub partition_key: PartitionKeyDefinition,
+    pub unique_keys: Vec<Vec<KeyPath>>,
+    pub default_ttl: Option<i64>,
+}
+
+/// Members of the definition that are kept as sent, after the known ones.
+const KEPT_MEMBERS: [&str; 7] = [
+    "analyticalStorageTtl",
+    "computedProperties",
+    "changeFeedPolicy",
+    "vectorEmbeddingPolicy",
+    "fullTextPolicy",
+    "materializedViewDefinition",
+    "clientEncryptionPolicy",
+];
+
+impl ParsedDefinition {
+    /// Checks a body and writes it in the service's order, unknown members
+    /// dropped.
+    pub fn parse(body: Object, version: ApiVersion) -> Result<Self, Refusal> {
+        let name = resource_name(&body)?;
+        let partition_key = parse_partition_key(body.get("partitionKey"), version)?;
+        let unique_keys = parse_unique_keys(body.get("uniqueKeyPolicy"))?;
+        let default_ttl = parse_ttl(body.get("defaultTtl"))?;
+
+        let mut definition = Object::new();
+        definition.set("id", name.as_str().into());
+        definition.set("indexingPolicy", indexing_policy(body.get("indexingPolicy"))?);
+        definition.set("partitionKey", partition_key_body(&partition_key));
+        if let Some(ttl) = default_ttl {
+            definition.set("defaultTtl", ttl.into());
+        }
+        if !unique_keys.is_empty() {
+            definition.set("uniqueKeyPolicy", body.get("uniqueKeyPolicy").cloned().unwrap_or(Value::Null));
+        }
+        let resolution = object([
+            ("mode", "LastWriterWins".into()),
+            ("conflictResolutionPath", "/_ts".into()),
+            ("conflictResolutionProcedure", "".into()),
+        ]);
+        definition
+            .set("conflictResolutionPolicy", with_defaults(body.get("conflictResolutionPolicy"), resolution));
+        let geospatial = object([("type", "Geography".into())]);
+        definition.set("geospatialConfig", body.get("geospatialConfig").cloned().unwrap_or(geospatial));
+        for member in KEPT_MEMBERS {
+            if let Some(value) = body.get(member)
+                && *value != Value::Null
+            {
+                definition.set(member, value.clone());
+            }
+        }
+        Ok(ParsedDefinition { name, definition, partition_key, unique_keys, default_ttl })
+    }
+}
+
+fn with_defaults(given: Option<&Value>, defaults: Value) -> Value {
+    let (Some(Value::Object(given)), Value::Object(mut merged)) = (given, defaults.clone()) else {
+        return defaults;
+    };
+    for (name, value) in given.iter() {
+        merged.set(name, value.clone());
+    }
+    Value::Object(merged)
+}
+
+/// The characters no resource name may hold.
+const NAME_CHARACTERS_REFUSED: [char; 4] = ['/', '\\', '?', '#'];
+/// The service's limit on a resource name.
+const NAME_CHARACTERS_MAX: usize = 255;
+
+/// The `id` of a database or container body.
+pub fn resource_name(body: &Object) -> Result<String, Refusal> {
+    let Some(name) = body.get("id").and_then(Value::as_str) else {
+        return Err(Refusal::bad_request(
+            "The input content is invalid because the required properties - 'id; ' - are missing.",
+        ));
+    };
+    if name.is_empty() || name.ends_with(' ') || name.chars().count() > NAME_CHARACTERS_MAX {
+        return Err(Refusal::invalid_input());
+    }
+    if name.contains(NAME_CHARACTERS_REFUSED) || name.chars().any(char::is_control) {
+        return Err(Refusal::gateway(400, "The input name presented contains invalid character."));
+    }
+    Ok(name.to_owned())
+}
+
+fn parse_partition_key(body: Option<&Value>, version: ApiVersion) -> Result<PartitionKeyDefinition, Refusal> {
+    let Some(body) = body.and_then(Value::as_object) else {
+        return Err(Refusal::gateway(400, "Shared throughput collection should have a partition key"));
+    };
+    let paths: Option<Vec<KeyPath>> = body
+        .get("paths")
+        .and_then(Value::as_array)
+        .and_then(|paths| paths.iter().map(|path| KeyPath::parse(path.as_str()?)).collect());
+    let Some(paths) = paths.filter(|paths| !paths.is_empty() && paths.len() <= LEVELS_MAX) else {
+        return Err(Refusal::bad_request(
+            "The partition key definition is invalid: 'paths' must be one to three paths such as /tenant/id.",
+        ));
+    };
+    let kind_text = body.get("kind").and_then(Value::as_str).unwrap_or("Hash");
+    let kind = match kind_text {
+        "Hash" => KeyKind::Hash,
+        "MultiHash" if version == ApiVersion::Current => KeyKind::MultiHash,
+        _ => {
+            return Err(Refusal::bad_request(format!(
+                "The 'kind' value '{kind_text}' specified in the partition key definition is invalid. Please choose 'Hash' partition type."
+            )));
+        }
+    };
+    if kind == KeyKind::Hash && paths.len() > 1 {
+        return Err(Refusal::bad_request(
+            "Too many partition key paths specified: a 'Hash' partition key has exactly one.",
+        ));
+    }
+    let version = match (body.get("version").and_then(Value::as_i64), kind) {
+        (Some(2), _) | (None, KeyKind::MultiHash) => HashVersion::V2,
+        (Some(1) | None, KeyKind::Hash) => HashVersion::V1,
+        _ => return Err(Refusal::bad_request("The partition key definition has an unknown 'version'.")),
+    };
+    Ok(PartitionKeyDefinition { paths, kind, version })
+}
+
+fn partition_key_body(definition: &PartitionKeyDefinition) -> Value {
+    let mut body = Object::new();
+    body.set("paths", Value::Array(definition.paths.iter().map(|path| path.text.as_str().into()).collect()));
+    body.set("kind", if definition.kind == KeyKind::Hash { "Hash".into() } else { "MultiHash".into() });
+    // A version 1 key has no `version`: clients read its absence as 1.
+    if definition.version == HashVersion::V2 {
+        body.set("version", 2i64.into());
+    }
+    Value::Object(body)
+}
+
+fn parse_unique_keys(body: Option<&Value>) -> Result<Vec<Vec<KeyPath>>, Refusal> {
+    let keys = match body.and_then(|policy| policy.get("uniqueKeys")) {
+        None | Some(Value::Null) => return Ok(Vec::new()),
+        Some(keys) => keys.as_array(),
+    };
+    let parsed: Option<Vec<Vec<KeyPath>>> = keys.and_then(|keys| {
+        keys.iter()
+            .map(|key| {
+                key.get("paths")?.as_array()?.iter().map(|path| KeyPath::parse(path.as_str()?)).collect()
+            })
+            .collect()
+    });
+    match parsed {
+        Some(keys) if keys.len() <= UNIQUE_KEYS_MAX && keys.iter().all(|paths| !paths.is_empty()) => Ok(keys),
+        _ => Err(Refusal::bad_request(
+            "The unique key policy is invalid: each key needs 'paths' such as /email.",
+        )),
+    }
+}
+
+fn parse_ttl(value: Option<&Value>) -> Result<Option<i64>, Refusal> {
+    match value {
+        None | Some(Value::Null) => Ok(None),
+        Some(value) => match value.as_i64() {
+            Some(ttl) if ttl == -1 || (1..=i64::from(i32::MAX)).contains(&ttl) => Ok(Some(ttl)),
+            _ => Err(Refusal::bad_request(
+                "The value of 'defaultTtl' must be -1 or a positive number of seconds below 2147483648.",
+            )),
+        },
+    }
+}
+
+/// Fills in what the service fills in: mode, automatic, paths, and the
+/// exclusion of `_etag`, which it adds even to a client's own policy.
+fn indexing_policy(given: Option<&Value>) -> Result<Value, Refusal> {
+    const ETAG_PATH: &str = "/\"_etag\"/?";
+    let empty = Object::new();
+    let given = match given {
+        None | Some(Value::Null) => &empty,
+        Some(Value::Object(given)) => given,
+        Some(_) => return Err(Refusal::bad_request("The indexing policy is invalid: it must be an object.")),
+    };
+    let mode = given.get("indexingMode").and_then(Value::as_str).unwrap_or("consistent").to_lowercase();
+    if !["consistent", "none", "lazy"].contains(&mode.as_str()) {
+        return Err(Refusal::bad_request(format!("The indexing mode '{mode}' is unknown.")));
+    }
+    let mut policy = Object::new();
+    policy.set("indexingMode", mode.as_str().into());
+    policy.set("automatic", given.get("automatic").cloned().unwrap_or(Value::Bool(true)));
+    if mode == "none" {
+        policy.set("includedPaths", Value::Array(Vec::new()));
+        policy.set("excludedPaths", Value::Array(Vec::new()));
+        return Ok(Value::Object(policy));
+    }
+    let path = |text: &str| object([("path", text.into())]);
+    let included = given.get("includedPaths").and_then(Value::as_array).unwrap_or_default().to_vec();
+    let mut excluded = given.get("excludedPaths").and_then(Value::as_array).unwrap_or_default().to_vec();
+    let names = |paths: &[Value], text: &str| {
+        paths.iter().any(|path| path.get("path").and_then(Value::as_str) == Some(text))
+    };
+    let included = if included.is_empty() && !names(&excluded, "/*") { vec![path("/*")] } else { included };
+    if !names(&excluded, ETAG_PATH) {
+        excluded.push(path(ETAG_PATH));
+    }
+    policy.set("includedPaths", Value::Array(included));
+    policy.set("excludedPaths", Value::Array(excluded));
+    for member in ["compositeIndexes", "spatialIndexes", "vectorIndexes", "fullTextIndexes"] {
+        match given.get(member) {
+            None | Some(Value::Null) => {}
+            Some(Value::Array(items)) if items.is_empty() => {}
+            Some(value) => policy.set(member, value.clone()),
+        }
+    }
+    Ok(Value::Object(policy))
+}
+
+/// What may not change when a container is replaced.
+pub fn check_replacement(old: &Container, new: &ParsedDefinition) -> Result<(), Refusal> {
+    if new.name != old.name {
+        return Err(Refusal::bad_request("The container's id cannot be changed."));
+    }
+    if new.partition_key.paths != old.partition_key.paths || new.partition_key.kind != old.partition_key.kind
+    {
+        return Err(Refusal::bad_request("Document collection partition key cannot be changed."));
+    }
+    if new.unique_keys != old.unique_keys {
+        return Err(Refusal::new(
+            403,
+            Layer::Backend,
+            "The unique index cannot be modified. To change the unique index, remove the collection and re-create a new one.",
+        )
+        .with_charge(1.24));
+    }
+    Ok(())
+}

@@ -1,0 +1,106 @@
+//! A stored document: what the engine must know of it, then its text.
+//!
+//! The text is the whole document as a point read returns it, system
+//! properties included, so that a read is a copy. The head in front of it has
+//! a fixed layout; a record that does not fit it is damage and is refused.
+
+use bytes::Bytes;
+use perihelion_model::etag;
+use perihelion_model::json::{self, Value};
+
+/// The head and text of one document.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StoredDocument {
+    /// The write that made this version, and its place within that write.
+    pub lsn: u64,
+    pub place: u32,
+    /// The write that made the document.
+    pub created_lsn: u64,
+    pub timestamp: u64,
+    pub etag_counter: u64,
+    /// Seconds since 1970, or zero for never.
+    pub expires_at: u64,
+    /// Leaf values, which the charge of a write depends on.
+    pub terms: u32,
+    /// The effective partition key.
+    pub effective_key: Bytes,
+    pub text: Bytes,
+}
+
+const HEAD_BYTES: usize = 8 + 4 + 8 + 8 + 8 + 8 + 4 + 2;
+
+impl StoredDocument {
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(HEAD_BYTES + self.effective_key.len() + self.text.len());
+        out.extend_from_slice(&self.lsn.to_be_bytes());
+        out.extend_from_slice(&self.place.to_be_bytes());
+        out.extend_from_slice(&self.created_lsn.to_be_bytes());
+        out.extend_from_slice(&self.timestamp.to_be_bytes());
+        out.extend_from_slice(&self.etag_counter.to_be_bytes());
+        out.extend_from_slice(&self.expires_at.to_be_bytes());
+        out.extend_from_slice(&self.terms.to_be_bytes());
+        out.extend_from_slice(&(self.effective_key.len() as u16).to_be_bytes());
+        out.extend_from_slice(&self.effective_key);
+        out.extend_from_slice(&self.text);
+        out
+    }
+
+    pub fn decode(record: &Bytes) -> Option<Self> {
+        let u64_at = |at: usize| Some(u64::from_be_bytes(record.get(at..at + 8)?.try_into().ok()?));
+        let u32_at = |at: usize| Some(u32::from_be_bytes(record.get(at..at + 4)?.try_into().ok()?));
+        let key_length = usize::from(u16::from_be_bytes(record.get(48..50)?.try_into().ok()?));
+        if record.len() < HEAD_BYTES + key_length {
+            return None;
+        }
+        Some(StoredDocument {
+            lsn: u64_at(0)?,
+            place: u32_at(8)?,
+            created_lsn: u64_at(12)?,
+            timestamp: u64_at(20)?,
+            etag_counter: u64_at(28)?,
+            expires_at: u64_at(36)?,
+            terms: u32_at(44)?,
+            effective_key: record.slice(HEAD_BYTES..HEAD_BYTES + key_length),
+            text: record.slice(HEAD_BYTES + key_length..),
+        })
+    }
+
+    pub fn etag(&self) -> String {
+        etag::etag(self.etag_counter, self.timestamp)
+    }
+
+    pub fn is_expired(&self, now: u64) -> bool {
+        self.expires_at != 0 && self.expires_at <= now
+    }
+
+    /// The document as a value. The text is ours, so it parses; a text that
+    /// does not is damage and reads as null.
+    pub fn value(&self) -> Value {
+        json::parse(&self.text).unwrap_or(Value::Null)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_read_back_and_short_ones_are_refused() {
+        let document = StoredDocument {
+            lsn: 1,
+            place: 2,
+            created_lsn: 1,
+            timestamp: 3,
+            etag_counter: 4,
+            expires_at: 5,
+            terms: 6,
+            effective_key: Bytes::from_static(&[1, 2, 3]),
+            text: Bytes::from_static(b"{}"),
+        };
+        let record = Bytes::from(document.encode());
+        assert_eq!(StoredDocument::decode(&record), Some(document));
+        for length in 0..HEAD_BYTES + 3 {
+            assert_eq!(StoredDocument::decode(&record.slice(..length)), None, "{length}");
+        }
+    }
+}

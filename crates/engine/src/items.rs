@@ -1,0 +1,619 @@
+//! One item at a time: create, read, upsert, replace, patch, delete.
+//!
+//! Each verb is a function on a transaction that either leaves its writes
+//! there and answers, or refuses. They are the operations of a batch too. A
+//! [`Stamp`] gives the writes of one atomic batch a common LSN.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use perihelion_model::etag;
+use perihelion_model::json::{self, Object, Style, Value};
+use perihelion_model::partition_key::PartitionKey;
+use perihelion_model::resource_id::ChildKind;
+use perihelion_wire::patch::Patch;
+
+use crate::charge;
+use crate::container::{Container, PartitionRange};
+use crate::document::StoredDocument;
+use crate::index::{Group, encode, find};
+use crate::keys::{self, LogicalKey};
+use crate::refusal::{Layer, Refusal};
+use crate::state::ContainerState;
+use crate::storage::{StoreError, View};
+use crate::transaction::Transaction;
+use crate::versions::{self, Change};
+use crate::{ITEM_BYTES_MAX, Position};
+
+/// What is asked of one item.
+#[derive(Debug, Clone)]
+pub enum ItemOperation {
+    Create { body: Object },
+    Upsert { body: Object },
+    Replace { id: String, body: Object },
+    Patch { id: String, patch: Patch },
+    Delete { id: String },
+    Read { id: String },
+}
+
+/// `If-Match` and `If-None-Match` as sent.
+#[derive(Debug, Clone, Default)]
+pub struct Precondition {
+    pub if_match: Option<String>,
+    pub if_none_match: Option<String>,
+}
+
+/// What an item operation answers.
+#[derive(Debug, Clone)]
+pub struct ItemAnswer {
+    pub status: u16,
+    /// The document's text; empty after a delete and for 304.
+    pub body: Bytes,
+    pub etag: Option<String>,
+    pub charge: f64,
+    pub position: Position,
+    /// The LSN of the document's last write, for reads.
+    pub item_lsn: Option<u64>,
+    /// Documents and bytes in the container before this operation.
+    pub usage: Usage,
+}
+
+/// How full a container is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Usage {
+    pub documents: u64,
+    pub bytes: u64,
+}
+
+/// Where a partition key leads.
+#[derive(Debug, Clone)]
+pub struct Target {
+    pub container: Arc<Container>,
+    pub partition: LogicalKey,
+    pub effective: Bytes,
+    pub range: PartitionRange,
+    key: PartitionKey,
+}
+
+impl Target {
+    /// Resolves a whole partition key; a prefix is refused.
+    pub fn resolve(container: &Arc<Container>, key: PartitionKey) -> Result<Self, Refusal> {
+        if key.values.len() != container.partition_key.paths.len() {
+            return Err(Refusal::partition_key_missing());
+        }
+        let effective = container.partition_key.effective(&key);
+        let range = container.range_of(&effective).clone();
+        Ok(Target {
+            container: Arc::clone(container),
+            partition: LogicalKey::of(&key),
+            effective: Bytes::from(effective.0),
+            range,
+            key,
+        })
+    }
+
+    fn group(&self) -> Group<'_> {
+        Group { partition: &self.partition, range: self.range.id }
+    }
+}
+
+/// The LSN and the places within it that the writes of one operation share.
+#[derive(Debug, Default)]
+pub struct Stamp {
+    lsn: Option<u64>,
+    place_next: u32,
+}
+
+/// Anything documents can be read from: a snapshot or a transaction.
+pub trait Source {
+    fn fetch(&self, key: &[u8]) -> Result<Option<Bytes>, StoreError>;
+}
+
+impl Source for dyn View + '_ {
+    fn fetch(&self, key: &[u8]) -> Result<Option<Bytes>, StoreError> {
+        self.get(key)
+    }
+}
+
+impl Source for Transaction<'_> {
+    fn fetch(&self, key: &[u8]) -> Result<Option<Bytes>, StoreError> {
+        self.get(key)
+    }
+}
+
+/// Looks a document up by its partition and id; expired ones are not there.
+pub fn lookup<S: Source + ?Sized>(
+    source: &S,
+    target: &Target,
+    id: &str,
+    now: u64,
+) -> Result<Option<(u64, StoredDocument)>, Refusal> {
+    Ok(lookup_any(source, target, id)?.filter(|(_, document)| !document.is_expired(now)))
+}
+
+/// The same, expired documents included.
+fn lookup_any<S: Source + ?Sized>(
+    source: &S,
+    target: &Target,
+    id: &str,
+) -> Result<Option<(u64, StoredDocument)>, Refusal> {
+    let number = target.container.number();
+    let Some(rid) = source.fetch(&keys::id(number, &target.partition, id))? else {
+        return Ok(None);
+    };
+    let Some(rid) = keys::last_u64(&rid) else { return Ok(None) };
+    let record = source.fetch(&keys::document(number, target.range.id, rid))?;
+    Ok(record.as_ref().and_then(StoredDocument::decode).map(|document| (rid, document)))
+}
+
+/// Carries out one operation.
+pub fn perform(
+    transaction: &mut Transaction<'_>,
+    target: &Target,
+    operation: ItemOperation,
+    precondition: &Precondition,
+    stamp: &mut Stamp,
+) -> Result<ItemAnswer, Refusal> {
+    let number = target.container.number();
+    let state = transaction.state(number)?;
+    let usage = Usage { documents: state.documents(), bytes: state.bytes() };
+    let mut write = ItemWrite { transaction, target, precondition, stamp, state };
+    let done = match operation {
+        ItemOperation::Create { body } => write.create(body)?,
+        ItemOperation::Upsert { body } => write.upsert(body)?,
+        ItemOperation::Replace { id, body } => write.replace(&id, body)?,
+        ItemOperation::Patch { id, patch } => write.patch(&id, &patch)?,
+        ItemOperation::Delete { id } => write.delete(&id)?,
+        ItemOperation::Read { id } => {
+            return read(write.transaction, target, &id, precondition, &write.state, write.transaction.now);
+        }
+    };
+    let state = write.state;
+    transaction.put_state(number, &state);
+    Ok(ItemAnswer {
+        status: done.status,
+        etag: done.stored.as_ref().map(StoredDocument::etag),
+        body: done.stored.map_or_else(Bytes::new, |stored| stored.text),
+        charge: done.charge,
+        position: Position { range: target.range.id, lsn: state.lsn(target.range.id) },
+        item_lsn: None,
+        usage,
+    })
+}
+
+/// Answers a read from any source.
+pub fn read<S: Source + ?Sized>(
+    source: &S,
+    target: &Target,
+    id: &str,
+    precondition: &Precondition,
+    state: &ContainerState,
+    now: u64,
+) -> Result<ItemAnswer, Refusal> {
+    let position = Position { range: target.range.id, lsn: state.lsn(target.range.id) };
+    let Some((_, document)) = lookup(source, target, id, now)? else {
+        return Err(Refusal::no_such_document().with_charge(charge::NOT_FOUND_READ).at(position));
+    };
+    let etag = document.etag();
+    if let Some(condition) = &precondition.if_match
+        && !etag::names(condition, &etag)
+    {
+        return Err(Refusal::precondition_failed().with_charge(charge::PRECONDITION_FAILED).at(position));
+    }
+    let is_unchanged =
+        precondition.if_none_match.as_ref().is_some_and(|condition| etag::names(condition, &etag));
+    Ok(ItemAnswer {
+        status: if is_unchanged { 304 } else { 200 },
+        charge: if is_unchanged { charge::read(0) } else { charge::read(document.text.len()) },
+        body: if is_unchanged { Bytes::new() } else { document.text },
+        etag: Some(etag),
+        position,
+        item_lsn: Some(document.lsn),
+        usage: Usage { documents: state.documents(), bytes: state.bytes() },
+    })
+}
+
+/// One write in progress. `state` is the container's counters, loaded once
+/// and put back when the write succeeds.
+struct ItemWrite<'a, 'v> {
+    transaction: &'a mut Transaction<'v>,
+    target: &'a Target,
+    precondition: &'a Precondition,
+    stamp: &'a mut Stamp,
+    state: ContainerState,
+}
+
+/// A write that happened.
+struct Done {
+    status: u16,
+    stored: Option<StoredDocument>,
+    charge: f64,
+}
+
+impl ItemWrite<'_, '_> {
+    fn create(&mut self, body: Object) -> Result<Done, Refusal> {
+        let id = self.checked_id(&body)?;
+        match lookup_any(self.transaction, self.target, &id)? {
+            Some((_, document)) if !document.is_expired(self.transaction.now) => {
+                Err(Refusal::document_exists().with_charge(charge::CONFLICT))
+            }
+            Some((rid, document)) => {
+                self.erase(&id, rid, &document, Change::Expire);
+                self.store_new(&id, body)
+            }
+            None => self.store_new(&id, body),
+        }
+    }
+
+    fn upsert(&mut self, body: Object) -> Result<Done, Refusal> {
+        let id = self.checked_id(&body)?;
+        match lookup(self.transaction, self.target, &id, self.transaction.now)? {
+            None => self.create(body),
+            Some((rid, old)) => {
+                self.check_preconditions(&old)?;
+                self.store_over(rid, &old, user_members(body), charge::upsert_existing)
+            }
+        }
+    }
+
+    fn replace(&mut self, id: &str, body: Object) -> Result<Done, Refusal> {
+        let new_id = self.checked_id(&body)?;
+        let (rid, old) = self.existing(id)?;
+        self.check_preconditions(&old)?;
+        if new_id != id {
+            return Err(Refusal::invalid_input().with_charge(charge::BAD_DOCUMENT));
+        }
+        self.store_over(rid, &old, user_members(body), charge::replace)
+    }
+
+    fn patch(&mut self, id: &str, patch: &Patch) -> Result<Done, Refusal> {
+        let bad = |message: String| Refusal::bad_request(message).with_charge(charge::BAD_DOCUMENT);
+        let (rid, old) = self.existing(id)?;
+        self.check_preconditions(&old)?;
+        let value = old.value();
+        if let Some(condition) = patch.condition() {
+            let now = perihelion_query::Now::from_unix_milliseconds(self.transaction.now as i64 * 1000);
+            match perihelion_query::evaluate_condition(condition, &value, now) {
+                Ok(true) => {}
+                Ok(false) => {
+                    return Err(Refusal::precondition_failed().with_charge(charge::PRECONDITION_FAILED));
+                }
+                Err(perihelion_query::ConditionError::Invalid(diagnostics)) => {
+                    let message =
+                        json::to_text(&perihelion_query::errors_to_json(&diagnostics), Style::Point);
+                    return Err(
+                        Refusal::new(400, Layer::QueryCompiler, message).with_charge(charge::BAD_DOCUMENT)
+                    );
+                }
+                Err(perihelion_query::ConditionError::Evaluation(error)) => {
+                    return Err(bad(error.to_string()));
+                }
+            }
+        }
+        for path in &self.target.container.partition_key.paths {
+            let steps: Vec<&str> = path.steps.iter().map(String::as_str).collect();
+            if patch.touches(&steps) {
+                let text = &path.text;
+                return Err(bad(format!(
+                    "Cannot patch '{text}': it is part of the document's partition key."
+                )));
+            }
+        }
+        let Value::Object(mut document) = value else { return Err(Refusal::no_such_document()) };
+        patch.apply(&mut document).map_err(|error| bad(error.to_string()))?;
+        self.store_over(rid, &old, document, charge::patch)
+    }
+
+    fn delete(&mut self, id: &str) -> Result<Done, Refusal> {
+        let (rid, old) = self.existing(id)?;
+        self.check_preconditions(&old)?;
+        self.erase(id, rid, &old, Change::Delete);
+        Ok(Done { status: 204, stored: None, charge: charge::delete(old.terms, old.text.len()) })
+    }
+
+    fn existing(&self, id: &str) -> Result<(u64, StoredDocument), Refusal> {
+        lookup(self.transaction, self.target, id, self.transaction.now)?
+            .ok_or_else(|| Refusal::no_such_document().with_charge(charge::NOT_FOUND_DELETE))
+    }
+
+    fn check_preconditions(&self, old: &StoredDocument) -> Result<(), Refusal> {
+        let etag = old.etag();
+        let fails =
+            self.precondition.if_match.as_ref().is_some_and(|condition| !etag::names(condition, &etag))
+                || self
+                    .precondition
+                    .if_none_match
+                    .as_ref()
+                    .is_some_and(|condition| etag::names(condition, &etag));
+        if fails {
+            Err(Refusal::precondition_failed().with_charge(charge::PRECONDITION_FAILED))
+        } else {
+            Ok(())
+        }
+    }
+
+    /// The id of a body, after checking that the body belongs here.
+    fn checked_id(&self, body: &Object) -> Result<String, Refusal> {
+        let id = document_id(body).map_err(|refusal| refusal.with_charge(charge::BAD_DOCUMENT))?;
+        match self.target.container.partition_key.extract(body) {
+            Some(key) if key == self.target.key => Ok(id),
+            _ => Err(Refusal::partition_key_mismatch().with_charge(charge::BAD_DOCUMENT)),
+        }
+    }
+
+    fn store_new(&mut self, id: &str, body: Object) -> Result<Done, Refusal> {
+        let number = self.target.container.number();
+        let rid = self.state.rid_next;
+        self.state.rid_next += 1;
+        let stored = self.store(rid, None, user_members(body))?;
+        self.transaction.put(keys::id(number, &self.target.partition, id), rid.to_be_bytes().to_vec());
+        self.transaction.put(keys::member(number, &self.target.partition, rid), Bytes::new());
+        let charge = charge::create(stored.terms, stored.text.len());
+        Ok(Done { status: 201, stored: Some(stored), charge })
+    }
+
+    fn store_over(
+        &mut self,
+        rid: u64,
+        old: &StoredDocument,
+        document: Object,
+        price: fn(u32, u32, usize) -> f64,
+    ) -> Result<Done, Refusal> {
+        let stored = self.store(rid, Some(old), document)?;
+        let charge = price(old.terms, stored.terms, stored.text.len());
+        Ok(Done { status: 200, stored: Some(stored), charge })
+    }
+
+    /// Writes a version of a document and everything that points at it.
+    fn store(
+        &mut self,
+        rid: u64,
+        old: Option<&StoredDocument>,
+        document: Object,
+    ) -> Result<StoredDocument, Refusal> {
+        let terms = terms(&document);
+        let expires_at = self.expiry(&document)?;
+        let (lsn, place) = self.stamp.next(&mut self.state, self.target.range.id);
+        let etag_counter = self.state.etag_next;
+        self.state.etag_next += 1;
+        let document = self.with_system_members(document, rid, etag_counter);
+        let stored = StoredDocument {
+            lsn,
+            place,
+            created_lsn: old.map_or(lsn, |old| old.created_lsn),
+            timestamp: self.transaction.now,
+            etag_counter,
+            expires_at,
+            terms,
+            effective_key: self.target.effective.clone(),
+            text: Bytes::from(json::to_text(&document, Style::Point)),
+        };
+        if stored.text.len() > ITEM_BYTES_MAX {
+            return Err(Refusal::too_large());
+        }
+        if !self.target.container.unique_keys.is_empty() || !self.target.container.indexes.is_empty() {
+            let old_value = old.map(StoredDocument::value);
+            self.check_unique(rid, old_value.as_ref(), &document)?;
+            self.move_index_entries(rid, old_value.as_ref(), Some(&document));
+        }
+        self.move_pointers(rid, old, Some(&stored));
+        self.count(old, Some(&stored));
+        let change = if old.is_some() { Change::Replace } else { Change::Create };
+        versions::log(self.transaction, self.target, change, old, (lsn, place), Some(&stored));
+        let key = keys::document(self.target.container.number(), self.target.range.id, rid);
+        self.transaction.put(key, stored.encode());
+        Ok(stored)
+    }
+
+    /// Removes a document and everything that points at it.
+    fn erase(&mut self, id: &str, rid: u64, old: &StoredDocument, change: Change) {
+        let number = self.target.container.number();
+        let stamp = self.stamp.next(&mut self.state, self.target.range.id);
+        if !self.target.container.unique_keys.is_empty() || !self.target.container.indexes.is_empty() {
+            let value = old.value();
+            self.release_unique(&value);
+            self.move_index_entries(rid, Some(&value), None);
+        }
+        self.move_pointers(rid, Some(old), None);
+        self.count(Some(old), None);
+        versions::log(self.transaction, self.target, change, Some(old), stamp, None);
+        self.transaction.remove(keys::id(number, &self.target.partition, id));
+        self.transaction.remove(keys::member(number, &self.target.partition, rid));
+        self.transaction.remove(keys::document(number, self.target.range.id, rid));
+    }
+
+    /// Sets `_rid`, `_self`, `_etag`, `_attachments`, `_ts`: in that order
+    /// behind the user's members, or where a patched document has them.
+    fn with_system_members(&self, mut document: Object, rid: u64, etag_counter: u64) -> Value {
+        let container = &self.target.container;
+        let rid = container.rid.child(ChildKind::Document, rid);
+        let self_link = format!("{}docs/{rid}/", container.self_link());
+        document.set("_rid", rid.into());
+        document.set("_self", self_link.into());
+        document.set("_etag", etag::etag(etag_counter, self.transaction.now).into());
+        document.set("_attachments", "attachments/".into());
+        document.set("_ts", self.transaction.now.into());
+        Value::Object(document)
+    }
+
+    /// When the document expires: its own `ttl`, else the container's, if
+    /// the container has one at all.
+    fn expiry(&self, document: &Object) -> Result<u64, Refusal> {
+        let Some(default) = self.target.container.default_ttl else { return Ok(0) };
+        let ttl = match document.get("ttl") {
+            None | Some(Value::Null) => default,
+            Some(value) => match value.as_i64() {
+                Some(ttl) if ttl == -1 || (1..=i64::from(i32::MAX)).contains(&ttl) => ttl,
+                _ => {
+                    return Err(Refusal::bad_request(
+                        "The input ttl is invalid. Ensure to provide a nonzero positive integer or -1.",
+                    )
+                    .with_charge(charge::BAD_DOCUMENT));
+                }
+            },
+        };
+        Ok(if ttl > 0 { self.transaction.now + ttl as u64 } else { 0 })
+    }
+
+    fn unique_keys_of(&self, document: &Value) -> Vec<Vec<u8>> {
+        let container = &self.target.container;
+        let constraints = container.unique_keys.iter().enumerate();
+        constraints
+            .map(|(constraint, paths)| {
+                let mut values = Vec::new();
+                for path in paths {
+                    // A missing value counts as null, so it is unique too.
+                    encode(&mut values, Some(find(document, &path.steps).unwrap_or(&Value::Null)), false);
+                }
+                keys::unique(container.number(), &self.target.partition, constraint as u16, &values)
+            })
+            .collect()
+    }
+
+    fn check_unique(&mut self, rid: u64, old: Option<&Value>, new: &Value) -> Result<(), Refusal> {
+        if self.target.container.unique_keys.is_empty() {
+            return Ok(());
+        }
+        if let Some(old) = old {
+            self.release_unique(old);
+        }
+        for key in self.unique_keys_of(new) {
+            let owner = self.transaction.get(&key)?.and_then(|owner| keys::last_u64(&owner));
+            if owner.is_some_and(|owner| owner != rid && !self.has_expired(owner)) {
+                return Err(Refusal::document_exists().with_charge(charge::UNIQUE_CONFLICT));
+            }
+            self.transaction.put(key, rid.to_be_bytes().to_vec());
+        }
+        Ok(())
+    }
+
+    fn has_expired(&self, rid: u64) -> bool {
+        let key = keys::document(self.target.container.number(), self.target.range.id, rid);
+        let record = self.transaction.get(&key).ok().flatten();
+        record
+            .as_ref()
+            .and_then(StoredDocument::decode)
+            .is_none_or(|document| document.is_expired(self.transaction.now))
+    }
+
+    fn release_unique(&mut self, old: &Value) {
+        for key in self.unique_keys_of(old) {
+            self.transaction.remove(key);
+        }
+    }
+
+    fn move_index_entries(&mut self, rid: u64, old: Option<&Value>, new: Option<&Value>) {
+        let container = &self.target.container;
+        for index in &container.indexes {
+            let entry = |document| index.entry(container.number(), self.target.group(), document, rid);
+            let (old_entry, new_entry) = (old.map(entry), new.map(entry));
+            if old_entry == new_entry {
+                continue;
+            }
+            if let Some(key) = old_entry {
+                self.transaction.remove(key);
+            }
+            if let Some(key) = new_entry {
+                self.transaction.put(key, Bytes::new());
+            }
+        }
+    }
+
+    /// The change feed's and the expiry's pointers.
+    fn move_pointers(&mut self, rid: u64, old: Option<&StoredDocument>, new: Option<&StoredDocument>) {
+        let (number, range) = (self.target.container.number(), self.target.range.id);
+        if let Some(old) = old {
+            self.transaction.remove(keys::feed(number, range, old.lsn, old.place));
+            if old.expires_at != 0 {
+                self.transaction.remove(keys::expiry(old.expires_at, number, range, rid));
+            }
+        }
+        if let Some(new) = new {
+            self.transaction.put(keys::feed(number, range, new.lsn, new.place), rid.to_be_bytes().to_vec());
+            if new.expires_at != 0 {
+                self.transaction.put(keys::expiry(new.expires_at, number, range, rid), Bytes::new());
+            }
+        }
+    }
+
+    fn count(&mut self, old: Option<&StoredDocument>, new: Option<&StoredDocument>) {
+        if let Some(range) = self.state.range_mut(self.target.range.id) {
+            let size =
+                |document: Option<&StoredDocument>| document.map_or(0, |document| document.text.len() as u64);
+            range.documents =
+                (range.documents + u64::from(new.is_some())).saturating_sub(u64::from(old.is_some()));
+            range.bytes = (range.bytes + size(new)).saturating_sub(size(old));
+        }
+    }
+}
+
+impl Stamp {
+    /// The LSN of this operation, taken from the partition the first time.
+    fn next(&mut self, state: &mut ContainerState, range: keys::RangeId) -> (u64, u32) {
+        let lsn = *self.lsn.get_or_insert_with(|| {
+            let range = state.range_mut(range);
+            range.map_or(0, |range| {
+                range.lsn += 1;
+                range.lsn
+            })
+        });
+        let place = self.place_next;
+        self.place_next += 1;
+        (lsn, place)
+    }
+}
+
+/// Removes an expired document, if it is still there and still expired.
+pub fn expire(transaction: &mut Transaction<'_>, target: &Target, id: &str) -> Result<bool, Refusal> {
+    let Some((rid, old)) = lookup_any(transaction, target, id)? else { return Ok(false) };
+    if !old.is_expired(transaction.now) {
+        return Ok(false);
+    }
+    let (precondition, mut stamp) = (Precondition::default(), Stamp::default());
+    let state = transaction.state(target.container.number())?;
+    let mut write = ItemWrite { transaction, target, precondition: &precondition, stamp: &mut stamp, state };
+    write.erase(id, rid, &old, Change::Expire);
+    let state = write.state;
+    transaction.put_state(target.container.number(), &state);
+    Ok(true)
+}
+
+/// The longest id, in bytes.
+const ID_BYTES_MAX: usize = 1023;
+
+/// The id of a document body.
+pub fn document_id(body: &Object) -> Result<String, Refusal> {
+    match body.get("id") {
+        Some(Value::String(id)) if id.is_empty() || id.len() > ID_BYTES_MAX || id.contains(['/', '\\']) => {
+            Err(Refusal::invalid_input())
+        }
+        Some(Value::String(id)) => Ok(id.clone()),
+        Some(_) => Err(Refusal::invalid_input()),
+        None => Err(Refusal::bad_request(
+            "The input content is invalid because the required properties - 'id; ' - are missing.",
+        )),
+    }
+}
+
+const SYSTEM_MEMBERS: [&str; 6] = ["_rid", "_self", "_etag", "_attachments", "_ts", "_lsn"];
+
+/// The members a client owns, in its order.
+fn user_members(body: Object) -> Object {
+    let mut members = body.into_members();
+    members.retain(|(name, _)| !SYSTEM_MEMBERS.contains(&name.as_str()));
+    Object::from_members(members)
+}
+
+/// How many values of the user's members are indexed: the leaves.
+fn terms(document: &Object) -> u32 {
+    let members = document.iter().filter(|(name, _)| !SYSTEM_MEMBERS.contains(name));
+    members.map(|(_, value)| leaves(value)).sum()
+}
+
+fn leaves(value: &Value) -> u32 {
+    match value {
+        Value::Array(items) => items.iter().map(leaves).sum::<u32>().max(1),
+        Value::Object(object) => object.iter().map(|(_, value)| leaves(value)).sum::<u32>().max(1),
+        _ => 1,
+    }
+}

@@ -1,0 +1,291 @@
+//! Which key means what: the layout of the one keyspace.
+//!
+//! Every key begins with a byte for its kind, numbers are big-endian so that
+//! bytes order as numbers do, and everything of one container lies together
+//! within its kind. Documents lie by physical partition and then by the
+//! counter in their `_rid`, which is the order in which the service returns
+//! rows without ORDER BY; `id`s and members lie by logical partition, so a
+//! point operation is two look-ups and a partition query never sees another
+//! partition.
+
+use std::ops::Bound;
+
+use perihelion_model::partition_key::PartitionKey;
+
+use crate::storage::KeyRange;
+
+/// A container's number, unique over the life of the database.
+pub type ContainerNumber = u32;
+/// A physical partition's id within its container.
+pub type RangeId = u32;
+
+/// Who owns a logical partition: sixteen bytes of hash per level.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LogicalKey(pub Vec<u8>);
+
+impl LogicalKey {
+    pub fn of(key: &PartitionKey) -> Self {
+        LogicalKey(key.logical_hash())
+    }
+}
+
+#[repr(u8)]
+#[derive(Clone, Copy)]
+enum Kind {
+    Account = 0x00,
+    Database = 0x01,
+    Container = 0x02,
+    Offer = 0x03,
+    State = 0x04,
+    Script = 0x05,
+    Doomed = 0x06,
+    Document = 0x10,
+    Id = 0x11,
+    Member = 0x12,
+    Feed = 0x13,
+    Version = 0x14,
+    Unique = 0x15,
+    Index = 0x16,
+    Expiry = 0x17,
+}
+
+struct KeyBuilder(Vec<u8>);
+
+impl KeyBuilder {
+    fn new(kind: Kind) -> Self {
+        let mut bytes = Vec::with_capacity(64);
+        bytes.push(kind as u8);
+        KeyBuilder(bytes)
+    }
+    fn u16(mut self, value: u16) -> Self {
+        self.0.extend_from_slice(&value.to_be_bytes());
+        self
+    }
+    fn u32(mut self, value: u32) -> Self {
+        self.0.extend_from_slice(&value.to_be_bytes());
+        self
+    }
+    fn u64(mut self, value: u64) -> Self {
+        self.0.extend_from_slice(&value.to_be_bytes());
+        self
+    }
+    fn bytes(mut self, value: &[u8]) -> Self {
+        self.0.extend_from_slice(value);
+        self
+    }
+    fn done(self) -> Vec<u8> {
+        self.0
+    }
+}
+
+/// The account's own record: the next numbers to give out.
+pub fn account() -> Vec<u8> {
+    KeyBuilder::new(Kind::Account).done()
+}
+
+pub fn database(number: u32) -> Vec<u8> {
+    KeyBuilder::new(Kind::Database).u32(number).done()
+}
+
+pub fn databases() -> Vec<u8> {
+    KeyBuilder::new(Kind::Database).done()
+}
+
+pub fn container(number: ContainerNumber) -> Vec<u8> {
+    KeyBuilder::new(Kind::Container).u32(number).done()
+}
+
+pub fn containers() -> Vec<u8> {
+    KeyBuilder::new(Kind::Container).done()
+}
+
+pub fn offer(number: u32) -> Vec<u8> {
+    KeyBuilder::new(Kind::Offer).u32(number).done()
+}
+
+pub fn offers() -> Vec<u8> {
+    KeyBuilder::new(Kind::Offer).done()
+}
+
+/// A container's counters.
+pub fn state(container: ContainerNumber) -> Vec<u8> {
+    KeyBuilder::new(Kind::State).u32(container).done()
+}
+
+/// A deleted container whose documents are still to be purged.
+pub fn doomed(container: ContainerNumber) -> Vec<u8> {
+    KeyBuilder::new(Kind::Doomed).u32(container).done()
+}
+
+pub fn all_doomed() -> Vec<u8> {
+    KeyBuilder::new(Kind::Doomed).done()
+}
+
+/// The container a doomed key names.
+pub fn parse_doomed(key: &[u8]) -> Option<ContainerNumber> {
+    Some(number_at(key, 1, 4)? as u32)
+}
+
+/// Stored procedures, triggers and functions, kept but not run.
+pub fn script(container: ContainerNumber, kind: u8, id: &str) -> Vec<u8> {
+    KeyBuilder::new(Kind::Script).u32(container).bytes(&[kind]).bytes(id.as_bytes()).done()
+}
+
+pub fn scripts(container: ContainerNumber, kind: u8) -> Vec<u8> {
+    KeyBuilder::new(Kind::Script).u32(container).bytes(&[kind]).done()
+}
+
+pub fn document(container: ContainerNumber, range: RangeId, rid: u64) -> Vec<u8> {
+    KeyBuilder::new(Kind::Document).u32(container).u32(range).u64(rid).done()
+}
+
+pub fn documents(container: ContainerNumber, range: RangeId) -> Vec<u8> {
+    KeyBuilder::new(Kind::Document).u32(container).u32(range).done()
+}
+
+/// From (logical partition, id) to the counter in the `_rid`.
+pub fn id(container: ContainerNumber, partition: &LogicalKey, id: &str) -> Vec<u8> {
+    KeyBuilder::new(Kind::Id).u32(container).bytes(&partition.0).bytes(id.as_bytes()).done()
+}
+
+/// The documents of a logical partition (or a prefix of it) in `_rid` order.
+pub fn member(container: ContainerNumber, partition: &LogicalKey, rid: u64) -> Vec<u8> {
+    KeyBuilder::new(Kind::Member).u32(container).bytes(&partition.0).u64(rid).done()
+}
+
+pub fn members(container: ContainerNumber, partition: &[u8]) -> Vec<u8> {
+    KeyBuilder::new(Kind::Member).u32(container).bytes(partition).done()
+}
+
+/// Where a document's latest version stands in the change feed.
+pub fn feed(container: ContainerNumber, range: RangeId, lsn: u64, place: u32) -> Vec<u8> {
+    KeyBuilder::new(Kind::Feed).u32(container).u32(range).u64(lsn).u32(place).done()
+}
+
+pub fn feeds(container: ContainerNumber, range: RangeId) -> Vec<u8> {
+    KeyBuilder::new(Kind::Feed).u32(container).u32(range).done()
+}
+
+/// Every version and delete, for containers whose full feed is read.
+pub fn version(container: ContainerNumber, range: RangeId, lsn: u64, place: u32) -> Vec<u8> {
+    KeyBuilder::new(Kind::Version).u32(container).u32(range).u64(lsn).u32(place).done()
+}
+
+pub fn versions(container: ContainerNumber, range: RangeId) -> Vec<u8> {
+    KeyBuilder::new(Kind::Version).u32(container).u32(range).done()
+}
+
+/// A unique key's values within a logical partition.
+pub fn unique(container: ContainerNumber, partition: &LogicalKey, constraint: u16, values: &[u8]) -> Vec<u8> {
+    KeyBuilder::new(Kind::Unique).u32(container).bytes(&partition.0).u16(constraint).bytes(values).done()
+}
+
+/// Everything of one index.
+pub fn index(container: ContainerNumber, index: u16) -> Vec<u8> {
+    KeyBuilder::new(Kind::Index).u32(container).u16(index).done()
+}
+
+/// When a document expires.
+pub fn expiry(at: u64, container: ContainerNumber, range: RangeId, rid: u64) -> Vec<u8> {
+    KeyBuilder::new(Kind::Expiry).u64(at).u32(container).u32(range).u64(rid).done()
+}
+
+/// All documents that expire at or before `at`.
+pub fn expired_by(at: u64) -> (Vec<u8>, Vec<u8>) {
+    let from = KeyBuilder::new(Kind::Expiry).done();
+    let to = KeyBuilder::new(Kind::Expiry).u64(at.saturating_add(1)).done();
+    (from, to)
+}
+
+/// Takes an expiry key apart again: (at, container, range, rid).
+pub fn parse_expiry(key: &[u8]) -> Option<(u64, ContainerNumber, RangeId, u64)> {
+    if key.len() != 25 {
+        return None;
+    }
+    Some((
+        number_at(key, 1, 8)?,
+        number_at(key, 9, 4)? as u32,
+        number_at(key, 13, 4)? as u32,
+        number_at(key, 17, 8)?,
+    ))
+}
+
+/// The kinds whose keys go away with their container.
+pub fn kinds_of_container(container: ContainerNumber) -> impl Iterator<Item = Vec<u8>> {
+    [
+        Kind::State,
+        Kind::Script,
+        Kind::Document,
+        Kind::Id,
+        Kind::Member,
+        Kind::Feed,
+        Kind::Version,
+        Kind::Unique,
+        Kind::Index,
+    ]
+    .into_iter()
+    .map(move |kind| KeyBuilder::new(kind).u32(container).done())
+}
+
+/// The big-endian number at the end of a key.
+pub fn last_u64(key: &[u8]) -> Option<u64> {
+    number_at(key, key.len().checked_sub(8)?, 8)
+}
+
+/// The (lsn, place) at the end of a feed or version key.
+pub fn lsn_and_place(key: &[u8]) -> Option<(u64, u32)> {
+    let at = key.len().checked_sub(12)?;
+    Some((number_at(key, at, 8)?, number_at(key, at + 8, 4)? as u32))
+}
+
+fn number_at(key: &[u8], at: usize, length: usize) -> Option<u64> {
+    let bytes = key.get(at..at + length)?;
+    Some(bytes.iter().fold(0, |sum, byte| (sum << 8) | u64::from(*byte)))
+}
+
+/// The first key after all that begin with `prefix`.
+pub fn after_prefix(prefix: &[u8]) -> Vec<u8> {
+    let mut end = prefix.to_vec();
+    while let Some(last) = end.last_mut() {
+        if *last < 0xFF {
+            *last += 1;
+            return end;
+        }
+        end.pop();
+    }
+    end
+}
+
+/// Keys with a prefix, as owned bounds that a scan can borrow.
+#[derive(Debug, Clone)]
+pub struct Span {
+    pub from: Bound<Vec<u8>>,
+    pub to: Bound<Vec<u8>>,
+}
+
+impl Span {
+    pub fn prefix(prefix: &[u8]) -> Self {
+        Span { from: Bound::Included(prefix.to_vec()), to: Bound::Excluded(after_prefix(prefix)) }
+    }
+
+    /// The keys with a prefix that come after `key`.
+    pub fn prefix_after(prefix: &[u8], key: &[u8]) -> Self {
+        Span { from: Bound::Excluded(key.to_vec()), to: Bound::Excluded(after_prefix(prefix)) }
+    }
+
+    pub fn between(from: &[u8], to: &[u8]) -> Self {
+        Span { from: Bound::Included(from.to_vec()), to: Bound::Excluded(to.to_vec()) }
+    }
+
+    pub fn as_range(&self) -> KeyRange<'_> {
+        KeyRange { from: borrow(&self.from), to: borrow(&self.to) }
+    }
+}
+
+fn borrow(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
+    match bound {
+        Bound::Included(key) => Bound::Included(key),
+        Bound::Excluded(key) => Bound::Excluded(key),
+        Bound::Unbounded => Bound::Unbounded,
+    }
+}

@@ -1,0 +1,292 @@
+//! Choosing which keys to look at.
+//!
+//! Equalities on plain paths, then the ORDER BY keys or else a range on one
+//! path: that is the shape of index a query can use. An existing index fits
+//! when its first columns are the equalities in any order and the next ones
+//! the order keys, all as written or all turned round. The conditions that
+//! chose the index are evaluated again on each document, so a choice can make
+//! a query slow but never wrong.
+
+use std::ops::Bound;
+
+use perihelion_model::json::Value;
+use perihelion_query::{Condition, Conjunct, OrderKey, Step};
+
+use super::{QueryRequest, QueryScope};
+use crate::container::Container;
+use crate::index::{self, Column, IndexDefinition, IndexScope};
+use crate::maintenance::Wish;
+
+/// How a query is going to be run.
+pub(super) struct Plan {
+    /// Whether rows must be put in the order of their keys.
+    pub(super) is_ordered: bool,
+    pub(super) directions: Vec<bool>,
+    pub(super) index: Option<IndexUse>,
+    /// The index that would fit, when none does.
+    pub(super) wish: Option<Wish>,
+    /// Rows whose only order key is undefined are left out, unless the
+    /// indexing policy names its path.
+    pub(super) skips_undefined_order: bool,
+}
+
+/// An index and the part of it to walk.
+pub(super) struct IndexUse {
+    pub(super) definition: IndexDefinition,
+    /// The equalities' values, encoded.
+    pub(super) prefix: Vec<u8>,
+    /// Bounds on the column after them, encoded, relative to the prefix.
+    pub(super) from: Bound<Vec<u8>>,
+    pub(super) to: Bound<Vec<u8>>,
+    /// Whether walking it gives the wanted order.
+    pub(super) gives_order: bool,
+    pub(super) is_backward: bool,
+    /// Whether entries under the prefix are in `_rid` order.
+    pub(super) is_by_rid: bool,
+}
+
+/// Columns an index may have beyond which it is not worth building.
+const COLUMNS_MAX: usize = 8;
+
+pub(super) fn choose(container: &Container, request: &QueryRequest) -> Plan {
+    let program = &request.program;
+    let order = program.order();
+    let directions: Vec<bool> = order.iter().map(is_descending).collect();
+    // Aggregates are put in order by the query crate, over its own rows.
+    let is_ordered = !order.is_empty() && !program.is_grouped();
+    let shape = Shape::of(program.conjuncts(), if is_ordered { order } else { &[] });
+    let scope = match request.scope {
+        QueryScope::Partition(_) => IndexScope::Partition,
+        QueryScope::Prefix { .. } | QueryScope::Ranges(_) => IndexScope::Range,
+    };
+    let candidates = container.indexes.iter().filter(|index| index.is_ready && index.scope == scope);
+    let index = candidates.filter_map(|index| shape.fit(index)).max_by_key(|fit| fit.0).map(|(_, used)| used);
+    let wish = match &index {
+        Some(used) if used.gives_order || !is_ordered => None,
+        _ => shape.wanted().map(|columns| Wish { scope, columns }),
+    };
+    let skips_undefined_order = is_ordered && order.len() == 1 && !is_named(container, &order[0]);
+    Plan { is_ordered, directions, index, wish, skips_undefined_order }
+}
+
+fn is_descending(key: &OrderKey) -> bool {
+    key.direction == perihelion_query::Direction::Descending
+}
+
+/// Whether the indexing policy includes the key's very path.
+fn is_named(container: &Container, key: &OrderKey) -> bool {
+    let Some(path) = plain_path(key.path.as_deref()) else { return true };
+    let wanted: String = path.iter().map(|step| format!("/{step}")).collect();
+    let included = container.definition.get("indexingPolicy").and_then(|policy| policy.get("includedPaths"));
+    included.and_then(Value::as_array).unwrap_or_default().iter().any(|entry| {
+        let text = entry.get("path").and_then(Value::as_str).unwrap_or_default().replace('"', "");
+        text.strip_suffix("/?").or_else(|| text.strip_suffix("/*")).is_some_and(|text| text == wanted)
+    })
+}
+
+fn plain_path(path: Option<&[Step]>) -> Option<Vec<String>> {
+    let steps = path?.iter().map(|step| match step {
+        Step::Name(name) => Some(name.clone()),
+        Step::Item(_) => None,
+    });
+    steps.collect::<Option<Vec<String>>>().filter(|path| !path.is_empty())
+}
+
+/// What a query asks of an index.
+struct Shape<'q> {
+    equalities: Vec<(Vec<String>, &'q Value)>,
+    /// Plain order keys, when all are.
+    order: Option<Vec<Column>>,
+    has_order: bool,
+    ranges: Vec<(Vec<String>, &'q Conjunct)>,
+}
+
+impl<'q> Shape<'q> {
+    fn of(conjuncts: &'q [Conjunct], order: &[OrderKey]) -> Self {
+        let mut equalities: Vec<(Vec<String>, &Value)> = Vec::new();
+        let mut ranges = Vec::new();
+        for conjunct in conjuncts {
+            let Some(path) = plain_path(Some(&conjunct.path)) else { continue };
+            match &conjunct.condition {
+                Condition::Equal(value) if is_scalar(value) => add_equality(&mut equalities, path, value),
+                Condition::In(values) if values.len() == 1 && is_scalar(&values[0]) => {
+                    add_equality(&mut equalities, path, &values[0]);
+                }
+                Condition::Less(value)
+                | Condition::LessOrEqual(value)
+                | Condition::Greater(value)
+                | Condition::GreaterOrEqual(value)
+                    if is_scalar(value) =>
+                {
+                    ranges.push((path, conjunct));
+                }
+                _ => {}
+            }
+        }
+        let columns = order.iter().map(|key| {
+            plain_path(key.path.as_deref()).map(|path| Column { path, is_descending: is_descending(key) })
+        });
+        let columns: Option<Vec<Column>> = columns.collect();
+        // A key that is fixed by an equality orders nothing.
+        let columns = columns.map(|mut columns| {
+            columns.retain(|column| !equalities.iter().any(|(path, _)| *path == column.path));
+            columns
+        });
+        Shape { equalities, order: columns, has_order: !order.is_empty(), ranges }
+    }
+
+    /// The columns of the index that would serve this query best.
+    fn wanted(&self) -> Option<Vec<Column>> {
+        let mut columns: Vec<Column> = self
+            .equalities
+            .iter()
+            .map(|(path, _)| Column { path: path.clone(), is_descending: false })
+            .collect();
+        columns.sort();
+        if self.has_order {
+            let mut order = self.order.clone()?;
+            // One definition serves an order and its opposite.
+            if order.first().is_some_and(|column| column.is_descending) {
+                turn_round(&mut order);
+            }
+            columns.extend(order);
+        } else if let Some((path, _)) = self.ranges.first() {
+            columns.push(Column { path: path.clone(), is_descending: false });
+        }
+        (!columns.is_empty() && columns.len() <= COLUMNS_MAX).then_some(columns)
+    }
+
+    /// How well an index fits, and how it would be used.
+    fn fit(&self, index: &IndexDefinition) -> Option<(usize, IndexUse)> {
+        let fixed = index.columns.iter().take_while(|column| self.equality(&column.path).is_some()).count();
+        let mut prefix = Vec::new();
+        for column in &index.columns[..fixed] {
+            index::encode(&mut prefix, self.equality(&column.path), column.is_descending);
+        }
+        let rest = &index.columns[fixed..];
+        let (gives_order, is_backward, ordered) = self.order_fit(rest);
+        let (from, to, is_bounded) = match rest.first() {
+            Some(column) => self.bounds(column),
+            None => (Bound::Unbounded, Bound::Unbounded, false),
+        };
+        let usefulness =
+            4 * fixed + 2 * usize::from(is_bounded) + 8 * usize::from(gives_order && ordered > 0);
+        if usefulness == 0 {
+            return None;
+        }
+        let used = IndexUse {
+            definition: index.clone(),
+            prefix,
+            from,
+            to,
+            gives_order,
+            is_backward,
+            is_by_rid: rest.is_empty(),
+        };
+        Some((usefulness, used))
+    }
+
+    fn equality(&self, path: &[String]) -> Option<&Value> {
+        self.equalities.iter().find(|(known, _)| known == path).map(|(_, value)| *value)
+    }
+
+    /// Whether the columns after the fixed ones are the order keys. All
+    /// equalities must be fixed by then or be checked row by row, which the
+    /// evaluation does anyway.
+    fn order_fit(&self, rest: &[Column]) -> (bool, bool, usize) {
+        let Some(order) = self.order.as_ref().filter(|_| self.has_order) else { return (false, false, 0) };
+        if order.len() != rest.len() {
+            return (false, false, 0);
+        }
+        if order == rest {
+            return (true, false, order.len());
+        }
+        let mut turned = order.clone();
+        turn_round(&mut turned);
+        (turned == rest, turned == rest, order.len())
+    }
+
+    /// The bounds that range conditions set on a column.
+    fn bounds(&self, column: &Column) -> (Bound<Vec<u8>>, Bound<Vec<u8>>, bool) {
+        let (mut low, mut high) = (Bound::Unbounded, Bound::Unbounded);
+        for (_, conjunct) in self.ranges.iter().filter(|(path, _)| *path == column.path) {
+            let (from, to) = bounds_of(&conjunct.condition);
+            low = tighter(low, from, true);
+            high = tighter(high, to, false);
+        }
+        let is_bounded = !matches!((&low, &high), (Bound::Unbounded, Bound::Unbounded));
+        if !column.is_descending {
+            return (low, high, is_bounded);
+        }
+        (flip(high), flip(low), is_bounded)
+    }
+}
+
+fn add_equality<'q>(equalities: &mut Vec<(Vec<String>, &'q Value)>, path: Vec<String>, value: &'q Value) {
+    if !equalities.iter().any(|(known, _)| *known == path) {
+        equalities.push((path, value));
+    }
+}
+
+fn turn_round(columns: &mut [Column]) {
+    for column in columns {
+        column.is_descending = !column.is_descending;
+    }
+}
+
+fn is_scalar(value: &Value) -> bool {
+    !matches!(value, Value::Array(_) | Value::Object(_))
+}
+
+/// A comparison holds only within the type of its value.
+fn bounds_of(condition: &Condition) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
+    let encoded = |value: &Value| {
+        let mut key = Vec::new();
+        index::encode(&mut key, Some(value), false);
+        key
+    };
+    // False and true are one type with two bytes.
+    let lowest = |value: &Value| match value {
+        Value::Bool(_) => vec![index::type_byte(&Value::Bool(false))],
+        _ => vec![index::type_byte(value)],
+    };
+    let highest = |value: &Value| match value {
+        Value::Bool(_) => vec![index::type_byte(&Value::Bool(true)) + 1],
+        _ => vec![index::type_byte(value) + 1],
+    };
+    match condition {
+        Condition::Less(value) => (Bound::Included(lowest(value)), Bound::Excluded(encoded(value))),
+        Condition::LessOrEqual(value) => (Bound::Included(lowest(value)), Bound::Included(encoded(value))),
+        Condition::Greater(value) => (Bound::Excluded(encoded(value)), Bound::Excluded(highest(value))),
+        Condition::GreaterOrEqual(value) => {
+            (Bound::Included(encoded(value)), Bound::Excluded(highest(value)))
+        }
+        _ => (Bound::Unbounded, Bound::Unbounded),
+    }
+}
+
+/// The stricter of two bounds on the same side.
+fn tighter(one: Bound<Vec<u8>>, other: Bound<Vec<u8>>, is_lower: bool) -> Bound<Vec<u8>> {
+    let key = |bound: &Bound<Vec<u8>>| match bound {
+        Bound::Included(key) => Some((key.clone(), false)),
+        Bound::Excluded(key) => Some((key.clone(), true)),
+        Bound::Unbounded => None,
+    };
+    match (key(&one), key(&other)) {
+        (None, _) => other,
+        (_, None) => one,
+        (Some(a), Some(b)) => {
+            let one_is_tighter = if is_lower { a >= b } else { (&a.0, !a.1) <= (&b.0, !b.1) };
+            if one_is_tighter { one } else { other }
+        }
+    }
+}
+
+fn flip(bound: Bound<Vec<u8>>) -> Bound<Vec<u8>> {
+    let inverted = |key: Vec<u8>| key.into_iter().map(|byte| !byte).collect();
+    match bound {
+        Bound::Included(key) => Bound::Included(inverted(key)),
+        Bound::Excluded(key) => Bound::Excluded(inverted(key)),
+        Bound::Unbounded => Bound::Unbounded,
+    }
+}

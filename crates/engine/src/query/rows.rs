@@ -1,0 +1,389 @@
+//! Turning documents into the rows of a page.
+//!
+//! Three ways, by what the query needs: *stream* (no order: documents in
+//! `_rid` order, range after range), *merge* (ORDER BY: each range gives its
+//! first rows after the last page's place, from an index or by keeping the
+//! smallest, and the ranges are merged), and *gather* (DISTINCT, aggregates,
+//! GROUP BY: everything is computed and the page cut out by count).
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+use perihelion_model::json::{self, Style, Value};
+use perihelion_query::{DistinctValues, Row};
+
+use super::access::Plan;
+use super::continuation::{Continuation, Place};
+use super::sources::{self, Unit, Walk};
+use super::{PAGE_BYTES_MAX, QueryRequest};
+use crate::container::Container;
+use crate::document::StoredDocument;
+use crate::index;
+use crate::keys::RangeId;
+use crate::refusal::{Layer, Refusal};
+use crate::storage::View;
+
+pub(super) struct Context<'a> {
+    pub(super) view: &'a dyn View,
+    pub(super) container: &'a Container,
+    pub(super) request: &'a QueryRequest,
+    pub(super) plan: &'a Plan,
+    pub(super) now: u64,
+}
+
+/// The rows of a page and what making them took.
+pub(super) struct Produced {
+    pub(super) rows: Vec<Value>,
+    pub(super) documents: u64,
+    pub(super) continuation: Option<Continuation>,
+}
+
+/// Rows that an aggregate, DISTINCT or an unindexed sort may hold, so that
+/// one query cannot take all memory.
+const ROWS_HELD_MAX: usize = 1_000_000;
+
+pub(super) fn produce(context: &Context<'_>, continuation: Continuation) -> Result<Produced, Refusal> {
+    let program = &context.request.program;
+    if program.reads_no_document() || program.is_grouped() || program.is_distinct() {
+        return gather(context, continuation);
+    }
+    if context.plan.is_ordered { merge(context, continuation) } else { stream(context, continuation) }
+}
+
+/// Collects the rows of one page, minding OFFSET, TOP and the page's size.
+struct Page {
+    rows: Vec<Value>,
+    bytes: usize,
+    rows_max: usize,
+    state: Continuation,
+    documents: u64,
+}
+
+impl Page {
+    fn new(context: &Context<'_>, state: Continuation) -> Self {
+        Page { rows: Vec::new(), bytes: 0, rows_max: context.request.rows_max, state, documents: 0 }
+    }
+
+    fn is_exhausted(&self) -> bool {
+        self.state.take == Some(0)
+    }
+
+    fn is_full(&self) -> bool {
+        self.rows.len() >= self.rows_max || self.bytes >= PAGE_BYTES_MAX
+    }
+
+    fn push(&mut self, row: Value, place: Place) {
+        self.state.after = Some(place);
+        if self.state.skip > 0 {
+            self.state.skip -= 1;
+            return;
+        }
+        if let Some(take) = &mut self.state.take {
+            *take -= 1;
+        }
+        self.bytes += estimate(&row);
+        self.rows.push(row);
+    }
+
+    fn finish(mut self, has_more: bool) -> Produced {
+        self.state.pages += 1;
+        self.state.rows += self.rows.len() as u64;
+        let goes_on = has_more && !self.is_exhausted();
+        Produced { rows: self.rows, documents: self.documents, continuation: goes_on.then_some(self.state) }
+    }
+}
+
+/// Roughly how long a row will be, without printing it.
+fn estimate(value: &Value) -> usize {
+    match value {
+        Value::Null | Value::Bool(_) => 5,
+        Value::Number(_) => 12,
+        Value::String(text) => text.len() + 2,
+        Value::Array(items) => 2 + items.iter().map(|item| estimate(item) + 1).sum::<usize>(),
+        Value::Object(object) => {
+            2 + object.iter().map(|(name, value)| name.len() + 4 + estimate(value)).sum::<usize>()
+        }
+    }
+}
+
+fn stream(context: &Context<'_>, continuation: Continuation) -> Result<Produced, Refusal> {
+    let units = sources::units(context.container, &context.request.scope);
+    let resume = continuation.after.clone();
+    let first_unit = first_unit(&units, resume.as_ref())?;
+    let mut page = Page::new(context, continuation);
+    let mut has_more = false;
+    for unit in &units[first_unit..] {
+        let resume = resume.as_ref().filter(|place| place.range == unit.range);
+        let first = resume.map_or(0, |place| place.rid);
+        context.walk(unit).by_rid(context.plan.index.as_ref(), first, &mut |rid, document| {
+            page.documents += 1;
+            for (row, place) in context.rows_of(unit.range, rid, &document)? {
+                let Some(output) = row.output else { continue };
+                if resume.is_some_and(|resume| (rid, place.row) <= (resume.rid, resume.row)) {
+                    continue;
+                }
+                if page.is_full() || page.is_exhausted() {
+                    has_more = true;
+                    return Ok(ControlFlow::Break(()));
+                }
+                page.push(output, place);
+            }
+            Ok(ControlFlow::Continue(()))
+        })?;
+        if has_more || page.is_exhausted() {
+            break;
+        }
+    }
+    Ok(page.finish(has_more))
+}
+
+/// The unit a page goes on in; a range that was split meanwhile is gone.
+fn first_unit(units: &[Unit<'_>], resume: Option<&Place>) -> Result<usize, Refusal> {
+    match resume {
+        None => Ok(0),
+        Some(place) => {
+            units.iter().position(|unit| unit.range == place.range).ok_or_else(Refusal::range_gone)
+        }
+    }
+}
+
+/// Where a row stands among all rows of an ordered query.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct SortKey {
+    order: Vec<u8>,
+    range: RangeId,
+    /// Turned round when the first key is descending, as an index walked
+    /// backwards gives it.
+    rid: u64,
+    row: u64,
+}
+
+fn merge(context: &Context<'_>, continuation: Continuation) -> Result<Produced, Refusal> {
+    let resume = continuation.after.as_ref().map(|place| context.sort_key(place));
+    let mut page = Page::new(context, continuation);
+    // One row more than fits tells whether there is a next page.
+    let wanted = page.rows_max.saturating_add(1).saturating_add(page.state.skip as usize);
+    let wanted = page.state.take.map_or(wanted, |take| wanted.min((take + page.state.skip) as usize + 1));
+    let mut best: BTreeMap<SortKey, Value> = BTreeMap::new();
+    for unit in &sources::units(context.container, &context.request.scope) {
+        page.documents += context.smallest(unit, resume.as_ref(), wanted, &mut best)?;
+    }
+    let mut has_more = false;
+    for (key, row) in best {
+        if page.is_full() || page.is_exhausted() {
+            has_more = true;
+            break;
+        }
+        page.push(row, context.place(key));
+    }
+    Ok(page.finish(has_more))
+}
+
+impl Context<'_> {
+    fn walk<'b>(&'b self, unit: &'b Unit<'b>) -> Walk<'b> {
+        Walk { view: self.view, container: self.container, unit, now: self.now }
+    }
+
+    fn rows_of(
+        &self,
+        range: RangeId,
+        rid: u64,
+        document: &StoredDocument,
+    ) -> Result<impl Iterator<Item = (Row, Place)> + use<>, Refusal> {
+        let mut rows = Vec::new();
+        self.request.program.rows(&document.value(), &mut rows).map_err(evaluation_refusal)?;
+        Ok((0..)
+            .zip(rows)
+            .map(move |(row_number, row)| (row, Place { range, rid, row: row_number, order: None })))
+    }
+
+    fn is_reversed(&self) -> bool {
+        self.plan.directions.first().copied().unwrap_or(false)
+    }
+
+    fn turned(&self, rid: u64) -> u64 {
+        if self.is_reversed() { u64::MAX - rid } else { rid }
+    }
+
+    fn sort_key(&self, place: &Place) -> SortKey {
+        let order = place.order.clone().unwrap_or_default();
+        SortKey { order, range: place.range, rid: self.turned(place.rid), row: place.row }
+    }
+
+    fn place(&self, key: SortKey) -> Place {
+        Place { range: key.range, rid: self.turned(key.rid), row: key.row, order: Some(key.order) }
+    }
+
+    fn encode_order(&self, keys: &[Option<Value>]) -> Vec<u8> {
+        let mut order = Vec::new();
+        for (value, is_descending) in keys.iter().zip(&self.plan.directions) {
+            index::encode(&mut order, value.as_ref(), *is_descending);
+        }
+        order
+    }
+
+    /// Adds a unit's first rows after `resume` to `best`, which keeps the
+    /// `wanted` smallest; returns how many documents were looked at.
+    fn smallest(
+        &self,
+        unit: &Unit<'_>,
+        resume: Option<&SortKey>,
+        wanted: usize,
+        best: &mut BTreeMap<SortKey, Value>,
+    ) -> Result<u64, Refusal> {
+        let mut documents = 0;
+        let in_order = self.plan.index.as_ref().filter(|used| used.gives_order);
+        let mut consume = |rid: u64, document: StoredDocument| {
+            documents += 1;
+            let mut is_beyond = false;
+            for (row, place) in self.rows_of(unit.range, rid, &document)? {
+                let Some(output) = row.output else { continue };
+                if self.plan.skips_undefined_order && row.order_keys.first().is_some_and(Option::is_none) {
+                    continue;
+                }
+                let place = Place { order: Some(self.encode_order(&row.order_keys)), ..place };
+                let key = self.sort_key(&place);
+                if resume.is_some_and(|resume| key <= *resume) {
+                    continue;
+                }
+                if best.len() >= wanted && best.last_key_value().is_some_and(|(last, _)| *last < key) {
+                    is_beyond = true;
+                    continue;
+                }
+                best.insert(key, output);
+                if best.len() > wanted {
+                    best.pop_last();
+                }
+                if best.len() > ROWS_HELD_MAX {
+                    return Err(too_many_rows());
+                }
+            }
+            // An index gives rows in order: the first that is too late ends it.
+            Ok(if is_beyond && in_order.is_some() {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            })
+        };
+        match in_order {
+            Some(used) => {
+                let start = resume.map(|resume| self.index_start(used.is_backward, resume));
+                self.walk(unit).by_index(used, start.as_deref(), &mut consume)?;
+            }
+            None => self.walk(unit).by_rid(self.plan.index.as_ref(), 0, &mut consume)?,
+        }
+        Ok(documents)
+    }
+
+    /// Where an index walk goes on: at the encoded order keys of the last
+    /// row, which stand inverted in an index that is walked backwards.
+    fn index_start(&self, is_backward: bool, resume: &SortKey) -> Vec<u8> {
+        if is_backward { resume.order.iter().map(|byte| !byte).collect() } else { resume.order.clone() }
+    }
+}
+
+fn gather(context: &Context<'_>, continuation: Continuation) -> Result<Produced, Refusal> {
+    let program = &context.request.program;
+    let mut documents = 0;
+    let all = if program.reads_no_document() {
+        constant_rows(context)?
+    } else if program.is_grouped() {
+        let mut accumulator = program.accumulator();
+        context.each_document(&mut |document| {
+            documents += 1;
+            accumulator.add(&document.value()).map_err(evaluation_refusal)
+        })?;
+        in_order(context, accumulator.finish().map_err(evaluation_refusal)?)
+    } else {
+        distinct_rows(context, &mut documents)?
+    };
+    let emitted = continuation.after.as_ref().map_or(0, |place| place.row);
+    let mut page = Page::new(context, continuation);
+    page.documents = documents;
+    let mut has_more = false;
+    for (row_number, row) in (1..).zip(all) {
+        if row_number <= emitted {
+            continue;
+        }
+        if page.is_full() || page.is_exhausted() {
+            has_more = true;
+            break;
+        }
+        page.push(row, Place { range: 0, rid: 0, row: row_number, order: None });
+    }
+    Ok(page.finish(has_more))
+}
+
+impl Context<'_> {
+    fn each_document(
+        &self,
+        consume: &mut dyn FnMut(StoredDocument) -> Result<(), Refusal>,
+    ) -> Result<(), Refusal> {
+        for unit in &sources::units(self.container, &self.request.scope) {
+            self.walk(unit).by_rid(self.plan.index.as_ref(), 0, &mut |_, document| {
+                consume(document)?;
+                Ok(ControlFlow::Continue(()))
+            })?;
+        }
+        Ok(())
+    }
+}
+
+fn constant_rows(context: &Context<'_>) -> Result<Vec<Value>, Refusal> {
+    let program = &context.request.program;
+    if program.is_grouped() {
+        let mut accumulator = program.accumulator();
+        accumulator.add(&Value::Null).map_err(evaluation_refusal)?;
+        return Ok(in_order(context, accumulator.finish().map_err(evaluation_refusal)?));
+    }
+    let mut rows = Vec::new();
+    program.rows(&Value::Null, &mut rows).map_err(evaluation_refusal)?;
+    Ok(rows.into_iter().filter_map(|row| row.output).collect())
+}
+
+/// Sorts rows that are all there, and drops undefined and repeated ones.
+fn in_order(context: &Context<'_>, mut rows: Vec<Row>) -> Vec<Value> {
+    let program = &context.request.program;
+    rows.sort_by(|one, other| program.compare(one, other));
+    let mut seen = DistinctValues::default();
+    let outputs = rows.into_iter().filter_map(|row| row.output);
+    outputs.filter(|output| !program.is_distinct() || seen.insert(output)).collect()
+}
+
+/// The different rows, in the order of the query or of first appearance.
+fn distinct_rows(context: &Context<'_>, documents: &mut u64) -> Result<Vec<Value>, Refusal> {
+    let mut seen = DistinctValues::default();
+    let mut rows: Vec<Row> = Vec::new();
+    context.each_document(&mut |document| {
+        *documents += 1;
+        for (row, _) in context.rows_of(0, 0, &document)? {
+            let Some(output) = &row.output else { continue };
+            if context.plan.skips_undefined_order && row.order_keys.first().is_some_and(Option::is_none) {
+                continue;
+            }
+            if seen.insert(output) {
+                rows.push(row);
+            }
+            if rows.len() > ROWS_HELD_MAX {
+                return Err(too_many_rows());
+            }
+        }
+        Ok(())
+    })?;
+    Ok(in_order(context, rows))
+}
+
+fn too_many_rows() -> Refusal {
+    Refusal::bad_request(format!(
+        "The query holds more than {ROWS_HELD_MAX} rows in memory; narrow its filter or order by an indexed path."
+    ))
+}
+
+/// A value that JSON cannot hold, or the like: a backend error that is charged.
+fn evaluation_refusal(error: perihelion_query::EvaluationError) -> Refusal {
+    Refusal::new(400, Layer::QueryCompiler, json::to_text(&error.to_json(), Style::Query))
+        .with_charge(QUERY_ERROR_CHARGE)
+}
+
+/// A failed query cost what a constant one does.
+const QUERY_ERROR_CHARGE: f64 = 2.25;

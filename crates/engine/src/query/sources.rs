@@ -1,0 +1,245 @@
+//! Walking the keys that a plan chose: documents one by one, in `_rid` order
+//! or in an index's order, from where the last page ended.
+
+use std::ops::{Bound, ControlFlow};
+
+use crate::change_feed::contains;
+use crate::container::Container;
+use crate::document::StoredDocument;
+use crate::index::Group;
+use crate::keys::{self, LogicalKey, RangeId, Span};
+use crate::query::QueryScope;
+use crate::query::access::IndexUse;
+use crate::refusal::Refusal;
+use crate::storage::{Direction, View};
+
+use perihelion_model::partition_key::EffectiveRange;
+
+/// Called with each document; breaks when it has enough.
+pub(super) type Consumer<'a> = dyn FnMut(u64, StoredDocument) -> Result<ControlFlow<()>, Refusal> + 'a;
+
+/// One physical partition's share of a scope.
+#[derive(Debug, Clone)]
+pub(super) struct Unit<'a> {
+    pub(super) range: RangeId,
+    pub(super) part: Part<'a>,
+}
+
+#[derive(Debug, Clone)]
+pub(super) enum Part<'a> {
+    Partition(&'a LogicalKey),
+    Prefix(&'a [u8]),
+    Keys(EffectiveRange),
+}
+
+/// The units of a scope, in the order they are read.
+pub(super) fn units<'a>(container: &Container, scope: &'a QueryScope) -> Vec<Unit<'a>> {
+    match scope {
+        QueryScope::Partition(target) => {
+            vec![Unit { range: target.range.id, part: Part::Partition(&target.partition) }]
+        }
+        QueryScope::Prefix { hash, ranges } => {
+            ranges.iter().map(|range| Unit { range: *range, part: Part::Prefix(hash) }).collect()
+        }
+        QueryScope::Ranges(ranges) if ranges.is_empty() => {
+            let whole = container.ranges.iter();
+            whole.map(|range| Unit { range: range.id, part: Part::Keys(range.range.clone()) }).collect()
+        }
+        QueryScope::Ranges(ranges) => ranges
+            .iter()
+            .map(|(range, keys)| Unit { range: *range, part: Part::Keys(keys.clone()) })
+            .collect(),
+    }
+}
+
+pub(super) struct Walk<'a> {
+    pub(super) view: &'a dyn View,
+    pub(super) container: &'a Container,
+    pub(super) unit: &'a Unit<'a>,
+    pub(super) now: u64,
+}
+
+impl Walk<'_> {
+    /// All documents with a `_rid` counter from `first` on, in its order.
+    pub(super) fn by_rid(
+        &self,
+        index: Option<&IndexUse>,
+        first: u64,
+        consume: &mut Consumer<'_>,
+    ) -> Result<(), Refusal> {
+        match (index, &self.unit.part) {
+            (Some(used), _) if used.is_by_rid => self.entries_by_rid(used, first, consume),
+            (Some(used), _) => {
+                let mut rids = self.entry_rids(used)?;
+                rids.retain(|rid| *rid >= first);
+                rids.sort_unstable();
+                self.fetch_all(rids, consume)
+            }
+            (None, Part::Keys(_)) => self.documents(first, consume),
+            (None, Part::Partition(partition)) => self.members(&partition.0, first, consume),
+            (None, Part::Prefix(prefix)) => {
+                let mut rids = self.member_rids(prefix)?;
+                rids.retain(|rid| *rid >= first);
+                rids.sort_unstable();
+                self.fetch_all(rids, consume)
+            }
+        }
+    }
+
+    /// The documents of an index in its order, from `start` (an encoded key
+    /// relative to the prefix) on.
+    pub(super) fn by_index(
+        &self,
+        used: &IndexUse,
+        start: Option<&[u8]>,
+        consume: &mut Consumer<'_>,
+    ) -> Result<(), Refusal> {
+        let span = self.index_span(used, start);
+        let direction = if used.is_backward { Direction::Backward } else { Direction::Forward };
+        let mut outcome = Ok(());
+        self.view.scan(span.as_range(), direction, &mut |key, _| {
+            let Some(rid) = keys::last_u64(key) else { return ControlFlow::Continue(()) };
+            self.offer(rid, consume, &mut outcome)
+        })?;
+        outcome
+    }
+
+    fn documents(&self, first: u64, consume: &mut Consumer<'_>) -> Result<(), Refusal> {
+        let number = self.container.number();
+        let prefix = keys::documents(number, self.unit.range);
+        let from = keys::document(number, self.unit.range, first);
+        let span = Span::between(&from, &keys::after_prefix(&prefix));
+        let mut outcome = Ok(());
+        self.view.scan(span.as_range(), Direction::Forward, &mut |key, record| {
+            let document = StoredDocument::decode(&bytes::Bytes::copy_from_slice(record));
+            match (keys::last_u64(key), document) {
+                (Some(rid), Some(document)) if self.belongs(&document) => {
+                    settle(consume(rid, document), &mut outcome)
+                }
+                _ => ControlFlow::Continue(()),
+            }
+        })?;
+        outcome
+    }
+
+    fn members(&self, partition: &[u8], first: u64, consume: &mut Consumer<'_>) -> Result<(), Refusal> {
+        let prefix = keys::members(self.container.number(), partition);
+        let mut from = prefix.clone();
+        from.extend_from_slice(&first.to_be_bytes());
+        let span = Span::between(&from, &keys::after_prefix(&prefix));
+        let mut outcome = Ok(());
+        self.view.scan(span.as_range(), Direction::Forward, &mut |key, _| {
+            let Some(rid) = keys::last_u64(key) else { return ControlFlow::Continue(()) };
+            self.offer(rid, consume, &mut outcome)
+        })?;
+        outcome
+    }
+
+    fn entries_by_rid(&self, used: &IndexUse, first: u64, consume: &mut Consumer<'_>) -> Result<(), Refusal> {
+        let prefix = self.index_prefix(used);
+        let mut from = prefix.clone();
+        from.extend_from_slice(&first.to_be_bytes());
+        let span = Span::between(&from, &keys::after_prefix(&prefix));
+        let mut outcome = Ok(());
+        self.view.scan(span.as_range(), Direction::Forward, &mut |key, _| {
+            let Some(rid) = keys::last_u64(key) else { return ControlFlow::Continue(()) };
+            self.offer(rid, consume, &mut outcome)
+        })?;
+        outcome
+    }
+
+    fn entry_rids(&self, used: &IndexUse) -> Result<Vec<u64>, Refusal> {
+        self.rids_in(&self.index_span(used, None))
+    }
+
+    fn member_rids(&self, prefix: &[u8]) -> Result<Vec<u64>, Refusal> {
+        self.rids_in(&Span::prefix(&keys::members(self.container.number(), prefix)))
+    }
+
+    fn rids_in(&self, span: &Span) -> Result<Vec<u64>, Refusal> {
+        let mut rids = Vec::new();
+        self.view.scan(span.as_range(), Direction::Forward, &mut |key, _| {
+            rids.extend(keys::last_u64(key));
+            ControlFlow::Continue(())
+        })?;
+        Ok(rids)
+    }
+
+    fn fetch_all(&self, rids: Vec<u64>, consume: &mut Consumer<'_>) -> Result<(), Refusal> {
+        let mut outcome = Ok(());
+        for rid in rids {
+            if self.offer(rid, consume, &mut outcome).is_break() {
+                break;
+            }
+        }
+        outcome
+    }
+
+    /// Fetches a document and hands it on, if it is this unit's.
+    fn offer(
+        &self,
+        rid: u64,
+        consume: &mut Consumer<'_>,
+        outcome: &mut Result<(), Refusal>,
+    ) -> ControlFlow<()> {
+        let key = keys::document(self.container.number(), self.unit.range, rid);
+        match self.view.get(&key) {
+            Ok(record) => match record.as_ref().and_then(StoredDocument::decode) {
+                Some(document) if self.belongs(&document) => settle(consume(rid, document), outcome),
+                _ => ControlFlow::Continue(()),
+            },
+            Err(error) => settle(Err(error.into()), outcome),
+        }
+    }
+
+    fn belongs(&self, document: &StoredDocument) -> bool {
+        let is_inside = match &self.unit.part {
+            Part::Partition(_) => true,
+            Part::Prefix(prefix) => document.effective_key.starts_with(prefix),
+            Part::Keys(keys) => contains(keys, &document.effective_key),
+        };
+        is_inside && !document.is_expired(self.now)
+    }
+
+    fn index_prefix(&self, used: &IndexUse) -> Vec<u8> {
+        let nobody = LogicalKey(Vec::new());
+        let partition = match &self.unit.part {
+            Part::Partition(partition) => partition,
+            Part::Prefix(_) | Part::Keys(_) => &nobody,
+        };
+        let group = Group { partition, range: self.unit.range };
+        let mut prefix = used.definition.group_prefix(self.container.number(), group);
+        prefix.extend_from_slice(&used.prefix);
+        prefix
+    }
+
+    fn index_span(&self, used: &IndexUse, start: Option<&[u8]>) -> Span {
+        let prefix = self.index_prefix(used);
+        let joined = |key: &[u8]| [prefix.as_slice(), key].concat();
+        let from = match &used.from {
+            Bound::Unbounded => Bound::Included(prefix.clone()),
+            Bound::Included(key) => Bound::Included(joined(key)),
+            // Entries go on behind the value, so "after" means after all of them.
+            Bound::Excluded(key) => Bound::Included(keys::after_prefix(&joined(key))),
+        };
+        let to = match &used.to {
+            Bound::Unbounded => Bound::Excluded(keys::after_prefix(&prefix)),
+            Bound::Included(key) => Bound::Excluded(keys::after_prefix(&joined(key))),
+            Bound::Excluded(key) => Bound::Excluded(joined(key)),
+        };
+        match start {
+            None => Span { from, to },
+            Some(start) if used.is_backward => {
+                Span { from, to: Bound::Excluded(keys::after_prefix(&joined(start))) }
+            }
+            Some(start) => Span { from: Bound::Included(joined(start)), to },
+        }
+    }
+}
+
+fn settle(flow: Result<ControlFlow<()>, Refusal>, outcome: &mut Result<(), Refusal>) -> ControlFlow<()> {
+    flow.unwrap_or_else(|refusal| {
+        *outcome = Err(refusal);
+        ControlFlow::Break(())
+    })
+}

@@ -1,0 +1,134 @@
+//! Stored procedures, triggers and user-defined functions: kept, listed and
+//! returned, not run. Running JavaScript is a later issue; a client that only
+//! deploys its scripts works.
+
+use std::sync::Arc;
+
+use perihelion_model::etag;
+use perihelion_model::json::{self, Object, Style, Value};
+use perihelion_model::resource_id::ChildKind;
+
+use crate::admin;
+use crate::charge;
+use crate::container::Container;
+use crate::keys::{self, Span};
+use crate::refusal::Refusal;
+use crate::{Engine, Transaction};
+
+/// Which kind of script.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ScriptKind {
+    StoredProcedure,
+    Trigger,
+    UserDefinedFunction,
+}
+
+/// Scripts of one kind per container; the service's quotas.
+fn quota(kind: ScriptKind) -> usize {
+    match kind {
+        ScriptKind::StoredProcedure => 100,
+        ScriptKind::Trigger => 25,
+        ScriptKind::UserDefinedFunction => 50,
+    }
+}
+
+impl ScriptKind {
+    fn byte(self) -> u8 {
+        match self {
+            ScriptKind::StoredProcedure => 1,
+            ScriptKind::Trigger => 2,
+            ScriptKind::UserDefinedFunction => 3,
+        }
+    }
+
+    fn child(self) -> (ChildKind, &'static str) {
+        match self {
+            ScriptKind::StoredProcedure => (ChildKind::StoredProcedure, "sprocs"),
+            ScriptKind::Trigger => (ChildKind::Trigger, "triggers"),
+            ScriptKind::UserDefinedFunction => (ChildKind::UserDefinedFunction, "udfs"),
+        }
+    }
+}
+
+impl Engine {
+    pub async fn put_script(
+        &self,
+        container: &Arc<Container>,
+        kind: ScriptKind,
+        replaces: Option<String>,
+        body: Object,
+    ) -> Result<Value, Refusal> {
+        let container = Arc::clone(container);
+        self.write(move |transaction| put(transaction, &container, kind, replaces.as_deref(), body)).await
+    }
+
+    pub async fn delete_script(
+        &self,
+        container: &Arc<Container>,
+        kind: ScriptKind,
+        id: &str,
+    ) -> Result<(), Refusal> {
+        let (container, id) = (Arc::clone(container), id.to_owned());
+        self.write(move |transaction| {
+            let key = keys::script(container.number(), kind.byte(), &id);
+            transaction.get(&key)?.ok_or_else(Refusal::no_such_resource)?;
+            transaction.remove(key);
+            Ok(())
+        })
+        .await
+    }
+
+    pub fn script(&self, container: &Container, kind: ScriptKind, id: &str) -> Result<Value, Refusal> {
+        let record = self.view()?.get(&keys::script(container.number(), kind.byte(), id))?;
+        record.and_then(|record| json::parse(&record).ok()).ok_or_else(Refusal::no_such_resource)
+    }
+
+    pub fn scripts(&self, container: &Container, kind: ScriptKind) -> Result<Vec<Value>, Refusal> {
+        let mut found = Vec::new();
+        let span = Span::prefix(&keys::scripts(container.number(), kind.byte()));
+        self.view()?.scan(span.as_range(), crate::storage::Direction::Forward, &mut |_, record| {
+            found.extend(json::parse(record).ok());
+            std::ops::ControlFlow::Continue(())
+        })?;
+        Ok(found)
+    }
+}
+
+fn put(
+    transaction: &mut Transaction<'_>,
+    container: &Arc<Container>,
+    kind: ScriptKind,
+    replaces: Option<&str>,
+    mut body: Object,
+) -> Result<Value, Refusal> {
+    let container = admin::current(transaction, container)?;
+    let id = crate::container::resource_name(&body)?;
+    let key = keys::script(container.number(), kind.byte(), &id);
+    let exists = transaction.get(&key)?.is_some();
+    match replaces {
+        None if exists => return Err(Refusal::resource_exists().with_charge(charge::CONFLICT)),
+        Some(old) if old != id || !exists => return Err(Refusal::no_such_resource()),
+        _ => {}
+    }
+    let span = Span::prefix(&keys::scripts(container.number(), kind.byte()));
+    if !exists && transaction.entries(&span, quota(kind) + 1)?.len() >= quota(kind) {
+        return Err(Refusal::new(
+            403,
+            crate::refusal::Layer::Backend,
+            format!("The container has its most of {} scripts of this kind.", quota(kind)),
+        ));
+    }
+    let mut state = transaction.state(container.number())?;
+    let (child, path) = kind.child();
+    let rid = container.rid.child(child, state.rid_next);
+    body.set("_rid", rid.as_str().into());
+    body.set("_self", format!("{}{path}/{rid}/", container.self_link()).into());
+    body.set("_etag", etag::etag(state.etag_next, transaction.now).into());
+    body.set("_ts", transaction.now.into());
+    state.rid_next += 1;
+    state.etag_next += 1;
+    transaction.put_state(container.number(), &state);
+    let body = Value::Object(body);
+    transaction.put(key, json::to_text(&body, Style::Point));
+    Ok(body)
+}

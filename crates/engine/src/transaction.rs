@@ -1,0 +1,120 @@
+//! A transaction: a snapshot, and the writes that are to go on top of it.
+//!
+//! Jobs of one group run one after the other on the same transaction and see
+//! each other's writes. Each job is an [`Transaction::attempt`]: its writes
+//! are kept apart until it succeeds, so a refused job leaves nothing. Within
+//! a job, attempts do the same for one operation of a batch that is not atomic.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::catalog::Catalog;
+use crate::keys::{self, ContainerNumber, Span};
+use crate::refusal::Refusal;
+use crate::state::ContainerState;
+use crate::storage::{Direction, StoreError, View, Write};
+
+/// Writes by key: the new value, or `None` for a removal.
+type Overlay = BTreeMap<Vec<u8>, Option<Bytes>>;
+
+/// What a job reads from and writes to.
+pub struct Transaction<'v> {
+    view: Box<dyn View + 'v>,
+    /// The group's writes at the bottom, above them those of the running job
+    /// and of each attempt within it.
+    layers: Vec<Overlay>,
+    pub catalog: Arc<Catalog>,
+    /// Seconds since 1970, one reading for the whole group.
+    pub now: u64,
+}
+
+impl<'v> Transaction<'v> {
+    pub fn new(view: Box<dyn View + 'v>, catalog: Arc<Catalog>, now: u64) -> Self {
+        Transaction { view, layers: vec![Overlay::new()], catalog, now }
+    }
+
+    pub fn get(&self, key: &[u8]) -> Result<Option<Bytes>, StoreError> {
+        match self.layers.iter().rev().find_map(|layer| layer.get(key)) {
+            Some(written) => Ok(written.clone()),
+            None => self.view.get(key),
+        }
+    }
+
+    pub fn put(&mut self, key: Vec<u8>, value: impl Into<Bytes>) {
+        self.top().insert(key, Some(value.into()));
+    }
+
+    pub fn remove(&mut self, key: Vec<u8>) {
+        self.top().insert(key, None);
+    }
+
+    fn top(&mut self) -> &mut Overlay {
+        let top = self.layers.len() - 1;
+        &mut self.layers[top]
+    }
+
+    /// Up to `limit` entries of a span, this transaction's writes included.
+    pub fn entries(&self, span: &Span, limit: usize) -> Result<Vec<(Vec<u8>, Bytes)>, StoreError> {
+        let bounds = (span.from.clone(), span.to.clone());
+        let mut written: BTreeMap<&[u8], &Option<Bytes>> = BTreeMap::new();
+        for overlay in &self.layers {
+            written.extend(overlay.range(bounds.clone()).map(|(key, value)| (key.as_slice(), value)));
+        }
+        let mut found: BTreeMap<Vec<u8>, Bytes> = BTreeMap::new();
+        self.view.scan(span.as_range(), Direction::Forward, &mut |key, value| {
+            if !written.contains_key(key) {
+                found.insert(key.to_vec(), Bytes::copy_from_slice(value));
+            }
+            if found.len() >= limit { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })?;
+        let added = written.into_iter().filter_map(|(key, value)| Some((key.to_vec(), value.clone()?)));
+        found.extend(added);
+        Ok(found.into_iter().take(limit).collect())
+    }
+
+    /// The counters of a container.
+    pub fn state(&self, container: ContainerNumber) -> Result<ContainerState, Refusal> {
+        let record = self.get(&keys::state(container))?;
+        record.and_then(|record| ContainerState::decode(&record)).ok_or_else(Refusal::no_such_resource)
+    }
+
+    pub fn put_state(&mut self, container: ContainerNumber, state: &ContainerState) {
+        self.put(keys::state(container), state.encode());
+    }
+
+    /// Runs a job, or part of one; when it is refused its writes are undone.
+    pub fn attempt<T>(&mut self, part: impl FnOnce(&mut Self) -> Result<T, Refusal>) -> Result<T, Refusal> {
+        let depth = self.layers.len();
+        let catalog = Arc::clone(&self.catalog);
+        self.layers.push(Overlay::new());
+        let outcome = part(self);
+        debug_assert_eq!(self.layers.len(), depth + 1, "attempts nest");
+        let written = self.layers.split_off(depth);
+        match &outcome {
+            Ok(_) => self.top().extend(written.into_iter().flatten()),
+            Err(_) => self.catalog = catalog,
+        }
+        outcome
+    }
+
+    /// Ends the transaction: what is to be committed, and the new catalog.
+    pub(crate) fn into_writes(mut self) -> (Writes, Arc<Catalog>) {
+        (Writes(std::mem::take(self.top())), self.catalog)
+    }
+}
+
+/// The writes of a group.
+pub(crate) struct Writes(Overlay);
+
+impl Writes {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Write<'_>> {
+        self.0.iter().map(|(key, value)| Write { key, value: value.as_deref() })
+    }
+}

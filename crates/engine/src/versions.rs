@@ -1,0 +1,127 @@
+//! The version log: every version and delete of a container whose
+//! full-fidelity change feed is read.
+//!
+//! The all-versions-and-deletes feed can only start "now" or from a
+//! continuation, so nothing is logged until it is first asked for; from then
+//! on (`Container::logs_versions`) each write adds one entry in its own
+//! commit. An entry is the JSON item that the feed returns.
+
+use perihelion_model::json::{self, Number, Object, Style, Value};
+
+use crate::document::StoredDocument;
+use crate::items::Target;
+use crate::keys;
+use crate::transaction::Transaction;
+
+/// What happened to a document.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Change {
+    Create,
+    Replace,
+    Delete,
+    /// Deleted because its time to live was over.
+    Expire,
+}
+
+/// Adds an entry, when this container's versions are logged.
+pub fn log(
+    transaction: &mut Transaction<'_>,
+    target: &Target,
+    change: Change,
+    old: Option<&StoredDocument>,
+    (lsn, place): (u64, u32),
+    new: Option<&StoredDocument>,
+) {
+    if !target.container.logs_versions {
+        return;
+    }
+    let entry = entry(change, old, lsn, new, transaction.now);
+    let key = keys::version(target.container.number(), target.range.id, lsn, place);
+    let mut record = (target.effective.len() as u16).to_be_bytes().to_vec();
+    record.extend_from_slice(&target.effective);
+    record.extend_from_slice(json::to_text(&entry, Style::Point).as_bytes());
+    transaction.put(key, record);
+}
+
+/// Takes a record apart: the effective partition key and the entry's text.
+pub fn split_record(record: &[u8]) -> Option<(&[u8], &[u8])> {
+    let length = usize::from(u16::from_be_bytes(record.get(..2)?.try_into().ok()?));
+    record.get(2..)?.split_at_checked(length)
+}
+
+fn entry(
+    change: Change,
+    old: Option<&StoredDocument>,
+    lsn: u64,
+    new: Option<&StoredDocument>,
+    now: u64,
+) -> Value {
+    let mut metadata = Object::new();
+    metadata.set("lsn", lsn.into());
+    metadata.set("crts", now.into());
+    let operation = match change {
+        Change::Create => "create",
+        Change::Replace => "replace",
+        Change::Delete | Change::Expire => "delete",
+    };
+    metadata.set("operationType", operation.into());
+    if let Some(old) = old {
+        metadata.set("previousImageLSN", old.lsn.into());
+    }
+    if change == Change::Expire {
+        metadata.set("timeToLiveExpired", true.into());
+    }
+    let current = new.map_or_else(|| Value::Object(Object::new()), StoredDocument::value);
+    let mut entry = Object::new();
+    entry.set("current", current);
+    if new.is_none()
+        && let Some(old) = old
+    {
+        // A delete has no current version; it names the document it removed.
+        let previous = old.value();
+        metadata.set("id", previous.get("id").cloned().unwrap_or(Value::Null));
+        entry.set("previous", previous);
+    }
+    entry.set("metadata", Value::Object(metadata));
+    Value::Object(entry)
+}
+
+/// A small value for tests and tools: how an entry says what happened.
+pub fn operation_of(entry: &Value) -> Option<(&str, Number)> {
+    let metadata = entry.get("metadata")?;
+    let Value::Number(lsn) = metadata.get("lsn")? else { return None };
+    Some((metadata.get("operationType")?.as_str()?, *lsn))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use perihelion_model::json::object;
+
+    #[test]
+    fn a_delete_names_what_it_removed() {
+        let old = StoredDocument {
+            lsn: 4,
+            place: 0,
+            created_lsn: 4,
+            timestamp: 1,
+            etag_counter: 1,
+            expires_at: 0,
+            terms: 1,
+            effective_key: bytes::Bytes::new(),
+            text: bytes::Bytes::from_static(b"{\"id\":\"a\"}"),
+        };
+        let entry = entry(Change::Expire, Some(&old), 5, None, 9);
+        let expect = object([
+            ("lsn", 5u64.into()),
+            ("crts", 9u64.into()),
+            ("operationType", "delete".into()),
+            ("previousImageLSN", 4u64.into()),
+            ("timeToLiveExpired", true.into()),
+            ("id", "a".into()),
+        ]);
+        assert_eq!(entry.get("metadata"), Some(&expect));
+        assert_eq!(entry.get("previous").unwrap().get("id"), Some(&"a".into()));
+        assert_eq!(operation_of(&entry), Some(("delete", Number::Int(5))));
+    }
+}

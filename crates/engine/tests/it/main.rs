@@ -1,0 +1,7 @@
+//! The engine's one integration-test binary: a module per subject.
+
+mod dice;
+mod sim_disk;
+mod storage_files;
+mod storage_model;
+mod storage_power_cuts;

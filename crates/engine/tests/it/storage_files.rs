@@ -1,0 +1,1 @@
+//! Data directories: what is created, what survives, what is refused and how.
