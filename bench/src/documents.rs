@@ -1,0 +1,133 @@
+//! The documents of the comparison: 1 KB each, shaped like the work items of a
+//! queue, and a queue whose ordered answer is known beforehand, so that both
+//! servers' answers can be checked and not only timed.
+
+use std::fmt::Write;
+
+/// The size of every document as sent, in bytes.
+pub const DOCUMENT_BYTES: usize = 1024;
+
+const KINDS: [&str; 4] = ["orchestrator", "worker", "timer", "signal"];
+/// Milliseconds at which the queue begins: any fixed instant does.
+const QUEUE_START_MS: u64 = 1_760_000_000_000;
+/// Prime and no divisor of any round number: `n * STRIDE % size` visits every
+/// position of the queue once, so that time order is not insertion order.
+const STRIDE: u64 = 7_919;
+/// Where `@now` stands in the queue: a tenth of it is due.
+const DUE_SHARE: u64 = 10;
+
+/// The page that is asked for.
+pub const PAGE: usize = 20;
+
+pub struct Fields<'a> {
+    pub id: &'a str,
+    pub key: &'a str,
+    pub number: u64,
+    pub visible_at: u64,
+}
+
+/// One document of `DOCUMENT_BYTES` bytes.
+pub fn document(fields: &Fields<'_>) -> String {
+    let Fields { id, key, number, visible_at } = fields;
+    let kind = KINDS[(number % 4) as usize];
+    let mut text = String::with_capacity(DOCUMENT_BYTES);
+    // Writing to a String cannot fail.
+    let _ = write!(
+        text,
+        r#"{{"id":"{id}","pk":"{key}","type":"{kind}","visibleAt":{visible_at},"attempt":{},"payload":""#,
+        number % 7
+    );
+    while text.len() < DOCUMENT_BYTES - 2 {
+        let left = DOCUMENT_BYTES - 2 - text.len();
+        text.push_str(&PADDING[..left.min(PADDING.len())]);
+    }
+    text.push_str("\"}");
+    text
+}
+
+const PADDING: &str = "What was committed once is never asked again; what was not is asked until it is. ";
+
+/// A batch body that creates the given documents.
+pub fn create_batch<'a>(documents: impl Iterator<Item = String> + 'a) -> String {
+    let mut body = String::from("[");
+    for document in documents {
+        if body.len() > 1 {
+            body.push(',');
+        }
+        body.push_str(r#"{"operationType":"Create","resourceBody":"#);
+        body.push_str(&document);
+        body.push('}');
+    }
+    body.push(']');
+    body
+}
+
+/// A queue of a fixed size in one partition.
+#[derive(Clone, Copy)]
+pub struct Queue {
+    pub size: u64,
+}
+
+impl Queue {
+    pub fn document(self, key: &str, number: u64) -> String {
+        let visible_at = QUEUE_START_MS + number * STRIDE % self.size;
+        document(&Fields { id: &format!("q-{number}"), key, number, visible_at })
+    }
+
+    /// The due items of one kind, the longest due first.
+    pub fn query(self) -> String {
+        format!(
+            concat!(
+                r#"{{"query":"SELECT * FROM c WHERE c.type = @type AND c.visibleAt <= @now "#,
+                r#"ORDER BY c.visibleAt","parameters":[{{"name":"@type","value":"{}"}},"#,
+                r#"{{"name":"@now","value":{}}}]}}"#
+            ),
+            KINDS[1],
+            QUEUE_START_MS + self.size / DUE_SHARE
+        )
+    }
+
+    /// The ids of the first page of the right answer.
+    pub fn first_page(self) -> Vec<String> {
+        let mut due: Vec<(u64, u64)> = (0..self.size)
+            .filter(|number| number % 4 == 1)
+            .map(|number| (number * STRIDE % self.size, number))
+            .filter(|(position, _)| *position <= self.size / DUE_SHARE)
+            .collect();
+        due.sort_unstable();
+        due.into_iter().take(PAGE).map(|(_, number)| format!("q-{number}")).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn every_document_has_exactly_the_size_and_is_json() {
+        for number in [0, 7, 99_999] {
+            let text = Queue { size: 100_000 }.document("queue", number);
+            assert_eq!(text.len(), DOCUMENT_BYTES);
+            let value: serde_json::Value = serde_json::from_str(&text).expect("valid JSON");
+            assert_eq!(value["id"], format!("q-{number}"));
+        }
+    }
+
+    #[test]
+    fn every_position_of_a_queue_is_taken_once_and_its_page_is_full() {
+        for size in [4_000, 10_000, 20_000, 100_000] {
+            let positions: HashSet<u64> = (0..size).map(|number| number * STRIDE % size).collect();
+            assert_eq!(positions.len() as u64, size);
+            assert_eq!(Queue { size }.first_page().len(), PAGE);
+        }
+    }
+
+    #[test]
+    fn a_query_body_is_json() {
+        let body: serde_json::Value =
+            serde_json::from_str(&Queue { size: 100_000 }.query()).expect("valid JSON");
+        assert_eq!(body["parameters"][1]["value"], QUEUE_START_MS + 10_000);
+    }
+}

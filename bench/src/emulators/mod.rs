@@ -1,0 +1,109 @@
+//! Our server against `@vercel/cosmosdb-server`: one run, the targets taking
+//! turns, ratios against the project's goals at the end.
+
+mod disk;
+mod phases;
+mod plan;
+mod report;
+mod workloads;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+
+use crate::targets::{Launcher, Target, Vercel, build};
+use phases::Footprints;
+use plan::Plan;
+use report::Report;
+
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Part {
+    /// Start-up time and idle memory.
+    Footprint,
+    /// Point reads, creates and batches.
+    Points,
+    /// The ordered query, and memory with the large queue loaded.
+    Queries,
+}
+
+#[derive(clap::Args)]
+pub struct Options {
+    /// Shorter windows, fewer repeats, and queues of 20,000 documents instead of 100,000.
+    #[arg(long)]
+    quick: bool,
+    /// Which servers to run.
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Target::Vercel, Target::Durable, Target::Memory])]
+    targets: Vec<Target>,
+    /// Which parts of the comparison to run.
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Part::Footprint, Part::Points, Part::Queries])]
+    only: Vec<Part>,
+    /// Our server's program; built from this checkout in release mode when not given.
+    #[arg(long)]
+    binary: Option<PathBuf>,
+    /// How often each workload is measured on each target.
+    #[arg(long)]
+    repeats: Option<usize>,
+    /// Documents in the queues of the ordered query, multiples of 400
+    /// [default: 100000,10000, or 20000,4000 with --quick].
+    #[arg(long, value_delimiter = ',')]
+    documents: Vec<u64>,
+    /// Lets the peer keep connections open, which its command line cannot.
+    #[arg(long)]
+    peer_keep_alive: bool,
+    /// Where data and logs of the servers go: on the disk that is to be measured.
+    #[arg(long)]
+    scratch: Option<PathBuf>,
+    /// Writes all figures to this file as JSON.
+    #[arg(long)]
+    json: Option<PathBuf>,
+}
+
+pub async fn run(options: Options) -> anyhow::Result<()> {
+    let plan = Plan::new(&options);
+    let launcher = prepare(&options, &plan).await?;
+    let fdatasync_ms = disk::fdatasync_ms(&launcher.scratch)?;
+    let mut footprints = Footprints::new();
+    let mut rows = Vec::new();
+    if options.only.contains(&Part::Footprint) {
+        eprintln!("start-up and idle memory");
+        footprints = phases::footprint(&launcher, &plan).await?;
+    }
+    if options.only.contains(&Part::Points) {
+        eprintln!("point operations");
+        rows.extend(phases::points(&launcher, &plan).await?);
+    }
+    if options.only.contains(&Part::Queries) {
+        eprintln!("ordered queries");
+        rows.extend(phases::queries(&launcher, &plan, &mut footprints).await?);
+    }
+    let binary_bytes = launcher.ours.as_deref().map(fs::metadata).transpose()?.map(|file| file.len());
+    let report = Report { plan, rows, footprints, binary_bytes, fdatasync_ms };
+    println!("{report}");
+    if let Some(path) = &options.json {
+        fs::write(path, format!("{:#}\n", report.json()))
+            .with_context(|| format!("writing {}", path.display()))?;
+    }
+    fs::remove_dir_all(&launcher.scratch).context("removing the servers' data")
+}
+
+/// Installs the peer and builds our server where the plan needs them.
+async fn prepare(options: &Options, plan: &Plan) -> anyhow::Result<Launcher> {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let scratch = options.scratch.clone().unwrap_or_else(|| here.join(".run"));
+    let scratch = scratch.join(std::process::id().to_string());
+    fs::create_dir_all(&scratch).with_context(|| format!("creating {}", scratch.display()))?;
+    let vercel = if plan.targets.contains(&Target::Vercel) {
+        Some(Vercel::install(&here.join(".peers"), options.peer_keep_alive).await?)
+    } else {
+        None
+    };
+    let ours = if plan.targets.iter().all(|target| *target == Target::Vercel) {
+        None
+    } else if let Some(binary) = &options.binary {
+        Some(binary.clone())
+    } else {
+        Some(build(&here.join("..")).await?)
+    };
+    Ok(Launcher { scratch, vercel, ours })
+}

@@ -1,0 +1,260 @@
+//! The three phases of a run: footprint (start-up, idle memory), point
+//! operations on small containers, and queues of up to 100,000 documents.
+//! Within a phase the targets take turns at the finest grain, so that whatever
+//! else the machine does falls on all of them; each phase has fresh servers.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+
+use super::plan::{Plan, Window};
+use super::workloads::{
+    CREATED, LoadClient, OK, Operation, PointClient, QueryClient, expect_created, expect_status,
+    load_batches, places, readable_batch,
+};
+use crate::documents::Queue;
+use crate::load::{Clients, Connection, Limits, Workload};
+use crate::requests::{Place, Requests};
+use crate::targets::{Launcher, Server, Target, own_cpu};
+
+/// One number per repeat for each figure, in the order of the repeats.
+#[derive(Default)]
+pub struct Cell {
+    pub rates: Vec<f64>,
+    pub p50_ms: Vec<f64>,
+    pub p99_ms: Vec<f64>,
+    /// CPU microseconds per operation, of the server and of the load client.
+    pub server_us: Vec<f64>,
+    pub client_us: Vec<f64>,
+}
+
+/// What one workload gave at one concurrency, by target. A target without a
+/// cell was not run, for the reason in `note`.
+pub struct Row {
+    pub workload: String,
+    pub clients: u64,
+    pub cells: BTreeMap<Target, Cell>,
+    pub note: Option<String>,
+}
+
+#[derive(Default)]
+pub struct Footprint {
+    pub start_up_ms: Vec<f64>,
+    pub idle_mb: Vec<f64>,
+    pub loaded_mb: Option<f64>,
+    pub load_seconds: Option<f64>,
+}
+
+pub type Footprints = BTreeMap<Target, Footprint>;
+
+/// Starts and ends every target a few times.
+pub async fn footprint(launcher: &Launcher, plan: &Plan) -> anyhow::Result<Footprints> {
+    let mut footprints = Footprints::new();
+    for _ in 0..plan.starts {
+        for target in &plan.targets {
+            let server = launcher.start(*target).await?;
+            let footprint = footprints.entry(*target).or_default();
+            footprint.start_up_ms.push(server.start_up.as_secs_f64() * 1_000.0);
+            footprint.idle_mb.push(server.resident_mb()?);
+            server.stop().await?;
+        }
+    }
+    Ok(footprints)
+}
+
+/// Point reads, creates and batches, at every concurrency.
+pub async fn points(launcher: &Launcher, plan: &Plan) -> anyhow::Result<Vec<Row>> {
+    const CONTAINER: &str = "points";
+    let servers = start_all(launcher, plan).await?;
+    for server in servers.values() {
+        create_container(server, CONTAINER).await?;
+        load_readable(server, CONTAINER).await?;
+    }
+    let mut rows = point_rows(plan);
+    let mut run_number = 0;
+    // The first round only warms up: a JavaScript engine compiles what is hot.
+    for repeat in 0..=plan.repeats {
+        let window = if repeat == 0 { plan.first_window } else { plan.window };
+        for (operation, row) in &mut rows {
+            for target in plan.turn(repeat) {
+                run_number += 1;
+                let server = &servers[&target];
+                let places = places(CONTAINER, *operation);
+                let clients = (0..row.clients)
+                    .map(|client| {
+                        PointClient::new(server.address, *operation, Arc::clone(&places), run_number, client)
+                    })
+                    .collect::<anyhow::Result<_>>()?;
+                let cell = (repeat > 0).then(|| row.cells.entry(target).or_default());
+                measure(server, clients, window, cell)
+                    .await
+                    .with_context(|| format!("{} on {}", row.workload, target.name()))?;
+            }
+            eprintln!("  repeat {repeat} of {}: {}, {} clients", plan.repeats, row.workload, row.clients);
+        }
+    }
+    stop_all(servers).await?;
+    Ok(rows.into_iter().map(|(_, row)| row).collect())
+}
+
+fn point_rows(plan: &Plan) -> Vec<(Operation, Row)> {
+    let row = |operation: Operation, clients| {
+        let workload = operation.name().to_owned();
+        (operation, Row { workload, clients, cells: BTreeMap::new(), note: None })
+    };
+    Operation::ALL
+        .into_iter()
+        .flat_map(|operation| plan.concurrency.iter().map(move |clients| row(operation, *clients)))
+        .collect()
+}
+
+/// The ordered query over each of the plan's queues, and the memory with the
+/// largest of them loaded.
+pub async fn queries(
+    launcher: &Launcher,
+    plan: &Plan,
+    footprints: &mut Footprints,
+) -> anyhow::Result<Vec<Row>> {
+    let servers = start_all(launcher, plan).await?;
+    let mut rows = Vec::new();
+    for queue in &plan.queues {
+        let container = format!("queue{}", queue.size);
+        for (target, server) in &servers {
+            create_container(server, &container).await?;
+            let seconds = load_queue(server, &container, *queue).await?;
+            eprintln!("  loaded {} documents into {} in {seconds:.1} s", queue.size, target.name());
+            let footprint = footprints.entry(*target).or_default();
+            if footprint.loaded_mb.is_none() {
+                tokio::time::sleep(plan.settle).await;
+                footprint.loaded_mb = Some(server.resident_mb()?);
+                footprint.load_seconds = Some(seconds);
+            }
+        }
+        for clients in &plan.concurrency {
+            rows.push(query_row(&servers, plan, &container, *queue, *clients).await?);
+        }
+    }
+    stop_all(servers).await?;
+    Ok(rows)
+}
+
+async fn query_row(
+    servers: &BTreeMap<Target, Server>,
+    plan: &Plan,
+    container: &str,
+    queue: Queue,
+    clients: u64,
+) -> anyhow::Result<Row> {
+    let workload = format!("ordered query, {} docs", queue.size);
+    let mut row = Row { workload, clients, cells: BTreeMap::new(), note: None };
+    let place = Place::new(container, QUEUE_KEY);
+    let expected: Arc<[String]> = queue.first_page().into();
+    for repeat in 1..=plan.repeats {
+        for target in plan.turn(repeat) {
+            let Some(window) = plan.query_window(target, queue, clients, repeat) else {
+                continue;
+            };
+            let server = &servers[&target];
+            let clients = (0..clients)
+                .map(|_| QueryClient::new(server.address, &place, queue, Arc::clone(&expected)))
+                .collect::<anyhow::Result<_>>()?;
+            let cell = row.cells.entry(target).or_default();
+            measure(server, clients, window, Some(cell))
+                .await
+                .with_context(|| format!("{} on {}", row.workload, target.name()))?;
+        }
+        eprintln!("  repeat {repeat} of {}: {}, {clients} clients", plan.repeats, row.workload);
+    }
+    row.note = plan.query_note(queue, clients);
+    Ok(row)
+}
+
+/// Warms up, then measures; without a cell the figures are dropped.
+async fn measure<W: Workload>(
+    server: &Server,
+    workloads: Vec<W>,
+    window: Window,
+    cell: Option<&mut Cell>,
+) -> anyhow::Result<()> {
+    let mut clients = Clients::new(server.address, workloads);
+    if !window.warm_up.is_zero() {
+        clients.drive(Limits { time: window.warm_up, ..window.measured }).await?;
+    }
+    let before = (server.cpu()?, own_cpu()?);
+    let sample = clients.drive(window.measured).await?;
+    let after = (server.cpu()?, own_cpu()?);
+    let operations = sample.latencies.count() as f64;
+    ensure!(operations > 0.0, "no request was answered within the window");
+    if let Some(cell) = cell {
+        let per_operation = |cpu: Duration| cpu.as_secs_f64() * 1e6 / operations;
+        cell.rates.push(sample.per_second());
+        cell.p50_ms.push(sample.latencies.quantile_ms(0.5));
+        cell.p99_ms.push(sample.latencies.quantile_ms(0.99));
+        cell.server_us.push(per_operation(after.0 - before.0));
+        cell.client_us.push(per_operation(after.1 - before.1));
+    }
+    Ok(())
+}
+
+async fn start_all(launcher: &Launcher, plan: &Plan) -> anyhow::Result<BTreeMap<Target, Server>> {
+    let mut servers = BTreeMap::new();
+    for target in &plan.targets {
+        let server = launcher.start(*target).await?;
+        let mut requests = Requests::new(server.address)?;
+        let mut connection = Connection::new(server.address);
+        let answer = connection.send(requests.create_database()?).await?;
+        expect_status(&answer, CREATED).context("creating a database")?;
+        servers.insert(*target, server);
+    }
+    Ok(servers)
+}
+
+async fn stop_all(servers: BTreeMap<Target, Server>) -> anyhow::Result<()> {
+    for server in servers.into_values() {
+        server.stop().await?;
+    }
+    Ok(())
+}
+
+async fn create_container(server: &Server, container: &str) -> anyhow::Result<()> {
+    let mut requests = Requests::new(server.address)?;
+    let mut connection = Connection::new(server.address);
+    let answer = connection.send(requests.create_container(container)?).await?;
+    expect_status(&answer, CREATED).context("creating a container")
+}
+
+async fn load_readable(server: &Server, container: &str) -> anyhow::Result<()> {
+    let mut requests = Requests::new(server.address)?;
+    let mut connection = Connection::new(server.address);
+    for (key, place) in places(container, Operation::Read).iter().enumerate() {
+        let body = readable_batch(place, key as u64);
+        let answer = connection.send(requests.batch(place, &body)?).await?;
+        expect_status(&answer, OK)?;
+        let results: serde_json::Value = serde_json::from_slice(answer.body)?;
+        let operations = results.as_array().map_or(0, Vec::len) as u64;
+        expect_created(&results, operations.max(1))?;
+    }
+    Ok(())
+}
+
+const QUEUE_KEY: &str = "queue";
+
+/// Loads a queue and answers the seconds it took.
+async fn load_queue(server: &Server, container: &str, queue: Queue) -> anyhow::Result<f64> {
+    /// Enough to keep a server busy; must divide every queue's batches.
+    const LOADERS: u64 = 4;
+    /// A server that cannot take 100,000 documents in this time is out.
+    const LOAD_LIMIT: Duration = Duration::from_secs(900);
+    let batches = load_batches(queue);
+    ensure!(batches.is_multiple_of(LOADERS), "a queue's size must be a multiple of 400 documents");
+    let place = Place::new(container, QUEUE_KEY);
+    let clients = (0..LOADERS)
+        .map(|client| LoadClient::new(server.address, &place, queue, client, LOADERS))
+        .collect::<anyhow::Result<_>>()?;
+    let limits = Limits { time: LOAD_LIMIT, requests_max: batches / LOADERS };
+    let sample = Clients::new(server.address, clients).drive(limits).await.context("loading a queue")?;
+    ensure!(sample.latencies.count() == batches, "loading took longer than {LOAD_LIMIT:?}");
+    Ok(sample.elapsed.as_secs_f64())
+}

@@ -1,0 +1,91 @@
+//! What a run does, fixed before it starts: targets, windows, repeats, queues.
+
+use std::time::Duration;
+
+use super::Options;
+use crate::documents::Queue;
+use crate::load::Limits;
+use crate::targets::Target;
+
+/// One query over 100,000 documents takes the peer more than a minute (its
+/// engine copies an array per document, so the time grows with the square), and
+/// nothing else is answered meanwhile. Beyond this size it is asked once, by
+/// one client.
+const PEER_QUEUE_MAX: u64 = 20_000;
+
+/// How long one workload is warmed up and measured on one target.
+#[derive(Clone, Copy)]
+pub struct Window {
+    pub warm_up: Duration,
+    pub measured: Limits,
+}
+
+pub struct Plan {
+    pub targets: Vec<Target>,
+    pub repeats: usize,
+    pub starts: usize,
+    pub concurrency: Vec<u64>,
+    pub window: Window,
+    /// The round before the first measured one.
+    pub first_window: Window,
+    /// The largest first: memory is read when only that one is loaded.
+    pub queues: Vec<Queue>,
+    /// Time left to a server to return garbage before its memory is read.
+    pub settle: Duration,
+}
+
+impl Plan {
+    pub fn new(options: &Options) -> Self {
+        let quick = options.quick;
+        let time = Duration::from_millis(if quick { 1_000 } else { 3_000 });
+        let warm_up = Duration::from_millis(if quick { 200 } else { 500 });
+        let window = Window { warm_up, measured: Limits { time, requests_max: u64::MAX } };
+        let mut targets = options.targets.clone();
+        targets.sort_unstable();
+        targets.dedup();
+        let mut sizes = options.documents.clone();
+        if sizes.is_empty() {
+            sizes = if quick { vec![20_000, 4_000] } else { vec![100_000, 10_000] };
+        }
+        sizes.sort_unstable_by(|a, b| b.cmp(a));
+        sizes.dedup();
+        Self {
+            targets,
+            repeats: options.repeats.unwrap_or(if quick { 3 } else { 5 }),
+            starts: if quick { 3 } else { 7 },
+            concurrency: vec![1, 16],
+            window,
+            first_window: Window { warm_up: Duration::ZERO, ..window },
+            queues: sizes.into_iter().map(|size| Queue { size }).collect(),
+            settle: Duration::from_secs(2),
+        }
+    }
+
+    /// The order of the targets in one repeat: each begins in its turn.
+    pub fn turn(&self, repeat: usize) -> Vec<Target> {
+        let mut turn = self.targets.clone();
+        turn.rotate_left(repeat % self.targets.len().max(1));
+        turn
+    }
+
+    /// How a target is asked for the ordered query in one repeat, if at all.
+    pub fn query_window(&self, target: Target, queue: Queue, clients: u64, repeat: usize) -> Option<Window> {
+        if target != Target::Vercel {
+            return Some(self.window);
+        }
+        let asked = |requests_max| Window {
+            warm_up: Duration::ZERO,
+            measured: Limits { requests_max, ..self.window.measured },
+        };
+        if queue.size <= PEER_QUEUE_MAX {
+            return Some(asked(if clients == 1 { 3 } else { 1 }));
+        }
+        (clients == 1 && repeat == 1).then(|| asked(1))
+    }
+
+    pub fn query_note(&self, queue: Queue, clients: u64) -> Option<String> {
+        let not_run = queue.size > PEER_QUEUE_MAX && clients > 1 && self.targets.contains(&Target::Vercel);
+        not_run
+            .then(|| "vercel not asked: it answers one at a time; compared with its rate at 1 client".into())
+    }
+}

@@ -1,0 +1,253 @@
+//! The figures of a run as a table with ratios and goals, and as JSON. Medians
+//! over the repeats; a ratio is the median of the ratios within each repeat, so
+//! that a slow minute of the machine, which falls on all targets, cancels out.
+
+use std::fmt;
+
+use serde_json::{Value, json};
+
+use super::phases::{Cell, Footprints, Row};
+use super::plan::Plan;
+use crate::targets::{Target, VERCEL_VERSION};
+
+pub struct Report {
+    pub plan: Plan,
+    pub rows: Vec<Row>,
+    pub footprints: Footprints,
+    pub binary_bytes: Option<u64>,
+    pub fdatasync_ms: f64,
+}
+
+/// A ratio to the peer that the project has promised.
+struct Goal {
+    workload: &'static str,
+    clients: u64,
+    target: Target,
+    ratio: f64,
+}
+
+const GOALS: [Goal; 5] = [
+    Goal { workload: "point read", clients: 16, target: Target::Durable, ratio: 8.0 },
+    Goal { workload: "point read", clients: 16, target: Target::Memory, ratio: 8.0 },
+    Goal { workload: "create", clients: 16, target: Target::Durable, ratio: 3.0 },
+    Goal { workload: "create", clients: 16, target: Target::Memory, ratio: 8.0 },
+    Goal { workload: "ordered query, 100000 docs", clients: 1, target: Target::Durable, ratio: 100.0 },
+];
+const GOAL_START_UP_MS: f64 = 100.0;
+const GOAL_IDLE_MB: f64 = 40.0;
+
+/// Zero when there is nothing.
+pub fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    match sorted.len() {
+        0 => 0.0,
+        odd if odd % 2 == 1 => sorted[odd / 2],
+        even => (sorted[even / 2 - 1] + sorted[even / 2]) / 2.0,
+    }
+}
+
+impl Report {
+    /// Our rate over the peer's in the same repeat. Where the peer ran less
+    /// often than we did, or only with one client, its median stands in.
+    fn ratios(&self, row: &Row, target: Target) -> Option<Vec<f64>> {
+        let ours = row.cells.get(&target)?;
+        let peer = row.cells.get(&Target::Vercel).or_else(|| self.peer_at_one_client(row))?;
+        let of_repeat = |repeat: usize| match peer.rates.get(repeat) {
+            Some(rate) if peer.rates.len() == ours.rates.len() => *rate,
+            _ => median(&peer.rates),
+        };
+        Some(ours.rates.iter().enumerate().map(|(repeat, rate)| rate / of_repeat(repeat)).collect())
+    }
+
+    fn peer_at_one_client(&self, row: &Row) -> Option<&Cell> {
+        self.rows
+            .iter()
+            .find(|other| other.workload == row.workload && other.clients == 1)
+            .and_then(|other| other.cells.get(&Target::Vercel))
+    }
+
+    fn ours(&self) -> impl Iterator<Item = Target> {
+        self.plan.targets.iter().copied().filter(|target| *target != Target::Vercel)
+    }
+
+    fn throughput(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "1 KB documents; per second, p50 / p99 in ms, CPU us per operation of the server (of the client)"
+        )?;
+        write!(f, "{:<28} {:>7}", "workload", "clients")?;
+        for target in &self.plan.targets {
+            write!(f, " | {:>9} {:>17} {:>14}", target.name(), "p50 / p99", "CPU")?;
+        }
+        for target in self.ours() {
+            write!(f, " | {:>22}", format!("{} / vercel", target.name()))?;
+        }
+        writeln!(f)?;
+        for row in &self.rows {
+            self.throughput_row(f, row)?;
+        }
+        Ok(())
+    }
+
+    fn throughput_row(&self, f: &mut fmt::Formatter<'_>, row: &Row) -> fmt::Result {
+        write!(f, "{:<28} {:>7}", row.workload, row.clients)?;
+        for target in &self.plan.targets {
+            match row.cells.get(target) {
+                Some(cell) => write!(f, " | {}", Columns(cell))?,
+                None => write!(f, " | {:>42}", "-")?,
+            }
+        }
+        for target in self.ours() {
+            match self.ratios(row, target) {
+                Some(ratios) => write!(f, " | {:>22}", spread(&ratios))?,
+                None => write!(f, " | {:>22}", "-")?,
+            }
+        }
+        writeln!(f)?;
+        match &row.note {
+            Some(note) => writeln!(f, "  ({note})"),
+            None => Ok(()),
+        }
+    }
+
+    fn goals(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "\ngoals")?;
+        for goal in &GOALS {
+            let ratio = self
+                .rows
+                .iter()
+                .find(|row| row.workload == goal.workload && row.clients == goal.clients)
+                .and_then(|row| self.ratios(row, goal.target))
+                .map(|ratios| median(&ratios));
+            let name = format!("{}, {} clients, {}", goal.workload, goal.clients, goal.target.name());
+            match ratio {
+                Some(ratio) => {
+                    let verdict = verdict(ratio >= goal.ratio);
+                    writeln!(f, "  {name:<50} {ratio:>9.1}x  goal {:>5.0}x  {verdict}", goal.ratio)?;
+                }
+                None => writeln!(f, "  {name:<50} {:>9}   goal {:>5.0}x  not measured", "-", goal.ratio)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn footprint(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let documents = self.plan.queues.iter().map(|queue| queue.size).max().unwrap_or(0);
+        writeln!(f, "\nfootprint")?;
+        for (target, footprint) in &self.footprints {
+            let (start_up, idle) = (median(&footprint.start_up_ms), median(&footprint.idle_mb));
+            write!(f, "  {:<8} first answer after {start_up:>6.1} ms", target.name())?;
+            if *target != Target::Vercel {
+                write!(f, " (goal < {GOAL_START_UP_MS:.0}: {})", verdict(start_up < GOAL_START_UP_MS))?;
+            }
+            write!(f, ", {idle:>5.1} MB idle")?;
+            if *target != Target::Vercel {
+                write!(f, " (goal < {GOAL_IDLE_MB:.0}: {})", verdict(idle < GOAL_IDLE_MB))?;
+            }
+            if let (Some(loaded), Some(seconds)) = (footprint.loaded_mb, footprint.load_seconds) {
+                write!(f, ", {loaded:>6.1} MB with {documents} documents (loaded in {seconds:.1} s)")?;
+            }
+            writeln!(f)?;
+        }
+        if let Some(bytes) = self.binary_bytes {
+            writeln!(f, "  our binary: {:.1} MB", bytes as f64 / 1e6)?;
+        }
+        writeln!(f, "  disk: 4 KiB append and fdatasync {:.2} ms", self.fdatasync_ms)
+    }
+
+    pub fn json(&self) -> Value {
+        let rows: Vec<Value> = self.rows.iter().map(|row| self.row_json(row)).collect();
+        let footprints: serde_json::Map<String, Value> = self
+            .footprints
+            .iter()
+            .map(|(target, footprint)| {
+                let value = json!({
+                    "startUpMs": footprint.start_up_ms,
+                    "idleMb": footprint.idle_mb,
+                    "loadedMb": footprint.loaded_mb,
+                    "loadSeconds": footprint.load_seconds,
+                });
+                (target.name().to_owned(), value)
+            })
+            .collect();
+        json!({
+            "peer": format!("@vercel/cosmosdb-server {VERCEL_VERSION}"),
+            "repeats": self.plan.repeats,
+            "windowMs": self.plan.window.measured.time.as_millis() as u64,
+            "fdatasyncMs": self.fdatasync_ms,
+            "binaryBytes": self.binary_bytes,
+            "footprint": footprints,
+            "workloads": rows,
+        })
+    }
+
+    fn row_json(&self, row: &Row) -> Value {
+        let cells: serde_json::Map<String, Value> =
+            row.cells.iter().map(|(target, cell)| (target.name().to_owned(), cell_json(cell))).collect();
+        let ratios: serde_json::Map<String, Value> = self
+            .ours()
+            .filter_map(|target| Some((target.name().to_owned(), json!(self.ratios(row, target)?))))
+            .collect();
+        json!({
+            "workload": row.workload,
+            "clients": row.clients,
+            "targets": cells,
+            "ratiosToVercel": ratios,
+            "note": row.note,
+        })
+    }
+}
+
+fn cell_json(cell: &Cell) -> Value {
+    json!({
+        "perSecond": cell.rates,
+        "p50Ms": cell.p50_ms,
+        "p99Ms": cell.p99_ms,
+        "serverCpuUs": cell.server_us,
+        "clientCpuUs": cell.client_us,
+    })
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.throughput(f)?;
+        self.goals(f)?;
+        self.footprint(f)
+    }
+}
+
+struct Columns<'a>(&'a Cell);
+
+impl fmt::Display for Columns<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let rate = median(&self.0.rates);
+        let rate = if rate < 10.0 { format!("{rate:.3}") } else { format!("{rate:.0}") };
+        let latency = format!("{:.2} / {:.2}", median(&self.0.p50_ms), median(&self.0.p99_ms));
+        let cpu = format!("{:.0} ({:.0})", median(&self.0.server_us), median(&self.0.client_us));
+        write!(f, "{rate:>9} {latency:>17} {cpu:>14}")
+    }
+}
+
+/// The median, and the least and the greatest in parentheses.
+fn spread(ratios: &[f64]) -> String {
+    let least = ratios.iter().copied().fold(f64::INFINITY, f64::min);
+    let greatest = ratios.iter().copied().fold(0.0, f64::max);
+    format!("{:.1}x ({least:.1}-{greatest:.1})", median(ratios))
+}
+
+fn verdict(met: bool) -> &'static str {
+    if met { "met" } else { "MISSED" }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_median_is_the_middle_or_the_mean_of_the_two_middle_ones() {
+        assert_eq!(median(&[]), 0.0);
+        assert_eq!(median(&[3.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), 2.5);
+    }
+}

@@ -1,0 +1,243 @@
+//! What the clients do: point reads, creates, batches of ten creates, the
+//! ordered query, and the loading of a queue. A status is checked on every
+//! answer, the body on every `BODY_CHECK_EVERY`th, the first included.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use anyhow::{Context, ensure};
+use serde_json::Value;
+
+use crate::documents::{DOCUMENT_BYTES, Fields, PAGE, Queue, create_batch, document};
+use crate::load::{Answer, Workload};
+use crate::requests::{Place, Requests};
+
+pub const OK: u16 = 200;
+pub const CREATED: u16 = 201;
+
+/// Parsing every body would cost the client as much as the request.
+const BODY_CHECK_EVERY: u64 = 64;
+/// Values of the partition key that writes are spread over.
+const WRITE_KEYS: u64 = 100;
+/// Values of the partition key that the documents to be read are spread over.
+const READ_KEYS: u64 = 10;
+/// Operations in a measured batch.
+pub const BATCH_OPERATIONS: u64 = 10;
+/// Operations in a batch that loads: the service's limit.
+const LOAD_OPERATIONS: u64 = 100;
+/// Documents that the point reads choose from.
+pub const READABLE: u64 = 1_000;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Operation {
+    Read,
+    Create,
+    Batch,
+}
+
+impl Operation {
+    pub const ALL: [Operation; 3] = [Operation::Read, Operation::Create, Operation::Batch];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Operation::Read => "point read",
+            Operation::Create => "create",
+            Operation::Batch => "batch of 10 creates",
+        }
+    }
+}
+
+/// One client of a point workload. `run` is unique per server, so that ids are.
+pub struct PointClient {
+    operation: Operation,
+    requests: Requests,
+    places: Arc<[Place]>,
+    prefix: String,
+    sent: u64,
+    dice: u64,
+}
+
+/// The places that an operation goes to, shared by the clients of a run.
+pub fn places(container: &str, operation: Operation) -> Arc<[Place]> {
+    let keys = if operation == Operation::Read { READ_KEYS } else { WRITE_KEYS };
+    (0..keys).map(|number| Place::new(container, &format!("k-{number}"))).collect()
+}
+
+impl PointClient {
+    pub fn new(
+        address: SocketAddr,
+        operation: Operation,
+        places: Arc<[Place]>,
+        run: u64,
+        client: u64,
+    ) -> anyhow::Result<Self> {
+        let requests = Requests::new(address)?;
+        let dice = (run << 8 | client) + 1;
+        Ok(Self { operation, requests, places, prefix: format!("w-{run}-{client}"), sent: 0, dice })
+    }
+
+    /// Xorshift: chance enough to choose a document, the same in every run.
+    fn roll(&mut self) -> u64 {
+        self.dice ^= self.dice << 13;
+        self.dice ^= self.dice >> 7;
+        self.dice ^= self.dice << 17;
+        self.dice
+    }
+
+    fn new_document(&self, place: &Place, part: u64) -> String {
+        let id = format!("{}-{}-{part}", self.prefix, self.sent);
+        document(&Fields { id: &id, key: &place.key, number: self.sent, visible_at: self.sent })
+    }
+}
+
+impl Workload for PointClient {
+    fn request(&mut self) -> anyhow::Result<&[u8]> {
+        self.sent += 1;
+        let number = self.roll() % READABLE;
+        let places = Arc::clone(&self.places);
+        let place = &places[(number % places.len() as u64) as usize];
+        match self.operation {
+            Operation::Read => self.requests.read(place, &readable_id(number)),
+            Operation::Create => {
+                let document = self.new_document(place, 0);
+                self.requests.create(place, &document)
+            }
+            Operation::Batch => {
+                let body = create_batch((0..BATCH_OPERATIONS).map(|part| self.new_document(place, part)));
+                self.requests.batch(place, &body)
+            }
+        }
+    }
+
+    fn judge(&mut self, answer: &Answer<'_>) -> anyhow::Result<()> {
+        let expected = if self.operation == Operation::Create { CREATED } else { OK };
+        expect_status(answer, expected)?;
+        if self.sent % BODY_CHECK_EVERY != 1 {
+            return Ok(());
+        }
+        let body: Value = serde_json::from_slice(answer.body).context("an answer that is not JSON")?;
+        match self.operation {
+            Operation::Read | Operation::Create => {
+                ensure!(
+                    body["payload"].is_string() && answer.body.len() > DOCUMENT_BYTES,
+                    "not a document: {body}"
+                );
+                Ok(())
+            }
+            Operation::Batch => expect_created(&body, BATCH_OPERATIONS),
+        }
+    }
+}
+
+fn readable_id(number: u64) -> String {
+    format!("r-{number}")
+}
+
+/// One batch that creates all readable documents of one partition key.
+pub fn readable_batch(place: &Place, key: u64) -> String {
+    let numbers = (key..READABLE).step_by(READ_KEYS as usize);
+    create_batch(numbers.map(|number| {
+        let id = readable_id(number);
+        document(&Fields { id: &id, key: &place.key, number, visible_at: number })
+    }))
+}
+
+/// One client of the ordered query over a queue.
+pub struct QueryClient {
+    requests: Requests,
+    place: Place,
+    body: String,
+    expected: Arc<[String]>,
+    sent: u64,
+}
+
+impl QueryClient {
+    pub fn new(
+        address: SocketAddr,
+        place: &Place,
+        queue: Queue,
+        expected: Arc<[String]>,
+    ) -> anyhow::Result<Self> {
+        let requests = Requests::new(address)?;
+        Ok(Self { requests, place: place.clone(), body: queue.query(), expected, sent: 0 })
+    }
+}
+
+impl Workload for QueryClient {
+    fn request(&mut self) -> anyhow::Result<&[u8]> {
+        self.sent += 1;
+        self.requests.query(&self.place, PAGE, &self.body)
+    }
+
+    fn judge(&mut self, answer: &Answer<'_>) -> anyhow::Result<()> {
+        expect_status(answer, OK)?;
+        if self.sent % BODY_CHECK_EVERY != 1 {
+            return Ok(());
+        }
+        let body: Value = serde_json::from_slice(answer.body).context("an answer that is not JSON")?;
+        let documents = body["Documents"].as_array().context("a feed without documents")?;
+        let ids: Vec<&str> = documents.iter().filter_map(|document| document["id"].as_str()).collect();
+        ensure!(ids == *self.expected, "the query answered {ids:?} instead of {:?}", self.expected);
+        Ok(())
+    }
+}
+
+/// One client of the loading of a queue: every `stride`th batch from `next` on.
+pub struct LoadClient {
+    requests: Requests,
+    place: Place,
+    queue: Queue,
+    next: u64,
+    stride: u64,
+}
+
+/// Batches needed to load a queue; its size is a multiple of a batch.
+pub fn load_batches(queue: Queue) -> u64 {
+    queue.size / LOAD_OPERATIONS
+}
+
+impl LoadClient {
+    pub fn new(
+        address: SocketAddr,
+        place: &Place,
+        queue: Queue,
+        client: u64,
+        clients: u64,
+    ) -> anyhow::Result<Self> {
+        let requests = Requests::new(address)?;
+        Ok(Self { requests, place: place.clone(), queue, next: client, stride: clients })
+    }
+}
+
+impl Workload for LoadClient {
+    fn request(&mut self) -> anyhow::Result<&[u8]> {
+        let numbers = self.next * LOAD_OPERATIONS..(self.next + 1) * LOAD_OPERATIONS;
+        self.next += self.stride;
+        let body = create_batch(numbers.map(|number| self.queue.document(&self.place.key, number)));
+        self.requests.batch(&self.place, &body)
+    }
+
+    fn judge(&mut self, answer: &Answer<'_>) -> anyhow::Result<()> {
+        expect_status(answer, OK)?;
+        expect_created(&serde_json::from_slice(answer.body)?, LOAD_OPERATIONS)
+    }
+}
+
+pub fn expect_status(answer: &Answer<'_>, expected: u16) -> anyhow::Result<()> {
+    ensure!(
+        answer.status == expected,
+        "answered {} instead of {expected}: {}",
+        answer.status,
+        String::from_utf8_lossy(&answer.body[..answer.body.len().min(500)])
+    );
+    Ok(())
+}
+
+/// The peer answers 200 even when an operation failed, so the parts are counted.
+pub fn expect_created(body: &Value, operations: u64) -> anyhow::Result<()> {
+    let created = body
+        .as_array()
+        .map_or(0, |results| results.iter().filter(|result| result["statusCode"] == 201).count());
+    ensure!(created as u64 == operations, "a batch created {created} of {operations} documents: {body}");
+    Ok(())
+}

@@ -1,0 +1,95 @@
+//! The closed loop: a number of clients, one connection each, on the thread of
+//! the caller. Every client asks the workload for its next request, waits for
+//! the whole answer, has it judged, and goes on until the time is up; a request
+//! under way is finished and counted, and the rate is taken over the time until
+//! the last one ended, so that slow answers are neither lost nor flattered.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use tokio::task::JoinSet;
+
+use super::connection::{Answer, Connection};
+use super::histogram::Histogram;
+
+/// What the clients of one run do. Each client owns its copy.
+pub trait Workload: Send + 'static {
+    fn request(&mut self) -> anyhow::Result<&[u8]>;
+    /// Refuses an answer that is not the expected one: a fast error is no result.
+    fn judge(&mut self, answer: &Answer<'_>) -> anyhow::Result<()>;
+}
+
+/// When the clients of a run stop.
+#[derive(Clone, Copy)]
+pub struct Limits {
+    pub time: Duration,
+    /// A client stops after this many requests even when time is left.
+    pub requests_max: u64,
+}
+
+/// A request may take this long after the time is up before the run is given
+/// up: the slowest peer needs more than a minute for one query.
+const DRAIN_LIMIT: Duration = Duration::from_secs(600);
+
+pub struct Sample {
+    pub elapsed: Duration,
+    pub latencies: Histogram,
+}
+
+impl Sample {
+    pub fn per_second(&self) -> f64 {
+        self.latencies.count() as f64 / self.elapsed.as_secs_f64()
+    }
+}
+
+/// The clients of a run with their connections, kept from warm-up to measurement.
+pub struct Clients<W> {
+    clients: Vec<(Connection, W)>,
+}
+
+impl<W: Workload> Clients<W> {
+    pub fn new(address: SocketAddr, workloads: Vec<W>) -> Self {
+        Self { clients: workloads.into_iter().map(|workload| (Connection::new(address), workload)).collect() }
+    }
+
+    /// Drives all clients until the limits are reached.
+    pub async fn drive(&mut self, limits: Limits) -> anyhow::Result<Sample> {
+        let started = Instant::now();
+        let mut running = JoinSet::new();
+        for (connection, workload) in self.clients.drain(..) {
+            running.spawn(one_client(connection, workload, started + limits.time, limits.requests_max));
+        }
+        let mut latencies = Histogram::new();
+        let patience = limits.time + DRAIN_LIMIT;
+        tokio::time::timeout(patience, async {
+            while let Some(joined) = running.join_next().await {
+                let (client, own) = joined.context("a client task ended early")??;
+                latencies.merge(&own);
+                self.clients.push(client);
+            }
+            anyhow::Ok(())
+        })
+        .await
+        .with_context(|| format!("requests unanswered after {} s", patience.as_secs()))??;
+        Ok(Sample { elapsed: started.elapsed(), latencies })
+    }
+}
+
+async fn one_client<W: Workload>(
+    mut connection: Connection,
+    mut workload: W,
+    until: Instant,
+    requests_max: u64,
+) -> anyhow::Result<((Connection, W), Histogram)> {
+    let mut latencies = Histogram::new();
+    let mut asked = Instant::now();
+    while asked < until && latencies.count() < requests_max {
+        let answer = connection.send(workload.request()?).await?;
+        let answered = Instant::now();
+        workload.judge(&answer)?;
+        latencies.record(answered - asked);
+        asked = answered;
+    }
+    Ok(((connection, workload), latencies))
+}

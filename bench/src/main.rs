@@ -1,0 +1,43 @@
+//! Side-by-side benchmarks. Servers are child processes on loopback; the load
+//! client is this process. Data to stdout, talk to stderr.
+
+mod documents;
+mod emulators;
+mod load;
+mod requests;
+mod targets;
+
+use clap::{Parser, Subcommand};
+use tokio::signal::unix::{SignalKind, signal};
+
+#[derive(Parser)]
+#[command(about = "Side-by-side benchmarks of Perihelion against its peers")]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Our server, durable and in memory, against @vercel/cosmosdb-server.
+    Emulators(emulators::Options),
+}
+
+/// One thread: the servers need the others. An interrupted run unwinds, so that
+/// the servers it started end with it.
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> anyhow::Result<()> {
+    let command = Arguments::parse().command;
+    let mut terminated = signal(SignalKind::terminate())?;
+    tokio::select! {
+        done = run(command) => done,
+        _ = tokio::signal::ctrl_c() => anyhow::bail!("interrupted"),
+        _ = terminated.recv() => anyhow::bail!("terminated"),
+    }
+}
+
+async fn run(command: Command) -> anyhow::Result<()> {
+    match command {
+        Command::Emulators(options) => emulators::run(options).await,
+    }
+}

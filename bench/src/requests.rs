@@ -1,0 +1,152 @@
+//! The requests of the comparison as bytes on the wire, signed, with exactly
+//! the headers an SDK needs to send for them and no others. The path is the
+//! resource link with a slash before it, for documents by name. A builder keeps
+//! one buffer: a request is valid until the next one is built.
+
+use std::io::Write;
+use std::net::SocketAddr;
+
+use crate::load::{EMULATOR_KEY, Signer};
+
+pub const DATABASE: &str = "bench";
+
+const VERSION: &str = "2020-07-15";
+const JSON: &str = "content-type: application/json\r\n";
+const BATCH: &str = "content-type: application/json\r\nx-ms-cosmos-is-batch-request: True\r\n\
+    x-ms-cosmos-batch-atomic: True\r\nx-ms-cosmos-batch-continue-on-error: False\r\n";
+/// The partition key confines a query to one partition. The flag for
+/// cross-partition queries is sent too, as the JavaScript SDK always does:
+/// without it the peer parses every query twice.
+const QUERY: &str = "content-type: application/query+json\r\nx-ms-documentdb-isquery: True\r\n\
+    x-ms-documentdb-query-enablecrosspartition: True\r\n";
+
+pub struct Requests {
+    host: String,
+    signer: Signer,
+    buffer: Vec<u8>,
+}
+
+/// Where documents go: one container and one value of its partition key.
+#[derive(Clone)]
+pub struct Place {
+    pub key: String,
+    /// The header line with the partition key.
+    key_header: String,
+    /// `/dbs/…/colls/…/docs`
+    path: String,
+    /// `dbs/…/colls/…`, what a signature covers.
+    link: String,
+}
+
+impl Place {
+    pub fn new(container: &str, key: &str) -> Self {
+        let link = format!("dbs/{DATABASE}/colls/{container}");
+        let key_header = format!("x-ms-documentdb-partitionkey: [\"{key}\"]\r\n");
+        Self { key: key.into(), key_header, path: format!("/{link}/docs"), link }
+    }
+}
+
+/// The parts of a request that differ; `verb` in upper case.
+struct Parts<'a> {
+    verb: &'static str,
+    path: &'a str,
+    resource_type: &'static str,
+    link: &'a str,
+    headers: [&'a str; 2],
+    body: &'a str,
+}
+
+impl Requests {
+    pub fn new(address: SocketAddr) -> anyhow::Result<Self> {
+        Ok(Self { host: address.to_string(), signer: Signer::new(EMULATOR_KEY)?, buffer: Vec::new() })
+    }
+
+    pub fn account(&mut self) -> anyhow::Result<&[u8]> {
+        self.build(&Parts {
+            verb: "GET",
+            path: "/",
+            resource_type: "",
+            link: "",
+            headers: ["", ""],
+            body: "",
+        })
+    }
+
+    pub fn create_database(&mut self) -> anyhow::Result<&[u8]> {
+        let body = format!(r#"{{"id":"{DATABASE}"}}"#);
+        let (path, headers) = ("/dbs", [JSON, ""]);
+        self.build(&Parts { verb: "POST", path, resource_type: "dbs", link: "", headers, body: &body })
+    }
+
+    pub fn create_container(&mut self, container: &str) -> anyhow::Result<&[u8]> {
+        let link = format!("dbs/{DATABASE}");
+        let path = format!("/{link}/colls");
+        let key = r#"{"paths":["/pk"],"kind":"Hash","version":2}"#;
+        let body = format!(r#"{{"id":"{container}","partitionKey":{key}}}"#);
+        let headers = [JSON, ""];
+        self.build(&Parts {
+            verb: "POST",
+            path: &path,
+            resource_type: "colls",
+            link: &link,
+            headers,
+            body: &body,
+        })
+    }
+
+    pub fn read(&mut self, at: &Place, id: &str) -> anyhow::Result<&[u8]> {
+        let path = format!("{}/{id}", at.path);
+        let headers = [at.key_header.as_str(), ""];
+        self.build(&Parts {
+            verb: "GET",
+            path: &path,
+            resource_type: "docs",
+            link: &path[1..],
+            headers,
+            body: "",
+        })
+    }
+
+    pub fn create(&mut self, at: &Place, document: &str) -> anyhow::Result<&[u8]> {
+        self.post(at, JSON, document)
+    }
+
+    pub fn batch(&mut self, at: &Place, operations: &str) -> anyhow::Result<&[u8]> {
+        self.post(at, BATCH, operations)
+    }
+
+    pub fn query(&mut self, at: &Place, page_size: usize, body: &str) -> anyhow::Result<&[u8]> {
+        self.post(at, &format!("{QUERY}x-ms-max-item-count: {page_size}\r\n"), body)
+    }
+
+    fn post(&mut self, at: &Place, headers: &str, body: &str) -> anyhow::Result<&[u8]> {
+        let headers = [at.key_header.as_str(), headers];
+        self.build(&Parts {
+            verb: "POST",
+            path: &at.path,
+            resource_type: "docs",
+            link: &at.link,
+            headers,
+            body,
+        })
+    }
+
+    fn build(&mut self, parts: &Parts<'_>) -> anyhow::Result<&[u8]> {
+        let Parts { verb, path, resource_type, link, headers: [first, second], body } = parts;
+        let signed_verb = if *verb == "GET" { "get" } else { "post" };
+        let signature = self.signer.sign(signed_verb, resource_type, link)?;
+        self.buffer.clear();
+        write!(
+            self.buffer,
+            "{verb} {path} HTTP/1.1\r\nhost: {}\r\nx-ms-date: {}\r\nauthorization: {}\r\n\
+             x-ms-version: {VERSION}\r\naccept: application/json\r\n{first}{second}",
+            self.host, signature.date, signature.authorization
+        )?;
+        if !body.is_empty() {
+            write!(self.buffer, "content-length: {}\r\n", body.len())?;
+        }
+        self.buffer.extend_from_slice(b"\r\n");
+        self.buffer.extend_from_slice(body.as_bytes());
+        Ok(&self.buffer)
+    }
+}

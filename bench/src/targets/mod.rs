@@ -1,0 +1,71 @@
+//! The servers that are compared, and how each is started.
+
+mod ours;
+mod process;
+mod vercel;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use clap::ValueEnum;
+
+pub use ours::build;
+pub use process::{Server, own_cpu};
+pub use vercel::{VERSION as VERCEL_VERSION, Vercel};
+
+/// In the order of the report's columns: the peer first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, ValueEnum)]
+pub enum Target {
+    /// @vercel/cosmosdb-server, in memory.
+    Vercel,
+    /// Ours, durable on disk.
+    Durable,
+    /// Ours, in memory.
+    Memory,
+}
+
+impl Target {
+    pub fn name(self) -> &'static str {
+        match self {
+            Target::Vercel => "vercel",
+            Target::Durable => "durable",
+            Target::Memory => "memory",
+        }
+    }
+}
+
+/// Everything needed to start any of the chosen targets.
+pub struct Launcher {
+    /// Data directories and logs; emptied at the start of a run.
+    pub scratch: PathBuf,
+    pub vercel: Option<Vercel>,
+    pub ours: Option<PathBuf>,
+}
+
+impl Launcher {
+    /// Starts a target with nothing in it.
+    pub async fn start(&self, target: Target) -> anyhow::Result<Server> {
+        let port = process::free_port()?;
+        let command = match target {
+            Target::Vercel => self.vercel.as_ref().context("the peer is not installed")?.command(port),
+            Target::Durable => ours::command(self.binary()?, port, Some(&self.empty_data_directory()?)),
+            Target::Memory => ours::command(self.binary()?, port, None),
+        };
+        let log = self.scratch.join(format!("{}-{port}.log", target.name()));
+        Server::start(command, port, &log).await.with_context(|| format!("target {}", target.name()))
+    }
+
+    fn binary(&self) -> anyhow::Result<&Path> {
+        self.ours.as_deref().context("our server is not built")
+    }
+
+    fn empty_data_directory(&self) -> anyhow::Result<PathBuf> {
+        let data = self.scratch.join("data");
+        if data.exists() {
+            fs::remove_dir_all(&data)?;
+        }
+        fs::create_dir_all(&data)?;
+        Ok(data)
+    }
+}

@@ -1,0 +1,38 @@
+//! Our server: the release binary, built first unless one is given.
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use anyhow::{Context, ensure};
+use serde_json::Value;
+use tokio::process::Command;
+
+/// Builds the workspace's default member in release mode and asks cargo where
+/// the program is, so that a `CARGO_TARGET_DIR` of the caller's is respected.
+pub async fn build(repository: &Path) -> anyhow::Result<PathBuf> {
+    eprintln!("building our server in release mode in {}", repository.display());
+    let output = Command::new("cargo")
+        .args(["build", "--release", "--message-format=json-render-diagnostics"])
+        .current_dir(repository)
+        .stderr(Stdio::inherit())
+        .output()
+        .await
+        .context("running cargo")?;
+    ensure!(output.status.success(), "cargo build --release ended with {}", output.status);
+    String::from_utf8_lossy(&output.stdout)
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok())
+        .filter_map(|message| Some(PathBuf::from(message.get("executable")?.as_str()?)))
+        .find(|path| path.file_stem().is_some_and(|name| name == "perihelion"))
+        .context("cargo built no program named perihelion")
+}
+
+/// `data` is where acknowledged writes are kept; without it, in memory.
+pub fn command(binary: &Path, port: u16, data: Option<&Path>) -> Command {
+    let mut command = Command::new(binary);
+    command.args(["server", "--host", "127.0.0.1", "--port", &port.to_string()]);
+    if let Some(data) = data {
+        command.arg("--data").arg(data);
+    }
+    command
+}

@@ -1,0 +1,106 @@
+//! A server under test: a child process on loopback, started and ended here,
+//! watched through `/proc`. Its log goes to a file, so that a failure can be
+//! read afterwards; dropping the handle kills the process.
+
+use std::fs::{self, File};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::Path;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use tokio::process::{Child, Command};
+
+use crate::load::Connection;
+use crate::requests::Requests;
+
+/// A server that has not answered within this time is broken, not slow.
+const START_LIMIT: Duration = Duration::from_secs(30);
+/// How often an unanswered start is tried again. A listening socket of another
+/// process cannot be awaited; a refused connection on loopback costs 20 us.
+const START_POLL: Duration = Duration::from_micros(500);
+/// Kernel ticks per second in `/proc/<pid>/stat`: 100 on every Linux that runs Rust.
+const TICKS_PER_SECOND: f64 = 100.0;
+
+pub struct Server {
+    child: Child,
+    pid: u32,
+    pub address: SocketAddr,
+    /// From the spawn to the first 200 on a signed `GET /`.
+    pub start_up: Duration,
+}
+
+/// A port that was free a moment ago.
+pub fn free_port() -> anyhow::Result<u16> {
+    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
+}
+
+impl Server {
+    pub async fn start(mut command: Command, port: u16, log: &Path) -> anyhow::Result<Self> {
+        let out = File::create(log).with_context(|| format!("creating {}", log.display()))?;
+        command.stdin(Stdio::null()).stdout(out.try_clone()?).stderr(out).kill_on_drop(true);
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let mut requests = Requests::new(address)?;
+        let spawned = Instant::now();
+        let mut child = command.spawn().with_context(|| format!("starting {command:?}"))?;
+        let pid = child.id().context("a child without a process id")?;
+        while !answers(address, &mut requests).await? {
+            if let Some(status) = child.try_wait()? {
+                bail!("the server ended at start with {status}; its log:\n{}", tail(log));
+            }
+            if spawned.elapsed() > START_LIMIT {
+                bail!("no 200 on GET / within {START_LIMIT:?}; its log:\n{}", tail(log));
+            }
+            tokio::time::sleep(START_POLL).await;
+        }
+        Ok(Self { child, pid, address, start_up: spawned.elapsed() })
+    }
+
+    pub async fn stop(mut self) -> anyhow::Result<()> {
+        self.child.kill().await.context("ending a server")
+    }
+
+    /// Resident memory in megabytes (10^6 bytes).
+    pub fn resident_mb(&self) -> anyhow::Result<f64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid))?;
+        let kib = status
+            .lines()
+            .find_map(|line| line.strip_prefix("VmRSS:"))
+            .and_then(|rest| rest.split_whitespace().next()?.parse::<f64>().ok())
+            .context("no VmRSS in /proc/<pid>/status")?;
+        Ok(kib * 1024.0 / 1e6)
+    }
+
+    /// CPU time used so far by all threads, user and system.
+    pub fn cpu(&self) -> anyhow::Result<Duration> {
+        cpu_of(&self.pid.to_string())
+    }
+}
+
+/// CPU time used so far by this process, that is by the load client.
+pub fn own_cpu() -> anyhow::Result<Duration> {
+    cpu_of("self")
+}
+
+fn cpu_of(process: &str) -> anyhow::Result<Duration> {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat"))?;
+    // The second field is the program's name in parentheses and may hold
+    // spaces; utime and stime are the 12th and 13th fields after it.
+    let after_name = stat.rsplit_once(')').context("no name in /proc/<pid>/stat")?.1;
+    let ticks = |field: usize| after_name.split_whitespace().nth(field).and_then(|text| text.parse().ok());
+    let (user, system): (u64, u64) = ticks(11).zip(ticks(12)).context("no CPU time in /proc/<pid>/stat")?;
+    Ok(Duration::from_secs_f64((user + system) as f64 / TICKS_PER_SECOND))
+}
+
+/// Whether the server gives 200 on a signed `GET /`.
+async fn answers(address: SocketAddr, requests: &mut Requests) -> anyhow::Result<bool> {
+    let request = requests.account()?;
+    let mut connection = Connection::new(address);
+    Ok(connection.send(request).await.is_ok_and(|answer| answer.status == 200))
+}
+
+fn tail(log: &Path) -> String {
+    let text = fs::read_to_string(log).unwrap_or_default();
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(20)..].join("\n")
+}

@@ -1,0 +1,56 @@
+//! The peer `@vercel/cosmosdb-server`: installed from npm at a pinned version
+//! into a cache directory, run by `node` itself so that the process measured is
+//! the server and no wrapper.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, ensure};
+use tokio::process::Command;
+
+const PACKAGE: &str = "@vercel/cosmosdb-server";
+pub const VERSION: &str = "1.0.1";
+
+pub struct Vercel {
+    directory: PathBuf,
+    keep_alive: bool,
+}
+
+impl Vercel {
+    /// Installs the package unless it is there already. `keep_alive` starts it
+    /// through its programming interface with an option that its command line
+    /// does not offer: connections stay open.
+    pub async fn install(cache: &Path, keep_alive: bool) -> anyhow::Result<Self> {
+        let directory = cache.join(format!("vercel-{VERSION}"));
+        if !program(&directory).is_file() {
+            eprintln!("installing {PACKAGE}@{VERSION} from npm into {}", directory.display());
+            std::fs::create_dir_all(&directory)?;
+            let status = Command::new("npm")
+                .args(["install", "--no-audit", "--no-fund", "--loglevel=error", "--prefix"])
+                .arg(&directory)
+                .arg(format!("{PACKAGE}@{VERSION}"))
+                .status()
+                .await
+                .context("running npm (Node.js is needed for this peer)")?;
+            ensure!(status.success(), "npm install ended with {status}");
+        }
+        Ok(Self { directory, keep_alive })
+    }
+
+    pub fn command(&self, port: u16) -> Command {
+        let mut command = Command::new("node");
+        if self.keep_alive {
+            let script = format!(
+                "require('{PACKAGE}').createHttpServer({{ keepAlive: true }}).listen({port}, '127.0.0.1')"
+            );
+            command.current_dir(&self.directory).args(["-e", &script]);
+        } else {
+            command.arg(program(&self.directory)).args(["--no-ssl", "--host", "127.0.0.1", "--port"]);
+            command.arg(port.to_string());
+        }
+        command
+    }
+}
+
+fn program(directory: &Path) -> PathBuf {
+    directory.join("node_modules").join(PACKAGE).join("lib/cli.js")
+}
