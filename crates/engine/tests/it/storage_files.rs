@@ -1,1 +1,338 @@
 //! Data directories: what is created, what survives, what is refused and how.
+//! Whatever is refused must be left as it was, to the byte.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, BufRead, BufReader};
+use std::ops::{Bound, ControlFlow};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use perihelion_engine::storage::{Direction, DiskStore, KeyRange, Store, StoreError, StoreErrorKind, Write};
+use redb::{Database, StorageBackend, TableDefinition, backends::InMemoryBackend};
+
+use crate::dice::Dice;
+
+const DATA_FILE: &str = "perihelion.redb";
+
+/// A directory of the test's own, removed with it.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Scratch {
+        let path = std::env::temp_dir().join(format!("perihelion-{}-{name}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir_all(&path).expect("a scratch directory");
+        Scratch(path)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn put(store: &DiskStore, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
+    store.commit(&mut std::iter::once(Write { key, value: Some(value) }))
+}
+
+fn get(store: &DiskStore, key: &[u8]) -> Option<Vec<u8>> {
+    store.view().expect("view").get(key).expect("get").map(|value| value.to_vec())
+}
+
+/// Every file under a path with its content.
+fn contents(path: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    if path.is_file() {
+        return BTreeMap::from([(path.to_path_buf(), fs::read(path).expect("readable"))]);
+    }
+    let entries = fs::read_dir(path).expect("a directory");
+    entries.flat_map(|entry| contents(&entry.expect("an entry").path())).collect()
+}
+
+/// Opening must fail in this way, name the path, and change nothing.
+fn check_refused(directory: &Path, kind: StoreErrorKind, words: &str) {
+    let before = contents(directory);
+    let error = DiskStore::open(directory).expect_err("refused");
+    assert_eq!(error.kind, kind, "{}", error.message);
+    assert!(error.message.contains(&*directory.to_string_lossy()), "{}", error.message);
+    assert!(error.message.contains(words), "{}", error.message);
+    assert!(contents(directory) == before, "a refused directory was changed: {}", error.message);
+}
+
+#[test]
+fn a_new_directory_is_private_and_keeps_what_is_committed() {
+    let scratch = Scratch::new("new");
+    let directory = scratch.0.join("deep/data");
+    let store = DiskStore::open(&directory).expect("created");
+    put(&store, b"key", b"value").expect("commit");
+    drop(store);
+    let mode = |path: &Path| fs::metadata(path).expect("metadata").permissions().mode() & 0o777;
+    assert_eq!(mode(&directory), 0o700);
+    assert_eq!(mode(&directory.join(DATA_FILE)), 0o600);
+    for _ in 0..3 {
+        let store = DiskStore::open(&directory).expect("opened again");
+        assert_eq!(get(&store, b"key").as_deref(), Some(&b"value"[..]));
+    }
+}
+
+#[test]
+fn a_directory_open_elsewhere_is_refused_until_it_is_closed() {
+    let scratch = Scratch::new("in-use");
+    let store = DiskStore::open(&scratch.0).expect("created");
+    check_refused(&scratch.0, StoreErrorKind::InUse, "another process");
+    drop(store);
+    DiskStore::open(&scratch.0).expect("free again");
+}
+
+#[test]
+fn a_newer_format_is_refused() {
+    let scratch = Scratch::new("too-new");
+    drop(DiskStore::open(&scratch.0).expect("created"));
+    let database = Database::open(scratch.0.join(DATA_FILE)).expect("redb opens it");
+    let transaction = database.begin_write().expect("begin");
+    let marker: TableDefinition<'_, &str, u64> = TableDefinition::new("perihelion.marker");
+    transaction.open_table(marker).expect("our marker").insert("format", 2).expect("insert");
+    transaction.commit().expect("commit");
+    drop(database);
+    check_refused(&scratch.0, StoreErrorKind::TooNew, "newer");
+}
+
+#[test]
+fn a_file_of_another_program_is_refused() {
+    let scratch = Scratch::new("foreign");
+    let file = scratch.0.join(DATA_FILE);
+    let noise: Vec<u8> = (0..100_000u32).map(|byte| byte as u8).collect();
+    for foreign in [&b"x"[..], b"SQLite format 3\0", &noise] {
+        fs::write(&file, foreign).expect("written");
+        check_refused(&scratch.0, StoreErrorKind::Damaged, "restore a backup");
+    }
+    // Zeros in front, something behind: not what a cut creation leaves.
+    let mut image = vec![0; 65536];
+    image[40_000] = 1;
+    fs::write(&file, &image).expect("written");
+    check_refused(&scratch.0, StoreErrorKind::Damaged, "restore a backup");
+
+    fs::remove_file(&file).expect("removed");
+    let database = Database::create(&file).expect("redb creates it");
+    let transaction = database.begin_write().expect("begin");
+    let table: TableDefinition<'_, u64, u64> = TableDefinition::new("someone else's");
+    transaction.open_table(table).expect("a table").insert(1, 2).expect("insert");
+    transaction.commit().expect("commit");
+    drop(database);
+    check_refused(&scratch.0, StoreErrorKind::Damaged, "another program");
+}
+
+#[test]
+fn a_truncated_file_is_refused() {
+    let scratch = Scratch::new("truncated");
+    let store = DiskStore::open(&scratch.0).expect("created");
+    for key in 0..4u32 {
+        put(&store, &key.to_be_bytes(), &[7; 100_000]).expect("commit");
+    }
+    drop(store);
+    let file = scratch.0.join(DATA_FILE);
+    let image = fs::read(&file).expect("readable");
+    for len in [1, 9, 300, 4096, 10_000, image.len() / 2] {
+        fs::write(&file, &image[..len]).expect("written");
+        check_refused(&scratch.0, StoreErrorKind::Damaged, "restore a backup");
+    }
+}
+
+#[test]
+fn a_path_that_cannot_hold_data_is_refused_with_its_name() {
+    let scratch = Scratch::new("unusable");
+    let file = scratch.0.join("file");
+    fs::write(&file, "not a directory").expect("written");
+    check_refused(&file, StoreErrorKind::Io, "must be a directory");
+    let below_a_file = DiskStore::open(&file.join("data")).expect_err("refused");
+    assert_eq!(below_a_file.kind, StoreErrorKind::Io);
+    assert!(below_a_file.message.contains("file/data"), "{}", below_a_file.message);
+
+    let data_file_is_a_directory = scratch.0.join("odd");
+    fs::create_dir_all(data_file_is_a_directory.join(DATA_FILE)).expect("created");
+    check_refused(&data_file_is_a_directory, StoreErrorKind::Io, "choose another directory");
+
+    // No user may create anything here, root included.
+    let unwritable = DiskStore::open(Path::new("/proc/perihelion")).expect_err("refused");
+    assert_eq!(unwritable.kind, StoreErrorKind::Io);
+    assert!(unwritable.message.contains("/proc/perihelion"), "{}", unwritable.message);
+    assert!(unwritable.message.contains("choose another directory"), "{}", unwritable.message);
+}
+
+/// Bit rot, sector by sector: the store opens or says no, and never panics;
+/// when it says no it has not written.
+#[test]
+fn damage_anywhere_in_the_file_never_panics_an_opening() {
+    let scratch = Scratch::new("damage");
+    let store = DiskStore::open(&scratch.0).expect("created");
+    for key in 0..30u32 {
+        put(&store, &key.to_be_bytes(), &[key as u8; 700]).expect("commit");
+    }
+    let file = scratch.0.join(DATA_FILE);
+    let in_use = fs::read(&file).expect("readable"); // As kill -9 would leave it.
+    drop(store);
+    let closed = fs::read(&file).expect("readable");
+    let mut refused = 0;
+    for seed in 0..150 {
+        let mut dice = Dice::new(seed);
+        let mut image = if dice.one_in(2) { in_use.clone() } else { closed.clone() };
+        for _ in 0..1 + dice.roll(8) {
+            // Mostly where it matters: the header, and pages that are in use.
+            let reach = if dice.one_in(2) { 512 } else { image.len() as u64 };
+            let at = dice.roll(reach) as usize;
+            image[at] ^= 1 + dice.roll(255) as u8;
+        }
+        fs::write(&file, &image).expect("written");
+        if let Err(error) = DiskStore::open(&scratch.0) {
+            refused += 1;
+            assert_ne!(error.kind, StoreErrorKind::InUse, "seed {seed}: {error}");
+            assert!(fs::read(&file).expect("readable") == image, "seed {seed}: changed, then refused");
+        }
+    }
+    assert!(refused > 10, "only {refused} of 150 damaged files were noticed");
+}
+
+/// A backend whose nth sync fails, and which counts the syncs after that.
+#[derive(Debug)]
+struct FailingSync {
+    memory: InMemoryBackend,
+    healthy: Arc<AtomicBool>,
+    syncs_after_failure: Arc<AtomicUsize>,
+}
+
+impl StorageBackend for FailingSync {
+    fn len(&self) -> Result<u64, io::Error> {
+        self.memory.len()
+    }
+    fn read(&self, offset: u64, out: &mut [u8]) -> Result<(), io::Error> {
+        self.memory.read(offset, out)
+    }
+    fn set_len(&self, len: u64) -> Result<(), io::Error> {
+        self.memory.set_len(len)
+    }
+    fn sync_data(&self) -> Result<(), io::Error> {
+        if self.healthy.load(Ordering::SeqCst) {
+            return self.memory.sync_data();
+        }
+        // The kernel's way: the error is told once, then all looks well.
+        match self.syncs_after_failure.fetch_add(1, Ordering::SeqCst) {
+            0 => Err(io::Error::from_raw_os_error(5)),
+            _ => Ok(()),
+        }
+    }
+    fn write(&self, offset: u64, data: &[u8]) -> Result<(), io::Error> {
+        self.memory.write(offset, data)
+    }
+}
+
+#[test]
+fn after_a_failed_sync_nothing_is_committed_and_no_sync_is_tried_again() {
+    let healthy = Arc::new(AtomicBool::new(true));
+    let syncs_after_failure = Arc::new(AtomicUsize::new(0));
+    let store = DiskStore::with_backend(FailingSync {
+        memory: InMemoryBackend::new(),
+        healthy: healthy.clone(),
+        syncs_after_failure: syncs_after_failure.clone(),
+    })
+    .expect("a new store");
+    put(&store, b"before", b"1").expect("commit");
+    let view = store.view().expect("view");
+    healthy.store(false, Ordering::SeqCst);
+    assert_eq!(put(&store, b"during", b"2").expect_err("the sync failed").kind, StoreErrorKind::Io);
+    for _ in 0..3 {
+        let refused = put(&store, b"after", b"3").expect_err("refused");
+        assert!(refused.message.contains("earlier write failed"), "{}", refused.message);
+    }
+    drop(view);
+    drop(store);
+    assert_eq!(syncs_after_failure.load(Ordering::SeqCst), 1, "the sync that failed was tried again");
+}
+
+/// The same test binary again, as a process of its own that can be killed: it
+/// commits pairs of keys for ever and prints each number once acknowledged.
+const CHILD: &str = "PERIHELION_STORAGE_CHILD";
+
+#[test]
+#[ignore = "not a test: the child process of the one below"]
+fn child_that_commits_until_it_is_killed() {
+    let directory = std::env::var(CHILD).expect("started by the test below");
+    let store = DiskStore::open(Path::new(&directory)).expect("the parent left it free");
+    let start = get(&store, b"a").map_or(0, |value| number(&value));
+    for next in start + 1.. {
+        let value = next.to_be_bytes();
+        let key = next.to_be_bytes();
+        let mut writes = [&b"a"[..], b"b", &key].into_iter().map(|key| Write { key, value: Some(&value) });
+        store.commit(&mut writes).expect("commit");
+        println!("acknowledged {next}");
+    }
+}
+
+fn number(value: &[u8]) -> u64 {
+    u64::from_be_bytes(value.try_into().expect("eight bytes"))
+}
+
+fn spawn_child(directory: &Path) -> Child {
+    Command::new(std::env::current_exe().expect("this binary"))
+        .args(["--exact", "storage_files::child_that_commits_until_it_is_killed", "--ignored", "--nocapture"])
+        .env(CHILD, directory)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("a child process")
+}
+
+#[test]
+fn a_killed_process_loses_nothing_it_acknowledged_and_leaves_no_lock() {
+    let mut acknowledged: u64 = 0;
+    let scratch = Scratch::new("killed");
+    let mut dice = Dice::new(3);
+    for _ in 0..25 {
+        let mut child = spawn_child(&scratch.0);
+        let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+        let mut left = 1 + dice.roll(30);
+        while left > 0 {
+            let line = lines.next().expect("the child goes on until it is killed").expect("text");
+            let Some(done) = line.split("acknowledged ").nth(1) else { continue };
+            acknowledged = done.parse().expect("a number");
+            left -= 1;
+        }
+        check_refused_while_running(&scratch.0, &mut dice);
+        child.kill().expect("SIGKILL");
+        child.wait().expect("reaped");
+        // What it printed between our last line and the kill counts as well.
+        for line in lines.map_while(Result::ok) {
+            if let Some(done) = line.split("acknowledged ").nth(1).and_then(|done| done.parse().ok()) {
+                acknowledged = done;
+            }
+        }
+        let store = DiskStore::open(&scratch.0).expect("the lock died with the process");
+        let (a, b) = (get(&store, b"a").expect("a"), get(&store, b"b").expect("b"));
+        assert_eq!(a, b, "half a commit");
+        let last = number(&a);
+        assert!(last >= acknowledged, "an acknowledged commit is gone");
+        assert_eq!(count_numbers(&store), last, "a commit in the middle is gone");
+    }
+}
+
+fn check_refused_while_running(directory: &Path, dice: &mut Dice) {
+    if dice.one_in(3) {
+        let error = DiskStore::open(directory).expect_err("the child has it open");
+        assert_eq!(error.kind, StoreErrorKind::InUse, "{}", error.message);
+    }
+}
+
+fn count_numbers(store: &DiskStore) -> u64 {
+    let mut count = 0;
+    let range = KeyRange { from: Bound::Included(&[0; 8]), to: Bound::Excluded(b"a") };
+    let view = store.view().expect("view");
+    view.scan(range, Direction::Forward, &mut |_, _| {
+        count += 1;
+        ControlFlow::Continue(())
+    })
+    .expect("scan");
+    count
+}

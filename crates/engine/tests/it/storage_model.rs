@@ -1,1 +1,199 @@
-//! Every store against a `BTreeMap`.
+//! Both stores against a `BTreeMap`: commits, look-ups, scans with every kind
+//! of bound in both directions, and views that keep what they saw.
+
+use std::collections::BTreeMap;
+use std::ops::{Bound, ControlFlow};
+
+use perihelion_engine::storage::{Direction, DiskStore, KeyRange, MemoryStore, Store, View, Write};
+use redb::backends::InMemoryBackend;
+
+use crate::dice::Dice;
+
+type Content = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// Commits in one history, each followed by a few reads.
+const COMMITS: u64 = 120;
+
+/// Runs the same claim on a fresh store of each kind.
+fn on_each_store(seeds: u64, claim: fn(&dyn Store, Dice)) {
+    for seed in 0..seeds {
+        println!("seed {seed}, in memory");
+        claim(&MemoryStore::new(), Dice::new(seed));
+    }
+    for seed in 0..seeds {
+        println!("seed {seed}, on disk");
+        let store = DiskStore::with_backend(InMemoryBackend::new()).expect("a new store");
+        claim(&store, Dice::new(seed));
+    }
+}
+
+/// Few and short keys, so that they collide, nest and stand beside each other.
+fn random_key(dice: &mut Dice) -> Vec<u8> {
+    let len = dice.roll(5);
+    (0..len).map(|_| [0, 1, 0x61, 0xff][dice.roll(4) as usize]).collect()
+}
+
+fn random_bound<'a>(dice: &mut Dice, key: &'a [u8]) -> Bound<&'a [u8]> {
+    match dice.roll(5) {
+        0 => Bound::Unbounded,
+        1 | 2 => Bound::Included(key),
+        _ => Bound::Excluded(key),
+    }
+}
+
+fn random_commit(store: &dyn Store, model: &mut Content, dice: &mut Dice) {
+    let mut batch = BTreeMap::new();
+    for _ in 0..dice.roll(40) {
+        let value = (!dice.one_in(3)).then(|| vec![dice.next() as u8; dice.roll(300) as usize]);
+        batch.insert(random_key(dice), value);
+    }
+    // In no particular order: a commit is a set of writes.
+    let mut writes: Vec<Write<'_>> =
+        batch.iter().map(|(key, value)| Write { key, value: value.as_deref() }).collect();
+    writes.sort_by_key(|write| write.key.iter().map(|byte| u64::from(*byte)).sum::<u64>());
+    store.commit(&mut writes.into_iter()).expect("commit");
+    for (key, value) in batch {
+        match value {
+            Some(value) => model.insert(key, value),
+            None => model.remove(&key),
+        };
+    }
+}
+
+fn scan(view: &dyn View, range: KeyRange<'_>, direction: Direction, most: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let mut seen = Vec::new();
+    view.scan(range, direction, &mut |key, value| {
+        seen.push((key.to_vec(), value.to_vec()));
+        if seen.len() < most { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    })
+    .expect("scan");
+    seen
+}
+
+/// The same by the plainest means: look at every entry.
+fn scan_model(content: &Content, range: KeyRange<'_>, direction: Direction) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let after_start = |key: &[u8]| match range.from {
+        Bound::Unbounded => true,
+        Bound::Included(from) => key >= from,
+        Bound::Excluded(from) => key > from,
+    };
+    let before_end = |key: &[u8]| match range.to {
+        Bound::Unbounded => true,
+        Bound::Included(to) => key <= to,
+        Bound::Excluded(to) => key < to,
+    };
+    let inside = content.iter().filter(|(key, _)| after_start(key) && before_end(key));
+    let mut entries: Vec<_> = inside.map(|(key, value)| (key.clone(), value.clone())).collect();
+    if direction == Direction::Backward {
+        entries.reverse();
+    }
+    entries
+}
+
+fn check_reads(view: &dyn View, model: &Content, dice: &mut Dice) {
+    for _ in 0..5 {
+        let key = random_key(dice);
+        let found = view.get(&key).expect("get");
+        assert_eq!(found.as_deref(), model.get(&key).map(Vec::as_slice), "key {key:?}");
+    }
+    for _ in 0..5 {
+        let (a, b) = (random_key(dice), random_key(dice));
+        let range = KeyRange { from: random_bound(dice, &a), to: random_bound(dice, &b) };
+        let direction = if dice.one_in(2) { Direction::Forward } else { Direction::Backward };
+        let most = if dice.one_in(3) { 1 + dice.roll(4) as usize } else { usize::MAX };
+        let mut expected = scan_model(model, range, direction);
+        expected.truncate(most);
+        assert_eq!(scan(view, range, direction, most), expected, "{range:?} {direction:?}");
+    }
+}
+
+#[test]
+fn reads_agree_with_a_sorted_map() {
+    on_each_store(15, |store, mut dice| {
+        let mut model = Content::new();
+        for _ in 0..COMMITS {
+            random_commit(store, &mut model, &mut dice);
+            let view = store.view().expect("view");
+            check_reads(&*view, &model, &mut dice);
+        }
+    });
+}
+
+#[test]
+fn a_view_keeps_what_it_saw() {
+    on_each_store(8, |store, mut dice| {
+        let mut model = Content::new();
+        let mut held: Vec<(Box<dyn View + '_>, Content)> = Vec::new();
+        for _ in 0..COMMITS {
+            if dice.one_in(4) {
+                held.push((store.view().expect("view"), model.clone()));
+            }
+            if held.len() > 6 {
+                let oldest = dice.roll(held.len() as u64) as usize;
+                drop(held.swap_remove(oldest));
+            }
+            random_commit(store, &mut model, &mut dice);
+            for (view, model) in &held {
+                check_reads(&**view, model, &mut dice);
+            }
+        }
+    });
+}
+
+#[test]
+fn a_commit_may_read_from_the_store_it_writes_to() {
+    on_each_store(1, |store, _| {
+        let first = Write { key: b"a", value: Some(b"1") };
+        store.commit(&mut std::iter::once(first)).expect("commit");
+        let view = store.view().expect("view");
+        let copied = view.get(b"a").expect("get").expect("it is there");
+        let mut lazily = std::iter::once_with(|| {
+            assert!(store.view().expect("another view").get(b"b").expect("get").is_none());
+            Write { key: b"b", value: Some(&copied) }
+        });
+        store.commit(&mut lazily).expect("commit");
+        assert_eq!(view.get(b"b").expect("get"), None);
+        assert_eq!(store.view().expect("view").get(b"b").expect("get").as_deref(), Some(&b"1"[..]));
+    });
+}
+
+/// Each commit writes one number to every key; whoever looks, whenever, must
+/// see one number only, and never a smaller one than before.
+#[test]
+fn readers_beside_a_writer_see_whole_commits_in_order() {
+    fn claim(store: &dyn Store, _: Dice) {
+        const ROUNDS: u32 = 300;
+        let keys: Vec<[u8; 2]> = (0..200u16).map(u16::to_be_bytes).collect();
+        let write = |round: u32| {
+            let value = round.to_be_bytes();
+            let mut writes = keys.iter().map(|key| Write { key, value: Some(&value) });
+            store.commit(&mut writes).expect("commit");
+        };
+        write(0);
+        std::thread::scope(|scope| {
+            let read = || {
+                let mut last = 0;
+                while last < ROUNDS {
+                    let view = store.view().expect("view");
+                    let everything = KeyRange { from: Bound::Unbounded, to: Bound::Unbounded };
+                    let seen = scan(&*view, everything, Direction::Forward, usize::MAX);
+                    assert_eq!(seen.len(), keys.len());
+                    assert!(seen.iter().all(|(_, value)| *value == seen[0].1), "half a commit is visible");
+                    let round = u32::from_be_bytes(seen[0].1[..].try_into().expect("four bytes"));
+                    assert!(round >= last, "a commit came undone");
+                    last = round;
+                }
+            };
+            scope.spawn(read);
+            scope.spawn(read);
+            (1..=ROUNDS).for_each(write);
+        });
+    }
+    on_each_store(1, claim);
+}
+
+#[test]
+fn only_the_disk_store_claims_to_be_durable() {
+    assert!(!MemoryStore::new().is_durable());
+    assert!(DiskStore::with_backend(InMemoryBackend::new()).expect("a new store").is_durable());
+}
