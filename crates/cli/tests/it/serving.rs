@@ -104,6 +104,19 @@ fn the_emulator_images_ways_are_accepted() {
 }
 
 #[test]
+fn a_second_port_answers_health_checks() {
+    // A port that was free a moment ago; the first one may be any.
+    let free = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address").port();
+    let scratch = Scratch::new();
+    let health = free.to_string();
+    let running =
+        Running::start(&mut command(&scratch, &["server", "--port", "0", "--health-port", &health]));
+    assert_ne!(running.port(), free);
+    let stream = std::net::TcpStream::connect(("127.0.0.1", free)).expect("a connection");
+    assert!(get(stream, "/ready").starts_with("HTTP/1.1 200 "));
+}
+
+#[test]
 fn dev_ignores_the_images_variables() {
     let scratch = Scratch::new();
     let data = scratch.path().join("not-ours");

@@ -81,18 +81,31 @@ pub(super) const WINDOW_BYTES: u32 = 1024 * 1024;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Limits {
+    /// Longest body of a request.
     pub body_bytes: usize,
+    /// Body bytes of all requests together.
     pub body_bytes_total: usize,
+    /// Longest header block, request line included.
     pub header_bytes: usize,
+    /// Most header fields of a request. HTTP/1.1 takes no more than 100.
     pub headers: usize,
+    /// Longest path with its query.
     pub uri_bytes: usize,
+    /// From connecting to the first byte, and from there to the first request.
     pub first_byte_timeout: Duration,
+    /// For a TLS handshake.
     pub handshake_timeout: Duration,
+    /// From the first byte of an HTTP/1.1 header block to its last.
     pub header_timeout: Duration,
+    /// For a whole body.
     pub body_timeout: Duration,
+    /// Between two requests on one connection.
     pub idle_timeout: Duration,
+    /// For an idle connection to deliver its last answers and close.
     pub close_timeout: Duration,
+    /// Open connections; further ones wait.
     pub connections: usize,
+    /// Concurrent requests on one HTTP/2 connection.
     pub streams: u32,
 }
 

@@ -41,6 +41,7 @@ impl Handler for Echo {
         match request.uri().path() {
             "/hangup" => return Err(Hangup),
             "/panic" => panic!("a handler's bug"),
+            "/big" => return Ok(Response::new(Bytes::from(vec![b'x'; 4 * 1024 * 1024]))),
             "/wait" => {
                 self.entered.notify_one();
                 self.release.notified().await;
@@ -125,6 +126,14 @@ async fn text(response: Response<hyper::body::Incoming>) -> (StatusCode, Version
     let (head, body) = response.into_parts();
     let bytes = body.collect().await.expect("a body").to_bytes();
     (head.status, head.version, String::from_utf8_lossy(&bytes).into_owned())
+}
+
+const SETTINGS: u8 = 4;
+
+/// An HTTP/2 frame, by hand: length, type, flags, stream, payload.
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).expect("a short payload").to_be_bytes();
+    [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
 }
 
 fn get(target: &str) -> Request<Full<Bytes>> {
@@ -256,6 +265,8 @@ async fn silence_is_cut_before_and_after_the_handshake() {
     assert_eq!(talk(fixture.connect().await, b"PRI * HT").await, "");
     assert_eq!(talk(fixture.connect_tls(&[b"http/1.1"]).await, b"").await, "");
     assert_eq!(talk(fixture.connect_tls(&[]).await, b"").await, "");
+    let http2 = [&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..], &frame(SETTINGS, 0, 0, &[])].concat();
+    assert!(talk(fixture.connect().await, &http2).await.starts_with('\0'), "settings, a goodbye, the end");
 }
 
 #[tokio::test]
@@ -402,17 +413,10 @@ async fn a_panicking_handler_costs_one_request() {
     fixture.assert_serving().await;
 }
 
-/// An HTTP/2 frame, by hand: length, type, flags, stream, payload.
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
-    let length = u32::try_from(payload.len()).expect("a short payload").to_be_bytes();
-    [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
-}
-
 #[tokio::test]
 async fn rapid_resets_end_the_connection() {
     const HEADERS: u8 = 1;
     const RST_STREAM: u8 = 3;
-    const SETTINGS: u8 = 4;
     const WHOLE_REQUEST: u8 = 5;
     // GET, http, / from the static table, and an authority of one letter.
     const HEAD: &[u8] = &[0x82, 0x86, 0x84, 0x01, 0x01, b'a'];
@@ -481,6 +485,31 @@ async fn a_drain_gives_up_when_the_grace_is_over() {
     assert!(stream.await.unwrap().is_err());
     // The handlers were dropped with their connections, HTTP/2 streams included.
     assert_eq!(Arc::strong_count(&fixture.echo), 1);
+}
+
+#[tokio::test]
+async fn a_client_that_never_reads_cannot_hold_up_a_drain() {
+    let limits = Limits { idle_timeout: SOON, close_timeout: SOON, ..Limits::default() };
+    let fixture = Fixture::start(limits).await;
+    let mut deaf = fixture.connect().await;
+    for _ in 0..8 {
+        deaf.write_all(b"GET /big HTTP/1.1\r\n\r\n").await.unwrap();
+    }
+    fixture.assert_serving().await;
+    tokio::time::timeout(PATIENCE, fixture.front.drain(PATIENCE * 2)).await.expect("the drain ends");
+    drop(deaf);
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_takes_its_request_with_it() {
+    let fixture = Fixture::start(Limits::default()).await;
+    let mut leaving = fixture.connect().await;
+    leaving.write_all(b"GET /wait HTTP/1.1\r\n\r\n").await.unwrap();
+    fixture.echo.entered.notified().await;
+    drop(leaving);
+    // The handler still waits for a release that never comes: only its being
+    // dropped lets the drain end before its grace.
+    tokio::time::timeout(PATIENCE, fixture.front.drain(PATIENCE * 2)).await.expect("the drain ends");
 }
 
 #[tokio::test]
