@@ -5,8 +5,7 @@
 //! (`real-service.md` section 6).
 
 use crate::ast::{Select, Selection};
-use crate::bind::contains_aggregate;
-use crate::node::AggregateFunction;
+use crate::bind::{aggregate_call, contains_aggregate};
 
 /// The gateway's answer to a statement across partitions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,7 +23,7 @@ pub(crate) fn gateway_verdict(select: &Select) -> GatewayVerdict {
     let (aggregates, value_aggregate) = match &select.selection {
         Selection::Star(_) => (false, false),
         Selection::List(items) => (items.iter().any(|item| contains_aggregate(&item.expr)), false),
-        Selection::Value(expr) => (contains_aggregate(expr), is_aggregate(expr)),
+        Selection::Value(expr) => (contains_aggregate(expr), aggregate_call(expr).is_some()),
     };
     let grouped = select.group_by.is_some();
     if aggregates && (grouped || !value_aggregate) {
@@ -37,13 +36,4 @@ pub(crate) fn gateway_verdict(select: &Select) -> GatewayVerdict {
         || select.order_by.is_some()
         || select.window.is_some();
     if merges { GatewayVerdict::NeedsPlan } else { GatewayVerdict::Served }
-}
-
-fn is_aggregate(expr: &crate::ast::Expr) -> bool {
-    match &expr.kind {
-        crate::ast::ExprKind::Call { name, udf: false, .. } => {
-            AggregateFunction::by_name(&name.text).is_some()
-        }
-        _ => false,
-    }
 }

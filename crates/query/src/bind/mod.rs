@@ -12,8 +12,8 @@ mod group;
 mod names;
 mod select;
 
-pub(crate) use group::contains_aggregate;
-pub(crate) use names::select_names;
+pub(crate) use group::{aggregate_call, contains_aggregate, same};
+pub(crate) use names::{select_names, source_name};
 
 use crate::ast::{Expr, Select};
 use crate::diagnostic::{Diagnostic, Span};

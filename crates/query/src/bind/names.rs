@@ -1,8 +1,8 @@
-//! The member names of a select list.
+//! Names that nobody wrote: of the members of a select list, of a source.
 
 use perihelion_model::json::Value;
 
-use crate::ast::{Expr, ExprKind, SelectItem};
+use crate::ast::{Collection, Expr, ExprKind, PathStep, SelectItem, Source};
 
 /// One name per item: the alias, the name of the property that is read, or
 /// `$1`, `$2`… for everything else, counted apart.
@@ -31,5 +31,18 @@ fn inferred(expr: &Expr) -> Option<&str> {
             _ => None,
         },
         _ => None,
+    }
+}
+
+/// What a source is called: its alias, or the last name of its path.
+pub(crate) fn source_name(source: &Source) -> Option<&str> {
+    match source {
+        Source::Iteration { name, .. } | Source::Aliased { alias: Some(name), .. } => Some(&name.text),
+        Source::Aliased { collection: Collection::Subquery { .. }, alias: None } => None,
+        Source::Aliased { collection: Collection::Path { root, steps }, alias: None } => match steps.last() {
+            None => Some(&root.text),
+            Some(PathStep::Member(name) | PathStep::Quoted(name)) => Some(name),
+            Some(PathStep::Item(_)) => None,
+        },
     }
 }

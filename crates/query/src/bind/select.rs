@@ -3,7 +3,8 @@
 use perihelion_model::json::Value;
 
 use super::group::is_grouped;
-use super::{Binder, Entry, Group, select_names};
+use super::names::{select_names, source_name};
+use super::{Binder, Entry, Group};
 use crate::ast::{Collection, Count, Direction, Expr, Name, OrderBy, PathStep, Select, Selection, Source};
 use crate::diagnostic::Span;
 use crate::node::{Grouping, Node, OrderNode, Output, SelectNode, SourceNode, Step};
@@ -62,12 +63,8 @@ impl<'q> Binder<'q> {
 
     /// Binds a source and puts its name into the scope.
     fn source(&mut self, source: &'q Source, container: bool) -> SourceNode {
-        let (iterates, name) = match source {
-            Source::Iteration { name, .. } => (true, Some(name.text.as_str())),
-            Source::Aliased { collection, alias } => {
-                (false, alias.as_ref().map(|alias| alias.text.as_str()).or_else(|| inferred(collection)))
-            }
-        };
+        let iterates = matches!(source, Source::Iteration { .. });
+        let name = source_name(source);
         let mut document = false;
         let node = match source.collection() {
             Collection::Subquery { select, .. } => SourceNode::Rows(self.select(select, container)),
@@ -195,18 +192,6 @@ impl<'q> Binder<'q> {
                 count
             }
         }
-    }
-}
-
-/// Without an alias a path is known by its last name.
-fn inferred(collection: &Collection) -> Option<&str> {
-    match collection {
-        Collection::Subquery { .. } => None,
-        Collection::Path { root, steps } => match steps.last() {
-            None => Some(&root.text),
-            Some(PathStep::Member(name) | PathStep::Quoted(name)) => Some(name),
-            Some(PathStep::Item(_)) => None,
-        },
     }
 }
 

@@ -1,0 +1,58 @@
+//! What a client must be able to merge.
+
+use super::{PlanError, Shape};
+use crate::ast::{Select, Selection};
+use crate::node::AggregateFunction;
+
+/// Refuses a statement that needs more than the client's header lists.
+pub(super) fn check(select: &Select, shape: &Shape<'_>, supported: Option<&str>) -> Result<(), PlanError> {
+    let supported: Vec<&str> = supported.unwrap_or("").split(',').map(str::trim).collect();
+    let mut missing = required(select, shape);
+    missing.retain(|feature| !supported.iter().any(|known| known.eq_ignore_ascii_case(feature)));
+    if missing.is_empty() { Ok(()) } else { Err(PlanError::UnsupportedFeatures(missing)) }
+}
+
+fn required(select: &Select, shape: &Shape<'_>) -> Vec<&'static str> {
+    let mut required = Vec::new();
+    let mut need = |needed: bool, feature: &'static str| {
+        if needed {
+            required.push(feature);
+        }
+    };
+    let functions = functions(shape);
+    let grouped = select.group_by.is_some();
+    let value = matches!(select.selection, Selection::Value(_));
+    let keys = select.order_by.as_ref().map_or(0, |order_by| order_by.items.len());
+    need(!functions.is_empty(), "Aggregate");
+    need(functions.contains(&AggregateFunction::CountIf), "CountIf");
+    need(functions.len() > 1 && !grouped, "MultipleAggregates");
+    need(!functions.is_empty() && !value && !grouped, "NonValueAggregate");
+    need(select.distinct, "Distinct");
+    need(grouped, "GroupBy");
+    need(select.window.is_some(), "OffsetAndLimit");
+    need(keys == 1, "OrderBy");
+    need(keys > 1, "MultipleOrderBy");
+    need(select.top.is_some(), "Top");
+    required
+}
+
+fn functions(shape: &Shape<'_>) -> Vec<AggregateFunction> {
+    match shape {
+        Shape::Plain => Vec::new(),
+        Shape::Value { aggregate, .. } => aggregate.iter().map(|(function, _)| *function).collect(),
+        Shape::List(items) => {
+            items.iter().filter_map(|item| item.aggregate).map(|(function, _)| function).collect()
+        }
+    }
+}
+
+/// The service's text.
+pub(super) fn message(missing: &[&str]) -> String {
+    let mut text = "Query contains 1 or more unsupported features. Upgrade your SDK to a version that does \
+                    support the requested features:"
+        .to_owned();
+    for feature in missing {
+        text.push_str(&format!("\r\nQuery contained {feature}, which the calling client does not support."));
+    }
+    text
+}

@@ -1,0 +1,104 @@
+//! Which partition keys can hold a result.
+//!
+//! Conservative: a condition that is not understood excludes nothing.
+
+use perihelion_model::json::Value;
+
+use crate::ast::{BinaryOperator, LogicalOperator};
+use crate::bind::Bound;
+use crate::node::{InList, Node, Step};
+use crate::order::equal;
+
+/// How many keys are worth listing; beyond, asking every partition is cheaper
+/// than building the list.
+const KEYS_MAX: usize = 1024;
+
+/// The partition keys that a plan addresses.
+#[derive(Debug, Clone, PartialEq)]
+pub enum PartitionKeyFilter {
+    /// Every partition.
+    All,
+    /// No document is read, or none can match.
+    Nothing,
+    /// These keys, one value per path.
+    Keys(Vec<Vec<Value>>),
+}
+
+pub(super) fn filter(bound: &Bound, paths: &[&str]) -> PartitionKeyFilter {
+    if bound.select.sources.is_empty() {
+        return PartitionKeyFilter::Nothing;
+    }
+    let Some(condition) = &bound.select.filter else { return PartitionKeyFilter::All };
+    if matches!(condition, Node::Constant(value) if *value != Some(Value::Bool(true))) {
+        return PartitionKeyFilter::Nothing;
+    }
+    let Some(hops) = bound.document_hops else { return PartitionKeyFilter::All };
+    let mut keys: Vec<Vec<Value>> = vec![Vec::new()];
+    for path in paths {
+        let Some(values) = allowed(condition, hops, &steps(path)) else { return PartitionKeyFilter::All };
+        if values.len().saturating_mul(keys.len()) > KEYS_MAX {
+            return PartitionKeyFilter::All;
+        }
+        keys = keys
+            .iter()
+            .flat_map(|key| values.iter().map(|value| key.iter().chain([value]).cloned().collect()))
+            .collect();
+    }
+    match keys.as_slice() {
+        [] => PartitionKeyFilter::Nothing,
+        [key] if key.is_empty() => PartitionKeyFilter::All,
+        _ => PartitionKeyFilter::Keys(keys),
+    }
+}
+
+/// `/a/"b c"/d` as steps.
+fn steps(path: &str) -> Vec<Step> {
+    path.split('/').skip(1).map(|name| Step::Name(name.trim_matches(['"', '\'']).to_owned())).collect()
+}
+
+/// The values that the path may have for the condition to hold; `None`: any.
+fn allowed(node: &Node, hops: usize, path: &[Step]) -> Option<Vec<Value>> {
+    let is_path = |node: &Node| matches!(node, Node::Path { hops: h, steps } if *h == hops && steps == path);
+    match node {
+        Node::Logical(LogicalOperator::And, operands) => {
+            let mut sets = operands.iter().filter_map(|operand| allowed(operand, hops, path));
+            let first = sets.next()?;
+            Some(sets.fold(first, |mut kept, set| {
+                kept.retain(|value| set.iter().any(|other| equal(value, other)));
+                kept
+            }))
+        }
+        Node::Logical(LogicalOperator::Or, operands) => {
+            let mut all: Vec<Value> = Vec::new();
+            for operand in operands {
+                for value in allowed(operand, hops, path)? {
+                    if all.len() >= KEYS_MAX {
+                        return None;
+                    }
+                    if !all.iter().any(|other| equal(&value, other)) {
+                        all.push(value);
+                    }
+                }
+            }
+            Some(all)
+        }
+        Node::Binary(BinaryOperator::Equal, a, b) => match (a.as_ref(), b.as_ref()) {
+            (a, Node::Constant(Some(value))) | (Node::Constant(Some(value)), a) if is_path(a) => {
+                Some(vec![value.clone()])
+            }
+            _ => None,
+        },
+        Node::In { value, list: InList::Sorted(values), negated: false } if is_path(value) => {
+            (values.len() <= KEYS_MAX).then(|| values.clone())
+        }
+        Node::Call(function, arguments) if function.signature().name == "IS_NULL" => {
+            match arguments.as_slice() {
+                [argument] if is_path(argument) => Some(vec![Value::Null]),
+                _ => None,
+            }
+        }
+        Node::Constant(value) if *value != Some(Value::Bool(true)) => Some(Vec::new()),
+        node if is_path(node) => Some(vec![Value::Bool(true)]),
+        _ => None,
+    }
+}

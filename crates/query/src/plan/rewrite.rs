@@ -1,0 +1,188 @@
+//! The statement that a client sends to each partition.
+//!
+//! Aggregates come back in pieces that can be merged (`AVG` as sum and count),
+//! sorted rows with their keys, groups with theirs. Counts that only the
+//! merged answer can apply are left out or widened (`OFFSET 1 LIMIT 2` becomes
+//! `OFFSET 0 LIMIT 3`). An empty text means: the statement as it is.
+
+use perihelion_model::json::print_string;
+
+use super::{Counts, ListItem, Shape};
+use crate::ast::{Count, Expr, OrderBy, Select, Selection, Window};
+use crate::bind::{select_names, source_name};
+use crate::node::AggregateFunction;
+use crate::printer::{Layout, expr_text, print_expr, print_from, print_order_by, print_select};
+
+/// Where the client puts its filter for the next page.
+const FILTER: &str = "({documentdb-formattableorderbyquery-filter})";
+
+pub(super) fn rewrite(select: &Select, shape: &Shape<'_>, counts: Counts) -> String {
+    match (shape, &select.order_by) {
+        (Shape::Plain, Some(order_by)) => ordered(select, order_by, counts),
+        (Shape::Plain, None) => plain(select, counts),
+        (Shape::Value { .. } | Shape::List(_), _) => grouped(select, shape),
+    }
+}
+
+/// Neither order nor groups: only a window, or a count beside DISTINCT, asks
+/// for another statement.
+fn plain(select: &Select, counts: Counts) -> String {
+    if select.window.is_none() && !(select.distinct && select.top.is_some()) {
+        return String::new();
+    }
+    let mut statement = select.clone();
+    statement.window = widened(counts).filter(|_| !select.distinct);
+    if select.distinct {
+        statement.top = None;
+    }
+    let mut out = String::new();
+    print_select(&mut out, &statement, Layout::Plan);
+    out
+}
+
+/// A partition cannot know what to skip: it gives all that may be wanted.
+fn widened(counts: Counts) -> Option<Window> {
+    let (offset, limit) = (counts.offset?, counts.limit?);
+    Some(Window { offset: Count::literal(0), limit: Count::literal(offset.saturating_add(limit)) })
+}
+
+fn ordered(select: &Select, order_by: &OrderBy, counts: Counts) -> String {
+    let mut out = "SELECT ".to_owned();
+    // Duplicates are removed after merging, so no count may come before.
+    if let Some(top) = counts.top.filter(|_| !select.distinct) {
+        out.push_str(&format!("TOP {top} "));
+    }
+    let root = select.from.as_ref().and_then(|from| source_name(&from.first)).unwrap_or("root");
+    out.push_str(&format!(
+        "{root}._rid, [{}] AS orderByItems, ",
+        items(order_by.items.iter().map(|item| &item.expr))
+    ));
+    out.push_str(&payload(select, root));
+    out.push_str(" AS payload");
+    push_from(&mut out, select);
+    out.push_str("\nWHERE ");
+    out.push_str(&filter(select));
+    out.push('\n');
+    print_order_by(&mut out, order_by, Layout::Plan);
+    if let Some(window) = widened(counts).filter(|_| !select.distinct) {
+        push_window(&mut out, &window);
+    }
+    out
+}
+
+fn push_window(out: &mut String, window: &Window) {
+    if let (Count::Literal { value: offset }, Count::Literal { value: limit }) =
+        (&window.offset, &window.limit)
+    {
+        out.push_str(&format!("\nOFFSET {offset} LIMIT {limit}"));
+    }
+}
+
+fn payload(select: &Select, root: &str) -> String {
+    match &select.selection {
+        Selection::Star(_) => root.to_owned(),
+        Selection::Value(expr) => expr_text(expr),
+        Selection::List(items) => {
+            let names = select_names(items);
+            members(names.iter().zip(items).map(|(name, item)| (name.as_str(), expr_text(&item.expr))))
+        }
+    }
+}
+
+/// The statement's own filter, the client's, and for VALUE that there is one.
+fn filter(select: &Select) -> String {
+    let mut filter = match &select.filter {
+        Some(own) => format!("({} AND {FILTER})", expr_text(own)),
+        None => FILTER.to_owned(),
+    };
+    if let Selection::Value(expr) = &select.selection {
+        filter = format!("({filter} AND IS_DEFINED({}))", expr_text(expr));
+    }
+    filter
+}
+
+fn grouped(select: &Select, shape: &Shape<'_>) -> String {
+    let mut out = "SELECT ".to_owned();
+    if let Some(keys) = &select.group_by {
+        out.push_str(&format!("[{}] AS groupByItems, ", items(keys.iter())));
+    }
+    out.push_str(&match shape {
+        Shape::Value { aggregate: Some((function, argument)), .. } if select.group_by.is_none() => {
+            format!("VALUE [{}]", mergeable(*function, argument))
+        }
+        Shape::Value { aggregate: Some((function, argument)), .. } => {
+            format!("[{}] AS payload", mergeable(*function, argument))
+        }
+        Shape::Value { expr, aggregate: None } => format!("{} AS payload", expr_text(expr)),
+        Shape::List(list) => format!("{} AS payload", list_payload(list)),
+        Shape::Plain => String::new(),
+    });
+    push_from(&mut out, select);
+    if let Some(filter) = &select.filter {
+        out.push_str("\nWHERE ");
+        print_expr(&mut out, filter);
+    }
+    if let Some(keys) = &select.group_by {
+        let keys: Vec<String> = keys.iter().map(expr_text).collect();
+        out.push_str(&format!("\nGROUP BY {}", keys.join(", ")));
+    }
+    if let Some(order_by) = &select.order_by {
+        out.push('\n');
+        print_order_by(&mut out, order_by, Layout::Plan);
+    }
+    out
+}
+
+fn list_payload(list: &[ListItem<'_>]) -> String {
+    members(list.iter().map(|item| {
+        let value = match item.aggregate {
+            Some((function, argument)) => mergeable(function, argument),
+            None => expr_text(item.expr),
+        };
+        (item.name.as_str(), value)
+    }))
+}
+
+/// An aggregate in pieces from which the whole can be computed.
+fn mergeable(function: AggregateFunction, argument: &Expr) -> String {
+    let x = expr_text(argument);
+    match function {
+        AggregateFunction::Count => format!(r#"{{"item": COUNT({x})}}"#),
+        AggregateFunction::CountIf => format!(r#"{{"item": COUNTIF({x})}}"#),
+        AggregateFunction::Sum => format!(r#"{{"item": SUM({x})}}"#),
+        AggregateFunction::MakeList => format!(r#"{{"item": MAKELIST({x})}}"#),
+        AggregateFunction::MakeSet => format!(r#"{{"item": MAKESET({x})}}"#),
+        AggregateFunction::Average => {
+            format!(r#"{{"item": {{"sum": SUM({x}), "count": COUNT({x})}}}}"#)
+        }
+        AggregateFunction::Min => {
+            format!(r#"{{"item": MIN({x}), "item2": {{"min": MIN({x}), "count": COUNT({x})}}}}"#)
+        }
+        AggregateFunction::Max => {
+            format!(r#"{{"item": MAX({x}), "item2": {{"max": MAX({x}), "count": COUNT({x})}}}}"#)
+        }
+    }
+}
+
+fn items<'q>(exprs: impl Iterator<Item = &'q Expr>) -> String {
+    let items: Vec<String> = exprs.map(|expr| format!(r#"{{"item": {}}}"#, expr_text(expr))).collect();
+    items.join(", ")
+}
+
+fn members<'a>(members: impl Iterator<Item = (&'a str, String)>) -> String {
+    let members: Vec<String> = members
+        .map(|(name, value)| {
+            let mut out = String::new();
+            print_string(&mut out, name);
+            format!("{out}: {value}")
+        })
+        .collect();
+    format!("{{{}}}", members.join(", "))
+}
+
+fn push_from(out: &mut String, select: &Select) {
+    if let Some(from) = &select.from {
+        out.push('\n');
+        print_from(out, from, "\n");
+    }
+}
