@@ -42,6 +42,7 @@ mod parser;
 mod plan;
 mod printer;
 mod program;
+mod regex;
 
 pub use ast::Direction;
 pub use condition::{ConditionError, evaluate_condition};

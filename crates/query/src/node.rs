@@ -58,6 +58,11 @@ pub(crate) enum Node {
         pattern: Pattern,
         negated: bool,
     },
+    /// RegexMatch with a constant pattern; `None` if there is no such pattern.
+    Regex {
+        value: Box<Node>,
+        pattern: Option<regex_lite::Regex>,
+    },
     Conditional(Box<Node>, Box<Node>, Box<Node>),
     Array(Vec<Node>),
     Object(Vec<(String, Node)>),

@@ -161,7 +161,12 @@ impl<'q> Binder<'q> {
             return Node::UNDEFINED;
         }
         self.computes = true;
-        Node::Call(function, self.list(arguments))
+        let arguments = self.list(arguments);
+        if signature.name == "RegexMatch" {
+            regex_node(function, arguments)
+        } else {
+            Node::Call(function, arguments)
+        }
     }
 
     fn wrong_count(&mut self, name: &str, min: usize, max: usize, span: Span) {
@@ -232,6 +237,22 @@ fn in_list(nodes: Vec<Node>) -> InList {
         .collect();
     values.sort_by(|a, b| compare_values(Some(a), Some(b)));
     InList::Sorted(values)
+}
+
+/// A constant pattern is compiled once, not for every row.
+fn regex_node(function: Function, mut arguments: Vec<Node>) -> Node {
+    let text = |node: Option<&Node>| match node {
+        Some(Node::Constant(Some(Value::String(text)))) => Some(text.clone()),
+        _ => None,
+    };
+    let modifiers = if arguments.len() > 2 { text(arguments.get(2)) } else { Some(String::new()) };
+    match (text(arguments.get(1)), modifiers) {
+        (Some(pattern), Some(modifiers)) => Node::Regex {
+            value: Box::new(arguments.swap_remove(0)),
+            pattern: crate::regex::compile(&pattern, &modifiers),
+        },
+        _ => Node::Call(function, arguments),
+    }
 }
 
 fn pattern_of(node: Node, escape: Option<char>) -> Pattern {

@@ -32,7 +32,7 @@ fn is_computable(node: &Node) -> bool {
         Node::Between { value, low, high, .. } => constant(value) && constant(low) && constant(high),
         Node::In { value, list: InList::Sorted(_), .. } => constant(value),
         Node::In { value, list: InList::Nodes(nodes), .. } => constant(value) && nodes.iter().all(constant),
-        Node::Like { value, pattern: Pattern::Fixed(_), .. } => constant(value),
+        Node::Like { value, pattern: Pattern::Fixed(_), .. } | Node::Regex { value, .. } => constant(value),
         Node::Like { pattern: Pattern::Computed { .. }, .. }
         | Node::Constant(_)
         | Node::Path { .. }

@@ -103,7 +103,8 @@ pub(crate) fn evaluate<'e>(node: &'e Node, frame: &Frame<'e>, context: &'e Conte
         | Node::Logical(..)
         | Node::Between { .. }
         | Node::In { .. }
-        | Node::Like { .. } => truth(node, frame, context)?.map(|flag| Cow::Owned(Value::Bool(flag))),
+        | Node::Like { .. }
+        | Node::Regex { .. } => truth(node, frame, context)?.map(|flag| Cow::Owned(Value::Bool(flag))),
         Node::Unary(operator, operand) => {
             let operand = evaluate(operand, frame, context)?;
             operand.and_then(|operand| operators::unary(*operator, &operand)).map(Cow::Owned)
@@ -143,6 +144,12 @@ pub(crate) fn truth<'e>(node: &'e Node, frame: &Frame<'e>, context: &'e Context)
             let value = evaluate(value, frame, context)?;
             Ok(like(value, pattern, frame, context)?.map(|matches| matches != *negated))
         }
+        Node::Regex { value, pattern } => match (evaluate(value, frame, context)?.as_deref(), pattern) {
+            (Some(Value::String(text)), Some(pattern)) => {
+                crate::regex::matches(pattern, text, context).map(Some)
+            }
+            _ => Ok(None),
+        },
         _ => Ok(match evaluate(node, frame, context)?.as_deref() {
             Some(Value::Bool(flag)) => Some(*flag),
             _ => None,

@@ -4,6 +4,11 @@
 //! One table per family. A function sees evaluated arguments (`None` is
 //! undefined) and is undefined itself for arguments it is not made for.
 
+mod arrays;
+mod convert;
+mod dates;
+mod maths;
+mod strings;
 mod types;
 
 use std::borrow::Cow;
@@ -35,7 +40,14 @@ const MANY: usize = usize::MAX;
 impl Function {
     /// Names are case-free.
     pub(crate) fn by_name(name: &str) -> Option<Self> {
-        let tables = [types::FUNCTIONS];
+        let tables = [
+            types::FUNCTIONS,
+            strings::FUNCTIONS,
+            arrays::FUNCTIONS,
+            maths::FUNCTIONS,
+            convert::FUNCTIONS,
+            dates::FUNCTIONS,
+        ];
         tables.into_iter().flatten().find(|signature| signature.name.eq_ignore_ascii_case(name)).map(Function)
     }
 

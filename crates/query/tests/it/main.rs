@@ -3,4 +3,5 @@
 
 mod evaluation;
 mod parser;
+mod plans;
 mod support;

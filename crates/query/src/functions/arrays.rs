@@ -1,0 +1,150 @@
+//! Arrays, sets and objects.
+
+use std::collections::HashSet;
+
+use perihelion_model::json::{Object, Value};
+
+use super::{MANY, Outcome, Signature, array, entry, flag, integer, value};
+use crate::error::EvaluationError;
+use crate::eval::{Arg, Context};
+use crate::order::{canonical_key, equal};
+
+pub(super) const FUNCTIONS: &[Signature] = &[
+    entry("ARRAY_CONCAT", 2, MANY, concat),
+    entry("ARRAY_CONTAINS", 2, 3, contains),
+    entry("_TRY_ARRAY_CONTAINS", 2, 3, contains),
+    entry("ARRAY_CONTAINS_ALL", 2, MANY, |a, c| contains_many(a, c, true)),
+    entry("ARRAY_CONTAINS_ANY", 2, MANY, |a, c| contains_many(a, c, false)),
+    entry("ARRAY_LENGTH", 1, 1, |a, _| Ok(array(a, 0).map(|items| (items.len() as i64).into()))),
+    entry("ARRAY_SLICE", 2, 3, slice),
+    entry("CHOOSE", 2, MANY, choose),
+    entry("IIF", 3, 3, iif),
+    entry("ObjectToArray", 1, 3, object_to_array),
+    entry("SetIntersect", 2, 2, |a, c| combine(a, c, true)),
+    entry("SetUnion", 2, 2, |a, c| combine(a, c, false)),
+    entry("SetDifference", 2, 2, difference),
+    entry("SetEqual", 2, 2, set_equal),
+];
+
+fn copied(context: &Context, value: &Value) -> Result<Value, EvaluationError> {
+    context.budget.spend_value(value)?;
+    Ok(value.clone())
+}
+
+fn copied_all<'v>(context: &Context, values: impl Iterator<Item = &'v Value>) -> Outcome {
+    let copies = values.map(|value| copied(context, value)).collect::<Result<Vec<_>, _>>()?;
+    Ok(Some(Value::Array(copies)))
+}
+
+fn concat(arguments: &[Arg<'_>], context: &Context) -> Outcome {
+    let arrays: Option<Vec<&[Value]>> = (0..arguments.len()).map(|place| array(arguments, place)).collect();
+    let Some(arrays) = arrays else { return Ok(None) };
+    copied_all(context, arrays.into_iter().flatten())
+}
+
+/// With `true` as third argument an object is found if it has the members
+/// that are asked for, others notwithstanding.
+fn contains(arguments: &[Arg<'_>], context: &Context) -> Outcome {
+    let (Some(items), Some(wanted), Some(partial)) =
+        (array(arguments, 0), value(arguments, 1), flag(arguments, 2))
+    else {
+        return Ok(None);
+    };
+    context.budget.spend_steps(items.len() as u64)?;
+    let found = items.iter().any(|item| if partial { covers(item, wanted) } else { equal(item, wanted) });
+    Ok(Some(Value::Bool(found)))
+}
+
+fn covers(item: &Value, wanted: &Value) -> bool {
+    match (item, wanted) {
+        (Value::Object(item), Value::Object(wanted)) => {
+            wanted.iter().all(|(name, value)| item.get(name).is_some_and(|member| covers(member, value)))
+        }
+        _ => equal(item, wanted),
+    }
+}
+
+fn contains_many(arguments: &[Arg<'_>], context: &Context, all: bool) -> Outcome {
+    let Some(items) = array(arguments, 0) else { return Ok(None) };
+    let wanted: Option<Vec<&Value>> = (1..arguments.len()).map(|place| value(arguments, place)).collect();
+    let Some(wanted) = wanted else { return Ok(None) };
+    context.budget.spend_steps((items.len() as u64).saturating_mul(wanted.len() as u64))?;
+    let has = |wanted: &&Value| items.iter().any(|item| equal(item, wanted));
+    let answer = if all { wanted.iter().all(has) } else { wanted.iter().any(has) };
+    Ok(Some(Value::Bool(answer)))
+}
+
+/// A negative start counts from the end.
+fn slice(arguments: &[Arg<'_>], context: &Context) -> Outcome {
+    let (Some(items), Some(start)) = (array(arguments, 0), integer(arguments, 1)) else { return Ok(None) };
+    let count = if arguments.len() > 2 { integer(arguments, 2) } else { Some(i64::MAX) };
+    let Some(count) = count else { return Ok(None) };
+    let length = items.len() as i64;
+    let start = if start < 0 { length.saturating_add(start).max(0) } else { start.min(length) };
+    let end = start.saturating_add(count.max(0)).min(length);
+    copied_all(context, items.get(start as usize..end as usize).unwrap_or(&[]).iter())
+}
+
+/// The first choice has number 1.
+fn choose(arguments: &[Arg<'_>], context: &Context) -> Outcome {
+    let Some(number) = integer(arguments, 0) else { return Ok(None) };
+    let Ok(place) = usize::try_from(number) else { return Ok(None) };
+    if place == 0 {
+        return Ok(None);
+    }
+    value(arguments, place).map(|chosen| copied(context, chosen)).transpose()
+}
+
+fn iif(arguments: &[Arg<'_>], context: &Context) -> Outcome {
+    let place = if value(arguments, 0) == Some(&Value::Bool(true)) { 1 } else { 2 };
+    value(arguments, place).map(|chosen| copied(context, chosen)).transpose()
+}
+
+fn object_to_array(arguments: &[Arg<'_>], context: &Context) -> Outcome {
+    let Some(object) = value(arguments, 0).and_then(Value::as_object) else { return Ok(None) };
+    let named = |place: usize, default: &'static str| match arguments.get(place) {
+        None => Some(default),
+        Some(_) => super::text(arguments, place),
+    };
+    let (Some(key), Some(content)) = (named(1, "k"), named(2, "v")) else { return Ok(None) };
+    let mut items = Vec::with_capacity(object.len());
+    for (name, member) in object.iter() {
+        context.budget.spend_bytes(name.len() + key.len() + content.len())?;
+        items.push(Value::Object(Object::from_members(vec![
+            (key.to_owned(), name.into()),
+            (content.to_owned(), copied(context, member)?),
+        ])));
+    }
+    Ok(Some(Value::Array(items)))
+}
+
+/// The common elements, or the elements of either, without duplicates.
+fn combine(arguments: &[Arg<'_>], context: &Context, common: bool) -> Outcome {
+    let (Some(a), Some(b)) = (array(arguments, 0), array(arguments, 1)) else { return Ok(None) };
+    let in_b = keys(b, context)?;
+    let rest = if common { &[] } else { b };
+    let mut seen = HashSet::new();
+    let kept = a.iter().filter(|item| !common || in_b.contains(&canonical_key(Some(item)))).chain(rest);
+    copied_all(context, kept.filter(|item| seen.insert(canonical_key(Some(item)))))
+}
+
+fn difference(arguments: &[Arg<'_>], context: &Context) -> Outcome {
+    let (Some(a), Some(b)) = (array(arguments, 0), array(arguments, 1)) else { return Ok(None) };
+    let mut seen = keys(b, context)?;
+    copied_all(context, a.iter().filter(|item| seen.insert(canonical_key(Some(item)))))
+}
+
+fn set_equal(arguments: &[Arg<'_>], context: &Context) -> Outcome {
+    let (Some(a), Some(b)) = (array(arguments, 0), array(arguments, 1)) else { return Ok(None) };
+    Ok(Some(Value::Bool(keys(a, context)? == keys(b, context)?)))
+}
+
+fn keys(items: &[Value], context: &Context) -> Result<HashSet<Vec<u8>>, EvaluationError> {
+    items
+        .iter()
+        .map(|item| {
+            context.budget.spend_value(item)?;
+            Ok(canonical_key(Some(item)))
+        })
+        .collect()
+}

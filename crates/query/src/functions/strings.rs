@@ -1,0 +1,197 @@
+//! Text. Lengths and places count characters (code points).
+
+use perihelion_model::json::Value;
+
+use super::{MANY, Outcome, Signature, entry, flag, integer, text};
+use crate::eval::{Arg, Context};
+use crate::regex;
+
+pub(super) const FUNCTIONS: &[Signature] = &[
+    entry("CONCAT", 2, MANY, concat),
+    entry("CONTAINS", 2, 3, |a, c| search(a, c, |text, part| text.contains(part))),
+    entry("STARTSWITH", 2, 3, |a, c| search(a, c, |text, part| text.starts_with(part))),
+    entry("ENDSWITH", 2, 3, |a, c| search(a, c, |text, part| text.ends_with(part))),
+    entry("STRINGEQUALS", 2, 3, |a, c| search(a, c, |text, part| text == part)),
+    entry("INDEX_OF", 2, 3, index_of),
+    entry("LEFT", 2, 2, left),
+    entry("LENGTH", 1, 1, length),
+    entry("LOWER", 1, 1, |a, c| changed(a, c, str::to_lowercase)),
+    entry("UPPER", 1, 1, |a, c| changed(a, c, str::to_uppercase)),
+    entry("LTRIM", 1, 2, |a, c| trim(a, c, true, false)),
+    entry("RTRIM", 1, 2, |a, c| trim(a, c, false, true)),
+    entry("TRIM", 1, 2, |a, c| trim(a, c, true, true)),
+    entry("REPLACE", 3, 3, replace),
+    entry("REPLICATE", 2, 2, replicate),
+    entry("REVERSE", 1, 1, |a, c| changed(a, c, |text| text.chars().rev().collect())),
+    entry("RIGHT", 2, 2, right),
+    entry("SUBSTRING", 3, 3, substring),
+    entry("StringJoin", 2, 2, join),
+    entry("StringSplit", 2, 2, split),
+    entry("RegexMatch", 2, 3, regex_match),
+];
+
+/// The longest text that REPLICATE makes, as the service documents it.
+const REPLICATE_LENGTH_MAX: usize = 10_000;
+
+fn owned(text: impl Into<String>) -> Outcome {
+    Ok(Some(Value::String(text.into())))
+}
+
+fn concat(arguments: &[Arg<'_>], context: &Context) -> Outcome {
+    let parts: Option<Vec<&str>> = (0..arguments.len()).map(|place| text(arguments, place)).collect();
+    let Some(parts) = parts else { return Ok(None) };
+    context.budget.spend_bytes(parts.iter().map(|part| part.len()).sum())?;
+    owned(parts.concat())
+}
+
+/// The third argument, when given, makes the comparison ignore case.
+fn search(arguments: &[Arg<'_>], context: &Context, found: fn(&str, &str) -> bool) -> Outcome {
+    let (Some(whole), Some(part), Some(ignore_case)) =
+        (text(arguments, 0), text(arguments, 1), flag(arguments, 2))
+    else {
+        return Ok(None);
+    };
+    context.budget.spend_steps(1 + whole.len() as u64 / 16)?;
+    let answer = if ignore_case {
+        context.budget.spend_bytes(whole.len() + part.len())?;
+        found(&whole.to_lowercase(), &part.to_lowercase())
+    } else {
+        found(whole, part)
+    };
+    Ok(Some(Value::Bool(answer)))
+}
+
+/// The place of the first occurrence, -1 if there is none.
+fn index_of(arguments: &[Arg<'_>], context: &Context) -> Outcome {
+    let (Some(whole), Some(part)) = (text(arguments, 0), text(arguments, 1)) else { return Ok(None) };
+    let start = if arguments.len() > 2 { integer(arguments, 2) } else { Some(0) };
+    let Some(Ok(start)) = start.map(usize::try_from) else { return Ok(None) };
+    context.budget.spend_steps(1 + whole.len() as u64 / 16)?;
+    let from = byte_of(whole, start);
+    let place = match whole[from..].find(part) {
+        Some(byte) => whole[..from + byte].chars().count() as i64,
+        None => -1,
+    };
+    Ok(Some(place.into()))
+}
+
+/// The byte at which that character starts; the end if there are fewer.
+fn byte_of(text: &str, character: usize) -> usize {
+    text.char_indices().nth(character).map_or(text.len(), |(byte, _)| byte)
+}
+
+fn left(arguments: &[Arg<'_>], context: &Context) -> Outcome {
+    let (Some(whole), Some(count)) = (text(arguments, 0), integer(arguments, 1)) else { return Ok(None) };
+    let end = byte_of(whole, usize::try_from(count).unwrap_or(0));
+    context.budget.spend_bytes(end)?;
+    owned(&whole[..end])
+}
+
+fn right(arguments: &[Arg<'_>], context: &Context) -> Outcome {
+    let (Some(whole), Some(count)) = (text(arguments, 0), integer(arguments, 1)) else { return Ok(None) };
+    let count = usize::try_from(count).unwrap_or(0);
+    let start = byte_of(whole, whole.chars().count().saturating_sub(count));
+    context.budget.spend_bytes(whole.len() - start)?;
+    owned(&whole[start..])
+}
+
+fn length(arguments: &[Arg<'_>], _: &Context) -> Outcome {
+    Ok(text(arguments, 0).map(|text| (text.chars().count() as i64).into()))
+}
+
+fn changed(arguments: &[Arg<'_>], context: &Context, change: fn(&str) -> String) -> Outcome {
+    let Some(text) = text(arguments, 0) else { return Ok(None) };
+    context.budget.spend_bytes(text.len())?;
+    owned(change(text))
+}
+
+/// White space, or the characters of the second argument.
+fn trim(arguments: &[Arg<'_>], context: &Context, start: bool, end: bool) -> Outcome {
+    let Some(mut rest) = text(arguments, 0) else { return Ok(None) };
+    let set: Option<Vec<char>> = match arguments.len() {
+        0 | 1 => None,
+        _ => match text(arguments, 1) {
+            Some(set) => Some(set.chars().collect()),
+            None => return Ok(None),
+        },
+    };
+    let trimmed = |c: char| set.as_ref().map_or(c.is_whitespace(), |set| set.contains(&c));
+    if start {
+        rest = rest.trim_start_matches(trimmed);
+    }
+    if end {
+        rest = rest.trim_end_matches(trimmed);
+    }
+    context.budget.spend_bytes(rest.len())?;
+    owned(rest)
+}
+
+fn replace(arguments: &[Arg<'_>], context: &Context) -> Outcome {
+    let (Some(whole), Some(from), Some(to)) = (text(arguments, 0), text(arguments, 1), text(arguments, 2))
+    else {
+        return Ok(None);
+    };
+    if from.is_empty() {
+        return owned(whole);
+    }
+    let count = whole.matches(from).count();
+    context.budget.spend_bytes(whole.len().saturating_add(count.saturating_mul(to.len())))?;
+    owned(whole.replace(from, to))
+}
+
+fn replicate(arguments: &[Arg<'_>], context: &Context) -> Outcome {
+    let (Some(part), Some(count)) = (text(arguments, 0), integer(arguments, 1)) else { return Ok(None) };
+    let Ok(count) = usize::try_from(count) else { return Ok(None) };
+    if part.chars().count().saturating_mul(count) > REPLICATE_LENGTH_MAX {
+        return Ok(None);
+    }
+    context.budget.spend_bytes(part.len() * count)?;
+    owned(part.repeat(count))
+}
+
+fn substring(arguments: &[Arg<'_>], context: &Context) -> Outcome {
+    let (Some(whole), Some(start), Some(count)) =
+        (text(arguments, 0), integer(arguments, 1), integer(arguments, 2))
+    else {
+        return Ok(None);
+    };
+    // A negative start counts as the beginning, a negative length as nothing.
+    let from = byte_of(whole, usize::try_from(start).unwrap_or(0));
+    let rest = &whole[from..];
+    let end = byte_of(rest, usize::try_from(count).unwrap_or(0));
+    context.budget.spend_bytes(end)?;
+    owned(&rest[..end])
+}
+
+fn join(arguments: &[Arg<'_>], context: &Context) -> Outcome {
+    let (Some(items), Some(separator)) = (super::array(arguments, 0), text(arguments, 1)) else {
+        return Ok(None);
+    };
+    let Some(parts) = items.iter().map(Value::as_str).collect::<Option<Vec<&str>>>() else { return Ok(None) };
+    context.budget.spend_bytes(parts.iter().map(|part| part.len() + separator.len()).sum())?;
+    owned(parts.join(separator))
+}
+
+fn split(arguments: &[Arg<'_>], context: &Context) -> Outcome {
+    let (Some(whole), Some(separator)) = (text(arguments, 0), text(arguments, 1)) else { return Ok(None) };
+    let count = if separator.is_empty() { 1 } else { whole.matches(separator).count() + 1 };
+    context.budget.spend_bytes(whole.len() + count * size_of::<Value>())?;
+    if separator.is_empty() {
+        return Ok(Some(Value::Array(vec![whole.into()])));
+    }
+    Ok(Some(Value::Array(whole.split(separator).map(Value::from).collect())))
+}
+
+/// Patterns that are constant were compiled by the binder; see [`regex`].
+fn regex_match(arguments: &[Arg<'_>], context: &Context) -> Outcome {
+    let modifiers = if arguments.len() > 2 { text(arguments, 2) } else { Some("") };
+    let (Some(whole), Some(pattern), Some(modifiers)) = (text(arguments, 0), text(arguments, 1), modifiers)
+    else {
+        return Ok(None);
+    };
+    context.budget.spend_steps(regex::COMPILE_STEPS)?;
+    match regex::compile(pattern, modifiers) {
+        Some(compiled) => regex::matches(&compiled, whole, context).map(|found| Some(Value::Bool(found))),
+        None => Ok(None),
+    }
+}

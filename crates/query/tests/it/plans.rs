@@ -1,0 +1,186 @@
+//! `query-plans.json`: the plans of the service's own planner.
+
+use perihelion_model::json::{Style, Value, to_text};
+use perihelion_query::{Parameters, PartitionKeyFilter, PlanError, QueryPlan, errors_to_json, parse, plan};
+
+use crate::support::{conformance, json, text};
+
+/// Everything any client merges.
+const ALL_FEATURES: &str = "Aggregate, CompositeAggregate, CountIf, Distinct, GroupBy, MultipleOrderBy, \
+    MultipleAggregates, OffsetAndLimit, OrderBy, Top, NonValueAggregate, DCount, NonStreamingOrderBy";
+
+const PARAMETERS: &str = r#"[{"name":"@TOPCOUNT","value":42},{"name":"@LIKEPATTERN","value":"%a%"}]"#;
+
+/// Cases we do not match, by group and description, with the reason.
+const EXCEPTIONS: &[(&str, &str, &str)] = &[
+    (
+        "OffsetLimit",
+        "OFFSET value beyond upper range (client)",
+        "the client refuses the plan, the planner does not",
+    ),
+    (
+        "OffsetLimit",
+        "LIMIT value beyond upper range (client)",
+        "the client refuses the plan, the planner does not",
+    ),
+    ("Top", "TOP value beyond upper range (client)", "the client refuses the plan, the planner does not"),
+    ("PointRange", "Partition Key In Geospatial Query", SPATIAL),
+    ("Spatial", "ST_DISTANCE Constant Foldable Geometry", SPATIAL),
+    ("Spatial", "ST_DISTANCE Geometry", SPATIAL),
+    ("Spatial", "ST_INTERSECTS Constant Foldable Geometry", SPATIAL),
+    ("Spatial", "ST_INTERSECTS Geometry", SPATIAL),
+    ("Spatial", "ST_ISVALID Constant Foldable Geometry", SPATIAL),
+    ("Spatial", "ST_ISVALID Geometry", SPATIAL),
+    ("Spatial", "ST_WITHIN Constant Foldable Geometry", SPATIAL),
+    ("Spatial", "ST_WITHIN Geometry", SPATIAL),
+    ("SystemFunctions", "ST_DISTANCE(42, 1337)", SPATIAL),
+    ("SystemFunctions", "ST_ISVALID(42)", SPATIAL),
+    ("SystemFunctions", "ST_WITHIN(42, 1337)", SPATIAL),
+    ("VectorSearch", "Cosine Similarity with query parameter", VECTOR),
+    ("VectorSearch", "Euclidean Distance with inline vector", VECTOR),
+    ("VectorSearch", "Dot Product with inline vector", VECTOR),
+];
+
+const SPATIAL: &str = "spatial functions are not there yet (P2)";
+const VECTOR: &str = "vector search is not there yet (P3)";
+
+/// Cases whose `ranges` are wider with us: every partition is asked.
+const WIDER_RANGES: &[(&str, &str)] = &[
+    ("ABS", "functions are not inverted"),
+    ("_TRY_ARRAY_CONTAINS", "functions are not inverted"),
+    ("BETWEEN and point", "range partitioning does not exist any more"),
+    ("Number Range On Partition Key (MaxNumber)", "range partitioning does not exist any more"),
+    ("String Range On Partition Key (MaxString)", "range partitioning does not exist any more"),
+];
+
+#[test]
+fn every_plan_of_the_conformance_file_is_matched() {
+    let cases = conformance("query-plans.json");
+    let parameters = Parameters::from_json(json(PARAMETERS)).expect("good parameters");
+    let (mut passed, mut failures) = (0, Vec::new());
+    for case in &cases {
+        let (group, name) = (text(case, "group"), text(case, "description"));
+        let excepted = EXCEPTIONS.iter().any(|(g, n, _)| (*g, *n) == (group, name));
+        let complaint = compare(case, &parameters);
+        match (complaint, excepted) {
+            (None, false) => passed += 1,
+            (Some(_), true) => {}
+            (None, true) => failures.push(format!("{group} / {name}: excepted, but it passes")),
+            (Some(complaint), false) => failures.push(format!("{group} / {name}: {complaint}")),
+        }
+    }
+    println!("query-plans.json: {passed} of {} pass, {} excepted", cases.len(), EXCEPTIONS.len());
+    assert!(failures.is_empty(), "{} failures\n{}", failures.len(), failures.join("\n"));
+}
+
+fn compare(case: &Value, parameters: &Parameters) -> Option<String> {
+    let query = text(case, "query");
+    let paths: Vec<&str> = case.get("partition_keys")?.as_array()?.iter().filter_map(Value::as_str).collect();
+    let found = parse(query)
+        .map_err(PlanError::Invalid)
+        .and_then(|query| plan(&query, parameters, Some(ALL_FEATURES), &paths));
+    match (found, case.get("error")) {
+        (Ok(plan), None) => compare_info(case, &plan).or_else(|| compare_ranges(case, &plan)),
+        (Err(error), Some(wanted)) => compare_error(&error, wanted, query),
+        (Ok(_), Some(wanted)) => Some(format!("planned, wanted {}", to_text(wanted, Style::Query))),
+        (Err(error), None) => Some(format!("refused: {error}")),
+    }
+}
+
+/// The file has PascalCase names, counts as text and null for empty lists.
+fn compare_info(case: &Value, plan: &QueryPlan) -> Option<String> {
+    let body = plan.to_json();
+    let info = body.get("queryInfo").expect("a plan has its info");
+    let wanted = case.get("info").expect("a plan case has its info");
+    let complain = |what: &str, wanted: &str, found: &str| {
+        (wanted != found).then(|| format!("{what}\n  wanted {wanted}\n  found  {found}"))
+    };
+    let plain = |value: Option<&Value>| match value {
+        None | Some(Value::Null) => "null".to_owned(),
+        Some(Value::String(text)) => text.clone(),
+        Some(Value::Array(items)) if items.is_empty() => "null".to_owned(),
+        Some(other) => to_text(other, Style::Query),
+    };
+    for (theirs, ours) in [
+        ("DistinctType", "distinctType"),
+        ("Top", "top"),
+        ("Offset", "offset"),
+        ("Limit", "limit"),
+        ("GroupByExpressions", "groupByExpressions"),
+        ("OrderBy", "orderBy"),
+        ("OrderByExpressions", "orderByExpressions"),
+        ("Aggregates", "aggregates"),
+        ("GroupByAliases", "groupByAliases"),
+    ] {
+        let complaint = complain(ours, &plain(wanted.get(theirs)), &plain(info.get(ours)));
+        if complaint.is_some() {
+            return complaint;
+        }
+    }
+    let value = plain(info.get("hasSelectValue"));
+    complain("hasSelectValue", &text(wanted, "HasSelectValue").to_lowercase(), &value)
+        .or_else(|| complain("rewritten", text(case, "rewritten"), text(info, "rewrittenQuery")))
+        .or_else(|| complain("aliases", &their_types(wanted), &our_types(info)))
+}
+
+fn their_types(info: &Value) -> String {
+    let types = info.get("GroupByAliasToAggregateType").and_then(Value::as_array).unwrap_or(&[]);
+    let mut types: Vec<String> = types
+        .iter()
+        .map(|entry| format!("{}={}", text(entry, "Alias"), text(entry, "AggregateOperator")))
+        .collect();
+    types.sort();
+    types.join(",")
+}
+
+fn our_types(info: &Value) -> String {
+    let types = info.get("groupByAliasToAggregateType").and_then(Value::as_object).expect("always there");
+    let mut types: Vec<String> =
+        types.iter().map(|(alias, kind)| format!("{alias}={}", kind.as_str().unwrap_or("null"))).collect();
+    types.sort();
+    types.join(",")
+}
+
+/// The file keeps only the last range of several, so that a list is checked
+/// by whether it holds that one.
+fn compare_ranges(case: &Value, plan: &QueryPlan) -> Option<String> {
+    let name = text(case, "description");
+    if WIDER_RANGES.iter().any(|(wider, _)| *wider == name) {
+        return (*plan.partition_keys() != PartitionKeyFilter::All).then(|| "not wider".to_owned());
+    }
+    let wanted = case.get("ranges")?.as_array()?.first()?.as_str()?;
+    let fits = match plan.partition_keys() {
+        PartitionKeyFilter::All => wanted == r#"[[],"Infinity")"#,
+        PartitionKeyFilter::Nothing => wanted == "[[],[]]",
+        // Their doubles end in `.0`.
+        PartitionKeyFilter::Keys(keys) => keys.iter().any(|key| range_text(key) == wanted.replace(".0", "")),
+    };
+    (!fits).then(|| format!("ranges: wanted {wanted}, found {:?}", plan.partition_keys()))
+}
+
+fn range_text(key: &[Value]) -> String {
+    let point = to_text(&Value::Array(key.to_vec()), Style::Query);
+    format!("[{point},{point}]")
+}
+
+/// Their statements were indented by a line break and blanks, which the file
+/// no longer shows: places are compared up to a common shift.
+fn compare_error(error: &PlanError, wanted: &Value, query: &str) -> Option<String> {
+    let found = match error {
+        PlanError::Invalid(diagnostics) => {
+            let mut shifted = diagnostics.clone();
+            let first = wanted.get("errors").and_then(Value::as_array).and_then(<[Value]>::first);
+            let start = first.and_then(|error| error.get("location")?.get("start")?.as_i64()).unwrap_or(0);
+            let shift = usize::try_from(start).unwrap_or(0).saturating_sub(shifted[0].start);
+            let shift = if query.starts_with(char::is_whitespace) { 0 } else { shift };
+            for diagnostic in &mut shifted {
+                diagnostic.start += shift;
+                diagnostic.end += shift;
+            }
+            errors_to_json(&shifted)
+        }
+        other => json(&other.message()),
+    };
+    let (wanted, found) = (to_text(wanted, Style::Query), to_text(&found, Style::Query));
+    (wanted != found).then(|| format!("error\n  wanted {wanted}\n  found  {found}"))
+}
