@@ -12,6 +12,9 @@ use crate::targets::Target;
 /// nothing else is answered meanwhile. Beyond this size it is asked once, by
 /// one client.
 const PEER_QUEUE_MAX: u64 = 20_000;
+/// Up to this size the peer's query is short enough for a warm-up as well:
+/// 20 ms. Above, the time it takes makes the warm-up matter less and less.
+const PEER_WARM_MAX: u64 = 4_000;
 
 /// How long one workload is warmed up and measured on one target.
 #[derive(Clone, Copy)]
@@ -73,14 +76,15 @@ impl Plan {
         if target != Target::Vercel {
             return Some(self.window);
         }
-        let asked = |requests_max| Window {
-            warm_up: Duration::ZERO,
-            measured: Limits { requests_max, ..self.window.measured },
-        };
-        if queue.size <= PEER_QUEUE_MAX {
-            return Some(asked(if clients == 1 { 3 } else { 1 }));
+        if queue.size <= PEER_WARM_MAX {
+            return Some(self.window);
         }
-        (clients == 1 && repeat == 1).then(|| asked(1))
+        let cold = Window { warm_up: Duration::ZERO, ..self.window };
+        if queue.size <= PEER_QUEUE_MAX {
+            return Some(cold);
+        }
+        let once = Window { measured: Limits { requests_max: 1, ..self.window.measured }, ..cold };
+        (clients == 1 && repeat == 1).then_some(once)
     }
 
     pub fn query_note(&self, queue: Queue, clients: u64) -> Option<String> {

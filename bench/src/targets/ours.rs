@@ -27,9 +27,17 @@ pub async fn build(repository: &Path) -> anyhow::Result<PathBuf> {
         .context("cargo built no program named perihelion")
 }
 
+/// How the names of our server's environment variables begin.
+const OPTIONS: &str = "PERIHELION_";
+
 /// `data` is where acknowledged writes are kept; without it, in memory.
 pub fn command(binary: &Path, port: u16, data: Option<&Path>) -> Command {
     let mut command = Command::new(binary);
+    // Every option can also come from the environment; a stray variable of the
+    // caller's shell must not change what is measured.
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with(OPTIONS)) {
+        command.env_remove(name);
+    }
     command.args(["server", "--host", "127.0.0.1", "--port", &port.to_string()]);
     if let Some(data) = data {
         command.arg("--data").arg(data);
