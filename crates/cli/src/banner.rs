@@ -64,9 +64,13 @@ fn title(mode: Mode, after: Duration) -> String {
 }
 
 /// The well-known key is public; any other is shown to who asks for it.
-fn shown_key(settings: &Settings) -> &str {
+fn shown_key(settings: &Settings) -> String {
     let key = &settings.options.keys.primary;
-    if key.is_well_known() || settings.show_key { key.reveal() } else { "(hidden, see --show-key)" }
+    if key.is_emulator_key() || settings.show_key {
+        key.reveal()
+    } else {
+        "(hidden, see --show-key)".to_owned()
+    }
 }
 
 /// Host and port as a client on this machine writes them.

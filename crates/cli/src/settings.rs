@@ -48,7 +48,7 @@ impl Settings {
     pub(crate) fn resolve(typed: ServeArgs, mode: Mode) -> Result<Settings, Failure> {
         let host = typed.host.unwrap_or_else(|| HOST.to_owned());
         let primary = master_key(typed.key.as_deref(), typed.key_file.as_deref())?;
-        if primary.is_well_known() && !is_loopback(&host) && !typed.allow_well_known_key {
+        if primary.is_emulator_key() && !is_loopback(&host) && !typed.allow_well_known_key {
             return Err(Failure::usage(
                 format!("the well-known key protects nothing, and {host} can be reached by others"),
                 "give a key of your own with --key-file, or allow it with --allow-well-known-key \
@@ -94,16 +94,16 @@ pub(crate) fn tls_directory(data: Option<&Path>) -> Option<PathBuf> {
 fn master_key(key: Option<&str>, file: Option<&Path>) -> Result<MasterKey, Failure> {
     let advice = "make one with: openssl rand -base64 64 | tr -d '\\n'";
     match (key, file) {
-        (None, None) => Ok(MasterKey::well_known()),
+        (None, None) => Ok(MasterKey::emulator()),
         (Some(_), Some(_)) => Err(Failure::usage("both a key and a key file are given", "give one of them")),
         (Some(key), None) => {
-            MasterKey::parse(key).map_err(|error| Failure::usage(format!("--key: {error}"), advice))
+            MasterKey::from_base64(key).map_err(|error| Failure::usage(format!("--key: {error}"), advice))
         }
         (None, Some(path)) => {
             let text = read_key_file(path).map_err(|error| {
                 Failure::usage(format!("the key file {}: {error}", path.display()), "check --key-file")
             })?;
-            MasterKey::parse(text.trim())
+            MasterKey::from_base64(text.trim())
                 .map_err(|error| Failure::usage(format!("the key file {}: {error}", path.display()), advice))
         }
     }
@@ -168,7 +168,7 @@ mod tests {
         let settings = Settings::resolve(typed(), Mode::Dev).expect("settings");
         assert_eq!((settings.options.host.as_str(), settings.options.port), ("127.0.0.1", 8081));
         assert_eq!(settings.options.data, None);
-        assert!(settings.options.keys.primary.is_well_known());
+        assert!(settings.options.keys.primary.is_emulator_key());
         assert!(settings.options.management);
         assert!(!Settings::resolve(typed(), Mode::Server).expect("settings").options.management);
     }

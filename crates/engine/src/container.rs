@@ -75,13 +75,9 @@ impl Container {
         format!("dbs/{}/colls/{}/", self.rid.database.to_text(), self.rid.to_text())
     }
 
-    /// The body as the service returns it. The `version` of the partition key
-    /// is shown to clients of an API that knows it.
-    pub fn body(&self, shows_key_version: bool) -> Value {
+    /// The body as the service returns it.
+    pub fn body(&self) -> Value {
         let mut body = self.definition.clone();
-        if !shows_key_version && let Some(Value::Object(key)) = body.get_mut("partitionKey") {
-            key.remove("version");
-        }
         body.set("_rid", self.rid.to_text().into());
         body.set("_ts", self.timestamp.into());
         body.set("_self", self.self_link().into());

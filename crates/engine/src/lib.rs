@@ -17,7 +17,7 @@ pub mod document;
 pub mod index;
 pub mod items;
 pub mod keys;
-mod maintenance;
+pub mod maintenance;
 pub mod query;
 pub mod refusal;
 pub mod scripts;
@@ -182,6 +182,15 @@ impl Engine {
         let state = state_in(&*view, &target.container)?;
         check_session(&target.container, &state, session, &[target.range.id])?;
         items::read(&*view, target, id, precondition, &state, self.shared.clock.seconds())
+    }
+
+    /// The id of a document that is addressed by the counter in its `_rid`.
+    pub fn id_of(&self, target: &Target, rid: u64) -> Result<Option<String>, Refusal> {
+        let key = keys::document(target.container.number(), target.range.id, rid);
+        let record = self.view()?.get(&key)?;
+        let document =
+            record.as_ref().and_then(document::StoredDocument::decode).map(|document| document.value());
+        Ok(document.as_ref().and_then(|document| document.get("id")?.as_str()).map(str::to_owned))
     }
 
     pub async fn write_item(

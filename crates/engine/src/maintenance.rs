@@ -37,7 +37,7 @@ pub struct Wish {
 
 /// What is wanted, and a bell.
 #[derive(Debug, Default)]
-pub struct Wishes {
+pub(crate) struct Wishes {
     indexes: Mutex<VecDeque<(ContainerNumber, Wish)>>,
     bell: Notify,
 }

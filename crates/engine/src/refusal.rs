@@ -30,8 +30,11 @@ pub enum Layer {
     Gateway,
     /// `Message: {"Errors":["..."]}`.
     Backend,
-    /// `Message: {"errors":[...]}` with the message already JSON.
+    /// `Message: {"errors":[...]}` with the message already JSON; the gateway
+    /// compiles, so no charge.
     QueryCompiler,
+    /// The same body from the backend: a query that failed while it ran.
+    QueryRuntime,
     /// A plain sentence: document not found, conflict, precondition.
     Document,
 }

@@ -23,7 +23,7 @@ use crate::transaction::Transaction;
 use crate::versions;
 
 /// Splits a range in the middle of its keys; returns the children's ids.
-pub fn split(
+pub(crate) fn split(
     transaction: &mut Transaction<'_>,
     container: &Arc<Container>,
     parent: RangeId,

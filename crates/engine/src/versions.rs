@@ -6,7 +6,7 @@
 //! on (`Container::logs_versions`) each write adds one entry in its own
 //! commit. An entry is the JSON item that the feed returns.
 
-use perihelion_model::json::{self, Number, Object, Style, Value};
+use perihelion_model::json::{self, Object, Style, Value};
 
 use crate::document::StoredDocument;
 use crate::items::Target;
@@ -15,7 +15,7 @@ use crate::transaction::Transaction;
 
 /// What happened to a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Change {
+pub(crate) enum Change {
     Create,
     Replace,
     Delete,
@@ -24,7 +24,7 @@ pub enum Change {
 }
 
 /// Adds an entry, when this container's versions are logged.
-pub fn log(
+pub(crate) fn log(
     transaction: &mut Transaction<'_>,
     target: &Target,
     change: Change,
@@ -44,7 +44,7 @@ pub fn log(
 }
 
 /// Takes a record apart: the effective partition key and the entry's text.
-pub fn split_record(record: &[u8]) -> Option<(&[u8], &[u8])> {
+pub(crate) fn split_record(record: &[u8]) -> Option<(&[u8], &[u8])> {
     let length = usize::from(u16::from_be_bytes(record.get(..2)?.try_into().ok()?));
     record.get(2..)?.split_at_checked(length)
 }
@@ -86,13 +86,6 @@ fn entry(
     Value::Object(entry)
 }
 
-/// A small value for tests and tools: how an entry says what happened.
-pub fn operation_of(entry: &Value) -> Option<(&str, Number)> {
-    let metadata = entry.get("metadata")?;
-    let Value::Number(lsn) = metadata.get("lsn")? else { return None };
-    Some((metadata.get("operationType")?.as_str()?, *lsn))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -122,6 +115,5 @@ mod tests {
         ]);
         assert_eq!(entry.get("metadata"), Some(&expect));
         assert_eq!(entry.get("previous").unwrap().get("id"), Some(&"a".into()));
-        assert_eq!(operation_of(&entry), Some(("delete", Number::Int(5))));
     }
 }

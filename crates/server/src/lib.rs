@@ -1,75 +1,36 @@
 //! HTTP onto the engine: routes, authentication, TLS, throttling, management.
+//!
+//! [`Server::start`] opens the store, starts the listener ([`net`]) and one
+//! background task that drives the engine's maintenance; [`Server::drain`]
+//! ends all three. Everything a request does is in `routes`.
 
+mod activity;
+mod answer;
+mod auth;
+mod blocking;
+mod call;
 pub mod certificates;
+mod faults;
+mod management;
 pub mod net;
+mod operation;
+mod routes;
 
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use base64::Engine as _;
-use bytes::Bytes;
-use http::{Request, Response};
+use perihelion_engine::storage::{DiskStore, MemoryStore, StoreError};
+use perihelion_engine::{Engine, EngineOptions};
+pub use perihelion_wire::signature::{EMULATOR_KEY, MasterKey};
 
-/// The key that every emulator knows. Public, so no protection at all.
-pub const WELL_KNOWN_KEY: &str =
-    "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw==";
-
-/// A master key. Shows itself to nobody by accident.
-#[derive(Clone, PartialEq, Eq)]
-pub struct MasterKey {
-    text: String,
-    bytes: Vec<u8>,
-}
-
-impl MasterKey {
-    /// Reads a key as the portal shows it: strict base64.
-    pub fn parse(text: &str) -> Result<MasterKey, KeyError> {
-        match base64::engine::general_purpose::STANDARD.decode(text) {
-            Ok(bytes) if !bytes.is_empty() => Ok(MasterKey { text: text.to_owned(), bytes }),
-            Ok(_) | Err(_) => Err(KeyError),
-        }
-    }
-
-    pub fn well_known() -> MasterKey {
-        MasterKey::parse(WELL_KNOWN_KEY).unwrap_or(MasterKey { text: String::new(), bytes: Vec::new() })
-    }
-
-    pub fn is_well_known(&self) -> bool {
-        self.text == WELL_KNOWN_KEY
-    }
-
-    /// The key in base64, for whoever is entitled to it.
-    pub fn reveal(&self) -> &str {
-        &self.text
-    }
-
-    /// The key as HMAC wants it.
-    pub fn bytes(&self) -> &[u8] {
-        &self.bytes
-    }
-}
-
-impl fmt::Debug for MasterKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("MasterKey(hidden)")
-    }
-}
-
-/// Not a key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct KeyError;
-
-impl fmt::Display for KeyError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a key is standard base64 with its padding, as the portal shows it")
-    }
-}
-
-impl std::error::Error for KeyError {}
+use crate::activity::Activities;
+use crate::auth::Guard;
+use crate::management::Management;
+use crate::routes::Service;
 
 /// The keys a client may sign with.
 #[derive(Clone, Debug)]
@@ -80,8 +41,11 @@ pub struct Keys {
 /// Who is let in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AuthMode {
+    /// Requests signed with the key.
     Key,
+    /// The same, and any Entra ID token, unchecked: for local development.
     Any,
+    /// Everyone.
     Off,
 }
 
@@ -90,16 +54,22 @@ pub enum AuthMode {
 pub struct ServerOptions {
     pub host: String,
     pub port: u16,
+    /// Where data is kept; `None` keeps it in memory.
     pub data: Option<PathBuf>,
+    /// Physical partitions of a new container.
     pub partitions: u32,
+    /// Refuse across partitions what the real gateway refuses.
     pub strict_gateway: bool,
+    /// Throttle: units per second of a container without an offer.
     pub throughput: Option<u32>,
     pub keys: Keys,
     pub auth: AuthMode,
+    /// Serve the management interface.
     pub management: bool,
     pub tls_dir: Option<PathBuf>,
     /// More names for the certificate than the host and the local ones.
     pub tls_names: Vec<String>,
+    /// The address the account document tells, instead of the one used.
     pub public_endpoint: Option<String>,
     /// A second port that is served like the first: the emulator image answers
     /// health checks on 8080.
@@ -107,15 +77,20 @@ pub struct ServerOptions {
     pub limits: net::Limits,
 }
 
+/// How often maintenance looks for expired documents and full partitions.
+const MAINTENANCE_PAUSE: Duration = Duration::from_secs(1);
+
 /// A running server.
-#[derive(Debug)]
 pub struct Server {
     front: net::Front,
+    engine: Arc<Engine>,
+    maintenance: tokio::task::JoinHandle<()>,
     ca_path: Option<PathBuf>,
 }
 
 impl Server {
     pub async fn start(options: ServerOptions) -> Result<Server, StartError> {
+        let engine = Arc::new(open_engine(&options)?);
         let more = options.tls_names.iter().map(String::as_str).chain([options.host.as_str()]);
         let names = certificates::Names::local_and(more);
         let certificates =
@@ -126,9 +101,19 @@ impl Server {
         if let Some(port) = options.health_port {
             listeners.extend(listen(&options.host, port).await?);
         }
-        let front = net::Front::start(listeners, Some(tls), options.limits, Arc::new(Routes))
+        let service = Service {
+            engine: Arc::clone(&engine),
+            guard: Guard { mode: options.auth, keys: vec![options.keys.primary.clone()] },
+            strict_gateway: options.strict_gateway,
+            public_endpoint: options.public_endpoint,
+            management: Management::new(options.management),
+            activities: Activities::new(),
+            ca_pem: certificates.ca_pem().to_owned(),
+        };
+        let front = net::Front::start(listeners, Some(tls), options.limits, Arc::new(service))
             .map_err(|error| StartError::address(&options.host, options.port, &error))?;
-        Ok(Server { front, ca_path: certificates.ca_path() })
+        let maintenance = tokio::spawn(maintain(Arc::clone(&engine)));
+        Ok(Server { front, engine, maintenance, ca_path: certificates.ca_path() })
     }
 
     pub fn local_addr(&self) -> SocketAddr {
@@ -136,39 +121,51 @@ impl Server {
     }
 
     /// The file with the CA certificate, unless it lives in memory only.
-    pub fn ca_path(&self) -> Option<&std::path::Path> {
+    pub fn ca_path(&self) -> Option<&Path> {
         self.ca_path.as_deref()
     }
 
+    /// Stops accepting, lets requests finish up to `grace`, and closes the store.
     pub async fn drain(self, grace: Duration) {
+        self.maintenance.abort();
         self.front.drain(grace).await;
+        // Awaited so that its hold on the engine is gone; being cancelled is
+        // how it ends.
+        let _ = self.maintenance.await;
+        if let Some(engine) = Arc::into_inner(self.engine) {
+            engine.close();
+        }
+    }
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server").field("address", &self.local_addr()).finish_non_exhaustive()
+    }
+}
+
+fn open_engine(options: &ServerOptions) -> Result<Engine, StartError> {
+    let engine_options =
+        EngineOptions::default().with_partitions(options.partitions).with_throughput(options.throughput);
+    let engine = match &options.data {
+        None => Engine::open(MemoryStore::new(), engine_options),
+        Some(directory) => DiskStore::open(directory).and_then(|store| Engine::open(store, engine_options)),
+    };
+    engine.map_err(StartError::data)
+}
+
+/// Drives the engine's maintenance until it is aborted.
+async fn maintain(engine: Arc<Engine>) {
+    loop {
+        if let Err(refusal) = engine.maintain().await {
+            tracing::warn!(message = %refusal.message, "maintenance failed and will be tried again");
+        }
+        engine.maintenance_due(MAINTENANCE_PAUSE).await;
     }
 }
 
 async fn listen(host: &str, port: u16) -> Result<Vec<tokio::net::TcpListener>, StartError> {
     net::listen(host, port).await.map_err(|error| StartError::address(host, port, &error))
-}
-
-struct Routes;
-
-impl net::Handler for Routes {
-    async fn handle(
-        &self,
-        request: Request<Bytes>,
-        _peer: net::Peer,
-    ) -> Result<Response<Bytes>, net::Hangup> {
-        let mut response = Response::new(Bytes::new());
-        if !matches!(request.uri().path(), "/" | "/alive" | "/ready" | "/status") {
-            *response.status_mut() = http::StatusCode::NOT_FOUND;
-        }
-        Ok(response)
-    }
-
-    fn refuse(&self, refusal: net::Refusal) -> Response<Bytes> {
-        let mut response = Response::new(Bytes::new());
-        *response.status_mut() = refusal.status();
-        response
-    }
 }
 
 /// Why a server did not start.
@@ -190,6 +187,10 @@ pub enum StartErrorKind {
 impl StartError {
     pub fn kind(&self) -> StartErrorKind {
         self.kind
+    }
+
+    fn data(error: StoreError) -> StartError {
+        StartError { kind: StartErrorKind::DataDirectory, text: error.to_string() }
     }
 
     fn address(host: &str, port: u16, error: &io::Error) -> StartError {

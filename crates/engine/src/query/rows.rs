@@ -381,7 +381,7 @@ fn too_many_rows() -> Refusal {
 
 /// A value that JSON cannot hold, or the like: a backend error that is charged.
 fn evaluation_refusal(error: perihelion_query::EvaluationError) -> Refusal {
-    Refusal::new(400, Layer::QueryCompiler, json::to_text(&error.to_json(), Style::Query))
+    Refusal::new(400, Layer::QueryRuntime, json::to_text(&error.to_json(), Style::Query))
         .with_charge(QUERY_ERROR_CHARGE)
 }
 

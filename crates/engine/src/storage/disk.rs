@@ -13,6 +13,7 @@ mod probation;
 
 use std::fmt;
 use std::ops::ControlFlow;
+use std::panic::{self, AssertUnwindSafe};
 use std::path::Path;
 use std::sync::OnceLock;
 
@@ -34,7 +35,8 @@ const PAGE_CACHE_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// A data directory, open in this process only.
 pub struct DiskStore {
-    database: Database,
+    /// There until the store is dropped.
+    database: Option<Database>,
     place: Place,
     /// Why commits are refused from now on. Set once, by the commit that failed.
     failure: OnceLock<String>,
@@ -53,8 +55,12 @@ impl DiskStore {
         open::backend(Box::new(backend), Place("the given backend".to_string()), || Ok(()))
     }
 
+    fn database(&self) -> Result<&Database, RedbError> {
+        self.database.as_ref().ok_or(RedbError { kind: StoreErrorKind::Io, detail: "closed".to_string() })
+    }
+
     fn try_commit(&self, writes: &[Write<'_>]) -> Result<(), RedbError> {
-        let mut transaction = self.database.begin_write()?;
+        let mut transaction = self.database()?.begin_write()?;
         transaction.set_quick_repair(true);
         {
             let mut keyspace = transaction.open_table(KEYSPACE)?;
@@ -71,8 +77,8 @@ impl DiskStore {
 
 impl Store for DiskStore {
     fn view(&self) -> Result<Box<dyn View + '_>, StoreError> {
-        let open = || -> Result<_, RedbError> { Ok(self.database.begin_read()?.open_table(KEYSPACE)?) };
-        let keyspace = open().map_err(|error| self.place.failed("read", error))?;
+        let keyspace = guarded(|| Ok(self.database()?.begin_read()?.open_table(KEYSPACE)?))
+            .map_err(|error| self.place.failed("read", error))?;
         Ok(Box::new(DiskView { keyspace, place: &self.place }))
     }
 
@@ -88,7 +94,7 @@ impl Store for DiskStore {
         if writes.is_empty() {
             return Ok(());
         }
-        self.try_commit(&writes).map_err(|error| {
+        guarded(|| self.try_commit(&writes)).map_err(|error| {
             let error = self.place.failed("write", error);
             let _ = self.failure.set(error.message.clone());
             error
@@ -97,6 +103,17 @@ impl Store for DiskStore {
 
     fn is_durable(&self) -> bool {
         true
+    }
+}
+
+impl Drop for DiskStore {
+    fn drop(&mut self) {
+        // Closing writes too. Whether it succeeds does not matter to what was
+        // acknowledged: that was synced before.
+        let _ = guarded(|| {
+            drop(self.database.take());
+            Ok(())
+        });
     }
 }
 
@@ -114,8 +131,8 @@ struct DiskView<'a> {
 
 impl View for DiskView<'_> {
     fn get(&self, key: &[u8]) -> Result<Option<Bytes>, StoreError> {
-        let value = self.keyspace.get(key).map_err(|error| self.place.failed("read", error))?;
-        Ok(value.map(|value| Bytes::copy_from_slice(value.value())))
+        let read = || Ok(self.keyspace.get(key)?.map(|value| Bytes::copy_from_slice(value.value())));
+        guarded(read).map_err(|error| self.place.failed("read", error))
     }
 
     fn scan(
@@ -128,20 +145,32 @@ impl View for DiskView<'_> {
             return Ok(());
         }
         let read_failed = |error| self.place.failed("read", error);
-        let mut entries = self.keyspace.range::<&[u8]>((range.from, range.to)).map_err(read_failed)?;
+        let mut entries =
+            guarded(|| Ok(self.keyspace.range::<&[u8]>((range.from, range.to))?)).map_err(read_failed)?;
         loop {
-            let entry = match direction {
-                Direction::Forward => entries.next(),
-                Direction::Backward => entries.next_back(),
+            let next = || {
+                let entry = match direction {
+                    Direction::Forward => entries.next().transpose()?,
+                    Direction::Backward => entries.next_back().transpose()?,
+                };
+                // Where a damaged page cannot say how long its values are.
+                let _ = entry.as_ref().map(|(key, value)| (key.value(), value.value()));
+                Ok(entry)
             };
-            let Some(entry) = entry else { break };
-            let (key, value) = entry.map_err(read_failed)?;
+            let Some((key, value)) = guarded(next).map_err(read_failed)? else { break };
             if let ControlFlow::Break(()) = visit(key.value(), value.value()) {
                 break;
             }
         }
         Ok(())
     }
+}
+
+/// Calls redb. It answers most damage with an error and some with a failed
+/// assertion; a damaged file is outside input, so that is an error as well.
+fn guarded<T>(call: impl FnOnce() -> Result<T, RedbError>) -> Result<T, RedbError> {
+    panic::catch_unwind(AssertUnwindSafe(call))
+        .unwrap_or_else(|_| Err(RedbError::damaged("its pages contradict each other")))
 }
 
 /// What error messages call the thing that failed: a path, mostly.

@@ -19,7 +19,7 @@ pub(crate) fn options() -> ServerOptions {
         partitions: 1,
         strict_gateway: false,
         throughput: None,
-        keys: Keys { primary: MasterKey::well_known() },
+        keys: Keys { primary: MasterKey::emulator() },
         auth: AuthMode::Key,
         management: false,
         tls_dir: None,

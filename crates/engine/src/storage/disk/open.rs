@@ -7,7 +7,6 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::panic::{self, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -17,7 +16,7 @@ use redb::{
 };
 
 use super::probation::Probation;
-use super::{DiskStore, KEYSPACE, PAGE_CACHE_BYTES_MAX, Place, RedbError};
+use super::{DiskStore, KEYSPACE, PAGE_CACHE_BYTES_MAX, Place, RedbError, guarded};
 use crate::storage::{StoreError, StoreErrorKind};
 
 /// The data file's name in the directory.
@@ -47,12 +46,9 @@ pub(super) fn backend(
     before_first_write: impl FnOnce() -> Result<(), io::Error>,
 ) -> Result<DiskStore, StoreError> {
     let probation = Probation::new(disk);
-    // redb answers most damage with an error and some with an assertion; a
-    // damaged file is outside input and must not take the process with it.
-    let accepted = panic::catch_unwind(AssertUnwindSafe(|| accept(&probation, before_first_write)))
-        .unwrap_or_else(|_| Err(RedbError::damaged("its pages contradict each other")));
-    let database = accepted.map_err(|error| place.failed("open", error))?;
-    Ok(DiskStore { database, place, failure: OnceLock::new() })
+    let database =
+        guarded(|| accept(&probation, before_first_write)).map_err(|error| place.failed("open", error))?;
+    Ok(DiskStore { database: Some(database), place, failure: OnceLock::new() })
 }
 
 fn accept(

@@ -1,0 +1,282 @@
+//! Measures the stores and the choices behind them; docs/storage.md holds the
+//! results and what was decided by them.
+//!
+//! `cargo run --release -p perihelion-engine --example storage_bench -- <directory> [documents] [seconds]`
+//!
+//! Every commit writes a group of documents of four keys each: the document
+//! itself (1.3 KB) and three keys of 40 bytes with tiny values. In the engine's
+//! own order (see keys.rs) documents and feed entries arrive in key order and
+//! ids anywhere; the other order scatters the documents as well.
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::fs::{self, File};
+use std::ops::{Bound, ControlFlow};
+use std::path::{Path, PathBuf};
+use std::sync::RwLock;
+use std::time::{Duration, Instant};
+
+use perihelion_engine::storage::{Direction, DiskStore, KeyRange, MemoryStore, Store, Write};
+use redb::backends::{FileBackend, InMemoryBackend};
+use redb::{Builder, Database, StorageBackend, TableDefinition};
+
+const TABLE: TableDefinition<'static, &[u8], &[u8]> = TableDefinition::new("keyspace");
+const CACHE_BYTES: usize = 64 << 20;
+const GROUPS: [usize; 3] = [1, 16, 64];
+const EVERYTHING: KeyRange<'static> = KeyRange { from: Bound::Unbounded, to: Bound::Unbounded };
+
+type Outcome<T> = Result<T, Box<dyn Error>>;
+
+fn main() -> Outcome<()> {
+    let mut arguments = std::env::args().skip(1);
+    let directory =
+        PathBuf::from(arguments.next().ok_or("usage: storage_bench <directory> [documents] [seconds]")?);
+    let documents: u64 = arguments.next().map_or(Ok(500_000), |text| text.parse())?;
+    let seconds: f64 = arguments.next().map_or(Ok(4.0), |text| text.parse())?;
+    let time = Duration::from_secs_f64(seconds);
+    fs::create_dir_all(&directory)?;
+
+    for order in [Order::Engine, Order::Scattered] {
+        println!("\non disk, {order:?} order, {documents} documents before");
+        for policy in [Policy::Never, Policy::Every(1), Policy::Every(16)] {
+            measure_disk(&directory, order, policy, documents, time)?;
+        }
+    }
+    println!("\nthe disk store itself, Engine order, {documents} documents before");
+    measure_disk_store(&directory.join("store"), documents, time)?;
+    println!("\nin memory, Engine order");
+    measure_memory(time)
+}
+
+// The workload.
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Order {
+    Engine,
+    Scattered,
+}
+
+struct Workload {
+    order: Order,
+    documents: u64,
+    chance: u64,
+}
+
+type Group = Vec<(Vec<u8>, Vec<u8>)>;
+
+impl Workload {
+    fn new(order: Order) -> Workload {
+        Workload { order, documents: 0, chance: 1 }
+    }
+
+    fn random(&mut self) -> u64 {
+        self.chance = self.chance.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.chance;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    fn group(&mut self, size: usize) -> Group {
+        (0..size).flat_map(|_| self.document()).collect()
+    }
+
+    fn document(&mut self) -> Group {
+        self.documents += 1;
+        let number = self.documents;
+        let place = match self.order {
+            Order::Engine => number % 4, // Four physical partitions.
+            Order::Scattered => self.random(),
+        };
+        let body: Vec<u8> = (0..163).flat_map(|_| self.random().to_le_bytes()).collect();
+        let (id, partition) = (self.random(), self.random() % 1000);
+        vec![
+            (key(1, place, number), body),
+            (key(2, 0, number), number.to_be_bytes().to_vec()),
+            (key(3, id, number), Vec::new()),
+            (key(4, partition, number), Vec::new()),
+        ]
+    }
+}
+
+fn key(kind: u8, first: u64, second: u64) -> Vec<u8> {
+    let mut key = vec![kind; 40];
+    key[1..9].copy_from_slice(&first.to_be_bytes());
+    key[20..28].copy_from_slice(&second.to_be_bytes());
+    key
+}
+
+/// Commits groups for a while and prints what it took.
+fn measure(
+    name: &str,
+    size: usize,
+    time: Duration,
+    workload: &mut Workload,
+    mut commit: impl FnMut(Group) -> Outcome<()>,
+) -> Outcome<()> {
+    let start = Instant::now();
+    let (mut in_commit, mut each) = (Duration::ZERO, Vec::new());
+    while start.elapsed() < time {
+        let group = workload.group(size);
+        let begin = Instant::now();
+        commit(group)?;
+        each.push(begin.elapsed());
+        in_commit += begin.elapsed();
+    }
+    each.sort();
+    let rate = (each.len() * size) as f64 / in_commit.as_secs_f64();
+    let (middle, high) = (each[each.len() / 2], each[each.len() * 99 / 100]);
+    println!("{name:34} {size:3} a commit: {rate:8.0} documents/s, p50 {middle:9.2?}, p99 {high:9.2?}");
+    Ok(())
+}
+
+// On disk.
+
+/// Which commits save the allocator's state, so that an unclean file opens at once.
+#[derive(Debug, Clone, Copy)]
+enum Policy {
+    Never,
+    Every(u64),
+}
+
+struct Redb {
+    database: Database,
+    policy: Policy,
+    commits: u64,
+}
+
+impl Redb {
+    fn new(backend: impl StorageBackend, policy: Policy) -> Outcome<Redb> {
+        let database = Builder::new().set_cache_size(CACHE_BYTES).create_with_backend(backend)?;
+        Ok(Redb { database, policy, commits: 0 })
+    }
+
+    fn commit(&mut self, mut group: Group) -> Outcome<()> {
+        group.sort();
+        self.commits += 1;
+        let mut transaction = self.database.begin_write()?;
+        if let Policy::Every(nth) = self.policy {
+            transaction.set_quick_repair(self.commits.is_multiple_of(nth));
+        }
+        {
+            let mut table = transaction.open_table(TABLE)?;
+            for (key, value) in &group {
+                table.insert(&key[..], &value[..])?;
+            }
+        }
+        Ok(transaction.commit()?)
+    }
+}
+
+fn measure_disk(
+    directory: &Path,
+    order: Order,
+    policy: Policy,
+    documents: u64,
+    time: Duration,
+) -> Outcome<()> {
+    let path = directory.join("bench.redb");
+    let _ = fs::remove_file(&path);
+    let open = |path: &Path| -> Outcome<FileBackend> {
+        let file = File::options().read(true).write(true).create(true).truncate(false).open(path)?;
+        Ok(FileBackend::new(file)?)
+    };
+    let mut redb = Redb::new(open(&path)?, policy)?;
+    let mut workload = Workload::new(order);
+    while workload.documents < documents {
+        redb.commit(workload.group(2000))?;
+    }
+    for size in GROUPS {
+        measure(&format!("quick repair {policy:?}"), size, time, &mut workload, |group| redb.commit(group))?;
+    }
+    // What kill -9 leaves is what is in the file now.
+    let killed = directory.join("killed.redb");
+    fs::copy(&path, &killed)?;
+    File::open(&killed)?.sync_all()?;
+    let begin = Instant::now();
+    let reopened = Redb::new(open(&killed)?, policy)?;
+    let megabytes = fs::metadata(&killed)?.len() >> 20;
+    println!("    opened after a kill in {:.2?} at {megabytes} MB", begin.elapsed());
+    drop((redb, reopened));
+    fs::remove_file(killed)?;
+    Ok(fs::remove_file(path)?)
+}
+
+fn measure_disk_store(directory: &Path, documents: u64, time: Duration) -> Outcome<()> {
+    let _ = fs::remove_dir_all(directory);
+    let store = DiskStore::open(directory)?;
+    let mut workload = Workload::new(Order::Engine);
+    while workload.documents < documents {
+        commit_to(&store, workload.group(2000))?;
+    }
+    for size in GROUPS {
+        measure("disk store", size, time, &mut workload, |group| commit_to(&store, group))?;
+    }
+    measure_reads(&store)?;
+    drop(store);
+    let begin = Instant::now();
+    let store = DiskStore::open(directory)?;
+    println!("    opened after a close in {:.2?}", begin.elapsed());
+    drop(store);
+    Ok(fs::remove_dir_all(directory)?)
+}
+
+fn commit_to(store: &dyn Store, group: Group) -> Outcome<()> {
+    Ok(store.commit(&mut group.iter().map(|(key, value)| Write { key, value: Some(value) }))?)
+}
+
+// In memory.
+
+fn measure_memory(time: Duration) -> Outcome<()> {
+    for size in GROUPS {
+        let map = RwLock::new(BTreeMap::new());
+        measure("BTreeMap and a lock", size, time, &mut Workload::new(Order::Engine), |group| {
+            map.write().map_err(|_| "poisoned")?.extend(group);
+            Ok(())
+        })?;
+    }
+    for size in GROUPS {
+        let mut redb = Redb::new(InMemoryBackend::new(), Policy::Never)?;
+        let mut workload = Workload::new(Order::Engine);
+        measure("redb in memory", size, time, &mut workload, |group| redb.commit(group))?;
+    }
+    for size in GROUPS {
+        let store = MemoryStore::new();
+        let mut workload = Workload::new(Order::Engine);
+        measure("memory store", size, time, &mut workload, |group| commit_to(&store, group))?;
+        measure_reads(&store)?;
+    }
+    for size in GROUPS {
+        let store = MemoryStore::new();
+        let mut workload = Workload::new(Order::Engine);
+        // The worst that readers can do: a new snapshot between any two commits.
+        let mut view = store.view()?;
+        measure("memory store, always viewed", size, time, &mut workload, |group| {
+            commit_to(&store, group)?;
+            view = store.view()?;
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
+fn measure_reads(store: &dyn Store) -> Outcome<()> {
+    const READS: u32 = 200_000;
+    let mut chance = Workload::new(Order::Engine);
+    let begin = Instant::now();
+    let mut found = 0;
+    for _ in 0..READS {
+        let number = 1 + chance.random() % 100_000;
+        found += u64::from(store.view()?.get(&key(1, number % 4, number))?.is_some());
+    }
+    let each = begin.elapsed() / READS;
+    let begin = Instant::now();
+    let mut visited = 0u32;
+    store.view()?.scan(EVERYTHING, Direction::Forward, &mut |_, _| {
+        visited += 1;
+        if visited < 400_000 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    })?;
+    let step = begin.elapsed() / visited.max(1);
+    println!("    a view and a get: {each:.2?} ({found} found); one step of a scan: {step:.2?}");
+    Ok(())
+}

@@ -1,0 +1,272 @@
+//! Answers: the status, body and headers of the service, from what the engine
+//! said. Everything about how an answer looks is decided here.
+
+use bytes::Bytes;
+use http::header::{HeaderName, HeaderValue};
+use http::{HeaderMap, Response, StatusCode};
+use perihelion_engine::Position;
+use perihelion_engine::charge;
+use perihelion_engine::container::Container;
+use perihelion_engine::items::{ItemAnswer, Usage};
+use perihelion_engine::refusal::{Layer, Refusal};
+use perihelion_model::json::{self, Style, Value, object};
+use perihelion_model::session_token;
+use perihelion_wire::headers;
+
+/// What a successful operation answers.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) body: Bytes,
+    /// `None` for what the gateway answers by itself.
+    pub(crate) charge: Option<f64>,
+    /// One per physical partition that took part.
+    pub(crate) positions: Vec<Position>,
+    pub(crate) etag: Option<String>,
+    /// Whether `content-location` names the request's URL.
+    pub(crate) has_location: bool,
+    pub(crate) more: Vec<(HeaderName, HeaderValue)>,
+}
+
+impl Answer {
+    pub(crate) fn json(status: u16, body: &Value) -> Self {
+        Answer::text(status, json::to_text(body, Style::Point))
+    }
+
+    pub(crate) fn text(status: u16, body: impl Into<Bytes>) -> Self {
+        Answer {
+            status,
+            body: body.into(),
+            charge: None,
+            positions: Vec::new(),
+            etag: None,
+            has_location: false,
+            more: Vec::new(),
+        }
+    }
+
+    pub(crate) fn empty(status: u16) -> Self {
+        Answer::text(status, Bytes::new())
+    }
+
+    pub(crate) fn charged(mut self, charge: f64) -> Self {
+        self.charge = Some(charge);
+        self
+    }
+
+    pub(crate) fn at(mut self, position: Position) -> Self {
+        self.positions.push(position);
+        self
+    }
+
+    pub(crate) fn with_etag(mut self, etag: impl Into<String>) -> Self {
+        self.etag = Some(etag.into());
+        self
+    }
+
+    pub(crate) fn located(mut self) -> Self {
+        self.has_location = true;
+        self
+    }
+
+    /// Adds a header; a value that no header can hold is left out.
+    pub(crate) fn with(mut self, name: HeaderName, value: impl AsRef<str>) -> Self {
+        if let Ok(value) = HeaderValue::from_bytes(value.as_ref().as_bytes()) {
+            self.more.push((name, value));
+        }
+        self
+    }
+
+    pub(crate) fn with_static(mut self, name: HeaderName, value: &'static str) -> Self {
+        self.more.push((name, HeaderValue::from_static(value)));
+        self
+    }
+
+    /// The headers that name an item's parent.
+    pub(crate) fn in_container(self, database: &str, container: &Container) -> Self {
+        self.with(headers::ALT_CONTENT_PATH, format!("dbs/{database}/colls/{}", container.name))
+            .with(headers::CONTENT_PATH, container.rid.to_text())
+    }
+
+    /// A feed: its body and its count.
+    pub(crate) fn feed(rid: &str, name: &str, items: &[Value]) -> Self {
+        let body = object([
+            ("_rid", rid.into()),
+            (name, Value::Array(items.to_vec())),
+            ("_count", (items.len() as u64).into()),
+        ]);
+        Answer::json(200, &body).with(headers::ITEM_COUNT, items.len().to_string())
+    }
+
+    pub(crate) fn item(answer: ItemAnswer, is_minimal: bool) -> Self {
+        let body = if is_minimal { Bytes::new() } else { answer.body };
+        let mut made = Answer::text(answer.status, body).charged(answer.charge).at(answer.position);
+        made.etag = answer.etag;
+        let mut made = made.with_usage(answer.usage);
+        if let Some(lsn) = answer.item_lsn {
+            made = made.with(headers::ITEM_LSN, lsn.to_string());
+        }
+        made
+    }
+
+    pub(crate) fn with_usage(self, usage: Usage) -> Self {
+        let kilobytes = usage.bytes / 1024;
+        self.with_static(
+            headers::RESOURCE_QUOTA,
+            "documentSize=10240;documentsSize=10485760;documentsCount=-1;collectionSize=10485760;",
+        )
+        .with(
+            headers::RESOURCE_USAGE,
+            format!(
+                "documentSize=0;documentsSize={kilobytes};documentsCount={};collectionSize={kilobytes};",
+                usage.documents
+            ),
+        )
+    }
+
+    /// The HTTP response.
+    pub(crate) fn render(self, activity: &str, location: impl FnOnce() -> String) -> Response<Bytes> {
+        let mut response = Response::new(self.body);
+        *response.status_mut() = status_code(self.status);
+        let map = response.headers_mut();
+        map.reserve(32);
+        common(map, activity);
+        map.insert(headers::CACHE_CONTROL, HeaderValue::from_static("no-store, no-cache"));
+        map.insert(headers::PRAGMA, HeaderValue::from_static("no-cache"));
+        // A backend answers with its counters, a gateway on its own does not.
+        if let Some(charge) = self.charge {
+            insert(map, headers::REQUEST_CHARGE, &charge::print(charge));
+            backend(map);
+        }
+        positions(map, &self.positions);
+        if let Some(etag) = &self.etag {
+            insert(map, headers::ETAG, etag);
+        }
+        if self.has_location {
+            insert(map, headers::CONTENT_LOCATION, &location());
+        }
+        map.extend(self.more);
+        response
+    }
+}
+
+/// The HTTP response of a refusal. `account_lsn` stands in where no partition
+/// took part.
+pub(crate) fn render_refusal(refusal: &Refusal, activity: &str, account_lsn: u64) -> Response<Bytes> {
+    let body = error_body(refusal, activity);
+    let mut response = Response::new(Bytes::from(json::to_text(&body, Style::Point)));
+    *response.status_mut() = status_code(refusal.status);
+    let map = response.headers_mut();
+    common(map, activity);
+    if let Some(sub_status) = refusal.sub_status {
+        insert(map, headers::SUBSTATUS, &sub_status.to_string());
+    }
+    match refusal.layer {
+        Layer::Gateway | Layer::QueryCompiler => {
+            if refusal.status == 400 {
+                map.insert(headers::REQUEST_VALIDATION_FAILURE, HeaderValue::from_static("1"));
+            }
+        }
+        Layer::Backend | Layer::QueryRuntime | Layer::Document => {
+            insert(map, headers::REQUEST_CHARGE, &charge::print(refusal.charge));
+            backend(map);
+            // Throttled and oversized requests never reached a replica.
+            if !matches!(refusal.status, 413 | 429) {
+                let position = refusal.position.unwrap_or(Position { range: 0, lsn: account_lsn });
+                positions(map, &[position]);
+            }
+        }
+    }
+    if let Some(wait) = refusal.retry_after_ms {
+        insert(map, headers::RETRY_AFTER_MS, &wait.to_string());
+    }
+    response
+}
+
+fn status_code(status: u16) -> StatusCode {
+    StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+}
+
+fn insert(map: &mut HeaderMap, name: HeaderName, value: &str) {
+    if let Ok(value) = HeaderValue::from_str(value) {
+        map.insert(name, value);
+    }
+}
+
+/// What every answer carries.
+fn common(map: &mut HeaderMap, activity: &str) {
+    map.insert(headers::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    map.insert(headers::SERVER, HeaderValue::from_static("Perihelion"));
+    map.insert(headers::GATEWAY_VERSION, HeaderValue::from_static("version=2.14.0"));
+    insert(map, headers::ACTIVITY_ID, activity);
+}
+
+/// What an answer of a backend carries.
+fn backend(map: &mut HeaderMap) {
+    map.insert(headers::SERVICE_VERSION, HeaderValue::from_static("version=2.14.0.0"));
+    map.insert(headers::SCHEMA_VERSION, HeaderValue::from_static("1.21"));
+    map.insert(headers::REQUEST_DURATION_MS, HeaderValue::from_static("0.1"));
+}
+
+/// The session token, LSN and range of the partitions that took part.
+fn positions(map: &mut HeaderMap, positions: &[Position]) {
+    let Some(first) = positions.first() else { return };
+    let lsn = positions.iter().map(|position| position.lsn).max().unwrap_or(0).to_string();
+    insert(map, headers::LSN, &lsn);
+    insert(map, headers::GLOBAL_COMMITTED_LSN, &lsn);
+    insert(map, headers::TRANSPORT_REQUEST_ID, "1");
+    insert(map, headers::PARTITION_KEY_RANGE_ID, &first.range.to_string());
+    let tokens: Vec<String> =
+        positions.iter().map(|position| session_token::print(position.range, position.lsn)).collect();
+    insert(map, headers::SESSION_TOKEN, &tokens.join(","));
+}
+
+/// The body in the spelling of the layer that refused.
+fn error_body(refusal: &Refusal, activity: &str) -> Value {
+    let text = &refusal.message;
+    let tail = format!("ActivityId: {activity}, Microsoft.Azure.Documents.Common/2.14.0");
+    let message = match refusal.layer {
+        Layer::Gateway => format!("{text}\r\n{tail}"),
+        Layer::Backend => {
+            let errors = object([("Errors", Value::Array(vec![text.as_str().into()]))]);
+            format!(
+                "Message: {}\r\nActivityId: {activity}, Request URI: /apps/perihelion, RequestStats: , SDK: Perihelion",
+                json::to_text(&errors, Style::Point)
+            )
+        }
+        Layer::QueryCompiler | Layer::QueryRuntime => format!("Message: {text}\r\n{tail}"),
+        Layer::Document => format!("{text}, \r\nRequestStartTime: , {tail}"),
+    };
+    let mut body = json::Object::new();
+    body.set("code", error_code(refusal.status).into());
+    if refusal.status == 405 {
+        // The service names its handler here and adds nothing.
+        body.set("message", text.as_str().into());
+        return Value::Object(body);
+    }
+    body.set("message", message.into());
+    if let Some(plan) = &refusal.plan {
+        body.set("additionalErrorInfo", plan.as_str().into());
+    }
+    Value::Object(body)
+}
+
+fn error_code(status: u16) -> &'static str {
+    match status {
+        400 => "BadRequest",
+        401 => "Unauthorized",
+        403 => "Forbidden",
+        404 => "NotFound",
+        405 => "MethodNotAllowed",
+        408 => "RequestTimeout",
+        409 => "Conflict",
+        410 => "Gone",
+        412 => "PreconditionFailed",
+        413 => "RequestEntityTooLarge",
+        424 => "FailedDependency",
+        429 => "TooManyRequests",
+        449 => "RetryWith",
+        503 => "ServiceUnavailable",
+        _ => "InternalServerError",
+    }
+}

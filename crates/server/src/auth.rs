@@ -1,0 +1,95 @@
+//! Who is let in: a signature by master key, checked over the same parsed
+//! path that is routed.
+//!
+//! Everything is denied by default; the few open paths are an exact list in
+//! the router. A refusal never says which signature would have been right.
+
+use http::{HeaderMap, Method};
+use perihelion_engine::refusal::Refusal;
+use perihelion_wire::path::Resource;
+use perihelion_wire::signature::{Credentials, MasterKey, SignedDate, SignedRequest};
+use perihelion_wire::{date, headers};
+
+use crate::AuthMode;
+
+/// How far a client's clock may be off.
+const SKEW_SECONDS_MAX: u64 = 15 * 60;
+
+const MISSING: &str =
+    "Required Header authorization is missing. Ensure a valid Authorization token is passed.";
+const WRONG: &str = "The input authorization token can't serve the request. The wrong key is being used or the expected payload is not built as per the protocol. For more info: https://aka.ms/cosmosdb-tsg-unauthorized.";
+
+/// What is needed to judge a request.
+pub(crate) struct Guard {
+    pub(crate) mode: AuthMode,
+    pub(crate) keys: Vec<MasterKey>,
+}
+
+impl Guard {
+    /// Lets a request in, or refuses it with 401 (or 403 for a stale date).
+    pub(crate) fn admit(
+        &self,
+        method: &Method,
+        path: &str,
+        resource: &Resource,
+        map: &HeaderMap,
+        now: u64,
+    ) -> Result<(), Refusal> {
+        if self.mode == AuthMode::Off {
+            return Ok(());
+        }
+        let mut values = map.get_all(headers::AUTHORIZATION).iter();
+        let (first, second) = (values.next(), values.next());
+        let Some(header) = first.and_then(|value| value.to_str().ok()) else {
+            return Err(Refusal::gateway(401, MISSING));
+        };
+        if second.is_some() {
+            return Err(Refusal::gateway(401, WRONG));
+        }
+        let credentials =
+            Credentials::parse(header).map_err(|error| Refusal::gateway(401, error.to_string()))?;
+        match credentials {
+            Credentials::MasterKey { signature } => {
+                let date = signed_date(map, now)?;
+                let request = SignedRequest { verb: method.as_str(), path, resource, date };
+                // Every key is tried, so that time tells nothing about which fits.
+                let is_right =
+                    self.keys.iter().fold(false, |seen, key| key.verify(&request, &signature) | seen);
+                if is_right { Ok(()) } else { Err(Refusal::gateway(401, WRONG)) }
+            }
+            Credentials::EntraId(_) if self.mode == AuthMode::Any => Ok(()),
+            Credentials::EntraId(_) => Err(Refusal::gateway(
+                401,
+                "Entra ID tokens are not checked by this server. Start it with --auth any to accept any of them.",
+            )),
+            Credentials::ResourceToken(_) => Err(Refusal::gateway(
+                401,
+                "Resource tokens are not supported by this server; sign with its key.",
+            )),
+        }
+    }
+}
+
+fn signed_date(map: &HeaderMap, now: u64) -> Result<SignedDate<'_>, Refusal> {
+    let text = |name| map.get(name).and_then(|value: &http::HeaderValue| value.to_str().ok());
+    let (date, value) = match (text(headers::MS_DATE), text(headers::DATE)) {
+        (Some(value), _) => (SignedDate::MsDate(value), value),
+        (None, Some(value)) => (SignedDate::HttpDate(value), value),
+        (None, None) => {
+            return Err(Refusal::gateway(401, "The request has neither an x-ms-date nor a Date header."));
+        }
+    };
+    let Some(seconds) = date::parse(value) else {
+        return Err(Refusal::gateway(
+            401,
+            "The input date header is invalid format. Please pass in RFC 1123 style date format.",
+        ));
+    };
+    if seconds.abs_diff(now) > SKEW_SECONDS_MAX {
+        return Err(Refusal::gateway(
+            403,
+            "The authorization token is not valid at the current time: its date is more than 15 minutes off. Check the clocks of client and server.",
+        ));
+    }
+    Ok(date)
+}

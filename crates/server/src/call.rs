@@ -1,0 +1,179 @@
+//! A request, read once: what it addresses, and questions about its headers.
+
+use bytes::Bytes;
+use http::header::HeaderName;
+use http::{HeaderMap, Method};
+use perihelion_engine::batch::BatchScope;
+use perihelion_engine::container::{ApiVersion, Container};
+use perihelion_engine::items::Precondition;
+use perihelion_engine::keys::RangeId;
+use perihelion_engine::refusal::Refusal;
+use perihelion_model::json::{self, Object, Value};
+use perihelion_model::partition_key::{EffectiveKey, EffectiveRange, PartitionKey};
+use perihelion_model::session_token::{self, SessionToken};
+use perihelion_wire::path::Resource;
+use perihelion_wire::{binary_json, headers};
+
+use crate::net::Scheme;
+
+/// One authenticated request.
+pub(crate) struct Call {
+    pub(crate) method: Method,
+    pub(crate) path: String,
+    pub(crate) resource: Resource,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+    pub(crate) scheme: Scheme,
+}
+
+/// The first API version with hierarchical partition keys.
+const HIERARCHICAL_KEYS_SINCE: &str = "2020-07-15";
+/// Rows of a page when the client does not say.
+const PAGE_ROWS_DEFAULT: usize = 1000;
+
+impl Call {
+    pub(crate) fn header(&self, name: &HeaderName) -> Option<&str> {
+        self.headers.get(name)?.to_str().ok()
+    }
+
+    /// SDKs write `True`, `true` and `1`.
+    pub(crate) fn flag(&self, name: &HeaderName) -> bool {
+        self.header(name).is_some_and(|value| value.eq_ignore_ascii_case("true") || value == "1")
+    }
+
+    pub(crate) fn api_version(&self) -> ApiVersion {
+        match self.header(&headers::VERSION) {
+            Some(version) if version < HIERARCHICAL_KEYS_SINCE => ApiVersion::Old,
+            _ => ApiVersion::Current,
+        }
+    }
+
+    /// `http://host:port`, as the client spelled it.
+    pub(crate) fn endpoint(&self) -> String {
+        let host = self.header(&headers::HOST).unwrap_or("localhost");
+        format!("{}://{host}", self.scheme.as_str())
+    }
+
+    /// Statement or document? The content type decides, not the query header
+    /// (`real-service.md` section 4).
+    pub(crate) fn is_query(&self) -> bool {
+        let content_type = self.header(&headers::CONTENT_TYPE).unwrap_or_default();
+        content_type.starts_with("application/query+json") || content_type.starts_with("application/sql")
+    }
+
+    pub(crate) fn wants_minimal(&self) -> bool {
+        self.header(&headers::PREFER).is_some_and(|prefer| prefer.contains("return=minimal"))
+    }
+
+    pub(crate) fn precondition(&self) -> Precondition {
+        let text = |name| self.header(name).map(str::to_owned);
+        Precondition { if_match: text(&headers::IF_MATCH), if_none_match: text(&headers::IF_NONE_MATCH) }
+    }
+
+    pub(crate) fn session(&self) -> Result<Vec<SessionToken>, Refusal> {
+        match self.header(&headers::SESSION_TOKEN) {
+            None | Some("") => Ok(Vec::new()),
+            Some(text) => session_token::parse(text)
+                .ok_or_else(|| Refusal::gateway(400, "The session token provided is invalid.")),
+        }
+    }
+
+    /// The partition key header, if there is one.
+    pub(crate) fn partition_key(&self) -> Result<Option<PartitionKey>, Refusal> {
+        match self.headers.get(&headers::PARTITION_KEY) {
+            None => Ok(None),
+            // Raw UTF-8 is not a "visible ASCII" header value, yet clients send it.
+            Some(value) => std::str::from_utf8(value.as_bytes())
+                .ok()
+                .and_then(PartitionKey::from_header)
+                .map(|key| Some(key).filter(|key| !key.values.is_empty()))
+                .ok_or_else(|| {
+                    Refusal::gateway(400, "Partition key provided in the header is invalid: it must be a JSON array of scalars.")
+                }),
+        }
+    }
+
+    pub(crate) fn required_partition_key(&self) -> Result<PartitionKey, Refusal> {
+        self.partition_key()?.ok_or_else(Refusal::partition_key_missing)
+    }
+
+    /// The range header, checked against the container: `0` or `rid,0`.
+    pub(crate) fn range(&self, container: &Container) -> Result<Option<RangeId>, Refusal> {
+        let Some(text) = self.header(&headers::PARTITION_KEY_RANGE_ID) else { return Ok(None) };
+        let id = text.rsplit(',').next().unwrap_or(text).trim();
+        let id: RangeId = id.parse().map_err(|_| {
+            Refusal::gateway(400, "The x-ms-documentdb-partitionkeyrangeid header is not a range id.")
+        })?;
+        // A range that was split, or never was: the client's map is not ours.
+        container.range(id).map(|range| Some(range.id)).ok_or_else(Refusal::range_gone)
+    }
+
+    /// The effective keys that `x-ms-start-epk` and `x-ms-end-epk` cut out.
+    pub(crate) fn effective_keys(&self) -> Result<Option<EffectiveRange>, Refusal> {
+        let key = |name| match self.header(name) {
+            None => Ok(None),
+            Some(text) => EffectiveKey::from_hex(text).map(Some).ok_or_else(|| {
+                Refusal::gateway(400, "An effective partition key header is not hexadecimal text.")
+            }),
+        };
+        Ok(match (key(&headers::START_EPK)?, key(&headers::END_EPK)?) {
+            (None, None) => None,
+            (min, max) => Some(EffectiveRange {
+                min: min.unwrap_or_default(),
+                max: max.unwrap_or_else(EffectiveKey::max),
+            }),
+        })
+    }
+
+    /// What a batch is for: a partition key, or a range for bulk.
+    pub(crate) fn batch_scope(&self, container: &Container) -> Result<BatchScope, Refusal> {
+        match (self.partition_key()?, self.range(container)?) {
+            (Some(key), _) => Ok(BatchScope::Partition(key)),
+            (None, Some(range)) => Ok(BatchScope::Range(range)),
+            (None, None) => Err(Refusal::partition_key_missing()),
+        }
+    }
+
+    /// How many rows a page may have: absent and 0 mean the default, -1 all.
+    pub(crate) fn page_rows(&self) -> Result<usize, Refusal> {
+        match self.header(&headers::MAX_ITEM_COUNT) {
+            None | Some("") => Ok(PAGE_ROWS_DEFAULT),
+            Some(text) => match text.trim().parse::<i64>() {
+                Ok(0) => Ok(PAGE_ROWS_DEFAULT),
+                Ok(-1) => Ok(usize::MAX),
+                Ok(rows) if rows > 0 => Ok(usize::try_from(rows).unwrap_or(usize::MAX)),
+                _ => Err(Refusal::gateway(
+                    400,
+                    format!("The value '{text}' specified for the header 'x-ms-max-item-count' is invalid."),
+                )),
+            },
+        }
+    }
+
+    pub(crate) fn continuation(&self) -> Option<String> {
+        self.header(&headers::CONTINUATION).filter(|text| !text.is_empty()).map(str::to_owned)
+    }
+
+    /// The body as JSON, text or binary.
+    pub(crate) fn json(&self) -> Result<Value, Refusal> {
+        parse_body(&self.body)
+    }
+
+    /// The body as a JSON object.
+    pub(crate) fn object(&self) -> Result<Object, Refusal> {
+        match self.json()? {
+            Value::Object(object) => Ok(object),
+            _ => Err(Refusal::invalid_input()),
+        }
+    }
+}
+
+fn parse_body(body: &[u8]) -> Result<Value, Refusal> {
+    let value = if binary_json::is_binary(body) {
+        // A binary value may nest deeper than a text one can be read back.
+        binary_json::decode(body).ok().filter(|value| binary_json::depth(value) <= json::DEPTH_MAX)
+    } else {
+        json::parse(body).ok()
+    };
+    value.ok_or_else(|| Refusal::invalid_payload().with_charge(perihelion_engine::charge::BAD_DOCUMENT))
+}

@@ -1,0 +1,227 @@
+//! Faults on order: a rule says which requests, how often, and what happens
+//! to them. The decision is pure but for the die that a probability needs.
+//!
+//! A rule: `{"operation","database","container","count","probability",
+//! "status","subStatus","retryAfterMs","delayMs","drop":"before"|"after",
+//! "when":"before"|"after"}`. `before` means nothing was done, `after` means
+//! that it was done and the answer is lost or replaced.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use perihelion_engine::refusal::{Layer, Refusal};
+use perihelion_model::json::{Object, Value, object};
+
+use crate::net::Hangup;
+use crate::operation::Operation;
+
+/// Rules at a time; more is a mistake of a test.
+const RULES_MAX: usize = 256;
+/// The longest delay a rule may ask for.
+const DELAY_MS_MAX: u64 = 60_000;
+
+/// All rules, tried in the order they were added.
+#[derive(Default)]
+pub(crate) struct FaultRules {
+    rules: Mutex<Vec<Rule>>,
+}
+
+#[derive(Debug, Clone)]
+struct Rule {
+    id: u64,
+    operation: Option<Operation>,
+    database: Option<String>,
+    container: Option<String>,
+    /// How often it still strikes; `None` for always.
+    left: Option<u64>,
+    hits: u64,
+    probability: f64,
+    fault: Fault,
+}
+
+/// What happens to a request.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Fault {
+    delay: Duration,
+    effect: Effect,
+    when: When,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+enum Effect {
+    None,
+    Status { status: u16, sub_status: Option<u32>, retry_after_ms: Option<u64> },
+    Drop,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum When {
+    Before,
+    After,
+}
+
+impl Fault {
+    pub(crate) async fn delay(&self) {
+        if !self.delay.is_zero() {
+            tokio::time::sleep(self.delay).await;
+        }
+    }
+
+    /// What is answered instead of doing anything, if so ordered.
+    pub(crate) fn instead_of_serving(&self) -> Option<Result<Refusal, Hangup>> {
+        if self.when == When::Before { self.outcome() } else { None }
+    }
+
+    /// What is answered although it was done.
+    pub(crate) fn after_serving(&self) -> Option<Result<Refusal, Hangup>> {
+        if self.when == When::After { self.outcome() } else { None }
+    }
+
+    fn outcome(&self) -> Option<Result<Refusal, Hangup>> {
+        match self.effect {
+            Effect::None => None,
+            Effect::Drop => Some(Err(Hangup)),
+            Effect::Status { status, sub_status, retry_after_ms } => {
+                let mut refusal =
+                    Refusal::new(status, Layer::Backend, "This answer was injected by a fault rule.");
+                refusal.sub_status = sub_status;
+                refusal.retry_after_ms = retry_after_ms;
+                Some(Ok(refusal))
+            }
+        }
+    }
+}
+
+impl FaultRules {
+    pub(crate) fn add(&self, body: &Object) -> Result<u64, Refusal> {
+        let mut rules = self.rules.lock().unwrap_or_else(PoisonError::into_inner);
+        if rules.len() >= RULES_MAX {
+            return Err(bad(&format!("There are {RULES_MAX} fault rules already; delete them first.")));
+        }
+        let id = rules.last().map_or(1, |rule| rule.id + 1);
+        rules.push(Rule::parse(id, body)?);
+        Ok(id)
+    }
+
+    pub(crate) fn clear(&self) {
+        self.rules.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    /// The fault of the first rule that strikes.
+    pub(crate) fn pick(&self, operation: Operation, container: Option<(&str, &str)>) -> Option<Fault> {
+        let mut rules = self.rules.lock().unwrap_or_else(PoisonError::into_inner);
+        let rule = rules.iter_mut().find(|rule| rule.concerns(operation, container) && rule.strikes())?;
+        rule.hits += 1;
+        rule.left = rule.left.map(|left| left - 1);
+        Some(rule.fault.clone())
+    }
+
+    pub(crate) fn report(&self) -> Value {
+        let rules = self.rules.lock().unwrap_or_else(PoisonError::into_inner);
+        let report = rules.iter().map(|rule| {
+            object([
+                ("id", rule.id.into()),
+                ("operation", rule.operation.map_or("any", Operation::name).into()),
+                ("hits", rule.hits.into()),
+                ("left", rule.left.map_or(Value::Null, Into::into)),
+            ])
+        });
+        object([("faults", Value::Array(report.collect()))])
+    }
+}
+
+impl Rule {
+    fn parse(id: u64, body: &Object) -> Result<Self, Refusal> {
+        const KNOWN: [&str; 12] = [
+            "operation",
+            "database",
+            "container",
+            "count",
+            "probability",
+            "status",
+            "subStatus",
+            "retryAfterMs",
+            "delayMs",
+            "drop",
+            "when",
+            "name",
+        ];
+        if let Some((name, _)) = body.iter().find(|(name, _)| !KNOWN.contains(name)) {
+            return Err(bad(&format!(
+                "'{name}' is not a member of a fault rule; they are {}.",
+                KNOWN.join(", ")
+            )));
+        }
+        let text = |name: &str| body.get(name).and_then(Value::as_str);
+        let number =
+            |name: &str| body.get(name).and_then(Value::as_i64).and_then(|value| u64::try_from(value).ok());
+        let operation = match text("operation") {
+            None | Some("any") => None,
+            Some(name) => Some(Operation::parse(name).ok_or_else(|| {
+                let known: Vec<&str> = Operation::ALL.iter().map(|operation| operation.name()).collect();
+                bad(&format!("'{name}' is not an operation; they are any, {}.", known.join(", ")))
+            })?),
+        };
+        let probability = body.get("probability").map_or(Some(1.0), Value::as_f64);
+        let probability = probability.filter(|chance| (0.0..=1.0).contains(chance));
+        Ok(Rule {
+            id,
+            operation,
+            database: text("database").map(str::to_owned),
+            container: text("container").map(str::to_owned),
+            left: number("count"),
+            hits: 0,
+            probability: probability.ok_or_else(|| bad("'probability' must be a number from 0 to 1."))?,
+            fault: Fault {
+                delay: Duration::from_millis(number("delayMs").unwrap_or(0).min(DELAY_MS_MAX)),
+                effect: effect(body)?,
+                when: when(text("drop").or(text("when")))?,
+            },
+        })
+    }
+
+    fn concerns(&self, operation: Operation, container: Option<(&str, &str)>) -> bool {
+        let (database, name) = container.unzip();
+        self.left != Some(0)
+            && self.operation.is_none_or(|wanted| wanted == operation)
+            && self.database.as_deref().is_none_or(|wanted| Some(wanted) == database)
+            && self.container.as_deref().is_none_or(|wanted| Some(wanted) == name)
+    }
+
+    fn strikes(&self) -> bool {
+        self.probability >= 1.0 || chance() < self.probability
+    }
+}
+
+fn effect(body: &Object) -> Result<Effect, Refusal> {
+    if body.contains("drop") {
+        return Ok(Effect::Drop);
+    }
+    let number = |name: &str| body.get(name).and_then(Value::as_i64);
+    let Some(status) = number("status") else { return Ok(Effect::None) };
+    let status = u16::try_from(status).ok().filter(|status| (400..600).contains(status));
+    Ok(Effect::Status {
+        status: status.ok_or_else(|| bad("'status' must be from 400 to 599."))?,
+        sub_status: number("subStatus").and_then(|value| u32::try_from(value).ok()),
+        retry_after_ms: number("retryAfterMs").and_then(|value| u64::try_from(value).ok()),
+    })
+}
+
+fn when(text: Option<&str>) -> Result<When, Refusal> {
+    match text {
+        None | Some("before") => Ok(When::Before),
+        Some("after") => Ok(When::After),
+        Some(other) => Err(bad(&format!("'{other}' is neither before nor after."))),
+    }
+}
+
+fn bad(message: &str) -> Refusal {
+    Refusal::gateway(400, message)
+}
+
+/// A number from 0 to 1; every `RandomState` is keyed differently.
+fn chance() -> f64 {
+    let bits = RandomState::new().hash_one("chance") >> 11;
+    bits as f64 / (1u64 << 53) as f64
+}

@@ -1,0 +1,140 @@
+//! Batches and bulk bodies: reading the list of operations, writing the list
+//! of results.
+
+use perihelion_engine::batch::{Batch, BatchAnswer, BatchOperation, BatchScope, OPERATIONS_MAX};
+use perihelion_engine::items::{ItemAnswer, ItemOperation, Precondition, Target};
+use perihelion_engine::refusal::Refusal;
+use perihelion_model::json::{self, Object, Style, Value};
+use perihelion_model::partition_key::PartitionKey;
+use perihelion_wire::headers;
+use perihelion_wire::patch::Patch;
+
+use super::{Service, items};
+use crate::answer::Answer;
+use crate::call::Call;
+
+pub(super) async fn serve(service: &Service, call: &Call) -> Result<Answer, Refusal> {
+    let (database, container) = service.container(call)?;
+    items::check_size(call)?;
+    let scope = call.batch_scope(&container)?;
+    let Value::Array(list) = call.json()? else { return Err(Refusal::invalid_input()) };
+    if list.len() > OPERATIONS_MAX {
+        return Err(Refusal::gateway(400, "Batch request has more operations than what is supported."));
+    }
+    let operations = list.into_iter().map(parse_operation).collect::<Result<Vec<_>, Refusal>>()?;
+    let range = match &scope {
+        BatchScope::Partition(key) => Target::resolve(&container, key.clone())?.range.id,
+        BatchScope::Range(range) => *range,
+    };
+    let batch = Batch {
+        scope,
+        operations,
+        is_atomic: call.flag(&headers::BATCH_ATOMIC),
+        continues_on_error: call.flag(&headers::BATCH_CONTINUE_ON_ERROR),
+    };
+    let bucket = service.engine.admit(&container, range)?;
+    let done = service.engine.batch(&container, batch).await?;
+    service.engine.spend(bucket, done.charge);
+    let mut answer =
+        Answer::text(if done.has_failed() { 207 } else { 200 }, results(&done, call.wants_minimal()))
+            .charged(done.charge)
+            .at(done.position)
+            .with(headers::ITEM_COUNT, done.results.len().to_string())
+            .in_container(&database, &container)
+            .with_usage(done.usage);
+    if let Some(sub_status) = done.sub_status() {
+        answer = answer.with(headers::SUBSTATUS, sub_status.to_string());
+    }
+    Ok(answer)
+}
+
+fn parse_operation(value: Value) -> Result<BatchOperation, Refusal> {
+    let Value::Object(mut operation) = value else { return Err(Refusal::invalid_input()) };
+    let text =
+        |operation: &Object, name: &str| operation.get(name).and_then(Value::as_str).map(str::to_owned);
+    let precondition = Precondition {
+        if_match: text(&operation, "ifMatch"),
+        if_none_match: text(&operation, "ifNoneMatch"),
+    };
+    let partition_key = match operation.get("partitionKey") {
+        None | Some(Value::Null) => None,
+        Some(Value::String(key)) => Some(PartitionKey::from_header(key)),
+        Some(key) => Some(PartitionKey::from_json(key)),
+    };
+    let partition_key = match partition_key {
+        Some(None) => return Err(Refusal::bad_request("The partitionKey of a batch operation is invalid.")),
+        Some(key) => key,
+        None => None,
+    };
+    let kind = text(&operation, "operationType").unwrap_or_default();
+    let id = text(&operation, "id");
+    let body = operation.remove("resourceBody");
+    let operation = parse_kind(&kind, id, body)?;
+    Ok(BatchOperation { operation, precondition, partition_key })
+}
+
+fn parse_kind(kind: &str, id: Option<String>, body: Option<Value>) -> Result<ItemOperation, Refusal> {
+    let id =
+        || id.ok_or_else(|| Refusal::bad_request(format!("A batch operation of type {kind} needs an id.")));
+    let object = |body: Option<Value>| match body {
+        Some(Value::Object(object)) => Ok(object),
+        _ => Err(Refusal::invalid_input()),
+    };
+    Ok(match kind {
+        "Create" => ItemOperation::Create { body: object(body)? },
+        "Upsert" => ItemOperation::Upsert { body: object(body)? },
+        "Replace" => ItemOperation::Replace { id: id()?, body: object(body)? },
+        "Delete" => ItemOperation::Delete { id: id()? },
+        "Read" => ItemOperation::Read { id: id()? },
+        "Patch" => {
+            let patch = Patch::parse(&body.unwrap_or(Value::Null))
+                .map_err(|error| Refusal::bad_request(error.to_string()))?;
+            ItemOperation::Patch { id: id()?, patch }
+        }
+        _ => {
+            return Err(Refusal::bad_request(format!(
+                "The operationType '{kind}' of a batch operation is not one of Create, Upsert, Read, Replace, Patch, Delete."
+            )));
+        }
+    })
+}
+
+/// `[{"statusCode","requestCharge","eTag","resourceBody"}]`; failed operations
+/// and deletes have the first two only.
+fn results(done: &BatchAnswer, is_minimal: bool) -> String {
+    let mut out = String::from("[");
+    for (place, result) in done.results.iter().enumerate() {
+        if place > 0 {
+            out.push(',');
+        }
+        match result {
+            Ok(answer) => print_success(&mut out, answer, is_minimal),
+            Err(refusal) => print_head(&mut out, refusal.status, refusal.charge),
+        }
+        out.push('}');
+    }
+    out.push(']');
+    out
+}
+
+fn print_head(out: &mut String, status: u16, charge: f64) {
+    out.push_str("{\"statusCode\":");
+    out.push_str(&status.to_string());
+    out.push_str(",\"requestCharge\":");
+    out.push_str(&perihelion_engine::charge::print(charge));
+}
+
+fn print_success(out: &mut String, answer: &ItemAnswer, is_minimal: bool) {
+    print_head(out, answer.status, answer.charge);
+    if let Some(etag) = &answer.etag {
+        out.push_str(",\"eTag\":");
+        json::print_into(out, &Value::String(etag.clone()), Style::Point);
+    }
+    if let Ok(body) = std::str::from_utf8(&answer.body)
+        && !body.is_empty()
+        && !is_minimal
+    {
+        out.push_str(",\"resourceBody\":");
+        out.push_str(body);
+    }
+}

@@ -1,0 +1,105 @@
+//! Change feeds: which range, from where, in which mode.
+
+use std::sync::Arc;
+
+use perihelion_engine::change_feed::{FeedMode, FeedPage, FeedRequest, FeedStart};
+use perihelion_engine::container::Container;
+use perihelion_engine::keys::RangeId;
+use perihelion_engine::refusal::Refusal;
+use perihelion_model::partition_key::EffectiveRange;
+use perihelion_wire::{date, headers};
+
+use super::Service;
+use crate::answer::Answer;
+use crate::call::Call;
+
+pub(super) async fn serve(service: &Service, call: &Call) -> Result<Answer, Refusal> {
+    let (database, container) = service.container(call)?;
+    let mode = mode(call)?;
+    if mode == FeedMode::AllVersionsAndDeletes {
+        service.engine.log_versions(&container).await?;
+    }
+    let (range, keys) = scope(call, &container)?;
+    let request = FeedRequest { range, keys, start: start(call)?, mode, items_max: call.page_rows()? };
+    let bucket = service.engine.admit(&container, range)?;
+    let page = service.engine.change_feed(&container, &request, &call.session()?)?;
+    service.engine.spend(bucket, page.charge);
+    Ok(answer(&page, &container).in_container(&database, &container))
+}
+
+fn mode(call: &Call) -> Result<FeedMode, Refusal> {
+    let wanted = call.header(&headers::A_IM).unwrap_or_default();
+    if wanted.eq_ignore_ascii_case("incremental feed") {
+        return Ok(FeedMode::LatestVersion);
+    }
+    if wanted.eq_ignore_ascii_case("full-fidelity feed") {
+        return Ok(FeedMode::AllVersionsAndDeletes);
+    }
+    Err(Refusal::gateway(
+        400,
+        format!("The value '{wanted}' of the A-IM header is not a change feed that exists."),
+    ))
+}
+
+/// A range id, a partition key, or effective keys that lie in one range.
+fn scope(call: &Call, container: &Arc<Container>) -> Result<(RangeId, EffectiveRange), Refusal> {
+    let keys = match call.partition_key()? {
+        Some(key) => Some(container.partition_key.effective_range(&key)),
+        None => call.effective_keys()?,
+    };
+    if let Some(id) = call.range(container)? {
+        let whole = container.range(id).map(|range| range.range.clone()).ok_or_else(Refusal::range_gone)?;
+        return Ok((id, keys.unwrap_or(whole)));
+    }
+    let keys = keys.unwrap_or_else(EffectiveRange::whole);
+    let mut ranges = container.ranges.iter().filter(|range| range.range.overlaps(&keys));
+    match (ranges.next(), ranges.next()) {
+        (Some(only), None) => Ok((only.id, keys)),
+        _ => Err(Refusal::gateway(
+            400,
+            "The change feed of several ranges is read range by range: send x-ms-documentdb-partitionkeyrangeid.",
+        )),
+    }
+}
+
+fn start(call: &Call) -> Result<FeedStart, Refusal> {
+    match call.header(&headers::IF_NONE_MATCH).map(str::trim) {
+        Some("*") => return Ok(FeedStart::Now),
+        Some(etag) if !etag.is_empty() => {
+            let lsn = etag.trim_matches('"').parse().map_err(|_| {
+                Refusal::gateway(
+                    400,
+                    "The If-None-Match header of a change feed must be an etag it returned, or *.",
+                )
+            })?;
+            return Ok(FeedStart::After(lsn));
+        }
+        _ => {}
+    }
+    match call.header(&headers::IF_MODIFIED_SINCE) {
+        None => Ok(FeedStart::Beginning),
+        Some(text) => date::parse(text)
+            .map(FeedStart::Since)
+            .ok_or_else(|| Refusal::gateway(400, "The If-Modified-Since header is not an RFC 1123 date.")),
+    }
+}
+
+fn answer(page: &FeedPage, container: &Container) -> Answer {
+    let etag = format!("\"{}\"", page.continuation);
+    if page.items.is_empty() {
+        return Answer::empty(304).charged(page.charge).at(page.position).with_etag(etag);
+    }
+    let mut body = format!("{{\"_rid\":\"{}\",\"Documents\":[", container.rid.to_text()).into_bytes();
+    for (place, item) in page.items.iter().enumerate() {
+        if place > 0 {
+            body.push(b',');
+        }
+        body.extend_from_slice(item);
+    }
+    body.extend_from_slice(format!("],\"_count\":{}}}", page.items.len()).as_bytes());
+    Answer::text(200, body)
+        .charged(page.charge)
+        .at(page.position)
+        .with_etag(etag)
+        .with(headers::ITEM_COUNT, page.items.len().to_string())
+}

@@ -1,0 +1,115 @@
+//! Containers: create, read, replace, delete, list, query.
+
+use http::Method;
+use perihelion_engine::Position;
+use perihelion_engine::catalog::Database;
+use perihelion_engine::charge;
+use perihelion_engine::container::{Container, ParsedDefinition};
+use perihelion_engine::items::Usage;
+use perihelion_engine::refusal::Refusal;
+use perihelion_model::json::Value;
+use perihelion_wire::headers;
+
+use super::databases::{position, throughput};
+use super::{Service, queries, wrong_method};
+use crate::answer::Answer;
+use crate::call::Call;
+
+pub(super) async fn serve_feed(service: &Service, call: &Call, database: &str) -> Result<Answer, Refusal> {
+    let catalog = service.engine.catalog();
+    let database = catalog.database(database).ok_or_else(Refusal::no_such_resource)?;
+    let bodies =
+        || -> Vec<Value> { catalog.containers_of(database.rid).map(|container| container.body()).collect() };
+    match call.method {
+        Method::GET => Ok(feed(service, database, bodies())),
+        Method::POST if call.is_query() => {
+            Ok(feed(service, database, queries::over_metadata(service, call, bodies())?))
+        }
+        Method::POST => {
+            let definition = ParsedDefinition::parse(call.object()?, call.api_version())?;
+            let throughput = throughput(call)?;
+            let is_shared = throughput.is_none() && catalog.offer_for(&database.rid.to_text()).is_some();
+            let container = service.engine.create_container(&database.name, definition, throughput).await?;
+            let answer = answer(service, 201, database, &container, charge::METADATA_CREATE);
+            Ok(if is_shared { answer.with_static(headers::SHARE_THROUGHPUT, "true") } else { answer })
+        }
+        _ => Err(wrong_method(&call.method)),
+    }
+}
+
+pub(super) async fn serve(service: &Service, call: &Call) -> Result<Answer, Refusal> {
+    let (database, container) = service.container(call)?;
+    let catalog = service.engine.catalog();
+    let database = catalog.database(&database).ok_or_else(Refusal::no_such_resource)?;
+    match call.method {
+        Method::GET | Method::HEAD => {
+            if call.precondition().if_none_match.as_deref() == Some(container.etag.as_str()) {
+                return Ok(Answer::empty(304).charged(1.0).with_etag(&container.etag).at(position(service)));
+            }
+            let state = service.engine.state(&container)?;
+            let usage = Usage { documents: state.documents(), bytes: state.bytes() };
+            let answer = answer(service, 200, database, &container, charge::METADATA_READ).located();
+            Ok(answer
+                .with(headers::ITEM_LSN, catalog.account.lsn.to_string())
+                .with(headers::CONTENT_PATH, database.rid.to_text())
+                .with_usage(usage))
+        }
+        Method::PUT => {
+            check_match(call, &container)?;
+            let definition = ParsedDefinition::parse(call.object()?, call.api_version())?;
+            let container = service.engine.replace_container(&container, definition).await?;
+            Ok(answer(service, 200, database, &container, charge::METADATA_CREATE).located())
+        }
+        Method::DELETE => {
+            check_match(call, &container)?;
+            service.engine.delete_container(&container).await?;
+            Ok(Answer::empty(204).charged(charge::METADATA_DELETE).at(position(service)).located())
+        }
+        _ => Err(wrong_method(&call.method)),
+    }
+}
+
+/// One region never has conflicts.
+pub(super) fn serve_conflicts(service: &Service, call: &Call) -> Result<Answer, Refusal> {
+    let (database, container) = service.container(call)?;
+    match call.method {
+        Method::GET | Method::POST => Ok(Answer::feed(&container.rid.to_text(), "Conflicts", &[])
+            .charged(1.0)
+            .at(position_in(service, &container)?)
+            .in_container(&database, &container)),
+        _ => Err(wrong_method(&call.method)),
+    }
+}
+
+/// The first partition of a container, for answers that concern all of it.
+pub(super) fn position_in(service: &Service, container: &Container) -> Result<Position, Refusal> {
+    let state = service.engine.state(container)?;
+    let range = container.ranges.first().map_or(0, |range| range.id);
+    Ok(Position { range, lsn: state.lsn(range) })
+}
+
+fn check_match(call: &Call, container: &Container) -> Result<(), Refusal> {
+    match call.precondition().if_match {
+        Some(condition) if !perihelion_model::etag::names(&condition, &container.etag) => {
+            Err(Refusal::precondition_failed().with_charge(charge::PRECONDITION_FAILED))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn feed(service: &Service, database: &Database, containers: Vec<Value>) -> Answer {
+    Answer::feed(&database.rid.to_text(), "DocumentCollections", &containers)
+        .charged(charge::FEED)
+        .at(position(service))
+        .with(headers::ALT_CONTENT_PATH, format!("dbs/{}", database.name))
+        .with(headers::CONTENT_PATH, database.rid.to_text())
+}
+
+fn answer(service: &Service, status: u16, database: &Database, container: &Container, charge: f64) -> Answer {
+    Answer::json(status, &container.body())
+        .charged(charge)
+        .at(position(service))
+        .with_etag(&container.etag)
+        .with(headers::ALT_CONTENT_PATH, format!("dbs/{}", database.name))
+        .with_static(headers::MAX_CONTENT_LENGTH, "2097152")
+}

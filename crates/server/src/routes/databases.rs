@@ -1,0 +1,95 @@
+//! Databases: create, read, delete, list, query.
+
+use http::Method;
+use perihelion_engine::Position;
+use perihelion_engine::catalog::{Database, Throughput};
+use perihelion_engine::charge;
+use perihelion_engine::refusal::Refusal;
+use perihelion_model::json::Value;
+use perihelion_wire::headers;
+
+use super::{Service, queries, wrong_method};
+use crate::answer::Answer;
+use crate::call::Call;
+
+pub(super) async fn serve_feed(service: &Service, call: &Call) -> Result<Answer, Refusal> {
+    match call.method {
+        Method::GET => Ok(feed(service, bodies(service))),
+        Method::POST if call.is_query() => {
+            Ok(feed(service, queries::over_metadata(service, call, bodies(service))?))
+        }
+        Method::POST => {
+            let database = service.engine.create_database(call.object()?, throughput(call)?).await?;
+            Ok(answer(service, 201, &database, charge::METADATA_CREATE))
+        }
+        _ => Err(wrong_method(&call.method)),
+    }
+}
+
+pub(super) async fn serve(service: &Service, call: &Call, name: &str) -> Result<Answer, Refusal> {
+    match call.method {
+        Method::GET => {
+            let catalog = service.engine.catalog();
+            let database = catalog.database(name).ok_or_else(Refusal::no_such_resource)?;
+            if call.precondition().if_none_match.as_deref() == Some(database.etag.as_str()) {
+                return Ok(Answer::empty(304).charged(1.0).with_etag(&database.etag).at(position(service)));
+            }
+            Ok(answer(service, 200, database, charge::METADATA_READ).located())
+        }
+        Method::DELETE => {
+            service.engine.delete_database(name).await?;
+            Ok(Answer::empty(204).charged(charge::METADATA_DELETE).at(position(service)).located())
+        }
+        _ => Err(wrong_method(&call.method)),
+    }
+}
+
+/// There are no users here; listing them is an empty feed.
+pub(super) fn serve_users(service: &Service, call: &Call, name: &str) -> Result<Answer, Refusal> {
+    let catalog = service.engine.catalog();
+    let database = catalog.database(name).ok_or_else(Refusal::no_such_resource)?;
+    match call.method {
+        Method::GET => Ok(Answer::feed(&database.rid.to_text(), "Users", &[])
+            .charged(charge::FEED)
+            .at(position(service))
+            .with(headers::ALT_CONTENT_PATH, format!("dbs/{}", database.name))
+            .with(headers::CONTENT_PATH, database.rid.to_text())),
+        _ => Err(super::unsupported("Users, permissions and resource tokens")),
+    }
+}
+
+/// The account as a partition: where databases and containers are kept.
+pub(super) fn position(service: &Service) -> Position {
+    Position { range: 0, lsn: service.engine.catalog().account.lsn }
+}
+
+/// The throughput a request asks for: fixed, or autoscale up to a maximum.
+pub(super) fn throughput(call: &Call) -> Result<Option<Throughput>, Refusal> {
+    let bad = |name: &str| Refusal::gateway(400, format!("The {name} header is invalid."));
+    if let Some(settings) = call.header(&headers::OFFER_AUTOPILOT_SETTINGS) {
+        let max = perihelion_model::json::parse_str(settings).ok().and_then(|settings| {
+            settings.get("maxThroughput")?.as_i64().and_then(|max| u64::try_from(max).ok())
+        });
+        let max = max.ok_or_else(|| bad("x-ms-cosmos-offer-autopilot-settings"))?;
+        return Ok(Some(Throughput::Autoscale { max }));
+    }
+    match call.header(&headers::OFFER_THROUGHPUT) {
+        None => Ok(None),
+        Some(text) => text
+            .parse()
+            .map(|units| Some(Throughput::Manual(units)))
+            .map_err(|_| bad("x-ms-offer-throughput")),
+    }
+}
+
+fn bodies(service: &Service) -> Vec<Value> {
+    service.engine.catalog().databases.values().map(|database| database.body()).collect()
+}
+
+fn feed(service: &Service, databases: Vec<Value>) -> Answer {
+    Answer::feed("", "Databases", &databases).charged(charge::FEED).at(position(service))
+}
+
+fn answer(service: &Service, status: u16, database: &Database, charge: f64) -> Answer {
+    Answer::json(status, &database.body()).charged(charge).at(position(service)).with_etag(&database.etag)
+}

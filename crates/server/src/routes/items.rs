@@ -1,0 +1,131 @@
+//! Items: the verbs on one document, and everything that is POSTed to or read
+//! from the documents feed.
+
+use std::sync::Arc;
+
+use http::Method;
+use perihelion_engine::ITEM_BYTES_MAX;
+use perihelion_engine::container::Container;
+use perihelion_engine::items::{ItemAnswer, ItemOperation, Target};
+use perihelion_engine::refusal::Refusal;
+use perihelion_model::partition_key::PartitionKey;
+use perihelion_wire::headers;
+use perihelion_wire::patch::Patch;
+
+use super::{Service, batches, change_feeds, queries, wrong_method};
+use crate::answer::Answer;
+use crate::call::Call;
+
+pub(super) async fn serve_feed(service: &Service, call: &Call) -> Result<Answer, Refusal> {
+    match call.method {
+        Method::GET if call.headers.contains_key(&headers::A_IM) => change_feeds::serve(service, call).await,
+        Method::GET => queries::read_feed(service, call),
+        Method::POST if call.flag(&headers::IS_BATCH_REQUEST) => batches::serve(service, call).await,
+        Method::POST if call.flag(&headers::IS_QUERY_PLAN_REQUEST) => queries::plan(service, call),
+        Method::POST if call.is_query() => queries::serve(service, call),
+        Method::POST => create(service, call).await,
+        _ => Err(wrong_method(&call.method)),
+    }
+}
+
+async fn create(service: &Service, call: &Call) -> Result<Answer, Refusal> {
+    let (database, container) = service.container(call)?;
+    let key = call.required_partition_key()?;
+    check_size(call)?;
+    let body = call.object()?;
+    let operation = if call.flag(&headers::IS_UPSERT) {
+        ItemOperation::Upsert { body }
+    } else {
+        ItemOperation::Create { body }
+    };
+    let written = write(service, &container, key, operation, call).await?;
+    Ok(Answer::item(written, call.wants_minimal()).in_container(&database, &container))
+}
+
+pub(super) async fn serve(service: &Service, call: &Call, id: &str) -> Result<Answer, Refusal> {
+    let (database, container) = service.container(call)?;
+    let key = call.required_partition_key()?;
+    let id = resolve_id(service, &container, &key, id)?;
+    let operation = match call.method {
+        Method::GET | Method::HEAD => return read(service, call, &database, &container, key, &id),
+        Method::PUT => {
+            check_size(call)?;
+            ItemOperation::Replace { id, body: call.object()? }
+        }
+        Method::PATCH => {
+            let body = call.json()?;
+            let patch = Patch::parse(&body).map_err(|error| Refusal::bad_request(error.to_string()))?;
+            ItemOperation::Patch { id, patch }
+        }
+        Method::DELETE => ItemOperation::Delete { id },
+        _ => return Err(wrong_method(&call.method)),
+    };
+    let written = write(service, &container, key, operation, call).await?;
+    Ok(Answer::item(written, call.wants_minimal()).in_container(&database, &container).located())
+}
+
+/// A document may be addressed by its `_rid`; everything behind this line
+/// knows ids only.
+fn resolve_id(
+    service: &Service,
+    container: &Arc<Container>,
+    key: &PartitionKey,
+    id: &str,
+) -> Result<String, Refusal> {
+    match container.parse_document_rid(id) {
+        None => Ok(id.to_owned()),
+        Some(rid) => {
+            let target = Target::resolve(container, key.clone())?;
+            Ok(service.engine.id_of(&target, rid)?.unwrap_or_else(|| id.to_owned()))
+        }
+    }
+}
+
+fn read(
+    service: &Service,
+    call: &Call,
+    database: &str,
+    container: &Arc<Container>,
+    key: PartitionKey,
+    id: &str,
+) -> Result<Answer, Refusal> {
+    let target = Target::resolve(container, key)?;
+    let bucket = service.engine.admit(container, target.range.id)?;
+    let found = service.engine.read_item(&target, id, &call.precondition(), &call.session()?)?;
+    service.engine.spend(bucket, found.charge);
+    Ok(Answer::item(found, false).in_container(database, container).located())
+}
+
+/// Writes within the partition's budget of request units.
+async fn write(
+    service: &Service,
+    container: &Arc<Container>,
+    key: PartitionKey,
+    operation: ItemOperation,
+    call: &Call,
+) -> Result<ItemAnswer, Refusal> {
+    let range = Target::resolve(container, key.clone())?.range.id;
+    let bucket = service.engine.admit(container, range)?;
+    let written = service.engine.write_item(container, key, operation, call.precondition()).await;
+    service
+        .engine
+        .spend(bucket, written.as_ref().map_or_else(|refusal| refusal.charge, |answer| answer.charge));
+    written
+}
+
+/// Deletes all items of a partition key.
+pub(super) async fn delete_partition(service: &Service, call: &Call) -> Result<Answer, Refusal> {
+    let (database, container) = service.container(call)?;
+    if call.method != Method::POST {
+        return Err(wrong_method(&call.method));
+    }
+    let key = call.required_partition_key()?;
+    service.engine.delete_partition(&container, key).await?;
+    let position = super::containers::position_in(service, &container)?;
+    Ok(Answer::empty(200).charged(1.0).at(position).in_container(&database, &container))
+}
+
+/// A request body as large as no document may be.
+pub(super) fn check_size(call: &Call) -> Result<(), Refusal> {
+    if call.body.len() > ITEM_BYTES_MAX { Err(Refusal::too_large()) } else { Ok(()) }
+}

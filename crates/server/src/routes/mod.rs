@@ -1,0 +1,222 @@
+//! From a request to an answer: the table of what is served.
+//!
+//! The order is fixed: path, authentication, faults, the verb, faults again,
+//! counters. What is authorised is the same parsed path that is routed. Each
+//! kind of resource has its file.
+
+mod account;
+mod batches;
+mod change_feeds;
+mod containers;
+mod databases;
+mod items;
+mod offers;
+mod queries;
+mod ranges;
+mod scripts;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{Method, Request, Response};
+use perihelion_engine::Engine;
+use perihelion_engine::container::Container;
+use perihelion_engine::refusal::{Refusal, sub_status};
+use perihelion_wire::headers;
+use perihelion_wire::path::{self, BadPath, Resource};
+
+use crate::activity::Activities;
+use crate::answer::{Answer, render_refusal};
+use crate::auth::Guard;
+use crate::call::Call;
+use crate::management::{self, Management};
+use crate::net::{self, Hangup, Peer};
+use crate::operation::Operation;
+
+/// Everything that requests share.
+pub(crate) struct Service {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) guard: Guard,
+    pub(crate) strict_gateway: bool,
+    pub(crate) public_endpoint: Option<String>,
+    pub(crate) management: Management,
+    pub(crate) activities: Activities,
+    pub(crate) ca_pem: String,
+}
+
+impl net::Handler for Service {
+    async fn handle(&self, request: Request<Bytes>, peer: Peer) -> Result<Response<Bytes>, Hangup> {
+        let activity = self.activities.next();
+        let (parts, body) = request.into_parts();
+        let path = parts.uri.path().to_owned();
+        if let Some(response) = management::open_path(self, &parts.method, &path) {
+            return Ok(response);
+        }
+        if path.starts_with(management::PREFIX) {
+            return Ok(management::serve(self, &parts, &body).await);
+        }
+        let mut headers = parts.headers;
+        if !headers.contains_key(&headers::HOST)
+            && let Some(authority) = parts.uri.authority()
+            && let Ok(host) = http::HeaderValue::from_str(authority.as_str())
+        {
+            // HTTP/2 names the host in the URI.
+            headers.insert(headers::HOST, host);
+        }
+        let admitted =
+            path::parse(&path).map_err(|_| Refusal::gateway(400, BadPath::MESSAGE)).and_then(|resource| {
+                let now = self.engine.clock().seconds();
+                self.guard.admit(&parts.method, &path, &resource, &headers, now)?;
+                Ok(resource)
+            });
+        let resource = match admitted {
+            Ok(resource) => resource,
+            Err(refusal) => return Ok(self.refuse_with(&refusal, &activity)),
+        };
+        let call = Call { method: parts.method, path, resource, headers, body, scheme: peer.scheme };
+        self.run(&call, &activity).await
+    }
+
+    fn refuse(&self, refusal: net::Refusal) -> Response<Bytes> {
+        let refusal = match refusal {
+            net::Refusal::BodyTooLarge { .. } => Refusal::too_large(),
+            net::Refusal::BodyTimeout => {
+                Refusal::gateway(408, "The request body did not arrive in time; send it again.")
+            }
+            net::Refusal::UriTooLong { .. } => Refusal::gateway(414, "The request URL is too long."),
+            net::Refusal::TooManyHeaders { .. } => Refusal::gateway(431, "The request has too many headers."),
+            net::Refusal::Overloaded => {
+                Refusal::gateway(503, "The server holds as many request bodies as it can; try again.")
+            }
+        };
+        self.refuse_with(&refusal, &self.activities.next())
+    }
+}
+
+impl Service {
+    /// Serves an authenticated request, with the faults that were ordered.
+    async fn run(&self, call: &Call, activity: &str) -> Result<Response<Bytes>, Hangup> {
+        let operation = Operation::of(call);
+        self.management.wait_while_paused().await;
+        let fault = self.management.fault_for(operation, call);
+        if let Some(fault) = &fault {
+            fault.delay().await;
+            if let Some(outcome) = fault.instead_of_serving() {
+                return outcome.map(|refusal| {
+                    self.management.count(operation, refusal.status, refusal.charge);
+                    self.refuse_with(&refusal, activity)
+                });
+            }
+        }
+        let outcome = self.serve(call).await;
+        let (status, charge) = match &outcome {
+            Ok(answer) => (answer.status, answer.charge.unwrap_or(0.0)),
+            Err(refusal) => (refusal.status, refusal.charge),
+        };
+        self.management.count(operation, status, charge);
+        if let Some(outcome) = fault.and_then(|fault| fault.after_serving()) {
+            return outcome.map(|refusal| self.refuse_with(&refusal, activity));
+        }
+        Ok(match outcome {
+            Ok(answer) => {
+                answer.render(activity, || format!("{}{}", call.endpoint(), call.path.trim_end_matches('/')))
+            }
+            Err(refusal) => self.refuse_with(&refusal, activity),
+        })
+    }
+
+    pub(crate) fn refuse_with(&self, refusal: &Refusal, activity: &str) -> Response<Bytes> {
+        render_refusal(refusal, activity, self.engine.catalog().account.lsn)
+    }
+
+    async fn serve(&self, call: &Call) -> Result<Answer, Refusal> {
+        check_consistency(call)?;
+        match &call.resource {
+            Resource::Account => account::read(self, call),
+            Resource::Databases => databases::serve_feed(self, call).await,
+            Resource::Database { database } => databases::serve(self, call, database).await,
+            Resource::Users { database } => databases::serve_users(self, call, database),
+            Resource::User { .. } | Resource::Permissions { .. } | Resource::Permission { .. } => {
+                Err(unsupported("Users, permissions and resource tokens"))
+            }
+            Resource::Containers { database } => containers::serve_feed(self, call, database).await,
+            Resource::Container { .. } => containers::serve(self, call).await,
+            Resource::Documents { .. } => items::serve_feed(self, call).await,
+            Resource::Document { document, .. } => items::serve(self, call, document).await,
+            Resource::Attachments { .. } | Resource::Attachment { .. } => Err(unsupported("Attachments")),
+            Resource::PartitionKeyRanges { .. } => ranges::serve(self, call),
+            Resource::StoredProcedures { .. }
+            | Resource::StoredProcedure { .. }
+            | Resource::Triggers { .. }
+            | Resource::Trigger { .. }
+            | Resource::UserDefinedFunctions { .. }
+            | Resource::UserDefinedFunction { .. } => scripts::serve(self, call).await,
+            Resource::Conflicts { .. } => containers::serve_conflicts(self, call),
+            Resource::Conflict { .. } => Err(Refusal::no_such_resource()),
+            Resource::PartitionKeyDelete { .. } => items::delete_partition(self, call).await,
+            Resource::Offers => offers::serve_feed(self, call),
+            Resource::Offer { offer } => offers::serve(self, call, offer).await,
+            Resource::DistributedTransactions => Err(unsupported("Distributed transactions")),
+        }
+    }
+
+    /// The container of a request, checked against the one the client means.
+    fn container(&self, call: &Call) -> Result<(String, Arc<Container>), Refusal> {
+        let (database, name) = call.resource.container().ok_or_else(Refusal::no_such_resource)?;
+        let catalog = self.engine.catalog();
+        let container = catalog.container(database, name).cloned().ok_or_else(Refusal::no_such_resource)?;
+        let database_name = catalog.database(database).map_or(database, |database| &database.name).to_owned();
+        if let Some(intended) = call.header(&headers::INTENDED_COLLECTION_RID)
+            && !intended.is_empty()
+            && intended != container.rid.to_text()
+        {
+            return Err(Refusal::gateway(
+                400,
+                "Collection rid in the request does not match that of the container.",
+            )
+            .with_sub_status(sub_status::COLLECTION_RID_MISMATCH));
+        }
+        Ok((database_name, container))
+    }
+}
+
+/// A verb that this resource does not have.
+fn wrong_method(method: &Method) -> Refusal {
+    let mut name = method.as_str().to_ascii_lowercase();
+    if let Some(first) = name.get_mut(..1) {
+        first.make_ascii_uppercase();
+    }
+    Refusal::gateway(405, format!("RequestHandler.{name}"))
+}
+
+/// Something the service has and this server does not.
+fn unsupported(what: &str) -> Refusal {
+    Refusal::gateway(400, format!("{what} are not supported by this server. COMPAT.md lists what is."))
+}
+
+/// The account is at session consistency: weaker may be asked for, stronger not.
+fn check_consistency(call: &Call) -> Result<(), Refusal> {
+    match call.header(&headers::CONSISTENCY_LEVEL) {
+        None => Ok(()),
+        Some(level)
+            if ["session", "eventual", "consistentprefix"]
+                .iter()
+                .any(|known| level.eq_ignore_ascii_case(known)) =>
+        {
+            Ok(())
+        }
+        Some(level)
+            if ["strong", "boundedstaleness"].iter().any(|known| level.eq_ignore_ascii_case(known)) =>
+        {
+            Err(Refusal::gateway(
+                400,
+                format!(
+                    "ConsistencyLevel {level} specified in the request is invalid when service is configured with consistency level Session. Ensure the request consistency level is not stronger than the service consistency level."
+                ),
+            ))
+        }
+        Some(level) => {
+            Err(Refusal::gateway(400, format!("The value '{level}' of x-ms-consistency-level is unknown.")))
+        }
+    }
+}

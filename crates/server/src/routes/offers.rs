@@ -1,0 +1,64 @@
+//! Offers: the throughput of databases and containers.
+
+use http::Method;
+use perihelion_engine::catalog::{Offer, Throughput};
+use perihelion_engine::charge;
+use perihelion_engine::refusal::Refusal;
+use perihelion_model::json::Value;
+use perihelion_wire::headers;
+
+use super::databases::position;
+use super::{Service, queries, wrong_method};
+use crate::answer::Answer;
+use crate::call::Call;
+
+pub(super) fn serve_feed(service: &Service, call: &Call) -> Result<Answer, Refusal> {
+    let bodies: Vec<Value> = service.engine.catalog().offers.values().map(|offer| offer.body()).collect();
+    let found = match call.method {
+        Method::GET => bodies,
+        Method::POST if call.is_query() => queries::over_metadata(service, call, bodies)?,
+        _ => return Err(wrong_method(&call.method)),
+    };
+    Ok(Answer::feed("", "Offers", &found).charged(charge::FEED).at(position(service)))
+}
+
+pub(super) async fn serve(service: &Service, call: &Call, rid: &str) -> Result<Answer, Refusal> {
+    let catalog = service.engine.catalog();
+    let offer = catalog.offer(rid).ok_or_else(Refusal::no_such_resource)?;
+    match call.method {
+        Method::GET => Ok(answer(service, offer)),
+        Method::PUT => {
+            let throughput = asked_throughput(call, offer)?;
+            let offer = service.engine.replace_offer(rid, throughput).await?;
+            Ok(answer(service, &offer))
+        }
+        _ => Err(wrong_method(&call.method)),
+    }
+}
+
+/// The least autoscale maximum.
+const AUTOSCALE_MIN: u64 = 1000;
+
+/// What a replacement asks for: new content, or a change of kind.
+fn asked_throughput(call: &Call, offer: &Offer) -> Result<Throughput, Refusal> {
+    let units = offer.throughput.request_units();
+    if call.flag(&headers::MIGRATE_OFFER_TO_AUTOPILOT) {
+        return Ok(Throughput::Autoscale { max: units.max(AUTOSCALE_MIN) });
+    }
+    if call.flag(&headers::MIGRATE_OFFER_TO_MANUAL) {
+        return Ok(Throughput::Manual(units));
+    }
+    let body = call.json()?;
+    body.get("content").and_then(Throughput::from_content).ok_or_else(|| {
+        Refusal::bad_request("The offer's content has neither offerThroughput nor offerAutopilotSettings.")
+    })
+}
+
+fn answer(service: &Service, offer: &Offer) -> Answer {
+    Answer::json(200, &offer.body())
+        .charged(charge::METADATA_READ)
+        .at(position(service))
+        .with_etag(&offer.etag)
+        .with_static(headers::OFFER_REPLACE_PENDING, "false")
+        .located()
+}

@@ -1,0 +1,257 @@
+//! Queries: from a request to a program and a scope, and the page back.
+//!
+//! A request names one partition key, one range, or nothing, which means all
+//! ranges. Across ranges the real gateway serves only what each range can
+//! answer for itself and sends the client away with a plan for the rest; so
+//! does this server when it is strict. Otherwise it merges by itself, which
+//! no SDK minds (`wire.md` section 2.4).
+
+use std::sync::Arc;
+
+use perihelion_engine::container::Container;
+use perihelion_engine::items::Target;
+use perihelion_engine::query::{QueryPage, QueryRequest, QueryScope};
+use perihelion_engine::refusal::{Layer, Refusal, sub_status};
+use perihelion_model::json::{self, Style, Value};
+use perihelion_model::partition_key::EffectiveRange;
+use perihelion_query::{GatewayVerdict, Now, Parameters, Program, Query};
+use perihelion_wire::headers;
+
+use super::Service;
+use crate::answer::Answer;
+use crate::call::Call;
+
+/// A statement and its parameters, as sent.
+struct Statement {
+    query: Query,
+    parameters: Parameters,
+}
+
+pub(super) fn serve(service: &Service, call: &Call) -> Result<Answer, Refusal> {
+    let (database, container) = service.container(call)?;
+    let statement = parse(call)?;
+    let scope = scope(call, &container)?;
+    if scope.is_none() && !call.flag(&headers::ENABLE_CROSS_PARTITION) {
+        return Err(Refusal::gateway(
+            400,
+            "Cross partition query is required but disabled. Please set x-ms-documentdb-query-enablecrosspartition to true, specify x-ms-documentdb-partitionkey, or revise your query to avoid this exception.",
+        ));
+    }
+    let program = compile(service, &statement)?;
+    if scope.is_none() && service.strict_gateway {
+        check_gateway(&container, &statement, &program)?;
+    }
+    let request = QueryRequest {
+        program,
+        scope: scope.unwrap_or(QueryScope::Ranges(Vec::new())),
+        rows_max: call.page_rows()?,
+        continuation: call.continuation(),
+    };
+    let page = run(service, &container, &request, call)?;
+    let populates_metrics = call.flag(&headers::POPULATE_QUERY_METRICS);
+    let mut answer = page_answer(&page, &container).in_container(&database, &container).with_static(
+        headers::QUERY_EXECUTION_INFO,
+        "{\"reverseRidEnabled\":false,\"reverseIndexScan\":false}",
+    );
+    if populates_metrics {
+        answer = answer.with(headers::QUERY_METRICS, metrics(&page));
+    }
+    Ok(answer)
+}
+
+/// Lists documents without a statement.
+pub(super) fn read_feed(service: &Service, call: &Call) -> Result<Answer, Refusal> {
+    let (database, container) = service.container(call)?;
+    let query = perihelion_query::parse("SELECT * FROM c").map_err(|errors| compile_refusal(&errors))?;
+    let statement = Statement { query, parameters: Parameters::none() };
+    let request = QueryRequest {
+        program: compile(service, &statement)?,
+        scope: scope(call, &container)?.unwrap_or(QueryScope::Ranges(Vec::new())),
+        rows_max: call.page_rows()?,
+        continuation: call.continuation(),
+    };
+    let page = run(service, &container, &request, call)?;
+    Ok(page_answer(&page, &container).in_container(&database, &container))
+}
+
+/// Answers a plan request; it has no charge and needs no permission to cross
+/// partitions.
+pub(super) fn plan(service: &Service, call: &Call) -> Result<Answer, Refusal> {
+    let (_, container) = service.container(call)?;
+    let statement = parse(call)?;
+    // The compiler finds the mistakes that the plan request reports too.
+    compile(service, &statement)?;
+    let features = call.header(&headers::SUPPORTED_QUERY_FEATURES);
+    let plan = plan_of(&container, &statement, Some(features.unwrap_or_default()))
+        .map_err(|error| Refusal::gateway(400, error.to_string()))?;
+    Ok(Answer::json(200, &plan))
+}
+
+/// Runs a statement over databases, containers or offers.
+pub(super) fn over_metadata(
+    service: &Service,
+    call: &Call,
+    bodies: Vec<Value>,
+) -> Result<Vec<Value>, Refusal> {
+    let program = compile(service, &parse(call)?)?;
+    let failed = |error: perihelion_query::EvaluationError| Refusal::bad_request(error.to_string());
+    let mut rows = Vec::new();
+    if program.is_grouped() {
+        let mut accumulator = program.accumulator();
+        for body in &bodies {
+            accumulator.add(body).map_err(failed)?;
+        }
+        rows = accumulator.finish().map_err(failed)?;
+    } else {
+        for body in &bodies {
+            program.rows(body, &mut rows).map_err(failed)?;
+        }
+    }
+    Ok(program.arrange(rows))
+}
+
+/// The statement in the body: `{"query","parameters"}`, or bare SQL.
+fn parse(call: &Call) -> Result<Statement, Refusal> {
+    let is_bare = call.header(&headers::CONTENT_TYPE).is_some_and(|kind| kind.starts_with("application/sql"));
+    let (text, parameters) = if is_bare {
+        let text = std::str::from_utf8(&call.body).map_err(|_| invalid_query_body())?;
+        (text.to_owned(), Parameters::none())
+    } else {
+        let Ok(Value::Object(mut body)) = json::parse(&call.body) else { return Err(invalid_query_body()) };
+        let Some(Value::String(text)) = body.remove("query") else { return Err(invalid_query_body()) };
+        let parameters = match body.remove("parameters") {
+            None | Some(Value::Null) => Parameters::none(),
+            Some(list) => {
+                Parameters::from_json(list).map_err(|error| Refusal::gateway(400, error.to_string()))?
+            }
+        };
+        (text, parameters)
+    };
+    let query = perihelion_query::parse(&text).map_err(|errors| compile_refusal(&errors))?;
+    Ok(Statement { query, parameters })
+}
+
+fn invalid_query_body() -> Refusal {
+    Refusal::gateway(400, "The request payload is invalid. Ensure to provide a valid request payload.")
+}
+
+fn compile(service: &Service, statement: &Statement) -> Result<Program, Refusal> {
+    let now = Now::from_unix_milliseconds(service.engine.clock().elapsed().as_millis() as i64);
+    perihelion_query::compile(&statement.query, &statement.parameters, now)
+        .map_err(|errors| compile_refusal(&errors))
+}
+
+fn compile_refusal(errors: &[perihelion_query::Diagnostic]) -> Refusal {
+    let body = perihelion_query::errors_to_json(errors);
+    Refusal::new(400, Layer::QueryCompiler, json::to_text(&body, Style::Point))
+}
+
+/// Which documents the headers name; `None` for all.
+fn scope(call: &Call, container: &Arc<Container>) -> Result<Option<QueryScope>, Refusal> {
+    if let Some(key) = call.partition_key()? {
+        let levels = container.partition_key.paths.len();
+        return match key.values.len() {
+            given if given == levels => Ok(Some(QueryScope::Partition(Target::resolve(container, key)?))),
+            given if given < levels => {
+                let keys = container.partition_key.effective_range(&key);
+                let ranges = container.ranges.iter().filter(|range| range.range.overlaps(&keys));
+                let ranges = ranges.map(|range| range.id).collect();
+                Ok(Some(QueryScope::Prefix { hash: key.logical_hash(), ranges }))
+            }
+            _ => Err(Refusal::gateway(
+                400,
+                "The partition key header has more components than the container's key.",
+            )
+            .with_sub_status(sub_status::PARTITION_KEY_MISMATCH)),
+        };
+    }
+    let keys = call.effective_keys()?;
+    match (call.range(container)?, keys) {
+        (Some(id), keys) => {
+            let range = container.range(id).ok_or_else(Refusal::range_gone)?;
+            let keys = keys.map_or_else(|| range.range.clone(), |keys| clip(&range.range, &keys));
+            Ok(Some(QueryScope::Ranges(vec![(id, keys)])))
+        }
+        (None, Some(keys)) => {
+            let ranges = container.ranges.iter().filter(|range| range.range.overlaps(&keys));
+            let ranges = ranges.map(|range| (range.id, clip(&range.range, &keys)));
+            Ok(Some(QueryScope::Ranges(ranges.collect())))
+        }
+        (None, None) => Ok(None),
+    }
+}
+
+fn clip(range: &EffectiveRange, keys: &EffectiveRange) -> EffectiveRange {
+    EffectiveRange {
+        min: range.min.clone().max(keys.min.clone()),
+        max: range.max.clone().min(keys.max.clone()),
+    }
+}
+
+fn check_gateway(container: &Container, statement: &Statement, program: &Program) -> Result<(), Refusal> {
+    match program.gateway_verdict() {
+        GatewayVerdict::Served => Ok(()),
+        GatewayVerdict::AggregateNotValue => Err(Refusal::gateway(
+            400,
+            "Cross partition query only supports 'VALUE <AggregateFunc>' for aggregates.",
+        )),
+        GatewayVerdict::NeedsPlan => {
+            let mut refusal = Refusal::gateway(
+                400,
+                "The provided cross partition query can not be directly served by the gateway. This is a first chance (internal) exception that all newer clients will know how to handle gracefully. This exception is traced, but unless you see it bubble up as an exception (which only happens on older SDK clients), then you can safely ignore this message.",
+            )
+            .with_sub_status(sub_status::CROSS_PARTITION_QUERY_NOT_SERVABLE);
+            refusal.plan =
+                plan_of(container, statement, None).ok().map(|plan| json::to_text(&plan, Style::Point));
+            Err(refusal)
+        }
+    }
+}
+
+fn plan_of(
+    container: &Container,
+    statement: &Statement,
+    features: Option<&str>,
+) -> Result<Value, perihelion_query::PlanError> {
+    let paths: Vec<&str> = container.partition_key.paths.iter().map(|path| path.text.as_str()).collect();
+    perihelion_query::plan(&statement.query, &statement.parameters, features, &paths)
+        .map(|plan| plan.to_json())
+}
+
+fn run(
+    service: &Service,
+    container: &Arc<Container>,
+    request: &QueryRequest,
+    call: &Call,
+) -> Result<QueryPage, Refusal> {
+    let session = call.session()?;
+    let first = request.scope.range_ids(container).first().copied().unwrap_or_default();
+    let bucket = service.engine.admit(container, first)?;
+    let page = crate::blocking::run(|| service.engine.query(container, request, &session));
+    service.engine.spend(bucket, page.as_ref().map_or_else(|refusal| refusal.charge, |page| page.charge));
+    page
+}
+
+fn page_answer(page: &QueryPage, container: &Container) -> Answer {
+    let rid = container.rid.to_text();
+    let body = format!("{{\"_rid\":\"{rid}\",\"Documents\":[{}],\"_count\":{}}}", page.rows_text, page.rows);
+    let mut answer =
+        Answer::text(200, body).charged(page.charge).with(headers::ITEM_COUNT, page.rows.to_string());
+    answer.positions.clone_from(&page.positions);
+    match &page.continuation {
+        Some(continuation) => answer.with(headers::CONTINUATION, continuation),
+        None => answer,
+    }
+}
+
+/// The numbers a client asks for with `populatequerymetrics`.
+fn metrics(page: &QueryPage) -> String {
+    format!(
+        "totalExecutionTimeInMs=0.00;queryCompileTimeInMs=0.00;queryLogicalPlanBuildTimeInMs=0.00;queryPhysicalPlanBuildTimeInMs=0.00;queryOptimizationTimeInMs=0.00;VMExecutionTimeInMs=0.00;indexLookupTimeInMs=0.00;instructionCount=0;documentLoadTimeInMs=0.00;systemFunctionExecuteTimeInMs=0.00;userFunctionExecuteTimeInMs=0.00;retrievedDocumentCount={};retrievedDocumentSize={};outputDocumentCount={};outputDocumentSize={};writeOutputTimeInMs=0.00;indexUtilizationRatio={:.2}",
+        page.work.documents,
+        page.work.bytes,
+        page.rows,
+        page.work.bytes,
+        if page.work.documents == 0 { 1.0 } else { page.rows as f64 / page.work.documents as f64 },
+    )
+}

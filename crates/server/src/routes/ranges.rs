@@ -1,0 +1,60 @@
+//! Partition key ranges, read as a feed with an etag: a client asks until it
+//! gets 304, which must come (`driver.md` section 4).
+
+use http::Method;
+use perihelion_engine::container::{Container, PartitionRange};
+use perihelion_engine::refusal::Refusal;
+use perihelion_engine::state::ContainerState;
+use perihelion_model::json::{Value, object};
+use perihelion_model::resource_id::ChildKind;
+
+use super::{Service, containers, wrong_method};
+use crate::answer::Answer;
+use crate::call::Call;
+
+pub(super) fn serve(service: &Service, call: &Call) -> Result<Answer, Refusal> {
+    if call.method != Method::GET {
+        return Err(wrong_method(&call.method));
+    }
+    let (database, container) = service.container(call)?;
+    let position = containers::position_in(service, &container)?;
+    let etag = etag(&container);
+    if call.precondition().if_none_match.as_deref() == Some(etag.as_str()) {
+        return Ok(Answer::empty(304).at(position).with_etag(etag));
+    }
+    let state = service.engine.state(&container)?;
+    let ranges: Vec<Value> = container.ranges.iter().map(|range| body(&container, &state, range)).collect();
+    Ok(Answer::feed(&container.rid.to_text(), "PartitionKeyRanges", &ranges)
+        .at(position)
+        .with_etag(etag)
+        .in_container(&database, &container))
+}
+
+/// Changes with every split.
+fn etag(container: &Container) -> String {
+    format!("\"{}\"", container.range_next)
+}
+
+fn body(container: &Container, state: &ContainerState, range: &PartitionRange) -> Value {
+    let rid = container.rid.child(ChildKind::PartitionKeyRange, u64::from(range.id) + 1);
+    object([
+        ("_rid", rid.as_str().into()),
+        ("id", range.id.to_string().into()),
+        ("_etag", container.etag.as_str().into()),
+        ("minInclusive", range.range.min.to_hex().into()),
+        ("maxExclusive", range.range.max.to_hex().into()),
+        ("ridPrefix", u64::from(range.id).into()),
+        ("_self", format!("{}pkranges/{rid}/", container.self_link()).into()),
+        ("throughputFraction", fraction(container.ranges.len())),
+        ("status", "online".into()),
+        ("parents", Value::Array(range.parents.iter().map(|id| id.to_string().into()).collect())),
+        ("ownedArchivalPKRangeIds", Value::Array(Vec::new())),
+        ("_ts", container.timestamp.into()),
+        ("lsn", state.lsn(range.id).into()),
+    ])
+}
+
+fn fraction(ranges: usize) -> Value {
+    let share = 1.0 / ranges.max(1) as f64;
+    perihelion_model::json::Number::from_f64(share).map_or(Value::Null, Value::Number)
+}

@@ -1,0 +1,70 @@
+//! Stored procedures, triggers and functions: kept, listed, returned; running
+//! them is refused with a sentence that says so.
+
+use http::Method;
+use perihelion_engine::charge;
+use perihelion_engine::refusal::Refusal;
+use perihelion_engine::scripts::ScriptKind;
+use perihelion_model::json::Value;
+use perihelion_wire::headers;
+use perihelion_wire::path::Resource;
+
+use super::{Service, containers, wrong_method};
+use crate::answer::Answer;
+use crate::call::Call;
+
+pub(super) async fn serve(service: &Service, call: &Call) -> Result<Answer, Refusal> {
+    let (database, container) = service.container(call)?;
+    let (kind, feed, id) = addressed(&call.resource).ok_or_else(Refusal::no_such_resource)?;
+    let position = containers::position_in(service, &container)?;
+    let answer = match (&call.method, id) {
+        (&Method::GET, None) => {
+            let scripts = service.engine.scripts(&container, kind)?;
+            Answer::feed(&container.rid.to_text(), feed, &scripts).charged(charge::FEED)
+        }
+        (&Method::POST, None) => {
+            let body = service.engine.put_script(&container, kind, None, call.object()?).await?;
+            script(201, &body).charged(charge::SCRIPT_CREATE)
+        }
+        (&Method::POST, Some(_)) if kind == ScriptKind::StoredProcedure => {
+            return Err(super::unsupported("Stored procedure executions"));
+        }
+        (&Method::GET, Some(id)) => script(200, &service.engine.script(&container, kind, id)?)
+            .charged(charge::METADATA_READ)
+            .located(),
+        (&Method::PUT, Some(id)) => {
+            let body =
+                service.engine.put_script(&container, kind, Some(id.to_owned()), call.object()?).await?;
+            script(200, &body).charged(charge::SCRIPT_CREATE).located()
+        }
+        (&Method::DELETE, Some(id)) => {
+            service.engine.delete_script(&container, kind, id).await?;
+            Answer::empty(204).charged(charge::SCRIPT_CREATE)
+        }
+        _ => return Err(wrong_method(&call.method)),
+    };
+    Ok(answer.at(position).in_container(&database, &container))
+}
+
+fn script(status: u16, body: &Value) -> Answer {
+    let etag = body.get("_etag").and_then(Value::as_str).unwrap_or_default();
+    Answer::json(status, body).with_etag(etag).with_static(headers::MAX_CONTENT_LENGTH, "2097152")
+}
+
+fn addressed(resource: &Resource) -> Option<(ScriptKind, &'static str, Option<&str>)> {
+    Some(match resource {
+        Resource::StoredProcedures { .. } => (ScriptKind::StoredProcedure, "StoredProcedures", None),
+        Resource::StoredProcedure { procedure, .. } => {
+            (ScriptKind::StoredProcedure, "StoredProcedures", Some(procedure))
+        }
+        Resource::Triggers { .. } => (ScriptKind::Trigger, "Triggers", None),
+        Resource::Trigger { trigger, .. } => (ScriptKind::Trigger, "Triggers", Some(trigger)),
+        Resource::UserDefinedFunctions { .. } => {
+            (ScriptKind::UserDefinedFunction, "UserDefinedFunctions", None)
+        }
+        Resource::UserDefinedFunction { function, .. } => {
+            (ScriptKind::UserDefinedFunction, "UserDefinedFunctions", Some(function))
+        }
+        _ => return None,
+    })
+}
