@@ -107,7 +107,7 @@ pub(crate) enum SourceNode {
     /// Each element, when it is an array.
     Elements(Node),
     /// Each row of a subquery.
-    Rows(SelectNode),
+    Rows(Box<SelectNode>),
 }
 
 #[derive(Debug)]

@@ -5,7 +5,7 @@
 //! (the parser's normal form), and the planner's, one clause per line, where
 //! `ASC` appears only if it was written.
 
-use perihelion_model::json::{Style, print_into, print_string};
+use perihelion_model::json::{Style, Value, print_into, print_string};
 
 use crate::ast::{
     Collection, Count, Direction, Expr, ExprKind, From, OrderBy, PathStep, Select, SelectItem, Selection,
@@ -200,7 +200,14 @@ pub(crate) fn print_expr(out: &mut String, expr: &Expr) {
         ExprKind::Literal(Some(value)) => print_into(out, value, Style::Query),
         ExprKind::Parameter(name) | ExprKind::Identifier(name) => out.push_str(name),
         ExprKind::Member(base, name) => {
-            print_expr(out, base);
+            // `1.a` would be read as a number.
+            if matches!(base.kind, ExprKind::Literal(Some(Value::Number(_)))) {
+                out.push('(');
+                print_expr(out, base);
+                out.push(')');
+            } else {
+                print_expr(out, base);
+            }
             out.push('.');
             out.push_str(&name.text);
         }

@@ -67,7 +67,7 @@ impl<'q> Binder<'q> {
         let name = source_name(source);
         let mut document = false;
         let node = match source.collection() {
-            Collection::Subquery { select, .. } => SourceNode::Rows(self.select(select, container)),
+            Collection::Subquery { select, .. } => SourceNode::Rows(Box::new(self.select(select, container))),
             Collection::Path { root, steps } => {
                 let path = self.collection_path(root, steps, container);
                 document = container && steps.is_empty() && !iterates && self.scope.len() == DOCUMENT + 1;

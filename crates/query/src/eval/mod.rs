@@ -73,9 +73,16 @@ impl<'e> Frame<'e> {
         }
     }
 
-    fn group(&self, hops: usize) -> Option<(&'e [Option<Value>], &'e [Option<Value>])> {
+    fn group_key(&self, hops: usize, index: usize) -> Option<&'e Value> {
         match self.at(hops)? {
-            Binding::Group { keys, aggregates } => Some((keys, aggregates)),
+            Binding::Group { keys, .. } => keys.get(index)?.as_ref(),
+            Binding::Value(_) => None,
+        }
+    }
+
+    fn aggregate(&self, hops: usize, index: usize) -> Option<&'e Value> {
+        match self.at(hops)? {
+            Binding::Group { aggregates, .. } => aggregates.get(index)?.as_ref(),
             Binding::Value(_) => None,
         }
     }
@@ -87,12 +94,8 @@ pub(crate) fn evaluate<'e>(node: &'e Node, frame: &Frame<'e>, context: &'e Conte
         Node::Path { hops, steps } => {
             frame.value(*hops).and_then(|value| walk(value, steps)).map(Cow::Borrowed)
         }
-        Node::GroupKey { hops, index } => {
-            frame.group(*hops).and_then(|(keys, _)| keys.get(*index)?.as_ref()).map(Cow::Borrowed)
-        }
-        Node::Aggregate { hops, index } => {
-            frame.group(*hops).and_then(|(_, results)| results.get(*index)?.as_ref()).map(Cow::Borrowed)
-        }
+        Node::GroupKey { hops, index } => frame.group_key(*hops, *index).map(Cow::Borrowed),
+        Node::Aggregate { hops, index } => frame.aggregate(*hops, *index).map(Cow::Borrowed),
         Node::Step(base, step) => evaluate(base, frame, context)?.and_then(|base| step_into(base, step)),
         Node::Index(base, index) => {
             let base = evaluate(base, frame, context)?;

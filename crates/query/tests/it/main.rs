@@ -1,7 +1,11 @@
 //! The query language against the service's recorded behaviour and against
 //! tables of small cases. One binary, so that it links once.
 
+mod errors;
 mod evaluation;
+mod functions;
+mod hostile;
 mod parser;
+mod planning;
 mod plans;
 mod support;

@@ -1,0 +1,198 @@
+//! The built-in functions, by table.
+
+use crate::support::{NOW_MILLISECONDS, check_value};
+
+#[track_caller]
+fn check_table(cases: &[(&str, &str)]) {
+    for (expression, expect) in cases {
+        check_value(expression, expect);
+    }
+}
+
+#[test]
+fn type_questions_never_are_undefined() {
+    check_table(&[
+        ("IS_DEFINED(undefined)", "false"),
+        ("IS_DEFINED(null)", "true"),
+        ("is_null(null)", "true"),
+        ("IS_NULL(undefined)", "false"),
+        ("IS_ARRAY([])", "true"),
+        ("IS_OBJECT({})", "true"),
+        ("IS_STRING('')", "true"),
+        ("IS_BOOL(false)", "true"),
+        ("IS_NUMBER(1.5)", "true"),
+        ("IS_NUMBER('1')", "false"),
+        ("IS_PRIMITIVE(null)", "true"),
+        ("IS_PRIMITIVE([])", "false"),
+        ("IS_PRIMITIVE(undefined)", "false"),
+        ("IS_INTEGER(3.0)", "true"),
+        ("IS_INTEGER(3.5)", "false"),
+        ("IS_FINITE_NUMBER(1 / 0)", "false"),
+        ("IS_FINITE_NUMBER(1)", "true"),
+    ]);
+}
+
+#[test]
+fn text_functions_count_characters() {
+    check_table(&[
+        ("CONCAT('a', 'b', 'c')", r#""abc""#),
+        ("CONCAT('a', 1)", "undefined"),
+        ("CONTAINS('abc', 'bc')", "true"),
+        ("CONTAINS('aBc', 'bC')", "false"),
+        ("CONTAINS('aBc', 'bC', true)", "true"),
+        ("CONTAINS('abc', 1)", "undefined"),
+        ("STARTSWITH('abc', 'ab')", "true"),
+        ("STARTSWITH('ABC', 'ab', true)", "true"),
+        ("ENDSWITH('abc', 'bc')", "true"),
+        ("StringEquals('a', 'A', true)", "true"),
+        ("INDEX_OF('héllo', 'l')", "2"),
+        ("INDEX_OF('hello', 'l', 3)", "3"),
+        ("INDEX_OF('hello', 'z')", "-1"),
+        ("LEFT('héllo', 2)", r#""hé""#),
+        ("LEFT('ab', 9)", r#""ab""#),
+        ("LEFT('ab', -1)", r#""""#),
+        ("RIGHT('héllo', 4)", r#""éllo""#),
+        ("LENGTH('héllo')", "5"),
+        ("LENGTH(5)", "undefined"),
+        ("LOWER('ÀB')", r#""àb""#),
+        ("UPPER('àb')", r#""ÀB""#),
+        ("LTRIM('  a ')", r#""a ""#),
+        ("RTRIM('  a ')", r#""  a""#),
+        ("TRIM('  a ')", r#""a""#),
+        ("TRIM('xxaxx', 'x')", r#""a""#),
+        ("REPLACE('aXbX', 'X', '--')", r#""a--b--""#),
+        ("REPLACE('abc', '', 'x')", r#""abc""#),
+        ("REPLICATE('ab', 3)", r#""ababab""#),
+        ("REPLICATE('ab', 5001)", "undefined"),
+        ("REVERSE('abc')", r#""cba""#),
+        ("SUBSTRING('héllo', 1, 3)", r#""éll""#),
+        ("SUBSTRING('hello', 3, 99)", r#""lo""#),
+        ("StringSplit('a,b,,c', ',')", r#"["a","b","","c"]"#),
+        ("StringJoin(['a', 'b'], '-')", r#""a-b""#),
+        ("RegexMatch('abcd', 'a.*d')", "true"),
+        ("RegexMatch('ABCD', '^abcd$')", "false"),
+        ("RegexMatch('ABCD', '^abcd$', 'i')", "true"),
+        ("RegexMatch('a', '(')", "undefined"),
+        ("RegexMatch('a', 'a', 'q')", "undefined"),
+    ]);
+}
+
+#[test]
+fn array_functions_compare_deeply() {
+    check_table(&[
+        ("ARRAY_CONCAT([1], [2, 3], [])", "[1,2,3]"),
+        ("ARRAY_CONCAT([1], 2)", "undefined"),
+        ("ARRAY_CONTAINS([1, 'a'], 'a')", "true"),
+        ("ARRAY_CONTAINS([{'a': 1, 'b': 2}], {'a': 1})", "false"),
+        ("ARRAY_CONTAINS([{'a': 1, 'b': 2}], {'a': 1}, true)", "true"),
+        ("ARRAY_CONTAINS('a', 'a')", "undefined"),
+        ("ARRAY_CONTAINS_ALL([1, 2, 3], 1, 3)", "true"),
+        ("ARRAY_CONTAINS_ANY([1, 2, 3], 4, 3)", "true"),
+        ("ARRAY_LENGTH([1, 2])", "2"),
+        ("ARRAY_SLICE([1, 2, 3, 4], 1)", "[2,3,4]"),
+        ("ARRAY_SLICE([1, 2, 3, 4], 1, 2)", "[2,3]"),
+        ("ARRAY_SLICE([1, 2, 3, 4], -2)", "[3,4]"),
+        ("ARRAY_SLICE([1, 2], 9, 9)", "[]"),
+        ("CHOOSE(2, 'a', 'b')", r#""b""#),
+        ("CHOOSE(0, 'a')", "undefined"),
+        ("IIF(1 < 2, 'y', 'n')", r#""y""#),
+        ("ObjectToArray({'a': 1})", r#"[{"k":"a","v":1}]"#),
+        ("ObjectToArray({'a': 1}, 'name', 'value')", r#"[{"name":"a","value":1}]"#),
+        ("SetIntersect([1, 2, 2, 3], [2, 3, 4])", "[2,3]"),
+        ("SetUnion([1, 2], [2, 3])", "[1,2,3]"),
+        ("SetDifference([1, 2, 3], [2])", "[1,3]"),
+        ("SetEqual([1, 2], [2, 1, 1])", "true"),
+    ]);
+}
+
+#[test]
+fn maths_keeps_whole_numbers_whole() {
+    check_table(&[
+        ("ABS(-5)", "5"),
+        ("ABS(-2.5)", "2.5"),
+        ("ABS('a')", "undefined"),
+        ("CEILING(1.2)", "2"),
+        ("FLOOR(-1.2)", "-2"),
+        ("ROUND(2.5)", "3"),
+        ("ROUND(-2.5)", "-3"),
+        ("ROUND(2.345, 2)", "2.35"),
+        ("TRUNC(-2.7)", "-2"),
+        ("SIGN(-3)", "-1"),
+        ("SIGN(0)", "0"),
+        ("SQRT(16)", "4"),
+        ("SQUARE(3)", "9"),
+        ("POWER(2, 10)", "1024"),
+        ("POWER(2, 0.5)", "1.4142135623730951"),
+        ("EXP(0)", "1"),
+        ("LOG(8, 2)", "3"),
+        ("LOG10(1000)", "3"),
+        ("PI()", "3.1415926535897931"),
+        ("DEGREES(PI())", "180"),
+        ("RADIANS(180)", "3.1415926535897931"),
+        ("SIN(0)", "0"),
+        ("COS(0)", "1"),
+        ("ATN2(1, 1)", "0.78539816339744828"),
+        ("NumberBin(37, 10)", "30"),
+        ("IntAdd(20, 10)", "30"),
+        ("IntDiv(7, 2)", "3"),
+        ("IntDiv(7, 0)", "undefined"),
+        ("IntMod(7, 4)", "3"),
+        ("IntBitAnd(12, 10)", "8"),
+        ("IntBitLeftShift(1, 4)", "16"),
+        ("IntBitLeftShift(1, 99)", "undefined"),
+        ("ABS(-9223372036854775808)", "9.2233720368547758e+18"),
+    ]);
+}
+
+#[test]
+fn conversions_are_undefined_for_the_wrong_type() {
+    check_table(&[
+        ("ToString(1.5)", r#""1.5""#),
+        ("ToString('a')", r#""a""#),
+        ("ToString(true)", r#""true""#),
+        ("ToString(undefined)", "undefined"),
+        ("ToString({'a': [1]})", r#""{\"a\":[1]}""#),
+        ("ToString(1 / 0)", r#""Infinity""#),
+        ("StringToArray('[1, \"a\"]')", r#"[1,"a"]"#),
+        ("StringToArray('{}')", "undefined"),
+        ("StringToBoolean(' true ')", "true"),
+        ("StringToBoolean('TRUE')", "undefined"),
+        ("StringToNull('null')", "null"),
+        ("StringToNumber('1e2')", "100"),
+        ("StringToNumber('x')", "undefined"),
+        ("StringToObject('{\"a\":1}')", r#"{"a":1}"#),
+    ]);
+}
+
+#[test]
+fn dates_follow_the_calendar() {
+    check_table(&[
+        ("GetCurrentDateTime()", r#""2020-09-13T12:26:40.0000000Z""#),
+        ("GetCurrentTimestamp()", &NOW_MILLISECONDS.to_string()),
+        ("GetCurrentTicks()", "16000000000000000"),
+        ("DateTimeAdd('mm', 1, '2020-07-09T23:20:13.4575530Z')", r#""2020-08-09T23:20:13.4575530Z""#),
+        ("DateTimeAdd('mm', 1, '2020-01-31T00:00:00Z')", r#""2020-02-29T00:00:00.0000000Z""#),
+        ("DateTimeAdd('yyyy', -1, '2020-02-29')", r#""2019-02-28T00:00:00.0000000Z""#),
+        ("DateTimeAdd('hh', 25, '2020-12-31T23:00:00Z')", r#""2021-01-02T00:00:00.0000000Z""#),
+        ("DateTimeAdd('xx', 1, '2020-12-31')", "undefined"),
+        ("DateTimeDiff('day', '2018-11-05T23:59:59Z', '2018-11-06T00:00:00Z')", "1"),
+        ("DateTimeDiff('yyyy', '2017-12-31', '2020-01-01')", "3"),
+        ("DateTimeDiff('mm', '2020-01-31', '2020-03-01')", "2"),
+        ("DateTimeFromParts(2020, 9, 4)", r#""2020-09-04T00:00:00.0000000Z""#),
+        ("DateTimeFromParts(2020, 9, 4, 10, 52, 12, 3456789)", r#""2020-09-04T10:52:12.3456789Z""#),
+        ("DateTimeFromParts(2021, 2, 29)", "undefined"),
+        ("DateTimePart('mm', '2020-05-29T08:30:00.1301617Z')", "5"),
+        ("DateTimePart('ms', '2020-05-29T08:30:00.1301617Z')", "130"),
+        ("DateTimeToTicks('2020-01-02T03:04:05.6789123Z')", "15779342456789123"),
+        ("DateTimeToTimestamp('2020-07-09T23:20:13.4575530Z')", "1594336813457"),
+        ("TicksToDateTime(15943368134575530)", r#""2020-07-09T23:20:13.4575530Z""#),
+        ("TimestampToDateTime(1594227912345)", r#""2020-07-08T17:05:12.3450000Z""#),
+        ("TimestampToDateTime(9223372036854775807)", "undefined"),
+        ("DateTimeBin('2021-06-28T17:24:29.2991234Z', 'day')", r#""2021-06-28T00:00:00.0000000Z""#),
+        ("DateTimeBin('2021-06-28T17:24:29.2991234Z', 'hh', 5)", r#""2021-06-28T16:00:00.0000000Z""#),
+        ("DateTimeBin('2021-06-28', 'dd', 9223372036854775807)", "undefined"),
+        ("DateTimeToTicks('0001-01-01')", "-621355968000000000"),
+        ("DateTimeToTicks('2020-13-01')", "undefined"),
+        ("DateTimeToTicks('not a date')", "undefined"),
+    ]);
+}

@@ -1,0 +1,296 @@
+//! Input made to hurt: it is refused or answered, within bounds.
+
+use perihelion_query::{EvaluationError, Parameters, compile, parse, plan};
+
+use crate::support::{Failure, json, now, run};
+
+/// Runs on a stack of the size that worker threads have.
+fn on_a_small_stack(work: impl FnOnce() + Send + 'static) {
+    let thread = std::thread::Builder::new().stack_size(2 * 1024 * 1024).spawn(work).expect("a thread");
+    thread.join().expect("no overflow and no panic");
+}
+
+#[test]
+fn nesting_is_refused_before_the_stack_ends() {
+    on_a_small_stack(|| {
+        let deep = 50_000;
+        for (open, middle, close) in [
+            ("(", "1", ")"),
+            ("[", "1", "]"),
+            ("{'a':", "1", "}"),
+            ("NOT ", "true", ""),
+            ("- ", "1", ""),
+            ("ABS(", "1", ")"),
+            ("(SELECT VALUE ", "1", ")"),
+            ("1 ? 2 : ", "3", ""),
+            ("1 + ", "1", ""),
+            ("c.x[", "1", "]"),
+            ("", "1", " + 1"),
+            ("", "c", ".a"),
+            ("", "c", "[0]"),
+            ("1 ?? ", "1", ""),
+        ] {
+            for depth in [90, 150, deep] {
+                let query =
+                    format!("SELECT VALUE {}{middle}{} FROM c", open.repeat(depth), close.repeat(depth));
+                // Accepted or refused: what was accepted must also run.
+                if let Ok(query) = parse(&query) {
+                    let _ = query.normal_form();
+                    let _ = plan(&query, &Parameters::none(), None, &["/pk"]);
+                    if let Ok(program) = compile(&query, &Parameters::none(), now()) {
+                        let _ = program.rows(&json("{}"), &mut Vec::new());
+                    }
+                } else {
+                    assert!(depth >= 90, "{open}{middle}{close} {depth}");
+                }
+            }
+        }
+        assert!(parse(&format!("SELECT VALUE {}1{}", "(".repeat(60), ")".repeat(60))).is_ok());
+        assert!(parse(&format!("SELECT VALUE 1{}", " + 1".repeat(100))).is_ok());
+    });
+}
+
+#[test]
+fn long_chains_and_lists_are_fine() {
+    on_a_small_stack(|| {
+        let chain: Vec<String> = (0..20_000).map(|n| format!("c.a = {n}")).collect();
+        let document = json(r#"{"a":19999}"#);
+        for query in [
+            format!("SELECT VALUE 1 FROM c WHERE {}", chain.join(" OR ")),
+            format!("SELECT VALUE 1 FROM c WHERE NOT ({})", chain[..19_000].join(" OR ")),
+            format!(
+                "SELECT VALUE 1 FROM c WHERE c.a IN ({})",
+                (0..60_000).map(|n| n.to_string()).collect::<Vec<_>>().join(",")
+            ),
+        ] {
+            assert_eq!(run(&query, "[]", std::slice::from_ref(&document)).expect("runs").len(), 1);
+            assert!(parse(&query).expect("parses").normal_form().len() > query.len());
+        }
+    });
+}
+
+#[test]
+fn what_is_too_long_or_too_wide_is_refused() {
+    let long = format!("SELECT VALUE '{}'", "x".repeat(512 * 1024));
+    assert_eq!(parse(&long).expect_err("too long")[0].code, "SC3000");
+    let joins = |count: usize| format!("SELECT VALUE 1 FROM c{}", " JOIN x IN c.x".repeat(count));
+    assert!(parse(&joins(10)).is_ok());
+    assert!(parse(&joins(11)).is_err());
+    for query in [
+        "SELECT 'abc",
+        "SELECT \"abc\\",
+        "SELECT VALUE 'a\\q'",
+        "SELECT VALUE '\\u12'",
+        "SELECT 1e999",
+        "SELECT @",
+        "\u{0}",
+        "SELECT \u{feff}1",
+        "é",
+    ] {
+        assert!(parse(query).is_err(), "{query}");
+    }
+}
+
+#[test]
+fn explosive_statements_run_out_of_budget() {
+    let wide = json(&format!(r#"{{"a":[{}]}}"#, vec!["1"; 200].join(",")));
+    let product =
+        format!("SELECT VALUE 1 FROM c{}", (0..6).map(|n| format!(" JOIN x{n} IN c.a")).collect::<String>());
+    let count = format!(
+        "SELECT VALUE (SELECT VALUE COUNT(1) FROM x IN c.a{}) FROM c",
+        (0..5).map(|n| format!(" JOIN x{n} IN c.a")).collect::<String>()
+    );
+    let mut doubling = "SELECT VALUE [c.a, c.a]".to_owned();
+    for _ in 0..40 {
+        doubling = format!("SELECT VALUE [x, x] FROM ({doubling} FROM c) x");
+    }
+    let replace = "SELECT VALUE REPLACE(REPLACE(REPLICATE('a', 10000), 'a', REPLICATE('b', 10000)), 'b', REPLICATE('c', 10000))".to_owned();
+    let mut concat = "REPLICATE('a', 10000)".to_owned();
+    for _ in 0..20 {
+        concat = format!("(SELECT VALUE CONCAT(x, x) FROM (SELECT VALUE {concat}) x)");
+    }
+    for query in [product, count, replace, format!("SELECT VALUE {concat}")] {
+        match run(&query, "[]", std::slice::from_ref(&wide)) {
+            Err(Failure::Evaluation(EvaluationError::TooMuchWork)) => {}
+            other => panic!("{}: {:?}", &query[..query.len().min(80)], other.map(|rows| rows.len())),
+        }
+    }
+    // Deep nesting is refused earlier; either way there is an end.
+    assert!(run(&doubling, "[]", std::slice::from_ref(&wide)).is_err());
+}
+
+#[test]
+fn hard_patterns_take_linear_time() {
+    let text = "a".repeat(100_000);
+    let like = format!("SELECT VALUE '{text}' LIKE '{}b'", "%a".repeat(50));
+    let regex = format!("SELECT VALUE RegexMatch('{text}', '(a*)*(a*)*b')");
+    let started = std::time::Instant::now();
+    for query in [like, regex] {
+        let _ = run(&query, "[]", &[]);
+    }
+    assert!(started.elapsed() < std::time::Duration::from_secs(20), "{:?}", started.elapsed());
+}
+
+/// A small generator, so that a failure can be repeated by its seed.
+struct Seeded(u64);
+
+impl Seeded {
+    fn next(&mut self, below: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        ((self.0 >> 33) as usize) % below
+    }
+}
+
+const SOUP: &[&str] = &[
+    "SELECT",
+    "VALUE",
+    "*",
+    "DISTINCT",
+    "TOP",
+    "1",
+    "2.5",
+    "1e3",
+    "FROM",
+    "c",
+    "c.a",
+    "x",
+    "IN",
+    "JOIN",
+    "WHERE",
+    "AND",
+    "OR",
+    "NOT",
+    "BETWEEN",
+    "LIKE",
+    "ESCAPE",
+    "'a'",
+    "\"b\"",
+    "'%'",
+    "@p",
+    "(",
+    ")",
+    "[",
+    "]",
+    "{",
+    "}",
+    ":",
+    ",",
+    ".",
+    "?",
+    "??",
+    "||",
+    "+",
+    "-",
+    "/",
+    "%",
+    "&",
+    "|",
+    "^",
+    "~",
+    "=",
+    "!=",
+    "<",
+    "<=",
+    ">",
+    ">=",
+    "GROUP",
+    "BY",
+    "ORDER",
+    "ASC",
+    "DESC",
+    "OFFSET",
+    "LIMIT",
+    "RANK",
+    "EXISTS",
+    "ARRAY",
+    "ALL",
+    "udf",
+    "COUNT",
+    "SUM",
+    "AVG",
+    "MIN",
+    "MAX",
+    "ABS",
+    "CONCAT",
+    "SUBSTRING",
+    "DateTimeAdd",
+    "null",
+    "true",
+    "undefined",
+    "AS",
+    "é",
+    ";",
+    "\\",
+    "'",
+    "\"",
+    "-9223372036854775808",
+    "c[0]",
+    "(SELECT VALUE 1)",
+    "COUNT(1)",
+    "c.a = 1",
+    "FROM c",
+    "SELECT VALUE",
+    "LOWER(c.s)",
+    "REPLICATE('a', 99)",
+];
+
+/// Everything that can be done with a text.
+fn exercise(text: &str) -> bool {
+    let Ok(query) = parse(text) else { return false };
+    let normal = query.normal_form();
+    assert!(parse(&normal).is_ok(), "the normal form of {text} is refused: {normal}");
+    let parameters = Parameters::from_json(json(r#"[{"name":"@p","value":3}]"#)).expect("good");
+    let _ = plan(&query, &parameters, Some("Aggregate"), &["/a"]).map(|plan| plan.to_json());
+    let Ok(program) = compile(&query, &parameters, now()) else { return false };
+    let document = json(r#"{"a":[1,{"b":2},"x"],"s":"Text","n":-1}"#);
+    let mut rows = Vec::new();
+    let _ = program.rows(&document, &mut rows);
+    let _ = program.matches(&document);
+    let mut accumulator = program.accumulator();
+    let _ = accumulator.add(&document);
+    if let Ok(groups) = accumulator.finish() {
+        rows.extend(groups);
+    }
+    program.arrange(rows);
+    true
+}
+
+#[test]
+fn word_soup_never_panics() {
+    on_a_small_stack(|| {
+        let mut accepted = 0;
+        for seed in 0..30_000 {
+            let mut random = Seeded(seed);
+            let length = 1 + random.next(14);
+            let mut words = vec!["SELECT"];
+            words.extend((0..length).map(|_| SOUP[random.next(SOUP.len())]));
+            if seed % 4 == 0 {
+                words.remove(0);
+            }
+            accepted += usize::from(exercise(&words.join(" ")));
+        }
+        assert!(accepted > 100, "only {accepted} statements were worth running");
+    });
+}
+
+#[test]
+fn random_bytes_never_panic() {
+    on_a_small_stack(|| {
+        let valid = "SELECT TOP 3 c.a, [1, {'x': @p}] AS y FROM c JOIN t IN c.a WHERE c.n BETWEEN -1 AND 2 ORDER BY c.s DESC";
+        for seed in 0..20_000 {
+            let mut random = Seeded(seed);
+            let mut bytes = valid.as_bytes().to_vec();
+            for _ in 0..=random.next(6) {
+                let place = random.next(bytes.len());
+                match random.next(3) {
+                    0 => bytes[place] = random.next(256) as u8,
+                    1 => {
+                        bytes.remove(place);
+                    }
+                    _ => bytes.insert(place, b"'\"\\()[]{}.,@-+*/%"[random.next(17)]),
+                }
+            }
+            exercise(&String::from_utf8_lossy(&bytes));
+        }
+    });
+}

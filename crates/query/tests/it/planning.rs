@@ -1,0 +1,116 @@
+//! What an engine can ask of a program.
+
+use perihelion_model::json::{Style, to_text};
+use perihelion_query::{Condition, Direction, GatewayVerdict, Parameters, Program, Step, compile, parse};
+
+use crate::support::{json, now};
+
+fn program(query: &str) -> Program {
+    let parameters = Parameters::from_json(json(r#"[{"name":"@now","value":10},{"name":"@t","value":"q"}]"#))
+        .expect("good");
+    compile(&parse(query).expect(query), &parameters, now()).expect(query)
+}
+
+#[track_caller]
+fn check_conjuncts(filter: &str, expect: &[&str]) {
+    let program = program(&format!("SELECT * FROM c WHERE {filter}"));
+    let found: Vec<String> = program
+        .conjuncts()
+        .iter()
+        .map(|conjunct| {
+            let path: String = conjunct
+                .path
+                .iter()
+                .map(|step| match step {
+                    Step::Name(name) => format!(".{name}"),
+                    Step::Item(place) => format!("[{place}]"),
+                })
+                .collect();
+            let text = |value| to_text(value, Style::Query);
+            match &conjunct.condition {
+                Condition::Equal(value) => format!("{path} = {}", text(value)),
+                Condition::Less(value) => format!("{path} < {}", text(value)),
+                Condition::LessOrEqual(value) => format!("{path} <= {}", text(value)),
+                Condition::Greater(value) => format!("{path} > {}", text(value)),
+                Condition::GreaterOrEqual(value) => format!("{path} >= {}", text(value)),
+                Condition::In(values) => format!("{path} in {}", text(&values.clone().into())),
+            }
+        })
+        .collect();
+    assert_eq!(found, expect, "{filter}");
+}
+
+#[test]
+fn conjuncts_are_conditions_that_every_result_meets() {
+    check_conjuncts("c.type = @t AND c.visibleAt <= @now", &[r#".type = "q""#, ".visibleAt <= 10"]);
+    check_conjuncts("'q' = c.type AND 10 >= c.visibleAt", &[r#".type = "q""#, ".visibleAt <= 10"]);
+    check_conjuncts("(c.a = 1 AND c.b > 2) AND c.d[0].e < 3", &[".a = 1", ".b > 2", ".d[0].e < 3"]);
+    check_conjuncts("c.k IN (3, 1, 2)", &[".k in [1,2,3]"]);
+    check_conjuncts("c.k BETWEEN 1 AND 5", &[".k >= 1", ".k <= 5"]);
+    check_conjuncts("c.flag", &[".flag = true"]);
+    check_conjuncts("c.x = 1 + 2 * 3", &[".x = 7"]);
+    check_conjuncts("c.x < DateTimeToTimestamp('1970-01-01T00:00:01Z')", &[".x < 1000"]);
+    check_conjuncts("c.a = 1 OR c.b = 2", &[]);
+    check_conjuncts("NOT (c.a = 1)", &[]);
+    check_conjuncts("c.a != 1 AND c.a NOT IN (1)", &[]);
+    check_conjuncts("c.a = c.b AND c.a + 1 = 2", &[]);
+    check_conjuncts("c.a = @missing", &[]);
+}
+
+#[test]
+fn the_shape_of_a_program_is_told() {
+    let ordered = program("SELECT TOP 5 c.id FROM c ORDER BY c.a.b DESC, LOWER(c.s)");
+    assert_eq!(ordered.top(), Some(5));
+    assert_eq!(ordered.directions(), [Direction::Descending, Direction::Ascending]);
+    assert_eq!(ordered.order()[0].path, Some(vec![Step::Name("a".into()), Step::Name("b".into())]));
+    assert_eq!(ordered.order()[1].path, None);
+    let window = program("SELECT DISTINCT VALUE c.x FROM c OFFSET 3 LIMIT 4");
+    assert_eq!((window.offset(), window.limit(), window.is_distinct()), (Some(3), Some(4), true));
+    assert!(program("SELECT * FROM c WHERE c.a = 1").selects_whole_document());
+    assert!(program("SELECT VALUE r FROM root r").selects_whole_document());
+    for query in [
+        "SELECT c FROM c",
+        "SELECT VALUE c.a FROM c",
+        "SELECT VALUE c FROM c JOIN x IN c.x",
+        "SELECT * FROM c.a",
+    ] {
+        assert!(!program(query).selects_whole_document(), "{query}");
+    }
+    assert!(program("SELECT 1").reads_no_document());
+    assert!(!program("SELECT 1 FROM c").reads_no_document());
+    let grouped = program("SELECT c.g, COUNT(1) AS n FROM c GROUP BY c.g");
+    assert!(grouped.is_grouped() && grouped.has_aggregates() && grouped.has_group_by());
+    assert!(!program("SELECT VALUE COUNT(1) FROM c").has_group_by());
+    assert!(program("SELECT * FROM c WHERE 1 = 2").matches_nothing());
+    assert!(program("SELECT * FROM c WHERE c.x = 1 AND @missing").conjuncts().len() == 1);
+    assert!(!program("SELECT * FROM c WHERE true").matches_nothing());
+}
+
+#[test]
+fn whole_documents_need_only_their_sort_keys() {
+    let program = program("SELECT * FROM c WHERE c.a > 1 ORDER BY c.b");
+    assert_eq!(program.document_keys(&json(r#"{"a":2,"b":7}"#)), Ok(Some(vec![Some(7_i64.into())])));
+    assert_eq!(program.document_keys(&json(r#"{"a":2}"#)), Ok(Some(vec![None])));
+    assert_eq!(program.document_keys(&json(r#"{"a":1}"#)), Ok(None));
+    assert_eq!(program.matches(&json(r#"{"a":2}"#)), Ok(true));
+    assert_eq!(program.matches(&json(r#"{"a":1}"#)), Ok(false));
+}
+
+#[test]
+fn the_gateway_judges_as_recorded() {
+    for (query, verdict) in [
+        ("SELECT * FROM c", GatewayVerdict::Served),
+        ("SELECT t FROM c JOIN t IN c.arr WHERE c.id LIKE 'a%'", GatewayVerdict::Served),
+        ("SELECT c.id, (SELECT VALUE COUNT(1) FROM t IN c.arr) AS n FROM c", GatewayVerdict::Served),
+        ("SELECT 1 AS x", GatewayVerdict::Served),
+        ("SELECT VALUE COUNT(1) FROM c", GatewayVerdict::NeedsPlan),
+        ("SELECT TOP 2 c.id FROM c ORDER BY c.id", GatewayVerdict::NeedsPlan),
+        ("SELECT c.id FROM c ORDER BY c.id OFFSET 1 LIMIT 2", GatewayVerdict::NeedsPlan),
+        ("SELECT DISTINCT c.grp FROM c", GatewayVerdict::NeedsPlan),
+        ("SELECT c.id FROM c ORDER BY c.pk, c.id", GatewayVerdict::NeedsPlan),
+        ("SELECT COUNT(1) AS n FROM c", GatewayVerdict::AggregateNotValue),
+        ("SELECT c.pk, COUNT(1) AS n FROM c GROUP BY c.pk", GatewayVerdict::AggregateNotValue),
+    ] {
+        assert_eq!(program(query).gateway_verdict(), verdict, "{query}");
+    }
+}
