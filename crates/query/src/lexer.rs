@@ -86,6 +86,9 @@ pub(crate) enum Symbol {
     LessEqual,
     Greater,
     GreaterEqual,
+    ShiftLeft,
+    ShiftRight,
+    ShiftRightZero,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -210,6 +213,12 @@ impl Lexer<'_> {
             (b'?', b'?') => Some(Symbol::Coalesce),
             (b'|', b'|') => Some(Symbol::Concat),
             (b'!', b'=') | (b'<', b'>') => Some(Symbol::NotEqual),
+            (b'<', b'<') => Some(Symbol::ShiftLeft),
+            (b'>', b'>') if self.peek(2) == b'>' => {
+                self.at += 1;
+                Some(Symbol::ShiftRightZero)
+            }
+            (b'>', b'>') => Some(Symbol::ShiftRight),
             (b'<', b'=') => Some(Symbol::LessEqual),
             (b'>', b'=') => Some(Symbol::GreaterEqual),
             _ => None,

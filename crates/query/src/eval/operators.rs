@@ -25,7 +25,7 @@ pub(super) fn unary(operator: UnaryOperator, operand: &Value) -> Option<Value> {
             }
             other => double(-other.as_f64()),
         },
-        UnaryOperator::BitNot => Number::Int(!bits(number)),
+        UnaryOperator::BitNot => Number::Int(i64::from(!bits(number))),
         // Truth is judged elsewhere.
         UnaryOperator::Not => return None,
     }))
@@ -66,7 +66,10 @@ fn apply(operator: BinaryOperator, left: &Value, right: &Value) -> Option<Value>
         | BinaryOperator::Modulo
         | BinaryOperator::BitAnd
         | BinaryOperator::BitOr
-        | BinaryOperator::BitXor => {
+        | BinaryOperator::BitXor
+        | BinaryOperator::ShiftLeft
+        | BinaryOperator::ShiftRight
+        | BinaryOperator::ShiftRightZero => {
             let (Value::Number(left), Value::Number(right)) = (left, right) else { return None };
             Some(Value::Number(arithmetic(operator, as_query_number(*left), as_query_number(*right))))
         }
@@ -81,9 +84,15 @@ fn arithmetic(operator: BinaryOperator, a: Number, b: Number) -> Number {
         (BinaryOperator::Subtract, Number::Int(a), Number::Int(b)) => a.checked_sub(b),
         (BinaryOperator::Multiply, Number::Int(a), Number::Int(b)) => a.checked_mul(b),
         (BinaryOperator::Modulo, Number::Int(a), Number::Int(b)) => a.checked_rem(b),
-        (BinaryOperator::BitAnd, a, b) => Some(bits(a) & bits(b)),
-        (BinaryOperator::BitOr, a, b) => Some(bits(a) | bits(b)),
-        (BinaryOperator::BitXor, a, b) => Some(bits(a) ^ bits(b)),
+        (BinaryOperator::BitAnd, a, b) => Some(i64::from(bits(a) & bits(b))),
+        (BinaryOperator::BitOr, a, b) => Some(i64::from(bits(a) | bits(b))),
+        (BinaryOperator::BitXor, a, b) => Some(i64::from(bits(a) ^ bits(b))),
+        // The wrapping shifts take their distance modulo 32.
+        (BinaryOperator::ShiftLeft, a, b) => Some(i64::from(bits(a).wrapping_shl(bits(b) as u32))),
+        (BinaryOperator::ShiftRight, a, b) => Some(i64::from(bits(a).wrapping_shr(bits(b) as u32))),
+        (BinaryOperator::ShiftRightZero, a, b) => {
+            Some(i64::from((bits(a) as u32).wrapping_shr(bits(b) as u32)))
+        }
         _ => None,
     };
     if let Some(whole) = whole {
@@ -104,10 +113,11 @@ pub(crate) fn double(value: f64) -> Number {
     Number::Double(if value == 0.0 { 0.0 } else { value })
 }
 
-fn bits(number: Number) -> i64 {
+/// Bits are JavaScript's: the low 32 of the whole part, signed.
+fn bits(number: Number) -> i32 {
     match number {
-        Number::Int(whole) => whole,
-        other => other.as_f64() as i64,
+        Number::Int(whole) => whole as i32,
+        other => other.as_f64() as i64 as i32,
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Binding powers follow the service's grammar, from loose to tight: `??`,
 //! `?:`, `OR`, `AND`, the predicates (`BETWEEN`, `IN`, `LIKE`; they do not
-//! chain), `||`, `|`, `^`, `&`, equality, relations, sums, products, unary
+//! chain), `||`, `|`, `^`, `&`, equality, relations, shifts, sums, products, unary
 //! operators (`NOT` among them), then paths.
 
 use super::{Parse, Parser};
@@ -97,11 +97,14 @@ impl Parser<'_> {
                 Symbol::LessEqual => (B::LessEqual, 11),
                 Symbol::Greater => (B::Greater, 11),
                 Symbol::GreaterEqual => (B::GreaterEqual, 11),
-                Symbol::Plus => (B::Add, 12),
-                Symbol::Minus => (B::Subtract, 12),
-                Symbol::Star => (B::Multiply, 13),
-                Symbol::Slash => (B::Divide, 13),
-                Symbol::Percent => (B::Modulo, 13),
+                Symbol::ShiftLeft => (B::ShiftLeft, 12),
+                Symbol::ShiftRight => (B::ShiftRight, 12),
+                Symbol::ShiftRightZero => (B::ShiftRightZero, 12),
+                Symbol::Plus => (B::Add, 13),
+                Symbol::Minus => (B::Subtract, 13),
+                Symbol::Star => (B::Multiply, 14),
+                Symbol::Slash => (B::Divide, 14),
+                Symbol::Percent => (B::Modulo, 14),
                 _ => return None,
             },
             _ => return None,

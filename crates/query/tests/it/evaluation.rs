@@ -51,6 +51,12 @@ fn arithmetic_is_exact_for_integers_and_real_for_division() {
     check_value("5 | 3", "7");
     check_value("5 ^ 3", "6");
     check_value("~5", "-6");
+    check_value("100 >> 2", "25");
+    check_value("100 << 2", "400");
+    check_value("-1 >>> 0", "4294967295");
+    check_value("100 & 1000", "96");
+    check_value("4294967297 | 0", "1");
+    check_value("1 << 1 + 1", "4");
     check_value("+5", "5");
     check_value("1 + 'a'", "undefined");
     check_value("1 + null", "undefined");

@@ -8,4 +8,5 @@ mod hostile;
 mod parser;
 mod planning;
 mod plans;
+mod service;
 mod support;

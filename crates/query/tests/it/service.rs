@@ -1,0 +1,125 @@
+//! `service-cases.json`, as far as the language alone decides the answer:
+//! statements over the documents of their setup, refusals, plans.
+
+use perihelion_model::json::{Style, Value, to_text};
+use perihelion_query::{GatewayVerdict, Parameters, compile, errors_to_json, parse, plan};
+
+use crate::support::{Failure, conformance, now, run, text};
+
+/// Cases that need more than the language.
+const ELSEWHERE: &[(&str, &str)] = &[
+    ("query-select-star", "system properties are the engine's"),
+    ("query-star-keeps-stored-order", "system properties are the engine's"),
+    ("qerr-cross-disabled", "the gateway's headers decide"),
+    ("qerr-cross-disabled-aggregate", "the gateway's headers decide"),
+    ("refuse-count-application-sql", "the body is no JSON"),
+    ("udf-in-query", "user-defined functions are not there yet (P2)"),
+];
+
+fn is_ours(id: &str) -> bool {
+    let families = ["query-", "qerr-", "refuse-", "plan-", "num-query", "num-literals", "num-param", "udf-"];
+    families.iter().any(|family| id.starts_with(family))
+}
+
+#[test]
+fn recorded_statements_are_answered_as_recorded() {
+    let cases = conformance("service-cases.json");
+    let (mut passed, mut failures) = (0, Vec::new());
+    let ours: Vec<&Value> = cases.iter().filter(|case| is_ours(text(case, "id"))).collect();
+    for case in &ours {
+        let id = text(case, "id");
+        if ELSEWHERE.iter().any(|(elsewhere, _)| *elsewhere == id) {
+            continue;
+        }
+        match complaint(case) {
+            None => passed += 1,
+            Some(complaint) => failures.push(format!("{id}: {complaint}")),
+        }
+    }
+    println!("service-cases.json: {passed} of {} pass, {} elsewhere", ours.len(), ELSEWHERE.len());
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+    assert_eq!(passed + ELSEWHERE.len(), ours.len());
+}
+
+fn complaint(case: &Value) -> Option<String> {
+    let body = case.get("request")?.get("body").expect("a statement");
+    let query = text(body, "query");
+    let parameters = body.get("parameters").cloned().unwrap_or(Value::Null);
+    let expect = case.get("expect")?.get("body")?;
+    let (wanted, found) = if let Some(error) = expect.get("error") {
+        refusal(case, error, query, parameters)
+    } else if let Some(exact) = expect.get("exact") {
+        (to_text(exact, Style::Query), planned(case, query))
+    } else {
+        let documents = expect.get("shape")?.get("Documents")?;
+        let answer = run(query, &to_text(&parameters, Style::Query), &setup(case)).ok()?;
+        (to_text(documents, Style::Query), to_text(&Value::Array(answer), Style::Query))
+    };
+    (wanted != found).then(|| format!("\n  wanted {wanted}\n  found  {found}"))
+}
+
+fn setup(case: &Value) -> Vec<Value> {
+    let steps = case.get("setup").and_then(Value::as_array).unwrap_or(&[]);
+    let count = |step: &Value, member| step.get(member).and_then(Value::as_i64).unwrap_or(0);
+    let seeded: i64 = steps.iter().map(|step| count(step, "partitions") * count(step, "per_partition")).sum();
+    if seeded > 0 {
+        return vec![Value::Object(Default::default()); seeded as usize];
+    }
+    let created = steps.iter().filter(|step| text(step, "op") == "create_doc");
+    created
+        .map(|step| match step.get("body_raw").and_then(Value::as_str) {
+            Some(raw) => crate::support::json(raw),
+            None => step.get("body").cloned().expect("a document"),
+        })
+        .collect()
+}
+
+fn planned(case: &Value, query: &str) -> String {
+    let headers = case.get("request").and_then(|request| request.get("headers"));
+    let features = headers.and_then(|headers| headers.get("x-ms-cosmos-supported-query-features"));
+    let query = parse(query).expect("a good statement");
+    match plan(&query, &Parameters::none(), features.and_then(Value::as_str), &["/pk"]) {
+        Ok(plan) => to_text(&plan.to_json(), Style::Query),
+        Err(error) => error.to_string(),
+    }
+}
+
+/// What a refusal should say, and what ours says.
+fn refusal(case: &Value, error: &Value, query: &str, parameters: Value) -> (String, String) {
+    if let Some(embedded) = error.get("embedded_errors") {
+        let wanted = format!(r#"{{"errors":{}}}"#, to_text(embedded, Style::Query));
+        return match run(query, "[]", &[]) {
+            Err(Failure::Invalid(diagnostics)) => {
+                (wanted, to_text(&errors_to_json(&diagnostics), Style::Query))
+            }
+            other => (wanted, format!("{other:?}")),
+        };
+    }
+    let contains = error.get("message_contains").and_then(Value::as_array).unwrap_or(&[]);
+    let phrases: Vec<&str> = contains.iter().filter_map(Value::as_str).collect();
+    if let Some(plan) = error.get("additionalErrorInfo_json") {
+        assert_eq!(verdict(query), GatewayVerdict::NeedsPlan, "{query}");
+        let query = parse(query).expect("a good statement");
+        let every = "Aggregate,Distinct,MultipleOrderBy,OffsetAndLimit,OrderBy,Top";
+        let found =
+            perihelion_query::plan(&query, &Parameters::none(), Some(every), &["/pk"]).expect("a plan");
+        return (to_text(plan, Style::Query), to_text(&found.to_json(), Style::Query));
+    }
+    let found = match Parameters::from_json(parameters) {
+        Err(error) => error.to_string(),
+        Ok(_) if text(case, "id").starts_with("plan-") => planned(case, query),
+        Ok(_) => match verdict(query) {
+            GatewayVerdict::AggregateNotValue => {
+                r#"{"Errors":["Cross partition query only supports 'VALUE <AggregateFunc>' for aggregates."]}"#.to_owned()
+            }
+            other => format!("{other:?}"),
+        },
+    };
+    let says_all = phrases.iter().all(|phrase| found.contains(phrase));
+    (if says_all { found.clone() } else { phrases.join(" … ") }, found)
+}
+
+fn verdict(query: &str) -> GatewayVerdict {
+    let query = parse(query).expect("a good statement");
+    compile(&query, &Parameters::none(), now()).expect("a good statement").gateway_verdict()
+}
