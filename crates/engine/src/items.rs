@@ -208,7 +208,7 @@ pub fn read<S: Source + ?Sized>(
         body: if is_unchanged { Bytes::new() } else { document.text },
         etag: Some(etag),
         position,
-        item_lsn: Some(document.lsn),
+        item_lsn: (!is_unchanged).then_some(document.lsn),
         usage: Usage { documents: state.documents(), bytes: state.bytes() },
     })
 }

@@ -28,8 +28,12 @@ pub struct Refusal {
 pub enum Layer {
     /// Auth, URL, syntax, plan: no charge, no session token.
     Gateway,
+    /// The gateway, in the backend's spelling.
+    GatewayErrors,
     /// `Message: {"Errors":["..."]}`.
     Backend,
+    /// The same, before anything was charged.
+    BackendUncharged,
     /// `Message: {"errors":[...]}` with the message already JSON; the gateway
     /// compiles, so no charge.
     QueryCompiler,
@@ -122,13 +126,13 @@ impl Refusal {
     }
 
     pub fn too_large() -> Self {
-        Refusal::new(413, Layer::Backend, "Request size is too large")
+        Refusal::gateway(413, "Request size is too large")
     }
 
     pub fn partition_key_missing() -> Self {
         // The doubled article is the service's own.
         Refusal::bad_request(
-            "PartitionKey value must be supplied for this operation: the x-ms-partitionkey header has fewer components than defined in the the collection.",
+            "The partition key supplied in x-ms-partitionkey header has fewer components than defined in the the collection.",
         )
         .with_sub_status(sub_status::PARTITION_KEY_MISMATCH)
     }

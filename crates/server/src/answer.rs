@@ -145,6 +145,10 @@ impl Answer {
         if self.has_location {
             insert(map, headers::CONTENT_LOCATION, &location());
         }
+        if self.status == 204 {
+            // The service says so although HTTP does not ask for it.
+            map.insert(headers::CONTENT_LENGTH, HeaderValue::from_static("0"));
+        }
         map.extend(self.more);
         response
     }
@@ -162,16 +166,18 @@ pub(crate) fn render_refusal(refusal: &Refusal, activity: &str, account_lsn: u64
         insert(map, headers::SUBSTATUS, &sub_status.to_string());
     }
     match refusal.layer {
-        Layer::Gateway | Layer::QueryCompiler => {
-            if refusal.status == 400 {
+        Layer::Gateway | Layer::GatewayErrors | Layer::QueryCompiler => {
+            if matches!(refusal.status, 400 | 413) {
                 map.insert(headers::REQUEST_VALIDATION_FAILURE, HeaderValue::from_static("1"));
             }
         }
-        Layer::Backend | Layer::QueryRuntime | Layer::Document => {
-            insert(map, headers::REQUEST_CHARGE, &charge::print(refusal.charge));
+        Layer::Backend | Layer::BackendUncharged | Layer::QueryRuntime | Layer::Document => {
+            if refusal.layer != Layer::BackendUncharged {
+                insert(map, headers::REQUEST_CHARGE, &charge::print(refusal.charge));
+            }
             backend(map);
-            // Throttled and oversized requests never reached a replica.
-            if !matches!(refusal.status, 413 | 429) {
+            // A throttled request never reached a replica.
+            if refusal.status != 429 {
                 let position = refusal.position.unwrap_or(Position { range: 0, lsn: account_lsn });
                 positions(map, &[position]);
             }
@@ -227,7 +233,7 @@ fn error_body(refusal: &Refusal, activity: &str) -> Value {
     let tail = format!("ActivityId: {activity}, Microsoft.Azure.Documents.Common/2.14.0");
     let message = match refusal.layer {
         Layer::Gateway => format!("{text}\r\n{tail}"),
-        Layer::Backend => {
+        Layer::GatewayErrors | Layer::Backend | Layer::BackendUncharged => {
             let errors = object([("Errors", Value::Array(vec![text.as_str().into()]))]);
             format!(
                 "Message: {}\r\nActivityId: {activity}, Request URI: /apps/perihelion, RequestStats: , SDK: Perihelion",

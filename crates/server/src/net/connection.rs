@@ -9,8 +9,6 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use bytes::Bytes;
-use http_body_util::Full;
 use hyper::server::conn::{http1, http2};
 use hyper::service::{HttpService, service_fn};
 use hyper_util::rt::TokioIo;
@@ -27,6 +25,7 @@ use super::serve::{Context, serve};
 use super::sniff::{Dialect, sniff};
 use super::watch::{Line, Order};
 use super::watched::Watched;
+use super::whole::Whole;
 use super::{Handler, Limits, Peer, Scheme};
 
 /// The protocol that ALPN names HTTP/2.
@@ -188,7 +187,7 @@ trait Finish: Future<Output = hyper::Result<()>> {
 impl<I, S> Finish for http1::Connection<TokioIo<I>, S>
 where
     I: AsyncRead + AsyncWrite + Unpin + 'static,
-    S: HttpService<hyper::body::Incoming, ResBody = Full<Bytes>>,
+    S: HttpService<hyper::body::Incoming, ResBody = Whole>,
     S::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     fn finish(self: Pin<&mut Self>) {
@@ -199,7 +198,7 @@ where
 impl<I, S> Finish for http2::Connection<TokioIo<I>, S, Streams>
 where
     I: AsyncRead + AsyncWrite + Unpin + 'static,
-    S: HttpService<hyper::body::Incoming, ResBody = Full<Bytes>>,
+    S: HttpService<hyper::body::Incoming, ResBody = Whole>,
     S::Future: Send + 'static,
     S::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {

@@ -18,6 +18,7 @@ mod serve;
 mod sniff;
 mod watch;
 mod watched;
+mod whole;
 
 #[cfg(test)]
 mod tests;

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::header::{CONNECTION, HeaderValue};
 use http::{Request, Response, Version};
-use http_body_util::Full;
 use hyper::body::{Body, Incoming};
 
 use super::body::{self, Budget, Held, Trouble};
 use super::watch::Line;
+use super::whole::Whole;
 use super::{Handler, Hangup, Limits, Peer, Refusal};
 
 /// What all requests of one connection share.
@@ -26,7 +26,7 @@ pub(super) struct Context<H> {
 pub(super) async fn serve<H: Handler>(
     context: Arc<Context<H>>,
     request: Request<Incoming>,
-) -> Result<Response<Full<Bytes>>, Hangup> {
+) -> Result<Response<Whole>, Hangup> {
     let _busy = context.line.busy();
     let version = request.version();
     let mut held = context.budget.hold();
@@ -35,7 +35,7 @@ pub(super) async fn serve<H: Handler>(
         Err(Trouble::Refused(refusal)) => refused(&context, refusal, version),
         Err(Trouble::Gone) => return Err(Hangup),
     };
-    Ok(response.map(Full::new))
+    Ok(Whole::response(response))
 }
 
 async fn receive(

@@ -3,7 +3,7 @@
 
 use perihelion_engine::batch::{Batch, BatchAnswer, BatchOperation, BatchScope, OPERATIONS_MAX};
 use perihelion_engine::items::{ItemAnswer, ItemOperation, Precondition, Target};
-use perihelion_engine::refusal::Refusal;
+use perihelion_engine::refusal::{Layer, Refusal};
 use perihelion_model::json::{self, Object, Style, Value};
 use perihelion_model::partition_key::PartitionKey;
 use perihelion_wire::headers;
@@ -19,7 +19,11 @@ pub(super) async fn serve(service: &Service, call: &Call) -> Result<Answer, Refu
     let scope = call.batch_scope(&container)?;
     let Value::Array(list) = call.json()? else { return Err(Refusal::invalid_input()) };
     if list.len() > OPERATIONS_MAX {
-        return Err(Refusal::gateway(400, "Batch request has more operations than what is supported."));
+        return Err(Refusal::new(
+            400,
+            Layer::BackendUncharged,
+            "Batch request has more operations than what is supported.",
+        ));
     }
     let operations = list.into_iter().map(parse_operation).collect::<Result<Vec<_>, Refusal>>()?;
     let range = match &scope {

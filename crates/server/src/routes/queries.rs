@@ -82,7 +82,7 @@ pub(super) fn plan(service: &Service, call: &Call) -> Result<Answer, Refusal> {
     // The compiler finds the mistakes that the plan request reports too.
     compile(service, &statement)?;
     let features = call.header(&headers::SUPPORTED_QUERY_FEATURES);
-    let plan = plan_of(&container, &statement, Some(features.unwrap_or_default()))
+    let plan = plan_of(&container, &statement, features)
         .map_err(|error| Refusal::gateway(400, error.to_string()))?;
     Ok(Answer::json(200, &plan))
 }
@@ -191,8 +191,9 @@ fn clip(range: &EffectiveRange, keys: &EffectiveRange) -> EffectiveRange {
 fn check_gateway(container: &Container, statement: &Statement, program: &Program) -> Result<(), Refusal> {
     match program.gateway_verdict() {
         GatewayVerdict::Served => Ok(()),
-        GatewayVerdict::AggregateNotValue => Err(Refusal::gateway(
+        GatewayVerdict::AggregateNotValue => Err(Refusal::new(
             400,
+            Layer::GatewayErrors,
             "Cross partition query only supports 'VALUE <AggregateFunc>' for aggregates.",
         )),
         GatewayVerdict::NeedsPlan => {
@@ -201,12 +202,16 @@ fn check_gateway(container: &Container, statement: &Statement, program: &Program
                 "The provided cross partition query can not be directly served by the gateway. This is a first chance (internal) exception that all newer clients will know how to handle gracefully. This exception is traced, but unless you see it bubble up as an exception (which only happens on older SDK clients), then you can safely ignore this message.",
             )
             .with_sub_status(sub_status::CROSS_PARTITION_QUERY_NOT_SERVABLE);
-            refusal.plan =
-                plan_of(container, statement, None).ok().map(|plan| json::to_text(&plan, Style::Point));
+            refusal.plan = plan_of(container, statement, Some(ALL_FEATURES))
+                .ok()
+                .map(|plan| json::to_text(&plan, Style::Point));
             Err(refusal)
         }
     }
 }
+
+/// What a refusal's plan may use: it is for information, so everything.
+const ALL_FEATURES: &str = "Aggregate, CompositeAggregate, CountIf, DCount, Distinct, GroupBy, HybridSearch, ListAndSetAggregate, MultipleAggregates, MultipleOrderBy, NonStreamingOrderBy, NonValueAggregate, OffsetAndLimit, OrderBy, Top, WeightedRankFusion";
 
 fn plan_of(
     container: &Container,
