@@ -1,7 +1,8 @@
 //! Measures the stores and the choices behind them; docs/storage.md holds the
 //! results and what was decided by them.
 //!
-//! `cargo run --release -p perihelion-engine --example storage_bench -- <directory> [documents] [seconds]`
+//! `cargo run --release -p perihelion-engine --example storage_bench -- \
+//! <directory> [documents] [seconds] [all|redb|store|memory]`
 //!
 //! Every commit writes a group of documents of four keys each: the document
 //! itself (1.3 KB) and three keys of 40 bytes with tiny values. In the engine's
@@ -29,23 +30,34 @@ type Outcome<T> = Result<T, Box<dyn Error>>;
 
 fn main() -> Outcome<()> {
     let mut arguments = std::env::args().skip(1);
-    let directory =
-        PathBuf::from(arguments.next().ok_or("usage: storage_bench <directory> [documents] [seconds]")?);
+    let directory = PathBuf::from(
+        arguments.next().ok_or("usage: storage_bench <directory> [documents] [seconds] [part]")?,
+    );
     let documents: u64 = arguments.next().map_or(Ok(500_000), |text| text.parse())?;
     let seconds: f64 = arguments.next().map_or(Ok(4.0), |text| text.parse())?;
     let time = Duration::from_secs_f64(seconds);
     fs::create_dir_all(&directory)?;
 
-    for order in [Order::Engine, Order::Scattered] {
-        println!("\non disk, {order:?} order, {documents} documents before");
-        for policy in [Policy::Never, Policy::Every(1), Policy::Every(16)] {
-            measure_disk(&directory, order, policy, documents, time)?;
+    let part = arguments.next().unwrap_or_else(|| "all".to_string());
+    let wants = |name: &str| part == "all" || part == name;
+
+    if wants("redb") {
+        for order in [Order::Engine, Order::Scattered] {
+            println!("\nredb on disk, {order:?} order, {documents} documents before");
+            for policy in [Policy::Never, Policy::Every(1), Policy::Every(16)] {
+                measure_disk(&directory, order, policy, documents, time)?;
+            }
         }
     }
-    println!("\nthe disk store itself, Engine order, {documents} documents before");
-    measure_disk_store(&directory.join("store"), documents, time)?;
-    println!("\nin memory, Engine order");
-    measure_memory(time)
+    if wants("store") {
+        println!("\nthe disk store itself, Engine order, {documents} documents before");
+        measure_disk_store(&directory.join("store"), documents, time)?;
+    }
+    if wants("memory") {
+        println!("\nin memory, Engine order");
+        measure_memory(time)?;
+    }
+    Ok(())
 }
 
 // The workload.

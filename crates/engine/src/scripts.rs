@@ -23,16 +23,16 @@ pub enum ScriptKind {
     UserDefinedFunction,
 }
 
-/// Scripts of one kind per container; the service's quotas.
-fn quota(kind: ScriptKind) -> usize {
-    match kind {
-        ScriptKind::StoredProcedure => 100,
-        ScriptKind::Trigger => 25,
-        ScriptKind::UserDefinedFunction => 50,
-    }
-}
-
 impl ScriptKind {
+    /// Scripts of one kind per container, as the service has it.
+    pub fn quota(self) -> usize {
+        match self {
+            ScriptKind::StoredProcedure => 100,
+            ScriptKind::Trigger => 25,
+            ScriptKind::UserDefinedFunction => 50,
+        }
+    }
+
     fn byte(self) -> u8 {
         match self {
             ScriptKind::StoredProcedure => 1,
@@ -111,11 +111,11 @@ fn put(
         _ => {}
     }
     let span = Span::prefix(&keys::scripts(container.number(), kind.byte()));
-    if !exists && transaction.entries(&span, quota(kind) + 1)?.len() >= quota(kind) {
+    if !exists && transaction.entries(&span, kind.quota() + 1)?.len() >= kind.quota() {
         return Err(Refusal::new(
             403,
             crate::refusal::Layer::Backend,
-            format!("The container has its most of {} scripts of this kind.", quota(kind)),
+            format!("The container has its most of {} scripts of this kind.", kind.quota()),
         ));
     }
     let mut state = transaction.state(container.number())?;

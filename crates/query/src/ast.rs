@@ -13,7 +13,7 @@ use crate::diagnostic::Span;
 /// evaluator, destructor) recurses, and must not outgrow the 2 MiB stack of a
 /// worker thread even in a debug build. `AND` and `OR` chains count once,
 /// whatever their length.
-pub(crate) const HEIGHT_MAX: u16 = 160;
+pub(crate) const HEIGHT_MAX: u16 = 128;
 
 /// `SELECT … [FROM …] [WHERE …] [GROUP BY …] [ORDER BY …] [OFFSET … LIMIT …]`
 #[derive(Debug, Clone)]

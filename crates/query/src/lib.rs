@@ -60,7 +60,7 @@ pub use program::{Accumulator, DistinctValues, OrderKey, Program, Row};
 #[derive(Debug, Clone)]
 pub struct Query {
     text: Box<str>,
-    select: ast::Select,
+    select: Box<ast::Select>,
 }
 
 /// Reads a statement; at most one diagnostic, for the first mistake.

@@ -253,6 +253,13 @@ impl Resource {
         }
     }
 
+    /// A second type that some client signs this resource with: the JavaScript
+    /// SDK signs the deletion of a partition key as a POST to the container.
+    /// No other request has that signature.
+    pub fn other_signing_type(&self) -> Option<&'static str> {
+        matches!(self, Resource::PartitionKeyDelete { .. }).then_some("colls")
+    }
+
     /// The database that the path lies in, if any.
     pub fn database(&self) -> Option<&str> {
         self.segments().get(1).copied().filter(|_| self.is_in_database())

@@ -93,12 +93,16 @@ impl MasterKey {
         format!("type%3Dmaster%26ver%3D1.0%26sig%3D{escaped}")
     }
 
-    /// Whether this key signed the request, under any link by which a known
-    /// client signs this path.
+    /// Whether this key signed the request, under any link and type by which a
+    /// known client signs this path.
     pub fn verify(&self, request: &SignedRequest<'_>, signature: &[u8]) -> bool {
-        request.resource.signing_links(request.path).iter().any(|link| {
-            let text = string_to_sign(request.verb, request.resource.resource_type(), link, request.date);
-            self.mac(&text).verify_slice(signature).is_ok()
+        let links = request.resource.signing_links(request.path);
+        let types = [Some(request.resource.resource_type()), request.resource.other_signing_type()];
+        types.into_iter().flatten().any(|resource_type| {
+            links.iter().any(|link| {
+                let text = string_to_sign(request.verb, resource_type, link, request.date);
+                self.mac(&text).verify_slice(signature).is_ok()
+            })
         })
     }
 
@@ -282,6 +286,7 @@ mod tests {
             ("/offers/AbC1", "offers", "offers/abc1"),
             ("/", "", ""),
             ("/dbs/D/colls/C/operations/partitionkeydelete/", "partitionKey", "dbs/D/colls/C"),
+            ("/dbs/D/colls/C/operations/partitionkeydelete", "colls", "dbs/D/colls/C"),
         ] {
             let header = key.authorization("POST", resource_type, link, DATE);
             assert!(verifies(&key, "post", path, &header), "{path} signed as {link}");

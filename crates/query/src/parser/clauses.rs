@@ -25,11 +25,11 @@ const OFFSET: CountRule =
     CountRule { code: "SC2062", message: "The OFFSET count value exceeds the maximum allowed value." };
 
 impl Parser<'_> {
-    pub(super) fn select(&mut self) -> Parse<Select> {
+    pub(super) fn select(&mut self) -> Parse<Box<Select>> {
         self.nested(Self::select_inside)
     }
 
-    fn select_inside(&mut self) -> Parse<Select> {
+    fn select_inside(&mut self) -> Parse<Box<Select>> {
         let start = self.span();
         self.expect_keyword(Keyword::Select)?;
         let select = Select {
@@ -44,7 +44,7 @@ impl Parser<'_> {
             height: 0,
         };
         let select = select.measured();
-        self.within_height(select.height, start.to(self.last_span()), select)
+        self.within_height(select.height, start.to(self.last_span()), Box::new(select))
     }
 
     fn top(&mut self) -> Parse<Option<Count>> {
@@ -114,7 +114,7 @@ impl Parser<'_> {
     fn collection(&mut self) -> Parse<Collection> {
         let start = self.span();
         if self.eat_symbol(Symbol::OpenParen) {
-            let select = Box::new(self.select()?);
+            let select = self.select()?;
             self.expect_symbol(Symbol::CloseParen)?;
             return Ok(Collection::Subquery { select, span: start.to(self.last_span()) });
         }

@@ -51,7 +51,12 @@ impl Parser<'_> {
 
     /// Reads an expression whose operators all hold at least that tightly.
     fn expression_from(&mut self, power_min: Power) -> Parse<Expr> {
-        let mut left = self.unary()?;
+        let left = self.unary()?;
+        self.continued(left, power_min)
+    }
+
+    /// Reads what follows the first operand.
+    fn continued(&mut self, mut left: Expr, power_min: Power) -> Parse<Expr> {
         let mut predicate = false;
         while let Some(infix) = self.infix() {
             left = match infix {
@@ -210,7 +215,11 @@ impl Parser<'_> {
 
     /// A primary expression and the path steps after it.
     fn path(&mut self) -> Parse<Expr> {
-        let mut base = self.primary()?;
+        let base = self.primary()?;
+        self.steps(base)
+    }
+
+    fn steps(&mut self, mut base: Expr) -> Parse<Expr> {
         loop {
             let start = base.span;
             if self.eat_symbol(Symbol::Dot) {
@@ -301,21 +310,34 @@ impl Parser<'_> {
 
     fn subquery(&mut self, kind: SubqueryKind) -> Parse<ExprKind> {
         self.expect_symbol(Symbol::OpenParen)?;
-        let select = Box::new(self.select()?);
+        let select = self.select()?;
         self.expect_symbol(Symbol::CloseParen)?;
         Ok(ExprKind::Subquery(kind, select))
     }
 
+    /// A run of opening parentheses is read without recursion: the normal
+    /// form of a chain of thousands of conditions begins with as many.
     fn parenthesized(&mut self) -> Parse<Expr> {
-        let start = self.span();
-        if self.ahead(1).kind == Kind::Keyword(Keyword::Select) {
+        let mut open = 0_usize;
+        while self.at_symbol(Symbol::OpenParen) && self.ahead(1).kind != Kind::Keyword(Keyword::Select) {
+            self.advance();
+            open += 1;
+        }
+        if open == 0 {
+            let start = self.span();
             let kind = self.subquery(SubqueryKind::Scalar)?;
             return self.node(kind, start.to(self.last_span()));
         }
-        self.expect_symbol(Symbol::OpenParen)?;
-        let expr = self.expression()?;
-        self.expect_symbol(Symbol::CloseParen)?;
-        Ok(expr)
+        let mut expr = self.expression()?;
+        loop {
+            self.expect_symbol(Symbol::CloseParen)?;
+            open -= 1;
+            if open == 0 {
+                return Ok(expr);
+            }
+            expr = self.steps(expr)?;
+            expr = self.continued(expr, ANYTHING)?;
+        }
     }
 
     fn array(&mut self) -> Parse<ExprKind> {

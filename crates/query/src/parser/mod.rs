@@ -18,9 +18,8 @@ pub(crate) const QUERY_LENGTH_MAX: usize = 512 * 1024;
 /// The most joins in one statement (`maxJoinsPerSqlQuery`).
 pub(crate) const JOINS_MAX: usize = 10;
 
-/// How deep the parser itself may recurse: parentheses leave no node behind,
-/// so the height of the tree does not bound them.
-const NESTING_MAX: u16 = 96;
+/// How deep the parser itself may recurse; it takes two levels for a subquery.
+const NESTING_MAX: u16 = 80;
 
 /// Code of refusals by our own limits; no recording shows the service's.
 const LIMIT_CODE: &str = "SC3000";
@@ -28,7 +27,7 @@ const LIMIT_CODE: &str = "SC3000";
 type Parse<T> = Result<T, Diagnostic>;
 
 /// Reads a whole statement.
-pub(crate) fn parse(text: &str) -> Parse<Select> {
+pub(crate) fn parse(text: &str) -> Parse<Box<Select>> {
     if text.len() > QUERY_LENGTH_MAX {
         let message = format!("The query is longer than the maximum of {QUERY_LENGTH_MAX} bytes.");
         return Err(Diagnostic { code: LIMIT_CODE, message, start: 0, end: 0 });

@@ -24,7 +24,8 @@ pub(super) async fn serve(service: &Service, call: &Call) -> Result<Answer, Refu
         }
         (&Method::POST, None) => {
             let body = service.engine.put_script(&container, kind, None, call.object()?).await?;
-            script(201, &body).charged(charge::SCRIPT_CREATE)
+            let quota = format!("{}={};", quota_name(kind), kind.quota());
+            script(201, &body).charged(charge::SCRIPT_CREATE).with(headers::RESOURCE_QUOTA, quota)
         }
         (&Method::POST, Some(_)) if kind == ScriptKind::StoredProcedure => {
             return Err(super::unsupported("Stored procedure executions"));
@@ -44,6 +45,14 @@ pub(super) async fn serve(service: &Service, call: &Call) -> Result<Answer, Refu
         _ => return Err(wrong_method(&call.method)),
     };
     Ok(answer.at(position).in_container(&database, &container))
+}
+
+fn quota_name(kind: ScriptKind) -> &'static str {
+    match kind {
+        ScriptKind::StoredProcedure => "storedProcedures",
+        ScriptKind::Trigger => "triggers",
+        ScriptKind::UserDefinedFunction => "functions",
+    }
 }
 
 fn script(status: u16, body: &Value) -> Answer {
