@@ -1,0 +1,121 @@
+//! What was typed, turned into what is meant. Parts always run in the order of
+//! [`Part::ALL`], whatever order they were named in: the cheap ones first.
+
+use crate::parts::Part;
+
+pub(crate) const HELP: &str = "\
+The one command that does all the checking.
+
+Usage: cargo xtask test [--only PART,PART...]
+       cargo xtask bench [ARGUMENT...]
+
+test    runs every part, or those named, installs what they need, and ends with
+        the line \"N passed, N failed, N skipped\". A failing part does not stop
+        the parts after it.
+
+  fmt         formatting: the workspace, bench and interop/rust
+  clippy      lints without warnings: the workspace and bench
+  unit        unit and integration tests (cargo-nextest when installed)
+  doc         examples in the documentation
+  python      the official Python SDK against the server
+  javascript  the official JavaScript SDK against the server
+  rust        the official Rust SDK against the server
+
+bench   runs the side-by-side benchmarks of bench/ (\"emulators\" unless told
+        otherwise); see bench/README.md for the arguments
+
+Exit codes:
+  0  everything passed
+  1  something failed
+  2  wrong usage
+";
+
+#[derive(Debug, PartialEq)]
+pub(crate) enum Request {
+    Help,
+    Test { parts: Vec<Part> },
+    Bench { words: Vec<String> },
+}
+
+pub(crate) fn parse(words: &[String]) -> Result<Request, String> {
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        [] => Err("say what to do".to_owned()),
+        ["help" | "-h" | "--help", ..] | ["test", "-h" | "--help"] => Ok(Request::Help),
+        ["test"] => Ok(Request::Test { parts: Part::ALL.to_vec() }),
+        ["test", "--only"] => Err("--only wants a list of parts".to_owned()),
+        ["test", "--only", list] => parse_parts(list).map(|parts| Request::Test { parts }),
+        ["test", word] if word.starts_with("--only=") => {
+            parse_parts(&word["--only=".len()..]).map(|parts| Request::Test { parts })
+        }
+        ["test", rest @ ..] => Err(format!("test does not understand: {}", rest.join(" "))),
+        ["bench", rest @ ..] => {
+            Ok(Request::Bench { words: rest.iter().map(|word| (*word).to_owned()).collect() })
+        }
+        [other, ..] => Err(format!("there is no command {other}")),
+    }
+}
+
+fn parse_parts(list: &str) -> Result<Vec<Part>, String> {
+    let mut named = Vec::new();
+    for name in list.split(',').map(str::trim).filter(|name| !name.is_empty()) {
+        match Part::ALL.into_iter().find(|part| part.name() == name) {
+            Some(part) => named.push(part),
+            None => return Err(format!("there is no part {name}")),
+        }
+    }
+    if named.is_empty() {
+        return Err("--only names no part".to_owned());
+    }
+    Ok(Part::ALL.into_iter().filter(|part| named.contains(part)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(typed: &str, expected: Result<Request, &str>) {
+        let words: Vec<String> = typed.split_whitespace().map(str::to_owned).collect();
+        assert_eq!(parse(&words), expected.map_err(str::to_owned), "typed: {typed}");
+    }
+
+    #[test]
+    fn test_alone_means_every_part() {
+        check("test", Ok(Request::Test { parts: Part::ALL.to_vec() }));
+    }
+
+    #[test]
+    fn named_parts_run_once_and_in_the_fixed_order() {
+        let expected = || Ok(Request::Test { parts: vec![Part::Fmt, Part::Doc] });
+        check("test --only doc,fmt,doc", expected());
+        check("test --only=doc,fmt", expected());
+    }
+
+    #[test]
+    fn help_is_understood_before_and_after_the_command() {
+        check("--help", Ok(Request::Help));
+        check("test --help", Ok(Request::Help));
+    }
+
+    #[test]
+    fn the_words_after_bench_go_to_the_bench() {
+        let words = vec!["emulators".to_owned(), "--quick".to_owned()];
+        check("bench emulators --quick", Ok(Request::Bench { words }));
+    }
+
+    #[test]
+    fn a_part_that_does_not_exist_is_refused() {
+        check("test --only fmt,lint", Err("there is no part lint"));
+        check("test --only ,", Err("--only names no part"));
+        check("test --fast", Err("test does not understand: --fast"));
+        check("tset", Err("there is no command tset"));
+        check("", Err("say what to do"));
+    }
+
+    #[test]
+    fn the_help_names_every_part() {
+        for part in Part::ALL {
+            assert!(HELP.contains(&format!("\n  {} ", part.name())), "{}", part.name());
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! The parts of the test run and their steps. A step is one command with the
+//! runner whose output it prints; a part is good when all its steps are. A
+//! part adds a step here, and nothing else has to know.
+
+use std::ffi::OsString;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use crate::checkout::Checkout;
+use crate::outcome::{PartOutcome, StepOutcome};
+use crate::process;
+use crate::runners::Runner;
+
+/// A cold build of everything takes minutes on two cores and the kill and
+/// power-cut tests some more; a step beyond this hangs.
+const BUILDING_STEP_LIMIT: Duration = Duration::from_secs(20 * 60);
+
+/// An SDK suite installs its packages and runs for about a minute.
+const SUITE_LIMIT: Duration = Duration::from_secs(10 * 60);
+
+/// The variable by which a suite learns which server to start.
+const SERVER_VARIABLE: &str = "PERIHELION_BIN";
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Part {
+    Fmt,
+    Clippy,
+    Unit,
+    Doc,
+    Python,
+    Javascript,
+    Rust,
+}
+
+impl Part {
+    /// In running order: what fails quickest comes first.
+    pub(crate) const ALL: [Self; 7] =
+        [Self::Fmt, Self::Clippy, Self::Unit, Self::Doc, Self::Python, Self::Javascript, Self::Rust];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Fmt => "fmt",
+            Self::Clippy => "clippy",
+            Self::Unit => "unit",
+            Self::Doc => "doc",
+            Self::Python => "python",
+            Self::Javascript => "javascript",
+            Self::Rust => "rust",
+        }
+    }
+}
+
+/// One command and how to read it.
+pub(crate) struct Step {
+    pub(crate) name: String,
+    pub(crate) command: Command,
+    pub(crate) runner: Runner,
+    pub(crate) limit: Duration,
+}
+
+pub(crate) fn run(part: Part, checkout: &Checkout) -> PartOutcome {
+    let started = Instant::now();
+    let outcomes = match part {
+        Part::Fmt => fmt(checkout),
+        Part::Clippy => clippy(checkout),
+        Part::Unit => vec![process::run(unit(checkout))],
+        Part::Doc => vec![process::run(doc(checkout))],
+        Part::Python => suite(checkout, "python3", "interop/python/run.py"),
+        Part::Javascript => suite(checkout, "node", "interop/javascript/run.mjs"),
+        Part::Rust => rust(checkout),
+    };
+    PartOutcome::new(part, started.elapsed(), outcomes)
+}
+
+fn fmt(checkout: &Checkout) -> Vec<StepOutcome> {
+    if let Err(why) = ensure_component(checkout, "fmt", "rustfmt") {
+        return vec![StepOutcome::failed(why)];
+    }
+    let manifests = ["Cargo.toml", "bench/Cargo.toml", "interop/rust/Cargo.toml"];
+    let step = |manifest: &str| {
+        let words = ["fmt", "--all", "--check", "--manifest-path", manifest];
+        process::run(cargo_step(checkout, &words, Runner::ExitCode))
+    };
+    manifests.into_iter().map(step).collect()
+}
+
+fn clippy(checkout: &Checkout) -> Vec<StepOutcome> {
+    if let Err(why) = ensure_component(checkout, "clippy", "clippy") {
+        return vec![StepOutcome::failed(why)];
+    }
+    let workspace = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
+    let bench = "clippy --locked --manifest-path bench/Cargo.toml --all-targets -- -D warnings";
+    let bench: Vec<&str> = bench.split(' ').collect();
+    [workspace.as_slice(), &bench]
+        .into_iter()
+        .map(|words| process::run(cargo_step(checkout, words, Runner::ExitCode)))
+        .collect()
+}
+
+fn unit(checkout: &Checkout) -> Step {
+    if checkout.has_cargo_command("nextest") {
+        let words = ["nextest", "run", "--workspace", "--no-fail-fast"];
+        return cargo_step(checkout, &words, Runner::Nextest);
+    }
+    let words = ["test", "--workspace", "--lib", "--bins", "--tests", "--no-fail-fast"];
+    cargo_step(checkout, &words, Runner::CargoTest)
+}
+
+fn doc(checkout: &Checkout) -> Step {
+    cargo_step(checkout, &["test", "--workspace", "--doc", "--no-fail-fast"], Runner::CargoTest)
+}
+
+fn rust(checkout: &Checkout) -> Vec<StepOutcome> {
+    let manifest = "interop/rust/Cargo.toml";
+    if let Err(missing) = ready_for_suite(checkout, manifest) {
+        return vec![missing];
+    }
+    // The SDK's crates stay out of the product's target directory: another
+    // lock file there would rebuild what the two have in common.
+    let mut step = cargo_step(checkout, &["run", "--locked", "--manifest-path", manifest], Runner::Suite);
+    step.command.arg("--target-dir").arg(checkout.path("interop/rust/target"));
+    step.command.env(SERVER_VARIABLE, checkout.server());
+    vec![process::run(step)]
+}
+
+fn suite(checkout: &Checkout, program: &str, script: &str) -> Vec<StepOutcome> {
+    if let Err(missing) = ready_for_suite(checkout, script) {
+        return vec![missing];
+    }
+    let mut command = checkout.command(&OsString::from(program));
+    command.arg(script).env(SERVER_VARIABLE, checkout.server());
+    let name = format!("{program} {script}");
+    vec![process::run(Step { name, command, runner: Runner::Suite, limit: SUITE_LIMIT })]
+}
+
+/// A suite can run when it exists and the server builds. The build is not a
+/// check of its own: it says nothing that the unit tests have not said.
+fn ready_for_suite(checkout: &Checkout, entry: &str) -> Result<(), StepOutcome> {
+    if !checkout.path(entry).is_file() {
+        return Err(StepOutcome::failed(format!("{entry} is missing")));
+    }
+    let build = process::run(cargo_step(checkout, &["build", "--package", "perihelion"], Runner::ExitCode));
+    if build.tally.failed > 0 { Err(build) } else { Ok(()) }
+}
+
+fn cargo_step(checkout: &Checkout, words: &[&str], runner: Runner) -> Step {
+    let mut command = checkout.cargo();
+    command.args(words);
+    Step { name: format!("cargo {}", words.join(" ")), command, runner, limit: BUILDING_STEP_LIMIT }
+}
+
+/// Installs a component that a minimal toolchain comes without.
+fn ensure_component(checkout: &Checkout, cargo_command: &str, component: &str) -> Result<(), String> {
+    if checkout.has_cargo_command(cargo_command) {
+        return Ok(());
+    }
+    let added = checkout.command(&OsString::from("rustup")).args(["component", "add", component]).status();
+    match added {
+        Ok(status) if status.success() => Ok(()),
+        _ => Err(format!("cargo {cargo_command} is not installed; try: rustup component add {component}")),
+    }
+}

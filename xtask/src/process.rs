@@ -1,0 +1,256 @@
+//! Runs one step: its output goes to ours as it comes and is read on the way.
+//! Every wait has an end: a step has its time limit, after which it and its
+//! descendants are killed, and a step that ends while something it started
+//! still holds its output is not waited for either.
+
+use std::ffi::OsString;
+use std::io::{BufRead, BufReader, IsTerminal, Read, Write};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::time::{Duration, Instant};
+
+use crate::outcome::{Ending, StepOutcome};
+use crate::parts::Step;
+use crate::runners::Reading;
+
+/// Lines read but not yet printed; a step that prints faster waits for us.
+const LINES_WAITING_MAX: usize = 1024;
+
+/// How often a silent step is asked whether it still runs.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// From the exit of a step to the end of its output. What is in the pipe by
+/// then is read in far less.
+const OUTPUT_LIMIT_AFTER_EXIT: Duration = Duration::from_secs(5);
+
+/// A line of a child's output, or why there will be no more of them.
+type Line = std::io::Result<(Source, Vec<u8>)>;
+
+#[derive(Clone, Copy)]
+enum Source {
+    Stdout,
+    Stderr,
+}
+
+pub(crate) fn run(step: Step) -> StepOutcome {
+    let Step { name, mut command, runner, limit } = step;
+    eprintln!("\n=== {name}");
+    let mut reading = Reading::new(runner);
+    let ending = match start(&mut command) {
+        Ok((child, lines)) => watch(child, &lines, limit, &mut reading),
+        Err(error) => Ending::NotRun(format!("cannot start {}: {error}", command.get_program().display())),
+    };
+    reading.finish(&name, &ending)
+}
+
+fn start(command: &mut Command) -> std::io::Result<(Child, Receiver<Line>)> {
+    if std::io::stderr().is_terminal() {
+        command.env("CARGO_TERM_COLOR", "always");
+    }
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    let (sender, lines) = sync_channel(LINES_WAITING_MAX);
+    if let Some(stdout) = child.stdout.take() {
+        forward(stdout, Source::Stdout, sender.clone());
+    }
+    if let Some(stderr) = child.stderr.take() {
+        forward(stderr, Source::Stderr, sender);
+    }
+    Ok((child, lines))
+}
+
+/// Reads lines on a thread of its own, which ends with the output or with the
+/// interest in it.
+fn forward(output: impl Read + Send + 'static, source: Source, sender: SyncSender<Line>) {
+    std::thread::spawn(move || {
+        let mut output = BufReader::new(output);
+        loop {
+            let mut line = Vec::new();
+            let message = match output.read_until(b'\n', &mut line) {
+                Ok(0) => return,
+                Ok(_) => Ok((source, line)),
+                Err(error) => Err(error),
+            };
+            let last = message.is_err();
+            if sender.send(message).is_err() || last {
+                return;
+            }
+        }
+    });
+}
+
+/// Prints and reads until the output ends, then collects the exit code.
+fn watch(mut child: Child, lines: &Receiver<Line>, limit: Duration, reading: &mut Reading) -> Ending {
+    let deadline = Instant::now() + limit;
+    let mut exited_at: Option<Instant> = None;
+    loop {
+        match lines.recv_timeout(LOOK_EVERY) {
+            Ok(Ok((source, line))) => {
+                print(source, &line);
+                reading.line(&String::from_utf8_lossy(&line));
+            }
+            Ok(Err(error)) => {
+                kill_tree(&mut child);
+                return Ending::NotRun(format!("its output cannot be read: {error}"));
+            }
+            Err(RecvTimeoutError::Disconnected) => break,
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+        let now = Instant::now();
+        if exited_at.is_none() && matches!(child.try_wait(), Ok(Some(_))) {
+            exited_at = Some(now);
+        }
+        if exited_at.is_some_and(|exited| now - exited > OUTPUT_LIMIT_AFTER_EXIT) {
+            return Ending::LeftBehind;
+        }
+        if exited_at.is_none() && now > deadline {
+            kill_tree(&mut child);
+            return Ending::TimedOut(limit);
+        }
+    }
+    await_exit(&mut child, deadline, limit)
+}
+
+/// The output has ended, so the process is about to.
+fn await_exit(child: &mut Child, deadline: Instant, limit: Duration) -> Ending {
+    loop {
+        match child.try_wait() {
+            Ok(Some(status)) => return Ending::Exited { success: status.success() },
+            Ok(None) if Instant::now() > deadline => {
+                kill_tree(child);
+                return Ending::TimedOut(limit);
+            }
+            Ok(None) => std::thread::sleep(Duration::from_millis(1)),
+            Err(error) => return Ending::NotRun(format!("its exit code cannot be read: {error}")),
+        }
+    }
+}
+
+fn print(source: Source, line: &[u8]) {
+    // A reader that has gone away (`cargo xtask test | head`) is no reason to
+    // stop checking; the exit code still tells.
+    let _gone = match source {
+        Source::Stdout => std::io::stdout().write_all(line),
+        Source::Stderr => std::io::stderr().write_all(line),
+    };
+}
+
+/// Kills the step and whatever it started that is still its descendant: a
+/// runner killed alone would leave its tests running.
+fn kill_tree(child: &mut Child) {
+    let descendants = descendants(child.id(), &parents());
+    if !descendants.is_empty() {
+        let _best_effort =
+            Command::new("kill").arg("-KILL").args(descendants.iter().map(u32::to_string)).status();
+    }
+    let _already_gone = child.kill();
+    let _reaped = child.wait();
+}
+
+/// `(process, its parent)` of everything that runs; empty where there is no
+/// `/proc`, and then only the step itself is killed.
+fn parents() -> Vec<(u32, u32)> {
+    let Ok(entries) = std::fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    let numbered = entries.flatten().filter_map(|entry| parse_id(&entry.file_name()));
+    numbered
+        .filter_map(|id| {
+            let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+            Some((id, parent_in_stat(&stat)?))
+        })
+        .collect()
+}
+
+fn parse_id(name: &OsString) -> Option<u32> {
+    name.to_str()?.parse().ok()
+}
+
+/// The program's name is in brackets and may hold anything, brackets too.
+fn parent_in_stat(stat: &str) -> Option<u32> {
+    let (_, after_name) = stat.rsplit_once(')')?;
+    after_name.split_whitespace().nth(1)?.parse().ok()
+}
+
+fn descendants(root: u32, parents: &[(u32, u32)]) -> Vec<u32> {
+    let mut found = vec![root];
+    let mut looked_at = 0;
+    while looked_at < found.len() {
+        let parent = found[looked_at];
+        looked_at += 1;
+        for (id, its_parent) in parents {
+            if *its_parent == parent && !found.contains(id) {
+                found.push(*id);
+            }
+        }
+    }
+    found.split_off(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::outcome::Tally;
+    use crate::runners::Runner;
+
+    fn shell(script: &str, runner: Runner, limit: Duration) -> StepOutcome {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        run(Step { name: "sh".to_owned(), command, runner, limit })
+    }
+
+    #[test]
+    fn both_outputs_are_read_and_the_exit_code_counts() {
+        let limit = Duration::from_secs(60);
+        let good = shell("echo '2 passed, 0 failed, 1 skipped' >&2", Runner::Suite, limit);
+        assert_eq!(good, StepOutcome { tally: Tally { passed: 2, failed: 0, skipped: 1 }, failures: vec![] });
+        let bad = shell("echo FAIL it; echo '2 passed, 1 failed, 0 skipped'; exit 1", Runner::Suite, limit);
+        assert_eq!(bad.tally, Tally { passed: 2, failed: 1, skipped: 0 });
+        assert_eq!(bad.failures, ["it"]);
+    }
+
+    #[test]
+    fn output_that_is_not_utf8_does_no_harm() {
+        let outcome =
+            shell("printf '\\377\\n1 passed, 0 failed, 0 skipped'", Runner::Suite, Duration::from_secs(60));
+        assert_eq!(outcome.tally, Tally { passed: 1, failed: 0, skipped: 0 });
+    }
+
+    #[test]
+    fn a_step_that_hangs_is_killed_with_what_it_started() {
+        let started = Instant::now();
+        let outcome = shell("sleep 600 & sleep 600", Runner::ExitCode, Duration::from_millis(300));
+        assert_eq!(outcome.failures, ["sh: not done after 0 s"]);
+        assert!(started.elapsed() < Duration::from_secs(60));
+    }
+
+    #[test]
+    fn a_program_that_is_not_there_is_a_failure_that_names_it() {
+        let command = Command::new("/nowhere/node");
+        let step = Step {
+            name: "node run.mjs".to_owned(),
+            command,
+            runner: Runner::Suite,
+            limit: Duration::from_secs(9),
+        };
+        let outcome = run(step);
+        assert_eq!(outcome.tally.failed, 1);
+        assert!(
+            outcome.failures[0].starts_with("node run.mjs: cannot start /nowhere/node"),
+            "{:?}",
+            outcome.failures
+        );
+    }
+
+    #[test]
+    fn descendants_are_found_through_their_parents() {
+        let parents = [(2, 1), (3, 2), (4, 3), (5, 1), (6, 4)];
+        assert_eq!(descendants(2, &parents), [3, 4, 6]);
+        assert_eq!(descendants(6, &parents), []);
+    }
+
+    #[test]
+    fn a_parent_is_read_behind_a_name_with_brackets() {
+        assert_eq!(parent_in_stat("17 (a ) b) S 4 17 17 0"), Some(4));
+        assert_eq!(parent_in_stat("nonsense"), None);
+    }
+}

@@ -1,0 +1,314 @@
+//! Reads what each runner prints, line by line, for its closing tally and the
+//! names of what failed. It never guesses: a runner that ends without its
+//! closing line has failed, whatever its exit code, and one that ends badly
+//! has failed, whatever its closing line.
+
+use crate::outcome::{Ending, StepOutcome, Tally};
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Runner {
+    /// Says it all by its exit code: one check.
+    ExitCode,
+    /// `Summary [ 0.1s] 3 tests run: 2 passed (1 slow), 1 failed, 4 skipped`
+    Nextest,
+    /// `test result: ok. 3 passed; 0 failed; 1 ignored; …`, once per binary.
+    CargoTest,
+    /// Ours: `N passed, N failed, N skipped` at the end.
+    Suite,
+}
+
+/// What has been read so far from one step.
+pub(crate) struct Reading {
+    runner: Runner,
+    closing: Option<Tally>,
+    named: StepOutcome,
+}
+
+impl Reading {
+    pub(crate) fn new(runner: Runner) -> Self {
+        Self { runner, closing: None, named: StepOutcome::default() }
+    }
+
+    pub(crate) fn line(&mut self, line: &str) {
+        let line = without_colour(line);
+        let line = line.trim();
+        match self.runner {
+            Runner::ExitCode => {}
+            Runner::Nextest => self.nextest_line(line),
+            Runner::CargoTest => self.cargo_test_line(line),
+            Runner::Suite => self.suite_line(line),
+        }
+    }
+
+    fn nextest_line(&mut self, line: &str) {
+        if let Some(tally) = nextest_closing(line) {
+            self.closing = Some(tally);
+        } else if let Some(name) = nextest_failure(line) {
+            self.named.name_failure(name);
+        }
+    }
+
+    fn cargo_test_line(&mut self, line: &str) {
+        if let Some(rest) = line.strip_prefix("test result: ") {
+            let counts = rest.split_once(". ").map_or("", |(_, counts)| counts);
+            if let Some(tally) = counted(counts, ';') {
+                *self.closing.get_or_insert_default() += tally;
+            }
+        } else if let Some(name) =
+            line.strip_prefix("test ").and_then(|rest| rest.strip_suffix(" ... FAILED"))
+        {
+            self.named.name_failure(name);
+        }
+    }
+
+    fn suite_line(&mut self, line: &str) {
+        if let Some(tally) = suite_closing(line) {
+            self.closing = Some(tally);
+        } else if let Some(name) = suite_failure(line) {
+            self.named.name_failure(name);
+        }
+    }
+
+    /// The verdict on the step, given how its process ended.
+    pub(crate) fn finish(self, step: &str, ending: &Ending) -> StepOutcome {
+        let success = match ending {
+            Ending::Exited { success } => *success,
+            Ending::NotRun(why) => return StepOutcome::failed(format!("{step}: {why}")),
+            Ending::TimedOut(_) | Ending::LeftBehind => false,
+        };
+        if self.runner == Runner::ExitCode && success {
+            return StepOutcome::passed();
+        }
+        let tally = self.closing.unwrap_or_default();
+        let mut outcome = StepOutcome { tally, failures: self.named.failures };
+        match ending {
+            Ending::TimedOut(limit) => {
+                outcome.add_failure(format!("{step}: not done after {} s", limit.as_secs()));
+            }
+            Ending::LeftBehind => {
+                outcome.add_failure(format!("{step}: a process that it started outlives it"));
+            }
+            _ if self.runner != Runner::ExitCode && self.closing.is_none() => {
+                outcome.add_failure(format!("{step}: ended without its closing line"));
+            }
+            _ if !success && tally.failed == 0 => {
+                outcome.add_failure(format!("{step}: ended with an error"));
+            }
+            _ if self.runner == Runner::Suite && tally == Tally::default() => {
+                outcome.add_failure(format!("{step}: checked nothing"));
+            }
+            _ if tally.failed > 0 && outcome.failures.is_empty() => outcome.name_failure(step),
+            _ => {}
+        }
+        outcome
+    }
+}
+
+/// A cancelled run says `3/10 tests run`: what was not run shows in the exit
+/// code, hence no count is made up for it here.
+fn nextest_closing(line: &str) -> Option<Tally> {
+    let rest = line.strip_prefix("Summary [")?;
+    let (_, counts) = rest.split_once("run: ")?;
+    counted(counts, ',')
+}
+
+/// `FAIL [   0.079s] (2/2) nx::bin/nx c`, and the same for the other bad ends.
+fn nextest_failure(line: &str) -> Option<String> {
+    let (status, rest) = line.split_once(" [")?;
+    let bad = ["FAIL", "TIMEOUT", "XFAIL", "ABORT", "LEAK-FAIL"];
+    if !bad.contains(&status) && !status.starts_with("SIG") {
+        return None;
+    }
+    let (_, name) = rest.split_once(']')?;
+    let name = name.trim();
+    let name = match name.strip_prefix('(').and_then(|rest| rest.split_once(')')) {
+        Some((_, name)) => name.trim(),
+        None => name,
+    };
+    (!name.is_empty()).then(|| name.to_owned())
+}
+
+fn suite_closing(line: &str) -> Option<Tally> {
+    let shape: Vec<&str> = line.split(", ").filter_map(|count| count.split(' ').nth(1)).collect();
+    if shape != ["passed", "failed", "skipped"] {
+        return None;
+    }
+    counted(line, ',')
+}
+
+/// `FAIL name: why`, `not ok 3 name`, `✗ name`.
+fn suite_failure(line: &str) -> Option<String> {
+    let marks = ["FAILED ", "FAIL: ", "FAIL ", "not ok ", "✗ ", "✘ "];
+    let name = marks.into_iter().find_map(|mark| line.strip_prefix(mark))?.trim();
+    (!name.is_empty()).then(|| name.to_owned())
+}
+
+/// Reads `2 passed (1 slow), 1 failed, 4 skipped`; `None` when a count is not a
+/// number, or none is of a kind that we know.
+fn counted(counts: &str, separator: char) -> Option<Tally> {
+    let mut tally = Tally::default();
+    let mut known = false;
+    for count in without_remarks(counts).split(separator).map(str::trim).filter(|count| !count.is_empty()) {
+        let (number, kind) = count.split_once(' ')?;
+        let Ok(number) = number.parse::<u64>() else {
+            // `finished in 0.07s` closes cargo's line.
+            continue;
+        };
+        match kind.trim() {
+            "passed" => tally.passed += number,
+            "failed" | "exec failed" | "timed out" => tally.failed += number,
+            "skipped" | "ignored" => tally.skipped += number,
+            _ => continue,
+        }
+        known = true;
+    }
+    known.then_some(tally)
+}
+
+fn without_remarks(text: &str) -> String {
+    let mut depth = 0_usize;
+    let mut kept = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter {
+            '(' => depth += 1,
+            ')' => depth = depth.saturating_sub(1),
+            letter if depth == 0 => kept.push(letter),
+            _ => {}
+        }
+    }
+    kept
+}
+
+/// Drops the escape sequences that a runner writes for a terminal.
+fn without_colour(line: &str) -> String {
+    let mut kept = String::with_capacity(line.len());
+    let mut letters = line.chars();
+    while let Some(letter) = letters.next() {
+        if letter == '\u{1b}' {
+            let _sequence = letters.by_ref().find(char::is_ascii_alphabetic);
+        } else {
+            kept.push(letter);
+        }
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(runner: Runner, output: &str, ending: Ending) -> (u64, u64, u64, Vec<String>) {
+        let mut reading = Reading::new(runner);
+        output.lines().for_each(|line| reading.line(line));
+        let StepOutcome { tally, failures } = reading.finish("the step", &ending);
+        (tally.passed, tally.failed, tally.skipped, failures)
+    }
+
+    fn check(runner: Runner, output: &str, success: bool, expected: (u64, u64, u64), failures: &[&str]) {
+        let (passed, failed, skipped, named) = read(runner, output, Ending::Exited { success });
+        assert_eq!((passed, failed, skipped), expected, "{output}");
+        assert_eq!(named, failures, "{output}");
+    }
+
+    #[test]
+    fn a_step_without_a_summary_is_one_check() {
+        check(Runner::ExitCode, "Diff in /x.rs", false, (0, 1, 0), &["the step: ended with an error"]);
+        check(Runner::ExitCode, "", true, (1, 0, 0), &[]);
+    }
+
+    #[test]
+    fn nextest_is_read_with_its_remarks_and_its_failures() {
+        let output = "\
+        PASS [   0.004s] (1/4) nx::bin/nx a
+        FAIL [   0.079s] (2/4) nx::bin/nx c
+────────────
+     Summary [   0.080s] 4 tests run: 2 passed (1 slow, 1 leaky), 1 failed, 1 timed out, 3 skipped
+        FAIL [   0.079s] (2/4) nx::bin/nx c
+     TIMEOUT [  60.000s] (3/4) nx::it server::a_stalled_reader_is_dropped
+error: test run failed";
+        let named = ["nx::bin/nx c", "nx::it server::a_stalled_reader_is_dropped"];
+        check(Runner::Nextest, output, false, (2, 2, 3), &named);
+    }
+
+    #[test]
+    fn nextest_is_read_through_its_colours_and_in_the_singular() {
+        let output = "\u{1b}[32;1m     Summary\u{1b}[0m [   0.005s] \u{1b}[1m1\u{1b}[0m test run: \u{1b}[1m1\u{1b}[0m \u{1b}[32mpassed\u{1b}[0m, \u{1b}[1m2\u{1b}[0m skipped";
+        check(Runner::Nextest, output, true, (1, 0, 2), &[]);
+    }
+
+    #[test]
+    fn a_cancelled_nextest_run_is_a_failure_although_all_that_ran_passed() {
+        let output = "     Summary [   0.005s] 3/9 tests run: 3 passed, 0 skipped";
+        check(Runner::Nextest, output, false, (3, 1, 0), &["the step: ended with an error"]);
+    }
+
+    #[test]
+    fn every_binary_of_cargo_test_is_added() {
+        let output = "\
+test a ... ok
+test server::b ... FAILED
+test result: FAILED. 1 passed; 1 failed; 1 ignored; 0 measured; 4 filtered out; finished in 0.07s
+test result: ok. 5 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s";
+        check(Runner::CargoTest, output, false, (6, 1, 1), &["server::b"]);
+    }
+
+    #[test]
+    fn no_doc_tests_at_all_is_good() {
+        let output =
+            "test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s";
+        check(Runner::CargoTest, output, true, (0, 0, 0), &[]);
+    }
+
+    #[test]
+    fn a_suite_is_read_from_its_last_line() {
+        let output = "ok create an item\nFAIL replace with a stale etag: 200, wanted 412\n61 passed, 1 failed, 2 skipped";
+        check(Runner::Suite, output, false, (61, 1, 2), &["replace with a stale etag: 200, wanted 412"]);
+    }
+
+    #[test]
+    fn a_suite_that_names_no_failure_is_named_itself() {
+        check(Runner::Suite, "1 passed, 2 failed, 0 skipped", false, (1, 2, 0), &["the step"]);
+    }
+
+    #[test]
+    fn a_suite_that_checks_nothing_has_failed() {
+        check(
+            Runner::Suite,
+            "0 passed, 0 failed, 0 skipped",
+            true,
+            (0, 1, 0),
+            &["the step: checked nothing"],
+        );
+    }
+
+    #[test]
+    fn a_runner_without_its_closing_line_has_failed_whatever_its_exit_code() {
+        for runner in [Runner::Nextest, Runner::CargoTest, Runner::Suite] {
+            for success in [true, false] {
+                let named = ["the step: ended without its closing line"];
+                check(runner, "1 passed, and so on", success, (0, 1, 0), &named);
+            }
+        }
+    }
+
+    #[test]
+    fn a_bad_exit_after_a_good_closing_line_is_a_failure() {
+        let named = ["the step: ended with an error"];
+        check(Runner::Suite, "3 passed, 0 failed, 0 skipped", false, (3, 1, 0), &named);
+    }
+
+    #[test]
+    fn a_step_that_hangs_or_leaves_a_process_or_cannot_start_has_failed() {
+        let good = "3 passed, 0 failed, 0 skipped";
+        let limit = std::time::Duration::from_secs(9);
+        let (.., failures) = read(Runner::Suite, good, Ending::TimedOut(limit));
+        assert_eq!(failures, ["the step: not done after 9 s"]);
+        let (.., failures) = read(Runner::Suite, good, Ending::LeftBehind);
+        assert_eq!(failures, ["the step: a process that it started outlives it"]);
+        let not_run = Ending::NotRun("cannot start node: not found".to_owned());
+        let (.., failures) = read(Runner::Suite, "", not_run);
+        assert_eq!(failures, ["the step: cannot start node: not found"]);
+        let (passed, failed, ..) = read(Runner::ExitCode, "", Ending::TimedOut(limit));
+        assert_eq!((passed, failed), (0, 1));
+    }
+}
