@@ -110,10 +110,14 @@ fn compare_integer(a: i64, b: f64) -> Ordering {
     a.cmp(&(whole as i64)).then_with(|| 0.0_f64.total_cmp(&(b - whole + 0.0)))
 }
 
+/// Up to how many members an object is searched name by name; larger ones are
+/// sorted first, so that comparing cannot cost quadratic time.
+pub(crate) const LINEAR_MEMBERS_MAX: usize = 16;
+
 /// The equality of the `=` operator between two defined values.
 pub fn equal(a: &Value, b: &Value) -> bool {
     match (a, b) {
-        (Value::Object(a), Value::Object(b)) => {
+        (Value::Object(a), Value::Object(b)) if a.len() <= LINEAR_MEMBERS_MAX => {
             a.len() == b.len()
                 && a.iter().all(|(name, value)| b.get(name).is_some_and(|other| equal(value, other)))
         }

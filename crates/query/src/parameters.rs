@@ -1,17 +1,15 @@
 //! The parameters of a request, and the time it is evaluated at.
 
+use std::collections::HashMap;
+
 use perihelion_model::json::Value;
 
 /// Named values for `@name` in a statement. A name that is not listed, or
 /// listed without a value, is undefined.
 #[derive(Debug, Clone, Default)]
 pub struct Parameters {
-    values: Vec<(String, Option<Value>)>,
+    values: HashMap<String, Option<Value>>,
 }
-
-/// How many parameters are compared pairwise before a set is used, so that a
-/// long list cannot cost quadratic time.
-const LINEAR_PARAMETERS_MAX: usize = 16;
 
 /// Why a parameter list is refused; the texts are the service's.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,19 +55,20 @@ impl Parameters {
             Value::Array(items) => items,
             _ => return Err(ParameterError::Malformed),
         };
-        let mut values = Vec::with_capacity(items.len());
+        let mut values = HashMap::with_capacity(items.len());
         for item in items {
-            values.push(read(item)?);
+            let (name, value) = read(item)?;
+            if values.contains_key(&name) {
+                return Err(ParameterError::Duplicate(name));
+            }
+            values.insert(name, value);
         }
-        match duplicate(&values) {
-            Some(name) => Err(ParameterError::Duplicate(name.to_owned())),
-            None => Ok(Parameters { values }),
-        }
+        Ok(Parameters { values })
     }
 
     /// The value of `@name`; the sign is part of the name.
     pub fn get(&self, name: &str) -> Option<&Value> {
-        self.values.iter().find(|(known, _)| known == name).and_then(|(_, value)| value.as_ref())
+        self.values.get(name)?.as_ref()
     }
 
     pub fn is_empty(&self) -> bool {
@@ -84,17 +83,6 @@ fn read(item: Value) -> Result<(String, Option<Value>), ParameterError> {
         return Err(ParameterError::InvalidName(name));
     }
     Ok((name, object.remove("value")))
-}
-
-fn duplicate(values: &[(String, Option<Value>)]) -> Option<&str> {
-    if values.len() <= LINEAR_PARAMETERS_MAX {
-        let repeats = |(place, (name, _)): (usize, &(String, _))| {
-            values[..place].iter().any(|(known, _)| known == name).then_some(place)
-        };
-        return values.iter().enumerate().find_map(repeats).map(|place| values[place].0.as_str());
-    }
-    let mut seen = std::collections::HashSet::with_capacity(values.len());
-    values.iter().map(|(name, _)| name.as_str()).find(|name| !seen.insert(*name))
 }
 
 fn is_parameter_name(name: &str) -> bool {

@@ -14,7 +14,7 @@ use crate::error::EvaluationError;
 
 /// Rows, comparisons and matcher steps per document. Ten joins over arrays of
 /// four elements are a million rows; a second of work at the very most.
-const STEPS_MAX: u64 = 20_000_000;
+const STEPS_MAX: u64 = 10_000_000;
 
 /// Bytes of values built per document: 32 documents of the largest size.
 const BYTES_MAX: u64 = 64 * 1024 * 1024;

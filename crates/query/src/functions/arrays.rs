@@ -7,7 +7,7 @@ use perihelion_model::json::{Object, Value};
 use super::{MANY, Outcome, Signature, array, entry, flag, integer, value};
 use crate::error::EvaluationError;
 use crate::eval::{Arg, Context};
-use crate::order::{canonical_key, equal};
+use crate::order::{LINEAR_MEMBERS_MAX, canonical_key, equal};
 
 pub(super) const FUNCTIONS: &[Signature] = &[
     entry("ARRAY_CONCAT", 2, MANY, concat),
@@ -57,6 +57,10 @@ fn contains(arguments: &[Arg<'_>], context: &Context) -> Outcome {
 
 fn covers(item: &Value, wanted: &Value) -> bool {
     match (item, wanted) {
+        (Value::Object(item), Value::Object(wanted)) if wanted.len() > LINEAR_MEMBERS_MAX => {
+            let members: std::collections::HashMap<&str, &Value> = item.iter().collect();
+            wanted.iter().all(|(name, value)| members.get(name).is_some_and(|member| covers(member, value)))
+        }
         (Value::Object(item), Value::Object(wanted)) => {
             wanted.iter().all(|(name, value)| item.get(name).is_some_and(|member| covers(member, value)))
         }

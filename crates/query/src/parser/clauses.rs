@@ -11,6 +11,10 @@ use crate::lexer::{Keyword, Kind, Symbol};
 /// The largest count after `TOP`, `OFFSET` and `LIMIT`.
 const COUNT_MAX: u64 = u32::MAX as u64;
 
+/// The most expressions to group by: every part of the select list is
+/// compared with each of them.
+const GROUP_KEYS_MAX: usize = 64;
+
 /// What a count that is too large is called, by clause.
 struct CountRule {
     code: &'static str,
@@ -157,7 +161,11 @@ impl Parser<'_> {
             return Ok(None);
         }
         self.expect_keyword(Keyword::By)?;
-        self.expressions().map(Some)
+        let keys = self.expressions()?;
+        match keys.get(GROUP_KEYS_MAX) {
+            Some(key) => Err(self.limit("The query groups by too many expressions.", key.span)),
+            None => Ok(Some(keys)),
+        }
     }
 
     fn order_by(&mut self) -> Parse<Option<OrderBy>> {

@@ -91,6 +91,14 @@ fn comparison_is_type_strict() {
     check_value("'2026-10-10T12:00:00Z' < '2027'", "true");
     check_value("[1, {'a': 2, 'b': 3}] = [1.0, {'b': 3, 'a': 2}]", "true");
     check_value("[1] < [2]", "undefined");
+    let members = |order: &mut dyn Iterator<Item = usize>| {
+        order.map(|n| format!("'m{n}': {n}")).collect::<Vec<_>>().join(", ")
+    };
+    let (up, down) = (members(&mut (0..40)), members(&mut (0..40).rev()));
+    check_value(&format!("{{{up}}} = {{{down}}}"), "true");
+    check_value(&format!("{{{up}}} = {{{}}}", members(&mut (1..41))), "false");
+    check_value(&format!("ARRAY_CONTAINS([{{{up}}}], {{{}}}, true)", members(&mut (5..35))), "true");
+    check_value(&format!("ARRAY_CONTAINS([{{{up}}}], {{{}}}, true)", members(&mut (5..45))), "false");
     check_value("{'a': 1} = {'a': 1, 'b': 2}", "false");
     check_value("9007199254740993 = 9007199254740992", "false");
     check_value("9007199254740993 > 9007199254740992.0", "true");

@@ -59,6 +59,10 @@ fn long_chains_and_lists_are_fine() {
     on_a_small_stack(|| {
         let chain: Vec<String> = (0..20_000).map(|n| format!("c.a = {n}")).collect();
         let document = json(r#"{"a":19999}"#);
+        let groups =
+            |count: usize| format!("SELECT VALUE 1 FROM c GROUP BY c.a{}", ", c.a".repeat(count - 1));
+        assert!(parse(&groups(64)).is_ok());
+        assert!(parse(&groups(65)).is_err());
         for query in [
             format!("SELECT VALUE 1 FROM c WHERE {}", chain.join(" OR ")),
             format!("SELECT VALUE 1 FROM c WHERE NOT ({})", chain[..19_000].join(" OR ")),
