@@ -184,3 +184,60 @@ fn compare_error(error: &PlanError, wanted: &Value, query: &str) -> Option<Strin
     let (wanted, found) = (to_text(wanted, Style::Query), to_text(&found, Style::Query));
     (wanted != found).then(|| format!("error\n  wanted {wanted}\n  found  {found}"))
 }
+
+/// The table of `real-service.md` section 6, and the vendor's ordered DISTINCT.
+#[test]
+fn rewritten_statements_follow_the_recorded_table() {
+    let rewritten = |query: &str| {
+        let query = parse(query).expect("a good statement");
+        let plan = plan(&query, &Parameters::none(), Some(ALL_FEATURES), &["/pk"]).expect("a plan");
+        (plan.rewritten_query().to_owned(), to_text(&plan.to_json(), Style::Query))
+    };
+    for (query, statement, part) in [
+        ("SELECT c.id FROM c", "", r#""distinctType":"None","top":null"#),
+        ("SELECT TOP 5 c.id FROM c", "", r#""top":5"#),
+        ("SELECT DISTINCT TOP 3 c.grp FROM c", "SELECT DISTINCT c.grp\nFROM c", r#""top":3"#),
+        (
+            "SELECT DISTINCT c.grp FROM c OFFSET 1 LIMIT 2",
+            "SELECT DISTINCT c.grp\nFROM c",
+            r#""offset":1,"limit":2"#,
+        ),
+        (
+            "SELECT DISTINCT VALUE c.blah FROM c ORDER BY c.blah",
+            "SELECT c._rid, [{\"item\": c.blah}] AS orderByItems, c.blah AS payload\nFROM c\nWHERE \
+             (({documentdb-formattableorderbyquery-filter}) AND IS_DEFINED(c.blah))\nORDER BY c.blah",
+            r#""distinctType":"Ordered""#,
+        ),
+        (
+            "SELECT c.grp, COUNT(1) AS n FROM c GROUP BY c.grp ORDER BY c.grp",
+            "SELECT [{\"item\": c.grp}] AS groupByItems, {\"grp\": c.grp, \"n\": {\"item\": COUNT(1)}} AS payload\n\
+             FROM c\nGROUP BY c.grp\nORDER BY c.grp",
+            r#""orderBy":[],"orderByExpressions":[],"groupByExpressions":["c.grp"],"groupByAliases":["grp","n"],"aggregates":[],"groupByAliasToAggregateType":{"grp":null,"n":"Count"}"#,
+        ),
+    ] {
+        let (found, body) = rewritten(query);
+        assert_eq!(found, statement, "{query}");
+        assert!(body.contains(part), "{query}: {body}");
+        // What we ask clients to send, we understand.
+        let sent = found.replace("{documentdb-formattableorderbyquery-filter}", "true");
+        assert!(sent.is_empty() || parse(&sent).is_ok(), "{sent}");
+    }
+}
+
+#[test]
+fn a_client_without_the_feature_gets_no_plan() {
+    let refused = |query: &str, features: Option<&str>| {
+        let query = parse(query).expect("a good statement");
+        plan(&query, &Parameters::none(), features, &[]).map(|_| ()).expect_err("no plan").to_string()
+    };
+    assert_eq!(
+        refused("SELECT VALUE COUNT(1) FROM c", None),
+        "Query contains 1 or more unsupported features. Upgrade your SDK to a version that does support the requested \
+         features:\r\nQuery contained Aggregate, which the calling client does not support."
+    );
+    let grouped = refused("SELECT c.g, COUNT(1) AS n FROM c GROUP BY c.g", Some("Aggregate,OrderBy"));
+    assert!(
+        grouped.ends_with("Query contained GroupBy, which the calling client does not support."),
+        "{grouped}"
+    );
+}
