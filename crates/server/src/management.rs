@@ -236,10 +236,15 @@ async fn reset(service: &Service) -> Result<Value, Refusal> {
     Ok(done())
 }
 
+/// Whether every host that the request names is this machine's own.
 fn is_local_host(parts: &Parts) -> bool {
-    let host = parts.headers.get(http::header::HOST).and_then(|host| host.to_str().ok());
-    let host = host.or_else(|| parts.uri.authority().map(|authority| authority.as_str()));
-    let Some(host) = host else { return false };
+    let named =
+        parts.headers.get_all(http::header::HOST).iter().map(|host| host.to_str().unwrap_or_default());
+    let mut hosts = named.chain(parts.uri.authority().map(|authority| authority.as_str())).peekable();
+    hosts.peek().is_some() && hosts.all(is_loopback)
+}
+
+fn is_loopback(host: &str) -> bool {
     let name = match host.strip_prefix('[') {
         Some(rest) => rest.split(']').next().unwrap_or_default(),
         None => host.split(':').next().unwrap_or_default(),

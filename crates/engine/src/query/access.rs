@@ -26,7 +26,10 @@ pub(super) struct Plan {
     /// The index that would fit, when none does.
     pub(super) wish: Option<Wish>,
     /// Rows whose only order key is undefined are left out, unless the
-    /// indexing policy names its path.
+    /// indexing policy names its path: so the service documents ORDER BY (the
+    /// default policy does not retrieve documents without the sort property).
+    /// Lead's decision; a check that expects them must name the path in its
+    /// container's policy.
     pub(super) skips_undefined_order: bool,
 }
 

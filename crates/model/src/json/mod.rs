@@ -122,15 +122,29 @@ impl Number {
         }
     }
 
-    /// Orders by numeric value, integers against integers without loss.
+    /// Orders by numeric value, exactly: an integer that no double can hold
+    /// is not equal to the double beside it, so this is a total order.
     pub fn compare(self, other: Number) -> std::cmp::Ordering {
         match (self, other) {
             (Number::Int(a), Number::Int(b)) => a.cmp(&b),
             (Number::Uint(a), Number::Uint(b)) => a.cmp(&b),
             (Number::Int(_), Number::Uint(_)) => std::cmp::Ordering::Less,
             (Number::Uint(_), Number::Int(_)) => std::cmp::Ordering::Greater,
-            (a, b) => a.as_f64().total_cmp(&b.as_f64()),
+            (Number::Double(a), Number::Double(b)) => a.total_cmp(&b),
+            (Number::Double(a), b) => b.compare_integer(a).reverse(),
+            (a, Number::Double(b)) => a.compare_integer(b),
         }
+    }
+
+    /// An integer against a double: first as doubles, then, where these are
+    /// equal, by what the integer lost on the way.
+    fn compare_integer(self, double: f64) -> std::cmp::Ordering {
+        let exact = |value: i128| value.cmp(&(double as i128));
+        self.as_f64().total_cmp(&double).then_with(|| match self {
+            Number::Int(value) => exact(i128::from(value)),
+            Number::Uint(value) => exact(i128::from(value)),
+            Number::Double(_) => std::cmp::Ordering::Equal,
+        })
     }
 }
 
@@ -282,4 +296,33 @@ pub fn object<const N: usize>(members: [(&str, Value); N]) -> Value {
     Value::Object(Object::from_members(
         members.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_a_total_order() {
+        let ascending = [
+            Number::Double(-1e300),
+            Number::Int(i64::MIN),
+            Number::Int(-1),
+            Number::Double(-0.5),
+            Number::Int(0),
+            Number::Double(0.5),
+            Number::Double(9_007_199_254_740_992.0),
+            Number::Int(9_007_199_254_740_993),
+            Number::Int(i64::MAX),
+            Number::Uint(u64::MAX - 1),
+            Number::Uint(u64::MAX),
+            Number::Double(1e300),
+        ];
+        for (place, one) in ascending.iter().enumerate() {
+            for (other_place, other) in ascending.iter().enumerate() {
+                assert_eq!(one.compare(*other), place.cmp(&other_place), "{one:?} {other:?}");
+            }
+        }
+        assert_eq!(Number::Int(2), Number::Double(2.0));
+    }
 }

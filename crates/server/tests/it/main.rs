@@ -1,5 +1,14 @@
 //! The server as its clients see it: one test binary, real sockets.
 
+mod access;
+mod bad_input;
+mod batches;
+mod change_feeds;
 mod client;
 mod conformance;
 mod harness;
+mod items;
+mod management;
+mod partitions;
+mod queries;
+mod world;

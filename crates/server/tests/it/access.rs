@@ -1,0 +1,59 @@
+//! Who is let in: signatures, dates, modes.
+
+use perihelion_server::AuthMode;
+
+use crate::client::Call;
+use crate::harness::options;
+use crate::world::{PLAIN, World};
+
+fn read() -> Call {
+    Call::new("GET", "/dbs/d")
+}
+
+#[tokio::test]
+async fn a_wrong_or_missing_signature_is_refused() {
+    let world = World::new(PLAIN).await;
+    assert_eq!(world.send(read()).await.status, 200);
+    for authorization in [
+        "type%3Dmaster%26ver%3D1.0%26sig%3DAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA%3D",
+        "type%3Dmaster%26ver%3D1.0%26sig%3D",
+        "type%3Dmaster%26ver%3D2.0%26sig%3DAAAA",
+        "type%3Daad%26ver%3D1.0%26sig%3DeyJ0",
+        "type%3Dresource%26ver%3D1.0%26sig%3Dabc",
+        "Bearer abc",
+        "",
+    ] {
+        let refused = world.send(read().header("authorization", authorization)).await;
+        assert_eq!(refused.status, 401, "{authorization}: {}", refused.text());
+        assert!(refused.header("x-ms-request-charge").is_none());
+    }
+    assert_eq!(world.send(read().omit("authorization")).await.status, 401);
+    assert_eq!(world.send(Call::new("GET", "/").omit("authorization")).await.status, 401);
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_signature_of_long_ago_is_refused() {
+    let world = World::new(PLAIN).await;
+    for date in ["Thu, 01 Jan 2026 00:00:00 GMT", "Fri, 01 Jan 2100 00:00:00 GMT"] {
+        let refused = world.send(read().header("x-ms-date", date)).await;
+        assert_eq!(refused.status, 403, "{}", refused.text());
+    }
+    assert_eq!(world.send(read().header("x-ms-date", "yesterday")).await.status, 401);
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn any_mode_takes_any_entra_token_and_off_takes_everyone() {
+    for (mode, token, status) in [
+        (AuthMode::Any, "type%3Daad%26ver%3D1.0%26sig%3DeyJhbGciOiJub25lIn0.e30.x", 200),
+        (AuthMode::Any, "type%3Dmaster%26ver%3D1.0%26sig%3DAAAA", 401),
+        (AuthMode::Off, "nonsense", 200),
+    ] {
+        let mut with = options();
+        with.auth = mode;
+        let world = World::with(with, PLAIN).await;
+        assert_eq!(world.send(read().header("authorization", token)).await.status, status, "{mode:?}");
+        world.stop().await;
+    }
+}

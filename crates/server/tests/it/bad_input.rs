@@ -1,0 +1,128 @@
+//! Bad input gets the service's own error and loses nothing.
+
+use crate::client::Call;
+use crate::world::{PLAIN, World, docs, query};
+
+#[tokio::test]
+async fn malformed_documents_are_refused_and_leave_nothing() {
+    let world = World::new(PLAIN).await;
+    let deep = format!(r#"{{"id":"1","pk":"a","x":{}{}}}"#, "[".repeat(200), "]".repeat(200));
+    let endless = format!(r#"{{"id":"1","pk":"a","x":{}"#, "[".repeat(1_000_000));
+    for body in [
+        "",
+        "{",
+        "null",
+        "[]",
+        "\"x\"",
+        "{\"id\":\"1\",\"pk\":\"a\",\"n\":NaN}",
+        "{\"id\":1,\"pk\":\"a\"}",
+        "{\"id\":null,\"pk\":\"a\"}",
+        "{\"pk\":\"a\"}",
+        "{\"id\":\"1\",\"pk\":[1]}",
+        &deep,
+        &endless,
+    ] {
+        let call =
+            docs("POST", "", r#"["a"]"#).header("content-type", "application/json").body(body.to_owned());
+        let refused = world.send(call).await;
+        assert_eq!(refused.status, 400, "{}: {}", &body[..body.len().min(60)], refused.text());
+        assert!(refused.json().unwrap().get("code").is_some());
+    }
+    let invalid = docs("POST", "", r#"["a"]"#)
+        .header("content-type", "application/json")
+        .body(b"{\"id\":\"\xff\"}".to_vec());
+    assert_eq!(world.send(invalid).await.status, 400);
+    assert!(world.query("SELECT * FROM c").await.is_empty());
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn unknown_paths_and_verbs_have_their_codes() {
+    let world = World::new(PLAIN).await;
+    for path in ["/nope", "/dbs/d/nope", "/dbs//colls", "/dbs/d/colls/c/docs/1/2/3", "/dbs/%ff"] {
+        let refused = world.send(Call::new("GET", path)).await;
+        assert!(matches!(refused.status, 400 | 401), "{path}: {}", refused.text());
+    }
+    for (method, path) in [
+        ("PUT", "/dbs"),
+        ("PATCH", "/dbs/d"),
+        ("POST", "/dbs/d/colls/c/docs/$batch"),
+        ("DELETE", "/dbs/d/colls/c/pkranges"),
+    ] {
+        let refused =
+            world.send(Call::new(method, path).header("x-ms-documentdb-partitionkey", r#"["a"]"#)).await;
+        assert_eq!(refused.status, 405, "{method} {path}: {}", refused.text());
+    }
+    for path in ["/dbs/x", "/dbs/d/colls/x", "/dbs/x/colls/c/docs/1", "/offers/AAAA"] {
+        let refused =
+            world.send(Call::new("GET", path).header("x-ms-documentdb-partitionkey", r#"["a"]"#)).await;
+        assert_eq!(refused.status, 404, "{path}: {}", refused.text());
+    }
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn bad_headers_are_named() {
+    let world = World::new(PLAIN).await;
+    world.create(r#"["a"]"#, r#"{"id":"1","pk":"a"}"#).await;
+    for (name, value) in [
+        ("x-ms-documentdb-partitionkey", "a"),
+        ("x-ms-documentdb-partitionkey", r#"[[1]]"#),
+        ("x-ms-documentdb-partitionkey", r#"["a","b"]"#),
+        ("x-ms-consistency-level", "Strong"),
+        ("x-ms-consistency-level", "Sloppy"),
+        ("x-ms-session-token", "x"),
+    ] {
+        let key = if name.ends_with("partitionkey") { "" } else { r#"["a"]"# };
+        let refused = world.send(docs("GET", "1", key).header(name, value)).await;
+        assert_eq!(refused.status, 400, "{name}: {value}: {}", refused.text());
+    }
+    for (name, value) in [
+        ("x-ms-max-item-count", "abc"),
+        ("x-ms-max-item-count", "-7"),
+        ("x-ms-continuation", "garbage"),
+        ("x-ms-continuation", r#"{"token":"-RID:~x#RT:1"}"#),
+        ("x-ms-start-epk", "zz"),
+    ] {
+        let call = query("SELECT * FROM c").header("x-ms-documentdb-query-enablecrosspartition", "True");
+        let refused = world.send(call.header(name, value)).await;
+        assert_eq!(refused.status, 400, "{name}: {value}: {}", refused.text());
+    }
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn malformed_queries_and_containers_are_refused() {
+    let world = World::new(PLAIN).await;
+    let scope = |call: Call| call.header("x-ms-documentdb-query-enablecrosspartition", "True");
+    for text in [
+        "",
+        "SELECT",
+        "SELECT * FROM c WHERE",
+        "DROP TABLE c",
+        "SELECT NOPE(1)",
+        &format!("SELECT {}1{}", "[".repeat(5000), "]".repeat(5000)),
+    ] {
+        assert_eq!(world.send(scope(query(text))).await.status, 400, "{text:.40}");
+    }
+    let not_json = Call::new("POST", "/dbs/d/colls/c/docs").header("content-type", "application/query+json");
+    assert_eq!(world.send(scope(not_json.body("{"))).await.status, 400);
+    for body in [
+        "{}",
+        r#"{"id":""}"#,
+        r#"{"id":"a/b","partitionKey":{"paths":["/pk"]}}"#,
+        r#"{"id":"x","partitionKey":{"paths":[]}}"#,
+        r#"{"id":"x","partitionKey":{"paths":["pk"]}}"#,
+        r#"{"id":"x","partitionKey":{"paths":["/a","/b"],"kind":"Hash"}}"#,
+        r#"{"id":"x","partitionKey":{"paths":["/a","/b","/c","/d"],"kind":"MultiHash","version":2}}"#,
+        r#"{"id":"x","partitionKey":{"paths":["/pk"],"version":3}}"#,
+        r#"{"id":"x","partitionKey":{"paths":["/pk"]},"defaultTtl":0}"#,
+    ] {
+        let call = Call::new("POST", "/dbs/d/colls")
+            .header("content-type", "application/json")
+            .body(body.to_owned());
+        let refused = world.send(call).await;
+        assert_eq!(refused.status, 400, "{body}: {}", refused.text());
+    }
+    world.stop().await;
+}

@@ -1,0 +1,131 @@
+//! Batches and bulk: atomic or not, and what later operations see.
+
+use perihelion_model::json::Value;
+
+use crate::client::Answer;
+use crate::world::{PLAIN, World, batch, docs, json};
+
+fn statuses(answer: &Answer) -> Vec<i64> {
+    let results = answer.json().unwrap();
+    results
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|result| result.get("statusCode").and_then(Value::as_i64).unwrap())
+        .collect()
+}
+
+const FAILS_IN_THE_MIDDLE: &str = r#"[
+  {"operationType":"Create","resourceBody":{"id":"1","pk":"a"}},
+  {"operationType":"Delete","id":"nobody"},
+  {"operationType":"Create","resourceBody":{"id":"2","pk":"a"}}]"#;
+
+#[tokio::test]
+async fn an_atomic_batch_leaves_nothing_when_it_fails() {
+    let world = World::new(PLAIN).await;
+    let answer =
+        world.send(batch(r#"["a"]"#, FAILS_IN_THE_MIDDLE).header("x-ms-cosmos-batch-atomic", "True")).await;
+    assert_eq!(answer.status, 207);
+    assert_eq!(statuses(&answer), [424, 404, 424]);
+    assert!(world.query("SELECT * FROM c").await.is_empty());
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn without_the_atomic_header_what_came_before_the_failure_stays() {
+    let world = World::new(PLAIN).await;
+    let answer = world.send(batch(r#"["a"]"#, FAILS_IN_THE_MIDDLE)).await;
+    assert_eq!(answer.status, 207);
+    assert_eq!(statuses(&answer), [201, 404, 424]);
+    assert_eq!(world.query("SELECT VALUE c.id FROM c").await, [Value::from("1")]);
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_precondition_inside_a_batch_holds_the_whole_batch() {
+    let world = World::new(PLAIN).await;
+    let made = world.create(r#"["a"]"#, r#"{"id":"1","pk":"a","n":1}"#).await;
+    let etag = made.header("etag").unwrap().replace('"', "\\\"");
+    let operations = |etag: &str| {
+        format!(
+            r#"[{{"operationType":"Create","resourceBody":{{"id":"2","pk":"a"}}}},
+                {{"operationType":"Replace","id":"1","ifMatch":"{etag}","resourceBody":{{"id":"1","pk":"a","n":2}}}}]"#
+        )
+    };
+    let atomic = |body: String| batch(r#"["a"]"#, &body).header("x-ms-cosmos-batch-atomic", "True");
+    let refused = world.send(atomic(operations("\\\"stale\\\""))).await;
+    assert_eq!(statuses(&refused), [424, 412]);
+    let done = world.send(atomic(operations(&etag))).await;
+    assert_eq!((done.status, statuses(&done)), (200, vec![201, 200]));
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_document_of_another_partition_fails_the_batch() {
+    let world = World::new(PLAIN).await;
+    let body = r#"[{"operationType":"Create","resourceBody":{"id":"1","pk":"b"}}]"#;
+    let answer = world.send(batch(r#"["a"]"#, body).header("x-ms-cosmos-batch-atomic", "True")).await;
+    assert_eq!(
+        (answer.status, statuses(&answer), answer.header("x-ms-substatus")),
+        (207, vec![400], Some("1001"))
+    );
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn bulk_operations_bring_their_own_keys() {
+    let world = World::new(PLAIN).await;
+    let body = r#"[
+      {"operationType":"Create","partitionKey":"[\"a\"]","resourceBody":{"id":"1","pk":"a"}},
+      {"operationType":"Create","partitionKey":"[\"a\"]","resourceBody":{"id":"1","pk":"a"}},
+      {"operationType":"Upsert","partitionKey":"[\"b\"]","resourceBody":{"id":"1","pk":"b"}},
+      {"operationType":"Patch","partitionKey":"[\"b\"]","id":"1","resourceBody":{"operations":[{"op":"add","path":"/x","value":1}]}}]"#;
+    let call = batch("", body)
+        .header("x-ms-documentdb-partitionkeyrangeid", "0")
+        .header("x-ms-cosmos-batch-continue-on-error", "True")
+        .header("x-ms-cosmos-batch-atomic", "False");
+    let answer = world.send(call).await;
+    assert_eq!((answer.status, statuses(&answer)), (207, vec![201, 409, 201, 200]));
+    assert_eq!(world.query("SELECT VALUE COUNT(1) FROM c").await, [Value::from(2i64)]);
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_batch_has_one_lsn_and_one_etag_each() {
+    let world = World::new(PLAIN).await;
+    let body = r#"[{"operationType":"Create","resourceBody":{"id":"1","pk":"a"}},{"operationType":"Create","resourceBody":{"id":"2","pk":"a"}}]"#;
+    world.send(batch(r#"["a"]"#, body).header("x-ms-cosmos-batch-atomic", "True")).await;
+    let (one, two) = (world.read(r#"["a"]"#, "1").await, world.read(r#"["a"]"#, "2").await);
+    assert_eq!(one.header("x-ms-item-lsn"), two.header("x-ms-item-lsn"));
+    assert_ne!(one.header("etag"), two.header("etag"));
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn malformed_batches_are_refused_whole() {
+    let world = World::new(PLAIN).await;
+    for body in [
+        "{}",
+        "[1]",
+        "[{}]",
+        r#"[{"operationType":"Explode","id":"1"}]"#,
+        r#"[{"operationType":"Delete"}]"#,
+        r#"[{"operationType":"Create"}]"#,
+        "[",
+        r#"[{"operationType":"Patch","id":"1","resourceBody":{"operations":[]}}]"#,
+    ] {
+        let answer = world.send(batch(r#"["a"]"#, body).header("x-ms-cosmos-batch-atomic", "True")).await;
+        assert_eq!(answer.status, 400, "{body}: {}", answer.text());
+    }
+    let large = format!(
+        r#"[{{"operationType":"Create","resourceBody":{{"id":"1","pk":"a","s":"{}"}}}}]"#,
+        "x".repeat(2_200_000)
+    );
+    assert_eq!(
+        world.send(batch(r#"["a"]"#, &large).header("x-ms-cosmos-batch-atomic", "True")).await.status,
+        413
+    );
+    assert_eq!(world.send(docs("GET", "1", r#"["a"]"#)).await.status, 404);
+    assert_eq!(json("[]"), Value::Array(Vec::new()));
+    world.stop().await;
+}

@@ -1,0 +1,120 @@
+//! Change feeds: order, continuation, both modes, and never a torn batch.
+
+use perihelion_model::json::Value;
+
+use crate::client::{Answer, Call};
+use crate::world::{PLAIN, World, batch, docs, documents, ids, json};
+
+fn feed(mode: &str) -> Call {
+    docs("GET", "", "").header("a-im", mode).header("x-ms-documentdb-partitionkeyrangeid", "0")
+}
+
+fn after(answer: &Answer) -> Call {
+    feed("Incremental Feed").header("if-none-match", answer.header("etag").unwrap())
+}
+
+#[tokio::test]
+async fn a_document_stands_where_its_last_write_put_it() {
+    let world = World::new(PLAIN).await;
+    for id in ["1", "2", "3"] {
+        world.create(r#"["a"]"#, &format!(r#"{{"id":"{id}","pk":"a"}}"#)).await;
+    }
+    world.send(docs("PUT", "1", r#"["a"]"#).json(&json(r#"{"id":"1","pk":"a","n":1}"#))).await;
+    world.send(docs("DELETE", "2", r#"["a"]"#)).await;
+    let page = world.send(feed("Incremental Feed")).await;
+    assert_eq!(ids(&documents(&page)), ["3", "1"]);
+    let drained = world.send(after(&page)).await;
+    assert_eq!((drained.status, drained.body.len()), (304, 0));
+    assert_eq!(drained.header("etag"), page.header("etag"));
+    world.create(r#"["b"]"#, r#"{"id":"4","pk":"b"}"#).await;
+    assert_eq!(ids(&documents(&world.send(after(&drained)).await)), ["4"]);
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_page_never_tears_a_batch() {
+    let world = World::new(PLAIN).await;
+    for round in 0..3 {
+        let body: Vec<String> = (0..4)
+            .map(|n| {
+                format!(r#"{{"operationType":"Create","resourceBody":{{"id":"{round}-{n}","pk":"a"}}}}"#)
+            })
+            .collect();
+        let call =
+            batch(r#"["a"]"#, &format!("[{}]", body.join(","))).header("x-ms-cosmos-batch-atomic", "True");
+        assert_eq!(world.send(call).await.status, 200);
+    }
+    let mut page = world.send(feed("Incremental Feed").header("x-ms-max-item-count", "3")).await;
+    let mut sizes = Vec::new();
+    while page.status == 200 {
+        sizes.push(documents(&page).len());
+        page = world.send(after(&page).header("x-ms-max-item-count", "3")).await;
+    }
+    assert_eq!(sizes, [4, 4, 4]);
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_feed_starts_now_or_at_a_time() {
+    let world = World::new(PLAIN).await;
+    world.create(r#"["a"]"#, r#"{"id":"1","pk":"a"}"#).await;
+    let now = world.send(feed("Incremental Feed").header("if-none-match", "*")).await;
+    assert_eq!(now.status, 304);
+    world.create(r#"["a"]"#, r#"{"id":"2","pk":"a"}"#).await;
+    assert_eq!(ids(&documents(&world.send(after(&now)).await)), ["2"]);
+    let past = feed("Incremental Feed").header("if-modified-since", "Thu, 01 Jan 2026 00:00:00 GMT");
+    assert_eq!(ids(&documents(&world.send(past).await)), ["1", "2"]);
+    let future = feed("Incremental Feed").header("if-modified-since", "Fri, 01 Jan 2100 00:00:00 GMT");
+    assert_eq!(world.send(future).await.status, 304);
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_feed_of_one_key_holds_that_key_only() {
+    let world = World::new(PLAIN).await;
+    for key in ["a", "b", "a"] {
+        let id = format!("{key}{}", world.query("SELECT * FROM c").await.len());
+        world.create(&format!(r#"["{key}"]"#), &format!(r#"{{"id":"{id}","pk":"{key}"}}"#)).await;
+    }
+    let page = world.send(docs("GET", "", r#"["a"]"#).header("a-im", "Incremental Feed")).await;
+    assert_eq!(ids(&documents(&page)), ["a0", "a2"]);
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn the_full_feed_shows_every_version_and_delete() {
+    let world = World::new(PLAIN).await;
+    world.create(r#"["a"]"#, r#"{"id":"0","pk":"a"}"#).await;
+    let start = world.send(feed("Full-Fidelity Feed").header("if-none-match", "*")).await;
+    assert_eq!(start.status, 304);
+    world.create(r#"["a"]"#, r#"{"id":"1","pk":"a","n":1}"#).await;
+    world.send(docs("PUT", "1", r#"["a"]"#).json(&json(r#"{"id":"1","pk":"a","n":2}"#))).await;
+    world.send(docs("DELETE", "1", r#"["a"]"#)).await;
+    let page =
+        world.send(feed("Full-Fidelity Feed").header("if-none-match", start.header("etag").unwrap())).await;
+    let entries = documents(&page);
+    let kinds: Vec<Option<&str>> =
+        entries.iter().map(|entry| entry.get("metadata")?.get("operationType")?.as_str()).collect();
+    assert_eq!(kinds, [Some("create"), Some("replace"), Some("delete")]);
+    assert_eq!(entries[1].get("current").and_then(|current| current.get("n")), Some(&2i64.into()));
+    assert_eq!(entries[2].get("previous").and_then(|previous| previous.get("id")), Some(&"1".into()));
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn nonsense_positions_are_refused() {
+    let world = World::new(PLAIN).await;
+    assert_eq!(world.send(feed("Sideways Feed")).await.status, 400);
+    assert_eq!(world.send(feed("Incremental Feed").header("if-none-match", "\"x\"")).await.status, 400);
+    assert_eq!(
+        world.send(feed("Incremental Feed").header("if-modified-since", "yesterday")).await.status,
+        400
+    );
+    let gone = docs("GET", "", "")
+        .header("a-im", "Incremental Feed")
+        .header("x-ms-documentdb-partitionkeyrangeid", "7");
+    let gone = world.send(gone).await;
+    assert_eq!((gone.status, gone.header("x-ms-substatus")), (410, Some("1002")));
+    assert_eq!(Value::Null, Value::Null);
+    world.stop().await;
+}

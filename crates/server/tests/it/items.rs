@@ -1,0 +1,185 @@
+//! Items: what each verb does, beyond the recorded cases.
+
+use perihelion_model::json::Value;
+
+use crate::client::Call;
+use crate::world::{PLAIN, World, docs, json, text};
+
+#[tokio::test]
+async fn a_stale_etag_changes_nothing() {
+    let world = World::new(PLAIN).await;
+    let first = world.create(r#"["a"]"#, r#"{"id":"1","pk":"a","n":1}"#).await;
+    let old = first.header("etag").unwrap().to_owned();
+    let put = |etag: &str, n: i64| {
+        docs("PUT", "1", r#"["a"]"#)
+            .header("if-match", etag)
+            .json(&json(&format!(r#"{{"id":"1","pk":"a","n":{n}}}"#)))
+    };
+    assert_eq!(world.send(put(&old, 2)).await.status, 200);
+    let refused = world.send(put(&old, 3)).await;
+    assert_eq!((refused.status, refused.header("x-ms-request-charge")), (412, Some("1.24")));
+    assert_eq!(world.send(docs("DELETE", "1", r#"["a"]"#).header("if-match", &old)).await.status, 412);
+    let patch = docs("PATCH", "1", r#"["a"]"#).header("if-match", &old);
+    assert_eq!(world.send(patch.json(&json(r#"[{"op":"set","path":"/n","value":4}]"#))).await.status, 412);
+    assert_eq!(world.read(r#"["a"]"#, "1").await.json().unwrap().get("n"), Some(&2i64.into()));
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn if_none_match_star_creates_only_once() {
+    let world = World::new(PLAIN).await;
+    let upsert = || {
+        docs("POST", "", r#"["a"]"#)
+            .header("x-ms-documentdb-is-upsert", "True")
+            .header("if-none-match", "*")
+            .json(&json(r#"{"id":"1","pk":"a"}"#))
+    };
+    assert_eq!(world.send(upsert()).await.status, 201);
+    assert_eq!(world.send(upsert()).await.status, 412);
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn every_legal_character_survives_in_ids_and_keys() {
+    let world = World::new(PLAIN).await;
+    for (encoded, id) in [
+        ("a%20b", "a b"),
+        ("%C3%A9%E6%9D%B1", "é東"),
+        ("%F0%9F%9A%80", "🚀"),
+        ("a%2Bb%26c%3Dd", "a+b&c=d"),
+        ("%22quoted%22", "\"quoted\""),
+        ("100%25", "100%"),
+        ("q%3Fh%23", "q?h#"),
+        ("dots..", "dots.."),
+        ("$batch'();:@,!~*", "$batch'();:@,!~*"),
+    ] {
+        let key = perihelion_model::json::to_text(
+            &Value::Array(vec![id.into()]),
+            perihelion_model::json::Style::Point,
+        );
+        let body = perihelion_model::json::object([("id", id.into()), ("pk", id.into())]);
+        let made = world.send(docs("POST", "", &key).json(&body)).await;
+        assert_eq!(made.status, 201, "{id}: {}", made.text());
+        let read = world.send(docs("GET", encoded, &key)).await;
+        assert_eq!(read.status, 200, "{id}: {}", read.text());
+        assert_eq!(text(&read.json().unwrap(), "id"), id);
+        assert_eq!(world.send(docs("DELETE", encoded, &key)).await.status, 204, "{id}");
+    }
+    for id in ["a/b", "a\\b", ""] {
+        let body = perihelion_model::json::object([("id", id.into()), ("pk", "x".into())]);
+        assert_eq!(world.send(docs("POST", "", r#"["x"]"#).json(&body)).await.status, 400, "{id}");
+    }
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn resources_are_addressed_by_rid_too() {
+    let world = World::new(PLAIN).await;
+    let made = world.create(r#"["a"]"#, r#"{"id":"1","pk":"a"}"#).await.json().unwrap();
+    let link = format!("/{}", text(&made, "_self"));
+    let read = world
+        .send(Call::new("GET", link.trim_end_matches('/')).header("x-ms-documentdb-partitionkey", r#"["a"]"#))
+        .await;
+    assert_eq!(read.status, 200, "{}", read.text());
+    assert_eq!(text(&read.json().unwrap(), "id"), "1");
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_minimal_answer_has_no_body() {
+    let world = World::new(PLAIN).await;
+    let call =
+        docs("POST", "", r#"["a"]"#).header("prefer", "return=minimal").json(&json(r#"{"id":"1","pk":"a"}"#));
+    let made = world.send(call).await;
+    assert_eq!((made.status, made.body.len()), (201, 0));
+    assert!(made.header("etag").is_some());
+    assert_eq!(world.read(r#"["a"]"#, "1").await.status, 200);
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn unique_keys_hold_within_a_partition_and_let_go() {
+    let container = r#"{"id":"c","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2},"uniqueKeyPolicy":{"uniqueKeys":[{"paths":["/mail","/realm"]}]}}"#;
+    let world = World::new(container).await;
+    let item =
+        |id: &str, pk: &str, mail: &str| format!(r#"{{"id":"{id}","pk":"{pk}","mail":"{mail}","realm":1}}"#);
+    assert_eq!(world.create(r#"["a"]"#, &item("1", "a", "x")).await.status, 201);
+    let refused = world.create(r#"["a"]"#, &item("2", "a", "x")).await;
+    assert_eq!((refused.status, refused.header("x-ms-request-charge")), (409, Some("1.94")));
+    assert_eq!(world.create(r#"["b"]"#, &item("2", "b", "x")).await.status, 201);
+    // Replacing a document by itself is no conflict; moving it frees its old value.
+    let replaced = docs("PUT", "1", r#"["a"]"#).json(&json(&item("1", "a", "y")));
+    assert_eq!(world.send(replaced).await.status, 200);
+    assert_eq!(world.create(r#"["a"]"#, &item("2", "a", "x")).await.status, 201);
+    let clash = docs("PATCH", "2", r#"["a"]"#).json(&json(r#"[{"op":"set","path":"/mail","value":"y"}]"#));
+    assert_eq!(world.send(clash).await.status, 409);
+    assert_eq!(world.send(docs("DELETE", "1", r#"["a"]"#)).await.status, 204);
+    assert_eq!(world.create(r#"["a"]"#, &item("3", "a", "y")).await.status, 201);
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_patch_is_all_or_nothing_and_minds_its_condition() {
+    let world = World::new(PLAIN).await;
+    world.create(r#"["a"]"#, r#"{"id":"1","pk":"a","n":1,"list":[1,2]}"#).await;
+    let patch = |body: &str| docs("PATCH", "1", r#"["a"]"#).json(&json(body));
+    let half = r#"{"operations":[{"op":"incr","path":"/n","value":5},{"op":"remove","path":"/nope"}]}"#;
+    assert_eq!(world.send(patch(half)).await.status, 400);
+    assert_eq!(world.read(r#"["a"]"#, "1").await.json().unwrap().get("n"), Some(&1i64.into()));
+    let wrong = r#"{"condition":"from c where c.n > 1","operations":[{"op":"set","path":"/n","value":9}]}"#;
+    assert_eq!(world.send(patch(wrong)).await.status, 412);
+    let right = r#"{"condition":"from c where c.n = 1","operations":[{"op":"add","path":"/list/-","value":3},{"op":"move","from":"/n","path":"/m"}]}"#;
+    let done = world.send(patch(right)).await;
+    assert_eq!(done.status, 200, "{}", done.text());
+    let document = done.json().unwrap();
+    assert_eq!(document.get("list"), Some(&json("[1,2,3]")));
+    assert_eq!((document.get("n"), document.get("m")), (None, Some(&1i64.into())));
+    assert_eq!(world.send(patch(r#"[{"op":"set","path":"/pk","value":"b"}]"#)).await.status, 400);
+    assert_eq!(world.send(patch(r#"[{"op":"set","path":"/id","value":"b"}]"#)).await.status, 400);
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn an_intended_container_must_be_the_one_that_is_there() {
+    let world = World::new(PLAIN).await;
+    let call = docs("GET", "1", r#"["a"]"#).header("x-ms-cosmos-intended-collection-rid", "AAAAAQAAAAA=");
+    let refused = world.send(call).await;
+    assert_eq!((refused.status, refused.header("x-ms-substatus")), (400, Some("1024")));
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn binary_bodies_are_understood() {
+    let world = World::new(PLAIN).await;
+    let body = perihelion_wire::binary_json::encode(&json(r#"{"id":"1","pk":"a","n":[1,2.5,"x",null]}"#));
+    let call = docs("POST", "", r#"["a"]"#).header("content-type", "application/json").body(body);
+    let made = world.send(call).await;
+    assert_eq!(made.status, 201, "{}", made.text());
+    assert_eq!(
+        world.read(r#"["a"]"#, "1").await.json().unwrap().get("n"),
+        Some(&json(r#"[1,2.5,"x",null]"#))
+    );
+    let broken =
+        docs("POST", "", r#"["a"]"#).header("content-type", "application/json").body(vec![0x80, 0xEE, 1]);
+    assert_eq!(world.send(broken).await.status, 400);
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn an_expired_item_is_gone_everywhere_and_makes_room() {
+    let container =
+        r#"{"id":"c","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2},"defaultTtl":-1}"#;
+    let world = World::new(container).await;
+    world.create(r#"["a"]"#, r#"{"id":"1","pk":"a","ttl":1}"#).await;
+    world.create(r#"["a"]"#, r#"{"id":"2","pk":"a"}"#).await;
+    assert_eq!(world.query("SELECT c.id FROM c").await.len(), 2);
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(5);
+    while world.read(r#"["a"]"#, "1").await.status == 200 {
+        assert!(std::time::Instant::now() < deadline, "the item outlived its second");
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    assert_eq!(world.query("SELECT c.id FROM c").await, [json(r#"{"id":"2"}"#)]);
+    assert_eq!(world.create(r#"["a"]"#, r#"{"id":"1","pk":"a","ttl":100}"#).await.status, 201);
+    assert_eq!(world.create(r#"["a"]"#, r#"{"id":"3","pk":"a","ttl":0}"#).await.status, 400);
+    world.stop().await;
+}

@@ -1,0 +1,118 @@
+//! The management interface: counters, faults, pause, reset, and who may ask.
+
+use perihelion_model::json::Value;
+
+use crate::client::Call;
+use crate::harness::options;
+use crate::world::{PLAIN, World, docs, json};
+
+async fn managed() -> World {
+    let mut with = options();
+    with.management = true;
+    World::with(with, PLAIN).await
+}
+
+#[tokio::test]
+async fn requests_and_units_are_counted_by_operation() {
+    let world = managed().await;
+    world.manage("DELETE", "counters", "").await;
+    world.create(r#"["a"]"#, r#"{"id":"1","pk":"a"}"#).await;
+    world.read(r#"["a"]"#, "1").await;
+    world.read(r#"["a"]"#, "2").await;
+    let report = world.manage("GET", "counters", "").await.json().unwrap();
+    assert_eq!(report.get("requests"), Some(&3i64.into()));
+    let reads = report.get("operations").unwrap().get("read_item").unwrap();
+    assert_eq!(reads, &json(r#"{"requests":2,"requestUnits":2,"statuses":{"200":1,"404":1}}"#));
+    assert_eq!(report.get("requestUnits").and_then(Value::as_f64), Some(7.9));
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_fault_strikes_the_named_operation_so_often() {
+    let world = managed().await;
+    let rule = r#"{"operation":"create_item","container":"c","count":2,"status":503,"subStatus":20003,"retryAfterMs":7}"#;
+    assert_eq!(world.manage("POST", "faults", rule).await.status, 200);
+    for _ in 0..2 {
+        let struck = world.create(r#"["a"]"#, r#"{"id":"1","pk":"a"}"#).await;
+        assert_eq!((struck.status, struck.header("x-ms-substatus")), (503, Some("20003")));
+        assert_eq!(struck.header("x-ms-retry-after-ms"), Some("7"));
+        assert_eq!(world.read(r#"["a"]"#, "1").await.status, 404, "nothing was done");
+    }
+    assert_eq!(world.create(r#"["a"]"#, r#"{"id":"1","pk":"a"}"#).await.status, 201);
+    let faults = world.manage("GET", "faults", "").await.json().unwrap();
+    assert_eq!(faults, json(r#"{"faults":[{"id":1,"operation":"create_item","hits":2,"left":0}]}"#));
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_connection_is_dropped_before_or_after_the_write() {
+    let world = managed().await;
+    for (when, id, status) in [("before", "1", 404), ("after", "2", 200)] {
+        world
+            .manage("POST", "faults", &format!(r#"{{"operation":"create_item","count":1,"drop":"{when}"}}"#))
+            .await;
+        let body = json(&format!(r#"{{"id":"{id}","pk":"a"}}"#));
+        let lost = world.try_send(docs("POST", "", r#"["a"]"#).json(&body)).await;
+        assert!(lost.is_err(), "{when}: {lost:?}");
+        assert_eq!(world.read(r#"["a"]"#, id).await.status, status, "{when}");
+    }
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_pause_holds_requests_until_it_ends() {
+    let world = managed().await;
+    world.manage("POST", "pause", "").await;
+    let mut read = Box::pin(world.read(r#"["a"]"#, "1"));
+    // Health and management answer meanwhile, the read does not.
+    let ready = tokio::select! {
+        biased;
+        answer = &mut read => panic!("answered while paused: {answer:?}"),
+        ready = async {
+            let other = world.other_client();
+            other.send(&Call::new("GET", "/ready").omit("authorization")).await
+        } => ready.unwrap(),
+    };
+    assert_eq!(ready.status, 200);
+    let other = world.other_client();
+    let resume =
+        async { other.send(&Call::new("POST", "/_perihelion/resume").omit("authorization")).await.unwrap() };
+    let (answer, resumed) = tokio::join!(read, resume);
+    assert_eq!((answer.status, resumed.status), (404, 200));
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_reset_forgets_everything() {
+    let world = managed().await;
+    world.create(r#"["a"]"#, r#"{"id":"1","pk":"a"}"#).await;
+    assert_eq!(world.manage("POST", "reset", "").await.status, 200);
+    assert_eq!(world.send(Call::new("GET", "/dbs/d")).await.status, 404);
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn management_answers_local_tools_only_and_only_when_on() {
+    let world = managed().await;
+    let call = || Call::new("GET", "/_perihelion/counters").omit("authorization");
+    assert_eq!(world.send(call()).await.status, 200);
+    assert_eq!(world.send(call().header("origin", "https://evil.example")).await.status, 403);
+    assert_eq!(world.send(call().header("host", "rebound.example")).await.status, 403);
+    for bad in [
+        "{",
+        "[]",
+        r#"{"operation":"explode"}"#,
+        r#"{"status":200}"#,
+        r#"{"colour":"red"}"#,
+        r#"{"probability":2}"#,
+    ] {
+        let refused = world.manage("POST", "faults", bad).await;
+        assert_eq!(refused.status, 400, "{bad}: {}", refused.text());
+    }
+    world.stop().await;
+
+    let world = World::new(PLAIN).await;
+    assert_eq!(world.send(call()).await.status, 404);
+    assert_eq!(world.send(Call::new("GET", "/ready").omit("authorization")).await.status, 200);
+    world.stop().await;
+}

@@ -1,0 +1,183 @@
+//! Physical partitions: ranges, splits, sessions, hierarchical keys, throttling.
+
+use perihelion_model::json::Value;
+
+use crate::client::Call;
+use crate::harness::options;
+use crate::world::{PLAIN, World, docs, documents, ids, json, query, text};
+
+fn ranges(world_answer: &crate::client::Answer) -> Vec<Value> {
+    let body = world_answer.json().unwrap();
+    body.get("PartitionKeyRanges").and_then(Value::as_array).unwrap().to_vec()
+}
+
+fn pkranges() -> Call {
+    Call::new("GET", "/dbs/d/colls/c/pkranges").header("a-im", "Incremental Feed")
+}
+
+async fn filled(partitions: u32) -> World {
+    let mut with = options();
+    with.partitions = partitions;
+    with.management = true;
+    let world = World::with(with, PLAIN).await;
+    for n in 0..40 {
+        let made =
+            world.create(&format!(r#"["k{n}"]"#), &format!(r#"{{"id":"{n}","pk":"k{n}","n":{n}}}"#)).await;
+        assert_eq!(made.status, 201);
+    }
+    world
+}
+
+#[tokio::test]
+async fn ranges_cover_all_keys_and_are_unchanged_until_a_split() {
+    let world = filled(4).await;
+    let answer = world.send(pkranges()).await;
+    let found = ranges(&answer);
+    assert_eq!(found.len(), 4);
+    assert_eq!(
+        (text(&found[0], "minInclusive"), text(&found[3], "maxExclusive")),
+        (String::new(), "FF".to_owned())
+    );
+    assert!(found.windows(2).all(|pair| text(&pair[0], "maxExclusive") == text(&pair[1], "minInclusive")));
+    let again = world.send(pkranges().header("if-none-match", answer.header("etag").unwrap())).await;
+    assert_eq!((again.status, again.body.len()), (304, 0));
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_query_over_all_ranges_orders_pages_and_counts_as_one() {
+    let world = filled(4).await;
+    let expected: Vec<Value> = (0..40i64).rev().map(Value::from).collect();
+    let (mut seen, mut continuation) = (Vec::new(), None::<String>);
+    loop {
+        let mut call = query("SELECT VALUE c.n FROM c ORDER BY c.n DESC")
+            .header("x-ms-documentdb-query-enablecrosspartition", "True")
+            .header("x-ms-max-item-count", "7");
+        if let Some(token) = &continuation {
+            call = call.header("x-ms-continuation", token);
+        }
+        let page = world.send(call).await;
+        assert_eq!(page.status, 200, "{}", page.text());
+        seen.extend(documents(&page));
+        continuation = page.header("x-ms-continuation").map(str::to_owned);
+        if continuation.is_none() {
+            break;
+        }
+    }
+    assert_eq!(seen, expected);
+    assert_eq!(world.query("SELECT VALUE COUNT(1) FROM c").await, [Value::from(40i64)]);
+    assert_eq!(world.query("SELECT VALUE SUM(c.n) FROM c").await, [Value::from(780i64)]);
+    assert_eq!(
+        world.query("SELECT TOP 3 VALUE c.n FROM c ORDER BY c.n").await,
+        [0i64, 1, 2].map(Value::from)
+    );
+    assert_eq!(
+        world.query("SELECT VALUE c.n FROM c ORDER BY c.n OFFSET 10 LIMIT 2").await,
+        [10i64, 11].map(Value::from)
+    );
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_split_keeps_every_document_and_retires_the_parent() {
+    let world = filled(1).await;
+    let before = world.send(pkranges()).await;
+    let feed = |range: &str| {
+        docs("GET", "", "")
+            .header("a-im", "Incremental Feed")
+            .header("x-ms-documentdb-partitionkeyrangeid", range)
+    };
+    let half = world.send(feed("0").header("x-ms-max-item-count", "20")).await;
+    let seen_before: Vec<String> = ids(&documents(&half));
+
+    let split = world.manage("POST", "split", r#"{"database":"d","container":"c","range":"0"}"#).await;
+    assert_eq!(split.text(), r#"{"children":["1","2"]}"#);
+    let after = world.send(pkranges().header("if-none-match", before.header("etag").unwrap())).await;
+    assert_eq!(after.status, 200);
+    let found = ranges(&after);
+    assert_eq!(found.iter().map(|range| text(range, "id")).collect::<Vec<_>>(), ["1", "2"]);
+    assert!(found.iter().all(|range| range.get("parents") == Some(&json(r#"["0"]"#))));
+
+    // The parent is gone, its keys and its continuations live on in the children.
+    let gone = world.send(query("SELECT * FROM c").header("x-ms-documentdb-partitionkeyrangeid", "0")).await;
+    assert_eq!((gone.status, gone.header("x-ms-substatus")), (410, Some("1002")));
+    assert_eq!(world.query("SELECT VALUE COUNT(1) FROM c").await, [Value::from(40i64)]);
+    for n in 0..40 {
+        assert_eq!(world.read(&format!(r#"["k{n}"]"#), &n.to_string()).await.status, 200);
+    }
+    let mut rest = Vec::new();
+    for child in ["1", "2"] {
+        let page = world.send(feed(child).header("if-none-match", half.header("etag").unwrap())).await;
+        rest.extend(ids(&documents(&page)));
+    }
+    let mut all: Vec<String> = seen_before.into_iter().chain(rest).collect();
+    all.sort_by_key(|id| id.parse::<u32>().unwrap());
+    assert_eq!(all, (0..40).map(|n| n.to_string()).collect::<Vec<_>>());
+    assert_eq!(world.create(r#"["k0"]"#, r#"{"id":"new","pk":"k0"}"#).await.status, 201);
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_session_token_from_the_future_is_not_available() {
+    let world = World::new(PLAIN).await;
+    let made = world.create(r#"["a"]"#, r#"{"id":"1","pk":"a"}"#).await;
+    let token = made.header("x-ms-session-token").unwrap().to_owned();
+    let read = |token: &str| docs("GET", "1", r#"["a"]"#).header("x-ms-session-token", token);
+    assert_eq!(world.send(read(&token)).await.status, 200);
+    let ahead = world.send(read("0:-1#999999")).await;
+    assert_eq!((ahead.status, ahead.header("x-ms-substatus")), (404, Some("1002")));
+    let queried = query("SELECT * FROM c").header("x-ms-documentdb-partitionkey", r#"["a"]"#);
+    assert_eq!(world.send(queried.header("x-ms-session-token", "0:-1#999999")).await.status, 404);
+    assert_eq!(world.send(read("nonsense")).await.status, 400);
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn hierarchical_keys_are_read_whole_and_queried_by_prefix() {
+    let container = r#"{"id":"c","partitionKey":{"paths":["/t","/u","/s"],"kind":"MultiHash","version":2}}"#;
+    let mut with = options();
+    with.partitions = 4;
+    let world = World::with(with, container).await;
+    for (t, u, s) in [("a", "x", 1), ("a", "x", 2), ("a", "y", 1), ("b", "x", 1)] {
+        let id = format!("{t}{u}{s}");
+        let made = world
+            .create(
+                &format!(r#"["{t}","{u}",{s}]"#),
+                &format!(r#"{{"id":"{id}","t":"{t}","u":"{u}","s":{s}}}"#),
+            )
+            .await;
+        assert_eq!(made.status, 201, "{}", made.text());
+    }
+    assert_eq!(world.read(r#"["a","y",1]"#, "ay1").await.status, 200);
+    let scoped = |key: &str| query("SELECT * FROM c").header("x-ms-documentdb-partitionkey", key);
+    let count = |answer: crate::client::Answer| documents(&answer).len();
+    assert_eq!(count(world.send(scoped(r#"["a"]"#)).await), 3);
+    assert_eq!(count(world.send(scoped(r#"["a","x"]"#)).await), 2);
+    assert_eq!(count(world.send(scoped(r#"["a","x",2]"#)).await), 1);
+    assert_eq!(count(world.send(scoped(r#"["c"]"#)).await), 0);
+    let short = world.create(r#"["a","x"]"#, r#"{"id":"z","t":"a","u":"x","s":1}"#).await;
+    assert_eq!((short.status, short.header("x-ms-substatus")), (400, Some("1001")));
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_budget_of_request_units_is_kept() {
+    let mut with = options();
+    with.throughput = Some(100);
+    let world = World::with(with, PLAIN).await;
+    let mut throttled = None;
+    for n in 0..60 {
+        let made = world.create(r#"["a"]"#, &format!(r#"{{"id":"{n}","pk":"a"}}"#)).await;
+        if made.status == 429 {
+            throttled = Some(made);
+            break;
+        }
+        assert_eq!(made.status, 201);
+    }
+    let refused = throttled.expect("60 creates cost more than 100 units");
+    assert_eq!(refused.header("x-ms-substatus"), Some("3200"));
+    let wait: u64 = refused.header("x-ms-retry-after-ms").unwrap().parse().unwrap();
+    tokio::time::sleep(std::time::Duration::from_millis(wait + 5)).await;
+    assert_eq!(world.read(r#"["a"]"#, "0").await.status, 200);
+    world.stop().await;
+}

@@ -1,0 +1,170 @@
+//! Queries: order, paging, indexes, and what a strict gateway refuses.
+
+use perihelion_model::json::Value;
+
+use crate::harness::options;
+use crate::world::{PLAIN, World, batch, documents, json, query};
+
+async fn with_documents(container: &str, count: usize, document: impl Fn(usize) -> String) -> World {
+    let mut with = options();
+    with.management = true;
+    let world = World::with(with, container).await;
+    for start in (0..count).step_by(100) {
+        let operations: Vec<String> = (start..count.min(start + 100))
+            .map(|n| format!(r#"{{"operationType":"Create","resourceBody":{}}}"#, document(n)))
+            .collect();
+        let call = batch(r#"["a"]"#, &format!("[{}]", operations.join(",")))
+            .header("x-ms-cosmos-batch-atomic", "True");
+        let done = world.send(call).await;
+        assert_eq!(done.status, 200, "{}", done.text());
+    }
+    world
+}
+
+#[tokio::test]
+async fn order_by_follows_the_types() {
+    let values = [r#""b""#, "null", "2", "true", r#"{"x":1}"#, "false", r#""a""#, "[1]", "-1.5", "1"];
+    let world = with_documents(PLAIN, values.len() + 1, |n| match values.get(n) {
+        Some(value) => format!(r#"{{"id":"{n}","pk":"a","v":{value}}}"#),
+        None => format!(r#"{{"id":"{n}","pk":"a"}}"#),
+    })
+    .await;
+    let ordered = world.query("SELECT VALUE c.v FROM c ORDER BY c.v").await;
+    let expected: Vec<Value> =
+        ["null", "false", "true", "-1.5", "1", "2", r#""a""#, r#""b""#, "[1]", r#"{"x":1}"#]
+            .map(json)
+            .to_vec();
+    assert_eq!(ordered, expected);
+    // A document without the value is left out, unless the policy names the path.
+    assert_eq!(world.query("SELECT * FROM c ORDER BY c.v DESC").await.len(), values.len());
+    world.stop().await;
+
+    let explicit = r#"{"id":"c","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2},"indexingPolicy":{"includedPaths":[{"path":"/v/?"},{"path":"/*"}]}}"#;
+    let world = with_documents(explicit, 2, |n| {
+        if n == 0 { r#"{"id":"0","pk":"a"}"#.to_owned() } else { r#"{"id":"1","pk":"a","v":1}"#.to_owned() }
+    })
+    .await;
+    assert_eq!(world.query("SELECT VALUE c.id FROM c ORDER BY c.v").await, ["0", "1"].map(Value::from));
+    world.stop().await;
+}
+
+/// Reads every page of a query and returns the rows with the documents looked at.
+async fn drain(world: &World, text: &str, page: usize) -> (Vec<Value>, u64) {
+    let (mut rows, mut looked_at, mut continuation) = (Vec::new(), 0, None::<String>);
+    loop {
+        let mut call = query(text)
+            .header("x-ms-documentdb-partitionkey", r#"["a"]"#)
+            .header("x-ms-documentdb-populatequerymetrics", "True")
+            .header("x-ms-max-item-count", page.to_string());
+        if let Some(token) = &continuation {
+            call = call.header("x-ms-continuation", token);
+        }
+        let answer = world.send(call).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        rows.extend(documents(&answer));
+        let metrics = answer.header("x-ms-documentdb-query-metrics").unwrap().to_owned();
+        let retrieved =
+            metrics.split(';').find_map(|part| part.strip_prefix("retrievedDocumentCount=")).unwrap();
+        looked_at += retrieved.parse::<u64>().unwrap();
+        continuation = answer.header("x-ms-continuation").map(str::to_owned);
+        if continuation.is_none() {
+            return (rows, looked_at);
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_ordered_poll_costs_what_it_returns_once_it_is_known() {
+    let world = with_documents(PLAIN, 3000, |n| {
+        format!(r#"{{"id":"{n}","pk":"a","type":"t{}","visibleAt":{}}}"#, n % 3, (n * 7919) % 3000)
+    })
+    .await;
+    for text in [
+        "SELECT VALUE c.visibleAt FROM c WHERE c.type = 't1' AND c.visibleAt <= 60 ORDER BY c.visibleAt",
+        "SELECT VALUE c.visibleAt FROM c WHERE c.type = 't1' AND c.visibleAt <= 60 ORDER BY c.visibleAt DESC",
+    ] {
+        let (first, scanned) = drain(&world, text, 1000).await;
+        world.manage("POST", "maintain", "").await;
+        let (again, looked_at) = drain(&world, text, 4).await;
+        assert_eq!(first, again, "{text}");
+        let mut sorted: Vec<i64> = first.iter().map(|value| value.as_i64().unwrap()).collect();
+        assert!(sorted.len() > 10 && (scanned >= 3000 || scanned < 100));
+        let given = sorted.clone();
+        sorted.sort_unstable();
+        if text.ends_with("DESC") {
+            sorted.reverse();
+        }
+        assert_eq!(given, sorted);
+        // Each page looks one row ahead and may meet the last page's row again.
+        assert!(looked_at <= 2 * again.len() as u64 + 4, "{looked_at} documents for {} rows", again.len());
+    }
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn filters_without_order_use_an_index_too_and_keep_the_order_of_creation() {
+    let world = with_documents(PLAIN, 2000, |n| {
+        format!(r#"{{"id":"{n}","pk":"a","kind":"k{}","size":{}}}"#, n % 100, n % 500)
+    })
+    .await;
+    for text in
+        ["SELECT VALUE c.id FROM c WHERE c.kind = 'k7'", "SELECT VALUE c.id FROM c WHERE c.size > 497"]
+    {
+        let (first, _) = drain(&world, text, 1000).await;
+        world.manage("POST", "maintain", "").await;
+        let (again, looked_at) = drain(&world, text, 1000).await;
+        assert_eq!(first, again, "{text}");
+        assert_eq!(looked_at, again.len() as u64, "{text}");
+    }
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn an_index_follows_every_change() {
+    let world = with_documents(PLAIN, 600, |n| format!(r#"{{"id":"{n}","pk":"a","n":{n}}}"#)).await;
+    let text = "SELECT VALUE c.id FROM c WHERE c.n < 3 ORDER BY c.n";
+    drain(&world, text, 100).await;
+    world.manage("POST", "maintain", "").await;
+    let edits = r#"[{"operationType":"Delete","id":"0"},
+      {"operationType":"Patch","id":"1","resourceBody":{"operations":[{"op":"set","path":"/n","value":900}]}},
+      {"operationType":"Replace","id":"500","resourceBody":{"id":"500","pk":"a","n":1.5}},
+      {"operationType":"Create","resourceBody":{"id":"new","pk":"a","n":-1}}]"#;
+    let done = world.send(batch(r#"["a"]"#, edits).header("x-ms-cosmos-batch-atomic", "True")).await;
+    assert_eq!(done.status, 200, "{}", done.text());
+    let (rows, looked_at) = drain(&world, text, 100).await;
+    assert_eq!(rows, ["new", "500", "2"].map(Value::from));
+    assert_eq!(looked_at, 3);
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn pages_cut_a_join_within_a_document() {
+    let world =
+        with_documents(PLAIN, 5, |n| format!(r#"{{"id":"{n}","pk":"a","tags":[0,1,2,3,4,5,6]}}"#)).await;
+    let (rows, _) = drain(&world, "SELECT VALUE t FROM c JOIN t IN c.tags", 3).await;
+    let expected: Vec<Value> = (0..5).flat_map(|_| (0..7i64).map(Value::from)).collect();
+    assert_eq!(rows, expected);
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn top_and_offset_count_across_pages() {
+    let world =
+        with_documents(PLAIN, 50, |n| format!(r#"{{"id":"{n}","pk":"a","n":{n},"g":{}}}"#, n % 5)).await;
+    let numbers = |range: std::ops::Range<i64>| range.map(Value::from).collect::<Vec<_>>();
+    assert_eq!(drain(&world, "SELECT TOP 12 VALUE c.n FROM c", 5).await.0, numbers(0..12));
+    assert_eq!(drain(&world, "SELECT VALUE c.n FROM c OFFSET 7 LIMIT 11", 4).await.0, numbers(7..18));
+    assert_eq!(
+        drain(&world, "SELECT VALUE c.n FROM c ORDER BY c.n OFFSET 40 LIMIT 100", 4).await.0,
+        numbers(40..50)
+    );
+    assert_eq!(drain(&world, "SELECT DISTINCT VALUE c.g FROM c", 2).await.0, numbers(0..5));
+    assert_eq!(
+        drain(&world, "SELECT DISTINCT VALUE c.g FROM c ORDER BY c.g DESC", 2).await.0,
+        [4i64, 3, 2, 1, 0].map(Value::from)
+    );
+    let (groups, _) = drain(&world, "SELECT c.g, COUNT(1) AS k, MAX(c.n) AS m FROM c GROUP BY c.g", 2).await;
+    assert_eq!(groups.len(), 5);
+    assert_eq!(groups[1], json(r#"{"g":1,"k":10,"m":46}"#));
+    world.stop().await;
+}

@@ -1,0 +1,125 @@
+//! A server with one database and one container, and short ways to use them.
+
+use perihelion_model::json::{Value, parse_str};
+use perihelion_server::ServerOptions;
+
+use crate::client::{Answer, Call, Client};
+use crate::harness::{Running, options};
+
+/// The API version that current SDKs send.
+const CURRENT_VERSION: &str = "2020-07-15";
+
+pub(crate) struct World {
+    server: Running,
+    client: Client,
+}
+
+/// Parses a JSON literal of a test.
+pub(crate) fn json(text: &str) -> Value {
+    parse_str(text).unwrap_or_else(|error| panic!("{text}: {error}"))
+}
+
+/// The container most tests use.
+pub(crate) const PLAIN: &str = r#"{"id":"c","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2}}"#;
+
+impl World {
+    /// A default server with the given container as `/dbs/d/colls/c`.
+    pub(crate) async fn new(container: &str) -> World {
+        World::with(options(), container).await
+    }
+
+    pub(crate) async fn with(options: ServerOptions, container: &str) -> World {
+        let server = Running::start(options).await;
+        let client = server.client();
+        let world = World { server, client };
+        let made = world.send(Call::new("POST", "/dbs").json(&json(r#"{"id":"d"}"#))).await;
+        assert_eq!(made.status, 201, "{}", made.text());
+        let made = world.send(Call::new("POST", "/dbs/d/colls").json(&json(container))).await;
+        assert_eq!(made.status, 201, "{}", made.text());
+        world
+    }
+
+    pub(crate) async fn send(&self, call: Call) -> Answer {
+        let call = call.header("x-ms-version", CURRENT_VERSION);
+        self.client.send(&call).await.unwrap_or_else(|error| panic!("{call:?}: {error}"))
+    }
+
+    /// The same, when no answer may come.
+    pub(crate) async fn try_send(&self, call: Call) -> Result<Answer, String> {
+        self.client.send(&call.header("x-ms-version", CURRENT_VERSION)).await
+    }
+
+    pub(crate) async fn create(&self, key: &str, body: &str) -> Answer {
+        self.send(docs("POST", "", key).json(&json(body))).await
+    }
+
+    pub(crate) async fn read(&self, key: &str, id: &str) -> Answer {
+        self.send(docs("GET", id, key)).await
+    }
+
+    /// The rows of a query over the whole container.
+    pub(crate) async fn query(&self, text: &str) -> Vec<Value> {
+        let answer =
+            self.send(query(text).header("x-ms-documentdb-query-enablecrosspartition", "true")).await;
+        assert_eq!(answer.status, 200, "{text}: {}", answer.text());
+        documents(&answer)
+    }
+
+    /// A management request.
+    pub(crate) async fn manage(&self, method: &str, name: &str, body: &str) -> Answer {
+        self.send(
+            Call::new(method, format!("/_perihelion/{name}")).omit("authorization").body(body.to_owned()),
+        )
+        .await
+    }
+
+    /// A client with a connection of its own.
+    pub(crate) fn other_client(&self) -> Client {
+        self.server.client()
+    }
+
+    pub(crate) async fn stop(self) {
+        drop(self.client);
+        self.server.stop().await;
+    }
+}
+
+/// A request about documents; `key` is the partition key header.
+pub(crate) fn docs(method: &str, id: &str, key: &str) -> Call {
+    let path =
+        if id.is_empty() { "/dbs/d/colls/c/docs".to_owned() } else { format!("/dbs/d/colls/c/docs/{id}") };
+    let call = Call::new(method, path);
+    if key.is_empty() { call } else { call.header("x-ms-documentdb-partitionkey", key) }
+}
+
+/// A query; add a scope to it.
+pub(crate) fn query(text: &str) -> Call {
+    let body = perihelion_model::json::object([("query", text.into())]);
+    Call::new("POST", "/dbs/d/colls/c/docs")
+        .header("content-type", "application/query+json")
+        .body(perihelion_model::json::to_text(&body, perihelion_model::json::Style::Point))
+}
+
+/// An atomic batch.
+pub(crate) fn batch(key: &str, operations: &str) -> Call {
+    docs("POST", "", key)
+        .header("x-ms-cosmos-is-batch-request", "True")
+        .header("content-type", "application/json")
+        .body(operations.to_owned())
+}
+
+/// The `Documents` of a feed.
+pub(crate) fn documents(answer: &Answer) -> Vec<Value> {
+    let body = answer.json().unwrap_or_else(|error| panic!("{}: {error}", answer.text()));
+    body.get("Documents").and_then(Value::as_array).unwrap_or_else(|| panic!("{}", answer.text())).to_vec()
+}
+
+/// The `id`s of documents, in order.
+pub(crate) fn ids(documents: &[Value]) -> Vec<String> {
+    documents.iter().filter_map(|document| document.get("id")?.as_str()).map(str::to_owned).collect()
+}
+
+/// A member that is a string.
+pub(crate) fn text(value: &Value, name: &str) -> String {
+    value.get(name).and_then(Value::as_str).unwrap_or_else(|| panic!("no {name} in {value:?}")).to_owned()
+}
