@@ -4,6 +4,7 @@ mod access;
 mod bad_input;
 mod batches;
 mod change_feeds;
+mod charges;
 mod client;
 mod conformance;
 mod harness;
