@@ -19,18 +19,14 @@ use crate::maintenance::Wish;
 
 /// How a query is going to be run.
 pub(super) struct Plan {
-    /// Whether rows must be put in the order of their keys.
+    /// Whether rows must be put in the order of their keys. Rows without a
+    /// key come first: since June 2022 the service returns them under every
+    /// indexing policy (its ORDER BY page; eclipse-edc/Connector#1512).
     pub(super) is_ordered: bool,
     pub(super) directions: Vec<bool>,
     pub(super) index: Option<IndexUse>,
     /// The index that would fit, when none does.
     pub(super) wish: Option<Wish>,
-    /// Rows whose only order key is undefined are left out, unless the
-    /// indexing policy names its path: so the service documents ORDER BY (the
-    /// default policy does not retrieve documents without the sort property).
-    /// Lead's decision; a check that expects them must name the path in its
-    /// container's policy.
-    pub(super) skips_undefined_order: bool,
 }
 
 /// An index and the part of it to walk.
@@ -68,23 +64,11 @@ pub(super) fn choose(container: &Container, request: &QueryRequest) -> Plan {
         Some(used) if used.gives_order || !is_ordered => None,
         _ => shape.wanted().map(|columns| Wish { scope, columns }),
     };
-    let skips_undefined_order = is_ordered && order.len() == 1 && !is_named(container, &order[0]);
-    Plan { is_ordered, directions, index, wish, skips_undefined_order }
+    Plan { is_ordered, directions, index, wish }
 }
 
 fn is_descending(key: &OrderKey) -> bool {
     key.direction == perihelion_query::Direction::Descending
-}
-
-/// Whether the indexing policy includes the key's very path.
-fn is_named(container: &Container, key: &OrderKey) -> bool {
-    let Some(path) = plain_path(key.path.as_deref()) else { return true };
-    let wanted: String = path.iter().map(|step| format!("/{step}")).collect();
-    let included = container.definition.get("indexingPolicy").and_then(|policy| policy.get("includedPaths"));
-    included.and_then(Value::as_array).unwrap_or_default().iter().any(|entry| {
-        let text = entry.get("path").and_then(Value::as_str).unwrap_or_default().replace('"', "");
-        text.strip_suffix("/?").or_else(|| text.strip_suffix("/*")).is_some_and(|text| text == wanted)
-    })
 }
 
 fn plain_path(path: Option<&[Step]>) -> Option<Vec<String>> {

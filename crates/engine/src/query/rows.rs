@@ -238,9 +238,6 @@ impl Context<'_> {
             let mut is_beyond = false;
             for (row, place) in self.rows_of(unit.range, rid, &document)? {
                 let Some(output) = row.output else { continue };
-                if self.plan.skips_undefined_order && row.order_keys.first().is_some_and(Option::is_none) {
-                    continue;
-                }
                 let place = Place { order: Some(self.encode_order(&row.order_keys)), ..place };
                 let key = self.sort_key(&place);
                 if resume.is_some_and(|resume| key <= *resume) {
@@ -358,9 +355,6 @@ fn distinct_rows(context: &Context<'_>, documents: &mut u64) -> Result<Vec<Value
         *documents += 1;
         for (row, _) in context.rows_of(0, 0, &document)? {
             let Some(output) = &row.output else { continue };
-            if context.plan.skips_undefined_order && row.order_keys.first().is_some_and(Option::is_none) {
-                continue;
-            }
             if seen.insert(output) {
                 rows.push(row);
             }
