@@ -357,10 +357,10 @@ impl Parser<'_> {
             return Ok(ExprKind::Object(members));
         }
         loop {
-            if self.peek() != Kind::String {
-                return Err(self.unexpected());
-            }
-            let name = self.string()?;
+            let name = match self.peek() {
+                Kind::String => self.string()?,
+                _ => self.identifier()?.text,
+            };
             self.expect_symbol(Symbol::Colon)?;
             members.push((name, self.expression()?));
             if !self.eat_symbol(Symbol::Comma) {
