@@ -26,6 +26,11 @@ pub(super) async fn serve(service: &Service, call: &Call) -> Result<Answer, Refu
         ));
     }
     let operations = list.into_iter().map(parse_operation).collect::<Result<Vec<_>, Refusal>>()?;
+    let is_minimal = call.wants_minimal();
+    let is_bare: Vec<bool> = operations
+        .iter()
+        .map(|operation| is_minimal && !matches!(operation.operation, ItemOperation::Read { .. }))
+        .collect();
     let range = match &scope {
         BatchScope::Partition(key) => Target::resolve(&container, key.clone())?.range.id,
         BatchScope::Range(range) => *range,
@@ -39,13 +44,12 @@ pub(super) async fn serve(service: &Service, call: &Call) -> Result<Answer, Refu
     let bucket = service.engine.admit(&container, range)?;
     let done = service.engine.batch(&container, batch).await?;
     service.engine.spend(bucket, done.charge);
-    let mut answer =
-        Answer::text(if done.has_failed() { 207 } else { 200 }, results(&done, call.wants_minimal()))
-            .charged(done.charge)
-            .at(done.position)
-            .with(headers::ITEM_COUNT, done.results.len().to_string())
-            .in_container(&database, &container)
-            .with_usage(done.usage);
+    let mut answer = Answer::text(if done.has_failed() { 207 } else { 200 }, results(&done, &is_bare))
+        .charged(done.charge)
+        .at(done.position)
+        .with(headers::ITEM_COUNT, done.results.len().to_string())
+        .in_container(&database, &container)
+        .with_usage(done.usage);
     if let Some(sub_status) = done.sub_status() {
         answer = answer.with(headers::SUBSTATUS, sub_status.to_string());
     }
@@ -104,15 +108,16 @@ fn parse_kind(kind: &str, id: Option<String>, body: Option<Value>) -> Result<Ite
 }
 
 /// `[{"statusCode","requestCharge","eTag","resourceBody"}]`; failed operations
-/// and deletes have the first two only.
-fn results(done: &BatchAnswer, is_minimal: bool) -> String {
+/// and deletes have the first two only, and so have bare ones but for the etag:
+/// writes, when the client asked for a minimal answer.
+fn results(done: &BatchAnswer, is_bare: &[bool]) -> String {
     let mut out = String::from("[");
-    for (place, result) in done.results.iter().enumerate() {
+    for (place, (result, is_bare)) in done.results.iter().zip(is_bare).enumerate() {
         if place > 0 {
             out.push(',');
         }
         match result {
-            Ok(answer) => print_success(&mut out, answer, is_minimal),
+            Ok(answer) => print_success(&mut out, answer, *is_bare),
             Err(refusal) => print_head(&mut out, refusal.status, refusal.charge),
         }
         out.push('}');
@@ -128,7 +133,7 @@ fn print_head(out: &mut String, status: u16, charge: f64) {
     out.push_str(&perihelion_engine::charge::print(charge));
 }
 
-fn print_success(out: &mut String, answer: &ItemAnswer, is_minimal: bool) {
+fn print_success(out: &mut String, answer: &ItemAnswer, is_bare: bool) {
     print_head(out, answer.status, answer.charge);
     if let Some(etag) = &answer.etag {
         out.push_str(",\"eTag\":");
@@ -136,7 +141,7 @@ fn print_success(out: &mut String, answer: &ItemAnswer, is_minimal: bool) {
     }
     if let Ok(body) = std::str::from_utf8(&answer.body)
         && !body.is_empty()
-        && !is_minimal
+        && !is_bare
     {
         out.push_str(",\"resourceBody\":");
         out.push_str(body);

@@ -7,10 +7,11 @@ use perihelion_engine::charge;
 use perihelion_engine::container::{Container, ParsedDefinition};
 use perihelion_engine::items::Usage;
 use perihelion_engine::refusal::Refusal;
-use perihelion_model::json::Value;
+use perihelion_model::resource_id::ContainerRid;
 use perihelion_wire::headers;
 
 use super::databases::{position, throughput};
+use super::pages::Page;
 use super::{Service, queries, wrong_method};
 use crate::answer::Answer;
 use crate::call::Call;
@@ -18,12 +19,15 @@ use crate::call::Call;
 pub(super) async fn serve_feed(service: &Service, call: &Call, database: &str) -> Result<Answer, Refusal> {
     let catalog = service.engine.catalog();
     let database = catalog.database(database).ok_or_else(Refusal::no_such_resource)?;
-    let bodies =
-        || -> Vec<Value> { catalog.containers_of(database.rid).map(|container| container.body()).collect() };
+    let containers = || catalog.containers_of(database.rid);
     match call.method {
-        Method::GET => Ok(feed(service, database, bodies())),
+        Method::GET => {
+            let bodies = containers().map(|container| (container.rid, container.body())).collect();
+            Ok(feed(service, database, &Page::cut(call, bodies, ContainerRid::parse)?))
+        }
         Method::POST if call.is_query() => {
-            Ok(feed(service, database, queries::over_metadata(service, call, bodies())?))
+            let bodies = containers().map(|container| container.body()).collect();
+            Ok(feed(service, database, &Page::whole(queries::over_metadata(service, call, bodies)?)))
         }
         Method::POST => {
             let definition = ParsedDefinition::parse(call.object()?, call.api_version())?;
@@ -97,8 +101,8 @@ fn check_match(call: &Call, container: &Container) -> Result<(), Refusal> {
     }
 }
 
-fn feed(service: &Service, database: &Database, containers: Vec<Value>) -> Answer {
-    Answer::feed(&database.rid.to_text(), "DocumentCollections", &containers)
+fn feed(service: &Service, database: &Database, page: &Page) -> Answer {
+    page.mark(Answer::feed(&database.rid.to_text(), "DocumentCollections", &page.bodies))
         .charged(charge::FEED)
         .at(position(service))
         .with(headers::ALT_CONTENT_PATH, format!("dbs/{}", database.name))

@@ -6,17 +6,20 @@ use perihelion_engine::catalog::{Database, Throughput};
 use perihelion_engine::charge;
 use perihelion_engine::refusal::Refusal;
 use perihelion_model::json::Value;
+use perihelion_model::resource_id::DatabaseRid;
 use perihelion_wire::headers;
 
+use super::pages::Page;
 use super::{Service, queries, wrong_method};
 use crate::answer::Answer;
 use crate::call::Call;
 
 pub(super) async fn serve_feed(service: &Service, call: &Call) -> Result<Answer, Refusal> {
     match call.method {
-        Method::GET => Ok(feed(service, bodies(service))),
+        Method::GET => Ok(feed(service, &Page::cut(call, bodies(service), DatabaseRid::parse)?)),
         Method::POST if call.is_query() => {
-            Ok(feed(service, queries::over_metadata(service, call, bodies(service))?))
+            let bodies = bodies(service).into_iter().map(|(_, body)| body).collect();
+            Ok(feed(service, &Page::whole(queries::over_metadata(service, call, bodies)?)))
         }
         Method::POST => {
             let database = service.engine.create_database(call.object()?, throughput(call)?).await?;
@@ -82,12 +85,12 @@ pub(super) fn throughput(call: &Call) -> Result<Option<Throughput>, Refusal> {
     }
 }
 
-fn bodies(service: &Service) -> Vec<Value> {
-    service.engine.catalog().databases.values().map(|database| database.body()).collect()
+fn bodies(service: &Service) -> Vec<(DatabaseRid, Value)> {
+    service.engine.catalog().databases.values().map(|database| (database.rid, database.body())).collect()
 }
 
-fn feed(service: &Service, databases: Vec<Value>) -> Answer {
-    Answer::feed("", "Databases", &databases).charged(charge::FEED).at(position(service))
+fn feed(service: &Service, page: &Page) -> Answer {
+    page.mark(Answer::feed("", "Databases", &page.bodies)).charged(charge::FEED).at(position(service))
 }
 
 fn answer(service: &Service, status: u16, database: &Database, charge: f64) -> Answer {

@@ -11,6 +11,7 @@ mod containers;
 mod databases;
 mod items;
 mod offers;
+mod pages;
 mod queries;
 mod ranges;
 mod scripts;

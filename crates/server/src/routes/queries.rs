@@ -13,8 +13,8 @@ use perihelion_engine::items::Target;
 use perihelion_engine::query::{QueryPage, QueryRequest, QueryScope};
 use perihelion_engine::refusal::{Layer, Refusal, sub_status};
 use perihelion_model::json::{self, Style, Value};
-use perihelion_model::partition_key::EffectiveRange;
-use perihelion_query::{GatewayVerdict, Now, Parameters, Program, Query};
+use perihelion_model::partition_key::{EffectiveRange, PartitionKey};
+use perihelion_query::{GatewayVerdict, Now, Parameters, PartitionKeyFilter, Program, Query, QueryRange};
 use perihelion_wire::headers;
 
 use super::Service;
@@ -219,8 +219,28 @@ fn plan_of(
     features: Option<&str>,
 ) -> Result<Value, perihelion_query::PlanError> {
     let paths: Vec<&str> = container.partition_key.paths.iter().map(|path| path.text.as_str()).collect();
-    perihelion_query::plan(&statement.query, &statement.parameters, features, &paths)
-        .map(|plan| plan.to_json())
+    let plan = perihelion_query::plan(&statement.query, &statement.parameters, features, &paths)?;
+    Ok(match plan.partition_keys() {
+        PartitionKeyFilter::Keys(keys) => match key_ranges(container, keys) {
+            Some(ranges) => plan.to_json_with_ranges(&ranges),
+            None => plan.to_json(),
+        },
+        PartitionKeyFilter::All | PartitionKeyFilter::Nothing => plan.to_json(),
+    })
+}
+
+/// The points that partition keys have in the hash space, in order; `None`
+/// when a key is not a scalar, which no document can have.
+fn key_ranges(container: &Container, keys: &[Vec<Value>]) -> Option<Vec<QueryRange>> {
+    let definition = &container.partition_key;
+    let points = keys.iter().map(|values| {
+        let key = PartitionKey::from_json(&Value::Array(values.clone()))?;
+        Some(definition.effective(&key))
+    });
+    let mut points = points.collect::<Option<Vec<_>>>()?;
+    points.sort();
+    points.dedup();
+    Some(points.iter().map(|point| QueryRange::point(&point.to_hex())).collect())
 }
 
 fn run(

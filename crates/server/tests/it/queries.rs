@@ -162,3 +162,24 @@ async fn top_and_offset_count_across_pages() {
     assert_eq!(groups[1], json(r#"{"g":1,"k":10,"m":46}"#));
     world.stop().await;
 }
+
+#[tokio::test]
+async fn a_plan_names_the_partition_keys_that_a_filter_allows() {
+    let world = World::new(PLAIN).await;
+    let ranges = |text: &'static str| {
+        let call = query(text).header("x-ms-cosmos-is-query-plan-request", "True");
+        let features = "OrderBy, Aggregate, Top, Distinct";
+        let answer = world.send(call.header("x-ms-cosmos-supported-query-features", features));
+        async move { answer.await.json().unwrap().get("queryRanges").unwrap().clone() }
+    };
+    let point =
+        |key: &str| format!(r#"{{"min":"{key}","max":"{key}","isMinInclusive":true,"isMaxInclusive":true}}"#);
+    let one = ranges("SELECT * FROM c WHERE c.pk = 'A' ORDER BY c.n").await;
+    assert_eq!(one, json(&format!("[{}]", point("14F53A0810CE6727EB1CD722D321216F"))));
+    let two = ranges("SELECT * FROM c WHERE c.pk IN ('', 'A')").await;
+    let points = [point("14F53A0810CE6727EB1CD722D321216F"), point("32E9366E637A71B4E710384B2F4970A0")];
+    assert_eq!(two, json(&format!("[{}]", points.join(","))));
+    let all = r#"[{"min":"","max":"FF","isMinInclusive":true,"isMaxInclusive":false}]"#;
+    assert_eq!(ranges("SELECT * FROM c WHERE c.n = 1").await, json(all));
+    world.stop().await;
+}
