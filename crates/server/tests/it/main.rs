@@ -6,6 +6,7 @@ mod batches;
 mod change_feeds;
 mod charges;
 mod client;
+mod compat;
 mod conformance;
 mod harness;
 mod items;
