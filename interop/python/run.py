@@ -1,0 +1,77 @@
+#!/usr/bin/env python3
+"""The official Python SDK against our server: `python3 interop/python/run.py`.
+
+Needs nothing but Python's standard library to start: it makes a virtual
+environment beside itself, installs the pinned requirements once, and runs
+itself again inside. It then starts the servers it needs (three shapes of one
+binary) and runs every check. One line per check, a closing line
+`N passed, N failed, N skipped`, exit code 1 when a check failed and 2 when the
+suite could not run.
+
+    PERIHELION_BIN              the binary to start [target/release or target/debug, the newer]
+    PERIHELION_ENDPOINT         use this running server instead of starting one
+    PERIHELION_ENDPOINT_FOUR    the same for the server with --partitions 4
+    PERIHELION_ENDPOINT_STRICT  the same for --partitions 4 --strict-gateway
+    PERIHELION_KEY              the key of those servers [the emulators' well-known one]
+
+With any endpoint given, checks whose server is not given are skipped, and so
+are those that start a server of their own unless PERIHELION_BIN is set.
+`--only TEXT` runs the checks whose name contains TEXT; `--list` names them.
+"""
+
+import argparse
+import fcntl
+import hashlib
+import os
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ENVIRONMENT = HERE / ".venv"
+REQUIREMENTS = HERE / "requirements.txt"
+# Set for the second start, so that a broken environment cannot loop.
+INSIDE = "PERIHELION_INTEROP_PYTHON_INSIDE"
+
+
+def enter_environment():
+    """Makes the environment if it is not the one the requirements ask for, and
+    runs this file again in it. Two runs at once wait for each other."""
+    python = ENVIRONMENT / "bin" / "python"
+    stamp = ENVIRONMENT / "installed"
+    wanted = hashlib.sha256(REQUIREMENTS.read_bytes() + sys.version.encode()).hexdigest()
+    lock = os.open(HERE, os.O_RDONLY)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (stamp.exists() and stamp.read_text() == wanted and python.exists()):
+            print("installing azure-cosmos into", ENVIRONMENT, file=sys.stderr, flush=True)
+            venv.create(ENVIRONMENT, clear=True, with_pip=True)
+            pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+            subprocess.run([*pip, "--no-deps", "-r", REQUIREMENTS], check=True, stdout=sys.stderr)
+            subprocess.run([python, "-m", "pip", "check"], check=True, stdout=sys.stderr)
+            stamp.write_text(wanted)
+    finally:
+        os.close(lock)
+    os.environ[INSIDE] = "1"
+    os.execv(python, [str(python), str(HERE / "run.py"), *sys.argv[1:]])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", metavar="TEXT", default="", help="run the checks whose name contains TEXT")
+    parser.add_argument("--list", action="store_true", help="name the checks and end")
+    arguments = parser.parse_args()
+    if os.environ.get(INSIDE) != "1":
+        enter_environment()
+    from suite import runner
+
+    return runner.main(only=arguments.only, is_listing=arguments.list)
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except (OSError, RuntimeError, subprocess.CalledProcessError) as error:
+        print(f"interop/python cannot run: {error}", file=sys.stderr)
+        sys.exit(2)

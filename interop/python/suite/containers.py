@@ -1,0 +1,216 @@
+"""Containers: definitions filled in, replaced, listed; unique keys; a
+container made again under the eyes of a client that knows the old one."""
+
+from azure.cosmos import PartitionKey
+
+from .harness import check, equal, expect_error, ids, new_container, own, rows, unique
+
+ETAG_PATH = {"path": '/"_etag"/?'}
+
+
+@check
+def a_new_container_has_its_definition_filled_in(stage):
+    container = stage.container()
+    body = container.read()
+    equal(body["partitionKey"], {"paths": ["/pk"], "kind": "Hash", "version": 2})
+    equal(
+        body["indexingPolicy"],
+        {
+            "indexingMode": "consistent",
+            "automatic": True,
+            "includedPaths": [{"path": "/*"}],
+            "excludedPaths": [ETAG_PATH],
+        },
+    )
+    equal(
+        body["conflictResolutionPolicy"],
+        {"mode": "LastWriterWins", "conflictResolutionPath": "/_ts", "conflictResolutionProcedure": ""},
+    )
+    equal(body["geospatialConfig"], {"type": "Geography"})
+    equal(body["_self"].split("/")[:1] + body["_self"].split("/")[2:3], ["dbs", "colls"])
+    for member, value in (("_docs", "docs/"), ("_sprocs", "sprocs/"), ("_conflicts", "conflicts/")):
+        equal(body[member], value)
+
+
+@check
+def a_second_container_of_a_name_is_refused(stage):
+    container = stage.container()
+    with expect_error(409, 0):
+        stage.database.create_container(container.id, partition_key=PartitionKey(path="/other"))
+    equal(container.read()["partitionKey"]["paths"], ["/pk"])
+
+
+@check
+def create_if_not_exists_makes_one_container(stage):
+    name = unique("c")
+    key = PartitionKey(path="/pk")
+    first = stage.database.create_container_if_not_exists(name, partition_key=key).read()
+    second = stage.database.create_container_if_not_exists(name, partition_key=key).read()
+    equal(second["_rid"], first["_rid"])
+
+
+@check
+def containers_are_listed_and_queried(stage):
+    database = stage.client.create_database(unique("d"))
+    names = sorted(new_container(database).id for _ in range(3))
+    equal(sorted(entry["id"] for entry in database.list_containers()), names)
+    pages = [[entry["id"] for entry in page] for page in database.list_containers(max_item_count=2).by_page()]
+    equal([len(page) for page in pages], [2, 1])
+    equal(sorted(name for page in pages for name in page), names)
+    found = database.query_containers(
+        "SELECT * FROM root r WHERE r.id = @id", parameters=[{"name": "@id", "value": names[2]}]
+    )
+    equal([entry["id"] for entry in found], [names[2]])
+    stage.client.delete_database(database)
+
+
+@check
+def a_deleted_container_is_gone(stage):
+    container = stage.container()
+    container.create_item({"id": "a", "pk": "p"})
+    stage.database.delete_container(container)
+    with expect_error(404):
+        container.read()
+    with expect_error(404, 0, "Resource Not Found"):
+        stage.database.delete_container(container.id)
+
+
+@check
+def a_client_indexing_policy_is_kept(stage):
+    policy = {
+        "indexingMode": "consistent",
+        "automatic": True,
+        "includedPaths": [{"path": "/name/?"}, {"path": "/tags/[]/?"}],
+        "excludedPaths": [{"path": "/*"}],
+        "compositeIndexes": [
+            [{"path": "/name", "order": "ascending"}, {"path": "/age", "order": "descending"}]
+        ],
+        "spatialIndexes": [{"path": "/place/*", "types": ["Point", "Polygon"]}],
+    }
+    kept = stage.container(indexing_policy=policy).read()["indexingPolicy"]
+    equal(kept["includedPaths"], policy["includedPaths"])
+    equal(kept["excludedPaths"], [{"path": "/*"}, ETAG_PATH])
+    equal(kept["compositeIndexes"], policy["compositeIndexes"])
+    equal(kept["spatialIndexes"][0]["path"], "/place/*")
+
+
+@check
+def queries_do_not_depend_on_what_is_indexed(stage):
+    policy = {"indexingMode": "none", "automatic": False}
+    container = stage.container(indexing_policy=policy)
+    equal(container.read()["indexingPolicy"]["indexingMode"], "none")
+    for n in range(5):
+        container.create_item({"id": str(n), "pk": "p", "n": n})
+    found = rows(container, "SELECT * FROM c WHERE c.n >= 3", pk="p", enable_scan_in_query=True)
+    equal(ids(found), ["3", "4"])
+
+
+@check
+def a_container_is_replaced(stage):
+    container = stage.container()
+    before = container.read()
+    policy = {"indexingMode": "consistent", "automatic": True, "includedPaths": [{"path": "/*"}],
+              "excludedPaths": [{"path": "/big/*"}]}
+    stage.database.replace_container(
+        container, partition_key=PartitionKey(path="/pk"), default_ttl=100, indexing_policy=policy
+    )
+    after = container.read()
+    equal(after["defaultTtl"], 100)
+    equal(after["indexingPolicy"]["excludedPaths"], [{"path": "/big/*"}, ETAG_PATH])
+    equal(after["_rid"], before["_rid"])
+    assert after["_etag"] != before["_etag"]
+    stage.database.replace_container(container, partition_key=PartitionKey(path="/pk"))
+    assert "defaultTtl" not in container.read()
+
+
+@check
+def the_partition_key_of_a_container_cannot_be_replaced(stage):
+    container = stage.container()
+    with expect_error(400):
+        stage.database.replace_container(container, partition_key=PartitionKey(path="/other"))
+    equal(container.read()["partitionKey"]["paths"], ["/pk"])
+
+
+@check
+def replacing_a_missing_container_is_not_found(stage):
+    with expect_error(404, 0):
+        stage.database.replace_container(unique("none"), partition_key=PartitionKey(path="/pk"))
+
+
+UNIQUE_EMAIL = {"uniqueKeys": [{"paths": ["/email"]}, {"paths": ["/first", "/last"]}]}
+
+
+@check
+def unique_keys_hold_within_a_partition_only(stage):
+    container = stage.container(unique_key_policy=UNIQUE_EMAIL)
+    equal(container.read()["uniqueKeyPolicy"]["uniqueKeys"][1]["paths"], ["/first", "/last"])
+    container.create_item({"id": "1", "pk": "p", "email": "a@x", "first": "A", "last": "B"})
+    with expect_error(409, text="Entity with the specified id already exists in the system."):
+        container.create_item({"id": "2", "pk": "p", "email": "a@x", "first": "C", "last": "D"})
+    with expect_error(409):
+        container.upsert_item({"id": "2", "pk": "p", "email": "b@x", "first": "A", "last": "B"})
+    container.create_item({"id": "2", "pk": "p", "email": "b@x", "first": "A", "last": "C"})
+    container.create_item({"id": "1", "pk": "q", "email": "a@x", "first": "A", "last": "B"})
+    equal(rows(container, "SELECT VALUE COUNT(1) FROM c", pk="p"), [2])
+
+
+@check
+def a_unique_value_is_free_again_after_replace_and_delete(stage):
+    container = stage.container(unique_key_policy={"uniqueKeys": [{"paths": ["/email"]}]})
+    container.create_item({"id": "1", "pk": "p", "email": "a"})
+    container.replace_item("1", {"id": "1", "pk": "p", "email": "b"})
+    container.create_item({"id": "2", "pk": "p", "email": "a"})
+    container.delete_item("1", "p")
+    container.create_item({"id": "3", "pk": "p", "email": "b"})
+    with expect_error(409):
+        container.patch_item("3", "p", [{"op": "set", "path": "/email", "value": "a"}])
+    equal(container.read_item("3", "p")["email"], "b")
+
+
+@check
+def unique_keys_cannot_be_dropped(stage):
+    container = stage.container(unique_key_policy=UNIQUE_EMAIL)
+    with expect_error(403, text="unique index cannot be modified"):
+        stage.database.replace_container(container, partition_key=PartitionKey(path="/pk"))
+
+
+@check
+def a_container_made_again_is_found_by_a_client_that_knew_the_old_one(stage):
+    container = stage.container("/pk")
+    container.create_item({"id": "a", "pk": "old"})
+    other = stage.new_client().get_database_client(stage.database.id)
+    other.delete_container(container.id)
+    other.create_container(container.id, partition_key=PartitionKey(path="/kind"))
+    # The client still sends the old container's id: 400/1024, and it reads the container again.
+    created = container.create_item({"id": "a", "kind": "q"})
+    equal(own(created), {"id": "a", "kind": "q"})
+    equal(own(container.read_item("a", "q")), {"id": "a", "kind": "q"})
+
+
+@check
+def nested_and_quoted_partition_key_paths_work(stage):
+    container = stage.container('/address/"zip code"')
+    item = {"id": "a", "address": {"zip code": "8000"}}
+    container.create_item(item)
+    equal(own(container.read_item("a", "8000")), item)
+    equal(rows(container, 'SELECT VALUE c.address["zip code"] FROM c', pk="8000"), ["8000"])
+
+
+@check
+def a_container_with_the_first_hash_version_works(stage):
+    container = stage.container(partition_key=PartitionKey(path="/pk", version=1))
+    for key in ("p", 5, True, None):
+        container.create_item({"id": "a", "pk": key})
+        equal(container.read_item("a", key)["pk"], key)
+    equal(container.read()["partitionKey"].get("version", 1), 1)
+
+
+@check
+def quota_and_statistics_are_reported(stage):
+    container = stage.container()
+    for n in range(3):
+        container.create_item({"id": str(n), "pk": "p"})
+    body = container.read(populate_quota_info=True, populate_partition_key_range_statistics=True)
+    headers = body.get_response_headers()
+    assert "documentsCount=3" in headers["x-ms-resource-usage"], headers["x-ms-resource-usage"]
+    assert "x-ms-resource-quota" in headers

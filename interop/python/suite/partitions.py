@@ -1,0 +1,197 @@
+"""Several physical partitions: feed ranges, queries across them, and splits
+under a client that still believes in the old ranges."""
+
+from .harness import check, equal, ids, pages, rows, same_elements
+
+COUNT = 60
+
+
+def filled(stage, count=COUNT):
+    container = stage.container()
+    for n in range(count):
+        container.create_item({"id": f"{n:03}", "pk": f"p{n}", "n": n, "fifth": n % 5, "seventh": n % 7})
+    return container
+
+
+_containers = {}
+
+
+def shared(stage):
+    """One container for all checks that only read."""
+    if id(stage) not in _containers:
+        _containers[id(stage)] = filled(stage)
+    return _containers[id(stage)]
+
+
+ALL = [f"{n:03}" for n in range(COUNT)]
+
+
+@check(on="four")
+def four_ranges_cover_the_key_space(stage):
+    container = shared(stage)
+    ranges = list(container.read_feed_ranges())
+    equal(len(ranges), 4)
+    bounds = sorted((entry["Range"]["min"], entry["Range"]["max"]) for entry in ranges)
+    equal((bounds[0][0], bounds[-1][1]), ("", "FF"))
+    equal([low for low, _ in bounds[1:]], [high for _, high in bounds[:-1]])
+
+
+@check(on="four")
+def the_ranges_divide_the_items(stage):
+    container = shared(stage)
+    parts = [
+        list(container.query_items("SELECT VALUE c.id FROM c", feed_range=part)) for part in container.read_feed_ranges()
+    ]
+    assert all(parts), [len(part) for part in parts]
+    equal(sorted(name for part in parts for name in part), ALL)
+
+
+@check(on="four")
+def a_partition_key_lies_in_one_feed_range(stage):
+    container = shared(stage)
+    ranges = list(container.read_feed_ranges())
+    for n in range(10):
+        mine = container.feed_range_from_partition_key(f"p{n}")
+        homes = [part for part in ranges if container.is_feed_range_subset(part, mine)]
+        equal(len(homes), 1)
+        equal(list(container.query_items("SELECT VALUE c.n FROM c", feed_range=mine)), [n])
+        assert n in list(container.query_items("SELECT VALUE c.n FROM c", feed_range=homes[0]))
+
+
+@check(on="four")
+def the_feeds_of_the_ranges_divide_the_changes(stage):
+    container = shared(stage)
+    parts = [
+        ids(container.query_items_change_feed(feed_range=part, start_time="Beginning"))
+        for part in container.read_feed_ranges()
+    ]
+    assert all(parts), [len(part) for part in parts]
+    equal(sorted(name for part in parts for name in part), ALL)
+    equal(sorted(ids(container.query_items_change_feed(start_time="Beginning"))), ALL)
+
+
+@check(on="four")
+def one_continuation_carries_the_feed_of_all_ranges(stage):
+    container = filled(stage, 20)
+    feed = container.query_items_change_feed(start_time="Beginning", max_item_count=3)
+    equal(sorted(ids(feed)), ALL[:20])
+    token = container.client_connection.last_response_headers["etag"]
+    for n in (3, 7, 11):
+        container.upsert_item({"id": f"{n:03}", "pk": f"p{n}", "n": -n})
+    same_elements([item["n"] for item in container.query_items_change_feed(continuation=token)], [-3, -7, -11])
+
+
+@check(on="four")
+def queries_across_ranges_are_whole_and_ordered(stage):
+    container = shared(stage)
+    equal(sorted(rows(container, "SELECT VALUE c.id FROM c")), ALL)
+    equal(rows(container, "SELECT VALUE c.n FROM c ORDER BY c.n DESC"), list(range(COUNT - 1, -1, -1)))
+    equal(rows(container, "SELECT TOP 3 VALUE c.n FROM c ORDER BY c.n"), [0, 1, 2])
+    equal(rows(container, "SELECT VALUE c.n FROM c ORDER BY c.n OFFSET 20 LIMIT 5"), [20, 21, 22, 23, 24])
+    equal(rows(container, "SELECT VALUE SUM(c.n) FROM c"), [sum(range(COUNT))])
+    equal(rows(container, "SELECT VALUE AVG(c.n) FROM c"), [29.5])
+    same_elements(rows(container, "SELECT DISTINCT VALUE c.fifth FROM c"), [0, 1, 2, 3, 4])
+    same_elements(
+        rows(container, "SELECT c.fifth, COUNT(1) AS k FROM c GROUP BY c.fifth"), [{"fifth": n, "k": 12} for n in range(5)]
+    )
+
+
+@check(on="four")
+def pages_across_ranges_miss_and_repeat_nothing(stage):
+    container = shared(stage)
+    for query, expected in (
+        ("SELECT VALUE c.id FROM c", None),
+        ("SELECT VALUE c.id FROM c ORDER BY c.id", ALL),
+        ("SELECT VALUE c.id FROM c WHERE c.n < 30 ORDER BY c.n DESC", ALL[29::-1]),
+    ):
+        options = {"enable_cross_partition_query": True, "max_item_count": 7}
+        seen = list(pages(container.query_items(query, **options)))
+        found = [name for page, _ in seen for name in page]
+        if expected is None:
+            equal(sorted(found), ALL)
+        else:
+            equal(found, expected)
+        rest = [name for page, _ in pages(container.query_items(query, **options), seen[1][1]) for name in page]
+        equal(rest, found[len(seen[0][0]) + len(seen[1][0]) :])
+
+
+@check(on="four")
+def read_items_gathers_over_all_ranges(stage):
+    container = shared(stage)
+    wanted = [(f"{n:03}", f"p{n}") for n in range(COUNT)]
+    equal(ids(container.read_items(items=wanted)), ALL)
+
+
+@check(on="four")
+def a_client_with_old_ranges_survives_a_split(stage):
+    container = filled(stage)
+    reader = stage.same_container(container, stage.new_client())
+    # The reader learns the four ranges, and a session token for each.
+    equal(len(list(reader.read_feed_ranges())), 4)
+    equal(ids(reader.read_items(items=[(name, f"p{int(name)}") for name in ALL])), ALL)
+    children = stage.split(container, 1)
+    equal(len(children), 2)
+    # Point operations, batches, queries, read-many: all with the old map.
+    equal([reader.read_item(name, f"p{int(name)}")["id"] for name in ALL], ALL)
+    reader.upsert_item({"id": "000", "pk": "p0", "n": 0})
+    equal(sorted(rows(reader, "SELECT VALUE c.id FROM c")), ALL)
+    equal(ids(reader.read_items(items=[(name, f"p{int(name)}") for name in ALL])), ALL)
+    equal(len(list(reader.read_feed_ranges(force_refresh=True))), 5)
+
+
+@check(on="four")
+def feed_ranges_from_before_a_split_still_divide_the_items(stage):
+    container = filled(stage)
+    old = list(container.read_feed_ranges())
+    other = stage.same_container(container, stage.new_client())
+    stage.split(container, 0)
+    stage.split(container, 2)
+    equal(len(list(other.read_feed_ranges(force_refresh=True))), 6)
+    for client in (container, other):
+        parts = [list(client.query_items("SELECT VALUE c.id FROM c", feed_range=part)) for part in old]
+        equal(sorted(name for part in parts for name in part), ALL)
+        equal(sorted(rows(client, "SELECT VALUE c.id FROM c")), ALL)
+
+
+@check(on="four")
+def a_change_feed_goes_on_over_a_split(stage):
+    container = filled(stage, 30)
+    feed = container.query_items_change_feed(start_time="Beginning")
+    equal(sorted(ids(feed)), ALL[:30])
+    token = container.client_connection.last_response_headers["etag"]
+    stage.split(container, 0)
+    stage.split(container, 3)
+    for n in range(30, 40):
+        container.create_item({"id": f"{n:03}", "pk": f"p{n}"})
+    container.upsert_item({"id": "000", "pk": "p0", "n": 1})
+    found = ids(container.query_items_change_feed(continuation=token))
+    equal(sorted(found), ["000", *ALL[30:40]])
+    other = stage.same_container(container, stage.new_client())
+    equal(sorted(ids(other.query_items_change_feed(continuation=token))), ["000", *ALL[30:40]])
+    equal(sorted(ids(other.query_items_change_feed(start_time="Beginning"))), ALL[:40])
+
+
+@check(on="four")
+def a_query_goes_on_over_a_split(stage):
+    container = filled(stage, 40)
+    options = {"enable_cross_partition_query": True, "max_item_count": 8}
+    iterator = container.query_items("SELECT VALUE c.id FROM c ORDER BY c.id", **options).by_page()
+    found = list(next(iterator))
+    stage.split(container, 2)
+    for page in iterator:
+        found += list(page)
+    equal(found, ALL[:40])
+
+
+@check
+def the_only_range_splits_again_and_again(stage):
+    container = filled(stage, 30)
+    known = ["0"]
+    for _ in range(3):
+        children = stage.split(container, known[0])
+        known = known[1:] + children
+        equal([container.read_item(name, f"p{int(name)}")["id"] for name in ALL[:30]], ALL[:30])
+        equal(rows(container, "SELECT VALUE COUNT(1) FROM c"), [30])
+    equal(len(list(container.read_feed_ranges(force_refresh=True))), 4)
+    container.create_item({"id": "new", "pk": "p0"})
+    equal(container.read_item("new", "p0")["id"], "new")

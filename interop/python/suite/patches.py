@@ -1,0 +1,172 @@
+"""Partial updates: every operation, in order, under a condition, all or none."""
+
+from .harness import check, equal, expect_error, own
+
+
+def patched(stage, item, operations, **options):
+    container = stage.container()
+    container.create_item({"id": "a", "pk": "p", **item})
+    answer = container.patch_item("a", "p", operations, **options)
+    equal(dict(container.read_item("a", "p")), dict(answer))
+    found = own(answer)
+    equal((found.pop("id"), found.pop("pk")), ("a", "p"))
+    return found
+
+
+@check
+def add_sets_a_member_and_inserts_into_an_array(stage):
+    operations = [
+        {"op": "add", "path": "/new", "value": {"x": 1}},
+        {"op": "add", "path": "/new/y", "value": None},
+        {"op": "add", "path": "/list/1", "value": "inserted"},
+        {"op": "add", "path": "/list/-", "value": "last"},
+    ]
+    equal(
+        patched(stage, {"list": ["a", "b"]}, operations),
+        {"list": ["a", "inserted", "b", "last"], "new": {"x": 1, "y": None}},
+    )
+
+
+@check
+def set_replaces_or_makes_a_member(stage):
+    operations = [
+        {"op": "set", "path": "/n", "value": 2},
+        {"op": "set", "path": "/fresh", "value": [1]},
+        {"op": "set", "path": "/list/0", "value": "A"},
+        {"op": "set", "path": "/deep/er", "value": True},
+    ]
+    equal(
+        patched(stage, {"n": 1, "list": ["a", "b"], "deep": {}}, operations),
+        {"n": 2, "list": ["A", "b"], "deep": {"er": True}, "fresh": [1]},
+    )
+
+
+@check
+def replace_needs_something_to_replace(stage):
+    operations = [
+        {"op": "replace", "path": "/n", "value": "two"},
+        {"op": "replace", "path": "/list/1", "value": "B"},
+    ]
+    equal(patched(stage, {"n": 1, "list": ["a", "b"]}, operations), {"n": "two", "list": ["a", "B"]})
+    container = stage.container()
+    before = container.create_item({"id": "a", "pk": "p"})
+    with expect_error(400):
+        container.patch_item("a", "p", [{"op": "replace", "path": "/missing", "value": 1}])
+    equal(container.read_item("a", "p")["_etag"], before["_etag"])
+
+
+@check
+def remove_takes_away(stage):
+    operations = [{"op": "remove", "path": "/n"}, {"op": "remove", "path": "/list/0"}, {"op": "remove", "path": "/deep/x"}]
+    equal(
+        patched(stage, {"n": 1, "list": ["a", "b"], "deep": {"x": 1, "y": 2}}, operations),
+        {"list": ["b"], "deep": {"y": 2}},
+    )
+    container = stage.container()
+    container.create_item({"id": "a", "pk": "p"})
+    with expect_error(400):
+        container.patch_item("a", "p", [{"op": "remove", "path": "/missing"}])
+
+
+@check
+def incr_adds_to_a_number_or_makes_it(stage):
+    operations = [
+        {"op": "incr", "path": "/n", "value": 5},
+        {"op": "incr", "path": "/n", "value": -2},
+        {"op": "incr", "path": "/real", "value": 0.5},
+        {"op": "incr", "path": "/made", "value": 7},
+    ]
+    equal(patched(stage, {"n": 10, "real": 1.25}, operations), {"n": 13, "real": 1.75, "made": 7})
+    container = stage.container()
+    container.create_item({"id": "a", "pk": "p", "text": "x"})
+    with expect_error(400):
+        container.patch_item("a", "p", [{"op": "incr", "path": "/text", "value": 1}])
+
+
+@check
+def move_takes_a_value_elsewhere(stage):
+    operations = [
+        {"op": "move", "from": "/old", "path": "/new"},
+        {"op": "move", "from": "/deep/x", "path": "/x"},
+    ]
+    equal(
+        patched(stage, {"old": {"v": 1}, "deep": {"x": 2, "y": 3}}, operations),
+        {"deep": {"y": 3}, "new": {"v": 1}, "x": 2},
+    )
+
+
+@check
+def operations_are_done_in_order(stage):
+    operations = [
+        {"op": "set", "path": "/n", "value": 7},
+        {"op": "incr", "path": "/n", "value": 3},
+        {"op": "add", "path": "/list", "value": []},
+        {"op": "add", "path": "/list/-", "value": 1},
+        {"op": "add", "path": "/list/0", "value": 0},
+    ]
+    equal(patched(stage, {}, operations), {"n": 10, "list": [0, 1]})
+
+
+@check
+def a_patch_keeps_the_rid_and_changes_the_etag(stage):
+    container = stage.container()
+    created = container.create_item({"id": "a", "pk": "p"})
+    answer = container.patch_item(created, "p", [{"op": "add", "path": "/n", "value": 1}])
+    equal(answer["_rid"], created["_rid"])
+    assert answer["_etag"] != created["_etag"]
+    equal(answer.get_response_headers()["etag"], answer["_etag"])
+
+
+@check
+def a_condition_that_holds_lets_the_patch_through(stage):
+    operations = [{"op": "incr", "path": "/stock", "value": -1}]
+    condition = "from c where c.stock > 0 and c.kind = 'shoe'"
+    equal(
+        patched(stage, {"stock": 1, "kind": "shoe"}, operations, filter_predicate=condition),
+        {"stock": 0, "kind": "shoe"},
+    )
+
+
+@check
+def a_condition_that_fails_is_412_and_changes_nothing(stage):
+    container = stage.container()
+    before = container.create_item({"id": "a", "pk": "p", "stock": 0})
+    with expect_error(412):
+        container.patch_item(
+            "a", "p", [{"op": "incr", "path": "/stock", "value": -1}], filter_predicate="from c where c.stock > 0"
+        )
+    equal(dict(container.read_item("a", "p")), dict(before))
+
+
+@check
+def a_patch_is_all_or_nothing(stage):
+    container = stage.container()
+    before = container.create_item({"id": "a", "pk": "p", "n": 1})
+    with expect_error(400):
+        container.patch_item(
+            "a", "p", [{"op": "set", "path": "/n", "value": 2}, {"op": "replace", "path": "/none", "value": 1}]
+        )
+    equal(dict(container.read_item("a", "p")), dict(before))
+
+
+@check
+def a_patch_of_the_partition_key_or_of_nothing_is_refused(stage):
+    container = stage.container()
+    container.create_item({"id": "a", "pk": "p"})
+    with expect_error(400):
+        container.patch_item("a", "p", [{"op": "set", "path": "/pk", "value": "q"}])
+    with expect_error(400):
+        container.patch_item("a", "p", [])
+    with expect_error(404):
+        container.patch_item("none", "p", [{"op": "set", "path": "/n", "value": 1}])
+
+
+@check
+def a_patch_has_at_most_ten_operations(stage):
+    container = stage.container()
+    container.create_item({"id": "a", "pk": "p", "n": 0})
+    one = {"op": "incr", "path": "/n", "value": 1}
+    equal(container.patch_item("a", "p", [one] * 10)["n"], 10)
+    with expect_error(400):
+        container.patch_item("a", "p", [one] * 11)
+    equal(container.read_item("a", "p")["n"], 10)

@@ -1,0 +1,125 @@
+"""If-Match and If-None-Match on items: a lost update is refused, an unchanged
+item is not sent again."""
+
+from azure.core import MatchConditions
+
+from .harness import Answers, check, equal, expect_error, own
+
+STALE = '"00000000-0000-0000-0000-000000000000"'
+FAILED = "one of the specified precondition is not met"
+
+
+def unmodified(etag):
+    return {"etag": etag, "match_condition": MatchConditions.IfNotModified}
+
+
+def modified(etag):
+    return {"etag": etag, "match_condition": MatchConditions.IfModified}
+
+
+@check
+def a_replace_with_the_current_etag_is_done(stage):
+    container = stage.container()
+    created = container.create_item({"id": "a", "pk": "p", "n": 1})
+    replaced = container.replace_item("a", {"id": "a", "pk": "p", "n": 2}, **unmodified(created["_etag"]))
+    equal(replaced["n"], 2)
+
+
+@check
+def a_replace_with_an_old_etag_is_refused(stage):
+    container = stage.container()
+    created = container.create_item({"id": "a", "pk": "p", "n": 1})
+    replaced = container.replace_item("a", {"id": "a", "pk": "p", "n": 2})
+    with expect_error(412, 0, FAILED):
+        container.replace_item("a", {"id": "a", "pk": "p", "n": 3}, **unmodified(created["_etag"]))
+    equal(dict(container.read_item("a", "p")), dict(replaced))
+
+
+@check
+def of_two_writers_with_one_etag_one_wins(stage):
+    container = stage.container()
+    etag = container.create_item({"id": "a", "pk": "p", "n": 0})["_etag"]
+    outcomes = []
+    for n in (1, 2):
+        try:
+            container.replace_item("a", {"id": "a", "pk": "p", "n": n}, **unmodified(etag))
+            outcomes.append(200)
+        except Exception as error:
+            outcomes.append(error.status_code)
+    equal(outcomes, [200, 412])
+    equal(container.read_item("a", "p")["n"], 1)
+
+
+@check
+def an_upsert_with_an_old_etag_is_refused(stage):
+    container = stage.container()
+    created = container.create_item({"id": "a", "pk": "p", "n": 1})
+    with expect_error(412):
+        container.upsert_item({"id": "a", "pk": "p", "n": 2}, **unmodified(STALE))
+    upserted = container.upsert_item({"id": "a", "pk": "p", "n": 3}, **unmodified(created["_etag"]))
+    equal(container.read_item("a", "p")["_etag"], upserted["_etag"])
+    equal(upserted["n"], 3)
+
+
+@check
+def a_delete_with_an_old_etag_is_refused(stage):
+    container = stage.container()
+    created = container.create_item({"id": "a", "pk": "p"})
+    with expect_error(412):
+        container.delete_item("a", "p", **unmodified(STALE))
+    equal(own(container.read_item("a", "p")), {"id": "a", "pk": "p"})
+    container.delete_item("a", "p", **unmodified(created["_etag"]))
+    with expect_error(404):
+        container.read_item("a", "p")
+
+
+@check
+def a_patch_with_an_old_etag_is_refused(stage):
+    container = stage.container()
+    created = container.create_item({"id": "a", "pk": "p", "n": 1})
+    add = [{"op": "incr", "path": "/n", "value": 1}]
+    with expect_error(412):
+        container.patch_item("a", "p", add, **unmodified(STALE))
+    equal(container.patch_item("a", "p", add, **unmodified(created["_etag"]))["n"], 2)
+
+
+@check
+def a_missing_item_is_not_found_before_it_is_not_matched(stage):
+    container = stage.container()
+    with expect_error(404):
+        container.replace_item("a", {"id": "a", "pk": "p"}, **unmodified(STALE))
+    with expect_error(404):
+        container.delete_item("a", "p", **unmodified(STALE))
+
+
+@check
+def any_existing_item_matches_the_star(stage):
+    container = stage.container()
+    container.create_item({"id": "a", "pk": "p"})
+    present = {"match_condition": MatchConditions.IfPresent}
+    equal(container.replace_item("a", {"id": "a", "pk": "p", "n": 1}, **present)["n"], 1)
+    with expect_error(404):
+        container.replace_item("b", {"id": "b", "pk": "p"}, **present)
+
+
+@check
+def an_unchanged_item_is_answered_with_304_and_no_body(stage):
+    container = stage.container()
+    created = container.create_item({"id": "a", "pk": "p"})
+    answers = Answers()
+    found = container.read_item("a", "p", raw_response_hook=answers, **modified(created["_etag"]))
+    equal(answers.status, 304)
+    equal(dict(found), {})
+    equal(answers.headers["etag"], created["_etag"])
+    equal(float(answers.headers["x-ms-request-charge"]), 1.0)
+
+
+@check
+def a_changed_item_is_answered_in_full(stage):
+    container = stage.container()
+    created = container.create_item({"id": "a", "pk": "p"})
+    replaced = container.replace_item("a", {"id": "a", "pk": "p", "n": 1})
+    answers = Answers()
+    found = container.read_item("a", "p", raw_response_hook=answers, **modified(created["_etag"]))
+    equal(answers.status, 200)
+    equal(dict(found), dict(replaced))

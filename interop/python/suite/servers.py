@@ -1,0 +1,98 @@
+"""Starting and ending our binary.
+
+A server is ready when it prints `Started`; its port and its CA are read from
+the banner. It never outlives the suite: it is terminated at the end, and
+killed when it does not drain in time.
+"""
+
+import os
+import re
+import selectors
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+START_SECONDS_MAX = 20.0
+# Longer than the drain grace of the server.
+END_SECONDS_MAX = 12.0
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def binary():
+    """The binary to test: the named one, else the newer of the two builds."""
+    named = os.environ.get("PERIHELION_BIN")
+    if named:
+        if not Path(named).is_file():
+            raise RuntimeError(f"PERIHELION_BIN is {named}, which is no file")
+        return Path(named).resolve()
+    target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+    built = [target / profile / "perihelion" for profile in ("release", "debug")]
+    built = [path for path in built if path.is_file()]
+    if not built:
+        raise RuntimeError("no binary: run `cargo build -p perihelion`, or set PERIHELION_BIN")
+    return max(built, key=lambda path: path.stat().st_mtime)
+
+
+class Server:
+    def __init__(self, *options, port=0):
+        # Settings of the caller's shell must not leak into the servers.
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("PERIHELION_")}
+        self.log = tempfile.TemporaryFile(mode="w+")
+        self.process = subprocess.Popen(
+            [binary(), "dev", "--port", str(port), *options],
+            stdout=subprocess.PIPE,
+            stderr=self.log,
+            env=environment,
+        )
+        try:
+            banner = self._banner()
+        except BaseException:
+            self.end()
+            raise
+        self.port = int(re.search(r"https://[^ /]*:(\d+)/", banner).group(1))
+        self.endpoint = f"https://localhost:{self.port}/"
+        found = re.search(r"^  CA +(\S.*?) \(print it", banner, re.MULTILINE)
+        self.ca_path = found and found.group(1)
+
+    def _banner(self):
+        """What the server prints up to and with `Started`."""
+        text = b""
+        deadline = time.monotonic() + START_SECONDS_MAX
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.process.stdout, selectors.EVENT_READ)
+            while b"\nStarted" not in text:
+                left = deadline - time.monotonic()
+                if left <= 0 or not selector.select(left):
+                    raise RuntimeError(f"the server did not start in {START_SECONDS_MAX} s: {self.complaints()}")
+                piece = os.read(self.process.stdout.fileno(), 4096)
+                if not piece:
+                    raise RuntimeError(f"the server ended while starting: {self.complaints()}")
+                text += piece
+        return text.decode()
+
+    def complaints(self):
+        """What the server wrote to standard error."""
+        self.log.seek(0)
+        return self.log.read()
+
+    def kill(self):
+        """Ends the server as a power cut would."""
+        self.process.kill()
+        self.process.wait()
+
+    def end(self):
+        if self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(END_SECONDS_MAX)
+            except subprocess.TimeoutExpired:
+                self.kill()
+        self.process.stdout.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.end()
