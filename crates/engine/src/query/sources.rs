@@ -68,7 +68,7 @@ impl Walk<'_> {
         consume: &mut Consumer<'_>,
     ) -> Result<(), Refusal> {
         match (index, &self.unit.part) {
-            (Some(used), _) if used.is_by_rid => self.entries_by_rid(used, first, consume),
+            (Some(used), _) if used.is_by_rid => self.from_rid(&self.index_prefix(used), first, consume),
             (Some(used), _) => {
                 let mut rids = self.entry_rids(used)?;
                 rids.retain(|rid| *rid >= first);
@@ -76,7 +76,9 @@ impl Walk<'_> {
                 self.fetch_all(rids, consume)
             }
             (None, Part::Keys(_)) => self.documents(first, consume),
-            (None, Part::Partition(partition)) => self.members(&partition.0, first, consume),
+            (None, Part::Partition(partition)) => {
+                self.from_rid(&keys::members(self.container.number(), &partition.0), first, consume)
+            }
             (None, Part::Prefix(prefix)) => {
                 let mut rids = self.member_rids(prefix)?;
                 rids.retain(|rid| *rid >= first);
@@ -94,14 +96,8 @@ impl Walk<'_> {
         start: Option<&[u8]>,
         consume: &mut Consumer<'_>,
     ) -> Result<(), Refusal> {
-        let span = self.index_span(used, start);
         let direction = if used.is_backward { Direction::Backward } else { Direction::Forward };
-        let mut outcome = Ok(());
-        self.view.scan(span.as_range(), direction, &mut |key, _| {
-            let Some(rid) = keys::last_u64(key) else { return ControlFlow::Continue(()) };
-            self.offer(rid, consume, &mut outcome)
-        })?;
-        outcome
+        self.pointed_at(&self.index_span(used, start), direction, consume)
     }
 
     fn documents(&self, first: u64, consume: &mut Consumer<'_>) -> Result<(), Refusal> {
@@ -122,26 +118,22 @@ impl Walk<'_> {
         outcome
     }
 
-    fn members(&self, partition: &[u8], first: u64, consume: &mut Consumer<'_>) -> Result<(), Refusal> {
-        let prefix = keys::members(self.container.number(), partition);
-        let mut from = prefix.clone();
-        from.extend_from_slice(&first.to_be_bytes());
-        let span = Span::between(&from, &keys::after_prefix(&prefix));
-        let mut outcome = Ok(());
-        self.view.scan(span.as_range(), Direction::Forward, &mut |key, _| {
-            let Some(rid) = keys::last_u64(key) else { return ControlFlow::Continue(()) };
-            self.offer(rid, consume, &mut outcome)
-        })?;
-        outcome
+    /// The documents named by the keys under a prefix that ends where the
+    /// `_rid` counter begins.
+    fn from_rid(&self, prefix: &[u8], first: u64, consume: &mut Consumer<'_>) -> Result<(), Refusal> {
+        let from = [prefix, &first.to_be_bytes()].concat();
+        self.pointed_at(&Span::between(&from, &keys::after_prefix(prefix)), Direction::Forward, consume)
     }
 
-    fn entries_by_rid(&self, used: &IndexUse, first: u64, consume: &mut Consumer<'_>) -> Result<(), Refusal> {
-        let prefix = self.index_prefix(used);
-        let mut from = prefix.clone();
-        from.extend_from_slice(&first.to_be_bytes());
-        let span = Span::between(&from, &keys::after_prefix(&prefix));
+    /// The documents that a span's keys point at with their last bytes.
+    fn pointed_at(
+        &self,
+        span: &Span,
+        direction: Direction,
+        consume: &mut Consumer<'_>,
+    ) -> Result<(), Refusal> {
         let mut outcome = Ok(());
-        self.view.scan(span.as_range(), Direction::Forward, &mut |key, _| {
+        self.view.scan(span.as_range(), direction, &mut |key, _| {
             let Some(rid) = keys::last_u64(key) else { return ControlFlow::Continue(()) };
             self.offer(rid, consume, &mut outcome)
         })?;
