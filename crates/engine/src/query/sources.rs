@@ -68,7 +68,9 @@ impl Walk<'_> {
         consume: &mut Consumer<'_>,
     ) -> Result<(), Refusal> {
         match (index, &self.unit.part) {
-            (Some(used), _) if used.is_by_rid => self.from_rid(&self.index_prefix(used), first, consume),
+            (Some(used), _) if used.is_by_rid => {
+                self.starting_at_rid(&self.index_prefix(used), first, consume)
+            }
             (Some(used), _) => {
                 let mut rids = self.entry_rids(used)?;
                 rids.retain(|rid| *rid >= first);
@@ -77,7 +79,7 @@ impl Walk<'_> {
             }
             (None, Part::Keys(_)) => self.documents(first, consume),
             (None, Part::Partition(partition)) => {
-                self.from_rid(&keys::members(self.container.number(), &partition.0), first, consume)
+                self.starting_at_rid(&keys::members(self.container.number(), &partition.0), first, consume)
             }
             (None, Part::Prefix(prefix)) => {
                 let mut rids = self.member_rids(prefix)?;
@@ -120,7 +122,7 @@ impl Walk<'_> {
 
     /// The documents named by the keys under a prefix that ends where the
     /// `_rid` counter begins.
-    fn from_rid(&self, prefix: &[u8], first: u64, consume: &mut Consumer<'_>) -> Result<(), Refusal> {
+    fn starting_at_rid(&self, prefix: &[u8], first: u64, consume: &mut Consumer<'_>) -> Result<(), Refusal> {
         let from = [prefix, &first.to_be_bytes()].concat();
         self.pointed_at(&Span::between(&from, &keys::after_prefix(prefix)), Direction::Forward, consume)
     }
