@@ -20,8 +20,8 @@ use bytes::Bytes;
 use super::{Direction, KeyRange};
 
 /// Entries of a node. Larger nodes make snapshots dearer (a shared node is
-/// copied whole), smaller ones make the tree deeper; measured best between 32
-/// and 64 (docs/storage.md).
+/// copied whole), smaller ones make the tree deeper; of 12, 24, 48 and 96 the
+/// middle two were best with and without snapshots open (docs/storage.md).
 const NODE_MAX: usize = 48;
 
 /// A node with fewer entries than this is joined to a neighbour if both fit in one.
