@@ -2,6 +2,7 @@
 
 mod certificates;
 mod help;
+mod kills;
 mod program;
 mod serving;
 mod usage;

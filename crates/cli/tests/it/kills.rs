@@ -1,0 +1,201 @@
+//! Durability of the real program: SIGKILL while sixteen clients write.
+//!
+//! One data directory lives through many lives of the server. In each life
+//! sixteen clients write (see [`writer`]) until the kill, which comes at a
+//! random moment; some lives are killed before they have even started, and in
+//! some a partition is being split. The next life must hold every write that
+//! was acknowledged, no half of anything, and agree with itself: [`audit`]
+//! looks at it through the same API that wrote it.
+//!
+//! `KILLS=10000 KILLS_SEED=7 cargo test --release -p perihelion sigkill` runs
+//! as many as one likes. The seed fixes who writes what and how long each life
+//! lasts; where exactly the kill strikes is the machine's own chance.
+//!
+//! Kills do not test fsync, because the page cache survives them: the engine's
+//! power cuts do.
+
+mod audit;
+#[path = "../../../server/tests/it/client.rs"]
+#[allow(dead_code, reason = "shared with the server's tests, which use all of it")]
+mod client;
+#[path = "../../../engine/tests/it/dice.rs"]
+mod dice;
+mod journal;
+mod writer;
+
+use std::net::SocketAddr;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use perihelion_model::json::{object, parse_str};
+
+use self::audit::Audit;
+use self::client::{Call, Client};
+use self::dice::Dice;
+use self::journal::Journal;
+use crate::program::{Running, Scratch, command};
+
+/// Clients that write at once, as the issue asks.
+const CLIENTS: usize = 16;
+
+/// Logical partitions they share, so that their writes interleave.
+const PARTITION_KEYS: usize = 6;
+
+/// The longest life of a server under load. Long enough for some hundred
+/// writes of a debug build, short enough for fifty lives in a minute.
+const LIFE_MAX: Duration = Duration::from_millis(300);
+
+/// A start takes some tens of milliseconds; a kill within this time strikes
+/// before, during or just after recovery.
+const START_MAX: Duration = Duration::from_millis(40);
+
+/// Every physical partition makes an audit slower.
+const RANGES_MAX: usize = 6;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sigkill_under_load_loses_nothing_acknowledged() {
+    let (kills, seed) = (setting("KILLS", 50), setting("KILLS_SEED", 1));
+    println!("KILLS={kills} KILLS_SEED={seed}");
+    let scratch = Scratch::new();
+    let mut history = History::new(&scratch, seed);
+    let begun = Instant::now();
+    history.set_up().await;
+    for kill in 1..=kills {
+        history.live_and_die().await;
+        if let Err(violations) = history.check(kill == kills).await {
+            let shown = violations[..violations.len().min(VIOLATIONS_SHOWN)].join("\n  ");
+            panic!("seed {seed}, kill {kill}: {} violation(s)\n  {shown}", violations.len());
+        }
+    }
+    let (acknowledged, in_doubt, landed) = history.totals();
+    println!(
+        "{kills} kills, {} during start: {acknowledged} writes acknowledged, 0 lost; {in_doubt} in flight, \
+         {landed} of them landed; {} ranges, {} documents, {:?}",
+        history.killed_starting,
+        history.audit.ranges(),
+        history.audit.documents(&history.journals),
+        begun.elapsed(),
+    );
+    assert!(acknowledged > kills * CLIENTS as u64, "seed {seed}: hardly anything was written");
+    assert!(in_doubt > kills, "seed {seed}: the kills struck an idle server");
+}
+
+/// A broken build may break everything at once; the first few tell the story.
+const VIOLATIONS_SHOWN: usize = 12;
+
+fn setting(name: &str, default: u64) -> u64 {
+    std::env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(default)
+}
+
+/// One data directory, its lives, and what its clients remember.
+struct History<'s> {
+    scratch: &'s Scratch,
+    dice: Dice,
+    journals: Vec<Journal>,
+    audit: Audit,
+    killed_starting: u64,
+}
+
+impl<'s> History<'s> {
+    fn new(scratch: &'s Scratch, seed: u64) -> History<'s> {
+        let journals = (0..CLIENTS).map(Journal::new).collect();
+        History { scratch, dice: Dice::new(seed), journals, audit: Audit::default(), killed_starting: 0 }
+    }
+
+    fn command(&self) -> std::process::Command {
+        let data = self.scratch.path().join("data").display().to_string();
+        let arguments = ["server", "--port", "0", "--data", &data, "--partitions", "2"];
+        let mut command = command(self.scratch, &arguments);
+        // Nobody reads its log while it lives, so it must not fill the pipe.
+        command.args(["--management", "--log", "error"]);
+        command
+    }
+
+    fn start(&self) -> (Running, SocketAddr) {
+        let running = Running::start(&mut self.command());
+        let address = SocketAddr::from(([127, 0, 0, 1], running.port()));
+        (running, address)
+    }
+
+    /// The database, the container and the counters that all clients share.
+    async fn set_up(&mut self) {
+        let (running, address) = self.start();
+        let client = Client::new(address);
+        for (path, body) in [
+            ("/dbs", r#"{"id":"d"}"#),
+            ("/dbs/d/colls", r#"{"id":"c","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2}}"#),
+        ] {
+            let body = parse_str(body).expect("JSON");
+            let made = client.send(&Call::new("POST", path).json(&body)).await.expect("an answer");
+            assert_eq!(made.status, 201, "{}", made.text());
+        }
+        self.audit.create_counters(&client).await;
+        kill(running);
+    }
+
+    /// One life under load, and its end.
+    async fn live_and_die(&mut self) {
+        if self.dice.one_in(6) {
+            self.die_while_starting().await;
+        }
+        let (running, address) = self.start();
+        let mut writers = Vec::new();
+        for journal in std::mem::take(&mut self.journals) {
+            let dice = Dice::new(self.dice.next());
+            writers.push(tokio::spawn(writer::write_until_the_end(address, journal, dice)));
+        }
+        if self.dice.one_in(6) && self.audit.ranges() < RANGES_MAX {
+            let range = self.audit.any_range(&mut self.dice);
+            tokio::spawn(split(address, range));
+        }
+        self.random_moment(LIFE_MAX).await;
+        kill(running);
+        for writer in writers {
+            self.journals.push(writer.await.expect("a writer ends without a panic"));
+        }
+    }
+
+    /// A server that is killed before it may have said a word.
+    async fn die_while_starting(&mut self) {
+        let mut child = self.command().stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it runs");
+        self.random_moment(START_MAX).await;
+        child.kill().expect("a process to kill");
+        child.wait().expect("an end");
+        self.killed_starting += 1;
+    }
+
+    /// The one wait of this test that is for the clock and not for an event.
+    async fn random_moment(&mut self, most: Duration) {
+        tokio::time::sleep(Duration::from_micros(self.dice.roll(most.as_micros() as u64))).await;
+    }
+
+    /// Starts once more and holds what is there against what was promised.
+    async fn check(&mut self, is_last: bool) -> Result<(), Vec<String>> {
+        let (running, address) = self.start();
+        let reads_everything = is_last || self.dice.one_in(10);
+        let violations =
+            self.audit.check(address, &mut self.journals, &mut self.dice, reads_everything).await;
+        kill(running);
+        if violations.is_empty() { Ok(()) } else { Err(violations) }
+    }
+
+    /// Writes acknowledged, in flight at a kill, and of these found done.
+    fn totals(&self) -> (u64, u64, u64) {
+        let sum = |count: fn(&Journal) -> u64| self.journals.iter().map(count).sum();
+        (sum(|journal| journal.acknowledged), sum(|journal| journal.in_doubt), sum(|journal| journal.landed))
+    }
+}
+
+/// Asks for a split. Whether it happens before the kill is its own affair; the
+/// audit sees the ranges that are there.
+async fn split(address: SocketAddr, range: String) {
+    let body = object([("database", "d".into()), ("container", "c".into()), ("range", range.into())]);
+    let call = Call::new("POST", "/_perihelion/split").omit("authorization").json(&body);
+    let _ = Client::new(address).send(&call).await;
+}
+
+fn kill(running: Running) {
+    running.signal("KILL");
+    let (status, log) = running.end();
+    assert_eq!(status.code(), None, "the server ended by itself: {log}");
+}

@@ -1,0 +1,552 @@
+//! What must hold after a kill, looked at through the HTTP API.
+//!
+//! - Every acknowledged document is there as acknowledged, every deleted one
+//!   is not, and a batch in flight is there whole or not at all.
+//! - The change feed holds each document that changed exactly once, at the LSN
+//!   its write was acknowledged with, in LSN order, and no page ends within
+//!   one write.
+//! - Queries by id list, by partition, by order and by count agree with that.
+//! - LSNs and session tokens never go back, and no LSN is given out twice.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::net::SocketAddr;
+
+use perihelion_model::json::{Style, Value, object, to_text};
+
+use super::PARTITION_KEYS;
+use super::client::{Answer, Call, Client};
+use super::dice::Dice;
+use super::journal::{Change, Journal, Key, Known, Place, own_members};
+use super::writer::{DOCS, docs, partition_key};
+
+/// The id of the document in each partition that all clients increment.
+pub(super) const COUNTER: &str = "counter";
+
+/// Documents of earlier lives that each client reads again per check.
+const SAMPLE: usize = 6;
+
+/// Rows of a page of the change feed. Small enough that batches meet the end
+/// of a page; when everything is read, larger for speed.
+const PAGE_ROWS: usize = 9;
+const PAGE_ROWS_OF_EVERYTHING: usize = 301;
+
+/// What is known over all clients and lives.
+#[derive(Default)]
+pub(super) struct Audit {
+    /// The counters as last read.
+    counters: Vec<Known>,
+    /// The newest LSN that was seen in each range that ever was.
+    lsns: BTreeMap<String, u64>,
+    /// Where the change feed of each range was read up to.
+    read_up_to: BTreeMap<String, String>,
+    places: HashSet<Place>,
+    etags: HashSet<String>,
+    ranges: Vec<Range>,
+}
+
+#[derive(Clone, Debug)]
+struct Range {
+    id: String,
+    /// The ranges it was split from, oldest first.
+    parents: Vec<String>,
+    lsn: u64,
+}
+
+impl Audit {
+    pub(super) async fn create_counters(&mut self, client: &Client) {
+        for place_of in 0..PARTITION_KEYS {
+            let partition = partition_key(place_of);
+            let made = client.send(&docs("POST", "", &partition).json(&counter(&partition, 0))).await;
+            let made = made.expect("an answer");
+            assert_eq!(made.status, 201, "{}", made.text());
+            let lsn = super::journal::place(&made).expect("a session token").1;
+            self.counters.push(Known { body: made.json().expect("JSON"), lsn });
+        }
+        self.read_ranges(client).await.expect("ranges");
+    }
+
+    pub(super) fn ranges(&self) -> usize {
+        self.ranges.len()
+    }
+
+    pub(super) fn any_range(&self, dice: &mut Dice) -> String {
+        self.ranges[dice.roll(self.ranges.len() as u64) as usize].id.clone()
+    }
+
+    pub(super) fn documents(&self, journals: &[Journal]) -> usize {
+        journals.iter().map(|journal| journal.present.len()).sum::<usize>() + self.counters.len()
+    }
+
+    /// Holds a new life of the server against the journals, which go on from
+    /// what it says about writes in flight.
+    pub(super) async fn check(
+        &mut self,
+        address: SocketAddr,
+        journals: &mut Vec<Journal>,
+        dice: &mut Dice,
+        reads_everything: bool,
+    ) -> Vec<String> {
+        let mut violations: Vec<String> =
+            journals.iter_mut().flat_map(|journal| journal.violations.drain(..)).collect();
+        self.note_places(journals, &mut violations);
+        let client = Client::new(address);
+        let outcome = self.check_lsns(&client, &mut violations).await;
+        violations.extend(outcome.err());
+
+        let session = self.session();
+        let mut readers = Vec::new();
+        for journal in std::mem::take(journals) {
+            let sample = if reads_everything { usize::MAX } else { SAMPLE };
+            let dice = Dice::new(dice.next());
+            let reader = Reader { client: Client::new(address), journal, session: session.clone() };
+            readers.push(tokio::spawn(reader.check(dice, sample)));
+        }
+        for reader in readers {
+            let (journal, found) = reader.await.expect("a reader ends without a panic");
+            journals.push(journal);
+            violations.extend(found);
+        }
+        journals.sort_by_key(|journal| journal.client);
+
+        let outcome = self.check_counters(&client, journals, &mut violations).await;
+        violations.extend(outcome.err());
+        self.note_etags(journals, &mut violations);
+        let outcome = self.check_feed(&client, journals, reads_everything, &mut violations).await;
+        violations.extend(outcome.err());
+        let outcome = self.check_counts(&client, journals, &mut violations).await;
+        violations.extend(outcome.err());
+        journals.iter_mut().for_each(|journal| journal.touched.clear());
+        violations
+    }
+
+    /// No two writes may have been told the same place.
+    fn note_places(&mut self, journals: &mut [Journal], violations: &mut Vec<String>) {
+        for place in journals.iter_mut().flat_map(|journal| journal.places.drain(..)) {
+            let newest = self.lsns.entry(place.0.clone()).or_default();
+            *newest = place.1.max(*newest);
+            if !self.places.insert(place.clone()) {
+                violations.push(format!("LSN {} of range {} was given out twice", place.1, place.0));
+            }
+        }
+    }
+
+    /// No two versions of documents may have the same etag.
+    fn note_etags(&mut self, journals: &[Journal], violations: &mut Vec<String>) {
+        for journal in journals {
+            for known in journal.touched.iter().filter_map(|key| journal.present.get(key)) {
+                let etag = known.body.get("_etag").and_then(Value::as_str).unwrap_or_default();
+                if !self.etags.insert(etag.to_owned()) {
+                    violations.push(format!("etag {etag} was given out twice"));
+                }
+            }
+        }
+    }
+
+    /// A token of all that was seen before the kill, split ranges included.
+    fn session(&self) -> String {
+        let tokens: Vec<String> = self.lsns.iter().map(|(range, lsn)| format!("{range}:-1#{lsn}")).collect();
+        tokens.join(",")
+    }
+
+    async fn read_ranges(&mut self, client: &Client) -> Result<(), String> {
+        let answer = ok(client, &Call::new("GET", "/dbs/d/colls/c/pkranges")).await?;
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let ranges = rows(&answer, "PartitionKeyRanges")?;
+        self.ranges = ranges
+            .iter()
+            .map(|range| Range {
+                id: range.get("id").map(text).unwrap_or_default(),
+                parents: range
+                    .get("parents")
+                    .and_then(Value::as_array)
+                    .unwrap_or_default()
+                    .iter()
+                    .map(text)
+                    .collect(),
+                lsn: range.get("lsn").and_then(Value::as_i64).unwrap_or_default() as u64,
+            })
+            .collect();
+        Ok(())
+    }
+
+    async fn check_lsns(&mut self, client: &Client, violations: &mut Vec<String>) -> Result<(), String> {
+        self.read_ranges(client).await?;
+        for range in &self.ranges {
+            for id in range.parents.iter().chain([&range.id]) {
+                let seen = self.lsns.get(id).copied().unwrap_or_default();
+                if range.lsn < seen {
+                    let Range { id: range, lsn, .. } = range;
+                    violations.push(format!("range {range} is at LSN {lsn}, but {seen} was seen in {id}"));
+                }
+            }
+        }
+        for range in &self.ranges {
+            self.lsns.insert(range.id.clone(), range.lsn);
+        }
+        Ok(())
+    }
+
+    /// Every acknowledged increment counts once, one in flight at most once.
+    async fn check_counters(
+        &mut self,
+        client: &Client,
+        journals: &mut [Journal],
+        violations: &mut Vec<String>,
+    ) -> Result<(), String> {
+        for place_of in 0..PARTITION_KEYS {
+            let partition = partition_key(place_of);
+            let answer = ok(client, &docs("GET", COUNTER, &partition)).await?;
+            let count = counted(&answer).ok_or_else(|| format!("counter {partition} has no count"))?;
+            let sum = |of: fn(&Journal) -> &[u64; PARTITION_KEYS]| -> u64 {
+                journals.iter().map(|journal| of(journal)[place_of]).sum()
+            };
+            let before =
+                self.counters[place_of].body.get("count").and_then(Value::as_i64).unwrap_or_default();
+            let least = before as u64 + sum(|journal| &journal.increments);
+            let most = least + sum(|journal| &journal.increments_in_flight);
+            if !(least..=most).contains(&count) {
+                violations.push(format!("counter {partition} is {count}, not from {least} to {most}"));
+            }
+            for journal in journals.iter_mut() {
+                journal.increments[place_of] = 0;
+                journal.increments_in_flight[place_of] = 0;
+            }
+            self.counters[place_of] = Known { lsn: item_lsn(&answer), body: parsed(&answer)? };
+        }
+        Ok(())
+    }
+
+    async fn check_feed(
+        &mut self,
+        client: &Client,
+        journals: &[Journal],
+        reads_everything: bool,
+        violations: &mut Vec<String>,
+    ) -> Result<(), String> {
+        let mut expected: BTreeMap<Key, &Known> = BTreeMap::new();
+        for journal in journals {
+            let known = journal.present.iter();
+            let known = known.filter(|(key, _)| reads_everything || journal.touched.contains(*key));
+            expected.extend(known.map(|(key, known)| (key.clone(), known)));
+        }
+        let mut found = BTreeSet::new();
+        for range in self.ranges.clone() {
+            let start = if reads_everything { None } else { self.continuation_of(&range) };
+            let rows_max = if reads_everything { PAGE_ROWS_OF_EVERYTHING } else { PAGE_ROWS };
+            let mut reader = FeedReader { client, range: &range, last_lsn: 0, violations };
+            let (documents, continuation) = reader.drain(start, rows_max).await?;
+            self.read_up_to.insert(range.id.clone(), continuation);
+            for document in documents {
+                let key = key_of(&document);
+                // The counters are checked by themselves.
+                if key.1 == COUNTER {
+                    continue;
+                }
+                match expected.get(&key) {
+                    Some(known) => compare_in_feed(&key, known, &document, violations),
+                    None => violations.push(format!("the feed holds {key:?}, which did not change")),
+                }
+                if !found.insert(key.clone()) {
+                    violations.push(format!("the feed holds {key:?} twice"));
+                }
+            }
+        }
+        let missing = expected.keys().filter(|key| !found.contains(*key));
+        violations.extend(missing.map(|key| format!("the feed has lost {key:?}")));
+        Ok(())
+    }
+
+    /// Where the feed of a range goes on: a child of a split from where its
+    /// parent was read up to.
+    fn continuation_of(&self, range: &Range) -> Option<String> {
+        let mut line = range.parents.iter().chain([&range.id]).rev();
+        line.find_map(|id| self.read_up_to.get(id)).cloned()
+    }
+
+    async fn check_counts(
+        &self,
+        client: &Client,
+        journals: &[Journal],
+        violations: &mut Vec<String>,
+    ) -> Result<(), String> {
+        let counted = query_all(client, "SELECT VALUE COUNT(1) FROM c", None).await?;
+        let documents = self.documents(journals) as u64;
+        if counted != [Value::from(documents)] {
+            violations.push(format!("{counted:?} documents are counted, {documents} are there"));
+        }
+        for place_of in 0..PARTITION_KEYS {
+            let partition = partition_key(place_of);
+            let counted = query_all(client, "SELECT VALUE COUNT(1) FROM c", Some(&partition)).await?;
+            let keys = journals.iter().flat_map(|journal| journal.present.keys());
+            let documents = 1 + keys.filter(|(of, _)| *of == partition).count() as u64;
+            if counted != [Value::from(documents)] {
+                violations.push(format!("{partition}: {counted:?} are counted, {documents} are there"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Reads the change feed of one range, and checks its order on the way.
+struct FeedReader<'a> {
+    client: &'a Client,
+    range: &'a Range,
+    last_lsn: u64,
+    violations: &'a mut Vec<String>,
+}
+
+impl FeedReader<'_> {
+    /// All documents after `start`, and where the feed ends.
+    async fn drain(
+        &mut self,
+        start: Option<String>,
+        rows_max: usize,
+    ) -> Result<(Vec<Value>, String), String> {
+        let mut documents = Vec::new();
+        let mut continuation = start;
+        loop {
+            let mut call = Call::new("GET", DOCS)
+                .header("a-im", "Incremental Feed")
+                .header("x-ms-documentdb-partitionkeyrangeid", &self.range.id)
+                .header("x-ms-max-item-count", rows_max.to_string());
+            if let Some(etag) = &continuation {
+                call = call.header("if-none-match", etag);
+            }
+            let answer = self.client.send(&call).await?;
+            let etag = answer.header("etag").ok_or("a feed without an etag")?.to_owned();
+            match answer.status {
+                304 => return Ok((documents, etag)),
+                200 => {}
+                status => return Err(format!("the feed of {} answers {status}", self.range.id)),
+            }
+            let page = rows(&answer, "Documents")?;
+            self.check_order(&page);
+            documents.extend(page);
+            continuation = Some(etag);
+        }
+    }
+
+    /// LSNs never fall, and rise from one page to the next: a page that began
+    /// with the LSN the last one ended with would tear a write.
+    fn check_order(&mut self, page: &[Value]) {
+        for (row, document) in page.iter().enumerate() {
+            let lsn = lsn_of(document);
+            let is_in_order = if row == 0 { lsn > self.last_lsn } else { lsn >= self.last_lsn };
+            if !is_in_order || lsn > self.range.lsn {
+                let Range { id, lsn: newest, .. } = self.range;
+                self.violations.push(format!(
+                    "range {id} at LSN {newest}: the feed has {lsn} after {}, row {row} of a page",
+                    self.last_lsn
+                ));
+            }
+            self.last_lsn = lsn;
+        }
+    }
+}
+
+fn compare_in_feed(key: &Key, known: &Known, document: &Value, violations: &mut Vec<String>) {
+    if lsn_of(document) != known.lsn {
+        let (seen, promised) = (lsn_of(document), known.lsn);
+        violations.push(format!("{key:?} stands at LSN {seen} of the feed, not at {promised}"));
+    }
+    let mut members = document.clone();
+    if let Value::Object(members) = &mut members {
+        members.remove("_lsn");
+    }
+    if members != known.body {
+        violations.push(format!("the feed has {}, not {}", brief(document), brief(&known.body)));
+    }
+}
+
+/// Reads one client's documents.
+struct Reader {
+    client: Client,
+    journal: Journal,
+    session: String,
+}
+
+impl Reader {
+    async fn check(mut self, mut dice: Dice, sample: usize) -> (Journal, Vec<String>) {
+        let mut violations = Vec::new();
+        let outcome = self.try_check(&mut dice, sample, &mut violations).await;
+        violations.extend(outcome.err());
+        let client = self.journal.client;
+        (self.journal, violations.into_iter().map(|text| format!("client {client}: {text}")).collect())
+    }
+
+    async fn try_check(
+        &mut self,
+        dice: &mut Dice,
+        sample: usize,
+        violations: &mut Vec<String>,
+    ) -> Result<(), String> {
+        let in_flight = std::mem::take(&mut self.journal.in_flight);
+        if !in_flight.is_empty() {
+            self.settle(in_flight, violations).await?;
+        }
+        let mut keys: BTreeSet<Key> = self.journal.touched.clone();
+        let present: Vec<&Key> = self.journal.present.keys().collect();
+        if sample >= present.len() {
+            keys.extend(present.into_iter().cloned());
+        } else {
+            keys.extend((0..sample).map(|_| present[dice.roll(present.len() as u64) as usize].clone()));
+        }
+        for key in keys {
+            let answer = self.read(&key).await?;
+            let known = self.journal.present.get(&key);
+            let expected = known.map(|known| (&known.body, known.lsn));
+            let found = if answer.status == 200 { Some(parsed(&answer)?) } else { None };
+            if found.as_ref().map(|body| (body, item_lsn(&answer))) != expected {
+                violations.push(format!(
+                    "{key:?} is {} at {}, not {}",
+                    found.as_ref().map_or("absent".to_owned(), brief),
+                    item_lsn(&answer),
+                    known.map_or("absent".to_owned(), |known| format!(
+                        "{} at {}",
+                        brief(&known.body),
+                        known.lsn
+                    )),
+                ));
+            }
+        }
+        self.check_order(&partition_key(dice.roll(PARTITION_KEYS as u64) as usize), violations).await
+    }
+
+    /// What became of the write in flight: all of it or none.
+    async fn settle(&mut self, changes: Vec<Change>, violations: &mut Vec<String>) -> Result<(), String> {
+        let mut found = Vec::new();
+        for change in &changes {
+            let answer = self.read(&change.key).await?;
+            let body = if answer.status == 200 { Some(parsed(&answer)?) } else { None };
+            found.push((body, item_lsn(&answer)));
+        }
+        let is_before = |(change, (body, _)): (&Change, &(Option<Value>, u64))| {
+            body.as_ref() == self.journal.present.get(&change.key).map(|known| &known.body)
+        };
+        let is_after = |(change, (body, _)): (&Change, &(Option<Value>, u64))| {
+            body.as_ref().map(own_members) == change.body
+        };
+        if changes.iter().zip(&found).all(is_before) {
+            return Ok(());
+        }
+        let lsns: BTreeSet<u64> =
+            found.iter().filter(|(body, _)| body.is_some()).map(|(_, lsn)| *lsn).collect();
+        if !changes.iter().zip(&found).all(is_after) || lsns.len() > 1 {
+            let states = changes.iter().zip(&found).map(|pair| {
+                let state = if is_before(pair) {
+                    "not done"
+                } else if is_after(pair) {
+                    "done"
+                } else {
+                    "neither"
+                };
+                format!("{:?} {state} at {}", pair.0.key, pair.1.1)
+            });
+            violations.push(format!("half a write: {}", states.collect::<Vec<_>>().join(", ")));
+        }
+        for (change, (body, lsn)) in changes.into_iter().zip(found) {
+            self.journal.adopt(change.key, body, lsn);
+        }
+        self.journal.landed += 1;
+        Ok(())
+    }
+
+    async fn read(&self, key: &Key) -> Result<Answer, String> {
+        let call = docs("GET", &key.1, &key.0).header("x-ms-session-token", &self.session);
+        let answer = self.client.send(&call).await?;
+        match (answer.status, answer.header("x-ms-substatus").unwrap_or("0")) {
+            (200, _) | (404, "0") => Ok(answer),
+            (status, sub_status) => Err(format!("reading {key:?} was answered {status}/{sub_status}")),
+        }
+    }
+
+    /// A query that soon has an index of its own gives this client's documents
+    /// of one partition in the order of their versions.
+    async fn check_order(&self, partition: &str, violations: &mut Vec<String>) -> Result<(), String> {
+        let client = self.journal.client;
+        let text = format!("SELECT VALUE c.version FROM c WHERE c.client = {client} ORDER BY c.version DESC");
+        let found = query_all(&self.client, &text, Some(partition)).await?;
+        let own = self.journal.present.iter().filter(|((of, _), _)| of == partition);
+        let mut expected: Vec<i64> =
+            own.filter_map(|(_, known)| known.body.get("version")?.as_i64()).collect();
+        expected.sort_unstable_by_key(|version| std::cmp::Reverse(*version));
+        if found.iter().map(Value::as_i64).collect::<Option<Vec<i64>>>().as_ref() != Some(&expected) {
+            violations.push(format!("{partition} ordered by version: {found:?}, not {expected:?}"));
+        }
+        Ok(())
+    }
+}
+
+pub(super) fn counter(partition: &str, count: u64) -> Value {
+    object([("id", COUNTER.into()), ("pk", partition.into()), ("count", count.into())])
+}
+
+/// The count of a counter that was read.
+pub(super) fn counted(answer: &Answer) -> Option<u64> {
+    answer.json().ok()?.get("count")?.as_i64().and_then(|count| u64::try_from(count).ok())
+}
+
+/// All rows of a query, page by page; over every partition unless one is named.
+async fn query_all(client: &Client, text: &str, partition: Option<&str>) -> Result<Vec<Value>, String> {
+    let mut found = Vec::new();
+    let mut continuation = None::<String>;
+    loop {
+        let body = to_text(&object([("query", text.into())]), Style::Point);
+        let mut call = match partition {
+            Some(partition) => docs("POST", "", partition),
+            None => Call::new("POST", DOCS).header("x-ms-documentdb-query-enablecrosspartition", "true"),
+        };
+        call = call.header("content-type", "application/query+json").body(body);
+        if let Some(token) = &continuation {
+            call = call.header("x-ms-continuation", token);
+        }
+        let answer = ok(client, &call).await?;
+        found.extend(rows(&answer, "Documents")?);
+        continuation = answer.header("x-ms-continuation").map(str::to_owned);
+        if continuation.is_none() {
+            return Ok(found);
+        }
+    }
+}
+
+async fn ok(client: &Client, call: &Call) -> Result<Answer, String> {
+    let answer = client.send(call).await?;
+    match answer.status {
+        200 => Ok(answer),
+        status => Err(format!("{call:?} was answered {status}: {}", answer.text())),
+    }
+}
+
+fn parsed(answer: &Answer) -> Result<Value, String> {
+    answer.json().map_err(|error| format!("{}: {error}", answer.text()))
+}
+
+fn rows(answer: &Answer, member: &str) -> Result<Vec<Value>, String> {
+    let body = parsed(answer)?;
+    let rows = body.get(member).and_then(Value::as_array);
+    rows.map(<[Value]>::to_vec).ok_or_else(|| format!("no {member} in {}", answer.text()))
+}
+
+fn item_lsn(answer: &Answer) -> u64 {
+    answer.header("x-ms-item-lsn").and_then(|lsn| lsn.parse().ok()).unwrap_or_default()
+}
+
+fn lsn_of(document: &Value) -> u64 {
+    document.get("_lsn").and_then(Value::as_i64).unwrap_or_default() as u64
+}
+
+fn key_of(document: &Value) -> Key {
+    let text = |name: &str| document.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+    (text("pk"), text("id"))
+}
+
+/// A document without its padding.
+fn brief(document: &Value) -> String {
+    let mut short = document.clone();
+    if let Value::Object(members) = &mut short
+        && let Some(padding) = members.get_mut("padding")
+    {
+        *padding = format!("{} bytes", padding.as_str().map_or(0, str::len)).into();
+    }
+    to_text(&short, Style::Point)
+}

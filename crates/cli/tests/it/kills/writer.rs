@@ -1,0 +1,233 @@
+//! One client under load: creates, replaces with If-Match, deletes, atomic
+//! batches of five, and increments of counters that all clients share.
+//!
+//! It notes what it is about to send before it sends it, and the answer
+//! before it goes on; the first answer that does not come ends it.
+
+use std::net::SocketAddr;
+
+use perihelion_model::json::{Value, object};
+
+use super::client::{Answer, Call, Client};
+use super::dice::Dice;
+use super::journal::{Change, Journal, Key, place};
+use super::{PARTITION_KEYS, audit};
+
+pub(super) const DOCS: &str = "/dbs/d/colls/c/docs";
+
+/// Operations of a batch, as the workload has them.
+const BATCH_OPERATIONS: usize = 5;
+
+/// Documents a client keeps: from here on it deletes rather than creates, so
+/// that reading everything stays quick.
+const DOCUMENTS_MAX: usize = 500;
+
+/// Mostly small, sometimes several pages of the file.
+const PADDING_BYTES: [u64; 5] = [10, 100, 400, 1_500, 15_000];
+
+/// Writes until the server is gone; returns what was promised.
+pub(super) async fn write_until_the_end(address: SocketAddr, journal: Journal, dice: Dice) -> Journal {
+    let mut writer = Writer { client: Client::new(address), journal, dice };
+    // The journal says whether it was the kill or an answer that ended it.
+    while writer.step().await.is_some() && writer.journal.violations.is_empty() {}
+    writer.journal
+}
+
+struct Writer {
+    client: Client,
+    journal: Journal,
+    dice: Dice,
+}
+
+impl Writer {
+    /// One operation; `None` when no answer came.
+    async fn step(&mut self) -> Option<()> {
+        let is_full = self.journal.present.len() >= DOCUMENTS_MAX;
+        match self.dice.roll(10) {
+            0..3 if !is_full => self.create().await,
+            0..5 => self.replace().await,
+            5 => self.delete().await,
+            6..9 => self.batch().await,
+            _ => self.increment().await,
+        }
+    }
+
+    async fn create(&mut self) -> Option<()> {
+        let partition = self.random_partition();
+        let key = self.unused_key(&partition);
+        let body = self.body(&key);
+        self.journal.in_flight = vec![Change { key: key.clone(), body: Some(body.clone()) }];
+        let call = docs("POST", "", &partition).json(&body);
+        self.one("a create", &call, 201).await
+    }
+
+    async fn replace(&mut self) -> Option<()> {
+        let Some(key) = self.present_key(None) else { return self.create().await };
+        let body = self.body(&key);
+        let etag = self.etag(&key);
+        self.journal.in_flight = vec![Change { key: key.clone(), body: Some(body.clone()) }];
+        let call = docs("PUT", &key.1, &key.0).header("if-match", etag).json(&body);
+        self.one("a replace", &call, 200).await
+    }
+
+    async fn delete(&mut self) -> Option<()> {
+        let Some(key) = self.present_key(None) else { return self.create().await };
+        self.journal.in_flight = vec![Change { key: key.clone(), body: None }];
+        self.one("a delete", &docs("DELETE", &key.1, &key.0), 204).await
+    }
+
+    /// Sends one write and notes its answer.
+    async fn one(&mut self, what: &str, call: &Call, status: u16) -> Option<()> {
+        let answer = self.send(call).await?;
+        let body = answer.json().ok().filter(|_| !answer.body.is_empty());
+        match place(&answer) {
+            Some(place) if answer.status == status => self.journal.acknowledge(vec![body], place),
+            _ => self.journal.complain(what, &answer),
+        }
+        Some(())
+    }
+
+    /// Five operations on different documents of one partition, all or none.
+    async fn batch(&mut self) -> Option<()> {
+        let partition = self.random_partition();
+        let mut operations = Vec::new();
+        self.journal.in_flight.clear();
+        while operations.len() < BATCH_OPERATIONS {
+            let known = self.present_key(Some(&partition));
+            let known = known.filter(|key| self.journal.in_flight.iter().all(|change| change.key != *key));
+            let (operation, change) = self.batch_operation(&partition, known);
+            operations.push(operation);
+            self.journal.in_flight.push(change);
+        }
+        let call = docs("POST", "", &partition)
+            .header("x-ms-cosmos-is-batch-request", "True")
+            .header("x-ms-cosmos-batch-atomic", "True")
+            .json(&Value::Array(operations));
+        let answer = self.send(&call).await?;
+        let bodies = answer.json().ok().and_then(|results| {
+            let results = results.as_array()?.iter();
+            Some(results.map(|result| result.get("resourceBody").cloned()).collect::<Vec<_>>())
+        });
+        match (place(&answer), bodies) {
+            (Some(place), Some(bodies)) if answer.status == 200 && bodies.len() == BATCH_OPERATIONS => {
+                self.journal.acknowledge(bodies, place);
+            }
+            _ => self.journal.complain("a batch", &answer),
+        }
+        Some(())
+    }
+
+    fn batch_operation(&mut self, partition: &str, known: Option<Key>) -> (Value, Change) {
+        let (name, key, if_match) = match known {
+            Some(key) if self.dice.one_in(3) => ("Delete", key, true),
+            Some(key) if self.dice.one_in(2) => ("Upsert", key, false),
+            Some(key) => ("Replace", key, true),
+            None => ("Create", self.unused_key(partition), false),
+        };
+        let mut operation = object([("operationType", name.into()), ("id", key.1.as_str().into())]);
+        let body = (name != "Delete").then(|| self.body(&key));
+        if let Value::Object(members) = &mut operation {
+            if if_match {
+                members.set("ifMatch", self.etag(&key).into());
+            }
+            if let Some(body) = &body {
+                members.set("resourceBody", body.clone());
+            }
+        }
+        (operation, Change { key, body })
+    }
+
+    /// Reads a counter and writes it back one higher, if nobody else did.
+    async fn increment(&mut self) -> Option<()> {
+        let place_of = self.dice.roll(PARTITION_KEYS as u64) as usize;
+        let partition = partition_key(place_of);
+        let read = self.send_read(&docs("GET", audit::COUNTER, &partition)).await?;
+        let (Some(etag), Some(count)) = (read.header("etag"), audit::counted(&read)) else {
+            self.journal.complain("reading a counter", &read);
+            return Some(());
+        };
+        let body = audit::counter(&partition, count + 1);
+        let call = docs("PUT", audit::COUNTER, &partition).header("if-match", etag).json(&body);
+        self.journal.increments_in_flight[place_of] += 1;
+        let answer = self.send(&call).await?;
+        self.journal.increments_in_flight[place_of] -= 1;
+        match (answer.status, place(&answer)) {
+            (200, Some(place)) => {
+                self.journal.increments[place_of] += 1;
+                self.journal.places.push(place);
+                self.journal.acknowledged += 1;
+            }
+            (412, _) => {}
+            _ => self.journal.complain("an increment", &answer),
+        }
+        Some(())
+    }
+
+    async fn send(&mut self, call: &Call) -> Option<Answer> {
+        let answer = self.client.send(call).await.ok();
+        if answer.is_none() {
+            self.journal.in_doubt += 1;
+        }
+        answer
+    }
+
+    async fn send_read(&mut self, call: &Call) -> Option<Answer> {
+        self.client.send(call).await.ok()
+    }
+
+    fn random_partition(&mut self) -> String {
+        partition_key(self.dice.roll(PARTITION_KEYS as u64) as usize)
+    }
+
+    /// An id of this client that is not in use: a new one, or one that was.
+    fn unused_key(&mut self, partition: &str) -> Key {
+        let deleted = &mut self.journal.deleted;
+        if let Some(place) = deleted.iter().rposition(|(of, _)| of == partition)
+            && self.dice.one_in(3)
+        {
+            return deleted.swap_remove(place);
+        }
+        let count = self.journal.next_count();
+        (partition.to_owned(), format!("c{}-{count}", self.journal.client))
+    }
+
+    fn present_key(&mut self, partition: Option<&str>) -> Option<Key> {
+        let keys: Vec<&Key> = self
+            .journal
+            .present
+            .keys()
+            .filter(|(of, _)| partition.is_none_or(|partition| partition == of))
+            .collect();
+        if keys.is_empty() {
+            return None;
+        }
+        Some(keys[self.dice.roll(keys.len() as u64) as usize].clone())
+    }
+
+    fn etag(&self, key: &Key) -> String {
+        let known = self.journal.present.get(key).and_then(|known| known.body.get("_etag")?.as_str());
+        known.unwrap_or_default().to_owned()
+    }
+
+    fn body(&mut self, key: &Key) -> Value {
+        let most = PADDING_BYTES[self.dice.roll(PADDING_BYTES.len() as u64) as usize];
+        let padding = "x".repeat(self.dice.roll(most) as usize);
+        object([
+            ("id", key.1.as_str().into()),
+            ("pk", key.0.as_str().into()),
+            ("client", (self.journal.client as u64).into()),
+            ("version", self.journal.next_count().into()),
+            ("padding", padding.into()),
+        ])
+    }
+}
+
+pub(super) fn partition_key(place: usize) -> String {
+    format!("p{place}")
+}
+
+/// A request about the document of that id, or about all of them.
+pub(super) fn docs(method: &str, id: &str, partition: &str) -> Call {
+    let path = if id.is_empty() { DOCS.to_owned() } else { format!("{DOCS}/{id}") };
+    Call::new(method, path).header("x-ms-documentdb-partitionkey", format!("[\"{partition}\"]"))
+}
