@@ -1,0 +1,214 @@
+// Queries that the SDK merges itself, by the plan that the server gives it.
+//
+// Two ways lead there: `forceQueryPlan`, and the strict server, which refuses
+// such queries across partitions as the real gateway does, with the plan in
+// the refusal. Both must give exactly the rows that the server gives when it
+// merges by itself, so every case runs all three ways over four ranges.
+
+import assert from "node:assert/strict";
+
+import { area, check } from "../lib/harness.mjs";
+import { all, createAll, freshContainer, ids, once, pages, recordingClient, refused, through } from "../lib/support.mjs";
+
+area("plans");
+
+const COUNT = 48;
+const COLOURS = ["red", "green", "blue"];
+
+const items = Array.from({ length: COUNT }, (_, n) => ({
+  id: `${n}`.padStart(2, "0"),
+  pk: `p${n % 8}`,
+  n,
+  third: n % 3,
+  fourth: 1 + (n % 4),
+  colour: COLOURS[n % 3],
+  price: (n % 7) + 0.25,
+  ...(n % 4 === 0 ? {} : { maybe: n % 5 }),
+  list: [n % 2, n % 3],
+}));
+
+const seeded = (server) =>
+  once(async () => {
+    const container = await freshContainer(server, { partitionKey: { paths: ["/pk"], version: 2 } });
+    await createAll(container, items);
+    return container;
+  });
+
+const ranges = seeded("ranges");
+const strict = seeded("strict");
+
+const byText = (rows) => rows.map((row) => JSON.stringify(row)).sort();
+const numbers = (from, to) => Array.from({ length: to - from }, (_, n) => from + n);
+const sum = (values) => values.reduce((total, value) => total + value, 0);
+
+// The rows are these, in this order if the query orders them.
+function rows(query, expected, { isOrdered = /ORDER BY/.test(query), isRefused = true } = {}) {
+  check(query, async () => {
+    const compare = (found, how) =>
+      isOrdered ? assert.deepEqual(found, expected, how) : assert.deepEqual(byText(found), byText(expected), how);
+    compare(await all(await ranges(), query), "merged by the server");
+    compare(await all(await ranges(), query, { forceQueryPlan: true }), "forced plan");
+    compare(await all(await ranges(), query, { forceQueryPlan: true, maxItemCount: 3, maxDegreeOfParallelism: 4 }), "forced plan, small pages");
+    const { client: other, exchanges } = recordingClient("strict");
+    compare(await all(through(other, await strict()), query, { maxItemCount: 5 }), "strict gateway");
+    const wasRefused = exchanges.some(({ status, method }) => method === "POST" && status === 400);
+    assert.equal(wasRefused, isRefused, "refused by the strict gateway");
+  });
+}
+
+rows("SELECT VALUE c.n FROM c ORDER BY c.n", numbers(0, COUNT));
+rows("SELECT VALUE c.n FROM c ORDER BY c.n DESC", numbers(0, COUNT).reverse());
+rows("SELECT c.id, c.n FROM c WHERE c.third = 1 ORDER BY c.n DESC", items.filter(({ third }) => third === 1).map(({ id, n }) => ({ id, n })).reverse());
+rows("SELECT VALUE c.n FROM c ORDER BY c.colour ASC, c.n DESC", [...items].sort((a, b) => (a.colour === b.colour ? b.n - a.n : a.colour < b.colour ? -1 : 1)).map(({ n }) => n));
+rows("SELECT TOP 5 VALUE c.n FROM c ORDER BY c.n", [0, 1, 2, 3, 4]);
+rows("SELECT VALUE c.n FROM c ORDER BY c.n OFFSET 10 LIMIT 5", [10, 11, 12, 13, 14]);
+rows("SELECT VALUE c.n FROM c ORDER BY c.n OFFSET 45 LIMIT 10", [45, 46, 47]);
+rows("SELECT DISTINCT VALUE c.colour FROM c", COLOURS);
+rows("SELECT DISTINCT c.colour, c.third FROM c", COLOURS.map((colour, third) => ({ colour, third })));
+// No 0 here: the SDK drops falsy values of an ordered DISTINCT VALUE.
+rows("SELECT DISTINCT VALUE c.fourth FROM c ORDER BY c.fourth", [1, 2, 3, 4]);
+rows("SELECT DISTINCT VALUE c.colour FROM c ORDER BY c.colour DESC", ["red", "green", "blue"]);
+rows("SELECT DISTINCT c.fourth, c.third FROM c WHERE c.third = 1 ORDER BY c.fourth DESC", [4, 3, 2, 1].map((fourth) => ({ fourth, third: 1 })));
+rows("SELECT DISTINCT TOP 2 VALUE c.fourth FROM c ORDER BY c.fourth", [1, 2]);
+rows("SELECT DISTINCT VALUE c.fourth FROM c ORDER BY c.fourth OFFSET 1 LIMIT 2", [2, 3]);
+rows("SELECT VALUE COUNT(1) FROM c", [COUNT]);
+rows("SELECT VALUE COUNT(c.maybe) FROM c", [36]);
+rows("SELECT VALUE SUM(c.price) FROM c", [sum(items.map(({ price }) => price))]);
+rows("SELECT VALUE AVG(c.n) FROM c", [(COUNT - 1) / 2]);
+rows("SELECT VALUE MIN(c.price) FROM c", [0.25]);
+rows("SELECT VALUE MAX(c.id) FROM c", ["47"]);
+rows("SELECT VALUE MAX(c.n) FROM c WHERE c.pk = 'p3'", [43]);
+rows("SELECT VALUE COUNT(1) FROM c WHERE c.n > 1000", [0]);
+rows("SELECT c.colour, COUNT(1) AS count FROM c GROUP BY c.colour", COLOURS.map((colour) => ({ colour, count: 16 })));
+rows(
+  "SELECT c.third, SUM(c.n) AS total, MIN(c.n) AS low, MAX(c.n) AS high, AVG(c.n) AS mean FROM c GROUP BY c.third",
+  [0, 1, 2].map((third) => ({ third, total: 16 * third + 3 * 120, low: third, high: 45 + third, mean: 22.5 + third })),
+);
+rows("SELECT VALUE COUNT(1) FROM c GROUP BY c.colour", [16, 16, 16]);
+rows("SELECT c.colour FROM c GROUP BY c.colour", COLOURS.map((colour) => ({ colour })));
+rows("SELECT COUNT(1) AS count, c.maybe FROM c GROUP BY c.maybe", [
+  { count: 12 },
+  ...[0, 1, 2, 3, 4].map((maybe) => ({ count: items.filter((item) => item.maybe === maybe).length, maybe })),
+]);
+rows("SELECT VALUE COUNT(1) FROM c JOIN l IN c.list WHERE l = 0", [sum(items.map(({ list }) => list.filter((l) => l === 0).length))]);
+rows("SELECT c.id, l FROM c JOIN l IN c.list WHERE c.n < 2", [{ id: "00", l: 0 }, { id: "00", l: 0 }, { id: "01", l: 1 }, { id: "01", l: 1 }], { isRefused: false });
+rows("SELECT VALUE c.n FROM c WHERE c.n IN (1, 2, 3)", [1, 2, 3], { isRefused: false });
+rows("SELECT VALUE c.id FROM c WHERE c.colour LIKE 'g%' AND c.n < 8", ["01", "04", "07"], { isRefused: false });
+
+check("TOP without ORDER BY gives that many different items", async () => {
+  for (const [container, options] of [
+    [await ranges(), {}],
+    [await ranges(), { forceQueryPlan: true }],
+    [await strict(), { maxItemCount: 3 }],
+  ]) {
+    const found = await all(container, "SELECT TOP 20 VALUE c.id FROM c", options);
+    assert.equal(found.length, 20);
+    assert.equal(new Set(found).size, 20);
+  }
+});
+
+check("OFFSET LIMIT without ORDER BY gives that many different items", async () => {
+  for (const [container, options] of [
+    [await ranges(), {}],
+    [await ranges(), { forceQueryPlan: true }],
+    [await strict(), { maxItemCount: 3 }],
+  ]) {
+    const found = await all(container, "SELECT VALUE c.id FROM c OFFSET 30 LIMIT 10", options);
+    assert.equal(new Set(found).size, 10);
+  }
+});
+
+check("parameters reach the rewritten query", async () => {
+  const spec = {
+    query: "SELECT TOP @top VALUE c.n FROM c WHERE c.n >= @from ORDER BY c.n",
+    parameters: [{ name: "@top", value: 3 }, { name: "@from", value: 20 }],
+  };
+  assert.deepEqual(await all(await ranges(), spec, { forceQueryPlan: true }), [20, 21, 22]);
+  assert.deepEqual(await all(await strict(), spec), [20, 21, 22]);
+});
+
+// The SDK refuses to merge keys of several types, so that is asked of the server.
+check("ORDER BY over mixed types across ranges follows the service's order", async () => {
+  const container = await freshContainer("ranges");
+  const values = ["b", null, 10, true, "a", -3, false, 2.5, "", 0];
+  await createAll(container, values.map((v, n) => ({ id: `${n}`, pk: `k${n}`, v })));
+  const expected = [null, false, true, -3, 0, 2.5, 10, "", "a", "b"];
+  assert.deepEqual(await all(container, "SELECT VALUE c.v FROM c ORDER BY c.v"), expected);
+  assert.deepEqual(await all(container, "SELECT VALUE c.v FROM c ORDER BY c.v DESC", { maxItemCount: 3 }), [...expected].reverse());
+});
+
+check("ORDER BY across ranges keeps items without the property, first", async () => {
+  const found = await all(await ranges(), "SELECT c.n, c.maybe FROM c ORDER BY c.maybe");
+  assert.equal(found.length, COUNT);
+  assert.deepEqual(found.slice(0, 12).map(({ maybe }) => maybe), Array(12).fill(undefined));
+  assert.deepEqual(found.slice(12).map(({ maybe }) => maybe), items.map(({ maybe }) => maybe).filter((maybe) => maybe !== undefined).sort());
+  const wrong = all(await strict(), "SELECT c.n, c.maybe FROM c ORDER BY c.maybe");
+  await assert.rejects(wrong, /NoValue/, "the SDK is handed them too");
+});
+
+check("a filter on the partition key is served without a merge", async () => {
+  const { client: other, exchanges } = recordingClient("strict");
+  const found = await all(through(other, await strict()), "SELECT VALUE c.n FROM c ORDER BY c.n", { partitionKey: "p2" });
+  assert.deepEqual(found, [2, 10, 18, 26, 34, 42]);
+  assert.ok(exchanges.every(({ status }) => status < 400));
+});
+
+check("the strict refusal is 400 with sub-status 1004 and carries the plan", async () => {
+  const { client: other, exchanges } = recordingClient("strict");
+  await all(through(other, await strict()), "SELECT VALUE COUNT(1) FROM c");
+  const refusal = exchanges.find(({ status }) => status === 400);
+  assert.equal(refusal.substatus, 1004);
+});
+
+check("merged pages are as long as asked", async () => {
+  const answer = await pages(await strict(), "SELECT VALUE c.n FROM c ORDER BY c.n", { maxItemCount: 20 });
+  assert.deepEqual(answer.flat(), numbers(0, COUNT));
+  assert.ok(answer.every((page) => page.length <= 20), JSON.stringify(answer.map((page) => page.length)));
+});
+
+for (const [name, query, expected] of [
+  ["plain", "SELECT VALUE c.n FROM c", numbers(0, COUNT)],
+  ["ordered", "SELECT VALUE c.n FROM c ORDER BY c.n DESC", numbers(0, COUNT).reverse()],
+  ["ordered by text", "SELECT VALUE c.n FROM c ORDER BY c.colour", undefined],
+  ["offset limit", "SELECT VALUE c.n FROM c ORDER BY c.n OFFSET 5 LIMIT 30", numbers(5, 35)],
+]) {
+  check(`a merged query resumes by the SDK's own continuation token (${name})`, async () => {
+    const container = await strict();
+    const seen = [];
+    let continuationToken;
+    let rounds = 0;
+    do {
+      const iterator = container.items.query(query, { enableQueryControl: true, maxItemCount: 7, continuationToken });
+      const page = await iterator.fetchNext();
+      seen.push(...(page.resources ?? []));
+      continuationToken = page.continuationToken;
+      rounds += 1;
+      assert.ok(rounds <= COUNT * 2, "does not end");
+      // The SDK never drops the token of a LIMIT that is used up.
+    } while (continuationToken && seen.length < (expected?.length ?? Infinity));
+    if (/ORDER BY c\.n/.test(query)) assert.deepEqual(seen, expected);
+    else assert.deepEqual([...seen].sort((a, b) => a - b), numbers(0, COUNT));
+    assert.ok(rounds > 1);
+  });
+}
+
+check("an aggregate outside VALUE is refused across partitions by the strict server", async () => {
+  const query = "SELECT COUNT(1) AS n, MAX(c.n) AS high FROM c";
+  assert.deepEqual(await all(await ranges(), query), [{ n: COUNT, high: COUNT - 1 }]);
+  const container = await strict();
+  const { client: other, exchanges } = recordingClient("strict");
+  await all(through(other, container), query).then(undefined, () => undefined);
+  const refusal = exchanges.find(({ status }) => status === 400);
+  assert.ok(refusal);
+  assert.ok(!refusal.substatus, "no plan comes with this refusal");
+  assert.deepEqual(await all(container, query, { partitionKey: "p0" }), [{ n: 6, high: 40 }]);
+});
+
+check("a syntax error is told by the plan too", async () => {
+  await refused(400, all(await strict(), "SELECT * FROM c ORDER BY", { forceQueryPlan: true }));
+});
+
+check("a query over feed of ids finds every item once", async () => {
+  const found = await all(await strict(), "SELECT * FROM c", { maxItemCount: 1 });
+  assert.deepEqual(ids(found).sort(), ids(items));
+});
