@@ -42,7 +42,7 @@ impl std::fmt::Display for EvaluationError {
                 "The query needs too much work for a single document; reduce its joins and subqueries.",
             ),
             EvaluationError::UnknownUdf(name) => {
-                write!(f, "The user defined function '{name}' does not exist.")
+                write!(f, "The user defined function '{name}' cannot be called: this server runs no scripts.")
             }
         }
     }

@@ -105,7 +105,7 @@ impl Service {
             if let Some(outcome) = fault.instead_of_serving() {
                 return outcome.map(|refusal| {
                     self.management.count(operation, refusal.status, refusal.charge);
-                    self.refuse_with(&refusal, activity)
+                    self.refuse_call(call, &refusal, activity)
                 });
             }
         }
@@ -116,22 +116,34 @@ impl Service {
         };
         self.management.count(operation, status, charge);
         if let Some(outcome) = fault.and_then(|fault| fault.after_serving()) {
-            return outcome.map(|refusal| self.refuse_with(&refusal, activity));
+            return outcome.map(|refusal| self.refuse_call(call, &refusal, activity));
         }
         Ok(match outcome {
             Ok(answer) => {
                 answer.render(activity, || format!("{}{}", call.endpoint(), call.path.trim_end_matches('/')))
             }
-            Err(refusal) => self.refuse_with(&refusal, activity),
+            Err(refusal) => self.refuse_call(call, &refusal, activity),
         })
     }
 
     pub(crate) fn refuse_with(&self, refusal: &Refusal, activity: &str) -> Response<Bytes> {
-        render_refusal(refusal, activity, self.engine.catalog().account.lsn)
+        render_refusal(refusal, activity, databases::position(self))
+    }
+
+    /// Refuses a request whose resource is known. Clients file the session
+    /// token under the container that they asked, so it must speak of that one:
+    /// the account's LSN there would be a token from the future.
+    fn refuse_call(&self, call: &Call, refusal: &Refusal, activity: &str) -> Response<Bytes> {
+        let catalog = self.engine.catalog();
+        let container =
+            call.resource.container().and_then(|(database, name)| catalog.container(database, name));
+        let position = container.and_then(|container| containers::position_in(self, container).ok());
+        render_refusal(refusal, activity, position.unwrap_or_else(|| databases::position(self)))
     }
 
     async fn serve(&self, call: &Call) -> Result<Answer, Refusal> {
         check_consistency(call)?;
+        check_triggers(call)?;
         match &call.resource {
             Resource::Account => account::read(self, call),
             Resource::Databases => databases::serve_feed(self, call).await,
@@ -193,6 +205,16 @@ fn wrong_method(method: &Method) -> Refusal {
 /// Something the service has and this server does not.
 fn unsupported(what: &str) -> Refusal {
     Refusal::gateway(400, format!("{what} are not supported by this server. COMPAT.md lists what is."))
+}
+
+/// Triggers are kept but not run, and a write that counts on one must not
+/// happen without it.
+fn check_triggers(call: &Call) -> Result<(), Refusal> {
+    let names = [&headers::PRE_TRIGGER_INCLUDE, &headers::POST_TRIGGER_INCLUDE];
+    if names.iter().any(|name| call.header(name).is_some_and(|triggers| !triggers.trim().is_empty())) {
+        return Err(unsupported("Writes that run triggers"));
+    }
+    Ok(())
 }
 
 /// The account is at session consistency: weaker may be asked for, stronger not.

@@ -9,7 +9,7 @@ use perihelion_model::json::Value;
 use perihelion_wire::headers;
 use perihelion_wire::path::Resource;
 
-use super::{Service, containers, wrong_method};
+use super::{Service, containers, queries, wrong_method};
 use crate::answer::Answer;
 use crate::call::Call;
 
@@ -21,6 +21,11 @@ pub(super) async fn serve(service: &Service, call: &Call) -> Result<Answer, Refu
         (&Method::GET, None) => {
             let scripts = service.engine.scripts(&container, kind)?;
             Answer::feed(&container.rid.to_text(), feed, &scripts).charged(charge::FEED)
+        }
+        (&Method::POST, None) if call.is_query() => {
+            let scripts = service.engine.scripts(&container, kind)?;
+            let found = queries::over_metadata(service, call, scripts)?;
+            Answer::feed(&container.rid.to_text(), feed, &found).charged(charge::FEED)
         }
         (&Method::POST, None) => {
             let body = service.engine.put_script(&container, kind, None, call.object()?).await?;
