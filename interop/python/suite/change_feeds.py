@@ -148,3 +148,31 @@ def every_version_and_delete_is_in_the_full_feed(stage):
     equal(lsns, sorted(set(lsns)))
     assert all(entry["metadata"]["crts"] > 1_600_000_000 for entry in found), found
     equal(changes(container, continuation=token)[0], [])
+
+
+@check(on="four")
+def the_full_feed_tells_expiry_from_deletion_over_all_ranges(stage):
+    container = stage.container(default_ttl=-1)
+    _, token = changes(container, mode="AllVersionsAndDeletes", start_time="Now")
+    container.create_item({"id": "expires", "pk": "p0", "ttl": 1})
+    container.create_item({"id": "deleted", "pk": "p1"})
+    container.delete_item("deleted", "p1")
+    container.execute_item_batch(
+        [("create", ({"id": "batched", "pk": "p2"},)), ("delete", ("batched",))], partition_key="p2"
+    )
+    eventually(lambda: not list(container.query_items("SELECT * FROM c", partition_key="p0")), "the item expires")
+    stage.manage("POST", "maintain")
+    found, _ = changes(container, continuation=token)
+    story = {}
+    for entry in found:
+        kind = entry["metadata"]["operationType"]
+        if kind == "delete":
+            name = entry["metadata"].get("id") or entry["previous"]["id"]
+            kind = "expire" if entry["metadata"].get("timeToLiveExpired") else kind
+        else:
+            name = entry["current"]["id"]
+        story.setdefault(name, []).append(kind)
+    equal(
+        story,
+        {"expires": ["create", "expire"], "deleted": ["create", "delete"], "batched": ["create", "delete"]},
+    )

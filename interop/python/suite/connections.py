@@ -184,3 +184,10 @@ def a_lost_answer_to_a_read_is_repeated_by_the_sdk(stage):
         stage.manage("DELETE", "faults")
     equal(own(found), {"id": "a", "pk": "p"})
     equal(hits, [1])
+
+
+@check
+def a_connection_string_is_enough(stage):
+    text = f"AccountEndpoint={stage.endpoint};AccountKey={stage.key};"
+    with CosmosClient.from_connection_string(text) as client:
+        equal(client.get_database_client(stage.database.id).read()["id"], stage.database.id)

@@ -214,3 +214,33 @@ def quota_and_statistics_are_reported(stage):
     headers = body.get_response_headers()
     assert "documentsCount=3" in headers["x-ms-resource-usage"], headers["x-ms-resource-usage"]
     assert "x-ms-resource-quota" in headers
+
+
+@check
+def a_container_name_may_be_in_any_script(stage):
+    key = PartitionKey(path="/schlüssel")
+    container = stage.database.create_container(unique("конт ейнер-日本 🚀+%&'"), partition_key=key)
+    item = {"id": "ü", "schlüssel": "ß"}
+    container.create_item(item)
+    equal(own(container.read_item("ü", "ß")), item)
+    equal(rows(container, "SELECT VALUE c.id FROM c"), ["ü"])
+    equal(rows(container, 'SELECT VALUE c["schlüssel"] FROM c', pk="ß"), ["ß"])
+    equal(ids(container.query_items_change_feed(start_time="Beginning")), ["ü"])
+    stage.database.delete_container(container)
+
+
+@check
+def policies_for_other_engines_are_kept_as_text(stage):
+    vectors = {"vectorEmbeddings": [
+        {"path": "/v", "dataType": "float32", "dimensions": 3, "distanceFunction": "cosine"}
+    ]}
+    words = {"defaultLanguage": "en-US", "fullTextPaths": [{"path": "/t", "language": "en-US"}]}
+    computed = [{"name": "low", "query": "SELECT VALUE LOWER(c.name) FROM c"}]
+    body = stage.container(
+        vector_embedding_policy=vectors, full_text_policy=words, computed_properties=computed,
+        conflict_resolution_policy={"mode": "LastWriterWins", "conflictResolutionPath": "/n"},
+    ).read()
+    equal(body["vectorEmbeddingPolicy"], vectors)
+    equal(body["fullTextPolicy"], words)
+    equal(body["computedProperties"], computed)
+    equal(body["conflictResolutionPolicy"]["conflictResolutionPath"], "/n")

@@ -82,13 +82,9 @@ def a_bad_container_definition_is_refused(stage):
 
 
 @check
-def a_stored_procedure_is_kept_but_not_run(stage):
+def users_are_refused_and_conflicts_are_none(stage):
     container = stage.container()
-    body = {"id": "hello", "body": "function () { getContext().getResponse().setBody(1); }"}
-    created = container.scripts.create_stored_procedure(body)
-    equal(created["body"], body["body"])
-    equal([entry["id"] for entry in container.scripts.list_stored_procedures()], ["hello"])
-    with expect_error(400, text="not supported"):
-        container.scripts.execute_stored_procedure("hello", partition_key="p")
-    container.scripts.delete_stored_procedure("hello")
-    equal(list(container.scripts.list_stored_procedures()), [])
+    equal(list(container.list_conflicts()), [])
+    equal(list(stage.database.list_users()), [])
+    with expect_error(400, text="not supported by this server"):
+        stage.database.create_user({"id": "u"})

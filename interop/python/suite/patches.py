@@ -1,5 +1,7 @@
 """Partial updates: every operation, in order, under a condition, all or none."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 from .harness import check, equal, expect_error, own
 
 
@@ -170,3 +172,24 @@ def a_patch_has_at_most_ten_operations(stage):
     with expect_error(400):
         container.patch_item("a", "p", [one] * 11)
     equal(container.read_item("a", "p")["n"], 10)
+
+
+@check
+def paths_are_escaped_as_json_pointers(stage):
+    operations = [
+        {"op": "set", "path": "/a~1b", "value": 5},
+        {"op": "set", "path": "/a~0b", "value": 6},
+        {"op": "set", "path": "/x/é", "value": 7},
+    ]
+    equal(patched(stage, {"a/b": 1, "a~b": 2, "x": {"é": 3}}, operations), {"a/b": 5, "a~b": 6, "x": {"é": 7}})
+
+
+@check(on="four")
+def concurrent_increments_are_all_counted(stage):
+    container = stage.container()
+    container.create_item({"id": "a", "pk": "p", "n": 0})
+    add = lambda _: container.patch_item("a", "p", [{"op": "incr", "path": "/n", "value": 1}])["n"]
+    with ThreadPoolExecutor(8) as pool:
+        seen = list(pool.map(add, range(80)))
+    equal(sorted(seen), list(range(1, 81)))
+    equal(container.read_item("a", "p")["n"], 80)

@@ -123,3 +123,13 @@ def a_changed_item_is_answered_in_full(stage):
     found = container.read_item("a", "p", raw_response_hook=answers, **modified(created["_etag"]))
     equal(answers.status, 200)
     equal(dict(found), dict(replaced))
+
+
+@check
+def an_upsert_that_must_create_is_refused_over_an_existing_item(stage):
+    container = stage.container()
+    missing = {"match_condition": MatchConditions.IfMissing}
+    equal(container.upsert_item({"id": "a", "pk": "p", "n": 1}, **missing)["n"], 1)
+    with expect_error(412):
+        container.upsert_item({"id": "a", "pk": "p", "n": 2}, **missing)
+    equal(container.read_item("a", "p")["n"], 1)

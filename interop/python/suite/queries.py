@@ -332,3 +332,27 @@ def long_queries_and_many_parameters_are_taken(stage):
     names = {f"@p{n}": f"none{n}" for n in range(500)} | {"@p500": "ada"}
     query = f"SELECT VALUE c.id FROM c WHERE c.id IN ({', '.join(names)})"
     equal(rows(container, query, parameters=names), ["ada"])
+
+
+@check
+def a_page_ends_at_four_megabytes(stage):
+    container = stage.container()
+    for n in range(7):
+        container.create_item({"id": str(n), "pk": "p", "text": "x" * 700_000})
+    seen = list(pages(container.query_items("SELECT * FROM c", partition_key="p")))
+    sizes = [len(page) for page, _ in seen]
+    # The row that crosses the line still belongs to its page.
+    assert len(sizes) == 2 and all((size - 1) * 700_000 < 4 * 1024 * 1024 for size in sizes), sizes
+    equal([name for page, _ in seen for name in ids(page)], [str(n) for n in range(7)])
+    feed = [ids(page) for page in container.query_items_change_feed(start_time="Beginning").by_page()]
+    equal([name for page in feed for name in page], [str(n) for n in range(7)])
+
+
+@check
+def a_short_continuation_is_as_good(stage):
+    container = stage.container()
+    for n in range(12):
+        container.create_item({"id": f"{n:02}", "pk": "p", "text": "long" * 200 + str(n)})
+    query = "SELECT VALUE c.id FROM c ORDER BY c.text"
+    whole = rows(container, query, pk="p")
+    equal(rows(container, query, pk="p", max_item_count=5, continuation_token_limit=1), whole)

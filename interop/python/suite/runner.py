@@ -29,6 +29,7 @@ AREAS = [
     "time_to_live",
     "sessions",
     "errors",
+    "scripts",
     "partitions",
     "strict_gateway",
     "asynchronous",

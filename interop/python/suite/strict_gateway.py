@@ -142,3 +142,57 @@ def a_merged_query_survives_a_split(stage):
     stage.split(container, 3)
     equal(rows(reader, "SELECT VALUE c.id FROM c ORDER BY c.id"), ALL)
     equal(rows(reader, "SELECT VALUE COUNT(1) FROM c"), [COUNT])
+
+
+@check(on="strict")
+def a_filter_on_the_partition_key_narrows_the_plan(stage):
+    container = shared(stage)
+    equal(with_plan(stage, container, "SELECT VALUE c.n FROM c WHERE c.pk = 'p5' ORDER BY c.n"), [5])
+    equal(with_plan(stage, container, "SELECT VALUE c.n FROM c WHERE c.pk IN ('p5', 'p9', 'p7') ORDER BY c.n"), [5, 7, 9])
+    query = "SELECT VALUE COUNT(1) FROM c WHERE c.pk = @key"
+    equal(with_plan(stage, container, query, parameters={"@key": "p9"}), [1])
+
+
+@check(on="strict")
+def joins_are_merged_by_the_sdk(stage):
+    container = stage.container()
+    for n in range(12):
+        container.create_item({"id": str(n), "pk": f"p{n}", "n": n, "tags": [n % 3, n % 2]})
+    found = with_plan(stage, container, "SELECT VALUE [c.n, t] FROM c JOIN t IN c.tags WHERE c.n < 4 ORDER BY c.n")
+    equal(found, [[0, 0], [0, 0], [1, 1], [1, 1], [2, 2], [2, 0], [3, 0], [3, 1]])
+    equal(with_plan(stage, container, "SELECT VALUE COUNT(1) FROM c JOIN t IN c.tags WHERE t = 0"), [4 + 6])
+    same_elements(with_plan(stage, container, "SELECT DISTINCT VALUE t FROM t IN c.tags"), [0, 1, 2])
+
+
+@check(on="strict")
+def feed_ranges_are_served_whole(stage):
+    container = shared(stage)
+    ranges = list(container.read_feed_ranges())
+    counts = [list(container.query_items("SELECT VALUE COUNT(1) FROM c", feed_range=part)) for part in ranges]
+    equal(sum(count for [count] in counts), COUNT)
+    ordered = [list(container.query_items("SELECT VALUE c.n FROM c ORDER BY c.n", feed_range=part)) for part in ranges]
+    equal(ordered, [sorted(part) for part in ordered])
+    equal(sorted(n for part in ordered for n in part), list(range(COUNT)))
+    one = container.feed_range_from_partition_key("p3")
+    equal(list(container.query_items("SELECT VALUE c.n FROM c ORDER BY c.n", feed_range=one)), [3])
+
+
+@check(on="strict")
+def read_items_needs_no_plan(stage):
+    container = shared(stage)
+    found = container.read_items(items=[(name, f"p{int(name)}") for name in ALL])
+    equal([item["id"] for item in found], ALL)
+
+
+@check(on="strict")
+def prefixes_of_hierarchical_keys_are_queried(stage):
+    container = stage.container("/a", "/b", "/c")
+    for n in range(30):
+        container.create_item({"id": str(n), "a": f"a{n % 2}", "b": f"b{n % 5}", "c": f"c{n}", "n": n})
+    even = list(range(0, 30, 2))
+    equal(sorted(rows(container, "SELECT VALUE c.n FROM c", pk=["a0"])), even)
+    equal(rows(container, "SELECT VALUE c.n FROM c ORDER BY c.n DESC", pk=["a0"]), even[::-1])
+    equal(rows(container, "SELECT VALUE COUNT(1) FROM c", pk=["a1", "b1"]), [3])
+    equal(rows(container, "SELECT VALUE c.n FROM c WHERE c.a = 'a0' AND c.b = 'b0' ORDER BY c.n"), [0, 10, 20])
+    container.delete_all_items_by_partition_key(["a0", "b0", "c0"])
+    equal(rows(container, "SELECT VALUE c.n FROM c WHERE c.a = 'a0' AND c.b = 'b0' ORDER BY c.n"), [10, 20])
