@@ -154,9 +154,9 @@ impl Answer {
     }
 }
 
-/// The HTTP response of a refusal. `account_lsn` stands in where no partition
-/// took part.
-pub(crate) fn render_refusal(refusal: &Refusal, activity: &str, account_lsn: u64) -> Response<Bytes> {
+/// The HTTP response of a refusal. `elsewhere` stands in where no partition took
+/// part.
+pub(crate) fn render_refusal(refusal: &Refusal, activity: &str, elsewhere: Position) -> Response<Bytes> {
     let body = error_body(refusal, activity);
     let mut response = Response::new(Bytes::from(json::to_text(&body, Style::Point)));
     *response.status_mut() = status_code(refusal.status);
@@ -178,8 +178,7 @@ pub(crate) fn render_refusal(refusal: &Refusal, activity: &str, account_lsn: u64
             backend(map);
             // A throttled request never reached a replica.
             if refusal.status != 429 {
-                let position = refusal.position.unwrap_or(Position { range: 0, lsn: account_lsn });
-                positions(map, &[position]);
+                positions(map, &[refusal.position.unwrap_or(elsewhere)]);
             }
         }
     }

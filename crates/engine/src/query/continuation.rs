@@ -19,6 +19,9 @@ use crate::refusal::Refusal;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Continuation {
     pub(super) after: Option<Place>,
+    /// How far ranges were read that were split before the query was through
+    /// with them; their children go on from there.
+    pub(super) floors: Vec<Floor>,
     /// Rows still to be skipped (OFFSET) and still to be returned (TOP, LIMIT).
     pub(super) skip: u64,
     pub(super) take: Option<u64>,
@@ -38,13 +41,25 @@ pub(super) struct Place {
     pub(super) order: Option<Vec<u8>>,
 }
 
+/// The last row that was read of a range, in the order of `_rid`s.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Floor {
+    pub(super) range: RangeId,
+    pub(super) rid: u64,
+    pub(super) row: u64,
+}
+
+/// Splits that one query may live through, one within the other.
+const FLOORS_MAX: usize = 32;
+
 impl Continuation {
     pub(super) fn start(program: &Program) -> Self {
         let take = match (program.top(), program.limit()) {
             (Some(top), Some(limit)) => Some(top.min(limit)),
             (top, limit) => top.or(limit),
         };
-        Continuation { after: None, skip: program.offset().unwrap_or(0), take, pages: 0, rows: 0 }
+        let skip = program.offset().unwrap_or(0);
+        Continuation { after: None, floors: Vec::new(), skip, take, pages: 0, rows: 0 }
     }
 
     pub(super) fn print(&self, container: &Container) -> String {
@@ -58,6 +73,11 @@ impl Continuation {
             if let Some(order) = &place.order {
                 token.push_str(&format!("#ORD:{}", STANDARD.encode(order)));
             }
+        }
+        if !self.floors.is_empty() {
+            let floors =
+                self.floors.iter().map(|floor| format!("{}.{}.{}", floor.range, floor.rid, floor.row));
+            token.push_str(&format!("#SPL:{}", floors.collect::<Vec<_>>().join(",")));
         }
         token.push_str(&format!("#SKP:{}", self.skip));
         if let Some(take) = self.take {
@@ -113,5 +133,29 @@ fn parse(text: &str, container: &Container) -> Option<Continuation> {
         Some(take) => Some(take.parse().ok()?),
         None => None,
     };
-    Some(Continuation { after, skip: number("SKP")?, take, pages: number("RT")?, rows: number("TRC")? })
+    let floors = match fields.get("SPL") {
+        Some(floors) => floors.split(',').map(parse_floor).collect::<Option<Vec<_>>>()?,
+        None => Vec::new(),
+    };
+    if floors.len() > FLOORS_MAX {
+        return None;
+    }
+    Some(Continuation {
+        after,
+        floors,
+        skip: number("SKP")?,
+        take,
+        pages: number("RT")?,
+        rows: number("TRC")?,
+    })
+}
+
+fn parse_floor(text: &str) -> Option<Floor> {
+    let mut numbers = text.split('.');
+    let floor = Floor {
+        range: numbers.next()?.parse().ok()?,
+        rid: numbers.next()?.parse().ok()?,
+        row: numbers.next()?.parse().ok()?,
+    };
+    numbers.next().is_none().then_some(floor)
 }

@@ -13,7 +13,7 @@ use perihelion_model::json::{self, Style, Value};
 use perihelion_query::{DistinctValues, Row};
 
 use super::access::Plan;
-use super::continuation::{Continuation, Place};
+use super::continuation::{Continuation, Floor, Place};
 use super::sources::{self, Unit, Walk};
 use super::{PAGE_BYTES_MAX, QueryRequest};
 use crate::container::Container;
@@ -108,18 +108,18 @@ fn estimate(value: &Value) -> usize {
 
 fn stream(context: &Context<'_>, continuation: Continuation) -> Result<Produced, Refusal> {
     let units = sources::units(context.container, &context.request.scope);
-    let resume = continuation.after.clone();
-    let first_unit = first_unit(&units, resume.as_ref())?;
+    let floors = floors(&continuation);
+    let mut at = first_unit(context.container, &units, continuation.after.as_ref())?;
     let mut page = Page::new(context, continuation);
     let mut has_more = false;
-    for unit in &units[first_unit..] {
-        let resume = resume.as_ref().filter(|place| place.range == unit.range);
-        let first = resume.map_or(0, |place| place.rid);
+    while let Some(unit) = units.get(at) {
+        let floor = floor_of(context.container, unit.range, &floors);
+        let first = floor.map_or(0, |(rid, _)| rid);
         context.walk(unit).by_rid(context.plan.index.as_ref(), first, &mut |rid, document| {
             page.documents += 1;
             for (row, place) in context.rows_of(unit.range, rid, &document)? {
                 let Some(output) = row.output else { continue };
-                if resume.is_some_and(|resume| (rid, place.row) <= (resume.rid, resume.row)) {
+                if floor.is_some_and(|floor| (rid, place.row) <= floor) {
                     continue;
                 }
                 if page.is_full() || page.is_exhausted() {
@@ -133,25 +133,49 @@ fn stream(context: &Context<'_>, continuation: Continuation) -> Result<Produced,
         if has_more || page.is_exhausted() {
             break;
         }
+        at += 1;
     }
+    let ahead = units.get(at..).unwrap_or_default();
+    page.state.floors = floors;
+    page.state.floors.retain(|floor| {
+        let is_split = context.container.range(floor.range).is_none();
+        is_split && ahead.iter().any(|unit| descends(context.container, unit.range, floor.range))
+    });
     Ok(page.finish(has_more))
 }
 
-/// The unit a page goes on in; a range that was split meanwhile is gone.
-fn first_unit(units: &[Unit<'_>], resume: Option<&Place>) -> Result<usize, Refusal> {
-    match resume {
-        None => Ok(0),
-        Some(place) => {
-            units.iter().position(|unit| unit.range == place.range).ok_or_else(Refusal::range_gone)
-        }
-    }
+/// How far each range was read, the one that the last page ended in included.
+fn floors(continuation: &Continuation) -> Vec<Floor> {
+    let last = continuation.after.as_ref();
+    let last = last.map(|place| Floor { range: place.range, rid: place.rid, row: place.row });
+    continuation.floors.iter().copied().chain(last).collect()
 }
 
-/// Where a row stands among all rows of an ordered query.
+/// The last row of this range that was read, be it under a parent's name.
+fn floor_of(container: &Container, range: RangeId, floors: &[Floor]) -> Option<(u64, u64)> {
+    let own = floors.iter().filter(|floor| descends(container, range, floor.range));
+    own.map(|floor| (floor.rid, floor.row)).max()
+}
+
+/// The unit a page goes on in. The children of a range that was split meanwhile
+/// stand where it stood.
+fn first_unit(container: &Container, units: &[Unit<'_>], resume: Option<&Place>) -> Result<usize, Refusal> {
+    let Some(place) = resume else { return Ok(0) };
+    let goes_on = |unit: &Unit<'_>| descends(container, unit.range, place.range);
+    units.iter().position(goes_on).ok_or_else(Refusal::range_gone)
+}
+
+/// Whether a range is another one, or came out of it by splits.
+fn descends(container: &Container, range: RangeId, from: RangeId) -> bool {
+    range == from || container.range(range).is_some_and(|range| range.parents.contains(&from))
+}
+
+/// Where a row stands among all rows of an ordered query. Its range has no say:
+/// a split changes that, and a page after the split goes on where one before it
+/// ended.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct SortKey {
     order: Vec<u8>,
-    range: RangeId,
     /// Turned round when the first key is descending, as an index walked
     /// backwards gives it.
     rid: u64,
@@ -164,17 +188,17 @@ fn merge(context: &Context<'_>, continuation: Continuation) -> Result<Produced, 
     // One row more than fits tells whether there is a next page.
     let wanted = page.rows_max.saturating_add(1).saturating_add(page.state.skip as usize);
     let wanted = page.state.take.map_or(wanted, |take| wanted.min((take + page.state.skip) as usize + 1));
-    let mut best: BTreeMap<SortKey, Value> = BTreeMap::new();
+    let mut best: BTreeMap<SortKey, (RangeId, Value)> = BTreeMap::new();
     for unit in &sources::units(context.container, &context.request.scope) {
         page.documents += context.smallest(unit, resume.as_ref(), wanted, &mut best)?;
     }
     let mut has_more = false;
-    for (key, row) in best {
+    for (key, (range, row)) in best {
         if page.is_full() || page.is_exhausted() {
             has_more = true;
             break;
         }
-        page.push(row, context.place(key));
+        page.push(row, context.place(range, key));
     }
     Ok(page.finish(has_more))
 }
@@ -207,17 +231,20 @@ impl Context<'_> {
 
     fn sort_key(&self, place: &Place) -> SortKey {
         let order = place.order.clone().unwrap_or_default();
-        SortKey { order, range: place.range, rid: self.turned(place.rid), row: place.row }
+        SortKey { order, rid: self.turned(place.rid), row: place.row }
     }
 
-    fn place(&self, key: SortKey) -> Place {
-        Place { range: key.range, rid: self.turned(key.rid), row: key.row, order: Some(key.order) }
+    fn place(&self, range: RangeId, key: SortKey) -> Place {
+        Place { range, rid: self.turned(key.rid), row: key.row, order: Some(key.order) }
     }
 
     fn encode_order(&self, keys: &[Option<Value>]) -> Vec<u8> {
         let mut order = Vec::new();
-        for (value, is_descending) in keys.iter().zip(&self.plan.directions) {
-            index::encode(&mut order, value.as_ref(), *is_descending);
+        let columns = self.plan.directions.iter().zip(&self.plan.is_constant);
+        for (value, (is_descending, is_constant)) in keys.iter().zip(columns) {
+            if !is_constant {
+                index::encode(&mut order, value.as_ref(), *is_descending);
+            }
         }
         order
     }
@@ -229,7 +256,7 @@ impl Context<'_> {
         unit: &Unit<'_>,
         resume: Option<&SortKey>,
         wanted: usize,
-        best: &mut BTreeMap<SortKey, Value>,
+        best: &mut BTreeMap<SortKey, (RangeId, Value)>,
     ) -> Result<u64, Refusal> {
         let mut documents = 0;
         let in_order = self.plan.index.as_ref().filter(|used| used.gives_order);
@@ -247,7 +274,7 @@ impl Context<'_> {
                     is_beyond = true;
                     continue;
                 }
-                best.insert(key, output);
+                best.insert(key, (unit.range, output));
                 if best.len() > wanted {
                     best.pop_last();
                 }

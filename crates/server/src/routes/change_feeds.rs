@@ -15,12 +15,13 @@ use crate::call::Call;
 
 pub(super) async fn serve(service: &Service, call: &Call) -> Result<Answer, Refusal> {
     let (database, container) = service.container(call)?;
-    let mode = mode(call)?;
+    let (mode, start) = (mode(call)?, start(call)?);
     if mode == FeedMode::AllVersionsAndDeletes {
+        check_start(&start)?;
         service.engine.log_versions(&container).await?;
     }
     let (range, keys) = scope(call, &container)?;
-    let request = FeedRequest { range, keys, start: start(call)?, mode, items_max: call.page_rows()? };
+    let request = FeedRequest { range, keys, start, mode, items_max: call.page_rows()? };
     let bucket = service.engine.admit(&container, range)?;
     let page = service.engine.change_feed(&container, &request, &call.session()?)?;
     service.engine.spend(bucket, page.charge);
@@ -81,6 +82,18 @@ fn start(call: &Call) -> Result<FeedStart, Refusal> {
         Some(text) => date::parse(text)
             .map(FeedStart::Since)
             .ok_or_else(|| Refusal::gateway(400, "The If-Modified-Since header is not an RFC 1123 date.")),
+    }
+}
+
+/// Versions and deletes are kept for a while only, so that no reader may begin
+/// before it has come.
+fn check_start(start: &FeedStart) -> Result<(), Refusal> {
+    match start {
+        FeedStart::Now | FeedStart::After(_) => Ok(()),
+        FeedStart::Beginning | FeedStart::Since(_) => Err(Refusal::gateway(
+            400,
+            "The change feed of all versions and deletes starts from now (If-None-Match: *) or from an etag it returned.",
+        )),
     }
 }
 

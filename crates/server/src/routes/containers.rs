@@ -34,7 +34,7 @@ pub(super) async fn serve_feed(service: &Service, call: &Call, database: &str) -
             let throughput = throughput(call)?;
             let is_shared = throughput.is_none() && catalog.offer_for(&database.rid.to_text()).is_some();
             let container = service.engine.create_container(&database.name, definition, throughput).await?;
-            let answer = answer(service, 201, database, &container, charge::METADATA_CREATE);
+            let answer = answer(service, 201, database, &container, charge::METADATA_CREATE)?;
             Ok(if is_shared { answer.with_static(headers::SHARE_THROUGHPUT, "true") } else { answer })
         }
         _ => Err(wrong_method(&call.method)),
@@ -48,11 +48,12 @@ pub(super) async fn serve(service: &Service, call: &Call) -> Result<Answer, Refu
     match call.method {
         Method::GET | Method::HEAD => {
             if call.precondition().if_none_match.as_deref() == Some(container.etag.as_str()) {
-                return Ok(Answer::empty(304).charged(1.0).with_etag(&container.etag).at(position(service)));
+                let position = position_in(service, &container)?;
+                return Ok(Answer::empty(304).charged(1.0).with_etag(&container.etag).at(position));
             }
             let state = service.engine.state(&container)?;
             let usage = Usage { documents: state.documents(), bytes: state.bytes() };
-            let answer = answer(service, 200, database, &container, charge::METADATA_READ).located();
+            let answer = answer(service, 200, database, &container, charge::METADATA_READ)?.located();
             Ok(answer
                 .with(headers::ITEM_LSN, catalog.account.lsn.to_string())
                 .with(headers::CONTENT_PATH, database.rid.to_text())
@@ -62,7 +63,7 @@ pub(super) async fn serve(service: &Service, call: &Call) -> Result<Answer, Refu
             check_match(call, &container)?;
             let definition = ParsedDefinition::parse(call.object()?, call.api_version())?;
             let container = service.engine.replace_container(&container, definition).await?;
-            Ok(answer(service, 200, database, &container, charge::METADATA_CREATE).located())
+            Ok(answer(service, 200, database, &container, charge::METADATA_CREATE)?.located())
         }
         Method::DELETE => {
             check_match(call, &container)?;
@@ -109,11 +110,19 @@ fn feed(service: &Service, database: &Database, page: &Page) -> Answer {
         .with(headers::CONTENT_PATH, database.rid.to_text())
 }
 
-fn answer(service: &Service, status: u16, database: &Database, container: &Container, charge: f64) -> Answer {
-    Answer::json(status, &container.body())
+/// A container's own answers speak of its data, not of the account: SDKs file
+/// the session token under the container.
+fn answer(
+    service: &Service,
+    status: u16,
+    database: &Database,
+    container: &Container,
+    charge: f64,
+) -> Result<Answer, Refusal> {
+    Ok(Answer::json(status, &container.body())
         .charged(charge)
-        .at(position(service))
+        .at(position_in(service, container)?)
         .with_etag(&container.etag)
         .with(headers::ALT_CONTENT_PATH, format!("dbs/{}", database.name))
-        .with_static(headers::MAX_CONTENT_LENGTH, "2097152")
+        .with_static(headers::MAX_CONTENT_LENGTH, "2097152"))
 }

@@ -102,6 +102,15 @@ async fn the_full_feed_shows_every_version_and_delete() {
 }
 
 #[tokio::test]
+async fn the_full_feed_has_no_beginning() {
+    let world = World::new(PLAIN).await;
+    assert_eq!(world.send(feed("Full-Fidelity Feed")).await.status, 400);
+    let since = feed("Full-Fidelity Feed").header("if-modified-since", "Sun, 15 Nov 2026 06:00:00 GMT");
+    assert_eq!(world.send(since).await.status, 400);
+    world.stop().await;
+}
+
+#[tokio::test]
 async fn nonsense_positions_are_refused() {
     let world = World::new(PLAIN).await;
     assert_eq!(world.send(feed("Sideways Feed")).await.status, 400);

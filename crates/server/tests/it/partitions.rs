@@ -117,6 +117,93 @@ async fn a_split_keeps_every_document_and_retires_the_parent() {
     world.stop().await;
 }
 
+/// The values that a query finds page by page, with a split of range 0 after
+/// the first page.
+async fn across_a_split(world: &World, text: &str, headers: &[(&str, &str)]) -> Vec<i64> {
+    let (mut seen, mut continuation) = (Vec::new(), None::<String>);
+    loop {
+        let mut call = query(text).header("x-ms-max-item-count", "3");
+        for (name, value) in headers {
+            call = call.header(name, *value);
+        }
+        if let Some(token) = &continuation {
+            call = call.header("x-ms-continuation", token);
+        }
+        let page = world.send(call).await;
+        assert_eq!(page.status, 200, "{}", page.text());
+        seen.extend(documents(&page).iter().map(|value| value.as_i64().unwrap()));
+        if continuation.is_none() {
+            world.manage("POST", "split", r#"{"database":"d","container":"c","range":"0"}"#).await;
+        }
+        continuation = page.header("x-ms-continuation").map(str::to_owned);
+        if continuation.is_none() {
+            return seen;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_query_goes_on_after_a_split_where_it_stopped() {
+    // The third ties all rows, so that only their `_rid`s order them.
+    let texts = [
+        "SELECT VALUE c.n FROM c",
+        "SELECT VALUE c.n FROM c ORDER BY c.n",
+        "SELECT VALUE c.n FROM c ORDER BY c.none",
+        "SELECT VALUE c.n FROM c ORDER BY c.n DESC",
+    ];
+    for (partitions, text) in [1, 4].into_iter().flat_map(|n| texts.map(|text| (n, text))) {
+        let world = filled(partitions).await;
+        let mut seen =
+            across_a_split(&world, text, &[("x-ms-documentdb-query-enablecrosspartition", "True")]).await;
+        seen.sort_unstable();
+        assert_eq!(seen, (0..40).collect::<Vec<_>>(), "{text} over {partitions}");
+        world.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn a_query_of_one_partition_does_not_notice_a_split() {
+    for text in ["SELECT VALUE c.n FROM c", "SELECT VALUE c.n FROM c ORDER BY c.n"] {
+        let mut with = options();
+        with.management = true;
+        let world = World::with(with, PLAIN).await;
+        for n in 0..10 {
+            world.create(r#"["a"]"#, &format!(r#"{{"id":"{n}","pk":"a","n":{n}}}"#)).await;
+        }
+        let seen = across_a_split(&world, text, &[("x-ms-documentdb-partitionkey", r#"["a"]"#)]).await;
+        assert_eq!(seen, (0..10).collect::<Vec<_>>(), "{text}");
+        world.stop().await;
+    }
+}
+
+/// SDKs file the token of a container's answer, and of a refusal, under that
+/// container; the account's LSN would lock them out of their data.
+#[tokio::test]
+async fn no_answer_about_a_container_holds_a_session_token_from_the_future() {
+    let mut with = options();
+    with.management = true;
+    let world = World::with(with, PLAIN).await;
+    world.create(r#"["a"]"#, r#"{"id":"1","pk":"a"}"#).await;
+    for n in 0..20 {
+        let made = world.send(Call::new("POST", "/dbs").json(&json(&format!(r#"{{"id":"d{n}"}}"#)))).await;
+        assert_eq!(made.status, 201);
+    }
+    world.manage("POST", "faults", r#"{"operation":"replace_item","status":503}"#).await;
+    let item = || json(r#"{"id":"1","pk":"a"}"#);
+    for call in [
+        Call::new("GET", "/dbs/d/colls/c"),
+        docs("PUT", "1", r#"["a"]"#).json(&item()),
+        docs("POST", "", r#"["a"]"#).json(&item()),
+        docs("GET", "missing", r#"["a"]"#),
+    ] {
+        let answer = world.send(call).await;
+        let token = answer.header("x-ms-session-token").unwrap().to_owned();
+        let read = docs("GET", "1", r#"["a"]"#).header("x-ms-session-token", &token);
+        assert_eq!(world.send(read).await.status, 200, "{token} of an answer {}", answer.status);
+    }
+    world.stop().await;
+}
+
 #[tokio::test]
 async fn a_session_token_from_the_future_is_not_available() {
     let world = World::new(PLAIN).await;
