@@ -1,0 +1,13 @@
+//! The checks, an area per file.
+
+pub(crate) mod batches;
+pub(crate) mod change_feeds;
+pub(crate) mod faults;
+pub(crate) mod items;
+pub(crate) mod keys;
+pub(crate) mod preconditions;
+pub(crate) mod queries;
+pub(crate) mod ranges;
+pub(crate) mod resources;
+pub(crate) mod transport;
+pub(crate) mod wide_queries;

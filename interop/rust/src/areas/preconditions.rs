@@ -1,0 +1,98 @@
+//! Writes that depend on what is there, and reads that need not be answered.
+
+use azure_data_cosmos::clients::ContainerClient;
+use azure_data_cosmos::options::{ItemReadOptions, ItemWriteOptions, Precondition};
+
+use crate::check::{Outcome, Problem, checks, code, due, refused, same};
+use crate::world::{Item, World, item};
+
+checks![
+    a_replace_by_the_current_etag_succeeds_once,
+    an_upsert_by_a_stale_etag_is_refused,
+    a_delete_by_a_stale_etag_is_refused,
+    of_many_writers_with_one_etag_one_wins,
+    a_read_of_an_unchanged_item_is_not_modified,
+];
+
+fn when(etag: &str) -> Option<ItemWriteOptions> {
+    Some(ItemWriteOptions::default().with_precondition(Precondition::if_match(etag.to_owned())))
+}
+
+/// An item of value 1 and its etag.
+async fn first_version(container: &ContainerClient) -> Result<String, Problem> {
+    let created = container.create_item("a", "1", item("a", "1", 1), None).await?;
+    Ok(due(created.headers().etag(), "the etag")?.to_string())
+}
+
+async fn value(container: &ContainerClient) -> Result<i64, Problem> {
+    Ok(container.read_item("a", "1", None).await?.into_model::<Item>()?.rank)
+}
+
+async fn a_replace_by_the_current_etag_succeeds_once(world: &World) -> Outcome {
+    let container = world.container().await?;
+    let etag = first_version(&container).await?;
+    let replaced = container.replace_item("a", "1", item("a", "1", 2), when(&etag)).await?;
+    same!(code(replaced.status()), 200);
+    same!(refused(container.replace_item("a", "1", item("a", "1", 3), when(&etag)).await)?, 412);
+    same!(value(&container).await?, 2);
+    Ok(())
+}
+
+async fn an_upsert_by_a_stale_etag_is_refused(world: &World) -> Outcome {
+    let container = world.container().await?;
+    let etag = first_version(&container).await?;
+    let upserted = container.upsert_item("a", "1", item("a", "1", 2), when(&etag)).await?;
+    same!(code(upserted.status()), 200);
+    same!(refused(container.upsert_item("a", "1", item("a", "1", 3), when(&etag)).await)?, 412);
+    same!(value(&container).await?, 2);
+    Ok(())
+}
+
+async fn a_delete_by_a_stale_etag_is_refused(world: &World) -> Outcome {
+    let container = world.container().await?;
+    let stale = first_version(&container).await?;
+    let replaced = container.replace_item("a", "1", item("a", "1", 2), None).await?;
+    let current = due(replaced.headers().etag(), "the etag")?.to_string();
+    same!(refused(container.delete_item("a", "1", when(&stale)).await)?, 412);
+    same!(value(&container).await?, 2);
+    same!(code(container.delete_item("a", "1", when(&current)).await?.status()), 204);
+    Ok(())
+}
+
+async fn of_many_writers_with_one_etag_one_wins(world: &World) -> Outcome {
+    let container = world.container().await?;
+    let etag = first_version(&container).await?;
+    let write = |value| {
+        let (container, options) = (container.clone(), when(&etag));
+        async move { container.replace_item("a", "1", item("a", "1", value), options).await }
+    };
+    let answers = futures::future::join_all((10..26).map(write)).await;
+    let mut codes: Vec<u16> = answers
+        .into_iter()
+        .map(|answer| match answer {
+            Ok(answer) => code(answer.status()),
+            Err(error) => code(error.status()),
+        })
+        .collect();
+    codes.sort_unstable();
+    let mut wanted = vec![412; 16];
+    wanted[0] = 200;
+    same!(codes, wanted);
+    Ok(())
+}
+
+async fn a_read_of_an_unchanged_item_is_not_modified(world: &World) -> Outcome {
+    let container = world.container().await?;
+    let etag = first_version(&container).await?;
+    let unless = || {
+        let condition = Precondition::if_none_match(etag.clone());
+        Some(ItemReadOptions::default().with_precondition(condition))
+    };
+    let read = container.read_item("a", "1", unless()).await?;
+    same!(code(read.status()), 304);
+    container.replace_item("a", "1", item("a", "1", 2), None).await?;
+    let read = container.read_item("a", "1", unless()).await?;
+    same!(code(read.status()), 200);
+    same!(read.into_model::<Item>()?.rank, 2);
+    Ok(())
+}

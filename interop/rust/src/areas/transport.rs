@@ -1,0 +1,131 @@
+//! Below the operations: HTTP/2 in clear and over TLS, certificates, keys,
+//! Cosmos binary JSON bodies, and many requests at once.
+
+use std::process::{ExitCode, Stdio};
+
+use azure_data_cosmos::FeedScope;
+use azure_data_cosmos::options::ServerCertificateValidation;
+use serde_json::Value;
+use tokio::process::Command;
+
+use crate::TRUST_PROBE;
+use crate::ask::ask;
+use crate::check::{Outcome, Problem, checks, code, holds, refused, same};
+use crate::server;
+use crate::tap::Tap;
+use crate::world::{Connect, Dialect, Item, World, item, name_of};
+
+checks![
+    requests_go_over_http_2,
+    in_clear_the_sdk_speaks_http_2_and_sends_binary_json,
+    the_certificate_is_verified_by_our_ca,
+    the_certificate_is_refused_without_our_ca,
+    a_wrong_key_is_refused,
+    many_requests_at_once_are_all_answered,
+];
+
+/// The first byte of a Cosmos binary JSON body.
+const BINARY_JSON_OPENING: u8 = 0x80;
+
+async fn requests_go_over_http_2(world: &World) -> Outcome {
+    let container = world.container().await?;
+    let created = container.create_item("a", "1", item("a", "1", 1), None).await?;
+    let diagnostics = created.diagnostics();
+    let requests = diagnostics.requests();
+    holds!(!requests.is_empty());
+    holds!(requests.iter().all(|request| request.transport_http_version().is_http2()));
+    let scheme = match world.dialect() {
+        Dialect::Clear => "http://",
+        Dialect::Tls => "https://",
+    };
+    holds!(
+        requests.iter().all(|request| request.endpoint().starts_with(scheme)),
+        "{}",
+        requests[0].endpoint()
+    );
+    Ok(())
+}
+
+async fn in_clear_the_sdk_speaks_http_2_and_sends_binary_json(world: &World) -> Outcome {
+    let container = world.container().await?;
+    let tap = Tap::before(world.port()).await?;
+    let client = Connect::to(Dialect::Clear, tap.port()).client().await?;
+    let tapped = client.database_client("interop").container_client(name_of(&container).await?, None).await?;
+    tapped.create_item("a", "1", item("a", "1", 1), None).await?;
+    tapped.replace_item("a", "1", item("a", "1", 2), None).await?;
+    tapped.upsert_item("a", "1", item("a", "1", 3), None).await?;
+    let seen = tap.seen();
+    holds!(seen.http2_connections > 0 && seen.other_connections == 0, "{seen:?}");
+    same!(seen.body_openings, [BINARY_JSON_OPENING; 3]);
+    let read: Item = tapped.read_item("a", "1", None).await?.into_model()?;
+    same!(read, item("a", "1", 3));
+    Ok(())
+}
+
+/// Runs this program once more as a client that verifies certificates.
+async fn probe(world: &World, ca: Option<std::path::PathBuf>) -> Result<bool, Problem> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.arg(TRUST_PROBE).arg(format!("https://localhost:{}/", world.port()));
+    if let Some(ca) = ca {
+        command.env("SSL_CERT_FILE", ca);
+    }
+    let status = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status().await?;
+    Ok(status.success())
+}
+
+/// The child's part: success is a client that has read its account.
+pub(crate) async fn trust_probe(endpoint: &str) -> ExitCode {
+    let connected =
+        Connect::to_endpoint(endpoint).with_validation(ServerCertificateValidation::Required).client().await;
+    let answered = match connected {
+        Ok(client) => client.database_client("interop").read(None).await.map(|_| ()),
+        Err(error) => Err(error),
+    };
+    match answered {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn the_certificate_is_verified_by_our_ca(world: &World) -> Outcome {
+    let ca = server::ca_file().await?;
+    holds!(ca.is_file(), "{} is no file", ca.display());
+    holds!(probe(world, Some(ca)).await?);
+    Ok(())
+}
+
+async fn the_certificate_is_refused_without_our_ca(world: &World) -> Outcome {
+    holds!(!probe(world, None).await?);
+    Ok(())
+}
+
+async fn a_wrong_key_is_refused(world: &World) -> Outcome {
+    let wrong = "bm90IHRoZSBrZXkgdGhhdCB5b3UgYXJlIGxvb2tpbmcgZm9yLCB0aGlzIG9uZSBpcyB3cm9uZyE=";
+    let answer = async {
+        let client = Connect::to(world.dialect(), world.port()).with_key(wrong).client().await?;
+        client.database_client("interop").read(None).await
+    };
+    same!(refused(answer.await)?, 401);
+    Ok(())
+}
+
+async fn many_requests_at_once_are_all_answered(world: &World) -> Outcome {
+    let container = world.container().await?;
+    let create = |value: i64| {
+        let container = container.clone();
+        async move {
+            let item = item(&format!("k{}", value % 10), &format!("i{value}"), value);
+            container.create_item(item.pk.clone(), &item.id, &item, None).await
+        }
+    };
+    let answers = futures::future::join_all((0..200).map(create)).await;
+    for answer in answers {
+        same!(code(answer?.status()), 201);
+    }
+    let all: Vec<Value> = ask(&container, FeedScope::full_container(), "SELECT c.id FROM c").await?;
+    same!(all.len(), 200);
+    Ok(())
+}

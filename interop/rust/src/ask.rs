@@ -1,0 +1,35 @@
+//! Asks a query and collects its answer: what every check about queries does.
+
+use std::num::NonZeroU32;
+
+use azure_data_cosmos::clients::ContainerClient;
+use azure_data_cosmos::options::{MaxItemCountHint, QueryOptions};
+use azure_data_cosmos::{FeedScope, Query};
+use futures::TryStreamExt;
+use serde::de::DeserializeOwned;
+
+use crate::check::{Problem, due};
+
+/// Everything that a query finds within a scope.
+pub(crate) async fn ask<T: DeserializeOwned + Send + 'static>(
+    container: &ContainerClient,
+    scope: FeedScope,
+    query: impl Into<Query>,
+) -> Result<Vec<T>, Problem> {
+    ask_with(container, scope, query, QueryOptions::default()).await
+}
+
+pub(crate) async fn ask_with<T: DeserializeOwned + Send + 'static>(
+    container: &ContainerClient,
+    scope: FeedScope,
+    query: impl Into<Query>,
+    options: QueryOptions,
+) -> Result<Vec<T>, Problem> {
+    Ok(container.query_items::<T>(query, scope, Some(options)).await?.try_collect().await?)
+}
+
+/// Options for pages of at most `count` items.
+pub(crate) fn pages_of(count: u32) -> Result<QueryOptions, Problem> {
+    let count = due(NonZeroU32::new(count), "a page size")?;
+    Ok(QueryOptions::default().with_max_item_count(MaxItemCountHint::Limit(count)))
+}

@@ -1,0 +1,80 @@
+//! The official Rust SDK (`azure_data_cosmos`, as published) against our
+//! server: every check asks through the SDK and asserts the answer.
+//!
+//! The checks are written once and run in several worlds: over TLS and in
+//! clear, with one physical partition and with four, and with a gateway that
+//! refuses what the real one refuses. Each check has a container of its own, so
+//! that none depends on another. It prints a line per check and closes with
+//! `N passed, N failed, N skipped`; a failed check gives exit code 1.
+//!
+//! `PERIHELION_BIN` names the server to start (by default the debug build of
+//! this checkout). A word on the command line runs the checks whose name
+//! contains it.
+
+mod areas;
+mod ask;
+mod check;
+mod management;
+mod server;
+mod tap;
+mod world;
+
+use std::process::ExitCode;
+
+use crate::check::{Check, Score};
+use crate::world::{Dialect, World, WorldOptions};
+
+/// The first word that turns this program into the child of a TLS check.
+pub(crate) const TRUST_PROBE: &str = "--trust-probe";
+
+const WORLDS: [WorldOptions; 3] = [
+    WorldOptions { name: "tls, 1 partition", dialect: Dialect::Tls, partitions: 1, is_strict: false },
+    WorldOptions { name: "clear, 4 partitions", dialect: Dialect::Clear, partitions: 4, is_strict: false },
+    WorldOptions { name: "tls, 4, strict", dialect: Dialect::Tls, partitions: 4, is_strict: true },
+];
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    if let [first, endpoint] = words.as_slice()
+        && first == TRUST_PROBE
+    {
+        return areas::transport::trust_probe(endpoint).await;
+    }
+    let wanted = words.first().map_or("", String::as_str);
+    let mut score = Score::default();
+    for options in WORLDS {
+        run_world(options, wanted, &mut score).await;
+    }
+    println!("{score}");
+    if score.is_good() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+async fn run_world(options: WorldOptions, wanted: &str, score: &mut Score) {
+    let checks: Vec<Check> = all_checks().into_iter().filter(|check| check.name.contains(wanted)).collect();
+    match World::start(options).await {
+        Ok(world) => {
+            for check in checks {
+                score.run(&world, check).await;
+            }
+        }
+        Err(error) => score.fail(options.name, "the server starts", &*error),
+    }
+}
+
+fn all_checks() -> Vec<Check> {
+    [
+        areas::resources::checks(),
+        areas::items::checks(),
+        areas::keys::checks(),
+        areas::preconditions::checks(),
+        areas::batches::checks(),
+        areas::queries::checks(),
+        areas::wide_queries::checks(),
+        areas::change_feeds::checks(),
+        areas::ranges::checks(),
+        areas::faults::checks(),
+        areas::transport::checks(),
+    ]
+    .concat()
+}

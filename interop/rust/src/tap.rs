@@ -1,0 +1,108 @@
+//! A relay between the SDK and the server that reads along what the SDK sends
+//! in clear: whether it speaks HTTP/2, and how its bodies begin. It changes
+//! nothing. The account document names the relay, because the server echoes
+//! the host that it was asked by, so that all requests pass here.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+
+use crate::check::Problem;
+
+const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// Length (3), type (1), flags (1), stream (4): RFC 9113, section 4.1.
+const FRAME_HEAD: usize = 9;
+const FRAME_TYPE_DATA: u8 = 0;
+
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Seen {
+    pub(crate) http2_connections: u32,
+    pub(crate) other_connections: u32,
+    /// The first byte of every body that had one, in order of arrival.
+    pub(crate) body_openings: Vec<u8>,
+}
+
+pub(crate) struct Tap {
+    port: u16,
+    seen: Arc<Mutex<Seen>>,
+    accepting: JoinHandle<()>,
+}
+
+impl Tap {
+    pub(crate) async fn before(server_port: u16) -> Result<Self, Problem> {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
+        let port = listener.local_addr()?.port();
+        let seen = Arc::new(Mutex::new(Seen::default()));
+        let shared = Arc::clone(&seen);
+        let accepting = tokio::spawn(async move {
+            while let Ok((client, _)) = listener.accept().await {
+                tokio::spawn(relay(client, server_port, Arc::clone(&shared)));
+            }
+        });
+        Ok(Self { port, seen, accepting })
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    pub(crate) fn seen(&self) -> Seen {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Drop for Tap {
+    fn drop(&mut self) {
+        self.accepting.abort();
+    }
+}
+
+async fn relay(client: TcpStream, server_port: u16, seen: Arc<Mutex<Seen>>) {
+    let Ok(server) = TcpStream::connect(("127.0.0.1", server_port)).await else {
+        return;
+    };
+    let (from_client, mut to_client) = client.into_split();
+    let (mut from_server, to_server) = server.into_split();
+    let answers = tokio::spawn(async move { tokio::io::copy(&mut from_server, &mut to_client).await });
+    // Either side may hang up when it likes.
+    let _ended = read_along(from_client, to_server, &seen).await;
+    let _ended = answers.await;
+}
+
+async fn read_along(
+    mut from: OwnedReadHalf,
+    mut to: OwnedWriteHalf,
+    seen: &Mutex<Seen>,
+) -> std::io::Result<()> {
+    let mut opening = vec![0; HTTP2_PREFACE.len()];
+    from.read_exact(&mut opening).await?;
+    to.write_all(&opening).await?;
+    let is_http2 = opening == HTTP2_PREFACE;
+    {
+        let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+        if is_http2 { seen.http2_connections += 1 } else { seen.other_connections += 1 }
+    }
+    if !is_http2 {
+        tokio::io::copy(&mut from, &mut to).await?;
+        return Ok(());
+    }
+    loop {
+        let mut head = [0; FRAME_HEAD];
+        from.read_exact(&mut head).await?;
+        let length = usize::from(head[0]) << 16 | usize::from(head[1]) << 8 | usize::from(head[2]);
+        let mut payload = vec![0; length];
+        from.read_exact(&mut payload).await?;
+        if head[3] == FRAME_TYPE_DATA
+            && let Some(first) = payload.first()
+        {
+            // Small bodies fit in one frame, so a frame begins a body.
+            seen.lock().unwrap_or_else(PoisonError::into_inner).body_openings.push(*first);
+        }
+        to.write_all(&head).await?;
+        to.write_all(&payload).await?;
+    }
+}

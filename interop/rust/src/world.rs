@@ -1,0 +1,186 @@
+//! A world is one server with one SDK client: what a check gets to work with.
+//! Names come from a counter, so that every check has containers of its own.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use azure_data_cosmos::clients::{ContainerClient, DatabaseClient};
+use azure_data_cosmos::models::{ContainerProperties, PartitionKeyDefinition};
+use azure_data_cosmos::options::{
+    BinaryEncodingOptions, ConnectionPoolOptions, ReadContainerOptions, Region, ServerCertificateValidation,
+};
+use azure_data_cosmos::{
+    AccountReference, CosmosClient, CosmosClientBuilder, CosmosRuntime, RoutingStrategy,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::check::Problem;
+use crate::management::Management;
+use crate::server::Server;
+
+/// The key that every emulator has, ours by default too.
+pub(crate) const WELL_KNOWN_KEY: &str =
+    "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw==";
+
+/// Any region will do: the account names one, and the SDK falls back to it.
+const REGION: &str = "East US";
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Dialect {
+    Clear,
+    Tls,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct WorldOptions {
+    pub(crate) name: &'static str,
+    pub(crate) dialect: Dialect,
+    pub(crate) partitions: u32,
+    pub(crate) is_strict: bool,
+}
+
+pub(crate) struct World {
+    options: WorldOptions,
+    server: Server,
+    pub(crate) client: CosmosClient,
+    database: DatabaseClient,
+    names: AtomicU32,
+}
+
+/// What most checks store.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Item {
+    pub(crate) id: String,
+    pub(crate) pk: String,
+    pub(crate) rank: i64,
+}
+
+pub(crate) fn item(pk: &str, id: &str, rank: i64) -> Item {
+    Item { id: id.to_owned(), pk: pk.to_owned(), rank }
+}
+
+impl World {
+    pub(crate) async fn start(options: WorldOptions) -> Result<Self, Problem> {
+        let server = Server::start(options.partitions, options.is_strict).await?;
+        let client = Connect::to(options.dialect, server.port()).client().await?;
+        client.create_database("interop", None).await?;
+        let database = client.database_client("interop");
+        Ok(Self { options, server, client, database, names: AtomicU32::new(0) })
+    }
+
+    pub(crate) fn name(&self) -> &'static str {
+        self.options.name
+    }
+
+    pub(crate) fn partitions(&self) -> usize {
+        self.options.partitions as usize
+    }
+
+    pub(crate) fn dialect(&self) -> Dialect {
+        self.options.dialect
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.server.port()
+    }
+
+    pub(crate) fn management(&self) -> Management {
+        Management::of(self.port())
+    }
+
+    pub(crate) fn database(&self) -> &DatabaseClient {
+        &self.database
+    }
+
+    pub(crate) fn fresh_name(&self, what: &str) -> String {
+        format!("{what}-{}", self.names.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// A new container partitioned by `/pk`.
+    pub(crate) async fn container(&self) -> Result<ContainerClient, Problem> {
+        self.container_by("/pk".into()).await
+    }
+
+    pub(crate) async fn container_by(&self, key: PartitionKeyDefinition) -> Result<ContainerClient, Problem> {
+        self.container_of(ContainerProperties::new(self.fresh_name("c"), key)).await
+    }
+
+    pub(crate) async fn container_of(
+        &self,
+        properties: ContainerProperties,
+    ) -> Result<ContainerClient, Problem> {
+        let name = properties.id.to_string();
+        self.database.create_container(properties, None).await?;
+        Ok(self.database.container_client(name, None).await?)
+    }
+
+    /// A new container with `values` items spread over `keys` partition keys
+    /// (`k0`, `k1`, …), item `n` having the rank `n` and the key `n % keys`.
+    pub(crate) async fn filled(&self, keys: i64, values: i64) -> Result<ContainerClient, Problem> {
+        let container = self.container().await?;
+        for value in 0..values {
+            let item = item(&format!("k{}", value % keys), &format!("i{value:03}"), value);
+            container.create_item(item.pk.clone(), &item.id, &item, None).await?;
+        }
+        Ok(container)
+    }
+}
+
+/// The container's own name, which the SDK does not hand out.
+pub(crate) async fn name_of(container: &ContainerClient) -> Result<String, Problem> {
+    let properties = container.read(None::<ReadContainerOptions>).await?.into_model()?;
+    Ok(properties.id.to_string())
+}
+
+/// How to connect another client.
+pub(crate) struct Connect {
+    endpoint: String,
+    key: String,
+    validation: ServerCertificateValidation,
+    is_text: bool,
+}
+
+impl Connect {
+    pub(crate) fn to(dialect: Dialect, port: u16) -> Self {
+        let scheme = match dialect {
+            Dialect::Clear => "http",
+            Dialect::Tls => "https",
+        };
+        Self::to_endpoint(&format!("{scheme}://127.0.0.1:{port}/"))
+    }
+
+    /// The SDK's own way of talking to an emulator: a certificate that cannot
+    /// be verified is accepted from a loopback host.
+    pub(crate) fn to_endpoint(endpoint: &str) -> Self {
+        Self {
+            endpoint: endpoint.to_owned(),
+            key: WELL_KNOWN_KEY.to_owned(),
+            validation: ServerCertificateValidation::RequiredUnlessEmulator,
+            is_text: false,
+        }
+    }
+
+    pub(crate) fn with_key(self, key: &str) -> Self {
+        Self { key: key.to_owned(), ..self }
+    }
+
+    pub(crate) fn with_validation(self, validation: ServerCertificateValidation) -> Self {
+        Self { validation, ..self }
+    }
+
+    /// Items are sent as text, not as Cosmos binary JSON.
+    pub(crate) fn with_text(self) -> Self {
+        Self { is_text: true, ..self }
+    }
+
+    pub(crate) async fn client(self) -> azure_data_cosmos::Result<CosmosClient> {
+        let pool =
+            ConnectionPoolOptions::builder().with_server_certificate_validation(self.validation).build()?;
+        let runtime = CosmosRuntime::builder().with_connection_pool(pool).build().await?;
+        let account = AccountReference::with_authentication_key(self.endpoint.parse()?, self.key);
+        let mut builder: CosmosClientBuilder = CosmosClient::builder().with_runtime(runtime);
+        if self.is_text {
+            builder = builder.with_binary_encoding_options(BinaryEncodingOptions::new().with_enabled(false));
+        }
+        builder.build(account, RoutingStrategy::ProximityTo(Region::from(REGION))).await
+    }
+}
