@@ -2,7 +2,7 @@
 //! results and what was decided by them.
 //!
 //! `cargo run --release -p perihelion-engine --example storage_bench -- \
-//! <directory> [documents] [seconds] [all|redb|store|memory]`
+//! <directory> [documents] [seconds] [all|redb|store|paired|memory]`
 //!
 //! Every commit writes a group of documents of four keys each: the document
 //! itself (1.3 KB) and three keys of 40 bytes with tiny values. In the engine's
@@ -52,6 +52,10 @@ fn main() -> Outcome<()> {
     if wants("store") {
         println!("\nthe disk store itself, Engine order, {documents} documents before");
         measure_disk_store(&directory.join("store"), documents, time)?;
+    }
+    if wants("paired") {
+        println!("\nin turn, Engine order, {documents} documents before");
+        measure_paired(&directory.join("paired"), documents)?;
     }
     if wants("memory") {
         println!("\nin memory, Engine order");
@@ -230,6 +234,47 @@ fn measure_disk_store(directory: &Path, documents: u64, time: Duration) -> Outco
     let store = DiskStore::open(directory)?;
     println!("    opened after a close in {:.2?}", begin.elapsed());
     drop(store);
+    Ok(fs::remove_dir_all(directory)?)
+}
+
+/// The same kind of commit on each store in turn: whatever else the machine
+/// does then disturbs them alike.
+fn measure_paired(directory: &Path, documents: u64) -> Outcome<()> {
+    const ROUNDS: usize = 1200;
+    let _ = fs::remove_dir_all(directory);
+    let store = DiskStore::open(directory)?;
+    let open = |name: &str| -> Outcome<FileBackend> {
+        let file = File::options().read(true).write(true).create_new(true).open(directory.join(name))?;
+        Ok(FileBackend::new(file)?)
+    };
+    let mut never = Redb::new(open("never.redb")?, Policy::Never)?;
+    let mut always = Redb::new(open("always.redb")?, Policy::Every(1))?;
+    let mut commit_in_turn = |group: Group| -> Outcome<[Duration; 3]> {
+        let begin = Instant::now();
+        never.commit(group.clone())?;
+        let first = begin.elapsed();
+        always.commit(group.clone())?;
+        let second = begin.elapsed();
+        commit_to(&store, group)?;
+        Ok([first, second - first, begin.elapsed() - second])
+    };
+    let mut workload = Workload::new(Order::Engine);
+    while workload.documents < documents {
+        commit_in_turn(workload.group(2000))?;
+    }
+    for size in GROUPS {
+        let mut rounds = Vec::new();
+        for _ in 0..ROUNDS {
+            rounds.push(commit_in_turn(workload.group(size))?);
+        }
+        let median = |store: usize| {
+            let mut each: Vec<Duration> = rounds.iter().map(|round| round[store]).collect();
+            each.sort();
+            each[ROUNDS / 2]
+        };
+        let [never, always, ours] = [0, 1, 2].map(median);
+        println!("{size:3} a commit: p50 {never:.2?} never, {always:.2?} always, {ours:.2?} disk store");
+    }
     Ok(fs::remove_dir_all(directory)?)
 }
 
