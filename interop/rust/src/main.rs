@@ -51,7 +51,9 @@ async fn main() -> ExitCode {
 }
 
 async fn run_world(options: WorldOptions, wanted: &str, score: &mut Score) {
-    let checks: Vec<Check> = all_checks().into_iter().filter(|check| check.name.contains(wanted)).collect();
+    let mut checks: Vec<Check> =
+        all_checks().into_iter().filter(|check| check.name.contains(wanted)).collect();
+    checks.extend(areas::server::checks());
     match World::start(options).await {
         Ok(world) => {
             for check in checks {

@@ -3,10 +3,12 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
-use tokio::process::{Child, ChildStdout, Command};
+use tokio::process::{Child, ChildStderr, ChildStdout, Command};
 
 use crate::check::Problem;
 
@@ -19,10 +21,14 @@ const LISTENING: &str = "Now listening on: ";
 /// The last line of the banner: from here on the server answers.
 const STARTED: &str = "Started";
 
+/// What a thread of the server says on standard error when it panics.
+const PANIC: &str = "panicked at";
+
 pub(crate) struct Server {
     /// Held because dropping it kills the process.
     _child: Child,
     port: u16,
+    panics: Arc<AtomicU32>,
 }
 
 impl Server {
@@ -35,21 +41,40 @@ impl Server {
         let mut child = command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
             .kill_on_drop(true)
             .spawn()
             .map_err(|error| format!("cannot start {}: {error}", binary().display()))?;
         let stdout = child.stdout.take().ok_or("the server has no standard output")?;
+        let stderr = child.stderr.take().ok_or("the server has no standard error")?;
+        let panics = Arc::new(AtomicU32::new(0));
+        tokio::spawn(watch_for_panics(stderr, Arc::clone(&panics)));
         let mut lines = BufReader::new(stdout).lines();
         let port = tokio::time::timeout(START_LIMIT, read_banner(&mut lines))
             .await
             .map_err(|_| format!("no \"{STARTED}\" after {} s", START_LIMIT.as_secs()))??;
         // A full pipe would stop the server.
         tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
-        Ok(Self { _child: child, port })
+        Ok(Self { _child: child, port, panics })
+    }
+
+    /// How many threads of the server have panicked so far.
+    pub(crate) fn panics(&self) -> u32 {
+        self.panics.load(Ordering::Relaxed)
     }
 
     pub(crate) fn port(&self) -> u16 {
         self.port
+    }
+}
+
+async fn watch_for_panics(stderr: ChildStderr, panics: Arc<AtomicU32>) {
+    let mut lines = BufReader::new(stderr).lines();
+    while let Ok(Some(line)) = lines.next_line().await {
+        if line.contains(PANIC) {
+            panics.fetch_add(1, Ordering::Relaxed);
+        }
+        eprintln!("{line}");
     }
 }
 

@@ -83,6 +83,10 @@ impl World {
         self.server.port()
     }
 
+    pub(crate) fn server_panics(&self) -> u32 {
+        self.server.panics()
+    }
+
     pub(crate) fn management(&self) -> Management {
         Management::of(self.port())
     }

@@ -9,5 +9,6 @@ pub(crate) mod preconditions;
 pub(crate) mod queries;
 pub(crate) mod ranges;
 pub(crate) mod resources;
+pub(crate) mod server;
 pub(crate) mod transport;
 pub(crate) mod wide_queries;
