@@ -46,14 +46,32 @@ impl Place {
     }
 }
 
-/// The parts of a request that differ; `verb` in upper case.
+/// The parts of a request that differ.
 struct Parts<'a> {
-    verb: &'static str,
+    verb: Verb,
     path: &'a str,
     resource_type: &'static str,
     link: &'a str,
     headers: [&'a str; 2],
     body: &'a str,
+}
+
+#[derive(Clone, Copy)]
+enum Verb {
+    Get,
+    Post,
+    Delete,
+}
+
+impl Verb {
+    /// As it is sent and as it is signed.
+    fn spellings(self) -> (&'static str, &'static str) {
+        match self {
+            Verb::Get => ("GET", "get"),
+            Verb::Post => ("POST", "post"),
+            Verb::Delete => ("DELETE", "delete"),
+        }
+    }
 }
 
 impl Requests {
@@ -63,7 +81,7 @@ impl Requests {
 
     pub fn account(&mut self) -> anyhow::Result<&[u8]> {
         self.build(&Parts {
-            verb: "GET",
+            verb: Verb::Get,
             path: "/",
             resource_type: "",
             link: "",
@@ -75,7 +93,7 @@ impl Requests {
     pub fn create_database(&mut self) -> anyhow::Result<&[u8]> {
         let body = format!(r#"{{"id":"{DATABASE}"}}"#);
         let (path, headers) = ("/dbs", [JSON, ""]);
-        self.build(&Parts { verb: "POST", path, resource_type: "dbs", link: "", headers, body: &body })
+        self.build(&Parts { verb: Verb::Post, path, resource_type: "dbs", link: "", headers, body: &body })
     }
 
     pub fn create_container(&mut self, container: &str) -> anyhow::Result<&[u8]> {
@@ -85,7 +103,7 @@ impl Requests {
         let body = format!(r#"{{"id":"{container}","partitionKey":{key}}}"#);
         let headers = [JSON, ""];
         self.build(&Parts {
-            verb: "POST",
+            verb: Verb::Post,
             path: &path,
             resource_type: "colls",
             link: &link,
@@ -94,11 +112,24 @@ impl Requests {
         })
     }
 
+    pub fn delete_container(&mut self, container: &str) -> anyhow::Result<&[u8]> {
+        let path = format!("/dbs/{DATABASE}/colls/{container}");
+        let (link, headers) = (&path[1..], ["", ""]);
+        self.build(&Parts {
+            verb: Verb::Delete,
+            path: &path,
+            resource_type: "colls",
+            link,
+            headers,
+            body: "",
+        })
+    }
+
     pub fn read(&mut self, at: &Place, id: &str) -> anyhow::Result<&[u8]> {
         let path = format!("{}/{id}", at.path);
         let headers = [at.key_header.as_str(), ""];
         self.build(&Parts {
-            verb: "GET",
+            verb: Verb::Get,
             path: &path,
             resource_type: "docs",
             link: &path[1..],
@@ -122,7 +153,7 @@ impl Requests {
     fn post(&mut self, at: &Place, headers: &str, body: &str) -> anyhow::Result<&[u8]> {
         let headers = [at.key_header.as_str(), headers];
         self.build(&Parts {
-            verb: "POST",
+            verb: Verb::Post,
             path: &at.path,
             resource_type: "docs",
             link: &at.link,
@@ -133,12 +164,12 @@ impl Requests {
 
     fn build(&mut self, parts: &Parts<'_>) -> anyhow::Result<&[u8]> {
         let Parts { verb, path, resource_type, link, headers: [first, second], body } = parts;
-        let signed_verb = if *verb == "GET" { "get" } else { "post" };
-        let signature = self.signer.sign(signed_verb, resource_type, link)?;
+        let (sent, signed) = verb.spellings();
+        let signature = self.signer.sign(signed, resource_type, link)?;
         self.buffer.clear();
         write!(
             self.buffer,
-            "{verb} {path} HTTP/1.1\r\nhost: {}\r\nx-ms-date: {}\r\nauthorization: {}\r\n\
+            "{sent} {path} HTTP/1.1\r\nhost: {}\r\nx-ms-date: {}\r\nauthorization: {}\r\n\
              x-ms-version: {VERSION}\r\naccept: application/json\r\n{first}{second}",
             self.host, signature.date, signature.authorization
         )?;

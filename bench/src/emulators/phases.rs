@@ -11,7 +11,7 @@ use anyhow::{Context, ensure};
 
 use super::plan::{Plan, Window};
 use super::workloads::{
-    CREATED, LoadClient, OK, Operation, PointClient, QueryClient, expect_created, expect_status,
+    CREATED, LoadClient, NO_CONTENT, OK, Operation, PointClient, QueryClient, expect_created, expect_status,
     load_batches, places, readable_batch,
 };
 use crate::documents::Queue;
@@ -25,6 +25,7 @@ pub struct Cell {
     pub rates: Vec<f64>,
     pub p50_ms: Vec<f64>,
     pub p99_ms: Vec<f64>,
+    pub max_ms: Vec<f64>,
     /// CPU microseconds per operation, of the server and of the load client.
     pub server_us: Vec<f64>,
     pub client_us: Vec<f64>,
@@ -34,6 +35,8 @@ pub struct Cell {
 /// cell was not run, for the reason in `note`.
 pub struct Row {
     pub workload: String,
+    /// Rows of one subject may be compared where a target is missing in one.
+    pub subject: String,
     pub clients: u64,
     pub cells: BTreeMap<Target, Cell>,
     pub note: Option<String>,
@@ -64,24 +67,26 @@ pub async fn footprint(launcher: &Launcher, plan: &Plan) -> anyhow::Result<Footp
     Ok(footprints)
 }
 
-/// Point reads, creates and batches, at every concurrency.
+/// Point reads, creates and batches, at every concurrency. Each repeat has a
+/// container of its own, so that all repeats measure the same: a full run would
+/// otherwise write gigabytes into one, and the last repeats would measure that.
 pub async fn points(launcher: &Launcher, plan: &Plan) -> anyhow::Result<Vec<Row>> {
-    const CONTAINER: &str = "points";
     let servers = start_all(launcher, plan).await?;
-    for server in servers.values() {
-        create_container(server, CONTAINER).await?;
-        load_readable(server, CONTAINER).await?;
-    }
     let mut rows = point_rows(plan);
     let mut run_number = 0;
     // The first round only warms up: a JavaScript engine compiles what is hot.
     for repeat in 0..=plan.repeats {
         let window = if repeat == 0 { plan.first_window } else { plan.window };
+        let container = format!("points{repeat}");
+        for server in servers.values() {
+            create_container(server, &container).await?;
+            load_readable(server, &container).await?;
+        }
         for (operation, row) in &mut rows {
             for target in plan.turn(repeat) {
                 run_number += 1;
                 let server = &servers[&target];
-                let places = places(CONTAINER, *operation);
+                let places = places(&container, *operation);
                 let clients = (0..row.clients)
                     .map(|client| {
                         PointClient::new(server.address, *operation, Arc::clone(&places), run_number, client)
@@ -94,6 +99,9 @@ pub async fn points(launcher: &Launcher, plan: &Plan) -> anyhow::Result<Vec<Row>
             }
             eprintln!("  repeat {repeat} of {}: {}, {} clients", plan.repeats, row.workload, row.clients);
         }
+        for server in servers.values() {
+            delete_container(server, &container).await?;
+        }
     }
     stop_all(servers).await?;
     Ok(rows.into_iter().map(|(_, row)| row).collect())
@@ -102,7 +110,7 @@ pub async fn points(launcher: &Launcher, plan: &Plan) -> anyhow::Result<Vec<Row>
 fn point_rows(plan: &Plan) -> Vec<(Operation, Row)> {
     let row = |operation: Operation, clients| {
         let workload = operation.name().to_owned();
-        (operation, Row { workload, clients, cells: BTreeMap::new(), note: None })
+        (operation, Row { subject: workload.clone(), workload, clients, cells: BTreeMap::new(), note: None })
     };
     Operation::ALL
         .into_iter()
@@ -132,43 +140,67 @@ pub async fn queries(
                 footprint.load_seconds = Some(seconds);
             }
         }
-        for clients in &plan.concurrency {
-            rows.push(query_row(&servers, plan, &container, *queue, *clients).await?);
-        }
+        rows.extend(query_rows(&servers, plan, &container, *queue).await?);
     }
     stop_all(servers).await?;
     Ok(rows)
 }
 
-async fn query_row(
+/// The very first query of a queue, then the query at every concurrency. The
+/// two differ where a server builds an index because it was asked.
+async fn query_rows(
     servers: &BTreeMap<Target, Server>,
     plan: &Plan,
     container: &str,
     queue: Queue,
-    clients: u64,
-) -> anyhow::Result<Row> {
-    let workload = format!("ordered query, {} docs", queue.size);
-    let mut row = Row { workload, clients, cells: BTreeMap::new(), note: None };
-    let place = Place::new(container, QUEUE_KEY);
-    let expected: Arc<[String]> = queue.first_page().into();
-    for repeat in 1..=plan.repeats {
-        for target in plan.turn(repeat) {
-            let Some(window) = plan.query_window(target, queue, clients, repeat) else {
-                continue;
-            };
-            let server = &servers[&target];
-            let clients = (0..clients)
-                .map(|_| QueryClient::new(server.address, &place, queue, Arc::clone(&expected)))
-                .collect::<anyhow::Result<_>>()?;
-            let cell = row.cells.entry(target).or_default();
-            measure(server, clients, window, Some(cell))
-                .await
-                .with_context(|| format!("{} on {}", row.workload, target.name()))?;
-        }
-        eprintln!("  repeat {repeat} of {}: {}, {clients} clients", plan.repeats, row.workload);
+) -> anyhow::Result<Vec<Row>> {
+    let asked =
+        Asked { servers, queue, place: Place::new(container, QUEUE_KEY), page: queue.first_page().into() };
+    let mut first = asked.row("first query", 1);
+    for target in &plan.targets {
+        asked.ask(&mut first, *target, plan.once(), true).await?;
     }
-    row.note = plan.query_note(queue, clients);
-    Ok(row)
+    let mut rows = vec![first];
+    for clients in &plan.concurrency {
+        let mut row = asked.row("ordered query", *clients);
+        for repeat in 0..=plan.repeats {
+            for target in plan.turn(repeat) {
+                if let Some(window) = plan.query_window(target, queue, repeat) {
+                    asked.ask(&mut row, target, window, repeat > 0).await?;
+                }
+            }
+            eprintln!("  repeat {repeat} of {}: {}, {clients} clients", plan.repeats, row.workload);
+        }
+        row.note = plan.query_note(queue);
+        rows.push(row);
+    }
+    Ok(rows)
+}
+
+/// The ordered query over one queue, on all servers.
+struct Asked<'a> {
+    servers: &'a BTreeMap<Target, Server>,
+    queue: Queue,
+    place: Place,
+    page: Arc<[String]>,
+}
+
+impl Asked<'_> {
+    fn row(&self, name: &str, clients: u64) -> Row {
+        let subject = format!("{} docs", self.queue.size);
+        Row { workload: format!("{name}, {subject}"), subject, clients, cells: BTreeMap::new(), note: None }
+    }
+
+    async fn ask(&self, row: &mut Row, target: Target, window: Window, counts: bool) -> anyhow::Result<()> {
+        let server = &self.servers[&target];
+        let clients = (0..row.clients)
+            .map(|_| QueryClient::new(server.address, &self.place, self.queue, Arc::clone(&self.page)))
+            .collect::<anyhow::Result<_>>()?;
+        let cell = counts.then(|| row.cells.entry(target).or_default());
+        measure(server, clients, window, cell)
+            .await
+            .with_context(|| format!("{} on {}", row.workload, target.name()))
+    }
 }
 
 /// Warms up, then measures; without a cell the figures are dropped.
@@ -192,6 +224,7 @@ async fn measure<W: Workload>(
         cell.rates.push(sample.per_second());
         cell.p50_ms.push(sample.latencies.quantile_ms(0.5));
         cell.p99_ms.push(sample.latencies.quantile_ms(0.99));
+        cell.max_ms.push(sample.latencies.quantile_ms(1.0));
         cell.server_us.push(per_operation(after.0 - before.0));
         cell.client_us.push(per_operation(after.1 - before.1));
     }
@@ -223,6 +256,13 @@ async fn create_container(server: &Server, container: &str) -> anyhow::Result<()
     let mut connection = Connection::new(server.address);
     let answer = connection.send(requests.create_container(container)?).await?;
     expect_status(&answer, CREATED).context("creating a container")
+}
+
+async fn delete_container(server: &Server, container: &str) -> anyhow::Result<()> {
+    let mut requests = Requests::new(server.address)?;
+    let mut connection = Connection::new(server.address);
+    let answer = connection.send(requests.delete_container(container)?).await?;
+    expect_status(&answer, NO_CONTENT).context("deleting a container")
 }
 
 async fn load_readable(server: &Server, container: &str) -> anyhow::Result<()> {

@@ -49,10 +49,10 @@ pub fn median(values: &[f64]) -> f64 {
 
 impl Report {
     /// Our rate over the peer's in the same repeat. Where the peer ran less
-    /// often than we did, or only with one client, its median stands in.
+    /// often than we did, or not at all, what else is known of it stands in.
     fn ratios(&self, row: &Row, target: Target) -> Option<Vec<f64>> {
         let ours = row.cells.get(&target)?;
-        let peer = row.cells.get(&Target::Vercel).or_else(|| self.peer_at_one_client(row))?;
+        let peer = row.cells.get(&Target::Vercel).or_else(|| self.peer_at_first(row))?;
         let of_repeat = |repeat: usize| match peer.rates.get(repeat) {
             Some(rate) if peer.rates.len() == ours.rates.len() => *rate,
             _ => median(&peer.rates),
@@ -60,11 +60,12 @@ impl Report {
         Some(ours.rates.iter().enumerate().map(|(repeat, rate)| rate / of_repeat(repeat)).collect())
     }
 
-    fn peer_at_one_client(&self, row: &Row) -> Option<&Cell> {
+    /// The peer's figures from another row about the same thing.
+    fn peer_at_first(&self, row: &Row) -> Option<&Cell> {
         self.rows
             .iter()
-            .find(|other| other.workload == row.workload && other.clients == 1)
-            .and_then(|other| other.cells.get(&Target::Vercel))
+            .filter(|other| other.subject == row.subject)
+            .find_map(|other| other.cells.get(&Target::Vercel))
     }
 
     fn ours(&self) -> impl Iterator<Item = Target> {
@@ -74,11 +75,11 @@ impl Report {
     fn throughput(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "1 KB documents; per second, p50 / p99 in ms, CPU us per operation of the server (of the client)"
+            "1 KB documents; per second, p50 / p99 / max in ms, CPU us per operation of the server (of the client)"
         )?;
         write!(f, "{:<28} {:>7}", "workload", "clients")?;
         for target in &self.plan.targets {
-            write!(f, " | {:>9} {:>17} {:>14}", target.name(), "p50 / p99", "CPU")?;
+            write!(f, " | {:>9} {:>21} {:>14}", target.name(), "p50 / p99 / max", "CPU")?;
         }
         for target in self.ours() {
             write!(f, " | {:>22}", format!("{} / vercel", target.name()))?;
@@ -95,7 +96,7 @@ impl Report {
         for target in &self.plan.targets {
             match row.cells.get(target) {
                 Some(cell) => write!(f, " | {}", Columns(cell))?,
-                None => write!(f, " | {:>42}", "-")?,
+                None => write!(f, " | {:>46}", "-")?,
             }
         }
         for target in self.ours() {
@@ -136,17 +137,18 @@ impl Report {
         let documents = self.plan.queues.iter().map(|queue| queue.size).max().unwrap_or(0);
         writeln!(f, "\nfootprint")?;
         for (target, footprint) in &self.footprints {
-            let (start_up, idle) = (median(&footprint.start_up_ms), median(&footprint.idle_mb));
-            write!(f, "  {:<8} first answer after {start_up:>6.1} ms", target.name())?;
-            if *target != Target::Vercel {
-                write!(f, " (goal < {GOAL_START_UP_MS:.0}: {})", verdict(start_up < GOAL_START_UP_MS))?;
-            }
-            write!(f, ", {idle:>5.1} MB idle")?;
-            if *target != Target::Vercel {
-                write!(f, " (goal < {GOAL_IDLE_MB:.0}: {})", verdict(idle < GOAL_IDLE_MB))?;
+            write!(f, "  {:<8}", target.name())?;
+            let judged = |value: f64, goal: f64| match target {
+                Target::Vercel => String::new(),
+                Target::Durable | Target::Memory => format!(" (goal < {goal:.0}: {})", verdict(value < goal)),
+            };
+            if !footprint.start_up_ms.is_empty() {
+                let (start_up, idle) = (median(&footprint.start_up_ms), median(&footprint.idle_mb));
+                write!(f, " first answer after {start_up:>6.1} ms{};", judged(start_up, GOAL_START_UP_MS))?;
+                write!(f, " {idle:>5.1} MB idle{};", judged(idle, GOAL_IDLE_MB))?;
             }
             if let (Some(loaded), Some(seconds)) = (footprint.loaded_mb, footprint.load_seconds) {
-                write!(f, ", {loaded:>6.1} MB with {documents} documents (loaded in {seconds:.1} s)")?;
+                write!(f, " {loaded:>6.1} MB with {documents} documents (loaded in {seconds:.1} s)")?;
             }
             writeln!(f)?;
         }
@@ -204,6 +206,7 @@ fn cell_json(cell: &Cell) -> Value {
         "perSecond": cell.rates,
         "p50Ms": cell.p50_ms,
         "p99Ms": cell.p99_ms,
+        "maxMs": cell.max_ms,
         "serverCpuUs": cell.server_us,
         "clientCpuUs": cell.client_us,
     })
@@ -223,9 +226,12 @@ impl fmt::Display for Columns<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let rate = median(&self.0.rates);
         let rate = if rate < 10.0 { format!("{rate:.3}") } else { format!("{rate:.0}") };
-        let latency = format!("{:.2} / {:.2}", median(&self.0.p50_ms), median(&self.0.p99_ms));
+        // The greatest of all repeats: a stall must not hide behind a median.
+        let greatest = self.0.max_ms.iter().copied().fold(0.0, f64::max);
+        let latency =
+            format!("{:.2} / {:.2} / {greatest:.0}", median(&self.0.p50_ms), median(&self.0.p99_ms));
         let cpu = format!("{:.0} ({:.0})", median(&self.0.server_us), median(&self.0.client_us));
-        write!(f, "{rate:>9} {latency:>17} {cpu:>14}")
+        write!(f, "{rate:>9} {latency:>21} {cpu:>14}")
     }
 }
 
@@ -233,7 +239,9 @@ impl fmt::Display for Columns<'_> {
 fn spread(ratios: &[f64]) -> String {
     let least = ratios.iter().copied().fold(f64::INFINITY, f64::min);
     let greatest = ratios.iter().copied().fold(0.0, f64::max);
-    format!("{:.1}x ({least:.1}-{greatest:.1})", median(ratios))
+    // Beyond a hundredfold the decimals say nothing.
+    let digits = usize::from(greatest < 100.0);
+    format!("{:.digits$}x ({least:.digits$}-{greatest:.digits$})", median(ratios))
 }
 
 fn verdict(met: bool) -> &'static str {

@@ -14,6 +14,7 @@ use crate::requests::{Place, Requests};
 
 pub const OK: u16 = 200;
 pub const CREATED: u16 = 201;
+pub const NO_CONTENT: u16 = 204;
 
 /// Parsing every body would cost the client as much as the request.
 const BODY_CHECK_EVERY: u64 = 64;
