@@ -24,6 +24,9 @@ pub(super) struct Plan {
     /// indexing policy (its ORDER BY page; eclipse-edc/Connector#1512).
     pub(super) is_ordered: bool,
     pub(super) directions: Vec<bool>,
+    /// Which order keys an equality fixes. They order nothing and are no part
+    /// of a row's place, so that a place fits the index with and without them.
+    pub(super) is_constant: Vec<bool>,
     pub(super) index: Option<IndexUse>,
     /// The index that would fit, when none does.
     pub(super) wish: Option<Wish>,
@@ -64,7 +67,8 @@ pub(super) fn choose(container: &Container, request: &QueryRequest) -> Plan {
         Some(used) if used.gives_order || !is_ordered => None,
         _ => shape.wanted().map(|columns| Wish { scope, columns }),
     };
-    Plan { is_ordered, directions, index, wish }
+    let is_constant = order.iter().map(|key| shape.is_constant(key)).collect();
+    Plan { is_ordered, directions, is_constant, index, wish }
 }
 
 fn is_descending(key: &OrderKey) -> bool {
@@ -171,6 +175,10 @@ impl<'q> Shape<'q> {
             is_by_rid: rest.is_empty(),
         };
         Some((usefulness, used))
+    }
+
+    fn is_constant(&self, key: &OrderKey) -> bool {
+        plain_path(key.path.as_deref()).is_some_and(|path| self.equality(&path).is_some())
     }
 
     fn equality(&self, path: &[String]) -> Option<&Value> {
