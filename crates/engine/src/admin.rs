@@ -141,6 +141,10 @@ pub fn replace_container(
 ) -> Result<Arc<Container>, Refusal> {
     let old = current(transaction, old)?;
     check_replacement(&old, &parsed)?;
+    if parsed.default_ttl != old.default_ttl {
+        // Reads mind the new value at once; maintenance redoes the expiry list.
+        transaction.put(keys::retimed(old.number()), Vec::new());
+    }
     Ok(update_container(transaction, &old, |container, moment| {
         container.definition = parsed.definition;
         // The hash version belongs to the data and is kept.
@@ -275,6 +279,7 @@ fn drop_container(transaction: &mut Transaction<'_>, catalog: &mut Catalog, cont
     catalog.remove_container(container.number());
     transaction.remove(keys::container(container.number()));
     transaction.remove(keys::state(container.number()));
+    transaction.remove(keys::retimed(container.number()));
     transaction.put(keys::doomed(container.number()), Vec::new());
     drop_offer(transaction, catalog, &container.rid.to_text());
 }

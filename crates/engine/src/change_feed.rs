@@ -131,7 +131,7 @@ fn collect_latest(
         match view.get(&keys::document(number, range, rid)) {
             Ok(record) => {
                 if let Some(document) = record.as_ref().and_then(StoredDocument::decode)
-                    && belongs(&document, page.request, now)
+                    && belongs(&document, page.request, container.default_ttl, now)
                 {
                     page.push(with_lsn(&document));
                 }
@@ -146,12 +146,12 @@ fn collect_latest(
     failure.map_or(Ok(()), |error| Err(Refusal::storage(&error)))
 }
 
-fn belongs(document: &StoredDocument, request: &FeedRequest, now: u64) -> bool {
+fn belongs(document: &StoredDocument, request: &FeedRequest, default_ttl: Option<i64>, now: u64) -> bool {
     let is_recent = match request.start {
         FeedStart::Since(time) => document.timestamp >= time,
         FeedStart::Beginning | FeedStart::Now | FeedStart::After(_) => true,
     };
-    is_recent && !document.is_expired(now) && contains(&request.keys, &document.effective_key)
+    is_recent && !document.is_expired(default_ttl, now) && contains(&request.keys, &document.effective_key)
 }
 
 /// Whether a range of effective keys holds this one.

@@ -18,7 +18,11 @@ pub struct StoredDocument {
     pub created_lsn: u64,
     pub timestamp: u64,
     pub etag_counter: u64,
-    /// Seconds since 1970, or zero for never.
+    /// The document's own time to live in seconds: -1 for ever, 0 when it
+    /// says nothing and the container's holds.
+    pub ttl: i32,
+    /// Under which time the document stands in the expiry list; zero when it
+    /// does not. A hint for maintenance: [`StoredDocument::is_expired`] decides.
     pub expires_at: u64,
     /// Leaf values, which the charge of a write depends on.
     pub terms: u32,
@@ -27,7 +31,7 @@ pub struct StoredDocument {
     pub text: Bytes,
 }
 
-const HEAD_BYTES: usize = 8 + 4 + 8 + 8 + 8 + 8 + 4 + 2;
+const HEAD_BYTES: usize = 8 + 4 + 8 + 8 + 8 + 8 + 4 + 4 + 2;
 
 impl StoredDocument {
     pub fn encode(&self) -> Vec<u8> {
@@ -38,6 +42,7 @@ impl StoredDocument {
         out.extend_from_slice(&self.timestamp.to_be_bytes());
         out.extend_from_slice(&self.etag_counter.to_be_bytes());
         out.extend_from_slice(&self.expires_at.to_be_bytes());
+        out.extend_from_slice(&self.ttl.to_be_bytes());
         out.extend_from_slice(&self.terms.to_be_bytes());
         out.extend_from_slice(&(self.effective_key.len() as u16).to_be_bytes());
         out.extend_from_slice(&self.effective_key);
@@ -48,7 +53,7 @@ impl StoredDocument {
     pub fn decode(record: &Bytes) -> Option<Self> {
         let u64_at = |at: usize| Some(u64::from_be_bytes(record.get(at..at + 8)?.try_into().ok()?));
         let u32_at = |at: usize| Some(u32::from_be_bytes(record.get(at..at + 4)?.try_into().ok()?));
-        let key_length = usize::from(u16::from_be_bytes(record.get(48..50)?.try_into().ok()?));
+        let key_length = usize::from(u16::from_be_bytes(record.get(52..54)?.try_into().ok()?));
         if record.len() < HEAD_BYTES + key_length {
             return None;
         }
@@ -59,7 +64,8 @@ impl StoredDocument {
             timestamp: u64_at(20)?,
             etag_counter: u64_at(28)?,
             expires_at: u64_at(36)?,
-            terms: u32_at(44)?,
+            ttl: u32_at(44)? as i32,
+            terms: u32_at(48)?,
             effective_key: record.slice(HEAD_BYTES..HEAD_BYTES + key_length),
             text: record.slice(HEAD_BYTES + key_length..),
         })
@@ -69,8 +75,15 @@ impl StoredDocument {
         etag::etag(self.etag_counter, self.timestamp)
     }
 
-    pub fn is_expired(&self, now: u64) -> bool {
-        self.expires_at != 0 && self.expires_at <= now
+    /// When the document's time is over, given the container's default: never
+    /// while the container has none, whatever the document says.
+    pub fn expiry(&self, default_ttl: Option<i64>) -> Option<u64> {
+        let ttl = if self.ttl == 0 { default_ttl? } else { default_ttl.map(|_| i64::from(self.ttl))? };
+        u64::try_from(ttl).ok().map(|ttl| self.timestamp + ttl)
+    }
+
+    pub fn is_expired(&self, default_ttl: Option<i64>, now: u64) -> bool {
+        self.expiry(default_ttl).is_some_and(|expiry| expiry <= now)
     }
 
     /// The document as a value. The text is ours, so it parses; a text that
@@ -93,6 +106,7 @@ mod tests {
             timestamp: 3,
             etag_counter: 4,
             expires_at: 5,
+            ttl: -1,
             terms: 6,
             effective_key: Bytes::from_static(&[1, 2, 3]),
             text: Bytes::from_static(b"{}"),
@@ -102,5 +116,26 @@ mod tests {
         for length in 0..HEAD_BYTES + 3 {
             assert_eq!(StoredDocument::decode(&record.slice(..length)), None, "{length}");
         }
+    }
+
+    #[test]
+    fn the_container_decides_whether_anything_expires() {
+        let document = |ttl| StoredDocument {
+            lsn: 1,
+            place: 0,
+            created_lsn: 1,
+            timestamp: 100,
+            etag_counter: 1,
+            expires_at: 0,
+            ttl,
+            terms: 0,
+            effective_key: Bytes::new(),
+            text: Bytes::new(),
+        };
+        assert_eq!(document(5).expiry(None), None);
+        assert_eq!(document(0).expiry(Some(-1)), None);
+        assert_eq!(document(5).expiry(Some(-1)), Some(105));
+        assert_eq!(document(0).expiry(Some(7)), Some(107));
+        assert_eq!(document(-1).expiry(Some(7)), None);
     }
 }

@@ -92,6 +92,10 @@ impl Target {
         })
     }
 
+    fn has_expired(&self, document: &StoredDocument, now: u64) -> bool {
+        document.is_expired(self.container.default_ttl, now)
+    }
+
     fn group(&self) -> Group<'_> {
         Group { partition: &self.partition, range: self.range.id }
     }
@@ -128,7 +132,7 @@ pub fn lookup<S: Source + ?Sized>(
     id: &str,
     now: u64,
 ) -> Result<Option<(u64, StoredDocument)>, Refusal> {
-    Ok(lookup_any(source, target, id)?.filter(|(_, document)| !document.is_expired(now)))
+    Ok(lookup_any(source, target, id)?.filter(|(_, document)| !target.has_expired(document, now)))
 }
 
 /// The same, expired documents included.
@@ -234,7 +238,7 @@ impl ItemWrite<'_, '_> {
     fn create(&mut self, body: Object) -> Result<Done, Refusal> {
         let id = self.checked_id(&body)?;
         match lookup_any(self.transaction, self.target, &id)? {
-            Some((_, document)) if !document.is_expired(self.transaction.now) => {
+            Some((_, document)) if !self.target.has_expired(&document, self.transaction.now) => {
                 Err(Refusal::document_exists().with_charge(charge::CONFLICT))
             }
             Some((rid, document)) => {
@@ -372,22 +376,24 @@ impl ItemWrite<'_, '_> {
         document: Object,
     ) -> Result<StoredDocument, Refusal> {
         let terms = terms(&document);
-        let expires_at = self.expiry(&document)?;
+        let ttl = self.own_ttl(&document)?;
         let (lsn, place) = self.stamp.next(&mut self.state, self.target.range.id);
         let etag_counter = self.state.etag_next;
         self.state.etag_next += 1;
         let document = self.with_system_members(document, rid, etag_counter);
-        let stored = StoredDocument {
+        let mut stored = StoredDocument {
             lsn,
             place,
             created_lsn: old.map_or(lsn, |old| old.created_lsn),
             timestamp: self.transaction.now,
             etag_counter,
-            expires_at,
+            expires_at: 0,
+            ttl,
             terms,
             effective_key: self.target.effective.clone(),
             text: Bytes::from(json::to_text(&document, Style::Point)),
         };
+        stored.expires_at = stored.expiry(self.target.container.default_ttl).unwrap_or(0);
         if stored.text.len() > ITEM_BYTES_MAX {
             return Err(Refusal::too_large());
         }
@@ -436,23 +442,23 @@ impl ItemWrite<'_, '_> {
         Value::Object(document)
     }
 
-    /// When the document expires: its own `ttl`, else the container's, if
-    /// the container has one at all.
-    fn expiry(&self, document: &Object) -> Result<u64, Refusal> {
-        let Some(default) = self.target.container.default_ttl else { return Ok(0) };
-        let ttl = match document.get("ttl") {
-            None | Some(Value::Null) => default,
-            Some(value) => match value.as_i64() {
-                Some(ttl) if ttl == -1 || (1..=i64::from(i32::MAX)).contains(&ttl) => ttl,
-                _ => {
-                    return Err(Refusal::bad_request(
-                        "The input ttl is invalid. Ensure to provide a nonzero positive integer or -1.",
-                    )
-                    .with_charge(charge::BAD_DOCUMENT));
-                }
-            },
-        };
-        Ok(if ttl > 0 { self.transaction.now + ttl as u64 } else { 0 })
+    /// The document's own `ttl`, 0 when it has none. It is checked only where
+    /// the container has one, for elsewhere it is a member like any other.
+    fn own_ttl(&self, document: &Object) -> Result<i32, Refusal> {
+        let own = document.get("ttl").filter(|ttl| **ttl != Value::Null);
+        let valid = own
+            .and_then(Value::as_i64)
+            .and_then(|ttl| i32::try_from(ttl).ok())
+            .filter(|ttl| *ttl == -1 || *ttl > 0);
+        match (own, valid) {
+            (None, _) => Ok(0),
+            (Some(_), Some(ttl)) => Ok(ttl),
+            (Some(_), None) if self.target.container.default_ttl.is_none() => Ok(0),
+            (Some(_), None) => Err(Refusal::bad_request(
+                "The input ttl is invalid. Ensure to provide a nonzero positive integer or -1.",
+            )
+            .with_charge(charge::BAD_DOCUMENT)),
+        }
     }
 
     fn unique_keys_of(&self, document: &Value) -> Vec<Vec<u8>> {
@@ -493,7 +499,7 @@ impl ItemWrite<'_, '_> {
         record
             .as_ref()
             .and_then(StoredDocument::decode)
-            .is_none_or(|document| document.is_expired(self.transaction.now))
+            .is_none_or(|document| self.target.has_expired(&document, self.transaction.now))
     }
 
     fn release_unique(&mut self, old: &Value) {
@@ -566,7 +572,7 @@ impl Stamp {
 /// Removes an expired document, if it is still there and still expired.
 pub fn expire(transaction: &mut Transaction<'_>, target: &Target, id: &str) -> Result<bool, Refusal> {
     let Some((rid, old)) = lookup_any(transaction, target, id)? else { return Ok(false) };
-    if !old.is_expired(transaction.now) {
+    if !target.has_expired(&old, transaction.now) {
         return Ok(false);
     }
     let (precondition, mut stamp) = (Precondition::default(), Stamp::default());

@@ -39,6 +39,7 @@ enum Kind {
     State = 0x04,
     Script = 0x05,
     Doomed = 0x06,
+    Retimed = 0x07,
     Document = 0x10,
     Id = 0x11,
     Member = 0x12,
@@ -121,8 +122,17 @@ pub fn all_doomed() -> Vec<u8> {
     KeyBuilder::new(Kind::Doomed).done()
 }
 
-/// The container a doomed key names.
-pub fn parse_doomed(key: &[u8]) -> Option<ContainerNumber> {
+/// A container whose default TTL changed: its expiry list is to be redone.
+pub fn retimed(container: ContainerNumber) -> Vec<u8> {
+    KeyBuilder::new(Kind::Retimed).u32(container).done()
+}
+
+pub fn all_retimed() -> Vec<u8> {
+    KeyBuilder::new(Kind::Retimed).done()
+}
+
+/// The container a doomed or retimed key names.
+pub fn parse_container(key: &[u8]) -> Option<ContainerNumber> {
     Some(number_at(key, 1, 4)? as u32)
 }
 

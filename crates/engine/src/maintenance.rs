@@ -68,6 +68,7 @@ impl Wishes {
 
 /// Does everything that waits.
 pub(crate) async fn run_once(engine: &Engine) -> Result<(), Refusal> {
+    redo_expiry_lists(engine).await?;
     remove_expired(engine).await?;
     purge_deleted(engine).await?;
     split_oversized(engine).await?;
@@ -138,17 +139,49 @@ pub(crate) fn delete_partition(transaction: &mut Transaction<'_>, target: &Targe
     Ok(count)
 }
 
+/// The container that the first key with a prefix names.
+fn first_named(engine: &Engine, prefix: &[u8]) -> Result<Option<ContainerNumber>, Refusal> {
+    let mut first = None;
+    engine.view()?.scan(Span::prefix(prefix).as_range(), Direction::Forward, &mut |key, _| {
+        first = keys::parse_container(key);
+        ControlFlow::Break(())
+    })?;
+    Ok(first)
+}
+
+async fn redo_expiry_lists(engine: &Engine) -> Result<(), Refusal> {
+    while let Some(number) = first_named(engine, &keys::all_retimed())? {
+        each_step(engine, number, |transaction, container, range, key, record| {
+            let (Some(rid), Some(mut document)) = (keys::last_u64(&key), StoredDocument::decode(&record))
+            else {
+                return Ok(());
+            };
+            let expires_at = document.expiry(container.default_ttl).unwrap_or(0);
+            if expires_at != document.expires_at {
+                transaction.remove(keys::expiry(document.expires_at, container.number(), range, rid));
+                if expires_at != 0 {
+                    transaction
+                        .put(keys::expiry(expires_at, container.number(), range, rid), bytes::Bytes::new());
+                }
+                document.expires_at = expires_at;
+                transaction.put(key, document.encode());
+            }
+            Ok(())
+        })
+        .await?;
+        engine
+            .write(move |transaction| {
+                transaction.remove(keys::retimed(number));
+                Ok(())
+            })
+            .await?;
+    }
+    Ok(())
+}
+
 async fn purge_deleted(engine: &Engine) -> Result<(), Refusal> {
     loop {
-        let mut doomed = None;
-        engine.view()?.scan(
-            Span::prefix(&keys::all_doomed()).as_range(),
-            Direction::Forward,
-            &mut |key, _| {
-                doomed = keys::parse_doomed(key);
-                ControlFlow::Break(())
-            },
-        )?;
+        let doomed = first_named(engine, &keys::all_doomed())?;
         let Some(number) = doomed else { return Ok(()) };
         engine.write(move |transaction| purge_step(transaction, number)).await?;
     }
@@ -215,49 +248,77 @@ pub(crate) async fn build_index(
 }
 
 async fn fill_index(engine: &Engine, number: ContainerNumber, id: u16) -> Result<(), Refusal> {
+    each_step(engine, number, move |transaction, container, range, key, record| {
+        let index = container.indexes.iter().find(|index| index.id == id);
+        if let (Some(index), Some(rid)) = (index, keys::last_u64(&key))
+            && let Some(document) = StoredDocument::decode(&record)
+            && let Value::Object(value) = document.value()
+            && let Some(partition_key) = container.partition_key.extract(&value)
+        {
+            let partition = keys::LogicalKey::of(&partition_key);
+            let group = Group { partition: &partition, range };
+            let entry = index.entry(container.number(), group, &Value::Object(value), rid);
+            transaction.put(entry, bytes::Bytes::new());
+        }
+        Ok(())
+    })
+    .await?;
     let catalog = engine.catalog();
     let Some(container) = catalog.container_by_number(number).cloned() else { return Ok(()) };
-    for range in &container.ranges {
-        let mut cursor = keys::documents(number, range.id);
+    engine.write(move |transaction| admin::finish_index(transaction, &container, id)).await
+}
+
+/// What is done to one document: the container as it is now, the range, the
+/// document's key and record.
+trait Visit: Fn(&mut Transaction<'_>, &Container, RangeId, Vec<u8>, bytes::Bytes) -> Result<(), Refusal> {}
+impl<V: Fn(&mut Transaction<'_>, &Container, RangeId, Vec<u8>, bytes::Bytes) -> Result<(), Refusal>> Visit
+    for V
+{
+}
+
+/// Visits every document of a container in small jobs. A split moves
+/// documents to ranges that were not there when we looked, so it looks again
+/// until the ranges are the ones it has been through; visits are idempotent.
+async fn each_step(
+    engine: &Engine,
+    number: ContainerNumber,
+    visit: impl Visit + Clone + Send + 'static,
+) -> Result<(), Refusal> {
+    let mut visited: Vec<RangeId> = Vec::new();
+    loop {
+        let catalog = engine.catalog();
+        let Some(container) = catalog.container_by_number(number) else { return Ok(()) };
+        let Some(range) = container.ranges.iter().map(|range| range.id).find(|id| !visited.contains(id))
+        else {
+            return Ok(());
+        };
+        let mut cursor = keys::documents(number, range);
         loop {
-            let (container, range, from) = (Arc::clone(&container), range.id, cursor.clone());
-            match engine
-                .write(move |transaction| fill_step(transaction, &container, id, range, &from))
-                .await?
+            let (container, from, visit) = (Arc::clone(container), cursor.clone(), visit.clone());
+            match engine.write(move |transaction| step(transaction, &container, range, &from, &visit)).await?
             {
                 Some(next) => cursor = next,
                 None => break,
             }
         }
+        visited.push(range);
     }
-    engine.write(move |transaction| admin::finish_index(transaction, &container, id)).await
 }
 
-/// Adds the entries of some documents; returns where to go on. A range that
-/// was split meanwhile has no documents left, and its children's entries were
-/// moved or are added by the next round.
-fn fill_step(
+/// Visits some documents; returns where to go on.
+fn step(
     transaction: &mut Transaction<'_>,
     container: &Container,
-    id: u16,
     range: RangeId,
     from: &[u8],
+    visit: &impl Visit,
 ) -> Result<Option<Vec<u8>>, Refusal> {
     let container = admin::current(transaction, container)?;
-    let Some(index) = container.indexes.iter().find(|index| index.id == id) else { return Ok(None) };
     let prefix = keys::documents(container.number(), range);
     let entries = transaction.entries(&Span::prefix_after(&prefix, from), STEP)?;
     let last = entries.last().map(|(key, _)| key.clone());
     for (key, record) in entries {
-        let (Some(rid), Some(document)) = (keys::last_u64(&key), StoredDocument::decode(&record)) else {
-            continue;
-        };
-        let Value::Object(value) = document.value() else { continue };
-        let Some(partition_key) = container.partition_key.extract(&value) else { continue };
-        let partition = keys::LogicalKey::of(&partition_key);
-        let group = Group { partition: &partition, range };
-        let entry = index.entry(container.number(), group, &Value::Object(value), rid);
-        transaction.put(entry, bytes::Bytes::new());
+        visit(transaction, &container, range, key, record)?;
     }
     Ok(last)
 }

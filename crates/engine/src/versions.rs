@@ -100,6 +100,7 @@ mod tests {
             timestamp: 1,
             etag_counter: 1,
             expires_at: 0,
+            ttl: 0,
             terms: 1,
             effective_key: bytes::Bytes::new(),
             text: bytes::Bytes::from_static(b"{\"id\":\"a\"}"),

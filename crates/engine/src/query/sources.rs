@@ -192,7 +192,7 @@ impl Walk<'_> {
             Part::Prefix(prefix) => document.effective_key.starts_with(prefix),
             Part::Keys(keys) => contains(keys, &document.effective_key),
         };
-        is_inside && !document.is_expired(self.now)
+        is_inside && !document.is_expired(self.container.default_ttl, self.now)
     }
 
     fn index_prefix(&self, used: &IndexUse) -> Vec<u8> {

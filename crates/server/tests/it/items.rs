@@ -183,3 +183,27 @@ async fn an_expired_item_is_gone_everywhere_and_makes_room() {
     assert_eq!(world.create(r#"["a"]"#, r#"{"id":"3","pk":"a","ttl":0}"#).await.status, 400);
     world.stop().await;
 }
+
+#[tokio::test]
+async fn a_new_default_ttl_holds_for_what_was_there() {
+    let mut with = crate::harness::options();
+    with.management = true;
+    let world = World::with(with, PLAIN).await;
+    world.create(r#"["a"]"#, r#"{"id":"1","pk":"a","ttl":1}"#).await;
+    world.create(r#"["a"]"#, r#"{"id":"2","pk":"a","ttl":-1}"#).await;
+    let replace = |ttl: &str| {
+        let body = PLAIN.replace("\"id\":\"c\"", &format!("\"id\":\"c\"{ttl}"));
+        Call::new("PUT", "/dbs/d/colls/c").json(&json(&body))
+    };
+    assert_eq!(world.send(replace(",\"defaultTtl\":1000")).await.status, 200);
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(5);
+    while world.read(r#"["a"]"#, "1").await.status == 200 {
+        assert!(std::time::Instant::now() < deadline, "the item outlived its second");
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    // Maintenance really removes it, and only it.
+    world.manage("POST", "maintain", "").await;
+    assert_eq!(world.send(replace("")).await.status, 200);
+    assert_eq!(world.query("SELECT VALUE c.id FROM c").await, [Value::from("2")]);
+    world.stop().await;
+}
