@@ -260,6 +260,10 @@ impl Context<'_> {
     ) -> Result<u64, Refusal> {
         let mut documents = 0;
         let in_order = self.plan.index.as_ref().filter(|used| used.gives_order);
+        // An index whose first column is declared descending is walked forwards
+        // for a descending order: its keys come in order, but among equal ones
+        // the `_rid`s the other way round.
+        let gives_ties_in_order = in_order.is_some_and(|used| used.is_backward == self.is_reversed());
         let mut consume = |rid: u64, document: StoredDocument| {
             documents += 1;
             let mut is_beyond = false;
@@ -270,8 +274,11 @@ impl Context<'_> {
                 if resume.is_some_and(|resume| key <= *resume) {
                     continue;
                 }
-                if best.len() >= wanted && best.last_key_value().is_some_and(|(last, _)| *last < key) {
-                    is_beyond = true;
+                if best.len() >= wanted
+                    && let Some((last, _)) = best.last_key_value()
+                    && *last < key
+                {
+                    is_beyond |= gives_ties_in_order || last.order < key.order;
                     continue;
                 }
                 best.insert(key, (unit.range, output));
