@@ -23,7 +23,8 @@ pub const OPERATIONS_MAX: usize = 100;
 /// One operation of a batch.
 #[derive(Debug, Clone)]
 pub struct BatchOperation {
-    pub operation: ItemOperation,
+    /// A body that was found wanting fails its operation, not the request.
+    pub operation: Result<ItemOperation, Refusal>,
     pub precondition: Precondition,
     /// A bulk operation brings its own key.
     pub partition_key: Option<PartitionKey>,
@@ -108,7 +109,7 @@ fn perform_atomic(
             let answer = items::perform(
                 transaction,
                 &target,
-                operation.operation,
+                operation.operation?,
                 &operation.precondition,
                 &mut stamp,
             )?;
@@ -141,7 +142,13 @@ fn perform_each(
         let result = resolve(container, &batch.scope, operation.partition_key).and_then(|target| {
             transaction.attempt(|transaction| {
                 let mut stamp = Stamp::default();
-                items::perform(transaction, &target, operation.operation, &operation.precondition, &mut stamp)
+                items::perform(
+                    transaction,
+                    &target,
+                    operation.operation?,
+                    &operation.precondition,
+                    &mut stamp,
+                )
             })
         });
         has_stopped = result.is_err() && !batch.continues_on_error;

@@ -28,12 +28,47 @@ use crate::{ITEM_BYTES_MAX, Position};
 /// What is asked of one item.
 #[derive(Debug, Clone)]
 pub enum ItemOperation {
-    Create { body: Object },
-    Upsert { body: Object },
-    Replace { id: String, body: Object },
+    Create { body: NewBody },
+    Upsert { body: NewBody },
+    Replace { id: String, body: NewBody },
     Patch { id: String, patch: Patch },
     Delete { id: String },
     Read { id: String },
+}
+
+/// A document as a client sends it, checked and printed before it reaches the
+/// writer, whose time everyone shares.
+#[derive(Debug, Clone)]
+pub struct NewBody {
+    id: String,
+    /// `None` when a value at a key path is no scalar.
+    key: Option<PartitionKey>,
+    /// The user's members as text, without the closing brace.
+    text: String,
+    terms: u32,
+    /// The document's own `ttl`, 0 for none; `None` when it is not one.
+    ttl: Option<i32>,
+    members: Object,
+}
+
+impl NewBody {
+    pub fn new(mut body: Object, container: &Container) -> Result<Self, Refusal> {
+        let id = document_id(&body).map_err(|refusal| refusal.with_charge(charge::BAD_DOCUMENT))?;
+        body.retain(|name| !SYSTEM_MEMBERS.contains(&name));
+        let (key, terms, ttl) = (container.partition_key.extract(&body), terms(&body), own_ttl(&body));
+        let body = Value::Object(body);
+        let mut text = json::to_text(&body, Style::Point);
+        text.pop();
+        let Value::Object(members) = body else { return Err(Refusal::invalid_input()) };
+        Ok(NewBody { id, key, text, terms, ttl, members })
+    }
+}
+
+/// What a version of a document is made from.
+enum Content {
+    New(NewBody),
+    /// A patched document, system members included.
+    Patched(Object),
 }
 
 /// `If-Match` and `If-None-Match` as sent.
@@ -235,39 +270,39 @@ struct Done {
 }
 
 impl ItemWrite<'_, '_> {
-    fn create(&mut self, body: Object) -> Result<Done, Refusal> {
-        let id = self.checked_id(&body)?;
-        match lookup_any(self.transaction, self.target, &id)? {
+    fn create(&mut self, body: NewBody) -> Result<Done, Refusal> {
+        self.check_key(&body)?;
+        match lookup_any(self.transaction, self.target, &body.id)? {
             Some((_, document)) if !self.target.has_expired(&document, self.transaction.now) => {
                 Err(Refusal::document_exists().with_charge(charge::CONFLICT))
             }
             Some((rid, document)) => {
-                self.erase(&id, rid, &document, Change::Expire);
-                self.store_new(&id, body)
+                self.erase(&body.id, rid, &document, Change::Expire);
+                self.store_new(body)
             }
-            None => self.store_new(&id, body),
+            None => self.store_new(body),
         }
     }
 
-    fn upsert(&mut self, body: Object) -> Result<Done, Refusal> {
-        let id = self.checked_id(&body)?;
-        match lookup(self.transaction, self.target, &id, self.transaction.now)? {
+    fn upsert(&mut self, body: NewBody) -> Result<Done, Refusal> {
+        self.check_key(&body)?;
+        match lookup(self.transaction, self.target, &body.id, self.transaction.now)? {
             None => self.create(body),
             Some((rid, old)) => {
                 self.check_preconditions(&old)?;
-                self.store_over(rid, &old, user_members(body), charge::upsert_existing)
+                self.store_over(rid, &old, Content::New(body), charge::upsert_existing)
             }
         }
     }
 
-    fn replace(&mut self, id: &str, body: Object) -> Result<Done, Refusal> {
-        let new_id = self.checked_id(&body)?;
+    fn replace(&mut self, id: &str, body: NewBody) -> Result<Done, Refusal> {
+        self.check_key(&body)?;
         let (rid, old) = self.existing(id)?;
         self.check_preconditions(&old)?;
-        if new_id != id {
+        if body.id != id {
             return Err(Refusal::invalid_input().with_charge(charge::BAD_DOCUMENT));
         }
-        self.store_over(rid, &old, user_members(body), charge::replace)
+        self.store_over(rid, &old, Content::New(body), charge::replace)
     }
 
     fn patch(&mut self, id: &str, patch: &Patch) -> Result<Done, Refusal> {
@@ -305,7 +340,7 @@ impl ItemWrite<'_, '_> {
         }
         let Value::Object(mut document) = value else { return Err(Refusal::no_such_document()) };
         patch.apply(&mut document).map_err(|error| bad(error.to_string()))?;
-        self.store_over(rid, &old, document, charge::patch)
+        self.store_over(rid, &old, Content::Patched(document), charge::patch)
     }
 
     fn delete(&mut self, id: &str) -> Result<Done, Refusal> {
@@ -336,22 +371,21 @@ impl ItemWrite<'_, '_> {
         }
     }
 
-    /// The id of a body, after checking that the body belongs here.
-    fn checked_id(&self, body: &Object) -> Result<String, Refusal> {
-        let id = document_id(body).map_err(|refusal| refusal.with_charge(charge::BAD_DOCUMENT))?;
-        match self.target.container.partition_key.extract(body) {
-            Some(key) if key == self.target.key => Ok(id),
-            _ => Err(Refusal::partition_key_mismatch().with_charge(charge::BAD_DOCUMENT)),
+    /// Checks that a body belongs here.
+    fn check_key(&self, body: &NewBody) -> Result<(), Refusal> {
+        if body.key.as_ref() == Some(&self.target.key) {
+            return Ok(());
         }
+        Err(Refusal::partition_key_mismatch().with_charge(charge::BAD_DOCUMENT))
     }
 
-    fn store_new(&mut self, id: &str, body: Object) -> Result<Done, Refusal> {
+    fn store_new(&mut self, body: NewBody) -> Result<Done, Refusal> {
         let number = self.target.container.number();
         let rid = self.state.rid_next;
         self.state.rid_next += 1;
-        let stored = self.store(rid, None, user_members(body))?;
-        self.transaction.put(keys::id(number, &self.target.partition, id), rid.to_be_bytes().to_vec());
+        self.transaction.put(keys::id(number, &self.target.partition, &body.id), rid.to_be_bytes().to_vec());
         self.transaction.put(keys::member(number, &self.target.partition, rid), Bytes::new());
+        let stored = self.store(rid, None, Content::New(body))?;
         let charge = charge::create(stored.terms, stored.text.len());
         Ok(Done { status: 201, stored: Some(stored), charge })
     }
@@ -360,10 +394,10 @@ impl ItemWrite<'_, '_> {
         &mut self,
         rid: u64,
         old: &StoredDocument,
-        document: Object,
+        content: Content,
         price: fn(u32, u32, usize) -> f64,
     ) -> Result<Done, Refusal> {
-        let stored = self.store(rid, Some(old), document)?;
+        let stored = self.store(rid, Some(old), content)?;
         let charge = price(old.terms, stored.terms, stored.text.len());
         Ok(Done { status: 200, stored: Some(stored), charge })
     }
@@ -373,14 +407,20 @@ impl ItemWrite<'_, '_> {
         &mut self,
         rid: u64,
         old: Option<&StoredDocument>,
-        document: Object,
+        content: Content,
     ) -> Result<StoredDocument, Refusal> {
-        let terms = terms(&document);
-        let ttl = self.own_ttl(&document)?;
+        let ttl = self.checked_ttl(&content)?;
         let (lsn, place) = self.stamp.next(&mut self.state, self.target.range.id);
         let etag_counter = self.state.etag_next;
         self.state.etag_next += 1;
-        let document = self.with_system_members(document, rid, etag_counter);
+        let system = SystemMembers::new(&self.target.container, rid, etag_counter, self.transaction.now);
+        let terms = match &content {
+            Content::New(body) => body.terms,
+            Content::Patched(document) => terms(document),
+        };
+        let container = &self.target.container;
+        let needs_value = !container.unique_keys.is_empty() || !container.indexes.is_empty();
+        let (text, value) = system.complete(content, needs_value);
         let mut stored = StoredDocument {
             lsn,
             place,
@@ -391,16 +431,16 @@ impl ItemWrite<'_, '_> {
             ttl,
             terms,
             effective_key: self.target.effective.clone(),
-            text: Bytes::from(json::to_text(&document, Style::Point)),
+            text: Bytes::from(text),
         };
-        stored.expires_at = stored.expiry(self.target.container.default_ttl).unwrap_or(0);
+        stored.expires_at = stored.expiry(container.default_ttl).unwrap_or(0);
         if stored.text.len() > ITEM_BYTES_MAX {
             return Err(Refusal::too_large());
         }
-        if !self.target.container.unique_keys.is_empty() || !self.target.container.indexes.is_empty() {
+        if let Some(value) = value {
             let old_value = old.map(StoredDocument::value);
-            self.check_unique(rid, old_value.as_ref(), &document)?;
-            self.move_index_entries(rid, old_value.as_ref(), Some(&document));
+            self.check_unique(rid, old_value.as_ref(), &value)?;
+            self.move_index_entries(rid, old_value.as_ref(), Some(&value));
         }
         self.move_pointers(rid, old, Some(&stored));
         self.count(old, Some(&stored));
@@ -428,33 +468,17 @@ impl ItemWrite<'_, '_> {
         self.transaction.remove(keys::document(number, self.target.range.id, rid));
     }
 
-    /// Sets `_rid`, `_self`, `_etag`, `_attachments`, `_ts`: in that order
-    /// behind the user's members, or where a patched document has them.
-    fn with_system_members(&self, mut document: Object, rid: u64, etag_counter: u64) -> Value {
-        let container = &self.target.container;
-        let rid = container.rid.child(ChildKind::Document, rid);
-        let self_link = format!("{}docs/{rid}/", container.self_link());
-        document.set("_rid", rid.into());
-        document.set("_self", self_link.into());
-        document.set("_etag", etag::etag(etag_counter, self.transaction.now).into());
-        document.set("_attachments", "attachments/".into());
-        document.set("_ts", self.transaction.now.into());
-        Value::Object(document)
-    }
-
-    /// The document's own `ttl`, 0 when it has none. It is checked only where
-    /// the container has one, for elsewhere it is a member like any other.
-    fn own_ttl(&self, document: &Object) -> Result<i32, Refusal> {
-        let own = document.get("ttl").filter(|ttl| **ttl != Value::Null);
-        let valid = own
-            .and_then(Value::as_i64)
-            .and_then(|ttl| i32::try_from(ttl).ok())
-            .filter(|ttl| *ttl == -1 || *ttl > 0);
-        match (own, valid) {
-            (None, _) => Ok(0),
-            (Some(_), Some(ttl)) => Ok(ttl),
-            (Some(_), None) if self.target.container.default_ttl.is_none() => Ok(0),
-            (Some(_), None) => Err(Refusal::bad_request(
+    /// The document's own `ttl`. It is checked only where the container has
+    /// one, for elsewhere it is a member like any other.
+    fn checked_ttl(&self, content: &Content) -> Result<i32, Refusal> {
+        let ttl = match content {
+            Content::New(body) => body.ttl,
+            Content::Patched(document) => own_ttl(document),
+        };
+        match ttl {
+            Some(ttl) => Ok(ttl),
+            None if self.target.container.default_ttl.is_none() => Ok(0),
+            None => Err(Refusal::bad_request(
                 "The input ttl is invalid. Ensure to provide a nonzero positive integer or -1.",
             )
             .with_charge(charge::BAD_DOCUMENT)),
@@ -553,6 +577,63 @@ impl ItemWrite<'_, '_> {
     }
 }
 
+/// What the service adds to a document: `_rid`, `_self`, `_etag`,
+/// `_attachments`, `_ts`, in that order.
+struct SystemMembers {
+    rid: String,
+    self_link: String,
+    etag: String,
+    timestamp: u64,
+}
+
+const ATTACHMENTS: &str = "attachments/";
+
+impl SystemMembers {
+    fn new(container: &Container, rid: u64, etag_counter: u64, now: u64) -> Self {
+        let rid = container.rid.child(ChildKind::Document, rid);
+        let self_link = format!("{}docs/{rid}/", container.self_link());
+        SystemMembers { rid, self_link, etag: etag::etag(etag_counter, now), timestamp: now }
+    }
+
+    /// The document's text, and its value when that is needed. A new body
+    /// gets the members behind its own; a patched document has their places.
+    fn complete(&self, content: Content, needs_value: bool) -> (String, Option<Value>) {
+        match content {
+            Content::New(mut body) => {
+                self.append_to(&mut body.text);
+                let value = needs_value.then(|| self.set_in(body.members));
+                (body.text, value)
+            }
+            Content::Patched(document) => {
+                let value = self.set_in(document);
+                (json::to_text(&value, Style::Point), Some(value).filter(|_| needs_value))
+            }
+        }
+    }
+
+    /// None of these values but the etag's quotes needs an escape.
+    fn append_to(&self, text: &mut String) {
+        use std::fmt::Write;
+        let (rid, self_link, etag, timestamp) =
+            (&self.rid, &self.self_link, self.etag.trim_matches('"'), self.timestamp);
+        // Writing to a String cannot fail.
+        let _ = write!(
+            text,
+            "{}\"_rid\":\"{rid}\",\"_self\":\"{self_link}\",\"_etag\":\"\\\"{etag}\\\"\",\"_attachments\":\"{ATTACHMENTS}\",\"_ts\":{timestamp}}}",
+            if text.len() > 1 { "," } else { "" },
+        );
+    }
+
+    fn set_in(&self, mut document: Object) -> Value {
+        document.set("_rid", self.rid.as_str().into());
+        document.set("_self", self.self_link.as_str().into());
+        document.set("_etag", self.etag.as_str().into());
+        document.set("_attachments", ATTACHMENTS.into());
+        document.set("_ts", self.timestamp.into());
+        Value::Object(document)
+    }
+}
+
 impl Stamp {
     /// The LSN of this operation, taken from the partition the first time.
     fn next(&mut self, state: &mut ContainerState, range: keys::RangeId) -> (u64, u32) {
@@ -603,11 +684,14 @@ pub fn document_id(body: &Object) -> Result<String, Refusal> {
 
 const SYSTEM_MEMBERS: [&str; 6] = ["_rid", "_self", "_etag", "_attachments", "_ts", "_lsn"];
 
-/// The members a client owns, in its order.
-fn user_members(body: Object) -> Object {
-    let mut members = body.into_members();
-    members.retain(|(name, _)| !SYSTEM_MEMBERS.contains(&name.as_str()));
-    Object::from_members(members)
+/// The `ttl` member: 0 when there is none, `None` when it is no time to live.
+fn own_ttl(document: &Object) -> Option<i32> {
+    match document.get("ttl") {
+        None | Some(Value::Null) => Some(0),
+        Some(value) => {
+            value.as_i64().and_then(|ttl| i32::try_from(ttl).ok()).filter(|ttl| *ttl == -1 || *ttl > 0)
+        }
+    }
 }
 
 /// How many values of the user's members are indexed: the leaves.

@@ -233,6 +233,11 @@ impl Object {
         Some(self.members.remove(place).1)
     }
 
+    /// Keeps the members that `keep` approves of.
+    pub fn retain(&mut self, mut keep: impl FnMut(&str) -> bool) {
+        self.members.retain(|(name, _)| keep(name));
+    }
+
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &Value)> {
         self.members.iter().map(|(name, value)| (name.as_str(), value))
     }

@@ -2,7 +2,8 @@
 //! of results.
 
 use perihelion_engine::batch::{Batch, BatchAnswer, BatchOperation, BatchScope, OPERATIONS_MAX};
-use perihelion_engine::items::{ItemAnswer, ItemOperation, Precondition, Target};
+use perihelion_engine::container::Container;
+use perihelion_engine::items::{ItemAnswer, ItemOperation, NewBody, Precondition, Target};
 use perihelion_engine::refusal::{Layer, Refusal};
 use perihelion_model::json::{self, Object, Style, Value};
 use perihelion_model::partition_key::PartitionKey;
@@ -25,11 +26,14 @@ pub(super) async fn serve(service: &Service, call: &Call) -> Result<Answer, Refu
             "Batch request has more operations than what is supported.",
         ));
     }
-    let operations = list.into_iter().map(parse_operation).collect::<Result<Vec<_>, Refusal>>()?;
+    let operations = list
+        .into_iter()
+        .map(|value| parse_operation(value, &container))
+        .collect::<Result<Vec<_>, Refusal>>()?;
     let is_minimal = call.wants_minimal();
     let is_bare: Vec<bool> = operations
         .iter()
-        .map(|operation| is_minimal && !matches!(operation.operation, ItemOperation::Read { .. }))
+        .map(|operation| is_minimal && !matches!(operation.operation, Ok(ItemOperation::Read { .. })))
         .collect();
     let range = match &scope {
         BatchScope::Partition(key) => Target::resolve(&container, key.clone())?.range.id,
@@ -56,7 +60,7 @@ pub(super) async fn serve(service: &Service, call: &Call) -> Result<Answer, Refu
     Ok(answer)
 }
 
-fn parse_operation(value: Value) -> Result<BatchOperation, Refusal> {
+fn parse_operation(value: Value, container: &Container) -> Result<BatchOperation, Refusal> {
     let Value::Object(mut operation) = value else { return Err(Refusal::invalid_input()) };
     let text =
         |operation: &Object, name: &str| operation.get(name).and_then(Value::as_str).map(str::to_owned);
@@ -77,27 +81,37 @@ fn parse_operation(value: Value) -> Result<BatchOperation, Refusal> {
     let kind = text(&operation, "operationType").unwrap_or_default();
     let id = text(&operation, "id");
     let body = operation.remove("resourceBody");
-    let operation = parse_kind(&kind, id, body)?;
+    let operation = parse_kind(&kind, id, body, container)?;
     Ok(BatchOperation { operation, precondition, partition_key })
 }
 
-fn parse_kind(kind: &str, id: Option<String>, body: Option<Value>) -> Result<ItemOperation, Refusal> {
+/// The outer refusal is for a malformed request, the inner one for a document
+/// that the service would refuse on its own.
+fn parse_kind(
+    kind: &str,
+    id: Option<String>,
+    body: Option<Value>,
+    container: &Container,
+) -> Result<Result<ItemOperation, Refusal>, Refusal> {
     let id =
         || id.ok_or_else(|| Refusal::bad_request(format!("A batch operation of type {kind} needs an id.")));
     let object = |body: Option<Value>| match body {
-        Some(Value::Object(object)) => Ok(object),
+        Some(Value::Object(object)) => Ok(NewBody::new(object, container)),
         _ => Err(Refusal::invalid_input()),
     };
     Ok(match kind {
-        "Create" => ItemOperation::Create { body: object(body)? },
-        "Upsert" => ItemOperation::Upsert { body: object(body)? },
-        "Replace" => ItemOperation::Replace { id: id()?, body: object(body)? },
-        "Delete" => ItemOperation::Delete { id: id()? },
-        "Read" => ItemOperation::Read { id: id()? },
+        "Create" => object(body)?.map(|body| ItemOperation::Create { body }),
+        "Upsert" => object(body)?.map(|body| ItemOperation::Upsert { body }),
+        "Replace" => {
+            let id = id()?;
+            object(body)?.map(|body| ItemOperation::Replace { id, body })
+        }
+        "Delete" => Ok(ItemOperation::Delete { id: id()? }),
+        "Read" => Ok(ItemOperation::Read { id: id()? }),
         "Patch" => {
             let patch = Patch::parse(&body.unwrap_or(Value::Null))
                 .map_err(|error| Refusal::bad_request(error.to_string()))?;
-            ItemOperation::Patch { id: id()?, patch }
+            Ok(ItemOperation::Patch { id: id()?, patch })
         }
         _ => {
             return Err(Refusal::bad_request(format!(

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use http::Method;
 use perihelion_engine::ITEM_BYTES_MAX;
 use perihelion_engine::container::Container;
-use perihelion_engine::items::{ItemAnswer, ItemOperation, Target};
+use perihelion_engine::items::{ItemAnswer, ItemOperation, NewBody, Target};
 use perihelion_engine::refusal::Refusal;
 use perihelion_model::partition_key::PartitionKey;
 use perihelion_wire::headers;
@@ -32,7 +32,7 @@ async fn create(service: &Service, call: &Call) -> Result<Answer, Refusal> {
     let (database, container) = service.container(call)?;
     let key = call.required_partition_key()?;
     check_size(call)?;
-    let body = call.object()?;
+    let body = NewBody::new(call.object()?, &container)?;
     let operation = if call.flag(&headers::IS_UPSERT) {
         ItemOperation::Upsert { body }
     } else {
@@ -50,7 +50,7 @@ pub(super) async fn serve(service: &Service, call: &Call, id: &str) -> Result<An
         Method::GET | Method::HEAD => return read(service, call, &database, &container, key, &id),
         Method::PUT => {
             check_size(call)?;
-            ItemOperation::Replace { id, body: call.object()? }
+            ItemOperation::Replace { id, body: NewBody::new(call.object()?, &container)? }
         }
         Method::PATCH => {
             let body = call.json()?;
