@@ -1,6 +1,8 @@
 //! The engine's one integration-test binary: a module per subject.
 
 mod dice;
+mod engine_model;
+mod engine_power_cuts;
 mod sim_disk;
 mod storage_files;
 mod storage_model;

@@ -1,0 +1,339 @@
+//! The engine against a model: thousands of random operations per seed, each
+//! answer predicted, and everything compared from time to time.
+//!
+//! Two engines run in lockstep. One never has an index, the other builds them
+//! on the way; both split partitions. They must answer every query alike, row
+//! by row and page by page, and both must agree with the [`model`].
+//!
+//! `MODEL_SEEDS=100 cargo test --release -p perihelion-engine the_engine_does`
+//! runs more; a failure names its seed and the number of the operation.
+
+pub(crate) mod agreement;
+pub(crate) mod model;
+mod ordering;
+pub(crate) mod workload;
+
+use std::sync::Arc;
+
+use perihelion_engine::change_feed::FeedMode;
+use perihelion_engine::container::{ApiVersion, Container, ParsedDefinition};
+use perihelion_engine::index::{Column, IndexScope};
+use perihelion_engine::items::ItemAnswer;
+use perihelion_engine::keys::RangeId;
+use perihelion_engine::refusal::Refusal;
+use perihelion_engine::storage::MemoryStore;
+use perihelion_engine::{Engine, EngineOptions};
+use perihelion_model::json::{Object, Value, object, parse, parse_str};
+
+use self::agreement::{CONTAINER, DATABASE, container, feed_pages, key_of, target};
+use self::model::{Event, Key, Model, Operation, own_members, to_batch};
+use self::workload::Workload;
+
+/// Operations per seed.
+const OPERATIONS: usize = 2000;
+
+/// How often everything is compared.
+const CHECK_EVERY: u64 = 150;
+
+/// Physical partitions per container: each makes every check a bit longer.
+const RANGES_MAX: usize = 6;
+
+#[tokio::test]
+async fn the_engine_does_what_the_model_says() {
+    let setting = |name: &str| std::env::var(name).ok().and_then(|value| value.parse::<u64>().ok());
+    let (seeds, first) = (setting("MODEL_SEEDS").unwrap_or(3), setting("MODEL_SEED").unwrap_or(1));
+    for seed in first..first + seeds {
+        let mut trial = Trial::new(seed).await;
+        for number in 0..OPERATIONS {
+            if let Err(difference) = trial.step().await {
+                panic!("MODEL_SEED={seed}, operation {number}: {difference}");
+            }
+        }
+        trial
+            .check()
+            .await
+            .unwrap_or_else(|difference| panic!("MODEL_SEED={seed}, at the end: {difference}"));
+        println!("seed {seed}: {}", trial.summary());
+    }
+}
+
+/// Makes the container that tests use, and its database unless a cut came
+/// between the two.
+pub(crate) async fn create(engine: &Engine, has_unique_key: bool) -> Result<Arc<Container>, Refusal> {
+    if engine.catalog().database(DATABASE).is_none() {
+        engine.create_database(object_of(r#"{"id":"d"}"#), None).await?;
+    }
+    let mut body = object_of(r#"{"id":"c","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2}}"#);
+    if has_unique_key {
+        body.set("uniqueKeyPolicy", parse_str(r#"{"uniqueKeys":[{"paths":["/u"]}]}"#).expect("JSON"));
+    }
+    let definition = ParsedDefinition::parse(body, ApiVersion::Current)?;
+    assert_eq!((DATABASE, CONTAINER), ("d", "c"));
+    engine.create_container(DATABASE, definition, None).await
+}
+
+fn object_of(text: &str) -> Object {
+    match parse_str(text) {
+        Ok(Value::Object(object)) => object,
+        other => panic!("{text} is {other:?}"),
+    }
+}
+
+/// Columns by name; a minus in front means descending.
+pub(crate) fn columns(names: &[&str]) -> Vec<Column> {
+    let column = |name: &&str| Column {
+        path: vec![name.trim_start_matches('-').to_owned()],
+        is_descending: name.starts_with('-'),
+    };
+    names.iter().map(column).collect()
+}
+
+struct Trial {
+    workload: Workload,
+    model: Model,
+    plain: Engine,
+    indexed: Engine,
+    performed: u64,
+    refused: u64,
+    queries: u64,
+    queries_by_index: u64,
+}
+
+impl Trial {
+    async fn new(seed: u64) -> Trial {
+        let has_unique_key = seed.is_multiple_of(2);
+        let open = || {
+            // One second for ever: times are not what this test is about.
+            let clock = perihelion_engine::Clock::from_fn(|| std::time::Duration::from_secs(1_700_000_000));
+            let options = EngineOptions::default().with_partitions(2).with_clock(clock);
+            Engine::open(MemoryStore::new(), options).expect("an empty store opens")
+        };
+        let (plain, indexed) = (open(), open());
+        for engine in [&plain, &indexed] {
+            let container = create(engine, has_unique_key).await.expect("a container");
+            engine.log_versions(&container).await.expect("a log of versions");
+        }
+        let model = Model { has_unique_key, ..Model::default() };
+        let workload = Workload::new(seed, 40);
+        Trial { workload, model, plain, indexed, performed: 0, refused: 0, queries: 0, queries_by_index: 0 }
+    }
+
+    fn summary(&self) -> String {
+        let ranges = container(&self.plain).map_or(0, |container| container.ranges.len());
+        format!(
+            "{} operations, {} refused as they should, {} documents in {ranges} ranges, {} queries, {} by index",
+            self.performed,
+            self.refused,
+            self.model.documents.len(),
+            self.queries,
+            self.queries_by_index
+        )
+    }
+
+    async fn step(&mut self) -> Result<(), String> {
+        match self.workload.dice.roll(40) {
+            0..20 => self.one().await?,
+            20..30 => self.batch().await?,
+            30 if self.workload.dice.one_in(10) => self.split().await?,
+            31 if self.workload.dice.one_in(6) => self.index().await?,
+            _ => self.query().await?,
+        }
+        if self.workload.dice.one_in(CHECK_EVERY) {
+            self.check().await?;
+        }
+        Ok(())
+    }
+
+    fn tally(&mut self, status: u16) {
+        self.performed += 1;
+        self.refused += u64::from(status >= 400);
+    }
+
+    async fn one(&mut self) -> Result<(), String> {
+        let partition = self.workload.partition();
+        let operation = self.workload.operation(&self.model, &partition);
+        let expected = self.model.perform(&operation);
+        self.tally(expected);
+        let answers = [run_one(&self.plain, &operation).await, run_one(&self.indexed, &operation).await];
+        for answer in &answers {
+            self.compare(&operation, expected, answer)?;
+        }
+        same_places(&answers[0], &answers[1], &operation)
+    }
+
+    async fn batch(&mut self) -> Result<(), String> {
+        let partition = self.workload.partition();
+        let count = 1 + self.workload.dice.roll(6);
+        let operations: Vec<Operation> =
+            (0..count).map(|_| self.workload.operation(&self.model, &partition)).collect();
+        let (is_atomic, continues) = (self.workload.dice.one_in(2), self.workload.dice.one_in(2));
+        let expected = self.model.perform_batch(&operations, is_atomic, continues);
+        for engine in [&self.plain, &self.indexed] {
+            let container = container(engine)?;
+            let before = lsn_of(engine, &container, &partition)?;
+            let done =
+                engine.batch(&container, to_batch(&container, &operations, is_atomic, continues)).await;
+            let done = done.map_err(|refusal| refusal.message)?;
+            let statuses: Vec<u16> = done.results.iter().map(status_of).collect();
+            if statuses != expected {
+                return Err(format!("{operations:?} atomic {is_atomic} gave {statuses:?}, not {expected:?}"));
+            }
+            let writes = operations.iter().zip(&statuses);
+            let writes = writes.filter(|(operation, status)| operation.is_write() && **status < 300).count();
+            let steps = if is_atomic { writes.min(1) } else { writes };
+            let after = lsn_of(engine, &container, &partition)?;
+            if (after, done.position.lsn) != (before + steps as u64, after) {
+                return Err(format!(
+                    "{writes} writes, atomic {is_atomic}, moved the LSN from {before} to {after}"
+                ));
+            }
+            for (operation, result) in operations.iter().zip(&done.results) {
+                if let Ok(answer) = result
+                    && operation.is_write()
+                {
+                    self.model.learn(&operation.key, answer);
+                }
+            }
+        }
+        expected.into_iter().for_each(|status| self.tally(status));
+        Ok(())
+    }
+
+    /// Holds an answer to one operation against the model, and learns from it.
+    fn compare(
+        &mut self,
+        operation: &Operation,
+        expected: u16,
+        answer: &Result<ItemAnswer, Refusal>,
+    ) -> Result<(), String> {
+        let status = status_of(answer);
+        if status != expected {
+            return Err(format!("{operation:?} gave {status}, not {expected}"));
+        }
+        let Ok(answer) = answer else { return Ok(()) };
+        if operation.is_write() {
+            self.model.learn(&operation.key, answer);
+        }
+        let document = self.model.documents.get(&operation.key).filter(|_| status == 200 || status == 201);
+        match document {
+            Some(document) if own_members(&answer.body)? == document.body => Ok(()),
+            None if answer.body.is_empty() => Ok(()),
+            _ => Err(format!("{operation:?} answered {:?}, not {document:?}", answer.body)),
+        }
+    }
+
+    /// Splits the same range of both engines.
+    async fn split(&mut self) -> Result<(), String> {
+        let ranges: Vec<RangeId> = container(&self.plain)?.ranges.iter().map(|range| range.id).collect();
+        if ranges.len() >= RANGES_MAX {
+            return Ok(());
+        }
+        let range = ranges[self.workload.dice.roll(ranges.len() as u64) as usize];
+        let mut children = Vec::new();
+        for engine in [&self.plain, &self.indexed] {
+            let container = container(engine)?;
+            children.push(engine.split(&container, range).await.map_err(|refusal| refusal.message)?);
+        }
+        if children[0] == children[1] { Ok(()) } else { Err(format!("{children:?} are not the same")) }
+    }
+
+    async fn index(&mut self) -> Result<(), String> {
+        const SHAPES: [&[&str]; 8] = [
+            &["a"],
+            &["b"],
+            &["kind", "b"],
+            &["-b", "a"],
+            &["b", "-a"],
+            &["kind"],
+            // Walked forwards for a descending order, so against the ids.
+            &["-kind"],
+            &["kind", "b", "a"],
+        ];
+        let names = SHAPES[self.workload.dice.roll(SHAPES.len() as u64) as usize];
+        let scope = if self.workload.dice.one_in(2) { IndexScope::Partition } else { IndexScope::Range };
+        let container = container(&self.indexed)?;
+        let built = self.indexed.build_index(&container, scope, columns(names)).await;
+        built.map_err(|refusal| refusal.message)
+    }
+
+    async fn query(&mut self) -> Result<(), String> {
+        let used_index = ordering::check(&self.plain, &self.indexed, &self.model, &mut self.workload)?;
+        self.queries += 1;
+        self.queries_by_index += u64::from(used_index);
+        Ok(())
+    }
+
+    async fn check(&mut self) -> Result<(), String> {
+        let page_rows = 1 + self.workload.dice.roll(20) as usize;
+        for engine in [&self.plain, &self.indexed] {
+            agreement::check(engine, &self.model, page_rows)?;
+            self.check_versions(engine, page_rows)?;
+        }
+        Ok(())
+    }
+
+    /// The full-fidelity feed of each range is the history of its partitions.
+    fn check_versions(&self, engine: &Engine, page_rows: usize) -> Result<(), String> {
+        let container = container(engine)?;
+        for range in &container.ranges {
+            let pages = feed_pages(engine, &container, range, FeedMode::AllVersionsAndDeletes, page_rows)?;
+            let found = pages.iter().flatten().map(|text| event_of(text)).collect::<Result<Vec<_>, _>>()?;
+            let is_here = |event: &&Event| {
+                target(&container, &event.key.0).is_ok_and(|target| target.range.id == range.id)
+            };
+            let expected: Vec<(String, Key)> = self
+                .model
+                .events
+                .iter()
+                .filter(is_here)
+                .map(|event| (event.kind.to_owned(), event.key.clone()))
+                .collect();
+            if found != expected {
+                return Err(format!("range {}: the versions are {found:?}, not {expected:?}", range.id));
+            }
+        }
+        Ok(())
+    }
+}
+
+async fn run_one(engine: &Engine, operation: &Operation) -> Result<ItemAnswer, Refusal> {
+    let container = engine.catalog().container(DATABASE, CONTAINER).cloned().expect("the container");
+    let key = model::partition_key(&operation.key.0);
+    let precondition = operation.precondition.clone();
+    engine.write_item(&container, key, operation.to_engine(&container)?, precondition).await
+}
+
+/// The same operations must leave both engines at the same LSNs and etags.
+fn same_places(
+    one: &Result<ItemAnswer, Refusal>,
+    other: &Result<ItemAnswer, Refusal>,
+    operation: &Operation,
+) -> Result<(), String> {
+    let place = |answer: &Result<ItemAnswer, Refusal>| match answer {
+        Ok(answer) => (Some(answer.position), answer.etag.clone()),
+        Err(refusal) => (refusal.position, None),
+    };
+    if place(one) == place(other) { Ok(()) } else { Err(format!("{operation:?}: {one:?} and {other:?}")) }
+}
+
+fn status_of(result: &Result<ItemAnswer, Refusal>) -> u16 {
+    match result {
+        Ok(answer) => answer.status,
+        Err(refusal) => refusal.status,
+    }
+}
+
+fn lsn_of(engine: &Engine, container: &Arc<Container>, partition: &str) -> Result<u64, String> {
+    let range = target(container, partition)?.range.id;
+    Ok(engine.state(container).map_err(|refusal| refusal.message)?.lsn(range))
+}
+
+/// What an entry of the full-fidelity feed says, and about which document.
+fn event_of(text: &[u8]) -> Result<(String, Key), String> {
+    let entry = parse(text).map_err(|error| error.to_string())?;
+    let kind = entry.get("metadata").and_then(|metadata| metadata.get("operationType")?.as_str());
+    let kind = kind.ok_or_else(|| format!("no kind: {entry:?}"))?.to_owned();
+    let image = if kind == "delete" { "previous" } else { "current" };
+    let document = entry.get(image).cloned().unwrap_or_else(|| object([]));
+    Ok((kind, key_of(&document)))
+}

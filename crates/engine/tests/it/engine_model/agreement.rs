@@ -1,0 +1,245 @@
+//! Whether an engine holds what the model says, from every side: by id, by
+//! `_rid`, by partition, by range, by index, by count, and by change feed.
+//!
+//! All that is found is an error in words and never a panic, because one
+//! caller breaks its disk on purpose.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use perihelion_engine::Engine;
+use perihelion_engine::change_feed::{FeedMode, FeedRequest, FeedStart};
+use perihelion_engine::container::{Container, PartitionRange};
+use perihelion_engine::items::{Precondition, Target};
+use perihelion_engine::query::{QueryRequest, QueryScope};
+use perihelion_model::json::{Value, parse, parse_str};
+use perihelion_query::{Now, Parameters};
+
+use super::model::{Document, Key, Model, own_members, partition_key};
+use super::workload::{IDS, PARTITION_KEYS};
+
+pub(crate) const DATABASE: &str = "d";
+pub(crate) const CONTAINER: &str = "c";
+
+pub(crate) fn container(engine: &Engine) -> Result<Arc<Container>, String> {
+    engine.catalog().container(DATABASE, CONTAINER).cloned().ok_or_else(|| "the container is gone".to_owned())
+}
+
+pub(crate) fn target(container: &Arc<Container>, partition: &str) -> Result<Target, String> {
+    Target::resolve(container, partition_key(partition)).map_err(|refusal| refusal.message)
+}
+
+/// Holds everything against the model.
+pub(crate) fn check(engine: &Engine, model: &Model, page_rows: usize) -> Result<(), String> {
+    let container = container(engine)?;
+    check_points(engine, &container, model)?;
+    check_feeds(engine, &container, model, page_rows)?;
+    check_counters(engine, &container, model)?;
+    check_lists(engine, &container, model, page_rows)
+}
+
+/// A document as it is found by its id; `None` when it is not there.
+pub(crate) fn find(
+    engine: &Engine,
+    container: &Arc<Container>,
+    key: &Key,
+) -> Result<Option<Document>, String> {
+    let target = target(container, &key.0)?;
+    match engine.read_item(&target, &key.1, &Precondition::default(), &[]) {
+        Ok(answer) => {
+            let lsn = answer.item_lsn.unwrap_or_default();
+            let whole = parse(&answer.body).map_err(|error| format!("{key:?}: {error}"))?;
+            let rid = whole.get("_rid").and_then(Value::as_str).unwrap_or_default();
+            let counter =
+                container.parse_document_rid(rid).ok_or_else(|| format!("{key:?} has _rid {rid}"))?;
+            let id = engine.id_of(&target, counter).map_err(|refusal| refusal.message)?;
+            if id.as_deref() != Some(key.1.as_str()) {
+                return Err(format!("{key:?} has _rid {rid}, which leads to {id:?}"));
+            }
+            Ok(Some(Document { body: own_members(&answer.body)?, etag: answer.etag, lsn }))
+        }
+        Err(refusal) if refusal.status == 404 => Ok(None),
+        Err(refusal) => Err(format!("reading {key:?}: {} {}", refusal.status, refusal.message)),
+    }
+}
+
+/// Every document that there could be, by partition and id.
+fn check_points(engine: &Engine, container: &Arc<Container>, model: &Model) -> Result<(), String> {
+    for partition in 0..PARTITION_KEYS {
+        for id in 0..IDS {
+            let key = (format!("p{partition}"), format!("id {id}"));
+            let found = find(engine, container, &key)?;
+            let expected = model.documents.get(&key);
+            if found.as_ref() != expected {
+                return Err(format!("{key:?} is {found:?}, not {expected:?}"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The feed of each range holds its documents once each, in the order of
+/// their LSNs, and no page ends within one LSN.
+fn check_feeds(
+    engine: &Engine,
+    container: &Arc<Container>,
+    model: &Model,
+    page_rows: usize,
+) -> Result<(), String> {
+    let mut found = BTreeSet::new();
+    for range in &container.ranges {
+        let newest = engine.state(container).map_err(|refusal| refusal.message)?.lsn(range.id);
+        let mut last = 0;
+        for page in feed_pages(engine, container, range, FeedMode::LatestVersion, page_rows)? {
+            for (row, text) in page.iter().enumerate() {
+                let document = parse(text).map_err(|error| error.to_string())?;
+                let lsn = document.get("_lsn").and_then(Value::as_i64).unwrap_or_default() as u64;
+                let is_in_order = if row == 0 { lsn > last } else { lsn >= last };
+                if !is_in_order || lsn > newest {
+                    return Err(format!("range {} at {newest}: LSN {lsn} after {last}", range.id));
+                }
+                last = lsn;
+                let key = key_of(&document);
+                let expected = model.documents.get(&key).map(|document| (&document.body, document.lsn));
+                let body = own_members(text)?;
+                if Some((&body, lsn)) != expected {
+                    return Err(format!("the feed has {key:?} as {body:?} at {lsn}, not {expected:?}"));
+                }
+                if !found.insert(key.clone()) {
+                    return Err(format!("the feed has {key:?} twice"));
+                }
+            }
+        }
+    }
+    if found.len() == model.documents.len() {
+        return Ok(());
+    }
+    let lost: Vec<&Key> = model.documents.keys().filter(|key| !found.contains(*key)).collect();
+    Err(format!("the feed has lost {lost:?}"))
+}
+
+/// The pages of a range's feed, from its beginning.
+pub(crate) fn feed_pages(
+    engine: &Engine,
+    container: &Container,
+    range: &PartitionRange,
+    mode: FeedMode,
+    page_rows: usize,
+) -> Result<Vec<Vec<bytes::Bytes>>, String> {
+    let mut pages = Vec::new();
+    let mut start = FeedStart::Beginning;
+    loop {
+        let keys = range.range.clone();
+        let request = FeedRequest { range: range.id, keys, start, mode, items_max: page_rows };
+        let page = engine.change_feed(container, &request, &[]).map_err(|refusal| refusal.message)?;
+        if page.items.is_empty() {
+            return Ok(pages);
+        }
+        pages.push(page.items);
+        start = FeedStart::After(page.continuation);
+    }
+}
+
+/// The counters say how many documents and bytes each range holds.
+fn check_counters(engine: &Engine, container: &Arc<Container>, model: &Model) -> Result<(), String> {
+    let state = engine.state(container).map_err(|refusal| refusal.message)?;
+    let mut counted: BTreeMap<u32, (u64, u64)> =
+        container.ranges.iter().map(|range| (range.id, (0, 0))).collect();
+    for key in model.documents.keys() {
+        let target = target(container, &key.0)?;
+        let answer = engine.read_item(&target, &key.1, &Precondition::default(), &[]);
+        let bytes = answer.map_err(|refusal| refusal.message)?.body.len() as u64;
+        let counts = counted.entry(target.range.id).or_default();
+        *counts = (counts.0 + 1, counts.1 + bytes);
+    }
+    let claimed = state.ranges.iter().map(|range| (range.id, (range.documents, range.bytes))).collect();
+    if counted == claimed { Ok(()) } else { Err(format!("{counted:?} are there, counted are {claimed:?}")) }
+}
+
+/// Lists by partition, over all ranges and by order hold the same documents.
+fn check_lists(
+    engine: &Engine,
+    container: &Arc<Container>,
+    model: &Model,
+    page_rows: usize,
+) -> Result<(), String> {
+    let everything = QueryScope::Ranges(Vec::new());
+    let count = query(engine, container, "SELECT VALUE COUNT(1) FROM c", &everything, page_rows)?;
+    if count.rows != [Value::from(model.documents.len() as u64)] {
+        return Err(format!("{:?} are counted, {} are there", count.rows, model.documents.len()));
+    }
+    for text in ["SELECT c.pk, c.id FROM c", "SELECT c.pk, c.id, c.b FROM c ORDER BY c.b"] {
+        let mut scopes = vec![(None, everything.clone())];
+        for partition in (0..PARTITION_KEYS).map(|partition| format!("p{partition}")) {
+            let scope = QueryScope::Partition(target(container, &partition)?);
+            scopes.push((Some(partition), scope));
+        }
+        for (partition, scope) in scopes {
+            let found = query(engine, container, text, &scope, page_rows)?.rows;
+            let mut keys: Vec<Key> = found.iter().map(key_of).collect();
+            keys.sort();
+            let is_in =
+                |(key, _): &(&Key, &Document)| partition.as_ref().is_none_or(|partition| key.0 == *partition);
+            let expected: Vec<Key> =
+                model.documents.iter().filter(is_in).map(|(key, _)| key.clone()).collect();
+            if keys != expected {
+                return Err(format!("{text} in {partition:?} gives {keys:?}, not {expected:?}"));
+            }
+            // What has no order key comes first.
+            let order: Vec<Option<f64>> = found.iter().map(|row| row.get("b")?.as_f64()).collect();
+            if text.contains("ORDER") && !order.is_sorted() {
+                return Err(format!("{text} in {partition:?} gives {order:?}"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The answer to a query, over as many pages as it takes.
+pub(crate) struct Answered {
+    pub(crate) rows: Vec<Value>,
+    pub(crate) used_index: bool,
+}
+
+pub(crate) fn query(
+    engine: &Engine,
+    container: &Arc<Container>,
+    text: &str,
+    scope: &QueryScope,
+    page_rows: usize,
+) -> Result<Answered, String> {
+    let mut answered = Answered { rows: Vec::new(), used_index: false };
+    let mut continuation = None;
+    loop {
+        let page = query_page(engine, container, text, scope, page_rows, continuation)?;
+        let rows = parse_str(&format!("[{}]", page.rows_text)).map_err(|error| error.to_string())?;
+        answered.rows.extend(rows.as_array().unwrap_or_default().iter().cloned());
+        answered.used_index |= page.used_index;
+        continuation = page.continuation;
+        if continuation.is_none() {
+            return Ok(answered);
+        }
+    }
+}
+
+pub(crate) fn query_page(
+    engine: &Engine,
+    container: &Arc<Container>,
+    text: &str,
+    scope: &QueryScope,
+    rows_max: usize,
+    continuation: Option<String>,
+) -> Result<perihelion_engine::query::QueryPage, String> {
+    let statement = perihelion_query::parse(text).map_err(|errors| format!("{text}: {errors:?}"))?;
+    let now = Now::from_unix_milliseconds(0);
+    let program = perihelion_query::compile(&statement, &Parameters::none(), now)
+        .map_err(|errors| format!("{text}: {errors:?}"))?;
+    let request = QueryRequest { program, scope: scope.clone(), rows_max, continuation };
+    let page = engine.query(container, &request, &[]);
+    page.map_err(|refusal| format!("{text}: {} {}", refusal.status, refusal.message))
+}
+
+pub(crate) fn key_of(document: &Value) -> Key {
+    let text = |name: &str| document.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+    (text("pk"), text("id"))
+}

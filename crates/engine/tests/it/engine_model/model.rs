@@ -1,0 +1,274 @@
+//! What the engine must do, said as simply as possible: a map of documents,
+//! and one function per verb that says what the answer is.
+//!
+//! The model knows no LSNs and makes no etags; it learns both from answers,
+//! and holds later answers against them.
+
+use std::collections::BTreeMap;
+
+use perihelion_engine::batch::{Batch, BatchOperation, BatchScope};
+use perihelion_engine::container::Container;
+use perihelion_engine::items::{ItemAnswer, ItemOperation, NewBody, Precondition};
+use perihelion_engine::refusal::Refusal;
+use perihelion_model::json::{self, Number, Object, Value, object};
+use perihelion_model::partition_key::{KeyValue, PartitionKey};
+use perihelion_wire::patch::Patch;
+
+/// A document: its partition key and its id.
+pub(crate) type Key = (String, String);
+
+/// A document that is there.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Document {
+    /// What its writer wrote, without system properties.
+    pub(crate) body: Object,
+    /// From the answer to its last write; unknown while that is in flight.
+    pub(crate) etag: Option<String>,
+    pub(crate) lsn: u64,
+}
+
+/// One entry of the full-fidelity feed.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Event {
+    pub(crate) kind: &'static str,
+    pub(crate) key: Key,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Model {
+    pub(crate) documents: BTreeMap<Key, Document>,
+    pub(crate) events: Vec<Event>,
+    /// Whether `/u` must differ within a partition.
+    pub(crate) has_unique_key: bool,
+}
+
+/// One operation as the test thinks of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Operation {
+    pub(crate) verb: Verb,
+    pub(crate) key: Key,
+    pub(crate) precondition: Precondition,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Verb {
+    Create(Object),
+    Upsert(Object),
+    Replace(Object),
+    Patch { steps: Vec<Step>, condition: Option<i64> },
+    Delete,
+    Read,
+}
+
+/// One step of a patch, on a member of the document itself.
+#[derive(Clone, Debug)]
+pub(crate) struct Step {
+    pub(crate) op: &'static str,
+    pub(crate) member: &'static str,
+    pub(crate) value: Value,
+}
+
+/// An operation that another one's failure undid or kept from being tried.
+const FAILED_DEPENDENCY: u16 = 424;
+
+impl Model {
+    /// Carries out one operation; returns its status.
+    pub(crate) fn perform(&mut self, operation: &Operation) -> u16 {
+        let Operation { verb, key, .. } = operation;
+        let old = self.documents.get(key);
+        let refused = match (verb, old) {
+            (Verb::Create(_), Some(_)) => Some(409),
+            (Verb::Create(_), None) | (Verb::Upsert(_), None) => None,
+            (_, None) => Some(404),
+            (Verb::Read, Some(old)) => return read_status(&operation.precondition, old),
+            (_, Some(old)) => (!may_write(&operation.precondition, old)).then_some(412),
+        };
+        if let Some(status) = refused {
+            return status;
+        }
+        let is_new = old.is_none();
+        let body = match verb {
+            Verb::Create(body) | Verb::Upsert(body) | Verb::Replace(body) => body.clone(),
+            Verb::Patch { steps, condition } => match patched(old, steps, *condition) {
+                Ok(body) => body,
+                Err(status) => return status,
+            },
+            Verb::Delete | Verb::Read => {
+                self.documents.remove(key);
+                self.events.push(Event { kind: "delete", key: key.clone() });
+                return 204;
+            }
+        };
+        if self.has_unique_key && self.takes_anothers_place(key, &body) {
+            return 409;
+        }
+        self.documents.insert(key.clone(), Document { body, etag: None, lsn: 0 });
+        let kind = if is_new { "create" } else { "replace" };
+        self.events.push(Event { kind, key: key.clone() });
+        if is_new { 201 } else { 200 }
+    }
+
+    /// Carries out a batch; returns the status of each operation.
+    pub(crate) fn perform_batch(
+        &mut self,
+        operations: &[Operation],
+        is_atomic: bool,
+        continues: bool,
+    ) -> Vec<u16> {
+        let before = self.clone();
+        let mut statuses = Vec::new();
+        let mut has_stopped = false;
+        for operation in operations {
+            let status = if has_stopped { FAILED_DEPENDENCY } else { self.perform(operation) };
+            has_stopped |= status >= 400 && (is_atomic || !continues);
+            statuses.push(status);
+        }
+        if is_atomic && has_stopped {
+            *self = before;
+            for status in statuses.iter_mut().filter(|status| **status < 400) {
+                *status = FAILED_DEPENDENCY;
+            }
+        }
+        statuses
+    }
+
+    /// Learns from the answer to a write that changed a document.
+    pub(crate) fn learn(&mut self, key: &Key, answer: &ItemAnswer) {
+        if let Some(document) = self.documents.get_mut(key) {
+            document.etag.clone_from(&answer.etag);
+            document.lsn = answer.position.lsn;
+        }
+    }
+
+    /// Whether another document of the partition has this unique value; a
+    /// missing one counts as null.
+    fn takes_anothers_place(&self, key: &Key, body: &Object) -> bool {
+        let value = |body: &Object| body.get("u").cloned().unwrap_or(Value::Null);
+        self.documents.iter().any(|(other, document)| {
+            other.0 == key.0 && other.1 != key.1 && value(&document.body) == value(body)
+        })
+    }
+}
+
+fn names(condition: &str, document: &Document) -> bool {
+    condition == "*" || document.etag.as_deref() == Some(condition)
+}
+
+fn may_write(precondition: &Precondition, old: &Document) -> bool {
+    precondition.if_match.as_deref().is_none_or(|condition| names(condition, old))
+        && !precondition.if_none_match.as_deref().is_some_and(|condition| names(condition, old))
+}
+
+fn read_status(precondition: &Precondition, document: &Document) -> u16 {
+    if precondition.if_match.as_deref().is_some_and(|condition| !names(condition, document)) {
+        return 412;
+    }
+    let is_unchanged =
+        precondition.if_none_match.as_deref().is_some_and(|condition| names(condition, document));
+    if is_unchanged { 304 } else { 200 }
+}
+
+fn patched(old: Option<&Document>, steps: &[Step], condition: Option<i64>) -> Result<Object, u16> {
+    let mut body = old.ok_or(404u16)?.body.clone();
+    if let Some(wanted) = condition
+        && body.get("b").and_then(Value::as_i64) != Some(wanted)
+    {
+        return Err(412);
+    }
+    for Step { op, member, value } in steps {
+        match (*op, body.get(member)) {
+            ("add" | "set", _) | ("replace", Some(_)) | ("incr", None) => body.set(*member, value.clone()),
+            ("remove", Some(_)) => drop(body.remove(member)),
+            ("incr", Some(Value::Number(number))) => {
+                let sum = add(*number, value.as_i64().unwrap_or_default());
+                body.set(*member, Value::Number(sum));
+            }
+            _ => return Err(400),
+        }
+    }
+    Ok(body)
+}
+
+/// The values that tests increment are small integers, or doubles.
+fn add(number: Number, by: i64) -> Number {
+    match number {
+        Number::Int(value) => Number::Int(value + by),
+        other => Number::from_f64(other.as_f64() + by as f64).expect("a finite sum"),
+    }
+}
+
+impl Operation {
+    /// The operation in the engine's words.
+    pub(crate) fn to_engine(&self, container: &Container) -> Result<ItemOperation, Refusal> {
+        let id = self.key.1.clone();
+        let checked = |body: &Object| NewBody::new(body.clone(), container);
+        Ok(match &self.verb {
+            Verb::Create(body) => ItemOperation::Create { body: checked(body)? },
+            Verb::Upsert(body) => ItemOperation::Upsert { body: checked(body)? },
+            Verb::Replace(body) => ItemOperation::Replace { id, body: checked(body)? },
+            Verb::Patch { steps, condition } => {
+                ItemOperation::Patch { id, patch: to_patch(steps, *condition) }
+            }
+            Verb::Delete => ItemOperation::Delete { id },
+            Verb::Read => ItemOperation::Read { id },
+        })
+    }
+
+    pub(crate) fn is_write(&self) -> bool {
+        !matches!(self.verb, Verb::Read)
+    }
+}
+
+fn to_patch(steps: &[Step], condition: Option<i64>) -> Patch {
+    let operations = steps.iter().map(|step| {
+        let mut operation = object([("op", step.op.into()), ("path", format!("/{}", step.member).into())]);
+        if let (Value::Object(operation), true) = (&mut operation, step.op != "remove") {
+            operation.set("value", step.value.clone());
+        }
+        operation
+    });
+    let mut body = object([("operations", Value::Array(operations.collect()))]);
+    if let (Value::Object(body), Some(wanted)) = (&mut body, condition) {
+        body.set("condition", format!("from c where c.b = {wanted}").into());
+    }
+    Patch::parse(&body).expect("a patch")
+}
+
+/// A batch of operations on one partition, in the engine's words.
+pub(crate) fn to_batch(
+    container: &Container,
+    operations: &[Operation],
+    is_atomic: bool,
+    continues: bool,
+) -> Batch {
+    let partition = operations.first().map(|operation| operation.key.0.as_str()).unwrap_or_default();
+    Batch {
+        scope: BatchScope::Partition(partition_key(partition)),
+        operations: operations
+            .iter()
+            .map(|operation| BatchOperation {
+                operation: operation.to_engine(container),
+                precondition: operation.precondition.clone(),
+                partition_key: None,
+            })
+            .collect(),
+        is_atomic,
+        continues_on_error: continues,
+    }
+}
+
+pub(crate) fn partition_key(value: &str) -> PartitionKey {
+    PartitionKey { values: vec![KeyValue::String(value.to_owned())] }
+}
+
+/// The members of a stored document that its writer wrote.
+pub(crate) fn own_members(text: &[u8]) -> Result<Object, String> {
+    match json::parse(text) {
+        Ok(Value::Object(body)) => {
+            let mut members = body.into_members();
+            members.retain(|(name, _)| !name.starts_with('_'));
+            Ok(Object::from_members(members))
+        }
+        _ => Err(format!("not a document: {}", String::from_utf8_lossy(text))),
+    }
+}

@@ -1,0 +1,185 @@
+//! Queries with an order: with an index and without, page by page, against
+//! the model.
+//!
+//! The model knows the order of values but not which of two equal ones comes
+//! first; so the two engines must agree exactly with each other, and with the
+//! model on the values in their order and on the set of documents.
+
+use std::cmp::Ordering;
+
+use perihelion_engine::Engine;
+use perihelion_engine::query::QueryScope;
+use perihelion_model::json::{Object, Value};
+
+use super::agreement::{container, query, target};
+use super::model::{Key, Model};
+use super::workload::Workload;
+
+/// A shape of query: its text, and the same thing as functions.
+struct Shape {
+    text: &'static str,
+    keeps: fn(&Object) -> bool,
+    /// The order keys and whether each is descending.
+    order: &'static [(&'static str, bool)],
+}
+
+fn is_red(body: &Object) -> bool {
+    body.get("kind").and_then(Value::as_str) == Some("red")
+}
+
+fn number(body: &Object, member: &str) -> Option<f64> {
+    body.get(member).and_then(Value::as_f64)
+}
+
+const SHAPES: [Shape; 18] = [
+    // Three values only: what counts is the order of equal ones.
+    Shape { text: "ORDER BY c.kind", keeps: |_| true, order: &[("kind", false)] },
+    Shape { text: "ORDER BY c.kind DESC", keeps: |_| true, order: &[("kind", true)] },
+    Shape { text: "ORDER BY c.a", keeps: |_| true, order: &[("a", false)] },
+    Shape { text: "ORDER BY c.a DESC", keeps: |_| true, order: &[("a", true)] },
+    Shape { text: "ORDER BY c.b", keeps: |_| true, order: &[("b", false)] },
+    Shape { text: "ORDER BY c.b DESC", keeps: |_| true, order: &[("b", true)] },
+    Shape { text: "WHERE c.kind = 'red' ORDER BY c.b", keeps: is_red, order: &[("b", false)] },
+    Shape { text: "WHERE c.kind = 'red' ORDER BY c.b DESC", keeps: is_red, order: &[("b", true)] },
+    Shape {
+        text: "WHERE c.kind = 'red' AND c.b >= 2 AND c.b < 4 ORDER BY c.b DESC",
+        keeps: |body| is_red(body) && number(body, "b").is_some_and(|b| (2.0..4.0).contains(&b)),
+        order: &[("b", true)],
+    },
+    Shape {
+        text: "WHERE c.kind = 'red' ORDER BY c.kind, c.b",
+        keeps: is_red,
+        order: &[("kind", false), ("b", false)],
+    },
+    Shape {
+        text: "WHERE c.kind = 'red' ORDER BY c.kind DESC, c.b DESC",
+        keeps: is_red,
+        order: &[("kind", true), ("b", true)],
+    },
+    Shape { text: "ORDER BY c.b, c.a DESC", keeps: |_| true, order: &[("b", false), ("a", true)] },
+    Shape { text: "ORDER BY c.b DESC, c.a", keeps: |_| true, order: &[("b", true), ("a", false)] },
+    Shape {
+        text: "WHERE c.b > 1 AND c.b <= 4 ORDER BY c.b, c.a DESC",
+        keeps: |body| number(body, "b").is_some_and(|b| b > 1.0 && b <= 4.0),
+        order: &[("b", false), ("a", true)],
+    },
+    Shape {
+        text: "WHERE c.b < 3 ORDER BY c.b DESC, c.a",
+        keeps: |body| number(body, "b").is_some_and(|b| b < 3.0),
+        order: &[("b", true), ("a", false)],
+    },
+    Shape {
+        text: "WHERE c.a > 'a'",
+        keeps: |body| body.get("a").and_then(Value::as_str).is_some_and(|a| a > "a"),
+        order: &[],
+    },
+    Shape { text: "WHERE c.a = null", keeps: |body| body.get("a") == Some(&Value::Null), order: &[] },
+    Shape {
+        text: "WHERE c.kind = 'red' AND c.b = 2",
+        keeps: |body| is_red(body) && number(body, "b") == Some(2.0),
+        order: &[],
+    },
+];
+
+/// Asks a random query of both engines. Says whether an index was used.
+pub(super) fn check(
+    plain: &Engine,
+    indexed: &Engine,
+    model: &Model,
+    workload: &mut Workload,
+) -> Result<bool, String> {
+    let shape = &SHAPES[workload.dice.roll(SHAPES.len() as u64) as usize];
+    let partition = workload.dice.one_in(2).then(|| workload.partition());
+    let (skip, take) = match workload.dice.roll(4) {
+        0 => (workload.dice.roll(5) as usize, 1 + workload.dice.roll(15) as usize),
+        _ => (0, usize::MAX),
+    };
+    let window = if take == usize::MAX { String::new() } else { format!(" OFFSET {skip} LIMIT {take}") };
+    let text = format!("SELECT c.pk, c.id, c.a, c.b, c.kind FROM c {}{window}", shape.text);
+    let page_rows = 2 + workload.dice.roll(25) as usize;
+    let mut answers = Vec::new();
+    for engine in [plain, indexed] {
+        let container = container(engine)?;
+        let scope = match &partition {
+            Some(partition) => QueryScope::Partition(target(&container, partition)?),
+            None => QueryScope::Ranges(Vec::new()),
+        };
+        answers.push(query(engine, &container, &text, &scope, page_rows)?);
+    }
+    let [one, other] = [&answers[0], &answers[1]];
+    let about = format!("{text} in {partition:?}, pages of {page_rows}");
+    if one.used_index {
+        return Err(format!("{about}: an index that nobody built"));
+    }
+    if one.rows != other.rows {
+        return Err(format!("{about}: {:?} without an index, {:?} with", one.rows, other.rows));
+    }
+    let expected = expected(shape, model, partition.as_deref());
+    compare(&one.rows, &expected, shape, skip, take)
+        .map_err(|difference| format!("{about}: {difference}"))?;
+    Ok(other.used_index)
+}
+
+/// The documents of the answer, in some order that the shape allows.
+fn expected<'m>(shape: &Shape, model: &'m Model, partition: Option<&str>) -> Vec<(&'m Key, &'m Object)> {
+    let documents = model.documents.iter().map(|(key, document)| (key, &document.body));
+    let mut kept: Vec<(&Key, &Object)> = documents
+        .filter(|(key, body)| partition.is_none_or(|partition| key.0 == partition) && (shape.keeps)(body))
+        .collect();
+    kept.sort_by(|(_, one), (_, other)| compare_bodies(one, other, shape));
+    kept
+}
+
+fn compare(
+    rows: &[Value],
+    expected: &[(&Key, &Object)],
+    shape: &Shape,
+    skip: usize,
+    take: usize,
+) -> Result<(), String> {
+    let window: Vec<&(&Key, &Object)> = expected.iter().skip(skip).take(take).collect();
+    if rows.len() != window.len() {
+        return Err(format!("{} rows, not {}", rows.len(), window.len()));
+    }
+    let mut seen = std::collections::BTreeSet::new();
+    for (row, (_, body)) in rows.iter().zip(window) {
+        let key = super::key_of(row);
+        let Some((_, own)) = expected.iter().find(|(known, _)| **known == key) else {
+            return Err(format!("{key:?} does not belong there"));
+        };
+        if !seen.insert(key.clone()) {
+            return Err(format!("{key:?} comes twice"));
+        }
+        if compare_bodies(own, body, shape).is_ne() {
+            return Err(format!("{key:?} is out of order"));
+        }
+    }
+    Ok(())
+}
+
+fn compare_bodies(one: &Object, other: &Object, shape: &Shape) -> Ordering {
+    let keys = shape.order.iter().map(|(member, is_descending)| {
+        let order = compare_values(one.get(member), other.get(member));
+        if *is_descending { order.reverse() } else { order }
+    });
+    keys.fold(Ordering::Equal, Ordering::then)
+}
+
+/// The order of types, then of numbers and of strings.
+fn compare_values(one: Option<&Value>, other: Option<&Value>) -> Ordering {
+    let rank = |value: Option<&Value>| match value {
+        None => 0,
+        Some(Value::Null) => 1,
+        Some(Value::Bool(false)) => 2,
+        Some(Value::Bool(true)) => 3,
+        Some(Value::Number(_)) => 4,
+        Some(Value::String(_)) => 5,
+        Some(Value::Array(_)) => 6,
+        Some(Value::Object(_)) => 7,
+    };
+    rank(one).cmp(&rank(other)).then_with(|| match (one, other) {
+        (Some(Value::Number(one)), Some(Value::Number(other))) => one.compare(*other),
+        (Some(Value::String(one)), Some(Value::String(other))) => one.cmp(other),
+        _ => Ordering::Equal,
+    })
+}
