@@ -5,7 +5,7 @@
 //! (`real-service.md` section 6).
 
 use crate::ast::{Select, Selection};
-use crate::bind::{aggregate_call, contains_aggregate};
+use crate::bind::{aggregate_call, contains_aggregate, staged_source};
 
 /// The gateway's answer to a statement across partitions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,6 +34,7 @@ pub(crate) fn gateway_verdict(select: &Select) -> GatewayVerdict {
         || select.distinct
         || select.top.is_some()
         || select.order_by.is_some()
-        || select.window.is_some();
+        || select.window.is_some()
+        || staged_source(select).is_some();
     if merges { GatewayVerdict::NeedsPlan } else { GatewayVerdict::Served }
 }

@@ -15,7 +15,9 @@
 //!   ([`Program::is_grouped`]) collect documents in an [`Accumulator`] instead.
 //!   [`Program::arrange`] does the rest for answers that fit in memory: sort,
 //!   DISTINCT, OFFSET, LIMIT, TOP; [`compare_order`] and [`DistinctValues`] are
-//!   its parts for engines that stream.
+//!   its parts for engines that stream. A subquery in FROM that is about all
+//!   documents together is a program of its own, [`Program::inner`], to be run
+//!   first; [`Program::answer`] does it all for documents that are at hand.
 //! * [`plan`] answers a client's query-plan request; [`Program::gateway_verdict`]
 //!   says what the service's gateway would do across partitions.
 //! * [`evaluate_condition`] is for the condition of a patch.

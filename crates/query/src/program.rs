@@ -3,15 +3,17 @@
 //! A program is immutable and may be shared between threads. It works on one
 //! document at a time; what spans documents (sorting, windows, duplicates,
 //! groups) is the caller's, with [`Program::arrange`] and [`Accumulator`] as
-//! the ready-made way for answers that fit in memory.
+//! the ready-made way for answers that fit in memory. A program in stages has
+//! an [inner](Program::inner) one, whose answer takes the documents' place.
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::collections::HashSet;
 
 use perihelion_model::json::{Number, Value};
 
 use crate::ast::{Direction, Select};
-use crate::bind::bind;
+use crate::bind::{Bound, bind};
 use crate::conjunct::{Conjunct, conjuncts, path_of};
 use crate::diagnostic::Diagnostic;
 use crate::error::EvaluationError;
@@ -25,6 +27,7 @@ use crate::parameters::{Now, Parameters};
 #[derive(Debug)]
 pub struct Program {
     select: SelectNode,
+    inner: Option<Box<Program>>,
     now: Now,
     conjuncts: Vec<Conjunct>,
     order: Vec<OrderKey>,
@@ -61,23 +64,67 @@ impl Program {
         now: Now,
     ) -> Result<Self, Vec<Diagnostic>> {
         let bound = bind(source, select, parameters, now)?;
-        let hops = bound.document_hops;
+        Ok(Program::of(bound, now, gateway_verdict(select)))
+    }
+
+    fn of(bound: Bound, now: Now, verdict: GatewayVerdict) -> Self {
+        let inner = bound.inner.map(|inner| {
+            // Between stages any number may pass.
+            Box::new(Program { computes: false, ..Program::of(*inner, now, verdict) })
+        });
+        // Only the first stage reads documents.
+        let hops = bound.document_hops.filter(|_| inner.is_none());
         let found = match (&bound.select.filter, hops) {
             (Some(filter), Some(hops)) => conjuncts(filter, hops),
             _ => Vec::new(),
         };
         let order = order_of(&bound.select, hops);
-        Ok(Program {
+        Program {
             now,
             conjuncts: found,
             directions: order.iter().map(|key| key.direction).collect(),
             order,
             whole_document: selects_document(&bound.select, hops),
-            reads_no_document: bound.select.sources.is_empty(),
+            reads_no_document: match &inner {
+                Some(inner) => inner.reads_no_document,
+                None => bound.select.sources.is_empty(),
+            },
             computes: bound.computes,
-            verdict: gateway_verdict(select),
+            verdict,
             select: bound.select,
-        })
+            inner,
+        }
+    }
+
+    /// The program to run first, when a subquery in FROM is about all
+    /// documents together (`FROM (SELECT DISTINCT …)`). Its arranged answer
+    /// takes the place of the documents: [`Program::rows`] and
+    /// [`Accumulator::add`] are then for the values of that answer.
+    pub fn inner(&self) -> Option<&Program> {
+        self.inner.as_deref()
+    }
+
+    /// The stage that reads documents: the program itself, if it has no inner
+    /// one. What narrows a scan is asked of this one.
+    pub fn innermost(&self) -> &Program {
+        self.inner().map_or(self, Program::innermost)
+    }
+
+    /// The whole answer over documents that are all at hand.
+    pub fn answer(&self, documents: &[Value]) -> Result<Vec<Value>, EvaluationError> {
+        let input: Cow<'_, [Value]> = match self.inner() {
+            Some(inner) => Cow::Owned(inner.answer(documents)?),
+            None if self.reads_no_document => Cow::Owned(vec![Value::Null]),
+            None => Cow::Borrowed(documents),
+        };
+        if self.is_grouped() {
+            let mut accumulator = self.accumulator();
+            input.iter().try_for_each(|document| accumulator.add(document))?;
+            return Ok(self.arrange(accumulator.finish()?));
+        }
+        let mut rows = Vec::new();
+        input.iter().try_for_each(|document| self.rows(document, &mut rows))?;
+        Ok(self.arrange(rows))
     }
 
     /// Conditions that every result satisfies; see [`Conjunct`].
@@ -162,8 +209,16 @@ impl Program {
         Ok(())
     }
 
-    /// Does the document have any row at all?
+    /// Does the document, alone, have any row at all?
     pub fn matches(&self, document: &Value) -> Result<bool, EvaluationError> {
+        if let Some(inner) = self.inner() {
+            let rows = inner.answer(std::slice::from_ref(document))?;
+            return rows.iter().try_fold(false, |found, row| Ok(found || self.has_row(row)?));
+        }
+        self.has_row(document)
+    }
+
+    fn has_row(&self, document: &Value) -> Result<bool, EvaluationError> {
         let context = self.context();
         let frame = Frame::root(Some(document));
         each_row(&self.select, &frame, &context, &mut |_| Ok(false)).map(|visited_all| !visited_all)

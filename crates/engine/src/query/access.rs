@@ -51,11 +51,13 @@ pub(super) struct IndexUse {
 const COLUMNS_MAX: usize = 8;
 
 pub(super) fn choose(container: &Container, request: &QueryRequest) -> Plan {
-    let program = &request.program;
+    // Later stages read rows, not documents, and are put in order where they
+    // are computed; so are aggregates.
+    let program = request.program.innermost();
     let order = program.order();
     let directions: Vec<bool> = order.iter().map(is_descending).collect();
-    // Aggregates are put in order by the query crate, over its own rows.
-    let is_ordered = !order.is_empty() && !program.is_grouped();
+    let is_staged = request.program.inner().is_some();
+    let is_ordered = !order.is_empty() && !program.is_grouped() && !is_staged;
     let shape = Shape::of(program.conjuncts(), if is_ordered { order } else { &[] });
     let scope = match request.scope {
         QueryScope::Partition(_) => IndexScope::Partition,

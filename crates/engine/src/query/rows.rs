@@ -3,19 +3,19 @@
 //! Three ways, by what the query needs: *stream* (no order: documents in
 //! `_rid` order, range after range), *merge* (ORDER BY: each range gives its
 //! first rows after the last page's place, from an index or by keeping the
-//! smallest, and the ranges are merged), and *gather* (DISTINCT, aggregates,
-//! GROUP BY: everything is computed and the page cut out by count).
+//! smallest, and the ranges are merged), and [*gather*](super::gather), which
+//! computes everything and cuts the page out by count.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use perihelion_model::json::{self, Style, Value};
-use perihelion_query::{DistinctValues, Row};
+use perihelion_query::Row;
 
 use super::access::Plan;
 use super::continuation::{Continuation, Floor, Place};
 use super::sources::{self, Unit, Walk};
-use super::{PAGE_BYTES_MAX, QueryRequest};
+use super::{PAGE_BYTES_MAX, QueryRequest, gather};
 use crate::container::Container;
 use crate::document::StoredDocument;
 use crate::index;
@@ -40,39 +40,39 @@ pub(super) struct Produced {
 
 /// Rows that an aggregate, DISTINCT or an unindexed sort may hold, so that
 /// one query cannot take all memory.
-const ROWS_HELD_MAX: usize = 1_000_000;
+pub(super) const ROWS_HELD_MAX: usize = 1_000_000;
 
 pub(super) fn produce(context: &Context<'_>, continuation: Continuation) -> Result<Produced, Refusal> {
     let program = &context.request.program;
-    if program.reads_no_document() || program.is_grouped() || program.is_distinct() {
-        return gather(context, continuation);
+    if gather::is_needed(program) {
+        return gather::gather(context, continuation);
     }
     if context.plan.is_ordered { merge(context, continuation) } else { stream(context, continuation) }
 }
 
 /// Collects the rows of one page, minding OFFSET, TOP and the page's size.
-struct Page {
+pub(super) struct Page {
     rows: Vec<Value>,
     bytes: usize,
     rows_max: usize,
     state: Continuation,
-    documents: u64,
+    pub(super) documents: u64,
 }
 
 impl Page {
-    fn new(context: &Context<'_>, state: Continuation) -> Self {
+    pub(super) fn new(context: &Context<'_>, state: Continuation) -> Self {
         Page { rows: Vec::new(), bytes: 0, rows_max: context.request.rows_max, state, documents: 0 }
     }
 
-    fn is_exhausted(&self) -> bool {
+    pub(super) fn is_exhausted(&self) -> bool {
         self.state.take == Some(0)
     }
 
-    fn is_full(&self) -> bool {
+    pub(super) fn is_full(&self) -> bool {
         self.rows.len() >= self.rows_max || self.bytes >= PAGE_BYTES_MAX
     }
 
-    fn push(&mut self, row: Value, place: Place) {
+    pub(super) fn push(&mut self, row: Value, place: Place) {
         self.state.after = Some(place);
         if self.state.skip > 0 {
             self.state.skip -= 1;
@@ -85,7 +85,7 @@ impl Page {
         self.rows.push(row);
     }
 
-    fn finish(mut self, has_more: bool) -> Produced {
+    pub(super) fn finish(mut self, has_more: bool) -> Produced {
         self.state.pages += 1;
         self.state.rows += self.rows.len() as u64;
         let goes_on = has_more && !self.is_exhausted();
@@ -94,7 +94,7 @@ impl Page {
 }
 
 /// Roughly how long a row will be, without printing it.
-fn estimate(value: &Value) -> usize {
+pub(super) fn estimate(value: &Value) -> usize {
     match value {
         Value::Null | Value::Bool(_) => 5,
         Value::Number(_) => 12,
@@ -204,7 +204,7 @@ fn merge(context: &Context<'_>, continuation: Continuation) -> Result<Produced, 
 }
 
 impl Context<'_> {
-    fn walk<'b>(&'b self, unit: &'b Unit<'b>) -> Walk<'b> {
+    pub(super) fn walk<'b>(&'b self, unit: &'b Unit<'b>) -> Walk<'b> {
         Walk { view: self.view, container: self.container, unit, now: self.now }
     }
 
@@ -313,102 +313,14 @@ impl Context<'_> {
     }
 }
 
-fn gather(context: &Context<'_>, continuation: Continuation) -> Result<Produced, Refusal> {
-    let program = &context.request.program;
-    let mut documents = 0;
-    let all = if program.reads_no_document() {
-        constant_rows(context)?
-    } else if program.is_grouped() {
-        let mut accumulator = program.accumulator();
-        context.each_document(&mut |document| {
-            documents += 1;
-            accumulator.add(&document.value()).map_err(evaluation_refusal)
-        })?;
-        in_order(context, accumulator.finish().map_err(evaluation_refusal)?)
-    } else {
-        distinct_rows(context, &mut documents)?
-    };
-    let emitted = continuation.after.as_ref().map_or(0, |place| place.row);
-    let mut page = Page::new(context, continuation);
-    page.documents = documents;
-    let mut has_more = false;
-    for (row_number, row) in (1..).zip(all) {
-        if row_number <= emitted {
-            continue;
-        }
-        if page.is_full() || page.is_exhausted() {
-            has_more = true;
-            break;
-        }
-        page.push(row, Place { range: 0, rid: 0, row: row_number, order: None });
-    }
-    Ok(page.finish(has_more))
-}
-
-impl Context<'_> {
-    fn each_document(
-        &self,
-        consume: &mut dyn FnMut(StoredDocument) -> Result<(), Refusal>,
-    ) -> Result<(), Refusal> {
-        for unit in &sources::units(self.container, &self.request.scope) {
-            self.walk(unit).by_rid(self.plan.index.as_ref(), 0, &mut |_, document| {
-                consume(document)?;
-                Ok(ControlFlow::Continue(()))
-            })?;
-        }
-        Ok(())
-    }
-}
-
-fn constant_rows(context: &Context<'_>) -> Result<Vec<Value>, Refusal> {
-    let program = &context.request.program;
-    if program.is_grouped() {
-        let mut accumulator = program.accumulator();
-        accumulator.add(&Value::Null).map_err(evaluation_refusal)?;
-        return Ok(in_order(context, accumulator.finish().map_err(evaluation_refusal)?));
-    }
-    let mut rows = Vec::new();
-    program.rows(&Value::Null, &mut rows).map_err(evaluation_refusal)?;
-    Ok(rows.into_iter().filter_map(|row| row.output).collect())
-}
-
-/// Sorts rows that are all there, and drops undefined and repeated ones.
-fn in_order(context: &Context<'_>, mut rows: Vec<Row>) -> Vec<Value> {
-    let program = &context.request.program;
-    rows.sort_by(|one, other| program.compare(one, other));
-    let mut seen = DistinctValues::default();
-    let outputs = rows.into_iter().filter_map(|row| row.output);
-    outputs.filter(|output| !program.is_distinct() || seen.insert(output)).collect()
-}
-
-/// The different rows, in the order of the query or of first appearance.
-fn distinct_rows(context: &Context<'_>, documents: &mut u64) -> Result<Vec<Value>, Refusal> {
-    let mut seen = DistinctValues::default();
-    let mut rows: Vec<Row> = Vec::new();
-    context.each_document(&mut |document| {
-        *documents += 1;
-        for (row, _) in context.rows_of(0, 0, &document)? {
-            let Some(output) = &row.output else { continue };
-            if seen.insert(output) {
-                rows.push(row);
-            }
-            if rows.len() > ROWS_HELD_MAX {
-                return Err(too_many_rows());
-            }
-        }
-        Ok(())
-    })?;
-    Ok(in_order(context, rows))
-}
-
-fn too_many_rows() -> Refusal {
+pub(super) fn too_many_rows() -> Refusal {
     Refusal::bad_request(format!(
         "The query holds more than {ROWS_HELD_MAX} rows in memory; narrow its filter or order by an indexed path."
     ))
 }
 
 /// A value that JSON cannot hold, or the like: a backend error that is charged.
-fn evaluation_refusal(error: perihelion_query::EvaluationError) -> Refusal {
+pub(super) fn evaluation_refusal(error: perihelion_query::EvaluationError) -> Refusal {
     Refusal::new(400, Layer::QueryRuntime, json::to_text(&error.to_json(), Style::Query))
         .with_charge(QUERY_ERROR_CHARGE)
 }

@@ -67,6 +67,10 @@ impl<'q> Binder<'q> {
         let name = source_name(source);
         let mut document = false;
         let node = match source.collection() {
+            Collection::Subquery { .. } if container && self.is_staged => {
+                document = true;
+                SourceNode::Value(Node::Path { hops: self.hops(DOCUMENT), steps: Vec::new() })
+            }
             Collection::Subquery { select, .. } => SourceNode::Rows(Box::new(self.select(select, container))),
             Collection::Path { root, steps } => {
                 let path = self.collection_path(root, steps, container);

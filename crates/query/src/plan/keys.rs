@@ -25,6 +25,8 @@ pub enum PartitionKeyFilter {
 }
 
 pub(super) fn filter(bound: &Bound, paths: &[&str]) -> PartitionKeyFilter {
+    // Later stages see rows, which have no partition key.
+    let bound = bound.innermost();
     if bound.select.sources.is_empty() {
         return PartitionKeyFilter::Nothing;
     }

@@ -1,6 +1,6 @@
 //! What statements are worth, by tables of small cases.
 
-use crate::support::{Failure, check, check_all, check_value, json, run};
+use crate::support::{Failure, check, check_all, check_refused, check_value, json, run};
 use perihelion_query::EvaluationError;
 
 #[test]
@@ -263,6 +263,51 @@ fn joins_multiply_and_subqueries_see_the_row() {
         document,
         r#"[{"k":1,"n":2},{"k":0,"n":1}]"#,
     );
+}
+
+#[test]
+fn a_subquery_about_all_documents_is_answered_before_the_rest() {
+    let documents: Vec<String> =
+        (0..12).map(|n| format!(r#"{{"i":{n},"g":{},"t":[{},9]}}"#, n % 3, n % 2)).collect();
+    let documents = format!("[{}]", documents.join(","));
+    for (query, expect) in [
+        ("SELECT VALUE COUNT(1) FROM (SELECT DISTINCT VALUE c.g FROM c)", "[3]"),
+        ("SELECT COUNT(1) AS n FROM (SELECT DISTINCT c.g, c.t FROM c) AS x", r#"[{"n":6}]"#),
+        (
+            "SELECT g.k FROM (SELECT c.g, COUNT(1) AS k FROM c GROUP BY c.g) AS g",
+            r#"[{"k":4},{"k":4},{"k":4}]"#,
+        ),
+        ("SELECT VALUE MAX(s.n) FROM (SELECT SUM(c.i) AS n FROM c GROUP BY c.g) s WHERE s.n < 26", "[22]"),
+        ("SELECT VALUE x + 1 FROM (SELECT VALUE COUNT(1) FROM c) x", "[13]"),
+        ("SELECT VALUE x FROM x IN (SELECT TOP 2 VALUE c.i FROM c)", "[0,1]"),
+        ("SELECT VALUE x FROM (SELECT VALUE c.i FROM c OFFSET 9 LIMIT 2) x", "[9,10]"),
+        ("SELECT TOP 2 VALUE x FROM (SELECT TOP 3 VALUE c.i FROM c ORDER BY c.i DESC) x", "[11,10]"),
+        ("SELECT * FROM (SELECT VALUE c.i FROM c WHERE c.i > 8 ORDER BY c.i DESC)", "[11,10,9]"),
+        ("SELECT VALUE SUM(x) FROM (SELECT TOP 4 VALUE c.i FROM c ORDER BY c.i DESC) x", "[38]"),
+        ("SELECT DISTINCT VALUE t FROM (SELECT DISTINCT c.t FROM c) x JOIN t IN x.t", "[0,9,1]"),
+        // Stages upon stages, and a plain subquery between two of them.
+        (
+            "SELECT VALUE COUNT(1) FROM (SELECT DISTINCT VALUE g.k FROM \
+             (SELECT c.g, COUNT(1) AS k FROM c GROUP BY c.g) AS g)",
+            "[1]",
+        ),
+        ("SELECT VALUE COUNT(1) FROM (SELECT VALUE x FROM (SELECT DISTINCT VALUE c.g FROM c) x)", "[3]"),
+        // A view of each document stays one.
+        ("SELECT VALUE COUNT(1) FROM (SELECT VALUE c.g FROM c WHERE c.i < 5)", "[5]"),
+        ("SELECT VALUE COUNT(1) FROM (SELECT VALUE t FROM t IN c.t)", "[24]"),
+        // And a constant is read once, not once for each document.
+        ("SELECT * FROM (SELECT VALUE 7)", "[7]"),
+        ("SELECT VALUE COUNT(1) FROM (SELECT DISTINCT VALUE c.nope FROM c)", "[0]"),
+        ("SELECT VALUE x.a > 1 FROM (SELECT DISTINCT 1 / 0 AS a FROM c) x", "[true]"),
+    ] {
+        check_all(query, &documents, expect);
+    }
+    check_refused(
+        "SELECT y.a FROM (SELECT DISTINCT VALUE d.a FROM c) x",
+        "SC2001 39..40 Identifier 'd' could not be resolved.\nSC2001 7..8 Identifier 'y' could not be resolved.",
+    );
+    let infinite = run("SELECT * FROM (SELECT DISTINCT 1 / 0 AS a FROM c)", "[]", &[json("{}")]);
+    assert_eq!(infinite, Err(Failure::Evaluation(EvaluationError::NotRepresentable)));
 }
 
 #[test]

@@ -1,7 +1,9 @@
 //! What an engine can ask of a program.
 
 use perihelion_model::json::{Style, to_text};
-use perihelion_query::{Condition, Direction, GatewayVerdict, Parameters, Program, Step, compile, parse};
+use perihelion_query::{
+    Condition, Direction, GatewayVerdict, Parameters, Program, Step, compile, evaluate_condition, parse,
+};
 
 use crate::support::{json, now};
 
@@ -87,6 +89,32 @@ fn the_shape_of_a_program_is_told() {
 }
 
 #[test]
+fn only_the_first_stage_narrows_the_scan() {
+    let staged = program(
+        "SELECT * FROM (SELECT DISTINCT c.a, c.b FROM c WHERE c.type = @t) AS x WHERE x.a = 1 ORDER BY x.b",
+    );
+    assert!(staged.conjuncts().is_empty() && staged.order()[0].path.is_none());
+    assert!(!staged.selects_whole_document() && !staged.reads_no_document());
+    let inner = staged.inner().expect("a stage");
+    assert!(inner.is_distinct() && inner.inner().is_none());
+    assert_eq!(inner.conjuncts(), program("SELECT * FROM c WHERE c.type = @t").conjuncts());
+    assert_eq!(staged.innermost().conjuncts(), inner.conjuncts());
+    assert!(program("SELECT * FROM (SELECT VALUE c.a FROM c) AS x").inner().is_none());
+    assert!(program("SELECT * FROM (SELECT VALUE 1)").reads_no_document());
+}
+
+#[test]
+fn a_staged_condition_sees_the_one_document() {
+    for (condition, holds) in [
+        ("FROM (SELECT DISTINCT c.a FROM c) x WHERE x.a = 1", true),
+        ("FROM (SELECT DISTINCT c.a FROM c) x WHERE x.a = 2", false),
+        ("FROM (SELECT COUNT(1) AS n FROM c WHERE c.a > 1) x WHERE x.n = 0", true),
+    ] {
+        assert_eq!(evaluate_condition(condition, &json(r#"{"a":1}"#), now()), Ok(holds), "{condition}");
+    }
+}
+
+#[test]
 fn whole_documents_need_only_their_sort_keys() {
     let program = program("SELECT * FROM c WHERE c.a > 1 ORDER BY c.b");
     assert_eq!(program.document_keys(&json(r#"{"a":2,"b":7}"#)), Ok(Some(vec![Some(7_i64.into())])));
@@ -108,6 +136,10 @@ fn the_gateway_judges_as_recorded() {
         ("SELECT c.id FROM c ORDER BY c.id OFFSET 1 LIMIT 2", GatewayVerdict::NeedsPlan),
         ("SELECT DISTINCT c.grp FROM c", GatewayVerdict::NeedsPlan),
         ("SELECT c.id FROM c ORDER BY c.pk, c.id", GatewayVerdict::NeedsPlan),
+        ("SELECT * FROM (SELECT VALUE c.x FROM c)", GatewayVerdict::Served),
+        ("SELECT * FROM (SELECT DISTINCT VALUE c.x FROM c)", GatewayVerdict::NeedsPlan),
+        ("SELECT x.n FROM (SELECT COUNT(1) AS n FROM c GROUP BY c.g) AS x", GatewayVerdict::NeedsPlan),
+        ("SELECT VALUE COUNT(1) FROM (SELECT DISTINCT VALUE c.x FROM c)", GatewayVerdict::NeedsPlan),
         ("SELECT COUNT(1) AS n FROM c", GatewayVerdict::AggregateNotValue),
         ("SELECT c.pk, COUNT(1) AS n FROM c GROUP BY c.pk", GatewayVerdict::AggregateNotValue),
     ] {

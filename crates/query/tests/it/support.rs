@@ -39,21 +39,7 @@ pub(crate) fn run(query: &str, parameters: &str, documents: &[Value]) -> Result<
     let parameters = Parameters::from_json(json(parameters)).expect("good parameters");
     let program =
         parse(query).and_then(|query| compile(&query, &parameters, now())).map_err(Failure::Invalid)?;
-    let once = [Value::Null];
-    let documents = if program.reads_no_document() { &once } else { documents };
-    let mut rows = Vec::new();
-    if program.is_grouped() {
-        let mut accumulator = program.accumulator();
-        for document in documents {
-            accumulator.add(document).map_err(Failure::Evaluation)?;
-        }
-        rows = accumulator.finish().map_err(Failure::Evaluation)?;
-    } else {
-        for document in documents {
-            program.rows(document, &mut rows).map_err(Failure::Evaluation)?;
-        }
-    }
-    Ok(program.arrange(rows))
+    program.answer(documents).map_err(Failure::Evaluation)
 }
 
 /// The answer of a statement over the documents in a JSON array, as text.

@@ -94,20 +94,7 @@ pub(super) fn over_metadata(
     bodies: Vec<Value>,
 ) -> Result<Vec<Value>, Refusal> {
     let program = compile(service, &parse(call)?)?;
-    let failed = |error: perihelion_query::EvaluationError| Refusal::bad_request(error.to_string());
-    let mut rows = Vec::new();
-    if program.is_grouped() {
-        let mut accumulator = program.accumulator();
-        for body in &bodies {
-            accumulator.add(body).map_err(failed)?;
-        }
-        rows = accumulator.finish().map_err(failed)?;
-    } else {
-        for body in &bodies {
-            program.rows(body, &mut rows).map_err(failed)?;
-        }
-    }
-    Ok(program.arrange(rows))
+    program.answer(&bodies).map_err(|error| Refusal::bad_request(error.to_string()))
 }
 
 /// The statement in the body: `{"query","parameters"}`, or bare SQL.

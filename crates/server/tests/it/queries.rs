@@ -164,6 +164,35 @@ async fn top_and_offset_count_across_pages() {
 }
 
 #[tokio::test]
+async fn a_subquery_about_all_documents_is_answered_first() {
+    let world =
+        with_documents(PLAIN, 600, |n| format!(r#"{{"id":"{n}","pk":"a","n":{n},"g":{}}}"#, n % 3)).await;
+    let numbers = |range: std::ops::Range<i64>| range.map(Value::from).collect::<Vec<_>>();
+    let (count, looked_at) =
+        drain(&world, "SELECT VALUE COUNT(1) FROM (SELECT DISTINCT VALUE c.g FROM c)", 10).await;
+    assert_eq!((count, looked_at), (vec![Value::from(3i64)], 600));
+    // Pages cut the outer answer.
+    let groups =
+        "SELECT g.g, g.k FROM (SELECT c.g, COUNT(1) AS k FROM c GROUP BY c.g) AS g ORDER BY g.g DESC";
+    let expected: Vec<Value> = (0..3).rev().map(|g| json(&format!(r#"{{"g":{g},"k":200}}"#))).collect();
+    assert_eq!(drain(&world, groups, 2).await.0, expected);
+    // Stages upon stages; the inner windows are their own.
+    let nested = "SELECT VALUE x FROM (SELECT TOP 7 VALUE y FROM \
+                  (SELECT TOP 9 VALUE c.n FROM c ORDER BY c.n DESC) y ORDER BY y) x OFFSET 1 LIMIT 4";
+    assert_eq!(drain(&world, nested, 3).await.0, numbers(592..596));
+    // An inner window without an order ends the scan, a filter finds its index.
+    let (top, looked_at) =
+        drain(&world, "SELECT VALUE MAX(x) FROM (SELECT TOP 5 VALUE c.n FROM c) x", 10).await;
+    assert_eq!((top, looked_at), (vec![Value::from(4i64)], 5));
+    let filtered =
+        "SELECT VALUE COUNT(1) FROM (SELECT DISTINCT VALUE c.n FROM c WHERE c.g = 1) x WHERE x < 30";
+    drain(&world, filtered, 10).await;
+    world.manage("POST", "maintain", "").await;
+    assert_eq!(drain(&world, filtered, 10).await, (vec![Value::from(10i64)], 200));
+    world.stop().await;
+}
+
+#[tokio::test]
 async fn a_plan_names_the_partition_keys_that_a_filter_allows() {
     let world = World::new(PLAIN).await;
     let ranges = |text: &'static str| {
