@@ -87,6 +87,15 @@ pub fn delete_database(transaction: &mut Transaction<'_>, name_or_rid: &str) -> 
     Ok(())
 }
 
+/// What one physical partition serves at most in a second: a container that
+/// asks for more begins with several.
+const PARTITION_UNITS_MAX: u64 = 10_000;
+
+fn partitions_for(throughput: Option<Throughput>) -> u32 {
+    let units = throughput.map_or(0, Throughput::request_units);
+    u32::try_from(units.div_ceil(PARTITION_UNITS_MAX)).unwrap_or(u32::MAX).max(1)
+}
+
 pub fn create_container(
     transaction: &mut Transaction<'_>,
     database: &str,
@@ -103,7 +112,8 @@ pub fn create_container(
         let number = catalog.account.container_next;
         catalog.account.container_next += 1;
         let version = parsed.partition_key.version;
-        let ranges = EffectiveRange::whole().split_evenly(partitions.max(1), version).into_iter();
+        let partitions = partitions.max(partitions_for(throughput));
+        let ranges = EffectiveRange::whole().split_evenly(partitions, version).into_iter();
         let ranges: Vec<PartitionRange> =
             (0..).zip(ranges).map(|(id, range)| PartitionRange { id, range, parents: Vec::new() }).collect();
         let mut container = Container {

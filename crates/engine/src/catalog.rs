@@ -66,7 +66,12 @@ pub struct Offer {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Throughput {
     Manual(u64),
-    Autoscale { max: u64 },
+    /// The increment, in per cent, is what the service would raise the ceiling
+    /// by when the container splits; it is kept and told, not acted upon.
+    Autoscale {
+        max: u64,
+        increment: Option<u64>,
+    },
 }
 
 impl Catalog {
@@ -245,7 +250,7 @@ impl Throughput {
     /// What is enforced: an autoscale offer may always reach its ceiling.
     pub fn request_units(self) -> u64 {
         match self {
-            Throughput::Manual(units) | Throughput::Autoscale { max: units } => units,
+            Throughput::Manual(units) | Throughput::Autoscale { max: units, .. } => units,
         }
     }
 
@@ -253,22 +258,33 @@ impl Throughput {
         let mut content = Object::new();
         match self {
             Throughput::Manual(units) => content.set("offerThroughput", units.into()),
-            Throughput::Autoscale { max } => {
+            Throughput::Autoscale { max, increment } => {
                 // An idle autoscale container is billed a tenth of its ceiling.
                 content.set("offerThroughput", (max / 10).into());
-                content.set("offerAutopilotSettings", object([("maxThroughput", max.into())]));
+                let mut settings = Object::new();
+                settings.set("maxThroughput", max.into());
+                if let Some(increment) = increment {
+                    let policy = object([("incrementPercent", increment.into())]);
+                    settings.set("autoUpgradePolicy", object([("throughputPolicy", policy)]));
+                }
+                content.set("offerAutopilotSettings", Value::Object(settings));
             }
         }
         content
     }
 
     pub fn from_content(content: &Value) -> Option<Self> {
-        let autoscale =
-            content.get("offerAutopilotSettings").and_then(|settings| number(settings, "maxThroughput"));
-        match autoscale {
-            Some(max) => Some(Throughput::Autoscale { max }),
+        match content.get("offerAutopilotSettings").and_then(Self::from_settings) {
+            Some(autoscale) => Some(autoscale),
             None => number(content, "offerThroughput").map(Throughput::Manual),
         }
+    }
+
+    /// Reads autoscale settings, as they stand in an offer and in a header.
+    pub fn from_settings(settings: &Value) -> Option<Self> {
+        let policy = settings.get("autoUpgradePolicy").and_then(|policy| policy.get("throughputPolicy"));
+        let increment = policy.and_then(|policy| number(policy, "incrementPercent"));
+        Some(Throughput::Autoscale { max: number(settings, "maxThroughput")?, increment })
     }
 }
 

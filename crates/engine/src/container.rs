@@ -354,7 +354,11 @@ fn indexing_policy(given: Option<&Value>) -> Result<Value, Refusal> {
     }
     let mut policy = Object::new();
     policy.set("indexingMode", mode.as_str().into());
-    policy.set("automatic", given.get("automatic").cloned().unwrap_or(Value::Bool(true)));
+    // An index that is kept is kept for every item, whatever was asked for: the
+    // Rust SDK asks for `false` unless told otherwise, and its own tests expect
+    // `true` back.
+    let is_automatic = mode != "none" || given.get("automatic").and_then(Value::as_bool).unwrap_or(true);
+    policy.set("automatic", is_automatic.into());
     if mode == "none" {
         policy.set("includedPaths", Value::Array(Vec::new()));
         policy.set("excludedPaths", Value::Array(Vec::new()));

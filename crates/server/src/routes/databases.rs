@@ -70,11 +70,9 @@ pub(super) fn position(service: &Service) -> Position {
 pub(super) fn throughput(call: &Call) -> Result<Option<Throughput>, Refusal> {
     let bad = |name: &str| Refusal::gateway(400, format!("The {name} header is invalid."));
     if let Some(settings) = call.header(&headers::OFFER_AUTOPILOT_SETTINGS) {
-        let max = perihelion_model::json::parse_str(settings).ok().and_then(|settings| {
-            settings.get("maxThroughput")?.as_i64().and_then(|max| u64::try_from(max).ok())
-        });
-        let max = max.ok_or_else(|| bad("x-ms-cosmos-offer-autopilot-settings"))?;
-        return Ok(Some(Throughput::Autoscale { max }));
+        let settings = perihelion_model::json::parse_str(settings).ok();
+        let autoscale = settings.as_ref().and_then(Throughput::from_settings);
+        return autoscale.map(Some).ok_or_else(|| bad("x-ms-cosmos-offer-autopilot-settings"));
     }
     match call.header(&headers::OFFER_THROUGHPUT) {
         None => Ok(None),

@@ -45,6 +45,23 @@ async fn ranges_cover_all_keys_and_are_unchanged_until_a_split() {
 }
 
 #[tokio::test]
+async fn a_container_of_much_throughput_begins_with_several_ranges() {
+    let world = World::new(PLAIN).await;
+    for (name, header, value, expected) in [
+        ("m", "x-ms-offer-throughput", "10000", 1),
+        ("n", "x-ms-offer-throughput", "11000", 2),
+        ("a", "x-ms-cosmos-offer-autopilot-settings", r#"{"maxThroughput":25000}"#, 3),
+    ] {
+        let body = json(&PLAIN.replace(r#""id":"c""#, &format!(r#""id":"{name}""#)));
+        let made = world.send(Call::new("POST", "/dbs/d/colls").json(&body).header(header, value)).await;
+        assert_eq!(made.status, 201, "{}", made.text());
+        let found = ranges(&world.send(Call::new("GET", &format!("/dbs/d/colls/{name}/pkranges"))).await);
+        assert_eq!(found.len(), expected, "{value}");
+    }
+    world.stop().await;
+}
+
+#[tokio::test]
 async fn a_query_over_all_ranges_orders_pages_and_counts_as_one() {
     let world = filled(4).await;
     let expected: Vec<Value> = (0..40i64).rev().map(Value::from).collect();

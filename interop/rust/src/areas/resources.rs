@@ -9,7 +9,7 @@ use azure_data_cosmos::{FeedScope, Query, ResourceId};
 use futures::TryStreamExt;
 
 use crate::ask::ask;
-use crate::check::{Outcome, checks, code, due, refused, same};
+use crate::check::{Outcome, checks, code, due, holds, refused, same};
 use crate::world::{Item, World, item};
 
 checks![
@@ -23,6 +23,7 @@ checks![
     a_container_made_anew_is_found_by_a_client_of_the_old_one,
     manual_throughput_is_read_and_replaced,
     autoscale_throughput_is_read,
+    throughput_beyond_one_partition_gives_several,
 ];
 
 async fn a_database_is_created_read_queried_and_deleted(world: &World) -> Outcome {
@@ -75,6 +76,7 @@ async fn a_container_keeps_its_definition(world: &World) -> Outcome {
     same!(read.default_ttl, TimeToLive::Seconds(3600));
     same!(read.unique_key_policy, Some(unique));
     let indexing = due(read.indexing_policy, "the indexing policy")?;
+    holds!(indexing.automatic);
     same!(indexing.composite_indexes, [by_name_and_age]);
     same!(indexing.excluded_paths.iter().any(|path| path.path == "/payload/*"), true);
     Ok(())
@@ -161,12 +163,23 @@ async fn manual_throughput_is_read_and_replaced(world: &World) -> Outcome {
 async fn autoscale_throughput_is_read(world: &World) -> Outcome {
     let name = world.fresh_name("c");
     let options =
-        CreateContainerOptions::default().with_throughput(ThroughputProperties::autoscale(5000, None));
+        CreateContainerOptions::default().with_throughput(ThroughputProperties::autoscale(5000, Some(42)));
     let properties = ContainerProperties::new(name.clone(), "/pk".into());
     world.database().create_container(properties, Some(options)).await?;
     let container = world.database().container_client(name.as_str(), None).await?;
     let found = due(container.read_throughput(None).await?, "the throughput")?;
     same!(found.autoscale_maximum(), Some(5000));
+    same!(found.autoscale_increment(), Some(42));
     same!(found.throughput(), Some(500));
+    Ok(())
+}
+
+async fn throughput_beyond_one_partition_gives_several(world: &World) -> Outcome {
+    let name = world.fresh_name("c");
+    let options = CreateContainerOptions::default().with_throughput(ThroughputProperties::manual(11_000));
+    let properties = ContainerProperties::new(name.clone(), "/pk".into());
+    world.database().create_container(properties, Some(options)).await?;
+    let container = world.database().container_client(name.as_str(), None).await?;
+    same!(container.read_feed_ranges(None).await?.len(), world.partitions().max(2));
     Ok(())
 }
