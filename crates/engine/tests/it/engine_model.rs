@@ -9,6 +9,7 @@
 //! runs more; a failure names its seed and the number of the operation.
 
 pub(crate) mod agreement;
+mod meanwhile;
 pub(crate) mod model;
 mod ordering;
 pub(crate) mod workload;

@@ -1,0 +1,136 @@
+//! What happens while something else happens: a store that holds each commit
+//! until the test lets it go, so that the order of events is the test's.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+
+use perihelion_engine::index::IndexScope;
+use perihelion_engine::query::QueryScope;
+use perihelion_engine::storage::{MemoryStore, Store, StoreError, View, Write};
+use perihelion_engine::{Engine, EngineOptions};
+use perihelion_model::json::Value;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use super::agreement::{container, query, target};
+use super::model::partition_key;
+use super::workload::Workload;
+use super::{columns, create};
+use crate::engine_model::model::{Model, Operation, Verb};
+
+/// A store in memory that says it is durable, so that the engine gives it a
+/// writer thread, and whose commits wait at a gate while that is closed.
+struct GatedStore {
+    store: MemoryStore,
+    is_closed: Arc<AtomicBool>,
+    arrivals: UnboundedSender<()>,
+    turns: Mutex<Receiver<()>>,
+}
+
+/// The test's side of the gate.
+struct Gate {
+    is_closed: Arc<AtomicBool>,
+    arrivals: UnboundedReceiver<()>,
+    turns: Sender<()>,
+}
+
+fn gated() -> (GatedStore, Gate) {
+    let is_closed = Arc::new(AtomicBool::new(false));
+    let (arrived, arrivals) = unbounded_channel();
+    let (turn, turns) = channel();
+    let store = MemoryStore::new();
+    let turns = Mutex::new(turns);
+    let gated = GatedStore { store, is_closed: Arc::clone(&is_closed), arrivals: arrived, turns };
+    (gated, Gate { is_closed, arrivals, turns: turn })
+}
+
+impl Store for GatedStore {
+    fn view(&self) -> Result<Box<dyn View + '_>, StoreError> {
+        self.store.view()
+    }
+
+    fn commit(&self, writes: &mut dyn Iterator<Item = Write<'_>>) -> Result<(), StoreError> {
+        if self.is_closed.load(Ordering::SeqCst) {
+            let _ = self.arrivals.send(());
+            // A gate that is gone lets everything pass.
+            let _ = self.turns.lock().expect("one writer").recv();
+        }
+        self.store.commit(writes)
+    }
+
+    fn is_durable(&self) -> bool {
+        true
+    }
+}
+
+impl Gate {
+    fn close(&self) {
+        self.is_closed.store(true, Ordering::SeqCst);
+    }
+
+    /// Waits until a commit stands at the gate, and until everybody who was
+    /// told something by the commit before it has acted on that.
+    async fn arrival(&mut self) {
+        self.arrivals.recv().await.expect("a store");
+        for _ in 0..3 {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    fn let_one_pass(&self) {
+        self.turns.send(()).expect("a store");
+    }
+
+    fn open(self) {
+        self.is_closed.store(false, Ordering::SeqCst);
+    }
+}
+
+/// The index of a partition is filled range by range. A split that came
+/// between the start and a range's turn left its children out: the documents
+/// were not under the parent any more and the children were on nobody's list.
+#[tokio::test]
+async fn a_split_while_an_index_is_filled_leaves_no_document_out() {
+    let (store, mut gate) = gated();
+    let engine = Arc::new(Engine::open(store, EngineOptions::default()).expect("an empty store opens"));
+    create(&engine, false).await.expect("a container");
+    let made = container(&engine).expect("a container");
+    let mut workload = Workload::new(1, 1);
+    for id in 0..20 {
+        let key = ("p0".to_owned(), format!("id {id}"));
+        let verb = Verb::Create(workload.body(&key));
+        let operation = Operation { verb, ..workload.change(&Model::default(), key) };
+        let operation = operation.to_engine(&made).expect("an operation");
+        let written = engine.write_item(&made, partition_key("p0"), operation, Default::default()).await;
+        assert_eq!(written.map(|answer| answer.status), Ok(201));
+    }
+
+    gate.close();
+    let builder = Arc::clone(&engine);
+    let container_then = Arc::clone(&made);
+    let build = tokio::spawn(async move {
+        builder.build_index(&container_then, IndexScope::Partition, columns(&["b"])).await
+    });
+    gate.arrival().await; // The index is being registered ...
+    let splitter = Arc::clone(&engine);
+    let split = tokio::spawn(async move { splitter.split(&made, 0).await });
+    tokio::task::yield_now().await;
+    gate.let_one_pass();
+    gate.arrival().await; // ... and its filling waits behind the split.
+    gate.let_one_pass();
+    gate.open();
+    split.await.expect("no panic").expect("a split");
+    build.await.expect("no panic").expect("an index");
+
+    let container = container(&engine).expect("a container");
+    assert_eq!(container.ranges.len(), 2);
+    let scope = QueryScope::Partition(target(&container, "p0").expect("a partition"));
+    let found = query(&engine, &container, "SELECT VALUE c.id FROM c ORDER BY c.b", &scope, 100);
+    let found = found.expect("an answer");
+    assert!(found.used_index, "the index is ready");
+    let mut ids: Vec<&str> = found.rows.iter().filter_map(Value::as_str).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), 20, "{ids:?}");
+    Arc::into_inner(engine).expect("nobody else has the engine").close();
+}
