@@ -190,6 +190,12 @@ impl Program {
         self.whole_document
     }
 
+    /// Every document is its own answer, in any order: none has to be looked
+    /// into.
+    pub fn selects_every_document(&self) -> bool {
+        self.whole_document && self.select.filter.is_none() && self.select.order.is_empty()
+    }
+
     /// What the service's gateway says to this statement across partitions.
     pub fn gateway_verdict(&self) -> GatewayVerdict {
         self.verdict

@@ -12,7 +12,8 @@ use perihelion_model::json::Value;
 use perihelion_query::{Accumulator, DistinctValues, Program, Row};
 
 use super::continuation::{Continuation, Place};
-use super::rows::{Context, Page, Produced, ROWS_HELD_MAX, estimate, evaluation_refusal, too_many_rows};
+use super::output::Output;
+use super::rows::{Context, Page, Produced, ROWS_HELD_MAX, evaluation_refusal, too_many_rows};
 use super::sources;
 use crate::document::StoredDocument;
 use crate::refusal::Refusal;
@@ -36,11 +37,10 @@ pub(super) fn gather(context: &Context<'_>, continuation: Continuation) -> Resul
         if row_number <= emitted {
             continue;
         }
-        if page.is_full() || page.is_exhausted() {
+        if !page.offer(&Output::Value(row), Place { range: 0, rid: 0, row: row_number, order: None }) {
             has_more = true;
             break;
         }
-        page.push(row, Place { range: 0, rid: 0, row: row_number, order: None });
     }
     Ok(page.finish(has_more))
 }
@@ -156,4 +156,17 @@ fn in_order(program: &Program, mut rows: Vec<Row>) -> Vec<Value> {
     // Rows that are no groups were looked at when they came in.
     let may_repeat = program.is_distinct() && program.is_grouped();
     outputs.filter(|output| !may_repeat || seen.insert(output)).collect()
+}
+
+/// Roughly how long a row is as text.
+fn estimate(value: &Value) -> usize {
+    match value {
+        Value::Null | Value::Bool(_) => 5,
+        Value::Number(_) => 12,
+        Value::String(text) => text.len() + 2,
+        Value::Array(items) => 2 + items.iter().map(|item| estimate(item) + 1).sum::<usize>(),
+        Value::Object(object) => {
+            2 + object.iter().map(|(name, value)| name.len() + 4 + estimate(value)).sum::<usize>()
+        }
+    }
 }

@@ -11,10 +11,10 @@
 mod access;
 mod continuation;
 mod gather;
+mod output;
 mod rows;
 mod sources;
 
-use perihelion_model::json::{self, Style, Value};
 use perihelion_model::partition_key::EffectiveRange;
 use perihelion_query::Program;
 
@@ -81,7 +81,8 @@ pub struct QueryPage {
     pub wish: Option<Wish>,
 }
 
-/// A page ends at this many bytes.
+/// A page ends before this many bytes; only a row that is larger alone makes a
+/// larger page, of its own.
 const PAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// Makes one page.
@@ -99,24 +100,17 @@ pub fn execute(
     let plan = access::choose(container, request);
     let context = rows::Context { view, container, request, plan: &plan, now };
     let produced = rows::produce(&context, continuation)?;
-    let mut text = String::new();
-    for row in &produced.rows {
-        if !text.is_empty() {
-            text.push(',');
-        }
-        json::print_into(&mut text, row, Style::Query);
-    }
     let work = QueryWork {
         reads_documents: !request.program.reads_no_document(),
         documents: produced.documents,
-        rows: produced.rows.len() as u64,
-        members: produced.rows.iter().map(members).sum(),
-        bytes: text.len(),
+        rows: produced.rows as u64,
+        members: produced.members,
+        bytes: produced.text.len(),
     };
     let positions = request.scope.range_ids(container).into_iter();
     Ok(QueryPage {
-        rows: produced.rows.len(),
-        rows_text: text,
+        rows: produced.rows,
+        rows_text: produced.text,
         continuation: produced.continuation.map(|continuation| continuation.print(container)),
         charge: charge::query(work),
         positions: positions.map(|range| Position { range, lsn: state.lsn(range) }).collect(),
@@ -124,15 +118,6 @@ pub fn execute(
         used_index: plan.index.is_some(),
         wish: wish(&plan, produced.documents, work.rows),
     })
-}
-
-/// What a row counts for in the charge: its members, a whole document two.
-fn members(row: &Value) -> u64 {
-    match row {
-        Value::Object(object) if object.contains("_self") => 2,
-        Value::Object(object) => object.len() as u64,
-        _ => 1,
-    }
 }
 
 /// From how many documents looked at in vain on an index is worth its cost

@@ -10,10 +10,11 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use perihelion_model::json::{self, Style, Value};
-use perihelion_query::Row;
+use perihelion_query::{Program, Row};
 
 use super::access::Plan;
 use super::continuation::{Continuation, Floor, Place};
+use super::output::Output;
 use super::sources::{self, Unit, Walk};
 use super::{PAGE_BYTES_MAX, QueryRequest, gather};
 use crate::container::Container;
@@ -33,7 +34,10 @@ pub(super) struct Context<'a> {
 
 /// The rows of a page and what making them took.
 pub(super) struct Produced {
-    pub(super) rows: Vec<Value>,
+    /// The rows as JSON text, commas between them.
+    pub(super) text: String,
+    pub(super) rows: usize,
+    pub(super) members: u64,
     pub(super) documents: u64,
     pub(super) continuation: Option<Continuation>,
 }
@@ -52,8 +56,9 @@ pub(super) fn produce(context: &Context<'_>, continuation: Continuation) -> Resu
 
 /// Collects the rows of one page, minding OFFSET, TOP and the page's size.
 pub(super) struct Page {
-    rows: Vec<Value>,
-    bytes: usize,
+    text: String,
+    rows: usize,
+    members: u64,
     rows_max: usize,
     state: Continuation,
     pub(super) documents: u64,
@@ -61,47 +66,58 @@ pub(super) struct Page {
 
 impl Page {
     pub(super) fn new(context: &Context<'_>, state: Continuation) -> Self {
-        Page { rows: Vec::new(), bytes: 0, rows_max: context.request.rows_max, state, documents: 0 }
+        let rows_max = context.request.rows_max;
+        Page { text: String::new(), rows: 0, members: 0, rows_max, state, documents: 0 }
     }
 
     pub(super) fn is_exhausted(&self) -> bool {
         self.state.take == Some(0)
     }
 
-    pub(super) fn is_full(&self) -> bool {
-        self.rows.len() >= self.rows_max || self.bytes >= PAGE_BYTES_MAX
-    }
-
-    pub(super) fn push(&mut self, row: Value, place: Place) {
-        self.state.after = Some(place);
+    /// Adds the next row, unless the page has all it can or may have.
+    pub(super) fn offer(&mut self, row: &Output, place: Place) -> bool {
+        if self.is_exhausted() || self.rows >= self.rows_max {
+            return false;
+        }
         if self.state.skip > 0 {
             self.state.skip -= 1;
-            return;
+        } else if self.print(row) {
+            self.rows += 1;
+            self.members += row.members();
+            if let Some(take) = &mut self.state.take {
+                *take -= 1;
+            }
+        } else {
+            return false;
         }
-        if let Some(take) = &mut self.state.take {
-            *take -= 1;
+        self.state.after = Some(place);
+        true
+    }
+
+    /// Appends a row's text if it fits; the first one always does.
+    fn print(&mut self, row: &Output) -> bool {
+        let end = self.text.len();
+        if self.rows > 0 {
+            self.text.push(',');
         }
-        self.bytes += estimate(&row);
-        self.rows.push(row);
+        row.print_into(&mut self.text);
+        let fits = self.rows == 0 || self.text.len() <= PAGE_BYTES_MAX;
+        if !fits {
+            self.text.truncate(end);
+        }
+        fits
     }
 
     pub(super) fn finish(mut self, has_more: bool) -> Produced {
         self.state.pages += 1;
-        self.state.rows += self.rows.len() as u64;
+        self.state.rows += self.rows as u64;
         let goes_on = has_more && !self.is_exhausted();
-        Produced { rows: self.rows, documents: self.documents, continuation: goes_on.then_some(self.state) }
-    }
-}
-
-/// Roughly how long a row will be, without printing it.
-pub(super) fn estimate(value: &Value) -> usize {
-    match value {
-        Value::Null | Value::Bool(_) => 5,
-        Value::Number(_) => 12,
-        Value::String(text) => text.len() + 2,
-        Value::Array(items) => 2 + items.iter().map(|item| estimate(item) + 1).sum::<usize>(),
-        Value::Object(object) => {
-            2 + object.iter().map(|(name, value)| name.len() + 4 + estimate(value)).sum::<usize>()
+        Produced {
+            text: self.text,
+            rows: self.rows,
+            members: self.members,
+            documents: self.documents,
+            continuation: goes_on.then_some(self.state),
         }
     }
 }
@@ -118,15 +134,13 @@ fn stream(context: &Context<'_>, continuation: Continuation) -> Result<Produced,
         context.walk(unit).by_rid(context.plan.index.as_ref(), first, &mut |rid, document| {
             page.documents += 1;
             for (row, place) in context.rows_of(unit.range, rid, &document)? {
-                let Some(output) = row.output else { continue };
                 if floor.is_some_and(|floor| (rid, place.row) <= floor) {
                     continue;
                 }
-                if page.is_full() || page.is_exhausted() {
+                if !page.offer(&row.output, place) {
                     has_more = true;
                     return Ok(ControlFlow::Break(()));
                 }
-                page.push(output, place);
             }
             Ok(ControlFlow::Continue(()))
         })?;
@@ -182,23 +196,49 @@ struct SortKey {
     row: u64,
 }
 
+/// One row of a document.
+struct DocumentRow {
+    output: Output,
+    order_keys: Vec<Option<Value>>,
+}
+
+/// A document's rows, `None` for those that are undefined. Whole documents are
+/// looked into only as far as the filter and the order ask for it.
+fn document_rows(program: &Program, document: &StoredDocument) -> Result<Vec<Option<DocumentRow>>, Refusal> {
+    if program.selects_every_document() {
+        return Ok(vec![Some(DocumentRow { output: Output::of(document), order_keys: Vec::new() })]);
+    }
+    let value = document.value();
+    if program.selects_whole_document() {
+        let keys = program.document_keys(&value).map_err(evaluation_refusal)?;
+        let row = keys.map(|order_keys| DocumentRow { output: Output::of(document), order_keys });
+        return Ok(vec![row]);
+    }
+    let mut rows = Vec::new();
+    program.rows(&value, &mut rows).map_err(evaluation_refusal)?;
+    let defined = |row: Row| {
+        let output = Output::Value(row.output?);
+        Some(DocumentRow { output, order_keys: row.order_keys })
+    };
+    Ok(rows.into_iter().map(defined).collect())
+}
+
 fn merge(context: &Context<'_>, continuation: Continuation) -> Result<Produced, Refusal> {
     let resume = continuation.after.as_ref().map(|place| context.sort_key(place));
     let mut page = Page::new(context, continuation);
     // One row more than fits tells whether there is a next page.
     let wanted = page.rows_max.saturating_add(1).saturating_add(page.state.skip as usize);
     let wanted = page.state.take.map_or(wanted, |take| wanted.min((take + page.state.skip) as usize + 1));
-    let mut best: BTreeMap<SortKey, (RangeId, Value)> = BTreeMap::new();
+    let mut best: BTreeMap<SortKey, (RangeId, Output)> = BTreeMap::new();
     for unit in &sources::units(context.container, &context.request.scope) {
         page.documents += context.smallest(unit, resume.as_ref(), wanted, &mut best)?;
     }
     let mut has_more = false;
     for (key, (range, row)) in best {
-        if page.is_full() || page.is_exhausted() {
+        if !page.offer(&row, context.place(range, key)) {
             has_more = true;
             break;
         }
-        page.push(row, context.place(range, key));
     }
     Ok(page.finish(has_more))
 }
@@ -208,17 +248,17 @@ impl Context<'_> {
         Walk { view: self.view, container: self.container, unit, now: self.now }
     }
 
+    /// The rows of a document that are in the answer, each with its place.
     fn rows_of(
         &self,
         range: RangeId,
         rid: u64,
         document: &StoredDocument,
-    ) -> Result<impl Iterator<Item = (Row, Place)> + use<>, Refusal> {
-        let mut rows = Vec::new();
-        self.request.program.rows(&document.value(), &mut rows).map_err(evaluation_refusal)?;
-        Ok((0..)
-            .zip(rows)
-            .map(move |(row_number, row)| (row, Place { range, rid, row: row_number, order: None })))
+    ) -> Result<impl Iterator<Item = (DocumentRow, Place)> + use<>, Refusal> {
+        let rows = document_rows(&self.request.program, document)?;
+        Ok((0..).zip(rows).filter_map(move |(row, found)| {
+            found.map(|found| (found, Place { range, rid, row, order: None }))
+        }))
     }
 
     fn is_reversed(&self) -> bool {
@@ -256,7 +296,7 @@ impl Context<'_> {
         unit: &Unit<'_>,
         resume: Option<&SortKey>,
         wanted: usize,
-        best: &mut BTreeMap<SortKey, (RangeId, Value)>,
+        best: &mut BTreeMap<SortKey, (RangeId, Output)>,
     ) -> Result<u64, Refusal> {
         let mut documents = 0;
         let in_order = self.plan.index.as_ref().filter(|used| used.gives_order);
@@ -268,7 +308,6 @@ impl Context<'_> {
             documents += 1;
             let mut is_beyond = false;
             for (row, place) in self.rows_of(unit.range, rid, &document)? {
-                let Some(output) = row.output else { continue };
                 let place = Place { order: Some(self.encode_order(&row.order_keys)), ..place };
                 let key = self.sort_key(&place);
                 if resume.is_some_and(|resume| key <= *resume) {
@@ -281,7 +320,7 @@ impl Context<'_> {
                     is_beyond |= gives_ties_in_order || last.order < key.order;
                     continue;
                 }
-                best.insert(key, (unit.range, output));
+                best.insert(key, (unit.range, row.output));
                 if best.len() > wanted {
                     best.pop_last();
                 }

@@ -70,6 +70,10 @@ fn the_shape_of_a_program_is_told() {
     assert_eq!((window.offset(), window.limit(), window.is_distinct()), (Some(3), Some(4), true));
     assert!(program("SELECT * FROM c WHERE c.a = 1").selects_whole_document());
     assert!(program("SELECT VALUE r FROM root r").selects_whole_document());
+    assert!(program("SELECT * FROM c").selects_every_document());
+    for query in ["SELECT * FROM c WHERE c.a = 1", "SELECT * FROM c ORDER BY c.a", "SELECT c.a FROM c"] {
+        assert!(!program(query).selects_every_document(), "{query}");
+    }
     for query in [
         "SELECT c FROM c",
         "SELECT VALUE c.a FROM c",

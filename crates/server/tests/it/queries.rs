@@ -192,6 +192,74 @@ async fn a_subquery_about_all_documents_is_answered_first() {
     world.stop().await;
 }
 
+/// The sizes of a query's pages, their wrapping included.
+async fn page_sizes(world: &World, text: &str) -> Vec<usize> {
+    let (mut sizes, mut continuation) = (Vec::new(), None::<String>);
+    loop {
+        let mut call = query(text)
+            .header("x-ms-documentdb-partitionkey", r#"["a"]"#)
+            .header("x-ms-max-item-count", "-1");
+        if let Some(token) = &continuation {
+            call = call.header("x-ms-continuation", token);
+        }
+        let answer = world.send(call).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        sizes.push(answer.text().len());
+        continuation = answer.header("x-ms-continuation").map(str::to_owned);
+        if continuation.is_none() {
+            return sizes;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_page_ends_before_four_mebibytes() {
+    const PAGE: usize = 4 * 1024 * 1024;
+    const WRAPPING: usize = 200;
+    let world = World::new(PLAIN).await;
+    // Control characters take six bytes each: no estimate would do.
+    let (plain, escaped) = ("x".repeat(1_000_000), "\\u0001".repeat(150_000));
+    for n in 0..9 {
+        let body = format!(r#"{{"id":"{n}","pk":"a","s":"{}"}}"#, if n < 5 { &plain } else { &escaped });
+        assert_eq!(world.create(r#"["a"]"#, &body).await.status, 201);
+    }
+    for text in ["SELECT * FROM c", "SELECT c.s FROM c", "SELECT c.s, c.id FROM c ORDER BY c.id"] {
+        let sizes = page_sizes(&world, text).await;
+        assert!(sizes.iter().all(|size| *size < PAGE + WRAPPING), "{text}: {sizes:?}");
+        assert_eq!(sizes.len(), 3, "{text}: {sizes:?}");
+    }
+    // A row beyond the limit is a page of its own, not an endless query.
+    let sizes = page_sizes(&world, "SELECT VALUE [c.s, c.s, c.s, c.s, c.s] FROM c WHERE c.id < '3'").await;
+    assert!(sizes.len() == 3 && sizes.iter().all(|size| *size > 5_000_000), "{sizes:?}");
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_whole_document_has_the_numbers_of_a_query_answer() {
+    let world = World::new(PLAIN).await;
+    for (id, point, answer) in [
+        ("a", "1e+019", "1e+19"),
+        ("b", "[1,2.5e-007]", "[1,2.5e-07]"),
+        ("c", "18446744073709551615", "1.8446744073709552e+19"),
+        ("d", "9223372036854775807", "9223372036854775807"),
+        ("e", "[0.1,1e+300,\"1e+019\"]", "[0.1,1e+300,\"1e+019\"]"),
+    ] {
+        let body = format!(r#"{{"id":"{id}","pk":"a","n":{point}}}"#);
+        assert_eq!(world.create(r#"["a"]"#, &body).await.status, 201);
+        let read = world.read(r#"["a"]"#, id).await;
+        assert!(read.text().contains(&format!(r#""n":{point},"#)), "{}", read.text());
+        for text in [format!("SELECT * FROM c WHERE c.id = '{id}'"), "SELECT * FROM c".to_owned()] {
+            let call = query(&text).header("x-ms-documentdb-partitionkey", r#"["a"]"#);
+            let found = world.send(call).await;
+            assert!(found.text().contains(&format!(r#""n":{answer},"#)), "{text}: {}", found.text());
+        }
+        // Besides its numbers, a row is what a point read gives.
+        let rows = world.query(&format!("SELECT * FROM c WHERE c.id = '{id}'")).await;
+        assert_eq!(rows[0].get("_etag"), read.json().unwrap().get("_etag"));
+    }
+    world.stop().await;
+}
+
 #[tokio::test]
 async fn a_plan_names_the_partition_keys_that_a_filter_allows() {
     let world = World::new(PLAIN).await;

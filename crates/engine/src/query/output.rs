@@ -1,0 +1,138 @@
+//! One row of a page, on its way to text.
+//!
+//! A row that is a whole document has its text already. That text is spelled
+//! for point reads; in a query answer a few numbers look different, and a
+//! document that may hold one of them is printed again.
+
+use bytes::Bytes;
+use perihelion_model::json::{self, Style, Value};
+
+use crate::document::StoredDocument;
+
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Output {
+    /// A document as it is stored; always UTF-8.
+    Text(Bytes),
+    Value(Value),
+}
+
+impl Output {
+    /// The whole document.
+    pub(super) fn of(document: &StoredDocument) -> Self {
+        if is_spelled_alike(&document.text) && std::str::from_utf8(&document.text).is_ok() {
+            Output::Text(document.text.clone())
+        } else {
+            Output::Value(document.value())
+        }
+    }
+
+    pub(super) fn print_into(&self, out: &mut String) {
+        match self {
+            Output::Text(text) => out.push_str(std::str::from_utf8(text).unwrap_or("null")),
+            Output::Value(value) => json::print_into(out, value, Style::Query),
+        }
+    }
+
+    /// What a row counts for in the charge: its members, a whole document two.
+    pub(super) fn members(&self) -> u64 {
+        match self {
+            Output::Text(_) => 2,
+            Output::Value(Value::Object(object)) if object.contains("_self") => 2,
+            Output::Value(Value::Object(object)) => object.len() as u64,
+            Output::Value(_) => 1,
+        }
+    }
+}
+
+/// Whether a stored text is the same in a query answer. It is not when a
+/// number has an exponent of three digits with a leading zero (`1e+019`), or is
+/// an integer beyond i64; anything that looks so, be it inside a string, is
+/// taken to be one.
+fn is_spelled_alike(text: &[u8]) -> bool {
+    let mut digits = 0;
+    for (at, byte) in text.iter().enumerate() {
+        if byte.is_ascii_digit() {
+            digits += 1;
+            if digits >= LONG_INTEGER_DIGITS {
+                return false;
+            }
+            continue;
+        }
+        if *byte == b'e' && digits > 0 && is_padded_exponent(&text[at + 1..]) {
+            return false;
+        }
+        digits = 0;
+    }
+    true
+}
+
+/// Integers with fewer digits fit i64.
+const LONG_INTEGER_DIGITS: usize = 19;
+
+/// `+019` or `-005`, and then the end of the number.
+fn is_padded_exponent(rest: &[u8]) -> bool {
+    match rest {
+        [b'+' | b'-', b'0', tens, ones, after @ ..] => {
+            tens.is_ascii_digit()
+                && ones.is_ascii_digit()
+                && matches!(after.first(), None | Some(b',' | b'}' | b']'))
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The point text of a value is copied only if it is the query text.
+    #[track_caller]
+    fn check(text: &str, is_copied: bool) {
+        let value = json::parse_str(text).expect(text);
+        let point = json::to_text(&value, Style::Point);
+        assert_eq!(is_spelled_alike(point.as_bytes()), is_copied, "{point}");
+        if is_copied {
+            assert_eq!(point, json::to_text(&value, Style::Query));
+        }
+    }
+
+    #[test]
+    fn a_text_is_copied_only_if_a_query_spells_it_alike() {
+        for text in [
+            r#"{"id":"a","n":1,"f":-2.5,"l":[0.1,true,null,1e300,5e-324,3e-100]}"#,
+            r#"{"n":999999999999999999,"m":-999999999999999999,"d":0.33333333333333331}"#,
+            r#"{"_etag":"\"0500e-000-0000-0000e-01200e-0123\"","id":"7e-012\"","x":"e+019,"}"#,
+            r#"{"2e":"1e+19","e":1}"#,
+            "{}",
+        ] {
+            check(text, true);
+        }
+        for text in [
+            r#"{"n":1e19}"#,
+            r#"{"n":[1.5e15]}"#,
+            r#"{"n":0.00001}"#,
+            r#"{"n":[1,-1.25e-7,2]}"#,
+            r#"{"n":18446744073709551615}"#,
+            r#"{"n":9223372036854775808}"#,
+            // In doubt it is printed again.
+            r#"{"n":9223372036854775807}"#,
+            r#"{"n":"1234567890123456789"}"#,
+            r#"{"n":"1e+019,"}"#,
+        ] {
+            check(text, false);
+        }
+    }
+
+    #[test]
+    fn every_power_of_ten_comes_out_in_the_querys_spelling() {
+        for exponent in -320..=290 {
+            for mantissa in ["1", "-1", "1.5", "9007199254740993", "0.1"] {
+                let text = format!(r#"{{"a":[{mantissa}e{exponent}],"b":{mantissa}e{exponent}}}"#);
+                let value = json::parse_str(&text).expect("good JSON");
+                let point = json::to_text(&value, Style::Point);
+                let query = json::to_text(&value, Style::Query);
+                assert!(point == query || !is_spelled_alike(point.as_bytes()), "{point}");
+            }
+        }
+    }
+}
