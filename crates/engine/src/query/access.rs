@@ -1,11 +1,12 @@
 //! Choosing which keys to look at.
 //!
-//! Equalities on plain paths, then the ORDER BY keys or else a range on one
-//! path: that is the shape of index a query can use. An existing index fits
-//! when its first columns are the equalities in any order and the next ones
-//! the order keys, all as written or all turned round. The conditions that
-//! chose the index are evaluated again on each document, so a choice can make
-//! a query slow but never wrong.
+//! Equalities on plain paths, then the ORDER BY keys or else one IN list and a
+//! range on one path: that is the shape of index a query can use. An existing
+//! index fits when its first columns are the equalities in any order and the
+//! next ones the order keys, all as written or all turned round. An IN list is
+//! as many equalities, each with a part of the index to walk; the parts
+//! together have no order. The conditions that chose the index are evaluated
+//! again on each document, so a choice can make a query slow but never wrong.
 
 use std::ops::Bound;
 
@@ -28,27 +29,31 @@ pub(super) struct Plan {
     /// of a row's place, so that a place fits the index with and without them.
     pub(super) is_constant: Vec<bool>,
     pub(super) index: Option<IndexUse>,
-    /// The index that would fit, when none does.
+    /// The index that would fit better than any there is.
     pub(super) wish: Option<Wish>,
 }
 
-/// An index and the part of it to walk.
+/// An index and the parts of it to walk.
 pub(super) struct IndexUse {
     pub(super) definition: IndexDefinition,
-    /// The equalities' values, encoded.
-    pub(super) prefix: Vec<u8>,
-    /// Bounds on the column after them, encoded, relative to the prefix.
+    /// The equalities' values, encoded; several, in order, for an IN list.
+    pub(super) prefixes: Vec<Vec<u8>>,
+    /// Bounds on the column after them, encoded, relative to a prefix.
     pub(super) from: Bound<Vec<u8>>,
     pub(super) to: Bound<Vec<u8>>,
-    /// Whether walking it gives the wanted order.
+    /// Whether walking it gives the wanted order; then there is one prefix.
     pub(super) gives_order: bool,
     pub(super) is_backward: bool,
-    /// Whether entries under the prefix are in `_rid` order.
+    /// Whether there is one prefix and its entries are in `_rid` order.
     pub(super) is_by_rid: bool,
 }
 
 /// Columns an index may have beyond which it is not worth building.
 const COLUMNS_MAX: usize = 8;
+
+/// Values of an IN list that are looked up one by one. Each costs a search of
+/// the index, so that a very long list is better met by looking at documents.
+const CHOICES_MAX: usize = 1024;
 
 pub(super) fn choose(container: &Container, request: &QueryRequest) -> Plan {
     // Later stages read rows, not documents, and are put in order where they
@@ -64,13 +69,16 @@ pub(super) fn choose(container: &Container, request: &QueryRequest) -> Plan {
         QueryScope::Prefix { .. } | QueryScope::Ranges(_) => IndexScope::Range,
     };
     let candidates = container.indexes.iter().filter(|index| index.is_ready && index.scope == scope);
-    let index = candidates.filter_map(|index| shape.fit(index)).max_by_key(|fit| fit.0).map(|(_, used)| used);
-    let wish = match &index {
-        Some(used) if used.gives_order || !is_ordered => None,
-        _ => shape.wanted().map(|columns| Wish { scope, columns }),
-    };
-    let is_constant = order.iter().map(|key| shape.is_constant(key)).collect();
-    Plan { is_ordered, directions, is_constant, index, wish }
+    let best = candidates.filter_map(|index| shape.fit(index)).max_by_key(|(usefulness, _)| *usefulness);
+    let usefulness = best.as_ref().map_or(0, |(usefulness, _)| *usefulness);
+    let wish = shape.wanted().filter(|columns| shape.usefulness(columns) > usefulness);
+    Plan {
+        is_ordered,
+        directions,
+        is_constant: order.iter().map(|key| shape.is_constant(key)).collect(),
+        index: best.map(|(_, used)| used),
+        wish: wish.map(|columns| Wish { scope, columns }),
+    }
 }
 
 fn is_descending(key: &OrderKey) -> bool {
@@ -88,6 +96,8 @@ fn plain_path(path: Option<&[Step]>) -> Option<Vec<String>> {
 /// What a query asks of an index.
 struct Shape<'q> {
     equalities: Vec<(Vec<String>, &'q Value)>,
+    /// IN lists of scalars on paths that no equality fixes.
+    choices: Vec<(Vec<String>, &'q [Value])>,
     /// Plain order keys, when all are.
     order: Option<Vec<Column>>,
     has_order: bool,
@@ -97,13 +107,16 @@ struct Shape<'q> {
 impl<'q> Shape<'q> {
     fn of(conjuncts: &'q [Conjunct], order: &[OrderKey]) -> Self {
         let mut equalities: Vec<(Vec<String>, &Value)> = Vec::new();
-        let mut ranges = Vec::new();
+        let (mut choices, mut ranges) = (Vec::new(), Vec::new());
         for conjunct in conjuncts {
             let Some(path) = plain_path(Some(&conjunct.path)) else { continue };
             match &conjunct.condition {
                 Condition::Equal(value) if is_scalar(value) => add_equality(&mut equalities, path, value),
                 Condition::In(values) if values.len() == 1 && is_scalar(&values[0]) => {
                     add_equality(&mut equalities, path, &values[0]);
+                }
+                Condition::In(values) if values.len() <= CHOICES_MAX && values.iter().all(is_scalar) => {
+                    choices.push((path, values.as_slice()));
                 }
                 Condition::Less(value)
                 | Condition::LessOrEqual(value)
@@ -116,6 +129,7 @@ impl<'q> Shape<'q> {
                 _ => {}
             }
         }
+        choices.retain(|(path, _)| !equalities.iter().any(|(known, _)| known == path));
         let columns = order.iter().map(|key| {
             plain_path(key.path.as_deref()).map(|path| Column { path, is_descending: is_descending(key) })
         });
@@ -125,7 +139,7 @@ impl<'q> Shape<'q> {
             columns.retain(|column| !equalities.iter().any(|(path, _)| *path == column.path));
             columns
         });
-        Shape { equalities, order: columns, has_order: !order.is_empty(), ranges }
+        Shape { equalities, choices, order: columns, has_order: !order.is_empty(), ranges }
     }
 
     /// The columns of the index that would serve this query best.
@@ -143,40 +157,67 @@ impl<'q> Shape<'q> {
                 turn_round(&mut order);
             }
             columns.extend(order);
-        } else if let Some((path, _)) = self.ranges.first() {
-            columns.push(Column { path: path.clone(), is_descending: false });
+        } else {
+            let choice = self.choices.first().map(|(path, _)| path);
+            let range = self.ranges.iter().map(|(path, _)| path).find(|path| Some(*path) != choice);
+            let paths = choice.into_iter().chain(range);
+            columns.extend(paths.map(|path| Column { path: path.clone(), is_descending: false }));
         }
         (!columns.is_empty() && columns.len() <= COLUMNS_MAX).then_some(columns)
     }
 
     /// How well an index fits, and how it would be used.
     fn fit(&self, index: &IndexDefinition) -> Option<(usize, IndexUse)> {
-        let fixed = index.columns.iter().take_while(|column| self.equality(&column.path).is_some()).count();
-        let mut prefix = Vec::new();
-        for column in &index.columns[..fixed] {
-            index::encode(&mut prefix, self.equality(&column.path), column.is_descending);
-        }
-        let rest = &index.columns[fixed..];
-        let (gives_order, is_backward, ordered) = self.order_fit(rest);
+        let columns = &index.columns;
+        let fixed = columns.iter().take_while(|column| self.equality(&column.path).is_some()).count();
+        let (gives_order, is_backward, ordered) = self.order_fit(&columns[fixed..]);
+        let lookup = self.lookup(columns, !gives_order);
+        let rest = &columns[lookup.columns..];
         let (from, to, is_bounded) = match rest.first() {
             Some(column) => self.bounds(column),
             None => (Bound::Unbounded, Bound::Unbounded, false),
         };
-        let usefulness =
-            4 * fixed + 2 * usize::from(is_bounded) + 8 * usize::from(gives_order && ordered > 0);
+        let usefulness = 4 * (lookup.columns - usize::from(lookup.has_choice))
+            + 3 * usize::from(lookup.has_choice)
+            + 2 * usize::from(is_bounded)
+            + 8 * usize::from(gives_order && ordered > 0);
         if usefulness == 0 {
             return None;
         }
         let used = IndexUse {
             definition: index.clone(),
-            prefix,
+            is_by_rid: rest.is_empty() && lookup.prefixes.len() == 1,
+            prefixes: lookup.prefixes,
             from,
             to,
             gives_order,
             is_backward,
-            is_by_rid: rest.is_empty(),
         };
         Some((usefulness, used))
+    }
+
+    /// How well an index with these columns would fit.
+    fn usefulness(&self, columns: &[Column]) -> usize {
+        let columns = columns.to_vec();
+        let index = IndexDefinition { id: 0, scope: IndexScope::Range, columns, is_ready: true };
+        self.fit(&index).map_or(0, |(usefulness, _)| usefulness)
+    }
+
+    /// The parts of an index that the equalities and one IN list select.
+    fn lookup(&self, columns: &[Column], allows_choice: bool) -> Lookup {
+        let mut lookup = Lookup { prefixes: vec![Vec::new()], columns: 0, has_choice: false };
+        for column in columns {
+            let chosen = self.choices.iter().find(|(path, _)| *path == column.path);
+            match (self.equality(&column.path), chosen) {
+                (Some(value), _) => lookup.extend(std::slice::from_ref(value), column.is_descending),
+                (None, Some((_, values))) if allows_choice && !lookup.has_choice => {
+                    lookup.extend(values, column.is_descending);
+                    lookup.has_choice = true;
+                }
+                _ => break,
+            }
+        }
+        lookup
     }
 
     fn is_constant(&self, key: &OrderKey) -> bool {
@@ -216,6 +257,32 @@ impl<'q> Shape<'q> {
             return (low, high, is_bounded);
         }
         (flip(high), flip(low), is_bounded)
+    }
+}
+
+/// Encoded prefixes in the making.
+struct Lookup {
+    prefixes: Vec<Vec<u8>>,
+    /// How many columns they cover.
+    columns: usize,
+    has_choice: bool,
+}
+
+impl Lookup {
+    /// Covers one more column: each prefix goes on with each of the values.
+    fn extend(&mut self, values: &[Value], is_descending: bool) {
+        let longer = self.prefixes.iter().flat_map(|prefix| {
+            values.iter().map(|value| {
+                let mut longer = prefix.clone();
+                index::encode(&mut longer, Some(value), is_descending);
+                longer
+            })
+        });
+        self.prefixes = longer.collect();
+        // A value that is listed twice must not give its documents twice.
+        self.prefixes.sort();
+        self.prefixes.dedup();
+        self.columns += 1;
     }
 }
 

@@ -17,12 +17,12 @@ pub(super) enum Output {
 }
 
 impl Output {
-    /// The whole document.
-    pub(super) fn of(document: &StoredDocument) -> Self {
+    /// The whole document; its value is asked for only to be printed.
+    pub(super) fn of(document: &StoredDocument, value: impl FnOnce() -> Value) -> Self {
         if is_spelled_alike(&document.text) && std::str::from_utf8(&document.text).is_ok() {
             Output::Text(document.text.clone())
         } else {
-            Output::Value(document.value())
+            Output::Value(value())
         }
     }
 

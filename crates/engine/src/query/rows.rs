@@ -206,12 +206,15 @@ struct DocumentRow {
 /// looked into only as far as the filter and the order ask for it.
 fn document_rows(program: &Program, document: &StoredDocument) -> Result<Vec<Option<DocumentRow>>, Refusal> {
     if program.selects_every_document() {
-        return Ok(vec![Some(DocumentRow { output: Output::of(document), order_keys: Vec::new() })]);
+        return Ok(vec![Some(DocumentRow {
+            output: Output::of(document, || document.value()),
+            order_keys: Vec::new(),
+        })]);
     }
     let value = document.value();
     if program.selects_whole_document() {
         let keys = program.document_keys(&value).map_err(evaluation_refusal)?;
-        let row = keys.map(|order_keys| DocumentRow { output: Output::of(document), order_keys });
+        let row = keys.map(|order_keys| DocumentRow { output: Output::of(document, || value), order_keys });
         return Ok(vec![row]);
     }
     let mut rows = Vec::new();

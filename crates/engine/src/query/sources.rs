@@ -69,7 +69,8 @@ impl Walk<'_> {
     ) -> Result<(), Refusal> {
         match (index, &self.unit.part) {
             (Some(used), _) if used.is_by_rid => {
-                self.starting_at_rid(&self.index_prefix(used), first, consume)
+                let prefix = self.index_prefix(used, only_prefix(used));
+                self.starting_at_rid(&prefix, first, consume)
             }
             (Some(used), _) => {
                 let mut rids = self.entry_rids(used)?;
@@ -99,7 +100,7 @@ impl Walk<'_> {
         consume: &mut Consumer<'_>,
     ) -> Result<(), Refusal> {
         let direction = if used.is_backward { Direction::Backward } else { Direction::Forward };
-        self.pointed_at(&self.index_span(used, start), direction, consume)
+        self.pointed_at(&self.index_span(used, only_prefix(used), start), direction, consume)
     }
 
     fn documents(&self, first: u64, consume: &mut Consumer<'_>) -> Result<(), Refusal> {
@@ -143,7 +144,11 @@ impl Walk<'_> {
     }
 
     fn entry_rids(&self, used: &IndexUse) -> Result<Vec<u64>, Refusal> {
-        self.rids_in(&self.index_span(used, None))
+        let mut rids = Vec::new();
+        for prefix in &used.prefixes {
+            rids.append(&mut self.rids_in(&self.index_span(used, prefix, None))?);
+        }
+        Ok(rids)
     }
 
     fn member_rids(&self, prefix: &[u8]) -> Result<Vec<u64>, Refusal> {
@@ -195,20 +200,18 @@ impl Walk<'_> {
         is_inside && !document.is_expired(self.container.default_ttl, self.now)
     }
 
-    fn index_prefix(&self, used: &IndexUse) -> Vec<u8> {
+    fn index_prefix(&self, used: &IndexUse, prefix: &[u8]) -> Vec<u8> {
         let nobody = LogicalKey(Vec::new());
         let partition = match &self.unit.part {
             Part::Partition(partition) => partition,
             Part::Prefix(_) | Part::Keys(_) => &nobody,
         };
         let group = Group { partition, range: self.unit.range };
-        let mut prefix = used.definition.group_prefix(self.container.number(), group);
-        prefix.extend_from_slice(&used.prefix);
-        prefix
+        [&used.definition.group_prefix(self.container.number(), group), prefix].concat()
     }
 
-    fn index_span(&self, used: &IndexUse, start: Option<&[u8]>) -> Span {
-        let prefix = self.index_prefix(used);
+    fn index_span(&self, used: &IndexUse, prefix: &[u8], start: Option<&[u8]>) -> Span {
+        let prefix = self.index_prefix(used, prefix);
         let joined = |key: &[u8]| [prefix.as_slice(), key].concat();
         let from = match &used.from {
             Bound::Unbounded => Bound::Included(prefix.clone()),
@@ -229,6 +232,13 @@ impl Walk<'_> {
             Some(start) => Span { from: Bound::Included(joined(start)), to },
         }
     }
+}
+
+/// The prefix of a use that has only one: those in `_rid` order or in the order
+/// of the query.
+fn only_prefix(used: &IndexUse) -> &[u8] {
+    debug_assert_eq!(used.prefixes.len(), 1);
+    used.prefixes.first().map_or(&[], Vec::as_slice)
 }
 
 fn settle(flow: Result<ControlFlow<()>, Refusal>, outcome: &mut Result<(), Refusal>) -> ControlFlow<()> {
