@@ -3,8 +3,14 @@
 //! Undefined is never counted. SUM and AVG are undefined as soon as they met
 //! anything but a number, MIN and MAX as soon as they met an array or an
 //! object; among primitives MIN and MAX follow the sort order. With nothing
-//! to aggregate, COUNT and SUM are 0 and the others undefined. (Facts: the
-//! vendor's own mixed-type baselines.)
+//! to aggregate, COUNT and SUM are 0 and the others undefined.
+//!
+//! All of that is in the vendor's baseline (azure-cosmos-dotnet-v3,
+//! `EmulatorTests/Query/AggregateQueryTests.AggregateMixedTypes_baseline.xml`,
+//! whose `undefinedKey` cases are those of nothing at all; an older baseline
+//! let a single array be its own MIN) and agrees with the documentation of
+//! SUM, AVG, MIN and MAX. In GROUP BY undefined is a group like any other
+//! (`CosmosUndefinedQueryTests.cs`, `GroupByUndefined`).
 
 use std::collections::HashSet;
 

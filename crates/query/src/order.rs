@@ -5,6 +5,14 @@
 //! arrays, objects. *Comparing* with an operator is type-strict: values of
 //! different types are not equal, and have no order at all.
 //!
+//! So `=` and `!=` between two types are false and true, not undefined. The
+//! documentation (learn.microsoft.com, "Equality and comparison operators")
+//! has a table that says undefined; but the vendor's own evaluator
+//! (azure-cosmos-dotnet-v3, `OfflineEngine/ScalarExpressionEvaluator.cs`)
+//! makes equality undefined only when an operand is, and relations whenever
+//! the types differ, and users of the service filter by `c.x <> null`
+//! (azure-sdk-for-net issue 38590), which would find nothing otherwise.
+//!
 //! Numbers compare by value without loss, integers against doubles too, so
 //! that the order is total: a sort must never meet an inconsistent one.
 //! Integers beyond i64 are doubles in queries, as in the service.

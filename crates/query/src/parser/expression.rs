@@ -4,6 +4,11 @@
 //! `?:`, `OR`, `AND`, the predicates (`BETWEEN`, `IN`, `LIKE`; they do not
 //! chain), `||`, `|`, `^`, `&`, equality, relations, shifts, sums, products, unary
 //! operators (`NOT` among them), then paths.
+//!
+//! `NOT c.a = 1` is thus `(NOT c.a) = 1`: the vendor's grammar
+//! (azure-cosmos-dotnet-v3, `src/Query/Core/Parser/sql.g4`) has `NOT` beside
+//! `-`, `+` and `~` in `unary_scalar_expression`, below every binary operator.
+//! The documentation only ranks `NOT` before `AND` before `OR`.
 
 use super::{Parse, Parser};
 use crate::ast::{BinaryOperator, Expr, ExprKind, LogicalOperator, Name, SubqueryKind, UnaryOperator};

@@ -116,6 +116,9 @@ fn logic_is_three_valued() {
     check_value("NOT undefined", "undefined");
     check_value("NOT true", "false");
     check_value("NOT 1", "undefined");
+    check_value("NOT 1 = 1", "undefined");
+    check_value("NOT (1 = 1)", "false");
+    check_value("NOT false = true AND NOT false", "true");
     check_value("1 AND true", "undefined");
     check_value("true OR 1", "true");
     check_value("1 = 1 OR 2 = 3 AND false", "true");
@@ -320,6 +323,13 @@ fn aggregates_follow_the_mixed_type_rules() {
     check_all("SELECT VALUE MIN(c.n) FROM c", mixed, "[null]");
     check_all("SELECT VALUE MAX(c.n) FROM c", mixed, r#"["a"]"#);
     check_all("SELECT VALUE MAX(c.n) FROM c", r#"[{"n":1},{"n":[1]}]"#, "[]");
+    check_all("SELECT VALUE MIN(c.n) FROM c", r#"[{"n":[]}]"#, "[]");
+    check_all("SELECT VALUE MAX(c.n) FROM c", r#"[{"n":{}}]"#, "[]");
+    check_all("SELECT VALUE MIN(c.n) FROM c", r#"[{"n":false},{"n":true},{"n":0}]"#, "[false]");
+    check_all("SELECT VALUE SUM(c.n) FROM c", "[{}]", "[0]");
+    for undefined in ["AVG", "MIN", "MAX"] {
+        check_all(&format!("SELECT VALUE {undefined}(c.n) FROM c"), "[{}]", "[]");
+    }
     check_all("SELECT COUNT(1), SUM(c.n) AS s, AVG(c.n) AS a FROM c", "[]", r#"[{"$1":0,"s":0}]"#);
     let numbers = r#"[{"n":3},{"n":1},{},{"n":2.5}]"#;
     check_all("SELECT SUM(c.n) AS s, AVG(c.n) AS a FROM c", numbers, r#"[{"s":6.5,"a":2.1666666666666665}]"#);
