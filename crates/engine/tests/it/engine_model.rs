@@ -16,6 +16,7 @@ pub(crate) mod workload;
 
 use std::sync::Arc;
 
+use perihelion_engine::batch::BatchScope;
 use perihelion_engine::change_feed::FeedMode;
 use perihelion_engine::container::{ApiVersion, Container, ParsedDefinition};
 use perihelion_engine::index::{Column, IndexScope};
@@ -164,17 +165,25 @@ impl Trial {
 
     async fn batch(&mut self) -> Result<(), String> {
         let partition = self.workload.partition();
+        let scope = match self.workload.dice.roll(3) {
+            0 => BatchScope::Range(target(&container(&self.plain)?, &partition)?.range.id),
+            _ => BatchScope::Partition(model::partition_key(&partition)),
+        };
+        let partitions = self.partitions_beside(&partition, &scope)?;
         let count = 1 + self.workload.dice.roll(6);
-        let operations: Vec<Operation> =
-            (0..count).map(|_| self.workload.operation(&self.model, &partition)).collect();
+        let operations: Vec<Operation> = (0..count)
+            .map(|_| {
+                let partition = &partitions[self.workload.dice.roll(partitions.len() as u64) as usize];
+                self.workload.operation(&self.model, partition)
+            })
+            .collect();
         let (is_atomic, continues) = (self.workload.dice.one_in(2), self.workload.dice.one_in(2));
         let expected = self.model.perform_batch(&operations, is_atomic, continues);
         for engine in [&self.plain, &self.indexed] {
             let container = container(engine)?;
             let before = lsn_of(engine, &container, &partition)?;
-            let done =
-                engine.batch(&container, to_batch(&container, &operations, is_atomic, continues)).await;
-            let done = done.map_err(|refusal| refusal.message)?;
+            let batch = to_batch(&container, scope.clone(), &operations, is_atomic, continues);
+            let done = engine.batch(&container, batch).await.map_err(|refusal| refusal.message)?;
             let statuses: Vec<u16> = done.results.iter().map(status_of).collect();
             if statuses != expected {
                 return Err(format!("{operations:?} atomic {is_atomic} gave {statuses:?}, not {expected:?}"));
@@ -198,6 +207,14 @@ impl Trial {
         }
         expected.into_iter().for_each(|status| self.tally(status));
         Ok(())
+    }
+
+    /// The partition keys that a batch of this scope may hold.
+    fn partitions_beside(&self, partition: &str, scope: &BatchScope) -> Result<Vec<String>, String> {
+        let BatchScope::Range(range) = scope else { return Ok(vec![partition.to_owned()]) };
+        let container = container(&self.plain)?;
+        let all = (0..workload::PARTITION_KEYS).map(|partition| format!("p{partition}"));
+        Ok(all.filter(|key| target(&container, key).is_ok_and(|target| target.range.id == *range)).collect())
     }
 
     /// Holds an answer to one operation against the model, and learns from it.

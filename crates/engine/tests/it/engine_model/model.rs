@@ -234,27 +234,22 @@ fn to_patch(steps: &[Step], condition: Option<i64>) -> Patch {
     Patch::parse(&body).expect("a patch")
 }
 
-/// A batch of operations on one partition, in the engine's words.
+/// A batch in the engine's words: of one partition, or of a range, where each
+/// operation brings its own key.
 pub(crate) fn to_batch(
     container: &Container,
+    scope: BatchScope,
     operations: &[Operation],
     is_atomic: bool,
     continues: bool,
 ) -> Batch {
-    let partition = operations.first().map(|operation| operation.key.0.as_str()).unwrap_or_default();
-    Batch {
-        scope: BatchScope::Partition(partition_key(partition)),
-        operations: operations
-            .iter()
-            .map(|operation| BatchOperation {
-                operation: operation.to_engine(container),
-                precondition: operation.precondition.clone(),
-                partition_key: None,
-            })
-            .collect(),
-        is_atomic,
-        continues_on_error: continues,
-    }
+    let has_own_keys = matches!(scope, BatchScope::Range(_));
+    let operations = operations.iter().map(|operation| BatchOperation {
+        operation: operation.to_engine(container),
+        precondition: operation.precondition.clone(),
+        partition_key: has_own_keys.then(|| partition_key(&operation.key.0)),
+    });
+    Batch { scope, operations: operations.collect(), is_atomic, continues_on_error: continues }
 }
 
 pub(crate) fn partition_key(value: &str) -> PartitionKey {
