@@ -31,7 +31,7 @@ fn number(body: &Object, member: &str) -> Option<f64> {
     body.get(member).and_then(Value::as_f64)
 }
 
-const SHAPES: [Shape; 18] = [
+const SHAPES: [Shape; 23] = [
     // Three values only: what counts is the order of equal ones.
     Shape { text: "ORDER BY c.kind", keeps: |_| true, order: &[("kind", false)] },
     Shape { text: "ORDER BY c.kind DESC", keeps: |_| true, order: &[("kind", true)] },
@@ -72,6 +72,34 @@ const SHAPES: [Shape; 18] = [
         text: "WHERE c.a > 'a'",
         keeps: |body| body.get("a").and_then(Value::as_str).is_some_and(|a| a > "a"),
         order: &[],
+    },
+    Shape {
+        text: "WHERE c.kind IN ('red', 'blue') ORDER BY c.b",
+        keeps: |body| is_red(body) || body.get("kind").and_then(Value::as_str) == Some("blue"),
+        order: &[("b", false)],
+    },
+    Shape {
+        text: "WHERE c.kind IN ('red', 'blue', 'red') AND c.b IN (4, 1, 2.5) ORDER BY c.kind, c.b DESC",
+        keeps: |body| {
+            let is_wanted = is_red(body) || body.get("kind").and_then(Value::as_str) == Some("blue");
+            is_wanted && number(body, "b").is_some_and(|b| [1.0, 2.5, 4.0].contains(&b))
+        },
+        order: &[("kind", false), ("b", true)],
+    },
+    Shape {
+        text: "WHERE c.b IN (5, 0, 3)",
+        keeps: |body| number(body, "b").is_some_and(|b| [0.0, 3.0, 5.0].contains(&b)),
+        order: &[],
+    },
+    Shape {
+        text: "WHERE c.kind = 'red' AND c.b IN (0, 1, 2) ORDER BY c.a DESC",
+        keeps: |body| is_red(body) && number(body, "b").is_some_and(|b| [0.0, 1.0, 2.0].contains(&b)),
+        order: &[("a", true)],
+    },
+    Shape {
+        text: "WHERE c.kind = 'red' AND c.kind = 'blue' ORDER BY c.b",
+        keeps: |_| false,
+        order: &[("b", false)],
     },
     Shape { text: "WHERE c.a = null", keeps: |body| body.get("a") == Some(&Value::Null), order: &[] },
     Shape {
