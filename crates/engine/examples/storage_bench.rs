@@ -130,7 +130,7 @@ fn measure(
     workload: &mut Workload,
     mut commit: impl FnMut(Group) -> Outcome<()>,
 ) -> Outcome<()> {
-    let start = Instant::now();
+    let (start, cpu_before, documents_before) = (Instant::now(), cpu_time(), workload.documents);
     let (mut in_commit, mut each) = (Duration::ZERO, Vec::new());
     while start.elapsed() < time {
         let group = workload.group(size);
@@ -142,8 +142,28 @@ fn measure(
     each.sort();
     let rate = (each.len() * size) as f64 / in_commit.as_secs_f64();
     let (middle, high) = (each[each.len() / 2], each[each.len() * 99 / 100]);
-    println!("{name:34} {size:3} a commit: {rate:8.0} documents/s, p50 {middle:9.2?}, p99 {high:9.2?}");
+    let documents = workload.documents - documents_before;
+    let cpu = (cpu_time() - cpu_before).as_secs_f64() * 1e6 / documents as f64;
+    let (resident, longest) = (resident_megabytes(), each[each.len() - 1]);
+    println!(
+        "{name:24} {size:3} a commit: {rate:8.0} documents/s, p50 {middle:9.2?}, p99 {high:9.2?}, \
+         longest {longest:9.2?}, cpu {cpu:5.1} us a document, resident {resident} MB"
+    );
     Ok(())
+}
+
+/// What this process and its threads have used, user and system.
+fn cpu_time() -> Duration {
+    let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let after_name = stat.rsplit(')').next().unwrap_or_default();
+    let ticks = after_name.split_whitespace().skip(11).take(2).filter_map(|field| field.parse::<u64>().ok());
+    Duration::from_millis(ticks.sum::<u64>() * 10)
+}
+
+fn resident_megabytes() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok()).unwrap_or(0) / 1024
 }
 
 // On disk.
@@ -229,10 +249,26 @@ fn measure_disk_store(directory: &Path, documents: u64, time: Duration) -> Outco
         measure("disk store", size, time, &mut workload, |group| commit_to(&store, group))?;
     }
     measure_reads(&store)?;
+    // What kill -9 leaves is what is in the files now.
+    let killed = directory.with_extension("killed");
+    let _ = fs::remove_dir_all(&killed);
+    fs::create_dir_all(&killed)?;
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        fs::copy(entry.path(), killed.join(entry.file_name()))?;
+        File::open(killed.join(entry.file_name()))?.sync_all()?;
+    }
+    let begin = Instant::now();
+    let reopened = DiskStore::open(&killed)?;
+    println!("    opened after a kill in {:.2?}", begin.elapsed());
+    drop(reopened);
+    fs::remove_dir_all(killed)?;
+    let begin = Instant::now();
     drop(store);
+    println!("    closed in {:.2?}", begin.elapsed());
     let begin = Instant::now();
     let store = DiskStore::open(directory)?;
-    println!("    opened after a close in {:.2?}", begin.elapsed());
+    println!("    opened after a close in {:.2?}, resident {} MB", begin.elapsed(), resident_megabytes());
     drop(store);
     Ok(fs::remove_dir_all(directory)?)
 }

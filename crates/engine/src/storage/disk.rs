@@ -1,29 +1,41 @@
-//! The store that remembers: one redb file in a data directory.
+//! The store that remembers: a redb file and a log in front of it.
 //!
-//! A commit is one redb transaction: copy-on-write pages, a first sync, then
-//! the header that makes them current and a second sync (`quick_repair`, which
-//! docs/storage.md pays for with measurements). The keyspace is one table.
+//! A commit is appended to the log as one record, with one sync, and kept in
+//! memory beside the data file; now and then a checkpoint writes what gathered
+//! there into the redb file, and the log begins again. Why, and what a crash at
+//! each step leaves, is in docs/storage.md.
 //!
-//! Always true: `commit` returns `Ok` only after the second sync succeeded;
-//! after any failed commit no other is attempted, because a kernel that failed
-//! one fsync may forget the dirty pages and report the next one as a success.
+//! Always true: `commit` returns `Ok` only after a sync succeeded that covers
+//! it; what is visible equals the log on top of the data file; after any failed
+//! commit or checkpoint nothing is written any more, because a kernel that
+//! failed one fsync may forget the dirty pages and report the next one as a
+//! success.
 
+mod checkpoint;
+mod crc32c;
+mod directory;
+mod failure;
+mod log;
 mod open;
 mod probation;
+mod record;
+mod view;
 
 use std::fmt;
-use std::ops::ControlFlow;
-use std::panic::{self, AssertUnwindSafe};
 use std::path::Path;
-use std::sync::OnceLock;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockWriteGuard};
 
-use bytes::Bytes;
-use redb::{
-    CommitError, Database, ReadOnlyTable, ReadableDatabase, StorageBackend, StorageError, TableDefinition,
-    TableError, TransactionError,
-};
+use redb::{Database, ReadableDatabase, TableDefinition};
 
-use super::{Direction, KeyRange, Store, StoreError, StoreErrorKind, View, Visitor, Write};
+use self::checkpoint::{Checkpointer, Job};
+use self::failure::{Failure, Place, guarded};
+use self::log::Log;
+use self::probation::Probation;
+use self::view::{Base, DiskView, Layers, Overlay};
+use super::{Direction, KeyRange, Store, StoreError, View, Write};
+
+pub use self::checkpoint::CheckpointMode;
+pub use self::directory::Directory;
 
 /// The engine's whole keyspace.
 const KEYSPACE: TableDefinition<'static, &[u8], &[u8]> = TableDefinition::new("perihelion.keyspace");
@@ -33,70 +45,148 @@ const KEYSPACE: TableDefinition<'static, &[u8], &[u8]> = TableDefinition::new("p
 /// is a system call and not a disk read. An idle process stays far below.
 const PAGE_CACHE_BYTES_MAX: usize = 64 * 1024 * 1024;
 
+/// How a disk store works.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct DiskOptions {
+    pub log: LogLimits,
+    pub checkpoints: CheckpointMode,
+    /// Says which data file a log belongs to; a new file takes it. Random,
+    /// and nobody's business.
+    pub instance: u64,
+}
+
+/// How much the log may hold. With both of its files full, this bounds the
+/// memory that commits take beside the data file, and the time to open after a
+/// crash.
+#[derive(Debug, Clone, Copy)]
+pub struct LogLimits {
+    /// Bytes in one of the two files.
+    pub file_bytes: u64,
+    /// Writes in one of the two files: small ones take more memory than log.
+    pub file_writes: usize,
+    /// A commit larger than this goes past the log, straight to the data file:
+    /// writing it twice would cost more than its second sync.
+    pub record_bytes: usize,
+}
+
+impl LogLimits {
+    /// Chosen by measurements, in docs/storage.md.
+    const USUAL: LogLimits =
+        LogLimits { file_bytes: 16 * 1024 * 1024, file_writes: 100_000, record_bytes: 2 * 1024 * 1024 };
+
+    /// Small, so that little happens between two checkpoints.
+    const SIMULATION: LogLimits =
+        LogLimits { file_bytes: 64 * 1024, file_writes: 100, record_bytes: 48 * 1024 };
+}
+
+impl DiskOptions {
+    /// What [`DiskStore::open`] uses.
+    pub fn new() -> DiskOptions {
+        let instance = open::random_instance();
+        DiskOptions { log: LogLimits::USUAL, checkpoints: CheckpointMode::Thread, instance }
+    }
+
+    /// For simulated disks: no thread, no chance, and checkpoints every few
+    /// commits.
+    pub fn simulation() -> DiskOptions {
+        let checkpoints = CheckpointMode::Inline { commits_later: 3 };
+        DiskOptions { log: LogLimits::SIMULATION, checkpoints, instance: 1 }
+    }
+
+    pub fn with_log(mut self, log: LogLimits) -> DiskOptions {
+        self.log = log;
+        self
+    }
+
+    pub fn with_checkpoints(mut self, checkpoints: CheckpointMode) -> DiskOptions {
+        self.checkpoints = checkpoints;
+        self
+    }
+}
+
+impl Default for DiskOptions {
+    fn default() -> DiskOptions {
+        DiskOptions::new()
+    }
+}
+
 /// A data directory, open in this process only.
 pub struct DiskStore {
+    core: Arc<Core>,
     /// There until the store is dropped.
-    database: Option<Database>,
-    place: Place,
-    /// Why commits are refused from now on. Set once, by the commit that failed.
+    writer: Mutex<Option<Writer>>,
+}
+
+/// What commits, views and checkpoints share.
+struct Core {
+    // Dropped in this order: a snapshot before the database it is of.
+    layers: RwLock<Layers>,
+    database: DataFile,
+    probation: Probation,
+    place: Arc<Place>,
+    /// Why commits are refused from now on. Set once, by what failed.
     failure: OnceLock<String>,
+}
+
+/// What only the one who commits touches.
+struct Writer {
+    log: Log,
+    checkpointer: Checkpointer,
+    /// The last commit's number.
+    sequence: u64,
+    /// Not known for a data file from before there was a log; the first commit
+    /// gives it one.
+    instance: Option<u64>,
+    instance_if_none: u64,
+    limits: LogLimits,
 }
 
 impl DiskStore {
     /// Opens the data directory, or makes one if there is none. A directory
     /// that is refused is left as it was, to the byte.
     pub fn open(directory: &Path) -> Result<DiskStore, StoreError> {
-        open::directory(directory)
+        DiskStore::open_with(directory, DiskOptions::new())
     }
 
-    /// Opens a store on anything that can keep bytes. Simulations put their
-    /// disk here.
-    pub fn with_backend(backend: impl StorageBackend) -> Result<DiskStore, StoreError> {
-        open::backend(Box::new(backend), Place("the given backend".to_string()), || Ok(()))
+    pub fn open_with(directory: &Path, options: DiskOptions) -> Result<DiskStore, StoreError> {
+        open::path(directory, &options)
     }
 
-    fn database(&self) -> Result<&Database, RedbError> {
-        self.database.as_ref().ok_or(RedbError { kind: StoreErrorKind::Io, detail: "closed".to_string() })
+    /// Opens a store on anything that can keep files, without threads or
+    /// chance. Simulations put their disk here.
+    pub fn with_backend(directory: impl Directory) -> Result<DiskStore, StoreError> {
+        DiskStore::with_backend_and(directory, DiskOptions::simulation())
     }
 
-    fn try_commit(&self, writes: &[Write<'_>]) -> Result<(), RedbError> {
-        let mut transaction = self.database()?.begin_write()?;
-        transaction.set_quick_repair(true);
-        {
-            let mut keyspace = transaction.open_table(KEYSPACE)?;
-            for write in writes {
-                match write.value {
-                    Some(value) => drop(keyspace.insert(write.key, value)?),
-                    None => drop(keyspace.remove(write.key)?),
-                }
-            }
-        }
-        Ok(transaction.commit()?)
+    pub fn with_backend_and(
+        directory: impl Directory,
+        options: DiskOptions,
+    ) -> Result<DiskStore, StoreError> {
+        open::directory(Box::new(directory), Place("the given backend".to_string()), &options)
     }
 }
 
 impl Store for DiskStore {
     fn view(&self) -> Result<Box<dyn View + '_>, StoreError> {
-        let keyspace = guarded(|| Ok(self.database()?.begin_read()?.open_table(KEYSPACE)?))
-            .map_err(|error| self.place.failed("read", error))?;
-        Ok(Box::new(DiskView { keyspace, place: &self.place }))
+        let layers = self.core.layers.read().unwrap_or_else(PoisonError::into_inner).clone();
+        Ok(Box::new(DiskView { layers, place: &self.core.place }))
     }
 
     fn commit(&self, writes: &mut dyn Iterator<Item = Write<'_>>) -> Result<(), StoreError> {
-        if let Some(failure) = self.failure.get() {
-            return Err(self.place.closed_to_writes(failure));
+        // The caller's iterator runs before anything is locked: it may panic,
+        // or read from a view.
+        let writes: Vec<Write<'_>> = writes.collect();
+        debug_assert!(keys_are_distinct(&writes), "a key appears twice in one commit");
+        let core = &*self.core;
+        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(failure) = core.failure.get() {
+            return Err(core.place.closed_to_writes(failure));
         }
-        // The caller's iterator runs before the transaction begins: it may
-        // panic. In key order the writes of one page lie together.
-        let mut writes: Vec<Write<'_>> = writes.collect();
-        writes.sort_by(|a, b| a.key.cmp(b.key));
-        debug_assert!(writes.is_sorted_by(|a, b| a.key < b.key), "a key appears twice in one commit");
-        if writes.is_empty() {
-            return Ok(());
-        }
-        guarded(|| self.try_commit(&writes)).map_err(|error| {
-            let error = self.place.failed("write", error);
-            let _ = self.failure.set(error.message.clone());
+        let Some(writer) = writer.as_mut().filter(|_| !writes.is_empty()) else { return Ok(()) };
+        guarded(|| writer.commit(core, &writes)).map_err(|failure| {
+            let error = core.place.failed("write", failure);
+            core.close_to_writes(&error.message);
             error
         })
     }
@@ -106,151 +196,178 @@ impl Store for DiskStore {
     }
 }
 
-impl Drop for DiskStore {
+fn keys_are_distinct(writes: &[Write<'_>]) -> bool {
+    let mut keys: Vec<&[u8]> = writes.iter().map(|write| write.key).collect();
+    keys.sort_unstable();
+    keys.is_sorted_by(|a, b| a < b)
+}
+
+impl Writer {
+    fn commit(&mut self, core: &Core, writes: &[Write<'_>]) -> Result<(), Failure> {
+        let instance = match self.instance {
+            Some(instance) => instance,
+            None => {
+                core.upgrade(self.instance_if_none)?;
+                *self.instance.insert(self.instance_if_none)
+            }
+        };
+        let Some(size) = record::size(writes).filter(|size| *size <= self.limits.record_bytes) else {
+            return self.commit_past_the_log(core, writes);
+        };
+        if !self.log.has_room(size, writes.len()) {
+            self.begin_checkpoint(core)?;
+        }
+        let record = record::encode(instance, self.sequence + 1, writes, size);
+        self.log.append(&record)?;
+        self.sequence += 1;
+        {
+            let mut layers = core.layers_mut();
+            for (key, value) in record.entries {
+                layers.active.insert(key, value);
+            }
+        }
+        // A checkpoint that fails here closes the store, but this commit is
+        // durable already.
+        if let Err(failure) = self.checkpointer.tick(core) {
+            core.close_to_writes(&failure.detail);
+        }
+        Ok(())
+    }
+
+    /// Freezes what is in the current file and goes on in the other. Waits for
+    /// the checkpoint before, whose records are in that file: memory and log
+    /// are bounded.
+    fn begin_checkpoint(&mut self, core: &Core) -> Result<(), Failure> {
+        self.checkpointer.finish(core)?;
+        let overlay = {
+            let mut layers = core.layers_mut();
+            layers.frozen = std::mem::take(&mut layers.active);
+            layers.frozen.clone()
+        };
+        self.log.switch();
+        self.checkpointer.start(Job { overlay, covers: self.sequence })
+    }
+
+    /// One transaction with everything that is not in the data file yet, the
+    /// commit last.
+    fn commit_past_the_log(&mut self, core: &Core, writes: &[Write<'_>]) -> Result<(), Failure> {
+        self.checkpointer.finish(core)?;
+        let active = core.layers_mut().active.clone();
+        core.store(&active, writes, self.sequence + 1)?;
+        self.sequence += 1;
+        let base = core.read_base()?;
+        {
+            let mut layers = core.layers_mut();
+            layers.base = base;
+            layers.active = Overlay::default();
+        }
+        self.log.restart();
+        Ok(())
+    }
+
+    /// Leaves nothing in the log, and no log.
+    fn close(&mut self, core: &Core) -> Result<(), Failure> {
+        self.checkpointer.finish(core)?;
+        let active = core.layers_mut().active.clone();
+        if !active.is_empty() {
+            core.store(&active, &[], self.sequence)?;
+        }
+        Ok(self.log.remove()?)
+    }
+}
+
+impl Core {
+    fn layers_mut(&self) -> RwLockWriteGuard<'_, Layers> {
+        // No code of a caller's runs under the lock and nothing in it fails
+        // halfway, so a poisoned lock still guards whole layers.
+        self.layers.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn close_to_writes(&self, failure: &str) {
+        let _ = self.failure.set(failure.to_string());
+        self.probation.forbid_writes();
+    }
+
+    /// One durable transaction of the data file: the overlay, on top of it the
+    /// writes, and the sequence number up to which it now holds everything.
+    fn store(&self, overlay: &Overlay, writes: &[Write<'_>], covers: u64) -> Result<(), Failure> {
+        const EVERYTHING: KeyRange<'static> =
+            KeyRange { from: std::ops::Bound::Unbounded, to: std::ops::Bound::Unbounded };
+        let mut transaction = self.database.get()?.begin_write()?;
+        transaction.set_quick_repair(true);
+        {
+            let mut keyspace = transaction.open_table(KEYSPACE)?;
+            let mut put = |key: &[u8], value: Option<&[u8]>| -> Result<(), Failure> {
+                match value {
+                    Some(value) => drop(keyspace.insert(key, value)?),
+                    None => drop(keyspace.remove(key)?),
+                }
+                Ok(())
+            };
+            // In key order the writes of one page lie together.
+            for (key, value) in overlay.range(EVERYTHING, Direction::Forward) {
+                put(key, value.as_deref())?;
+            }
+            let mut writes = writes.to_vec();
+            writes.sort_unstable_by(|a, b| a.key.cmp(b.key));
+            for write in writes {
+                put(write.key, write.value)?;
+            }
+        }
+        open::note_covered(&transaction, covers)?;
+        Ok(transaction.commit()?)
+    }
+
+    fn upgrade(&self, instance: u64) -> Result<(), Failure> {
+        open::mark(self.database.get()?, instance)
+    }
+
+    fn read_base(&self) -> Result<Arc<Base>, Failure> {
+        self.database.read_base()
+    }
+}
+
+/// redb's database, closed with care.
+struct DataFile(Option<Database>);
+
+impl DataFile {
+    fn get(&self) -> Result<&Database, Failure> {
+        self.0.as_ref().ok_or_else(|| std::io::Error::other("closed").into())
+    }
+
+    /// A snapshot of everything the data file holds now.
+    fn read_base(&self) -> Result<Arc<Base>, Failure> {
+        Ok(Arc::new(self.get()?.begin_read()?.open_table(KEYSPACE)?))
+    }
+}
+
+impl Drop for DataFile {
     fn drop(&mut self) {
         // Closing writes too. Whether it succeeds does not matter to what was
         // acknowledged: that was synced before.
         let _ = guarded(|| {
-            drop(self.database.take());
+            drop(self.0.take());
             Ok(())
         });
     }
 }
 
+impl Drop for DiskStore {
+    fn drop(&mut self) {
+        let writer = self.writer.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(mut writer) = writer else { return };
+        if self.core.failure.get().is_none()
+            && let Err(failure) = guarded(|| writer.close(&self.core))
+        {
+            // Everything acknowledged is in the log; the next opening finds it.
+            self.core.close_to_writes(&failure.detail);
+        }
+        writer.checkpointer.stop();
+    }
+}
+
 impl fmt::Debug for DiskStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DiskStore").field("place", &self.place.0).finish_non_exhaustive()
-    }
-}
-
-struct DiskView<'a> {
-    /// Keeps its transaction, and so its snapshot, alive.
-    keyspace: ReadOnlyTable<&'static [u8], &'static [u8]>,
-    place: &'a Place,
-}
-
-impl View for DiskView<'_> {
-    fn get(&self, key: &[u8]) -> Result<Option<Bytes>, StoreError> {
-        let read = || Ok(self.keyspace.get(key)?.map(|value| Bytes::copy_from_slice(value.value())));
-        guarded(read).map_err(|error| self.place.failed("read", error))
-    }
-
-    fn scan(
-        &self,
-        range: KeyRange<'_>,
-        direction: Direction,
-        visit: &mut Visitor<'_>,
-    ) -> Result<(), StoreError> {
-        if range.is_empty() {
-            return Ok(());
-        }
-        let read_failed = |error| self.place.failed("read", error);
-        let mut entries =
-            guarded(|| Ok(self.keyspace.range::<&[u8]>((range.from, range.to))?)).map_err(read_failed)?;
-        loop {
-            let next = || {
-                let entry = match direction {
-                    Direction::Forward => entries.next().transpose()?,
-                    Direction::Backward => entries.next_back().transpose()?,
-                };
-                // Where a damaged page cannot say how long its values are.
-                let _ = entry.as_ref().map(|(key, value)| (key.value(), value.value()));
-                Ok(entry)
-            };
-            let Some((key, value)) = guarded(next).map_err(read_failed)? else { break };
-            if let ControlFlow::Break(()) = visit(key.value(), value.value()) {
-                break;
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Calls redb. It answers most damage with an error and some with a failed
-/// assertion; a damaged file is outside input, so that is an error as well.
-fn guarded<T>(call: impl FnOnce() -> Result<T, RedbError>) -> Result<T, RedbError> {
-    panic::catch_unwind(AssertUnwindSafe(call))
-        .unwrap_or_else(|_| Err(RedbError::damaged("its pages contradict each other")))
-}
-
-/// What error messages call the thing that failed: a path, mostly.
-struct Place(String);
-
-impl Place {
-    fn failed(&self, what: &str, error: impl Into<RedbError>) -> StoreError {
-        let RedbError { kind, detail } = error.into();
-        let advice = match kind {
-            StoreErrorKind::InUse => "Stop the process that has it open, or choose another directory.",
-            StoreErrorKind::TooNew => "Use the version that wrote it, or a newer one.",
-            StoreErrorKind::Damaged => {
-                "Use the version of perihelion that wrote it, restore a backup, or choose another directory."
-            }
-            StoreErrorKind::Io => "Check that the disk is healthy, has free space and may be written.",
-        };
-        let place = &self.0;
-        StoreError { kind, message: format!("cannot {what} {place}: {detail}. {advice}") }
-    }
-
-    fn closed_to_writes(&self, failure: &str) -> StoreError {
-        let place = &self.0;
-        let message = format!(
-            "cannot write {place}: an earlier write failed, and what the disk holds is only known after a \
-             restart ({failure})"
-        );
-        StoreError { kind: StoreErrorKind::Io, message }
-    }
-}
-
-/// redb's many errors as the few that a caller can act on.
-struct RedbError {
-    kind: StoreErrorKind,
-    detail: String,
-}
-
-impl RedbError {
-    fn damaged(detail: impl Into<String>) -> RedbError {
-        RedbError { kind: StoreErrorKind::Damaged, detail: detail.into() }
-    }
-}
-
-impl From<StorageError> for RedbError {
-    fn from(error: StorageError) -> RedbError {
-        use std::io::ErrorKind::{InvalidData, UnexpectedEof};
-        let kind = match &error {
-            StorageError::Corrupted(_) => StoreErrorKind::Damaged,
-            // No magic number, or a page that lies beyond the end of the file.
-            StorageError::Io(io) if matches!(io.kind(), InvalidData | UnexpectedEof) => {
-                StoreErrorKind::Damaged
-            }
-            _ => StoreErrorKind::Io,
-        };
-        RedbError { kind, detail: error.to_string() }
-    }
-}
-
-impl From<TransactionError> for RedbError {
-    fn from(error: TransactionError) -> RedbError {
-        match error {
-            TransactionError::Storage(error) => error.into(),
-            other => RedbError { kind: StoreErrorKind::Io, detail: other.to_string() },
-        }
-    }
-}
-
-impl From<CommitError> for RedbError {
-    fn from(error: CommitError) -> RedbError {
-        match error {
-            CommitError::Storage(error) => error.into(),
-            other => RedbError { kind: StoreErrorKind::Io, detail: other.to_string() },
-        }
-    }
-}
-
-impl From<TableError> for RedbError {
-    fn from(error: TableError) -> RedbError {
-        match error {
-            TableError::Storage(error) => error.into(),
-            other => RedbError::damaged(other.to_string()),
-        }
+        f.debug_struct("DiskStore").field("place", &self.core.place.0).finish_non_exhaustive()
     }
 }

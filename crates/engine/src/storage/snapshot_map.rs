@@ -65,6 +65,10 @@ impl<V> SnapshotMap<V> {
         }
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.root.len() == 0
+    }
+
     /// The entries of a range, in the direction asked for.
     pub(super) fn range<'a>(&'a self, range: KeyRange<'a>, direction: Direction) -> Range<'a, V> {
         let (near, far) = match direction {

@@ -5,5 +5,6 @@ mod engine_model;
 mod engine_power_cuts;
 mod sim_disk;
 mod storage_files;
+mod storage_log;
 mod storage_model;
 mod storage_power_cuts;

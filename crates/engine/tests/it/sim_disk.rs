@@ -1,15 +1,19 @@
 //! A disk whose power can fail, for `DiskStore::with_backend`.
 //!
-//! What is synced is safe. What is not may, after a cut, be there or not, in
-//! any combination of 512-byte sectors, whatever order it was written in; a
-//! changed file length likewise. A cut strikes at a chosen operation, also
-//! while a store is being opened or repaired, and every operation after it
-//! fails until the power returns. A disk can also be told to lie: to answer
-//! some syncs without doing them, which a test must notice.
+//! It holds a directory of files. What is synced is safe. What is not may,
+//! after a cut, be there or not, in any combination of 512-byte sectors,
+//! whatever order it was written in; a changed file length likewise, and so a
+//! file's name, made or removed, until the directory is synced. A cut strikes
+//! at a chosen operation, also while a store is being opened or repaired, and
+//! every operation after it fails until the power returns. A disk can also be
+//! told to lie: to answer some syncs without doing them, which a test must
+//! notice.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use perihelion_engine::storage::Directory;
 use redb::StorageBackend;
 
 use crate::dice::Dice;
@@ -22,16 +26,26 @@ pub(crate) struct SimDisk(Arc<Mutex<State>>);
 
 #[derive(Debug)]
 struct State {
+    /// Every file there ever was, by number; one without a name is unreachable.
+    files: Vec<Content>,
+    names: BTreeMap<String, usize>,
+    durable_names: BTreeMap<String, usize>,
+    /// What leads from `durable_names` to `names`, oldest first.
+    unsynced_names: Vec<(String, Option<usize>)>,
+    power: Power,
+    lies: Lies,
+    dice: Dice,
+}
+
+/// One file's content.
+#[derive(Debug, Default)]
+struct Content {
     /// What a cut cannot take.
     durable: Vec<u8>,
     /// What reads see.
     live: Vec<u8>,
     /// What leads from `durable` to `live`, oldest first.
     unsynced: Vec<Change>,
-    power: Power,
-    /// One sync in so many is answered without being done; 0 for an honest disk.
-    lies_one_in: u64,
-    dice: Dice,
 }
 
 #[derive(Debug)]
@@ -48,26 +62,45 @@ enum Power {
     Off,
 }
 
+/// Which syncs are answered without being done.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Lies {
+    None,
+    /// One sync of any file or of the directory in so many.
+    OneIn(u64),
+    /// One sync of the files whose name ends so in so many.
+    About {
+        ending: &'static str,
+        one_in: u64,
+    },
+}
+
 impl SimDisk {
     /// An empty disk; everything it leaves to chance comes from the seed.
     pub(crate) fn new(seed: u64) -> SimDisk {
         SimDisk(Arc::new(Mutex::new(State {
-            durable: Vec::new(),
-            live: Vec::new(),
-            unsynced: Vec::new(),
+            files: Vec::new(),
+            names: BTreeMap::new(),
+            durable_names: BTreeMap::new(),
+            unsynced_names: Vec::new(),
             power: Power::On,
-            lies_one_in: 0,
+            lies: Lies::None,
             dice: Dice::new(seed),
         })))
     }
 
+    /// Lies about one sync in so many, or never when it is 0.
     pub(crate) fn lying_one_in(self, syncs: u64) -> SimDisk {
-        self.state().lies_one_in = syncs;
+        self.lying(if syncs == 0 { Lies::None } else { Lies::OneIn(syncs) })
+    }
+
+    pub(crate) fn lying(self, lies: Lies) -> SimDisk {
+        self.state().lies = lies;
         self
     }
 
-    /// Plans the cut: `operations` more writes, syncs and length changes
-    /// succeed, the next one does not.
+    /// Plans the cut: `operations` more writes, syncs, length changes and name
+    /// changes succeed, the next one does not.
     pub(crate) fn cut_power_after(&self, operations: u64) {
         self.state().power = Power::FailsAfter(operations);
     }
@@ -76,19 +109,41 @@ impl SimDisk {
         self.state().power != Power::Off
     }
 
+    /// The names that are there.
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.state().names.keys().cloned().collect()
+    }
+
     /// Decides what the cut left on the disk, and switches it on again.
     pub(crate) fn restore_power(&self) {
         let mut state = self.state();
         let state = &mut *state;
-        let unsynced = std::mem::take(&mut state.unsynced);
-        leave(&mut state.durable, &unsynced, &mut state.dice);
-        state.live = state.durable.clone();
+        for file in &mut state.files {
+            let unsynced = std::mem::take(&mut file.unsynced);
+            leave(&mut file.durable, &unsynced, &mut state.dice);
+            file.live = file.durable.clone();
+        }
+        let changes = std::mem::take(&mut state.unsynced_names);
+        // A journal keeps the order: the oldest changes survive.
+        let survivors = state.dice.roll(changes.len() as u64 + 1) as usize;
+        for change in changes.into_iter().take(survivors) {
+            rename(&mut state.durable_names, change);
+        }
+        state.names = state.durable_names.clone();
         state.power = Power::On;
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Makes a name stand for a file, or for none.
+fn rename(names: &mut BTreeMap<String, usize>, (name, file): (String, Option<usize>)) {
+    match file {
+        Some(file) => names.insert(name, file),
+        None => names.remove(&name),
+    };
 }
 
 /// How much of the unsynced survives; one mood per cut, so that the extremes
@@ -175,57 +230,124 @@ impl State {
     fn check_power(&self) -> Result<(), io::Error> {
         if self.power == Power::Off { Err(no_power()) } else { Ok(()) }
     }
+
+    fn lies_about(&mut self, file: Option<usize>) -> bool {
+        match self.lies {
+            Lies::None => false,
+            Lies::OneIn(syncs) => self.dice.one_in(syncs),
+            Lies::About { ending, one_in } => {
+                let is_meant =
+                    |(name, number): (&String, &usize)| Some(*number) == file && name.ends_with(ending);
+                self.names.iter().any(is_meant) && self.dice.one_in(one_in)
+            }
+        }
+    }
 }
 
-impl StorageBackend for SimDisk {
-    fn len(&self) -> Result<u64, io::Error> {
+/// An open file.
+#[derive(Debug)]
+struct SimFile {
+    disk: SimDisk,
+    number: usize,
+}
+
+impl Directory for SimDisk {
+    fn open(&self, name: &str) -> io::Result<Option<Box<dyn StorageBackend>>> {
         let state = self.state();
         state.check_power()?;
-        Ok(state.live.len() as u64)
+        let file = state.names.get(name).map(|number| SimFile { disk: self.clone(), number: *number });
+        Ok(file.map(|file| Box::new(file) as Box<dyn StorageBackend>))
+    }
+
+    fn create(&self, name: &str) -> io::Result<Box<dyn StorageBackend>> {
+        if let Some(file) = self.open(name)? {
+            return Ok(file);
+        }
+        let mut state = self.state();
+        let number = state.files.len();
+        state.files.push(Content::default());
+        state.unsynced_names.push((name.to_string(), Some(number)));
+        state.step()?;
+        state.names.insert(name.to_string(), number);
+        Ok(Box::new(SimFile { disk: self.clone(), number }))
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        let mut state = self.state();
+        state.check_power()?;
+        if !state.names.contains_key(name) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        state.unsynced_names.push((name.to_string(), None));
+        state.step()?;
+        state.names.remove(name);
+        Ok(())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        let mut state = self.state();
+        state.check_power()?;
+        state.step()?;
+        if state.lies_about(None) {
+            return Ok(());
+        }
+        let state = &mut *state;
+        for change in state.unsynced_names.drain(..) {
+            rename(&mut state.durable_names, change);
+        }
+        Ok(())
+    }
+}
+
+impl StorageBackend for SimFile {
+    fn len(&self) -> Result<u64, io::Error> {
+        let state = self.disk.state();
+        state.check_power()?;
+        Ok(state.files[self.number].live.len() as u64)
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> Result<(), io::Error> {
-        let state = self.state();
+        let state = self.disk.state();
         state.check_power()?;
-        let offset = offset as usize;
-        let bytes = state.live.get(offset..offset + out.len()).ok_or(io::ErrorKind::UnexpectedEof)?;
+        let (offset, live) = (offset as usize, &state.files[self.number].live);
+        let bytes = live.get(offset..offset + out.len()).ok_or(io::ErrorKind::UnexpectedEof)?;
         out.copy_from_slice(bytes);
         Ok(())
     }
 
     fn set_len(&self, len: u64) -> Result<(), io::Error> {
-        let mut state = self.state();
+        let mut state = self.disk.state();
         state.check_power()?;
-        state.unsynced.push(Change::SetLen(len as usize));
+        state.files[self.number].unsynced.push(Change::SetLen(len as usize));
         state.step()?;
-        state.live.resize(len as usize, 0);
+        state.files[self.number].live.resize(len as usize, 0);
         Ok(())
     }
 
     fn sync_data(&self) -> Result<(), io::Error> {
-        let mut state = self.state();
+        let mut state = self.disk.state();
         state.check_power()?;
         state.step()?;
-        let lies = state.lies_one_in;
-        if lies > 0 && state.dice.one_in(lies) {
+        if state.lies_about(Some(self.number)) {
             return Ok(());
         }
-        let state = &mut *state;
-        for change in state.unsynced.drain(..) {
+        let Content { durable, unsynced, .. } = &mut state.files[self.number];
+        for change in unsynced.drain(..) {
             match change {
-                Change::SetLen(len) => state.durable.resize(len, 0),
-                Change::Write { offset, data } => put(&mut state.durable, offset, &data),
+                Change::SetLen(len) => durable.resize(len, 0),
+                Change::Write { offset, data } => put(durable, offset, &data),
             }
         }
         Ok(())
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> Result<(), io::Error> {
-        let mut state = self.state();
+        let mut state = self.disk.state();
         state.check_power()?;
-        state.unsynced.push(Change::Write { offset: offset as usize, data: data.to_vec() });
+        let change = Change::Write { offset: offset as usize, data: data.to_vec() };
+        state.files[self.number].unsynced.push(change);
         state.step()?;
-        put(&mut state.live, offset as usize, data);
+        put(&mut state.files[self.number].live, offset as usize, data);
         Ok(())
     }
 }

@@ -8,21 +8,25 @@ use std::ops::{Bound, ControlFlow};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
-use perihelion_engine::storage::{Direction, DiskStore, KeyRange, Store, StoreError, StoreErrorKind, Write};
-use redb::{Database, StorageBackend, TableDefinition, backends::InMemoryBackend};
+use perihelion_engine::storage::{
+    Direction, Directory, DiskOptions, DiskStore, KeyRange, LogLimits, Store, StoreError, StoreErrorKind,
+    Write,
+};
+use redb::{Database, StorageBackend, TableDefinition};
 
 use crate::dice::Dice;
+use crate::sim_disk::SimDisk;
 
-const DATA_FILE: &str = "perihelion.redb";
+pub(crate) const DATA_FILE: &str = "perihelion.redb";
 
 /// A directory of the test's own, removed with it.
-struct Scratch(PathBuf);
+pub(crate) struct Scratch(pub(crate) PathBuf);
 
 impl Scratch {
-    fn new(name: &str) -> Scratch {
+    pub(crate) fn new(name: &str) -> Scratch {
         let path = std::env::temp_dir().join(format!("perihelion-{}-{name}", std::process::id()));
         let _ = fs::remove_dir_all(&path);
         fs::create_dir_all(&path).expect("a scratch directory");
@@ -36,16 +40,16 @@ impl Drop for Scratch {
     }
 }
 
-fn put(store: &DiskStore, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
+pub(crate) fn put(store: &DiskStore, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
     store.commit(&mut std::iter::once(Write { key, value: Some(value) }))
 }
 
-fn get(store: &DiskStore, key: &[u8]) -> Option<Vec<u8>> {
+pub(crate) fn get(store: &DiskStore, key: &[u8]) -> Option<Vec<u8>> {
     store.view().expect("view").get(key).expect("get").map(|value| value.to_vec())
 }
 
 /// Every file under a path with its content.
-fn contents(path: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+pub(crate) fn contents(path: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     if path.is_file() {
         return BTreeMap::from([(path.to_path_buf(), fs::read(path).expect("readable"))]);
     }
@@ -54,7 +58,7 @@ fn contents(path: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 }
 
 /// Opening must fail in this way, name the path, and change nothing.
-fn check_refused(directory: &Path, kind: StoreErrorKind, words: &str) {
+pub(crate) fn check_refused(directory: &Path, kind: StoreErrorKind, words: &str) {
     let before = contents(directory);
     let error = DiskStore::open(directory).expect_err("refused");
     assert_eq!(error.kind, kind, "{}", error.message);
@@ -95,7 +99,7 @@ fn a_newer_format_is_refused() {
     let database = Database::open(scratch.0.join(DATA_FILE)).expect("redb opens it");
     let transaction = database.begin_write().expect("begin");
     let marker: TableDefinition<'_, &str, u64> = TableDefinition::new("perihelion.marker");
-    transaction.open_table(marker).expect("our marker").insert("format", 2).expect("insert");
+    transaction.open_table(marker).expect("our marker").insert("format", 3).expect("insert");
     transaction.commit().expect("commit");
     drop(database);
     check_refused(&scratch.0, StoreErrorKind::TooNew, "newer");
@@ -170,7 +174,9 @@ fn a_path_that_cannot_hold_data_is_refused_with_its_name() {
 #[test]
 fn a_damaged_file_is_refused_or_answers_with_errors() {
     let scratch = Scratch::new("damage");
-    let store = DiskStore::open(&scratch.0).expect("created");
+    let log = LogLimits { file_bytes: 8192, file_writes: 4, record_bytes: 4096 };
+    let options = DiskOptions::new().with_log(log); // Most of it is checkpointed soon.
+    let store = DiskStore::open_with(&scratch.0, options).expect("created");
     for key in 0..30u32 {
         put(&store, &key.to_be_bytes(), &[key as u8; 700]).expect("commit");
     }
@@ -215,27 +221,37 @@ fn use_it(store: &DiskStore) {
     }
 }
 
-/// A backend whose nth sync fails, and which counts the syncs after that.
-#[derive(Debug)]
+/// A simulated disk whose syncs can be told to fail, and which counts those.
+#[derive(Debug, Clone)]
 struct FailingSync {
-    memory: InMemoryBackend,
-    healthy: Arc<AtomicBool>,
+    disk: SimDisk,
+    /// Which files' syncs fail, by the ending of their names.
+    failing: Arc<Mutex<Option<&'static str>>>,
     syncs_after_failure: Arc<AtomicUsize>,
 }
 
-impl StorageBackend for FailingSync {
-    fn len(&self) -> Result<u64, io::Error> {
-        self.memory.len()
+#[derive(Debug)]
+struct FailingFile {
+    name: String,
+    file: Box<dyn StorageBackend>,
+    directory: FailingSync,
+}
+
+impl FailingSync {
+    fn new() -> FailingSync {
+        let (failing, syncs_after_failure) = Default::default();
+        FailingSync { disk: SimDisk::new(1), failing, syncs_after_failure }
     }
-    fn read(&self, offset: u64, out: &mut [u8]) -> Result<(), io::Error> {
-        self.memory.read(offset, out)
+
+    fn fail(&self, ending: &'static str) {
+        *self.failing.lock().expect("no panic") = Some(ending);
     }
-    fn set_len(&self, len: u64) -> Result<(), io::Error> {
-        self.memory.set_len(len)
-    }
-    fn sync_data(&self) -> Result<(), io::Error> {
-        if self.healthy.load(Ordering::SeqCst) {
-            return self.memory.sync_data();
+
+    fn check(&self, name: &str) -> Result<(), io::Error> {
+        let Some(ending) = *self.failing.lock().expect("no panic") else { return Ok(()) };
+        let earlier = self.syncs_after_failure.load(Ordering::SeqCst);
+        if earlier == 0 && !name.ends_with(ending) {
+            return Ok(());
         }
         // The kernel's way: the error is told once, then all looks well.
         match self.syncs_after_failure.fetch_add(1, Ordering::SeqCst) {
@@ -243,32 +259,77 @@ impl StorageBackend for FailingSync {
             _ => Ok(()),
         }
     }
-    fn write(&self, offset: u64, data: &[u8]) -> Result<(), io::Error> {
-        self.memory.write(offset, data)
+
+    fn wrap(&self, name: &str, file: Box<dyn StorageBackend>) -> Box<dyn StorageBackend> {
+        Box::new(FailingFile { name: name.to_string(), file, directory: self.clone() })
     }
 }
 
+impl Directory for FailingSync {
+    fn open(&self, name: &str) -> io::Result<Option<Box<dyn StorageBackend>>> {
+        Ok(self.disk.open(name)?.map(|file| self.wrap(name, file)))
+    }
+    fn create(&self, name: &str) -> io::Result<Box<dyn StorageBackend>> {
+        Ok(self.wrap(name, self.disk.create(name)?))
+    }
+    fn remove(&self, name: &str) -> io::Result<()> {
+        self.disk.remove(name)
+    }
+    fn sync(&self) -> io::Result<()> {
+        self.check("directory")?;
+        self.disk.sync()
+    }
+}
+
+impl StorageBackend for FailingFile {
+    fn len(&self) -> Result<u64, io::Error> {
+        self.file.len()
+    }
+    fn read(&self, offset: u64, out: &mut [u8]) -> Result<(), io::Error> {
+        self.file.read(offset, out)
+    }
+    fn set_len(&self, len: u64) -> Result<(), io::Error> {
+        self.file.set_len(len)
+    }
+    fn sync_data(&self) -> Result<(), io::Error> {
+        self.directory.check(&self.name)?;
+        self.file.sync_data()
+    }
+    fn write(&self, offset: u64, data: &[u8]) -> Result<(), io::Error> {
+        self.file.write(offset, data)
+    }
+}
+
+/// Whatever fails, the log's sync or one of the data file's at a checkpoint.
 #[test]
 fn after_a_failed_sync_nothing_is_committed_and_no_sync_is_tried_again() {
-    let healthy = Arc::new(AtomicBool::new(true));
-    let syncs_after_failure = Arc::new(AtomicUsize::new(0));
-    let store = DiskStore::with_backend(FailingSync {
-        memory: InMemoryBackend::new(),
-        healthy: healthy.clone(),
-        syncs_after_failure: syncs_after_failure.clone(),
-    })
-    .expect("a new store");
-    put(&store, b"before", b"1").expect("commit");
-    let view = store.view().expect("view");
-    healthy.store(false, Ordering::SeqCst);
-    assert_eq!(put(&store, b"during", b"2").expect_err("the sync failed").kind, StoreErrorKind::Io);
-    for _ in 0..3 {
-        let refused = put(&store, b"after", b"3").expect_err("refused");
-        assert!(refused.message.contains("earlier write failed"), "{}", refused.message);
+    for ending in [".log", ".redb"] {
+        let disk = FailingSync::new();
+        let store = DiskStore::with_backend(disk.clone()).expect("a new store");
+        put(&store, b"before", b"1").expect("commit");
+        let view = store.view().expect("view");
+        disk.fail(ending);
+        let mut acknowledged = 0;
+        let error = loop {
+            match put(&store, b"during", &[2; 3000]) {
+                Ok(()) => acknowledged += 1,
+                Err(error) => break error,
+            }
+            assert!(acknowledged < 100, "a checkpoint comes before that");
+        };
+        assert_eq!(error.kind, StoreErrorKind::Io);
+        for _ in 0..3 {
+            let refused = put(&store, b"after", b"3").expect_err("refused");
+            assert!(refused.message.contains("earlier write failed"), "{}", refused.message);
+        }
+        assert_eq!(get(&store, b"after"), None);
+        assert_eq!(get(&store, b"during").is_some(), acknowledged > 0, "{ending}");
+        assert_eq!(acknowledged > 0, ending == ".redb", "the log's sync is every commit's");
+        drop(view);
+        drop(store);
+        let syncs = disk.syncs_after_failure.load(Ordering::SeqCst);
+        assert_eq!(syncs, 1, "{ending}: the sync that failed was tried again, or another one");
     }
-    drop(view);
-    drop(store);
-    assert_eq!(syncs_after_failure.load(Ordering::SeqCst), 1, "the sync that failed was tried again");
 }
 
 /// The same test binary again, as a process of its own that can be killed: it
@@ -279,7 +340,10 @@ const CHILD: &str = "PERIHELION_STORAGE_CHILD";
 #[ignore = "not a test: the child process of the one below"]
 fn child_that_commits_until_it_is_killed() {
     let directory = std::env::var(CHILD).expect("started by the test below");
-    let store = DiskStore::open(Path::new(&directory)).expect("the parent left it free");
+    // Small, so that there are checkpoints between two kills.
+    let log = LogLimits { file_bytes: 8192, file_writes: 1000, record_bytes: 4096 };
+    let options = DiskOptions::new().with_log(log);
+    let store = DiskStore::open_with(Path::new(&directory), options).expect("the parent left it free");
     let start = get(&store, b"a").map_or(0, |value| number(&value));
     for next in start + 1.. {
         let value = next.to_be_bytes();

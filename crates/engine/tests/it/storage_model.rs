@@ -4,10 +4,12 @@
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
 
-use perihelion_engine::storage::{Direction, DiskStore, KeyRange, MemoryStore, Store, View, Write};
-use redb::backends::InMemoryBackend;
+use perihelion_engine::storage::{
+    CheckpointMode, Direction, DiskOptions, DiskStore, KeyRange, MemoryStore, Store, View, Write,
+};
 
 use crate::dice::Dice;
+use crate::sim_disk::SimDisk;
 
 type Content = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -22,7 +24,13 @@ fn on_each_store(seeds: u64, claim: fn(&dyn Store, Dice)) {
     }
     for seed in 0..seeds {
         println!("seed {seed}, on disk");
-        let store = DiskStore::with_backend(InMemoryBackend::new()).expect("a new store");
+        let store = DiskStore::with_backend(SimDisk::new(seed)).expect("a new store");
+        claim(&store, Dice::new(seed));
+    }
+    for seed in 0..seeds {
+        println!("seed {seed}, on disk, checkpoints on a thread");
+        let options = DiskOptions::simulation().with_checkpoints(CheckpointMode::Thread);
+        let store = DiskStore::with_backend_and(SimDisk::new(seed), options).expect("a new store");
         claim(&store, Dice::new(seed));
     }
 }
@@ -195,5 +203,5 @@ fn readers_beside_a_writer_see_whole_commits_in_order() {
 #[test]
 fn only_the_disk_store_claims_to_be_durable() {
     assert!(!MemoryStore::new().is_durable());
-    assert!(DiskStore::with_backend(InMemoryBackend::new()).expect("a new store").is_durable());
+    assert!(DiskStore::with_backend(SimDisk::new(0)).expect("a new store").is_durable());
 }

@@ -12,10 +12,12 @@
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
 
-use perihelion_engine::storage::{Direction, DiskStore, KeyRange, Store, StoreError, Write};
+use perihelion_engine::storage::{
+    CheckpointMode, Direction, DiskOptions, DiskStore, KeyRange, Store, StoreError, StoreErrorKind, Write,
+};
 
 use crate::dice::Dice;
-use crate::sim_disk::SimDisk;
+use crate::sim_disk::{Lies, SimDisk};
 
 /// Cuts in one history; then a new disk, so that creation is cut as well.
 const CUTS_PER_DISK: u64 = 20;
@@ -86,50 +88,70 @@ fn read_all(store: &DiskStore) -> Result<Content, StoreError> {
 /// that the last cut interrupted.
 struct History {
     disk: SimDisk,
+    options: DiskOptions,
     dice: Dice,
     expected: Content,
     in_flight: Option<Batch>,
 }
 
 impl History {
-    fn new(seed: u64, lies_one_in: u64) -> History {
-        let disk = SimDisk::new(seed).lying_one_in(lies_one_in);
-        History { disk, dice: Dice::new(!seed), expected: Content::new(), in_flight: None }
+    /// On a thread, checkpoints run beside commits and a seed does not say what
+    /// happens; inline, it does.
+    fn new(seed: u64, lies: Lies, on_a_thread: bool) -> History {
+        let disk = SimDisk::new(seed).lying(lies);
+        let mut dice = Dice::new(!seed);
+        let checkpoints = match on_a_thread {
+            true => CheckpointMode::Thread,
+            false => CheckpointMode::Inline { commits_later: dice.roll(12) as u32 },
+        };
+        let options = DiskOptions::simulation().with_checkpoints(checkpoints);
+        History { disk, options, dice, expected: Content::new(), in_flight: None }
     }
 
     /// Opens, checks, commits until the lights go out. False when the disk's
     /// state is beyond what the history can go on from.
     fn live_until_the_cut(&mut self, tally: &mut Tally) -> bool {
         self.disk.cut_power_after(self.dice.roll(OPERATIONS_MAX));
-        let store = match DiskStore::with_backend(self.disk.clone()) {
-            Ok(store) => store,
-            Err(_) if !self.disk.has_power() => return true, // Cut while opening.
-            Err(error) => {
-                tally.unopenable += 1;
-                eprintln!("unopenable: {error}");
-                return false;
+        for _ in 0..OPERATIONS_MAX {
+            let store = match DiskStore::with_backend_and(self.disk.clone(), self.options.clone()) {
+                Ok(store) => store,
+                Err(_) if !self.disk.has_power() => return true, // Cut while opening.
+                Err(error) => {
+                    tally.unopenable += 1;
+                    println!("unopenable: {error}");
+                    return false;
+                }
+            };
+            match read_all(&store) {
+                Ok(content) if self.recognises(&content) => {}
+                Err(_) if !self.disk.has_power() => return true,
+                other => {
+                    tally.wrong += 1;
+                    println!("wrong: {:?}", other.map(|content| content.len()));
+                    return false;
+                }
             }
-        };
-        match read_all(&store) {
-            Ok(content) if self.recognises(&content) => {}
-            Ok(_) => {
-                tally.wrong += 1;
-                return false;
-            }
-            Err(_) if !self.disk.has_power() => return true,
-            Err(error) => {
-                tally.wrong += 1;
-                eprintln!("unreadable: {error}");
-                return false;
+            self.commit_for_a_while(&store, tally);
+            drop(store);
+            if !self.disk.has_power() {
+                return true;
             }
         }
+        panic!("more openings than disk operations");
+    }
+
+    /// Until the cut, or until it is time to close the store in an orderly way.
+    fn commit_for_a_while(&mut self, store: &DiskStore, tally: &mut Tally) {
         for _ in 0..OPERATIONS_MAX {
+            if self.dice.one_in(60) {
+                return;
+            }
             let batch = random_batch(&mut self.dice);
-            if commit(&store, &batch).is_err() {
-                let after = commit(&store, &batch).expect_err("a failed store takes no commit");
+            if commit(store, &batch).is_err() {
+                let after = commit(store, &batch).expect_err("a failed store takes no commit");
                 assert!(after.message.contains("earlier write failed"), "{}", after.message);
                 self.in_flight = Some(batch);
-                return true;
+                return;
             }
             apply(&mut self.expected, &batch);
             tally.acknowledged += 1;
@@ -149,18 +171,18 @@ impl History {
     }
 }
 
-fn run(cuts: u64, seed: u64, lies_one_in: u64) -> Tally {
+fn run(cuts: u64, seed: u64, lies: Lies, on_a_thread: bool) -> Tally {
     let mut tally = Tally::default();
     for disk in 0.. {
         let seed = seed.wrapping_mul(1_000_003).wrapping_add(disk);
-        let mut history = History::new(seed, lies_one_in);
+        let mut history = History::new(seed, lies, on_a_thread);
         for _ in 0..CUTS_PER_DISK {
             if tally.cuts == cuts {
                 return tally;
             }
             let (wrong, unopenable) = (tally.wrong, tally.unopenable);
             let goes_on = history.live_until_the_cut(&mut tally);
-            if lies_one_in == 0 {
+            if lies == Lies::None {
                 assert!(
                     goes_on,
                     "disk seed {seed}: {} wrong, {} unopenable",
@@ -181,10 +203,64 @@ fn run(cuts: u64, seed: u64, lies_one_in: u64) -> Tally {
 #[test]
 fn power_cuts_lose_nothing_acknowledged() {
     let (cuts, seed) = (setting("POWER_CUTS", 1000), setting("POWER_CUTS_SEED", 1));
-    let tally = run(cuts, seed, 0);
+    let tally = run(cuts, seed, Lies::None, false);
     println!("seed {seed}: {tally:?}");
     assert_eq!((tally.cuts, tally.wrong, tally.unopenable), (cuts, 0, 0), "seed {seed}");
     assert!(tally.acknowledged > cuts, "seed {seed}: the cuts left no room for commits");
+}
+
+#[test]
+fn power_cuts_lose_nothing_acknowledged_when_checkpoints_run_on_a_thread() {
+    let (cuts, seed) = (setting("POWER_CUTS", 1000) / 4, setting("POWER_CUTS_SEED", 1));
+    let tally = run(cuts, seed, Lies::None, true);
+    println!("seed {seed}: {tally:?}");
+    assert_eq!((tally.cuts, tally.wrong, tally.unopenable), (cuts, 0, 0), "seed {seed}");
+}
+
+/// The cut moves through the whole life of a small store: creation, commits,
+/// a checkpoint, one commit past the log, closing, opening again.
+#[test]
+fn a_cut_at_any_step_of_a_short_life_leaves_what_was_acknowledged() {
+    let lives = |disk: &SimDisk, expected: &mut Content, in_flight: &mut Option<Batch>| {
+        let options = DiskOptions::simulation().with_checkpoints(CheckpointMode::Inline { commits_later: 1 });
+        let store = DiskStore::with_backend_and(disk.clone(), options)?;
+        for (key, len) in [(1u8, 30_000), (2, 30_000), (1, 20_000), (3, 100_000), (2, 9), (1, 0)] {
+            let batch =
+                vec![(vec![key], (len > 0).then(|| vec![len as u8; len])), (vec![key, len as u8], None)];
+            *in_flight = Some(batch.clone());
+            commit(&store, &batch)?;
+            apply(expected, &batch);
+            *in_flight = None;
+        }
+        drop(store);
+        if disk.has_power() { Ok(()) } else { Err(StoreErrorKind::Io) }
+            .map_err(|kind| StoreError { kind, message: "cut while closing".to_string() })
+    };
+    for operations in 0..10_000 {
+        let mut survived = true;
+        for seed in 0..8 {
+            let disk = SimDisk::new(seed);
+            disk.cut_power_after(operations);
+            let (mut expected, mut in_flight) = (Content::new(), None);
+            survived &= lives(&disk, &mut expected, &mut in_flight).is_ok();
+            disk.restore_power();
+            let store = DiskStore::with_backend(disk).unwrap_or_else(|error| {
+                panic!("seed {seed}, cut after {operations} operations: {error}");
+            });
+            let content = read_all(&store).expect("readable");
+            if let Some(batch) = in_flight
+                && content != expected
+            {
+                apply(&mut expected, &batch);
+            }
+            assert!(content == expected, "seed {seed}, cut after {operations} operations");
+        }
+        if survived {
+            assert!(operations > 30, "a life takes more than {operations} operations");
+            return;
+        }
+    }
+    panic!("a life ends");
 }
 
 /// Found by this test: redb lays a file out before it writes its magic number,
@@ -214,7 +290,10 @@ fn a_cut_at_any_moment_of_creation_leaves_a_store_that_opens() {
 
 #[test]
 fn a_disk_that_lies_about_syncs_is_caught() {
-    let tally = run(200, 7, 7);
-    println!("{tally:?}");
-    assert!(tally.wrong > 0, "the checker did not notice a lying disk: {tally:?}");
+    let about = |ending| Lies::About { ending, one_in: 7 };
+    for lies in [Lies::OneIn(7), about(".log"), about(".redb")] {
+        let tally = run(300, 7, lies, false);
+        println!("{lies:?}: {tally:?}");
+        assert!(tally.wrong + tally.unopenable > 0, "the checker did not notice {lies:?}: {tally:?}");
+    }
 }

@@ -2,173 +2,220 @@
 //!
 //! The order is: make the directory, let redb lock and read the file on
 //! probation (see `probation.rs`), read the marker that says whose file this is
-//! and in which format, and only then let anything be written. A new file is
-//! given its marker and its table in one commit, so a file has both or is new.
+//! and in which format, read the log, and only then let anything be written. A
+//! new file is given its marker and its table in one commit, so a file has both
+//! or is new. What the log adds is written to the data file before the store
+//! takes a commit, so every store begins with an empty log.
 
-use std::fs::{self, File, OpenOptions};
-use std::io;
-use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::path::Path;
+use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
-use redb::backends::FileBackend;
 use redb::{
-    Builder, Database, DatabaseError, ReadableDatabase, StorageBackend, TableDefinition, TableHandle,
+    Builder, Database, ReadableDatabase, StorageBackend, TableDefinition, TableHandle, WriteTransaction,
 };
 
+use super::checkpoint::Checkpointer;
+use super::directory::{Directory, RealDirectory};
+use super::failure::{Failure, Place, guarded, path_refused};
+use super::log::{self, Log, Replay};
 use super::probation::Probation;
-use super::{DiskStore, KEYSPACE, PAGE_CACHE_BYTES_MAX, Place, RedbError, guarded};
+use super::view::{Layers, Overlay};
+use super::{Core, DataFile, DiskOptions, DiskStore, KEYSPACE, PAGE_CACHE_BYTES_MAX, Writer};
 use crate::storage::{StoreError, StoreErrorKind};
 
 /// The data file's name in the directory.
 const FILE_NAME: &str = "perihelion.redb";
 
-/// Our marker: one table with one number.
+/// Our marker: one table with a few numbers.
 const MARKER: TableDefinition<'static, &str, u64> = TableDefinition::new("perihelion.marker");
 const MARKER_FORMAT: &str = "format";
+/// Which log is this file's.
+const MARKER_INSTANCE: &str = "instance";
+/// The last commit that is in this file, and not in the log only.
+const MARKER_COVERED: &str = "covered";
 
-/// The meaning of the keys and values. Raise it when an older program would
-/// misread what a newer one writes.
-const FORMAT: u64 = 1;
+/// The meaning of the files. Raise it when an older program would misread what
+/// a newer one writes.
+const FORMAT: u64 = 2;
+/// Before there was a log. Read as it is; the first commit makes it the above.
+const FORMAT_WITHOUT_LOG: u64 = 1;
 
-pub(super) fn directory(directory: &Path) -> Result<DiskStore, StoreError> {
-    create_directory(directory).map_err(|error| io_error("create the data directory", directory, &error))?;
-    let path = directory.join(FILE_NAME);
-    let file = data_file(&path).map_err(|error| io_error("open the data file", &path, &error))?;
-    let place = Place(path.display().to_string());
-    let file = FileBackend::new(file).map_err(|error| place.failed("open", RedbError::from(error)))?;
-    backend(Box::new(file), place, || sync_directory(directory))
+/// The standard library's own source of chance, which it has from the system.
+pub(super) fn random_instance() -> u64 {
+    RandomState::new().build_hasher().finish()
 }
 
-/// `before_first_write` is called once if the file turns out to be new.
-pub(super) fn backend(
-    disk: Box<dyn StorageBackend>,
+pub(super) fn path(path: &Path, options: &DiskOptions) -> Result<DiskStore, StoreError> {
+    let refused = |error| path_refused("create the data directory", path, &error);
+    let real = RealDirectory::create(path).map_err(refused)?;
+    let file = path.join(FILE_NAME);
+    // Looked at first, for an error that says what to do about the path.
+    real.open(FILE_NAME).map_err(|error| path_refused("open the data file", &file, &error))?;
+    directory(Box::new(real), Place(file.display().to_string()), options)
+}
+
+pub(super) fn directory(
+    directory: Box<dyn Directory>,
     place: Place,
-    before_first_write: impl FnOnce() -> Result<(), io::Error>,
+    options: &DiskOptions,
 ) -> Result<DiskStore, StoreError> {
-    let probation = Probation::new(disk);
-    let database =
-        guarded(|| accept(&probation, before_first_write)).map_err(|error| place.failed("open", error))?;
-    Ok(DiskStore { database: Some(database), place, failure: OnceLock::new() })
+    let opened = guarded(|| {
+        let probation = Probation::new(data_file(&*directory)?);
+        let accepted = accept(&probation, &*directory, options)?;
+        Ok((probation, accepted))
+    });
+    let (probation, accepted) = opened.map_err(|failure| place.failed("open", failure))?;
+    let place = Arc::new(place);
+    let admitted = probation.clone();
+    guarded(|| start(directory, probation, accepted, &place, options)).map_err(|failure| {
+        admitted.forbid_writes();
+        place.failed("open", failure)
+    })
+}
+
+fn data_file(directory: &dyn Directory) -> Result<Box<dyn StorageBackend>, Failure> {
+    if let Some(file) = directory.open(FILE_NAME)? {
+        return Ok(file);
+    }
+    for name in log::FILE_NAMES {
+        if directory.open(name)?.is_some() {
+            return Err(Failure::damaged(format!("it is missing, but its log {name} is there")));
+        }
+    }
+    Ok(directory.create(FILE_NAME)?)
+}
+
+/// A data file that is ours, and what its log adds to it.
+struct Accepted {
+    database: DataFile,
+    instance: Option<u64>,
+    covered: u64,
+    replay: Replay,
 }
 
 fn accept(
     probation: &Probation,
-    before_first_write: impl FnOnce() -> Result<(), io::Error>,
-) -> Result<Database, RedbError> {
+    directory: &dyn Directory,
+    options: &DiskOptions,
+) -> Result<Accepted, Failure> {
     let database =
         Builder::new().set_cache_size(PAGE_CACHE_BYTES_MAX).create_with_backend(probation.clone())?;
-    match identify(&database)? {
-        Identity::Ours => {}
+    let (instance, covered) = match identify(&database)? {
+        Identity::Ours { instance, covered } => (instance, covered),
         Identity::New => {
-            before_first_write()?;
-            mark(&database)?;
+            directory.sync()?; // Before the first byte: the file keeps its name.
+            mark(&database, options.instance)?;
+            (Some(options.instance), 0)
+        }
+    };
+    let replay = match instance {
+        Some(instance) => log::read(directory, instance, covered)?,
+        None => refuse_log(directory)?,
+    };
+    probation.admit()?;
+    Ok(Accepted { database: DataFile(Some(database)), instance, covered, replay })
+}
+
+/// A file without an instance never had a log.
+fn refuse_log(directory: &dyn Directory) -> Result<Replay, Failure> {
+    for name in log::FILE_NAMES {
+        if directory.open(name)?.is_some() {
+            return Err(Failure::damaged(format!("{name} is the log of another data file")));
         }
     }
-    probation.admit()?;
-    Ok(database)
+    Ok(Replay::default())
+}
+
+fn start(
+    directory: Box<dyn Directory>,
+    probation: Probation,
+    accepted: Accepted,
+    place: &Arc<Place>,
+    options: &DiskOptions,
+) -> Result<DiskStore, Failure> {
+    let Accepted { database, instance, covered, replay } = accepted;
+    let base = database.read_base()?;
+    let layers = Layers { active: Overlay::default(), frozen: Overlay::default(), base };
+    let core = Arc::new(Core {
+        layers: RwLock::new(layers),
+        database,
+        probation,
+        place: Arc::clone(place),
+        failure: OnceLock::new(),
+    });
+    if replay.sequence > covered {
+        let mut overlay = Overlay::default();
+        for (key, value) in replay.entries {
+            overlay.insert(key, value);
+        }
+        core.store(&overlay, &[], replay.sequence)?;
+        let base = core.read_base()?;
+        core.layers_mut().base = base;
+    }
+    let writer = Writer {
+        log: Log::open(directory, options.log)?,
+        checkpointer: Checkpointer::new(options.checkpoints, &core)?,
+        sequence: replay.sequence,
+        instance,
+        instance_if_none: options.instance,
+        limits: options.log,
+    };
+    Ok(DiskStore { core, writer: Mutex::new(Some(writer)) })
 }
 
 enum Identity {
     New,
-    Ours,
+    Ours { instance: Option<u64>, covered: u64 },
 }
 
-fn identify(database: &Database) -> Result<Identity, RedbError> {
+fn identify(database: &Database) -> Result<Identity, Failure> {
     let transaction = database.begin_read()?;
     let names: Vec<String> = transaction.list_tables()?.map(|table| table.name().to_string()).collect();
     if names.is_empty() {
         return Ok(Identity::New);
     }
     if !names.iter().any(|name| name == MARKER.name()) {
-        return Err(RedbError::damaged("it is a redb file of another program"));
+        return Err(Failure::damaged("it is a redb file of another program"));
     }
-    let format = transaction.open_table(MARKER)?.get(MARKER_FORMAT)?.map(|format| format.value());
-    match format {
+    let marker = transaction.open_table(MARKER)?;
+    let number =
+        |name| -> Result<Option<u64>, Failure> { Ok(marker.get(name)?.map(|number| number.value())) };
+    let odd = || Failure::damaged("its format marker is not one that we ever wrote");
+    let identity = match number(MARKER_FORMAT)? {
         Some(FORMAT) => {
-            transaction.open_table(KEYSPACE)?;
-            Ok(Identity::Ours)
+            let instance = Some(number(MARKER_INSTANCE)?.ok_or_else(odd)?);
+            Identity::Ours { instance, covered: number(MARKER_COVERED)?.ok_or_else(odd)? }
         }
-        Some(format) if format > FORMAT => Err(RedbError {
-            kind: StoreErrorKind::TooNew,
-            detail: format!("its format is {format} and this version knows formats up to {FORMAT}"),
-        }),
-        Some(_) | None => Err(RedbError::damaged("its format marker is not one that we ever wrote")),
-    }
+        Some(FORMAT_WITHOUT_LOG) => Identity::Ours { instance: None, covered: 0 },
+        Some(format) if format > FORMAT => {
+            return Err(Failure {
+                kind: StoreErrorKind::TooNew,
+                detail: format!("its format is {format} and this version knows formats up to {FORMAT}"),
+            });
+        }
+        Some(_) | None => return Err(odd()),
+    };
+    transaction.open_table(KEYSPACE)?;
+    Ok(identity)
 }
 
-fn mark(database: &Database) -> Result<(), RedbError> {
+/// Makes a new file ours, or one without a log one with.
+pub(super) fn mark(database: &Database, instance: u64) -> Result<(), Failure> {
     let mut transaction = database.begin_write()?;
     transaction.set_quick_repair(true);
-    transaction.open_table(MARKER)?.insert(MARKER_FORMAT, FORMAT)?;
+    {
+        let mut marker = transaction.open_table(MARKER)?;
+        for (name, number) in [(MARKER_FORMAT, FORMAT), (MARKER_INSTANCE, instance), (MARKER_COVERED, 0)] {
+            marker.insert(name, number)?;
+        }
+    }
     transaction.open_table(KEYSPACE)?;
     Ok(transaction.commit()?)
 }
 
-impl From<DatabaseError> for RedbError {
-    fn from(error: DatabaseError) -> RedbError {
-        match error {
-            DatabaseError::DatabaseAlreadyOpen => RedbError {
-                kind: StoreErrorKind::InUse,
-                detail: "another process has it open, or this one twice".to_string(),
-            },
-            DatabaseError::Storage(error) => error.into(),
-            other => RedbError::damaged(other.to_string()),
-        }
-    }
-}
-
-impl From<io::Error> for RedbError {
-    fn from(error: io::Error) -> RedbError {
-        RedbError { kind: StoreErrorKind::Io, detail: error.to_string() }
-    }
-}
-
-fn io_error(what: &str, path: &Path, error: &io::Error) -> StoreError {
-    let advice = match error.kind() {
-        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-            "Give this user the right to write there, or choose another directory."
-        }
-        io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory | io::ErrorKind::IsADirectory => {
-            "The data directory must be a directory, and its data file a file; choose another directory."
-        }
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "Free some space on that disk.",
-        _ => "Check the path and the disk, or choose another directory.",
-    };
-    let message = format!("cannot {what} {}: {error}. {advice}", path.display());
-    StoreError { kind: StoreErrorKind::Io, message }
-}
-
-/// Makes the directory and its missing parents, readable by this user only,
-/// and makes their names durable.
-fn create_directory(directory: &Path) -> Result<(), io::Error> {
-    let is_missing = |path: &&Path| !path.as_os_str().is_empty() && !path.exists();
-    let missing: Vec<PathBuf> = directory.ancestors().take_while(is_missing).map(Path::to_path_buf).collect();
-    if missing.is_empty() && !fs::metadata(directory)?.is_dir() {
-        return Err(io::ErrorKind::NotADirectory.into());
-    }
-    let mut builder = fs::DirBuilder::new();
-    builder.recursive(true);
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(directory)?;
-    for created in missing.iter().rev() {
-        match created.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => sync_directory(parent)?,
-            _ => sync_directory(Path::new("."))?,
-        }
-    }
+/// Records in a transaction up to which commit the data file holds everything.
+pub(super) fn note_covered(transaction: &WriteTransaction, sequence: u64) -> Result<(), Failure> {
+    transaction.open_table(MARKER)?.insert(MARKER_COVERED, sequence)?;
     Ok(())
-}
-
-fn data_file(path: &Path) -> Result<File, io::Error> {
-    let mut options = OpenOptions::new();
-    options.read(true).write(true).create(true).truncate(false);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(path)
-}
-
-/// A new name survives a power cut only when its directory has been synced.
-fn sync_directory(directory: &Path) -> Result<(), io::Error> {
-    if cfg!(unix) { File::open(directory)?.sync_all() } else { Ok(()) }
 }

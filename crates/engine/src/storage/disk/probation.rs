@@ -10,6 +10,8 @@
 //!
 //! A cut of the power during `admit` leaves what a cut during redb's own
 //! opening would leave, because the disk sees the same operations.
+//!
+//! The other way out is [`Probation::forbid_writes`], for a store that failed.
 
 use std::io;
 use std::ops::Bound;
@@ -38,6 +40,7 @@ pub(super) struct Probation(Arc<Inner>);
 struct Inner {
     disk: Box<dyn StorageBackend>,
     admitted: AtomicBool,
+    forbidden: AtomicBool,
     held: Mutex<Held>,
 }
 
@@ -61,8 +64,19 @@ enum Operation {
 
 impl Probation {
     pub(super) fn new(disk: Box<dyn StorageBackend>) -> Probation {
-        let (admitted, held) = (AtomicBool::new(false), Mutex::new(Held::default()));
-        Probation(Arc::new(Inner { disk, admitted, held }))
+        let (admitted, forbidden) = (AtomicBool::new(false), AtomicBool::new(false));
+        Probation(Arc::new(Inner { disk, admitted, forbidden, held: Mutex::new(Held::default()) }))
+    }
+
+    /// From here on nothing is changed, by nobody: something has failed, and
+    /// redb would go on to write when it is closed.
+    pub(super) fn forbid_writes(&self) {
+        self.0.forbidden.store(true, Ordering::Release);
+    }
+
+    fn may_write(&self) -> Result<(), io::Error> {
+        let forbidden = || io::Error::other("an earlier write failed");
+        if self.0.forbidden.load(Ordering::Acquire) { Err(forbidden()) } else { Ok(()) }
     }
 
     /// Performs what was held back; from here on everything goes to the disk.
@@ -180,6 +194,7 @@ impl StorageBackend for Probation {
     }
 
     fn set_len(&self, len: u64) -> Result<(), io::Error> {
+        self.may_write()?;
         if self.is_admitted() {
             return self.0.disk.set_len(len);
         }
@@ -187,6 +202,7 @@ impl StorageBackend for Probation {
     }
 
     fn sync_data(&self) -> Result<(), io::Error> {
+        self.may_write()?;
         if self.is_admitted() {
             return self.0.disk.sync_data();
         }
@@ -194,6 +210,7 @@ impl StorageBackend for Probation {
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> Result<(), io::Error> {
+        self.may_write()?;
         if self.is_admitted() {
             return self.0.disk.write(offset, data);
         }

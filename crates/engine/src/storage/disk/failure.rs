@@ -1,0 +1,139 @@
+//! What goes wrong under a disk store, in the few kinds a caller can act on.
+//!
+//! redb has many errors and the operating system more; here they become a
+//! [`StoreErrorKind`] and a sentence. redb answers some damage with a failed
+//! assertion: a damaged file is outside input, so [`guarded`] makes that an
+//! error as well.
+
+use std::io;
+use std::panic::{self, AssertUnwindSafe};
+use std::path::Path;
+
+use redb::{CommitError, DatabaseError, StorageError, TableError, TransactionError};
+
+use crate::storage::{StoreError, StoreErrorKind};
+
+/// Why something under the store did not happen.
+#[derive(Debug)]
+pub(super) struct Failure {
+    pub(super) kind: StoreErrorKind,
+    pub(super) detail: String,
+}
+
+impl Failure {
+    pub(super) fn damaged(detail: impl Into<String>) -> Failure {
+        Failure { kind: StoreErrorKind::Damaged, detail: detail.into() }
+    }
+}
+
+/// Calls redb, and anything else that must not take the process down.
+pub(super) fn guarded<T>(call: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
+    panic::catch_unwind(AssertUnwindSafe(call))
+        .unwrap_or_else(|_| Err(Failure::damaged("its pages contradict each other")))
+}
+
+/// What error messages call the thing that failed: a path, mostly.
+#[derive(Debug)]
+pub(super) struct Place(pub(super) String);
+
+impl Place {
+    pub(super) fn failed(&self, what: &str, failure: impl Into<Failure>) -> StoreError {
+        let Failure { kind, detail } = failure.into();
+        let advice = match kind {
+            StoreErrorKind::InUse => "Stop the process that has it open, or choose another directory.",
+            StoreErrorKind::TooNew => "Use the version that wrote it, or a newer one.",
+            StoreErrorKind::Damaged => {
+                "Use the version of perihelion that wrote it, restore a backup, or choose another directory."
+            }
+            StoreErrorKind::Io => "Check that the disk is healthy, has free space and may be written.",
+        };
+        let place = &self.0;
+        StoreError { kind, message: format!("cannot {what} {place}: {detail}. {advice}") }
+    }
+
+    pub(super) fn closed_to_writes(&self, failure: &str) -> StoreError {
+        let place = &self.0;
+        let message = format!(
+            "cannot write {place}: an earlier write failed, and what the disk holds is only known after a \
+             restart ({failure})"
+        );
+        StoreError { kind: StoreErrorKind::Io, message }
+    }
+}
+
+/// The operating system's refusal of a path, with what to do about it.
+pub(super) fn path_refused(what: &str, path: &Path, error: &io::Error) -> StoreError {
+    let advice = match error.kind() {
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            "Give this user the right to write there, or choose another directory."
+        }
+        io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory | io::ErrorKind::IsADirectory => {
+            "The data directory must be a directory, and its data file a file; choose another directory."
+        }
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "Free some space on that disk.",
+        _ => "Check the path and the disk, or choose another directory.",
+    };
+    let message = format!("cannot {what} {}: {error}. {advice}", path.display());
+    StoreError { kind: StoreErrorKind::Io, message }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Failure {
+        Failure { kind: StoreErrorKind::Io, detail: error.to_string() }
+    }
+}
+
+impl From<StorageError> for Failure {
+    fn from(error: StorageError) -> Failure {
+        use std::io::ErrorKind::{InvalidData, UnexpectedEof};
+        let kind = match &error {
+            StorageError::Corrupted(_) => StoreErrorKind::Damaged,
+            // No magic number, or a page that lies beyond the end of the file.
+            StorageError::Io(io) if matches!(io.kind(), InvalidData | UnexpectedEof) => {
+                StoreErrorKind::Damaged
+            }
+            _ => StoreErrorKind::Io,
+        };
+        Failure { kind, detail: error.to_string() }
+    }
+}
+
+impl From<TransactionError> for Failure {
+    fn from(error: TransactionError) -> Failure {
+        match error {
+            TransactionError::Storage(error) => error.into(),
+            other => Failure { kind: StoreErrorKind::Io, detail: other.to_string() },
+        }
+    }
+}
+
+impl From<CommitError> for Failure {
+    fn from(error: CommitError) -> Failure {
+        match error {
+            CommitError::Storage(error) => error.into(),
+            other => Failure { kind: StoreErrorKind::Io, detail: other.to_string() },
+        }
+    }
+}
+
+impl From<TableError> for Failure {
+    fn from(error: TableError) -> Failure {
+        match error {
+            TableError::Storage(error) => error.into(),
+            other => Failure::damaged(other.to_string()),
+        }
+    }
+}
+
+impl From<DatabaseError> for Failure {
+    fn from(error: DatabaseError) -> Failure {
+        match error {
+            DatabaseError::DatabaseAlreadyOpen => Failure {
+                kind: StoreErrorKind::InUse,
+                detail: "another process has it open, or this one twice".to_string(),
+            },
+            DatabaseError::Storage(error) => error.into(),
+            other => Failure::damaged(other.to_string()),
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! The log in front of the data file: where a commit becomes durable first.
+//!
+//! Two files take turns. Commits are appended to one of them, each as one
+//! record with one sync; when it is full, the other takes over, whose records
+//! are all in the data file by then, and is written from its beginning again.
+//! So files are created twice in a store's life, and their blocks are there
+//! already when a record is written: the sync has no metadata to write.
+//!
+//! Always true: record `n + 1` is not written before `n` is synced; a record is
+//! not overwritten before the data file says that it covers its sequence
+//! number. Hence [`read`]'s rule, which needs nothing but those numbers: the
+//! whole records beyond what the data file covers follow each other without a
+//! gap, and the only thing a power cut takes away is the last one.
+
+use std::collections::BTreeMap;
+use std::io;
+
+use bytes::Bytes;
+use redb::StorageBackend;
+
+use super::LogLimits;
+use super::directory::Directory;
+use super::failure::Failure;
+use super::record::{self, Entry, Record, SECTOR_BYTES};
+
+/// The files' names in the data directory.
+pub(super) const FILE_NAMES: [&str; 2] = ["perihelion-0.log", "perihelion-1.log"];
+
+/// A file is lengthened by this much at a time when it is new. Zeros are
+/// written, not just a length set, so that the blocks exist; more would make a
+/// commit slow that happens to need it, less would make more commits need it.
+const GROWTH_BYTES: u64 = 1024 * 1024;
+
+/// No log of ours is longer, whatever its limits were; it is read whole.
+const FILE_BYTES_MAX: u64 = 1024 * 1024 * 1024;
+
+/// The log's files, and where the next record goes.
+#[derive(Debug)]
+pub(super) struct Log {
+    directory: Box<dyn Directory>,
+    files: [Option<LogFile>; 2],
+    limits: LogLimits,
+    current: usize,
+    position: u64,
+    /// Writes in the records since the last switch.
+    writes: usize,
+}
+
+#[derive(Debug)]
+struct LogFile {
+    file: Box<dyn StorageBackend>,
+    len: u64,
+}
+
+impl Log {
+    /// Opens the files that are there, to be written from their beginning.
+    pub(super) fn open(directory: Box<dyn Directory>, limits: LogLimits) -> io::Result<Log> {
+        let mut files = [None, None];
+        for (name, slot) in FILE_NAMES.iter().zip(&mut files) {
+            if let Some(file) = directory.open(name)? {
+                let len = file.len()?;
+                *slot = Some(LogFile { file, len });
+            }
+        }
+        Ok(Log { directory, files, limits, current: 0, position: 0, writes: 0 })
+    }
+
+    /// Whether a record of this size may still go to the current file.
+    pub(super) fn has_room(&self, size: usize, writes: usize) -> bool {
+        let is_new = self.position == 0;
+        let fits = self.position + size as u64 <= self.limits.file_bytes
+            && self.writes + writes <= self.limits.file_writes;
+        is_new || fits
+    }
+
+    /// Appends a record and returns when it is durable.
+    pub(super) fn append(&mut self, record: &Record) -> io::Result<()> {
+        let (position, end) = (self.position, self.position + record.bytes.len() as u64);
+        debug_assert!(position.is_multiple_of(SECTOR_BYTES as u64));
+        let limit = self.limits.file_bytes;
+        let file = self.current_file()?;
+        file.file.write(position, &record.bytes)?;
+        if end > file.len {
+            file.len = end.max((end + GROWTH_BYTES).min(limit));
+            file.file.write(end, &vec![0; (file.len - end) as usize])?;
+        }
+        file.file.sync_data()?;
+        self.position = end;
+        self.writes += record.entries.len();
+        Ok(())
+    }
+
+    fn current_file(&mut self) -> io::Result<&mut LogFile> {
+        let slot = &mut self.files[self.current];
+        match slot {
+            Some(file) => Ok(file),
+            None => {
+                let file = self.directory.create(FILE_NAMES[self.current])?;
+                self.directory.sync()?;
+                Ok(slot.insert(LogFile { file, len: 0 }))
+            }
+        }
+    }
+
+    /// Goes on at the beginning of the other file. Everything in it must be
+    /// covered by the data file.
+    pub(super) fn switch(&mut self) {
+        self.current = 1 - self.current;
+        self.restart();
+    }
+
+    /// Goes on at the beginning of this file. Everything in it must be covered
+    /// by the data file.
+    pub(super) fn restart(&mut self) {
+        (self.position, self.writes) = (0, 0);
+    }
+
+    /// Removes the files. Everything in them must be covered by the data file.
+    pub(super) fn remove(&mut self) -> io::Result<()> {
+        for (name, slot) in FILE_NAMES.iter().zip(&mut self.files) {
+            if let Some(file) = slot.take() {
+                drop(file);
+                self.directory.remove(name)?;
+            }
+        }
+        self.restart();
+        self.directory.sync()
+    }
+}
+
+/// What the log adds to the data file.
+#[derive(Debug, Default)]
+pub(super) struct Replay {
+    /// The last sequence number, of the log or of the data file.
+    pub(super) sequence: u64,
+    /// The newest writes last.
+    pub(super) entries: Vec<Entry>,
+}
+
+/// Reads what is in the log beyond the sequence number that the data file
+/// covers, and changes nothing.
+pub(super) fn read(directory: &dyn Directory, instance: u64, covered: u64) -> Result<Replay, Failure> {
+    let mut found = BTreeMap::new();
+    for name in FILE_NAMES {
+        if let Some(file) = directory.open(name)? {
+            collect(&*file, name, instance, covered, &mut found)?;
+        }
+    }
+    let mut replay = Replay { sequence: covered, entries: Vec::new() };
+    for (sequence, entries) in found {
+        if sequence != replay.sequence + 1 {
+            let missing = replay.sequence + 1;
+            return Err(Failure::damaged(format!(
+                "its log lacks commit {missing} and has commit {sequence}, so it is damaged or a file is missing"
+            )));
+        }
+        replay.sequence = sequence;
+        replay.entries.extend(entries);
+    }
+    Ok(replay)
+}
+
+fn collect(
+    file: &dyn StorageBackend,
+    name: &str,
+    instance: u64,
+    covered: u64,
+    found: &mut BTreeMap<u64, Vec<Entry>>,
+) -> Result<(), Failure> {
+    let bytes = read_whole(file, name)?;
+    if record::at(&bytes, 0, None).is_some_and(|first| first.instance != instance) {
+        return Err(Failure::damaged(format!("{name} is the log of another data file")));
+    }
+    let mut offset = 0;
+    while offset < bytes.len() {
+        let Some(record) = record::at(&bytes, offset, Some(instance)) else {
+            offset += SECTOR_BYTES;
+            continue;
+        };
+        offset += record.size();
+        if record.sequence <= covered {
+            continue; // From before the last switch, waiting to be overwritten.
+        }
+        let entries = record.entries().ok_or_else(|| {
+            Failure::damaged(format!("commit {} in {name} makes no sense", record.sequence))
+        })?;
+        if found.insert(record.sequence, entries).is_some() {
+            return Err(Failure::damaged(format!("commit {} is in its log twice", record.sequence)));
+        }
+    }
+    Ok(())
+}
+
+fn read_whole(file: &dyn StorageBackend, name: &str) -> Result<Bytes, Failure> {
+    let len = file.len()?;
+    if len > FILE_BYTES_MAX {
+        return Err(Failure::damaged(format!("{name} is longer than any log that we write")));
+    }
+    let mut bytes = vec![0; len as usize];
+    file.read(0, &mut bytes)?;
+    Ok(bytes.into())
+}

@@ -1,0 +1,173 @@
+//! One commit as bytes in the log, and back.
+//!
+//! A record is a header (checksum, the data file it belongs to, its sequence
+//! number, lengths) and the writes one after the other; it starts on a sector
+//! and is padded to the next, so an append never rewrites a sector that holds
+//! an acknowledged record, and whoever looks for records need only look where
+//! sectors begin. All numbers are little-endian.
+//!
+//! The data file's instance number is random and never shown: nobody who
+//! stores documents can put a record into one that the log would take for its
+//! own when a cut tears the real record around it.
+
+use bytes::Bytes;
+
+use super::crc32c::crc32c;
+use crate::storage::Write;
+
+/// Where records begin: at multiples of what a disk writes whole.
+pub(super) const SECTOR_BYTES: usize = 512;
+
+const MAGIC: [u8; 4] = *b"phl1";
+const HEADER_BYTES: usize = 32;
+/// The checksum covers everything behind it.
+const CHECKED_FROM: usize = 8;
+
+/// Two lengths in front of each key and value.
+const ENTRY_BYTES: usize = 8;
+/// The value length of a key that is removed.
+const REMOVED: u32 = u32::MAX;
+
+/// A key with its new value, or `None` when it was removed.
+pub(super) type Entry = (Bytes, Option<Bytes>);
+
+/// The bytes a commit takes in the log, padding included; `None` if it is more
+/// than lengths in the log can say.
+pub(super) fn size(writes: &[Write<'_>]) -> Option<usize> {
+    let of_write = |write: &Write<'_>| ENTRY_BYTES + write.key.len() + write.value.map_or(0, <[u8]>::len);
+    let payload: usize = writes.iter().map(of_write).sum();
+    let fits = u32::try_from(payload).is_ok_and(|payload| payload < REMOVED);
+    fits.then(|| (HEADER_BYTES + payload).next_multiple_of(SECTOR_BYTES))
+}
+
+/// A commit ready to be appended; the entries are slices of the bytes.
+#[derive(Debug)]
+pub(super) struct Record {
+    pub(super) bytes: Bytes,
+    pub(super) entries: Vec<Entry>,
+}
+
+/// `size` is what [`size`] said of these writes.
+pub(super) fn encode(instance: u64, sequence: u64, writes: &[Write<'_>], size: usize) -> Record {
+    let mut bytes = Vec::with_capacity(size);
+    bytes.extend_from_slice(&[0; HEADER_BYTES]);
+    for write in writes {
+        let value_len = write.value.map_or(REMOVED, |value| value.len() as u32);
+        bytes.extend_from_slice(&(write.key.len() as u32).to_le_bytes());
+        bytes.extend_from_slice(&value_len.to_le_bytes());
+        bytes.extend_from_slice(write.key);
+        bytes.extend_from_slice(write.value.unwrap_or_default());
+    }
+    let len = bytes.len();
+    bytes[..4].copy_from_slice(&MAGIC);
+    bytes[8..16].copy_from_slice(&instance.to_le_bytes());
+    bytes[16..24].copy_from_slice(&sequence.to_le_bytes());
+    bytes[24..28].copy_from_slice(&((len - HEADER_BYTES) as u32).to_le_bytes());
+    bytes[28..32].copy_from_slice(&(writes.len() as u32).to_le_bytes());
+    let checksum = crc32c(&bytes[CHECKED_FROM..]);
+    bytes[4..8].copy_from_slice(&checksum.to_le_bytes());
+    bytes.resize(size, 0);
+    debug_assert_eq!(bytes.capacity(), size, "the size was worked out before");
+    let bytes = Bytes::from(bytes);
+    let mut at = HEADER_BYTES;
+    let mut slice = |len: usize| {
+        at += len;
+        bytes.slice(at - len..at)
+    };
+    let entries = writes.iter().map(|write| {
+        slice(ENTRY_BYTES);
+        (slice(write.key.len()), write.value.map(|value| slice(value.len())))
+    });
+    Record { entries: entries.collect(), bytes: bytes.clone() }
+}
+
+/// A record that was found whole.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) instance: u64,
+    pub(super) sequence: u64,
+    count: u32,
+    payload: Bytes,
+}
+
+/// The record that begins at this sector, if one does and its checksum holds.
+/// Where `instance` is given, others' records are not looked at further.
+pub(super) fn at(file: &Bytes, offset: usize, instance: Option<u64>) -> Option<Found> {
+    let header = file.get(offset..offset + HEADER_BYTES)?;
+    let number = |at: usize| header[at..at + 4].try_into().map(u32::from_le_bytes).unwrap_or_default();
+    let long = |at: usize| header[at..at + 8].try_into().map(u64::from_le_bytes).unwrap_or_default();
+    if header[..4] != MAGIC || instance.is_some_and(|instance| instance != long(8)) {
+        return None;
+    }
+    let from = offset + HEADER_BYTES;
+    let to = from.checked_add(number(24) as usize)?;
+    let checked = file.get(offset + CHECKED_FROM..to)?;
+    let found =
+        || Found { instance: long(8), sequence: long(16), count: number(28), payload: file.slice(from..to) };
+    (crc32c(checked) == number(4)).then(found)
+}
+
+impl Found {
+    /// What it takes in the log, padding included.
+    pub(super) fn size(&self) -> usize {
+        (HEADER_BYTES + self.payload.len()).next_multiple_of(SECTOR_BYTES)
+    }
+
+    /// Its writes, or `None` if it contradicts itself, which a record with a
+    /// right checksum does not unless another program wrote it.
+    pub(super) fn entries(&self) -> Option<Vec<Entry>> {
+        let mut entries = Vec::new();
+        let mut rest = self.payload.clone();
+        let take = |rest: &mut Bytes, len: usize| (len <= rest.len()).then(|| rest.split_to(len));
+        for _ in 0..self.count {
+            let lengths = take(&mut rest, ENTRY_BYTES)?;
+            let key_len = u32::from_le_bytes(lengths[..4].try_into().ok()?);
+            let value_len = u32::from_le_bytes(lengths[4..].try_into().ok()?);
+            let key = take(&mut rest, key_len as usize)?;
+            let value = match value_len {
+                REMOVED => None,
+                len => Some(take(&mut rest, len as usize)?),
+            };
+            entries.push((key, value));
+        }
+        rest.is_empty().then_some(entries)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WRITES: [Write<'static>; 3] = [
+        Write { key: b"kept", value: Some(b"value") },
+        Write { key: b"", value: Some(b"") },
+        Write { key: b"gone", value: None },
+    ];
+
+    #[test]
+    fn a_record_comes_back_as_it_was_written() {
+        let record = encode(7, 9, &WRITES, size(&WRITES).expect("small"));
+        assert_eq!(record.bytes.len(), SECTOR_BYTES);
+        let found = at(&record.bytes, 0, Some(7)).expect("whole");
+        assert_eq!((found.instance, found.sequence, found.size()), (7, 9, SECTOR_BYTES));
+        assert_eq!(found.entries().expect("sound"), record.entries);
+        let written: Vec<_> = WRITES.map(|write| (write.key, write.value)).to_vec();
+        let entries = record.entries.iter().map(|(key, value)| (&key[..], value.as_deref()));
+        assert_eq!(entries.collect::<Vec<_>>(), written);
+        assert!(at(&record.bytes, 0, Some(8)).is_none(), "another data file's record");
+    }
+
+    #[test]
+    fn a_record_with_a_wrong_byte_is_none() {
+        let record = encode(7, 9, &WRITES, size(&WRITES).expect("small"));
+        let used = HEADER_BYTES + 3 * ENTRY_BYTES + 4 + 5 + 4;
+        for at_byte in 0..used {
+            let mut torn = record.bytes.to_vec();
+            torn[at_byte] ^= 0x10;
+            assert!(at(&torn.into(), 0, Some(7)).is_none(), "byte {at_byte}");
+        }
+        for len in 0..used {
+            assert!(at(&record.bytes.slice(..len), 0, Some(7)).is_none(), "cut to {len}");
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! The log in front of the data file: what a crash leaves in it is replayed,
+//! what is damaged is refused and not touched, and a store that was closed has
+//! none.
+
+use std::fs;
+use std::path::Path;
+
+use perihelion_engine::storage::{
+    CheckpointMode, DiskOptions, DiskStore, LogLimits, Store, StoreErrorKind, Write,
+};
+use redb::{Database, ReadableDatabase, TableDefinition};
+
+use crate::dice::Dice;
+use crate::sim_disk::SimDisk;
+use crate::storage_files::{DATA_FILE, Scratch, check_refused, contents, get, put};
+
+const LOGS: [&str; 2] = ["perihelion-0.log", "perihelion-1.log"];
+const MARKER: TableDefinition<'static, &str, u64> = TableDefinition::new("perihelion.marker");
+const SECTOR: usize = 512;
+
+/// Commits of one key each, number `n` writing `n`; one sector of log each.
+fn commit_numbers(store: &DiskStore, numbers: std::ops::RangeInclusive<u32>) {
+    for number in numbers {
+        put(store, &number.to_be_bytes(), &number.to_le_bytes()).expect("commit");
+    }
+}
+
+/// How many of the numbers from 1 on are there; the rest must not be.
+fn count_numbers(store: &DiskStore) -> u32 {
+    let is_there = |number: u32| get(store, &number.to_be_bytes()).is_some();
+    let count = (1..).take_while(|number| is_there(*number)).last().unwrap_or(0);
+    assert!((count + 1..count + 20).all(|number| !is_there(number)), "a gap after {count}");
+    count
+}
+
+/// What `kill -9` leaves of a store with these many commits in its log, of
+/// which the first file holds ten. They are not checkpointed.
+fn killed(scratch: &Scratch, commits: u32) -> std::path::PathBuf {
+    let (alive, killed) = (scratch.0.join("alive"), scratch.0.join("killed"));
+    let log = LogLimits { file_bytes: 10 * SECTOR as u64, file_writes: 1000, record_bytes: 4096 };
+    let never = CheckpointMode::Inline { commits_later: u32::MAX };
+    let options = DiskOptions::new().with_log(log).with_checkpoints(never);
+    let store = DiskStore::open_with(&alive, options).expect("created");
+    commit_numbers(&store, 1..=commits);
+    fs::create_dir_all(&killed).expect("created");
+    for (path, content) in contents(&alive) {
+        fs::write(killed.join(path.file_name().expect("a file")), content).expect("copied");
+    }
+    killed
+}
+
+fn change(file: &Path, change: impl FnOnce(&mut Vec<u8>)) {
+    let mut content = fs::read(file).expect("readable");
+    change(&mut content);
+    fs::write(file, content).expect("written");
+}
+
+#[test]
+fn a_closed_directory_is_the_data_file_alone() {
+    let scratch = Scratch::new("log-closed");
+    let names = || {
+        let entries = fs::read_dir(&scratch.0).expect("a directory");
+        let mut names: Vec<_> = entries.map(|entry| entry.expect("an entry").file_name()).collect();
+        names.sort();
+        names
+    };
+    let store = DiskStore::open(&scratch.0).expect("created");
+    assert_eq!(names(), [DATA_FILE], "there is no log before the first commit");
+    commit_numbers(&store, 1..=3);
+    assert_eq!(names(), [LOGS[0], DATA_FILE]);
+    drop(store);
+    assert_eq!(names(), [DATA_FILE]);
+    let store = DiskStore::open(&scratch.0).expect("opened");
+    assert_eq!(count_numbers(&store), 3);
+    drop(store);
+    assert_eq!(names(), [DATA_FILE], "reading makes no log");
+}
+
+#[test]
+fn what_a_kill_leaves_in_the_log_is_replayed_from_both_files() {
+    for commits in [1, 9, 10, 11, 20] {
+        let scratch = Scratch::new("log-replay");
+        let directory = killed(&scratch, commits);
+        for _ in 0..2 {
+            let store = DiskStore::open(&directory).expect("opened");
+            assert_eq!(count_numbers(&store), commits);
+        }
+        let store = DiskStore::open(&directory).expect("opened");
+        commit_numbers(&store, commits + 1..=commits + 5);
+        drop(store);
+        assert_eq!(count_numbers(&DiskStore::open(&directory).expect("opened")), commits + 5);
+    }
+}
+
+#[test]
+fn a_torn_last_record_was_never_acknowledged_and_ends_the_log() {
+    let scratch = Scratch::new("log-torn");
+    let directory = killed(&scratch, 15);
+    // The fifth record of the second file is the last.
+    change(&directory.join(LOGS[1]), |log| log[4 * SECTOR + 40] ^= 1);
+    let store = DiskStore::open(&directory).expect("opened");
+    assert_eq!(count_numbers(&store), 14);
+}
+
+#[test]
+fn a_bad_record_before_good_ones_is_refused() {
+    for (file, record) in [(0, 0), (0, 4), (0, 9), (1, 0), (1, 3)] {
+        for byte in [0, 5, 9, 17, 25, 30, 45] {
+            let scratch = Scratch::new("log-damaged");
+            let directory = killed(&scratch, 15);
+            change(&directory.join(LOGS[file]), |log| log[record * SECTOR + byte] ^= 0x40);
+            check_refused(&directory, StoreErrorKind::Damaged, "log lacks commit");
+        }
+    }
+}
+
+#[test]
+fn a_missing_or_foreign_file_is_refused() {
+    let scratch = Scratch::new("log-missing");
+    let directory = killed(&scratch, 15);
+    let logs = LOGS.map(|name| directory.join(name));
+    let saved = fs::read(&logs[0]).expect("readable");
+    fs::remove_file(&logs[0]).expect("removed");
+    check_refused(&directory, StoreErrorKind::Damaged, "log lacks commit 1 and has commit 11");
+    fs::write(&logs[0], &saved).expect("written");
+    fs::write(&logs[1], &saved).expect("written");
+    check_refused(&directory, StoreErrorKind::Damaged, "commit 1 is in its log twice");
+
+    let data = directory.join(DATA_FILE);
+    fs::remove_file(&data).expect("removed");
+    check_refused(&directory, StoreErrorKind::Damaged, "its log perihelion-0.log is there");
+    assert!(!data.exists(), "a refused directory gets no new file");
+
+    let other = Scratch::new("log-foreign");
+    drop(DiskStore::open(&other.0).expect("created"));
+    fs::write(other.0.join(LOGS[0]), &saved).expect("written");
+    check_refused(&other.0, StoreErrorKind::Damaged, "log of another data file");
+}
+
+/// Bit rot anywhere in the log: refused and untouched, or a beginning of what
+/// was committed, and never a panic.
+#[test]
+fn a_log_with_random_damage_is_refused_or_ends_early() {
+    let scratch = Scratch::new("log-rot");
+    let directory = killed(&scratch, 17);
+    let images = LOGS.map(|name| fs::read(directory.join(name)).expect("readable"));
+    let data = fs::read(directory.join(DATA_FILE)).expect("readable");
+    let (mut refused, mut shorter) = (0, 0);
+    for seed in 0..150 {
+        let mut dice = Dice::new(seed);
+        fs::write(directory.join(DATA_FILE), &data).expect("written");
+        for (name, image) in LOGS.iter().zip(&images) {
+            let mut image = image.clone();
+            for _ in 0..dice.roll(3) {
+                let at = dice.roll(17 * SECTOR as u64) as usize;
+                if let Some(byte) = image.get_mut(at) {
+                    *byte ^= 1 + dice.roll(255) as u8;
+                }
+            }
+            if dice.one_in(6) {
+                image.truncate(dice.roll(image.len() as u64) as usize);
+            }
+            fs::write(directory.join(name), image).expect("written");
+        }
+        let before = contents(&directory);
+        match DiskStore::open(&directory) {
+            Ok(store) if count_numbers(&store) < 17 => shorter += 1,
+            Ok(store) => assert_eq!(count_numbers(&store), 17),
+            Err(error) => {
+                refused += 1;
+                assert_eq!(error.kind, StoreErrorKind::Damaged, "seed {seed}: {error}");
+                assert!(contents(&directory) == before, "seed {seed}: changed, then refused");
+            }
+        }
+    }
+    assert!(refused > 30 && shorter > 3, "{refused} refused, {shorter} ended early");
+}
+
+#[test]
+fn a_directory_from_before_the_log_is_upgraded_by_its_first_commit() {
+    let scratch = Scratch::new("log-upgrade");
+    let file = scratch.0.join(DATA_FILE);
+    let format = || {
+        let database = Database::open(&file).expect("redb opens it");
+        let transaction = database.begin_read().expect("begin");
+        let marker = transaction.open_table(MARKER).expect("our marker");
+        marker.get("format").expect("get").expect("there").value()
+    };
+    let keyspace: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("perihelion.keyspace");
+    let database = Database::create(&file).expect("redb creates it");
+    let transaction = database.begin_write().expect("begin");
+    transaction.open_table(MARKER).expect("marker").insert("format", 1).expect("insert");
+    let one = 1u32;
+    let mut table = transaction.open_table(keyspace).expect("keyspace");
+    table.insert(&one.to_be_bytes()[..], &b"from before"[..]).expect("insert");
+    drop(table);
+    transaction.commit().expect("commit");
+    drop(database);
+
+    let store = DiskStore::open(&scratch.0).expect("opened");
+    assert_eq!(count_numbers(&store), 1);
+    drop(store);
+    assert_eq!(format(), 1, "reading upgrades nothing");
+    fs::write(scratch.0.join(LOGS[0]), "").expect("written");
+    check_refused(&scratch.0, StoreErrorKind::Damaged, "log of another data file");
+    fs::remove_file(scratch.0.join(LOGS[0])).expect("removed");
+
+    let store = DiskStore::open(&scratch.0).expect("opened");
+    commit_numbers(&store, 2..=4);
+    drop(store);
+    assert_eq!(format(), 2);
+    let store = DiskStore::open(&scratch.0).expect("opened");
+    assert_eq!(count_numbers(&store), 4);
+    assert_eq!(get(&store, &one.to_be_bytes()).as_deref(), Some(&b"from before"[..]));
+}
+
+/// Far larger than the log: it lands in the data file, on top of what was in
+/// the log, and the log goes on behind it.
+#[test]
+fn a_commit_too_large_for_the_log_goes_past_it() {
+    let disk = SimDisk::new(5);
+    let store = DiskStore::with_backend(disk.clone()).expect("created");
+    let large = vec![7; 1 << 20];
+    put(&store, b"a", b"old").expect("commit");
+    put(&store, b"b", b"old").expect("commit");
+    let view = store.view().expect("view");
+    let mut writes = [Write { key: b"a", value: Some(&large) }, Write { key: b"b", value: None }].into_iter();
+    store.commit(&mut writes).expect("commit");
+    put(&store, b"c", b"new").expect("commit");
+    assert_eq!(view.get(b"a").expect("get").as_deref(), Some(&b"old"[..]));
+    assert_eq!(view.get(b"c").expect("get"), None);
+    drop(view);
+    let check = |store: &DiskStore| {
+        assert_eq!(get(store, b"a").as_deref(), Some(&large[..]));
+        assert_eq!(get(store, b"b"), None);
+        assert_eq!(get(store, b"c").as_deref(), Some(&b"new"[..]));
+    };
+    check(&store);
+    disk.cut_power_after(0);
+    drop(store);
+    disk.restore_power();
+    assert!(disk.names().contains(&LOGS[0].to_string()), "the log outlived the cut");
+    check(&DiskStore::with_backend(disk).expect("opened"));
+}
