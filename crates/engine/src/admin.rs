@@ -114,8 +114,10 @@ pub fn create_container(
         let version = parsed.partition_key.version;
         let partitions = partitions.max(partitions_for(throughput));
         let ranges = EffectiveRange::whole().split_evenly(partitions, version).into_iter();
-        let ranges: Vec<PartitionRange> =
-            (0..).zip(ranges).map(|(id, range)| PartitionRange { id, range, parents: Vec::new() }).collect();
+        let ranges: Vec<PartitionRange> = (0..)
+            .zip(ranges)
+            .map(|(id, range)| PartitionRange { id, segment: id, range, parents: Vec::new() })
+            .collect();
         let mut container = Container {
             rid: ContainerRid { database: database.rid, number },
             name: parsed.name,

@@ -13,7 +13,7 @@ use crate::Position;
 use crate::charge;
 use crate::container::Container;
 use crate::document::StoredDocument;
-use crate::keys::{self, RangeId, Span};
+use crate::keys::{self, RangeId, SegmentId, Span};
 use crate::refusal::Refusal;
 use crate::state::ContainerState;
 use crate::storage::{Direction, View};
@@ -118,9 +118,9 @@ fn collect_latest(
     now: u64,
     page: &mut PageBuilder<'_>,
 ) -> Result<(), Refusal> {
-    let (number, range) = (container.number(), page.request.range);
+    let (number, segment) = (container.number(), segment_of(container, page.request)?);
     let mut failure = None;
-    let span = span_after(&keys::feeds(number, range), &keys::feed(number, range, after, u32::MAX));
+    let span = span_after(&keys::feeds(number, segment), &keys::feed(number, segment, after, u64::MAX));
     view.scan(span.as_range(), Direction::Forward, &mut |key, value| {
         let (Some((lsn, _)), Some(rid)) = (keys::lsn_and_place(key), keys::last_u64(value)) else {
             return ControlFlow::Continue(());
@@ -128,7 +128,7 @@ fn collect_latest(
         if page.ends_before(lsn) {
             return ControlFlow::Break(());
         }
-        match view.get(&keys::document(number, range, rid)) {
+        match view.get(&keys::document(number, segment, rid)) {
             Ok(record) => {
                 if let Some(document) = record.as_ref().and_then(StoredDocument::decode)
                     && belongs(&document, page.request, container.default_ttl, now)
@@ -144,6 +144,10 @@ fn collect_latest(
         }
     })?;
     failure.map_or(Ok(()), |error| Err(Refusal::storage(&error)))
+}
+
+fn segment_of(container: &Container, request: &FeedRequest) -> Result<SegmentId, Refusal> {
+    container.range(request.range).map(|range| range.segment).ok_or_else(Refusal::range_gone)
 }
 
 fn belongs(document: &StoredDocument, request: &FeedRequest, default_ttl: Option<i64>, now: u64) -> bool {
@@ -174,8 +178,8 @@ fn collect_versions(
     after: u64,
     page: &mut PageBuilder<'_>,
 ) -> Result<(), Refusal> {
-    let (number, range) = (container.number(), page.request.range);
-    let span = span_after(&keys::versions(number, range), &keys::version(number, range, after, u32::MAX));
+    let (number, segment) = (container.number(), segment_of(container, page.request)?);
+    let span = span_after(&keys::versions(number, segment), &keys::version(number, segment, after, u64::MAX));
     view.scan(span.as_range(), Direction::Forward, &mut |key, value| {
         let Some((lsn, _)) = keys::lsn_and_place(key) else { return ControlFlow::Continue(()) };
         if page.ends_before(lsn) {

@@ -11,7 +11,7 @@ use perihelion_model::partition_key::{
 use perihelion_model::resource_id::{ContainerRid, DatabaseRid};
 
 use crate::index::IndexDefinition;
-use crate::keys::{ContainerNumber, RangeId};
+use crate::keys::{ContainerNumber, RangeId, SegmentId};
 use crate::refusal::{Layer, Refusal};
 
 /// One container of the catalog.
@@ -39,6 +39,8 @@ pub struct Container {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PartitionRange {
     pub id: RangeId,
+    /// Where its documents lie, perhaps beside a sibling's.
+    pub segment: SegmentId,
     pub range: EffectiveRange,
     /// The ranges this one was split from, oldest first.
     pub parents: Vec<RangeId>,
@@ -99,6 +101,7 @@ impl Container {
         let ranges = self.ranges.iter().map(|range| {
             object([
                 ("id", u64::from(range.id).into()),
+                ("segment", u64::from(range.segment).into()),
                 ("min", range.range.min.to_hex().into()),
                 ("max", range.range.max.to_hex().into()),
                 ("parents", Value::Array(range.parents.iter().map(|id| u64::from(*id).into()).collect())),
@@ -128,6 +131,7 @@ impl Container {
             let parents = range.get("parents")?.as_array()?.iter();
             Some(PartitionRange {
                 id: number(range, "id")?,
+                segment: number(range, "segment")?,
                 range: EffectiveRange { min: key("min")?, max: key("max")? },
                 parents: parents
                     .map(|id| id.as_i64().and_then(|id| u32::try_from(id).ok()))

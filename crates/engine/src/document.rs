@@ -13,7 +13,7 @@ use perihelion_model::json::{self, Value};
 pub struct StoredDocument {
     /// The write that made this version, and its place within that write.
     pub lsn: u64,
-    pub place: u32,
+    pub place: u64,
     /// The write that made the document.
     pub created_lsn: u64,
     pub timestamp: u64,
@@ -31,7 +31,7 @@ pub struct StoredDocument {
     pub text: Bytes,
 }
 
-const HEAD_BYTES: usize = 8 + 4 + 8 + 8 + 8 + 8 + 4 + 4 + 2;
+const HEAD_BYTES: usize = 8 + 8 + 8 + 8 + 8 + 8 + 4 + 4 + 2;
 
 impl StoredDocument {
     pub fn encode(&self) -> Vec<u8> {
@@ -53,19 +53,19 @@ impl StoredDocument {
     pub fn decode(record: &Bytes) -> Option<Self> {
         let u64_at = |at: usize| Some(u64::from_be_bytes(record.get(at..at + 8)?.try_into().ok()?));
         let u32_at = |at: usize| Some(u32::from_be_bytes(record.get(at..at + 4)?.try_into().ok()?));
-        let key_length = usize::from(u16::from_be_bytes(record.get(52..54)?.try_into().ok()?));
+        let key_length = usize::from(u16::from_be_bytes(record.get(56..58)?.try_into().ok()?));
         if record.len() < HEAD_BYTES + key_length {
             return None;
         }
         Some(StoredDocument {
             lsn: u64_at(0)?,
-            place: u32_at(8)?,
-            created_lsn: u64_at(12)?,
-            timestamp: u64_at(20)?,
-            etag_counter: u64_at(28)?,
-            expires_at: u64_at(36)?,
-            ttl: u32_at(44)? as i32,
-            terms: u32_at(48)?,
+            place: u64_at(8)?,
+            created_lsn: u64_at(16)?,
+            timestamp: u64_at(24)?,
+            etag_counter: u64_at(32)?,
+            expires_at: u64_at(40)?,
+            ttl: u32_at(48)? as i32,
+            terms: u32_at(52)?,
             effective_key: record.slice(HEAD_BYTES..HEAD_BYTES + key_length),
             text: record.slice(HEAD_BYTES + key_length..),
         })

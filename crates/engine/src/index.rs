@@ -12,7 +12,7 @@
 
 use perihelion_model::json::{Number, Value, object};
 
-use crate::keys::{self, ContainerNumber, LogicalKey, RangeId};
+use crate::keys::{self, ContainerNumber, LogicalKey, SegmentId};
 
 /// One index of a container.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,7 +46,7 @@ impl IndexDefinition {
         let mut key = keys::index(container, self.id);
         match (self.scope, group) {
             (IndexScope::Partition, Group { partition, .. }) => key.extend_from_slice(&partition.0),
-            (IndexScope::Range, Group { range, .. }) => key.extend_from_slice(&range.to_be_bytes()),
+            (IndexScope::Range, Group { segment, .. }) => key.extend_from_slice(&segment.to_be_bytes()),
         }
         key
     }
@@ -97,11 +97,11 @@ impl IndexDefinition {
     }
 }
 
-/// The logical and the physical partition of a document.
+/// The logical partition of a document and the segment it lies in.
 #[derive(Debug, Clone, Copy)]
 pub struct Group<'a> {
     pub partition: &'a LogicalKey,
-    pub range: RangeId,
+    pub segment: SegmentId,
 }
 
 /// The value at a path of member names.

@@ -132,7 +132,7 @@ impl Target {
     }
 
     fn group(&self) -> Group<'_> {
-        Group { partition: &self.partition, range: self.range.id }
+        Group { partition: &self.partition, segment: self.range.segment }
     }
 }
 
@@ -140,7 +140,7 @@ impl Target {
 #[derive(Debug, Default)]
 pub struct Stamp {
     lsn: Option<u64>,
-    place_next: u32,
+    place_next: u64,
 }
 
 /// Anything documents can be read from: a snapshot or a transaction.
@@ -181,7 +181,7 @@ fn lookup_any<S: Source + ?Sized>(
         return Ok(None);
     };
     let Some(rid) = keys::last_u64(&rid) else { return Ok(None) };
-    let record = source.fetch(&keys::document(number, target.range.id, rid))?;
+    let record = source.fetch(&keys::document(number, target.range.segment, rid))?;
     Ok(record.as_ref().and_then(StoredDocument::decode).map(|document| (rid, document)))
 }
 
@@ -446,7 +446,7 @@ impl ItemWrite<'_, '_> {
         self.count(old, Some(&stored));
         let change = if old.is_some() { Change::Replace } else { Change::Create };
         versions::log(self.transaction, self.target, change, old, (lsn, place), Some(&stored));
-        let key = keys::document(self.target.container.number(), self.target.range.id, rid);
+        let key = keys::document(self.target.container.number(), self.target.range.segment, rid);
         self.transaction.put(key, stored.encode());
         Ok(stored)
     }
@@ -465,7 +465,7 @@ impl ItemWrite<'_, '_> {
         versions::log(self.transaction, self.target, change, Some(old), stamp, None);
         self.transaction.remove(keys::id(number, &self.target.partition, id));
         self.transaction.remove(keys::member(number, &self.target.partition, rid));
-        self.transaction.remove(keys::document(number, self.target.range.id, rid));
+        self.transaction.remove(keys::document(number, self.target.range.segment, rid));
     }
 
     /// The document's own `ttl`. It is checked only where the container has
@@ -518,7 +518,7 @@ impl ItemWrite<'_, '_> {
     }
 
     fn has_expired(&self, rid: u64) -> bool {
-        let key = keys::document(self.target.container.number(), self.target.range.id, rid);
+        let key = keys::document(self.target.container.number(), self.target.range.segment, rid);
         let record = self.transaction.get(&key).ok().flatten();
         record
             .as_ref()
@@ -551,17 +551,17 @@ impl ItemWrite<'_, '_> {
 
     /// The change feed's and the expiry's pointers.
     fn move_pointers(&mut self, rid: u64, old: Option<&StoredDocument>, new: Option<&StoredDocument>) {
-        let (number, range) = (self.target.container.number(), self.target.range.id);
+        let (number, segment) = (self.target.container.number(), self.target.range.segment);
         if let Some(old) = old {
-            self.transaction.remove(keys::feed(number, range, old.lsn, old.place));
+            self.transaction.remove(keys::feed(number, segment, old.lsn, old.place));
             if old.expires_at != 0 {
-                self.transaction.remove(keys::expiry(old.expires_at, number, range, rid));
+                self.transaction.remove(keys::expiry(old.expires_at, number, segment, rid));
             }
         }
         if let Some(new) = new {
-            self.transaction.put(keys::feed(number, range, new.lsn, new.place), rid.to_be_bytes().to_vec());
+            self.transaction.put(keys::feed(number, segment, new.lsn, new.place), rid.to_be_bytes().to_vec());
             if new.expires_at != 0 {
-                self.transaction.put(keys::expiry(new.expires_at, number, range, rid), Bytes::new());
+                self.transaction.put(keys::expiry(new.expires_at, number, segment, rid), Bytes::new());
             }
         }
     }
@@ -569,10 +569,9 @@ impl ItemWrite<'_, '_> {
     fn count(&mut self, old: Option<&StoredDocument>, new: Option<&StoredDocument>) {
         if let Some(range) = self.state.range_mut(self.target.range.id) {
             let size =
-                |document: Option<&StoredDocument>| document.map_or(0, |document| document.text.len() as u64);
-            range.documents =
-                (range.documents + u64::from(new.is_some())).saturating_sub(u64::from(old.is_some()));
-            range.bytes = (range.bytes + size(new)).saturating_sub(size(old));
+                |document: Option<&StoredDocument>| document.map_or(0, |document| document.text.len() as i64);
+            range.documents += i64::from(new.is_some()) - i64::from(old.is_some());
+            range.bytes += size(new) - size(old);
         }
     }
 }
@@ -636,15 +635,16 @@ impl SystemMembers {
 
 impl Stamp {
     /// The LSN of this operation, taken from the partition the first time.
-    fn next(&mut self, state: &mut ContainerState, range: keys::RangeId) -> (u64, u32) {
+    fn next(&mut self, state: &mut ContainerState, range: keys::RangeId) -> (u64, u64) {
         let lsn = *self.lsn.get_or_insert_with(|| {
-            let range = state.range_mut(range);
-            range.map_or(0, |range| {
+            state.range_mut(range).map_or(0, |range| {
                 range.lsn += 1;
                 range.lsn
             })
         });
-        let place = self.place_next;
+        // Siblings in one segment count their LSNs apart: the range tells
+        // their writes apart.
+        let place = (u64::from(range) << 32) | self.place_next;
         self.place_next += 1;
         (lsn, place)
     }

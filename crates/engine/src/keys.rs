@@ -2,7 +2,8 @@
 //!
 //! Every key begins with a byte for its kind, numbers are big-endian so that
 //! bytes order as numbers do, and everything of one container lies together
-//! within its kind. Documents lie by physical partition and then by the
+//! within its kind. Documents lie by segment (a physical partition's, or one
+//! that the children of a split share) and then by the
 //! counter in their `_rid`, which is the order in which the service returns
 //! rows without ORDER BY; `id`s and members lie by logical partition, so a
 //! point operation is two look-ups and a partition query never sees another
@@ -18,6 +19,9 @@ use crate::storage::KeyRange;
 pub type ContainerNumber = u32;
 /// A physical partition's id within its container.
 pub type RangeId = u32;
+/// Where the documents of a physical partition lie. A partition begins with a
+/// segment of its own; the children of a split share their parent's.
+pub type SegmentId = u32;
 
 /// Who owns a logical partition: sixteen bytes of hash per level.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -145,12 +149,12 @@ pub fn scripts(container: ContainerNumber, kind: u8) -> Vec<u8> {
     KeyBuilder::new(Kind::Script).u32(container).bytes(&[kind]).done()
 }
 
-pub fn document(container: ContainerNumber, range: RangeId, rid: u64) -> Vec<u8> {
-    KeyBuilder::new(Kind::Document).u32(container).u32(range).u64(rid).done()
+pub fn document(container: ContainerNumber, segment: SegmentId, rid: u64) -> Vec<u8> {
+    KeyBuilder::new(Kind::Document).u32(container).u32(segment).u64(rid).done()
 }
 
-pub fn documents(container: ContainerNumber, range: RangeId) -> Vec<u8> {
-    KeyBuilder::new(Kind::Document).u32(container).u32(range).done()
+pub fn documents(container: ContainerNumber, segment: SegmentId) -> Vec<u8> {
+    KeyBuilder::new(Kind::Document).u32(container).u32(segment).done()
 }
 
 /// From (logical partition, id) to the counter in the `_rid`.
@@ -168,21 +172,21 @@ pub fn members(container: ContainerNumber, partition: &[u8]) -> Vec<u8> {
 }
 
 /// Where a document's latest version stands in the change feed.
-pub fn feed(container: ContainerNumber, range: RangeId, lsn: u64, place: u32) -> Vec<u8> {
-    KeyBuilder::new(Kind::Feed).u32(container).u32(range).u64(lsn).u32(place).done()
+pub fn feed(container: ContainerNumber, segment: SegmentId, lsn: u64, place: u64) -> Vec<u8> {
+    KeyBuilder::new(Kind::Feed).u32(container).u32(segment).u64(lsn).u64(place).done()
 }
 
-pub fn feeds(container: ContainerNumber, range: RangeId) -> Vec<u8> {
-    KeyBuilder::new(Kind::Feed).u32(container).u32(range).done()
+pub fn feeds(container: ContainerNumber, segment: SegmentId) -> Vec<u8> {
+    KeyBuilder::new(Kind::Feed).u32(container).u32(segment).done()
 }
 
 /// Every version and delete, for containers whose full feed is read.
-pub fn version(container: ContainerNumber, range: RangeId, lsn: u64, place: u32) -> Vec<u8> {
-    KeyBuilder::new(Kind::Version).u32(container).u32(range).u64(lsn).u32(place).done()
+pub fn version(container: ContainerNumber, segment: SegmentId, lsn: u64, place: u64) -> Vec<u8> {
+    KeyBuilder::new(Kind::Version).u32(container).u32(segment).u64(lsn).u64(place).done()
 }
 
-pub fn versions(container: ContainerNumber, range: RangeId) -> Vec<u8> {
-    KeyBuilder::new(Kind::Version).u32(container).u32(range).done()
+pub fn versions(container: ContainerNumber, segment: SegmentId) -> Vec<u8> {
+    KeyBuilder::new(Kind::Version).u32(container).u32(segment).done()
 }
 
 /// A unique key's values within a logical partition.
@@ -196,8 +200,8 @@ pub fn index(container: ContainerNumber, index: u16) -> Vec<u8> {
 }
 
 /// When a document expires.
-pub fn expiry(at: u64, container: ContainerNumber, range: RangeId, rid: u64) -> Vec<u8> {
-    KeyBuilder::new(Kind::Expiry).u64(at).u32(container).u32(range).u64(rid).done()
+pub fn expiry(at: u64, container: ContainerNumber, segment: SegmentId, rid: u64) -> Vec<u8> {
+    KeyBuilder::new(Kind::Expiry).u64(at).u32(container).u32(segment).u64(rid).done()
 }
 
 /// All documents that expire at or before `at`.
@@ -207,8 +211,8 @@ pub fn expired_by(at: u64) -> (Vec<u8>, Vec<u8>) {
     (from, to)
 }
 
-/// Takes an expiry key apart again: (at, container, range, rid).
-pub fn parse_expiry(key: &[u8]) -> Option<(u64, ContainerNumber, RangeId, u64)> {
+/// Takes an expiry key apart again: (at, container, segment, rid).
+pub fn parse_expiry(key: &[u8]) -> Option<(u64, ContainerNumber, SegmentId, u64)> {
     if key.len() != 25 {
         return None;
     }
@@ -243,9 +247,9 @@ pub fn last_u64(key: &[u8]) -> Option<u64> {
 }
 
 /// The (lsn, place) at the end of a feed or version key.
-pub fn lsn_and_place(key: &[u8]) -> Option<(u64, u32)> {
-    let at = key.len().checked_sub(12)?;
-    Some((number_at(key, at, 8)?, number_at(key, at + 8, 4)? as u32))
+pub fn lsn_and_place(key: &[u8]) -> Option<(u64, u64)> {
+    let at = key.len().checked_sub(16)?;
+    Some((number_at(key, at, 8)?, number_at(key, at + 8, 8)?))
 }
 
 fn number_at(key: &[u8], at: usize, length: usize) -> Option<u64> {

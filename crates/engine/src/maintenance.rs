@@ -6,7 +6,7 @@
 //! this. Everything is done in small jobs through the writer, each of which
 //! leaves the database whole, so it may stop anywhere.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::container::Container;
 use crate::document::StoredDocument;
 use crate::index::{Column, Group, IndexScope};
 use crate::items::{self, Precondition, Stamp, Target};
-use crate::keys::{self, ContainerNumber, RangeId, Span};
+use crate::keys::{self, ContainerNumber, SegmentId, Span};
 use crate::refusal::Refusal;
 use crate::storage::Direction;
 use crate::{Engine, Transaction, admin};
@@ -101,9 +101,9 @@ async fn remove_expired(engine: &Engine) -> Result<(), Refusal> {
 }
 
 fn expire(transaction: &mut Transaction<'_>, key: Vec<u8>) -> Result<(), Refusal> {
-    if let Some((_, number, range, rid)) = keys::parse_expiry(&key)
+    if let Some((_, number, segment, rid)) = keys::parse_expiry(&key)
         && let Some(container) = transaction.catalog.container_by_number(number).cloned()
-        && let Some(record) = transaction.get(&keys::document(number, range, rid))?
+        && let Some(record) = transaction.get(&keys::document(number, segment, rid))?
         && let Some(document) = StoredDocument::decode(&record)
         && let Value::Object(value) = document.value()
         && let Some(partition_key) = container.partition_key.extract(&value)
@@ -125,7 +125,7 @@ pub(crate) fn delete_partition(transaction: &mut Transaction<'_>, target: &Targe
     let (mut stamp, mut count) = (Stamp::default(), 0);
     for (key, _) in members {
         let Some(rid) = keys::last_u64(&key) else { continue };
-        let record = transaction.get(&keys::document(number, target.range.id, rid))?;
+        let record = transaction.get(&keys::document(number, target.range.segment, rid))?;
         let value = record.as_ref().and_then(StoredDocument::decode).map(|document| document.value());
         if let Some(id) = value.as_ref().and_then(|value| value.get("id")).and_then(Value::as_str) {
             let operation = items::ItemOperation::Delete { id: id.to_owned() };
@@ -151,17 +151,17 @@ fn first_named(engine: &Engine, prefix: &[u8]) -> Result<Option<ContainerNumber>
 
 async fn redo_expiry_lists(engine: &Engine) -> Result<(), Refusal> {
     while let Some(number) = first_named(engine, &keys::all_retimed())? {
-        each_step(engine, number, |transaction, container, range, key, record| {
+        each_step(engine, number, |transaction, container, segment, key, record| {
             let (Some(rid), Some(mut document)) = (keys::last_u64(&key), StoredDocument::decode(&record))
             else {
                 return Ok(());
             };
             let expires_at = document.expiry(container.default_ttl).unwrap_or(0);
             if expires_at != document.expires_at {
-                transaction.remove(keys::expiry(document.expires_at, container.number(), range, rid));
+                transaction.remove(keys::expiry(document.expires_at, container.number(), segment, rid));
                 if expires_at != 0 {
                     transaction
-                        .put(keys::expiry(expires_at, container.number(), range, rid), bytes::Bytes::new());
+                        .put(keys::expiry(expires_at, container.number(), segment, rid), bytes::Bytes::new());
                 }
                 document.expires_at = expires_at;
                 transaction.put(key, document.encode());
@@ -202,10 +202,11 @@ fn purge_step(transaction: &mut Transaction<'_>, number: ContainerNumber) -> Res
 }
 
 async fn split_oversized(engine: &Engine) -> Result<(), Refusal> {
+    let limit = i64::try_from(engine.options.partition_bytes_max).unwrap_or(i64::MAX);
     let catalog = engine.catalog();
     for container in catalog.containers() {
         let Ok(state) = engine.state(container) else { continue };
-        for range in state.ranges.iter().filter(|range| range.bytes > engine.options.partition_bytes_max) {
+        for range in state.ranges.iter().filter(|range| range.bytes > limit) {
             match engine.split(container, range.id).await {
                 Ok(children) => {
                     tracing::info!(container = %container.name, range = range.id, ?children, "split by size");
@@ -248,7 +249,7 @@ pub(crate) async fn build_index(
 }
 
 async fn fill_index(engine: &Engine, number: ContainerNumber, id: u16) -> Result<(), Refusal> {
-    each_step(engine, number, move |transaction, container, range, key, record| {
+    each_step(engine, number, move |transaction, container, segment, key, record| {
         let index = container.indexes.iter().find(|index| index.id == id);
         if let (Some(index), Some(rid)) = (index, keys::last_u64(&key))
             && let Some(document) = StoredDocument::decode(&record)
@@ -256,7 +257,7 @@ async fn fill_index(engine: &Engine, number: ContainerNumber, id: u16) -> Result
             && let Some(partition_key) = container.partition_key.extract(&value)
         {
             let partition = keys::LogicalKey::of(&partition_key);
-            let group = Group { partition: &partition, range };
+            let group = Group { partition: &partition, segment };
             let entry = index.entry(container.number(), group, &Value::Object(value), rid);
             transaction.put(entry, bytes::Bytes::new());
         }
@@ -268,57 +269,57 @@ async fn fill_index(engine: &Engine, number: ContainerNumber, id: u16) -> Result
     engine.write(move |transaction| admin::finish_index(transaction, &container, id)).await
 }
 
-/// What is done to one document: the container as it is now, the range, the
+/// What is done to one document: the container as it is now, the segment, the
 /// document's key and record.
-trait Visit: Fn(&mut Transaction<'_>, &Container, RangeId, Vec<u8>, bytes::Bytes) -> Result<(), Refusal> {}
-impl<V: Fn(&mut Transaction<'_>, &Container, RangeId, Vec<u8>, bytes::Bytes) -> Result<(), Refusal>> Visit
+trait Visit:
+    Fn(&mut Transaction<'_>, &Container, SegmentId, Vec<u8>, bytes::Bytes) -> Result<(), Refusal>
+{
+}
+impl<V: Fn(&mut Transaction<'_>, &Container, SegmentId, Vec<u8>, bytes::Bytes) -> Result<(), Refusal>> Visit
     for V
 {
 }
 
-/// Visits every document of a container in small jobs. A split moves
-/// documents to ranges that were not there when we looked, so it looks again
-/// until the ranges are the ones it has been through; visits are idempotent.
+/// Visits every document of a container in small jobs. Documents never leave
+/// their segment, so the segments that are there at first are all there are.
 async fn each_step(
     engine: &Engine,
     number: ContainerNumber,
     visit: impl Visit + Clone + Send + 'static,
 ) -> Result<(), Refusal> {
-    let mut visited: Vec<RangeId> = Vec::new();
-    loop {
-        let catalog = engine.catalog();
-        let Some(container) = catalog.container_by_number(number) else { return Ok(()) };
-        let Some(range) = container.ranges.iter().map(|range| range.id).find(|id| !visited.contains(id))
-        else {
-            return Ok(());
-        };
-        let mut cursor = keys::documents(number, range);
+    let catalog = engine.catalog();
+    let Some(container) = catalog.container_by_number(number) else { return Ok(()) };
+    let segments: BTreeSet<SegmentId> = container.ranges.iter().map(|range| range.segment).collect();
+    for segment in segments {
+        let mut cursor = keys::documents(number, segment);
         loop {
             let (container, from, visit) = (Arc::clone(container), cursor.clone(), visit.clone());
-            match engine.write(move |transaction| step(transaction, &container, range, &from, &visit)).await?
+            match engine
+                .write(move |transaction| step(transaction, &container, segment, &from, &visit))
+                .await?
             {
                 Some(next) => cursor = next,
                 None => break,
             }
         }
-        visited.push(range);
     }
+    Ok(())
 }
 
 /// Visits some documents; returns where to go on.
 fn step(
     transaction: &mut Transaction<'_>,
     container: &Container,
-    range: RangeId,
+    segment: SegmentId,
     from: &[u8],
     visit: &impl Visit,
 ) -> Result<Option<Vec<u8>>, Refusal> {
     let container = admin::current(transaction, container)?;
-    let prefix = keys::documents(container.number(), range);
+    let prefix = keys::documents(container.number(), segment);
     let entries = transaction.entries(&Span::prefix_after(&prefix, from), STEP)?;
     let last = entries.last().map(|(key, _)| key.clone());
     for (key, record) in entries {
-        visit(transaction, &container, range, key, record)?;
+        visit(transaction, &container, segment, key, record)?;
     }
     Ok(last)
 }

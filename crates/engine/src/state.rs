@@ -17,8 +17,31 @@ pub struct ContainerState {
 pub struct RangeState {
     pub id: RangeId,
     pub lsn: u64,
-    pub documents: u64,
-    pub bytes: u64,
+    /// How full it is. The children of a split begin with half of their
+    /// parent's each, so only the sum over all ranges is exact, and one may
+    /// be below zero.
+    pub documents: i64,
+    pub bytes: i64,
+}
+
+impl RangeState {
+    pub fn empty(id: RangeId) -> Self {
+        RangeState { id, lsn: 1, documents: 0, bytes: 0 }
+    }
+
+    /// The counters of the two ranges that this one is split into.
+    pub fn halves(&self, [first, second]: [RangeId; 2]) -> [RangeState; 2] {
+        let (documents, bytes) = (self.documents / 2, self.bytes / 2);
+        [
+            RangeState { id: first, lsn: self.lsn, documents, bytes },
+            RangeState {
+                id: second,
+                lsn: self.lsn,
+                documents: self.documents - documents,
+                bytes: self.bytes - bytes,
+            },
+        ]
+    }
 }
 
 const HEAD_BYTES: usize = 16;
@@ -26,7 +49,7 @@ const RANGE_BYTES: usize = 28;
 
 impl ContainerState {
     pub fn new(ranges: impl Iterator<Item = RangeId>) -> Self {
-        let ranges = ranges.map(|id| RangeState { id, lsn: 1, documents: 0, bytes: 0 }).collect();
+        let ranges = ranges.map(RangeState::empty).collect();
         ContainerState { rid_next: 1, etag_next: 1, ranges }
     }
 
@@ -43,11 +66,11 @@ impl ContainerState {
     }
 
     pub fn documents(&self) -> u64 {
-        self.ranges.iter().map(|range| range.documents).sum()
+        self.ranges.iter().map(|range| range.documents).sum::<i64>().max(0) as u64
     }
 
     pub fn bytes(&self) -> u64 {
-        self.ranges.iter().map(|range| range.bytes).sum()
+        self.ranges.iter().map(|range| range.bytes).sum::<i64>().max(0) as u64
     }
 
     pub fn encode(&self) -> Vec<u8> {
@@ -71,8 +94,8 @@ impl ContainerState {
             Some(RangeState {
                 id: u32::from_be_bytes(chunk.get(..4)?.try_into().ok()?),
                 lsn: u64_at(chunk, 4)?,
-                documents: u64_at(chunk, 12)?,
-                bytes: u64_at(chunk, 20)?,
+                documents: u64_at(chunk, 12)? as i64,
+                bytes: u64_at(chunk, 20)? as i64,
             })
         });
         Some(ContainerState {

@@ -29,14 +29,14 @@ pub(crate) fn log(
     target: &Target,
     change: Change,
     old: Option<&StoredDocument>,
-    (lsn, place): (u64, u32),
+    (lsn, place): (u64, u64),
     new: Option<&StoredDocument>,
 ) {
     if !target.container.logs_versions {
         return;
     }
     let entry = entry(change, old, lsn, new, transaction.now);
-    let key = keys::version(target.container.number(), target.range.id, lsn, place);
+    let key = keys::version(target.container.number(), target.range.segment, lsn, place);
     let mut record = (target.effective.len() as u16).to_be_bytes().to_vec();
     record.extend_from_slice(&target.effective);
     record.extend_from_slice(json::to_text(&entry, Style::Point).as_bytes());

@@ -7,12 +7,13 @@
 //! of its group, is never sent before what it rests on is durable.
 //!
 //! On disk the writer is a thread, because fsync blocks. In memory, and in
-//! simulation, jobs run where they are submitted, under a lock.
+//! simulation, whoever submits a job while nobody is at it runs it, and what
+//! others submit meanwhile.
 //!
 //! A commit that fails ends the writer: what is on disk is then unknown, so
 //! nothing more may be acknowledged (the lesson of fsyncgate).
 
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, TryLockError};
 
 use tokio::sync::{mpsc, oneshot};
 
@@ -54,13 +55,13 @@ type Job = Box<dyn FnOnce(&mut Transaction<'_>) -> Completion + Send>;
 
 pub(crate) enum Writer {
     Thread { queue: mpsc::Sender<Job>, thread: Mutex<Option<std::thread::JoinHandle<()>>> },
-    Inline { lock: Mutex<()> },
+    Inline { waiting: Mutex<Vec<Job>>, turn: Mutex<()> },
 }
 
 impl Writer {
     pub(crate) fn start(shared: &Arc<Shared>) -> std::io::Result<Self> {
         if !shared.store.is_durable() {
-            return Ok(Writer::Inline { lock: Mutex::new(()) });
+            return Ok(Writer::Inline { waiting: Mutex::default(), turn: Mutex::new(()) });
         }
         let (queue, jobs) = mpsc::channel(QUEUE_MAX);
         let shared = Arc::clone(shared);
@@ -77,13 +78,11 @@ impl Writer {
         job: impl FnOnce(&mut Transaction<'_>) -> Result<T, Refusal> + Send + 'static,
     ) -> Result<T, Refusal> {
         match self {
-            Writer::Inline { lock } => {
-                let (answer, mut wait) = oneshot::channel();
-                {
-                    let _turn = lock.lock().unwrap_or_else(PoisonError::into_inner);
-                    commit_group(shared, std::iter::once(package(job, answer)));
-                }
-                wait.try_recv().unwrap_or_else(|_| Err(Refusal::stopping()))
+            Writer::Inline { waiting, turn } => {
+                let (answer, wait) = oneshot::channel();
+                lock(waiting).push(package(job, answer));
+                run_waiting(shared, waiting, turn);
+                wait.await.unwrap_or_else(|_| Err(Refusal::stopping()))
             }
             Writer::Thread { queue, .. } => {
                 let (answer, wait) = oneshot::channel();
@@ -102,6 +101,32 @@ impl Writer {
                 // nothing left to stop.
                 let _ = thread.join();
             }
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Runs what waits, unless someone else is at it: then that one will see our
+/// job too, for it looks again after it has given up its turn. So nobody
+/// blocks, and jobs that come at once share a commit.
+fn run_waiting(shared: &Shared, waiting: &Mutex<Vec<Job>>, turn: &Mutex<()>) {
+    loop {
+        let turn = match turn.try_lock() {
+            Ok(turn) => turn,
+            // A job that panicked left nothing behind: its group was not committed.
+            Err(TryLockError::Poisoned(turn)) => turn.into_inner(),
+            Err(TryLockError::WouldBlock) => return,
+        };
+        let jobs = std::mem::take(&mut *lock(waiting));
+        if !jobs.is_empty() {
+            commit_group(shared, jobs.into_iter());
+        }
+        drop(turn);
+        if lock(waiting).is_empty() {
+            return;
         }
     }
 }
@@ -165,6 +190,8 @@ fn run_group(
         shared.has_failed.store(true, SeqCst);
         return Err(Refusal::storage(&error));
     }
-    *shared.catalog.write().unwrap_or_else(PoisonError::into_inner) = catalog;
+    if !Arc::ptr_eq(&catalog, &shared.catalog()) {
+        *shared.catalog.write().unwrap_or_else(PoisonError::into_inner) = catalog;
+    }
     Ok(())
 }

@@ -7,7 +7,7 @@ use crate::change_feed::contains;
 use crate::container::Container;
 use crate::document::StoredDocument;
 use crate::index::Group;
-use crate::keys::{self, LogicalKey, RangeId, Span};
+use crate::keys::{self, LogicalKey, RangeId, SegmentId, Span};
 use crate::query::QueryScope;
 use crate::query::access::IndexUse;
 use crate::refusal::Refusal;
@@ -22,33 +22,36 @@ pub(super) type Consumer<'a> = dyn FnMut(u64, StoredDocument) -> Result<ControlF
 #[derive(Debug, Clone)]
 pub(super) struct Unit<'a> {
     pub(super) range: RangeId,
-    pub(super) part: Part<'a>,
+    segment: SegmentId,
+    part: Part<'a>,
 }
 
 #[derive(Debug, Clone)]
-pub(super) enum Part<'a> {
+enum Part<'a> {
     Partition(&'a LogicalKey),
-    Prefix(&'a [u8]),
+    /// A prefix of hierarchical keys, and the range's own part of it.
+    Prefix(&'a [u8], EffectiveRange),
     Keys(EffectiveRange),
 }
 
 /// The units of a scope, in the order they are read.
 pub(super) fn units<'a>(container: &Container, scope: &'a QueryScope) -> Vec<Unit<'a>> {
+    let unit = |id: RangeId, part: Part<'a>| {
+        let segment = container.range(id).map_or(id, |range| range.segment);
+        Unit { range: id, segment, part }
+    };
     match scope {
-        QueryScope::Partition(target) => {
-            vec![Unit { range: target.range.id, part: Part::Partition(&target.partition) }]
-        }
+        QueryScope::Partition(target) => vec![unit(target.range.id, Part::Partition(&target.partition))],
         QueryScope::Prefix { hash, ranges } => {
-            ranges.iter().map(|range| Unit { range: *range, part: Part::Prefix(hash) }).collect()
+            let ranges = ranges.iter().filter_map(|id| container.range(*id));
+            ranges.map(|range| unit(range.id, Part::Prefix(hash, range.range.clone()))).collect()
         }
         QueryScope::Ranges(ranges) if ranges.is_empty() => {
-            let whole = container.ranges.iter();
-            whole.map(|range| Unit { range: range.id, part: Part::Keys(range.range.clone()) }).collect()
+            container.ranges.iter().map(|range| unit(range.id, Part::Keys(range.range.clone()))).collect()
         }
-        QueryScope::Ranges(ranges) => ranges
-            .iter()
-            .map(|(range, keys)| Unit { range: *range, part: Part::Keys(keys.clone()) })
-            .collect(),
+        QueryScope::Ranges(ranges) => {
+            ranges.iter().map(|(range, keys)| unit(*range, Part::Keys(keys.clone()))).collect()
+        }
     }
 }
 
@@ -82,7 +85,7 @@ impl Walk<'_> {
             (None, Part::Partition(partition)) => {
                 self.starting_at_rid(&keys::members(self.container.number(), &partition.0), first, consume)
             }
-            (None, Part::Prefix(prefix)) => {
+            (None, Part::Prefix(prefix, _)) => {
                 let mut rids = self.member_rids(prefix)?;
                 rids.retain(|rid| *rid >= first);
                 rids.sort_unstable();
@@ -105,8 +108,8 @@ impl Walk<'_> {
 
     fn documents(&self, first: u64, consume: &mut Consumer<'_>) -> Result<(), Refusal> {
         let number = self.container.number();
-        let prefix = keys::documents(number, self.unit.range);
-        let from = keys::document(number, self.unit.range, first);
+        let prefix = keys::documents(number, self.unit.segment);
+        let from = keys::document(number, self.unit.segment, first);
         let span = Span::between(&from, &keys::after_prefix(&prefix));
         let mut outcome = Ok(());
         self.view.scan(span.as_range(), Direction::Forward, &mut |key, record| {
@@ -181,7 +184,7 @@ impl Walk<'_> {
         consume: &mut Consumer<'_>,
         outcome: &mut Result<(), Refusal>,
     ) -> ControlFlow<()> {
-        let key = keys::document(self.container.number(), self.unit.range, rid);
+        let key = keys::document(self.container.number(), self.unit.segment, rid);
         match self.view.get(&key) {
             Ok(record) => match record.as_ref().and_then(StoredDocument::decode) {
                 Some(document) if self.belongs(&document) => settle(consume(rid, document), outcome),
@@ -194,7 +197,9 @@ impl Walk<'_> {
     fn belongs(&self, document: &StoredDocument) -> bool {
         let is_inside = match &self.unit.part {
             Part::Partition(_) => true,
-            Part::Prefix(prefix) => document.effective_key.starts_with(prefix),
+            Part::Prefix(prefix, keys) => {
+                document.effective_key.starts_with(prefix) && contains(keys, &document.effective_key)
+            }
             Part::Keys(keys) => contains(keys, &document.effective_key),
         };
         is_inside && !document.is_expired(self.container.default_ttl, self.now)
@@ -204,9 +209,9 @@ impl Walk<'_> {
         let nobody = LogicalKey(Vec::new());
         let partition = match &self.unit.part {
             Part::Partition(partition) => partition,
-            Part::Prefix(_) | Part::Keys(_) => &nobody,
+            Part::Prefix(..) | Part::Keys(_) => &nobody,
         };
-        let group = Group { partition, range: self.unit.range };
+        let group = Group { partition, segment: self.unit.segment };
         [&used.definition.group_prefix(self.container.number(), group), prefix].concat()
     }
 
