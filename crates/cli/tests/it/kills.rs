@@ -2,8 +2,9 @@
 //!
 //! One data directory lives through many lives of the server. In each life
 //! sixteen clients write (see [`writer`]) until the kill, which comes at a
-//! random moment; some lives are killed before they have even started, and in
-//! some a partition is being split. The next life must hold every write that
+//! random moment; some lives are killed before they have even started, in some
+//! a partition is being split, and some write more than the storage's log
+//! holds, so that the kill meets a checkpoint. The next life must hold every write that
 //! was acknowledged, no half of anything, and agree with itself: [`audit`]
 //! looks at it through the same API that wrote it.
 //!
@@ -25,6 +26,7 @@ mod writer;
 
 use std::net::SocketAddr;
 use std::process::Stdio;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use perihelion_model::json::{object, parse_str};
@@ -33,6 +35,7 @@ use self::audit::Audit;
 use self::client::{Call, Client};
 use self::dice::Dice;
 use self::journal::Journal;
+use self::writer::Load;
 use crate::program::{Running, Scratch, command};
 
 /// Clients that write at once, as the issue asks.
@@ -49,6 +52,15 @@ const LIFE_MAX: Duration = Duration::from_millis(300);
 /// before, during or just after recovery.
 const START_MAX: Duration = Duration::from_millis(40);
 
+/// One life in so many writes until the log is full, which takes seconds.
+const HEAVY_ONE_IN: u64 = 20;
+
+/// What fills one of the log's files and begins a checkpoint (docs/storage.md).
+const HEAVY_BYTES: u64 = 17 * 1024 * 1024;
+
+/// A debug build on a busy machine writes that much in a tenth of the time.
+const HEAVY_LIFE_MAX: Duration = Duration::from_secs(30);
+
 /// Every physical partition makes an audit slower.
 const RANGES_MAX: usize = 6;
 
@@ -61,7 +73,7 @@ async fn sigkill_under_load_loses_nothing_acknowledged() {
     let begun = Instant::now();
     history.set_up().await;
     for kill in 1..=kills {
-        history.live_and_die().await;
+        history.live_and_die(kill % HEAVY_ONE_IN == HEAVY_ONE_IN / 2).await;
         if let Err(violations) = history.check(kill == kills).await {
             let shown = violations[..violations.len().min(VIOLATIONS_SHOWN)].join("\n  ");
             panic!("seed {seed}, kill {kill}: {} violation(s)\n  {shown}", violations.len());
@@ -134,20 +146,23 @@ impl<'s> History<'s> {
     }
 
     /// One life under load, and its end.
-    async fn live_and_die(&mut self) {
+    async fn live_and_die(&mut self, is_heavy: bool) {
         if self.dice.one_in(6) {
             self.die_while_starting().await;
         }
         let (running, address) = self.start();
+        let load = Arc::new(Load::new(is_heavy.then_some(HEAVY_BYTES)));
         let mut writers = Vec::new();
         for journal in std::mem::take(&mut self.journals) {
             let dice = Dice::new(self.dice.next());
-            writers.push(tokio::spawn(writer::write_until_the_end(address, journal, dice)));
+            let load = Arc::clone(&load);
+            writers.push(tokio::spawn(writer::write_until_the_end(address, load, journal, dice)));
         }
         if self.dice.one_in(6) && self.audit.ranges() < RANGES_MAX {
             let range = self.audit.any_range(&mut self.dice);
             tokio::spawn(split(address, range));
         }
+        tokio::time::timeout(HEAVY_LIFE_MAX, load.is_written()).await.expect("writers get on");
         self.random_moment(LIFE_MAX).await;
         kill(running);
         for writer in writers {

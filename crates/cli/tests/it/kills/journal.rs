@@ -95,7 +95,10 @@ impl Journal {
     pub(super) fn adopt(&mut self, key: Key, body: Option<Value>, lsn: u64) {
         self.touched.insert(key.clone());
         match body {
-            Some(body) => drop(self.present.insert(key, Known { body, lsn })),
+            Some(body) => {
+                self.deleted.retain(|deleted| *deleted != key);
+                self.present.insert(key, Known { body, lsn });
+            }
             None => {
                 self.present.remove(&key);
                 self.deleted.push(key);

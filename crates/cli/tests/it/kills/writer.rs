@@ -5,8 +5,10 @@
 //! before it goes on; the first answer that does not come ends it.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use perihelion_model::json::{Value, object};
+use tokio::sync::Semaphore;
 
 use super::client::{Answer, Call, Client};
 use super::dice::Dice;
@@ -25,9 +27,42 @@ const DOCUMENTS_MAX: usize = 500;
 /// Mostly small, sometimes several pages of the file.
 const PADDING_BYTES: [u64; 5] = [10, 100, 400, 1_500, 15_000];
 
+/// Documents of each client that heavy loads write over and over, and how long
+/// they may be. Few, so that reading everything stays quick.
+const HEAVY_DOCUMENTS: u64 = 2;
+const HEAVY_PADDING_BYTES: u64 = 250_000;
+
+/// What a life's writers do, and how much of it is done.
+pub(super) struct Load {
+    is_heavy: bool,
+    bytes: u64,
+    /// Kilobytes that were acknowledged, as permits: they can be awaited.
+    written: Semaphore,
+}
+
+impl Load {
+    /// A heavy load of so many bytes, or an ordinary one.
+    pub(super) fn new(heavy_bytes: Option<u64>) -> Load {
+        let bytes = heavy_bytes.unwrap_or_default();
+        Load { is_heavy: heavy_bytes.is_some(), bytes, written: Semaphore::new(0) }
+    }
+
+    /// Returns when what a heavy load is to write was acknowledged; at once
+    /// for an ordinary one.
+    pub(super) async fn is_written(&self) {
+        let kilobytes = u32::try_from(self.bytes / 1024).expect("a small load");
+        self.written.acquire_many(kilobytes).await.expect("nobody closes it").forget();
+    }
+}
+
 /// Writes until the server is gone; returns what was promised.
-pub(super) async fn write_until_the_end(address: SocketAddr, journal: Journal, dice: Dice) -> Journal {
-    let mut writer = Writer { client: Client::new(address), journal, dice };
+pub(super) async fn write_until_the_end(
+    address: SocketAddr,
+    load: Arc<Load>,
+    journal: Journal,
+    dice: Dice,
+) -> Journal {
+    let mut writer = Writer { client: Client::new(address), load, journal, dice };
     // The journal says whether it was the kill or an answer that ended it.
     while writer.step().await.is_some() && writer.journal.violations.is_empty() {}
     writer.journal
@@ -35,6 +70,7 @@ pub(super) async fn write_until_the_end(address: SocketAddr, journal: Journal, d
 
 struct Writer {
     client: Client,
+    load: Arc<Load>,
     journal: Journal,
     dice: Dice,
 }
@@ -42,6 +78,9 @@ struct Writer {
 impl Writer {
     /// One operation; `None` when no answer came.
     async fn step(&mut self) -> Option<()> {
+        if self.load.is_heavy && self.dice.one_in(2) {
+            return self.write_heavily().await;
+        }
         let is_full = self.journal.present.len() >= DOCUMENTS_MAX;
         match self.dice.roll(10) {
             0..3 if !is_full => self.create().await,
@@ -59,6 +98,17 @@ impl Writer {
         self.journal.in_flight = vec![Change { key: key.clone(), body: Some(body.clone()) }];
         let call = docs("POST", "", &partition).json(&body);
         self.one("a create", &call, 201).await
+    }
+
+    /// A large upsert of one of a few documents.
+    async fn write_heavily(&mut self) -> Option<()> {
+        let id = format!("c{}-heavy-{}", self.journal.client, self.dice.roll(HEAVY_DOCUMENTS));
+        let key = (partition_key(self.journal.client % PARTITION_KEYS), id);
+        let body = self.body_of(&key, HEAVY_PADDING_BYTES);
+        self.journal.in_flight = vec![Change { key: key.clone(), body: Some(body.clone()) }];
+        let status = if self.journal.present.contains_key(&key) { 200 } else { 201 };
+        let call = docs("POST", "", &key.0).header("x-ms-documentdb-is-upsert", "True").json(&body);
+        self.one("an upsert", &call, status).await
     }
 
     async fn replace(&mut self) -> Option<()> {
@@ -81,7 +131,10 @@ impl Writer {
         let answer = self.send(call).await?;
         let body = answer.json().ok().filter(|_| !answer.body.is_empty());
         match place(&answer) {
-            Some(place) if answer.status == status => self.journal.acknowledge(vec![body], place),
+            Some(place) if answer.status == status => {
+                self.load.written.add_permits(answer.body.len() / 1024);
+                self.journal.acknowledge(vec![body], place);
+            }
             _ => self.journal.complain(what, &answer),
         }
         Some(())
@@ -211,7 +264,11 @@ impl Writer {
 
     fn body(&mut self, key: &Key) -> Value {
         let most = PADDING_BYTES[self.dice.roll(PADDING_BYTES.len() as u64) as usize];
-        let padding = "x".repeat(self.dice.roll(most) as usize);
+        self.body_of(key, most)
+    }
+
+    fn body_of(&mut self, key: &Key, padding_max: u64) -> Value {
+        let padding = "x".repeat(self.dice.roll(padding_max) as usize);
         object([
             ("id", key.1.as_str().into()),
             ("pk", key.0.as_str().into()),
