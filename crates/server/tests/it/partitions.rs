@@ -55,7 +55,7 @@ async fn a_container_of_much_throughput_begins_with_several_ranges() {
         let body = json(&PLAIN.replace(r#""id":"c""#, &format!(r#""id":"{name}""#)));
         let made = world.send(Call::new("POST", "/dbs/d/colls").json(&body).header(header, value)).await;
         assert_eq!(made.status, 201, "{}", made.text());
-        let found = ranges(&world.send(Call::new("GET", &format!("/dbs/d/colls/{name}/pkranges"))).await);
+        let found = ranges(&world.send(Call::new("GET", format!("/dbs/d/colls/{name}/pkranges"))).await);
         assert_eq!(found.len(), expected, "{value}");
     }
     world.stop().await;
