@@ -9,10 +9,10 @@ use perihelion_engine::index::IndexScope;
 use perihelion_engine::query::QueryScope;
 use perihelion_engine::storage::{MemoryStore, Store, StoreError, View, Write};
 use perihelion_engine::{Engine, EngineOptions};
-use perihelion_model::json::Value;
+use perihelion_model::json::{Value, parse_str};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use super::agreement::{container, query, target};
+use super::agreement::{container, query, query_page, target};
 use super::model::partition_key;
 use super::workload::Workload;
 use super::{columns, create};
@@ -133,4 +133,57 @@ async fn a_split_while_an_index_is_filled_leaves_no_document_out() {
     ids.dedup();
     assert_eq!(ids.len(), 20, "{ids:?}");
     Arc::into_inner(engine).expect("nobody else has the engine").close();
+}
+
+/// After every page of a query a range is split, so that each page goes on in
+/// ranges that were not there when the last one ended.
+#[tokio::test]
+async fn splits_between_pages_repeat_and_lose_nothing() {
+    const SPLITS: usize = 5;
+    for text in [
+        "SELECT VALUE c.mark FROM c",
+        "SELECT VALUE c.mark FROM c ORDER BY c.kind",
+        "SELECT VALUE c.mark FROM c ORDER BY c.kind DESC, c.b",
+        "SELECT VALUE c.mark FROM c WHERE c.kind = 'red'",
+    ] {
+        let engine = Engine::open(MemoryStore::new(), EngineOptions::default()).expect("an empty store");
+        let made = create(&engine, false).await.expect("a container");
+        for names in [&["kind"][..], &["kind", "-b"]] {
+            engine.build_index(&made, IndexScope::Range, columns(names)).await.expect("an index");
+        }
+        let mut workload = Workload::new(3, 1);
+        let mut expected = Vec::new();
+        for id in 0..150 {
+            let key = (workload.partition(), format!("id {id}"));
+            let body = workload.body(&key);
+            if !text.contains("red") || body.get("kind") == Some(&"red".into()) {
+                expected.extend(body.get("mark").and_then(Value::as_i64));
+            }
+            let operation = Operation { verb: Verb::Create(body), key, precondition: Default::default() };
+            let partition = partition_key(&operation.key.0);
+            let operation = operation.to_engine(&made).expect("an operation");
+            let written = engine.write_item(&made, partition, operation, Default::default()).await;
+            assert_eq!(written.map(|answer| answer.status), Ok(201));
+        }
+
+        let (mut found, mut continuation) = (Vec::new(), None);
+        loop {
+            let now = container(&engine).expect("a container");
+            let everything = QueryScope::Ranges(Vec::new());
+            let page = query_page(&engine, &now, text, &everything, 7, continuation).expect("a page");
+            let rows = parse_str(&format!("[{}]", page.rows_text)).expect("rows");
+            found.extend(rows.as_array().unwrap_or_default().iter().filter_map(Value::as_i64));
+            continuation = page.continuation;
+            if continuation.is_none() {
+                break;
+            }
+            if now.ranges.len() <= SPLITS {
+                let range = now.ranges[workload.dice.roll(now.ranges.len() as u64) as usize].id;
+                engine.split(&now, range).await.expect("a split");
+            }
+        }
+        found.sort_unstable();
+        expected.sort_unstable();
+        assert_eq!(found, expected, "{text}");
+    }
 }
