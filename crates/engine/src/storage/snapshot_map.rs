@@ -202,14 +202,24 @@ fn tidy<V: Clone>(children: &mut Vec<Child<V>>, at: usize) {
         return;
     }
     let right = children.remove(left + 1);
-    join(&mut children[left].node, right.node);
+    join(&mut children[left].node, right);
 }
 
 /// Appends the right node's entries to its left neighbour at the same depth.
-fn join<V: Clone>(left: &mut Arc<Node<V>>, right: Arc<Node<V>>) {
-    match (Arc::make_mut(left), Arc::unwrap_or_clone(right)) {
-        (Node::Leaf(left), Node::Leaf(right)) => left.extend(right),
-        (Node::Inner(left), Node::Inner(right)) => left.extend(right),
+///
+/// The first child of a node is bounded by the node's own bound in its parent,
+/// not by its `first`, which may be too high: the child before it may have
+/// been dropped, and smaller keys inserted since. In the joined node it is no
+/// longer the first, so it gets that bound.
+fn join<V: Clone>(left: &mut Arc<Node<V>>, right: Child<V>) {
+    match (Arc::make_mut(left), Arc::unwrap_or_clone(right.node)) {
+        (Node::Leaf(left), Node::Leaf(entries)) => left.extend(entries),
+        (Node::Inner(left), Node::Inner(mut children)) => {
+            if let Some(child) = children.first_mut() {
+                child.first = right.first;
+            }
+            left.extend(children);
+        }
         (Node::Leaf(_), Node::Inner(_)) | (Node::Inner(_), Node::Leaf(_)) => {
             unreachable!("neighbours are at the same depth")
         }

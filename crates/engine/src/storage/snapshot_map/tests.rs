@@ -96,3 +96,52 @@ fn keys_in_order_fill_their_nodes() {
     assert_eq!(check_shape(&map.root, true, &[], None), 0);
     assert_eq!(map.range(EVERYTHING, Direction::Forward).count(), 0);
 }
+
+/// The story: `dev` was asked for documents of a new container while a deleted
+/// one was purged, and did not find them. Purging drops whole nodes from the
+/// left; a node's first child then has a bound above keys that are inserted
+/// under it later, and when that node was joined to its left neighbour, the
+/// bound hid them.
+#[test]
+fn keys_stay_in_reach_while_their_neighbours_are_purged() {
+    for seed in 0..12u64 {
+        let mut dice = Dice(seed);
+        let (mut map, mut model) = (SnapshotMap::default(), BTreeMap::new());
+        let mut containers = [(0u64, 0u64); 4];
+        for _ in 0..150 {
+            let container = dice.roll(4);
+            let (low, next) = &mut containers[container as usize];
+            if dice.roll(3) == 0 {
+                let high = (*low + dice.roll(1200)).min(*next);
+                for kind in [0x10u8, 0x12, 0x13] {
+                    for number in *low..high {
+                        let key = purge_key(kind, container, number);
+                        map.remove(&key);
+                        model.remove(&key);
+                    }
+                }
+                *low = high;
+            } else {
+                let high = *next + dice.roll(150);
+                for kind in [0x10u8, 0x12, 0x13] {
+                    for number in *next..high {
+                        let key = purge_key(kind, container, number);
+                        map.insert(key.clone(), ());
+                        model.insert(key, ());
+                    }
+                }
+                *next = high;
+            }
+        }
+        check_shape(&map.root, true, &[], None);
+        let keys: Vec<&Bytes> = map.range(EVERYTHING, Direction::Forward).map(|(key, ())| key).collect();
+        assert_eq!(keys, model.keys().collect::<Vec<_>>(), "seed {seed}");
+        assert!(model.keys().all(|key| map.get(key).is_some()), "seed {seed}");
+    }
+}
+
+fn purge_key(kind: u8, container: u64, number: u64) -> Bytes {
+    let mut key = vec![kind, container as u8];
+    key.extend_from_slice(&number.to_be_bytes());
+    Bytes::from(key)
+}
