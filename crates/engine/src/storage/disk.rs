@@ -223,7 +223,7 @@ impl Writer {
         {
             let mut layers = core.layers_mut();
             for (key, value) in record.entries {
-                layers.active.insert(key, value);
+                layers.active.insert(&key, value);
             }
         }
         // A checkpoint that fails here closes the store, but this commit is

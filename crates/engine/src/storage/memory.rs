@@ -37,17 +37,13 @@ impl Store for MemoryStore {
     fn commit(&self, writes: &mut dyn Iterator<Item = Write<'_>>) -> Result<(), StoreError> {
         // The caller's iterator runs before the lock is taken: it may read
         // from a view, and if it panics nothing has been applied.
-        let writes: Vec<(Bytes, Option<Bytes>)> = writes
-            .map(|write| {
-                let value = write.value.map(Bytes::copy_from_slice);
-                (Bytes::copy_from_slice(write.key), value)
-            })
-            .collect();
+        let writes: Vec<(&[u8], Option<Bytes>)> =
+            writes.map(|write| (write.key, write.value.map(Bytes::copy_from_slice))).collect();
         let mut map = self.map.write().unwrap_or_else(PoisonError::into_inner);
         for (key, value) in writes {
             match value {
                 Some(value) => map.insert(key, value),
-                None => map.remove(&key),
+                None => map.remove(key),
             }
         }
         Ok(())

@@ -15,9 +15,11 @@ use std::mem;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use bytes::Bytes;
-
 use super::{Direction, KeyRange};
+
+mod key;
+
+pub(super) use key::Key;
 
 /// Entries of a node. Larger nodes make snapshots dearer (a shared node is
 /// copied whole), smaller ones make the tree deeper; of 12, 24, 48 and 96 the
@@ -34,13 +36,13 @@ pub(super) struct SnapshotMap<V> {
 
 #[derive(Debug, Clone)]
 enum Node<V> {
-    Leaf(Vec<(Bytes, V)>),
+    Leaf(Vec<(Key, V)>),
     Inner(Vec<Child<V>>),
 }
 
 #[derive(Debug, Clone)]
 struct Child<V> {
-    first: Bytes,
+    first: Key,
     node: Arc<Node<V>>,
 }
 
@@ -84,11 +86,11 @@ impl<V> SnapshotMap<V> {
 }
 
 impl<V: Clone> SnapshotMap<V> {
-    pub(super) fn insert(&mut self, key: Bytes, value: V) {
+    pub(super) fn insert(&mut self, key: &[u8], value: V) {
         if let Some(right) = insert_under(&mut self.root, key, value) {
             let left = Child {
                 // Nothing is left of the leftmost child, so the empty key bounds it.
-                first: Bytes::new(),
+                first: Key::EMPTY,
                 node: mem::replace(&mut self.root, Arc::new(Node::Leaf(Vec::new()))),
             };
             self.root = Arc::new(Node::Inner(vec![left, right]));
@@ -110,7 +112,7 @@ impl<V: Clone> SnapshotMap<V> {
     }
 }
 
-fn find<V>(entries: &[(Bytes, V)], key: &[u8]) -> Result<usize, usize> {
+fn find<V>(entries: &[(Key, V)], key: &[u8]) -> Result<usize, usize> {
     entries.binary_search_by(|(entry, _)| entry[..].cmp(key))
 }
 
@@ -120,23 +122,23 @@ fn child_for<V>(children: &[Child<V>], key: &[u8]) -> usize {
 }
 
 /// Inserts below a node; a node that grew too large hands back its right half.
-fn insert_under<V: Clone>(node: &mut Arc<Node<V>>, key: Bytes, value: V) -> Option<Child<V>> {
+fn insert_under<V: Clone>(node: &mut Arc<Node<V>>, key: &[u8], value: V) -> Option<Child<V>> {
     match Arc::make_mut(node) {
         Node::Leaf(entries) => {
-            let at = match find(entries, &key) {
+            let at = match find(entries, key) {
                 Ok(at) => {
                     entries[at].1 = value;
                     return None;
                 }
                 Err(at) => at,
             };
-            entries.insert(at, (key, value));
+            entries.insert(at, (Key::from(key), value));
             let right = split_off(entries, at)?;
             let first = right[0].0.clone();
             Some(Child::new(first, Node::Leaf(right)))
         }
         Node::Inner(children) => {
-            let at = child_for(children, &key);
+            let at = child_for(children, key);
             let right = insert_under(&mut children[at].node, key, value)?;
             children.insert(at + 1, right);
             let right = split_off(children, at + 1)?;
@@ -147,7 +149,7 @@ fn insert_under<V: Clone>(node: &mut Arc<Node<V>>, key: Bytes, value: V) -> Opti
 }
 
 impl<V> Child<V> {
-    fn new(first: Bytes, node: Node<V>) -> Child<V> {
+    fn new(first: Key, node: Node<V>) -> Child<V> {
         let node = Arc::new(node);
         Child { first, node }
     }
@@ -239,7 +241,7 @@ impl<V> Node<V> {
 pub(super) struct Range<'a, V> {
     /// Inner nodes from the root down, each with the child that was taken.
     path: Vec<(&'a [Child<V>], usize)>,
-    leaf: &'a [(Bytes, V)],
+    leaf: &'a [(Key, V)],
     /// Forward: the next entry. Backward: one past the next entry.
     at: usize,
     direction: Direction,
@@ -315,7 +317,7 @@ impl<'a, V> Range<'a, V> {
 }
 
 /// Where in a leaf a cursor starts, for a bound in or beside the leaf.
-fn position<V>(entries: &[(Bytes, V)], near: Bound<&[u8]>, direction: Direction) -> usize {
+fn position<V>(entries: &[(Key, V)], near: Bound<&[u8]>, direction: Direction) -> usize {
     match (near, direction) {
         (Bound::Unbounded, Direction::Forward) => 0,
         (Bound::Unbounded, Direction::Backward) => entries.len(),
@@ -329,7 +331,7 @@ fn position<V>(entries: &[(Bytes, V)], near: Bound<&[u8]>, direction: Direction)
 }
 
 impl<'a, V> Iterator for Range<'a, V> {
-    type Item = (&'a Bytes, &'a V);
+    type Item = (&'a Key, &'a V);
 
     fn next(&mut self) -> Option<Self::Item> {
         let (key, value) = loop {

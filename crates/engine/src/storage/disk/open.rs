@@ -147,7 +147,7 @@ fn start(
     if replay.sequence > covered {
         let mut overlay = Overlay::default();
         for (key, value) in replay.entries {
-            overlay.insert(key, value);
+            overlay.insert(&key, value);
         }
         core.store(&overlay, &[], replay.sequence)?;
         let base = core.read_base()?;

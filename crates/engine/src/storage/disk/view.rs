@@ -14,7 +14,7 @@ use bytes::Bytes;
 use redb::{AccessGuard, ReadOnlyTable};
 
 use super::failure::{Failure, Place, guarded};
-use crate::storage::snapshot_map::{Range, SnapshotMap};
+use crate::storage::snapshot_map::{Key, Range, SnapshotMap};
 use crate::storage::{Direction, KeyRange, StoreError, View, Visitor};
 
 /// Keys and their new values; `None` for a key that was removed.
@@ -141,7 +141,7 @@ struct New<'a> {
 }
 
 impl<'a> Iterator for New<'a> {
-    type Item = (&'a Bytes, &'a Option<Bytes>);
+    type Item = (&'a Key, &'a Option<Bytes>);
 
     fn next(&mut self) -> Option<Self::Item> {
         let (Some((active, _)), Some((frozen, _))) = (self.active.peek(), self.frozen.peek()) else {
