@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::RwLock;
 use std::time::{Duration, Instant};
 
-use perihelion_engine::storage::{Direction, DiskStore, KeyRange, MemoryStore, Store, Write};
+use perihelion_engine::storage::{Direction, DiskOptions, DiskStore, KeyRange, MemoryStore, Store, Write};
 use redb::backends::{FileBackend, InMemoryBackend};
 use redb::{Builder, Database, StorageBackend, TableDefinition};
 
@@ -51,7 +51,12 @@ fn main() -> Outcome<()> {
     }
     if wants("store") {
         println!("\nthe disk store itself, Engine order, {documents} documents before");
-        measure_disk_store(&directory.join("store"), documents, time)?;
+        let mut options = DiskOptions::new();
+        if let Some(megabytes) = arguments.next() {
+            options.log.file_bytes = megabytes.parse::<u64>()? << 20;
+            options.log.file_writes = usize::MAX;
+        }
+        measure_disk_store(&directory.join("store"), documents, time, &options)?;
     }
     if wants("paired") {
         println!("\nin turn, Engine order, {documents} documents before");
@@ -238,9 +243,14 @@ fn measure_disk(
     Ok(fs::remove_file(path)?)
 }
 
-fn measure_disk_store(directory: &Path, documents: u64, time: Duration) -> Outcome<()> {
+fn measure_disk_store(
+    directory: &Path,
+    documents: u64,
+    time: Duration,
+    options: &DiskOptions,
+) -> Outcome<()> {
     let _ = fs::remove_dir_all(directory);
-    let store = DiskStore::open(directory)?;
+    let store = DiskStore::open_with(directory, options.clone())?;
     let mut workload = Workload::new(Order::Engine);
     while workload.documents < documents {
         commit_to(&store, workload.group(2000))?;

@@ -23,7 +23,7 @@ mod view;
 
 use std::fmt;
 use std::path::Path;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use redb::{Database, ReadableDatabase, TableDefinition};
 
@@ -31,6 +31,7 @@ use self::checkpoint::{Checkpointer, Job};
 use self::failure::{Failure, Place, guarded};
 use self::log::Log;
 use self::probation::Probation;
+use self::record::Entry;
 use self::view::{Base, DiskView, Layers, Overlay};
 use super::{Direction, KeyRange, Store, StoreError, View, Write};
 
@@ -65,6 +66,9 @@ pub struct LogLimits {
     pub file_bytes: u64,
     /// Writes in one of the two files: small ones take more memory than log.
     pub file_writes: usize,
+    /// After this many removals a checkpoint begins early, if none is under way:
+    /// a scan has to pass over each of them and over what it hides.
+    pub removals: usize,
     /// A commit larger than this goes past the log, straight to the data file:
     /// writing it twice would cost more than its second sync.
     pub record_bytes: usize,
@@ -72,12 +76,16 @@ pub struct LogLimits {
 
 impl LogLimits {
     /// Chosen by measurements, in docs/storage.md.
-    const USUAL: LogLimits =
-        LogLimits { file_bytes: 16 * 1024 * 1024, file_writes: 100_000, record_bytes: 2 * 1024 * 1024 };
+    const USUAL: LogLimits = LogLimits {
+        file_bytes: 16 * 1024 * 1024,
+        file_writes: 100_000,
+        removals: 4096,
+        record_bytes: 2 * 1024 * 1024,
+    };
 
     /// Small, so that little happens between two checkpoints.
     const SIMULATION: LogLimits =
-        LogLimits { file_bytes: 64 * 1024, file_writes: 100, record_bytes: 48 * 1024 };
+        LogLimits { file_bytes: 64 * 1024, file_writes: 100, removals: 30, record_bytes: 48 * 1024 };
 }
 
 impl DiskOptions {
@@ -135,6 +143,8 @@ struct Writer {
     checkpointer: Checkpointer,
     /// The last commit's number.
     sequence: u64,
+    /// Removals in `active`.
+    removals: usize,
     /// Not known for a data file from before there was a log; the first commit
     /// gives it one.
     instance: Option<u64>,
@@ -169,7 +179,7 @@ impl DiskStore {
 
 impl Store for DiskStore {
     fn view(&self) -> Result<Box<dyn View + '_>, StoreError> {
-        let layers = self.core.layers.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let layers = self.core.layers().clone();
         Ok(Box::new(DiskView { layers, place: &self.core.place }))
     }
 
@@ -214,22 +224,43 @@ impl Writer {
         let Some(size) = record::size(writes).filter(|size| *size <= self.limits.record_bytes) else {
             return self.commit_past_the_log(core, writes);
         };
-        if !self.log.has_room(size, writes.len()) {
+        let has_many_removals = self.removals >= self.limits.removals;
+        if !self.log.has_room(size, writes.len()) || has_many_removals && self.checkpointer.is_idle()? {
             self.begin_checkpoint(core)?;
         }
         let record = record::encode(instance, self.sequence + 1, writes, size);
         self.log.append(&record)?;
         self.sequence += 1;
-        {
-            let mut layers = core.layers_mut();
-            for (key, value) in record.entries {
-                layers.active.insert(&key, value);
-            }
-        }
+        self.publish(core, record.entries)?;
         // A checkpoint that fails here closes the store, but this commit is
         // durable already.
         if let Err(failure) = self.checkpointer.tick(core) {
             core.close_to_writes(&failure.detail);
+        }
+        Ok(())
+    }
+
+    /// Makes a durable commit visible. What is removed and is in no layer below
+    /// leaves no trace: a queue whose items come and go between two checkpoints
+    /// is as short to scan as it looks.
+    fn publish(&mut self, core: &Core, entries: Vec<Entry>) -> Result<(), Failure> {
+        let below = core.layers().clone();
+        let is_below = |key: &[u8]| match below.frozen.get(key) {
+            Some(value) => Ok(value.is_some()),
+            None => Ok::<_, Failure>(below.base.get(key)?.is_some()),
+        };
+        let mut gone = Vec::new();
+        for (key, value) in &entries {
+            gone.push(value.is_none() && !is_below(key)?);
+        }
+        drop(below); // Or every node that changes now would be copied.
+        let mut layers = core.layers_mut();
+        for ((key, value), is_gone) in entries.into_iter().zip(gone) {
+            self.removals += usize::from(value.is_none() && !is_gone);
+            match is_gone {
+                true => layers.active.remove(&key),
+                false => layers.active.insert(&key, value),
+            }
         }
         Ok(())
     }
@@ -245,6 +276,7 @@ impl Writer {
             layers.frozen.clone()
         };
         self.log.switch();
+        self.removals = 0;
         self.checkpointer.start(Job { overlay, covers: self.sequence })
     }
 
@@ -252,7 +284,7 @@ impl Writer {
     /// commit last.
     fn commit_past_the_log(&mut self, core: &Core, writes: &[Write<'_>]) -> Result<(), Failure> {
         self.checkpointer.finish(core)?;
-        let active = core.layers_mut().active.clone();
+        let active = core.layers().active.clone();
         core.store(&active, writes, self.sequence + 1)?;
         self.sequence += 1;
         let base = core.read_base()?;
@@ -262,13 +294,14 @@ impl Writer {
             layers.active = Overlay::default();
         }
         self.log.restart();
+        self.removals = 0;
         Ok(())
     }
 
     /// Leaves nothing in the log, and no log.
     fn close(&mut self, core: &Core) -> Result<(), Failure> {
         self.checkpointer.finish(core)?;
-        let active = core.layers_mut().active.clone();
+        let active = core.layers().active.clone();
         if !active.is_empty() {
             core.store(&active, &[], self.sequence)?;
         }
@@ -277,6 +310,10 @@ impl Writer {
 }
 
 impl Core {
+    fn layers(&self) -> RwLockReadGuard<'_, Layers> {
+        self.layers.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn layers_mut(&self) -> RwLockWriteGuard<'_, Layers> {
         // No code of a caller's runs under the lock and nothing in it fails
         // halfway, so a poisoned lock still guards whole layers.
@@ -371,3 +408,6 @@ impl fmt::Debug for DiskStore {
         f.debug_struct("DiskStore").field("place", &self.core.place.0).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests;

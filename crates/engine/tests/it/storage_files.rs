@@ -174,7 +174,7 @@ fn a_path_that_cannot_hold_data_is_refused_with_its_name() {
 #[test]
 fn a_damaged_file_is_refused_or_answers_with_errors() {
     let scratch = Scratch::new("damage");
-    let log = LogLimits { file_bytes: 8192, file_writes: 4, record_bytes: 4096 };
+    let log = LogLimits { file_bytes: 8192, file_writes: 4, removals: 100, record_bytes: 4096 };
     let options = DiskOptions::new().with_log(log); // Most of it is checkpointed soon.
     let store = DiskStore::open_with(&scratch.0, options).expect("created");
     for key in 0..30u32 {
@@ -341,7 +341,7 @@ const CHILD: &str = "PERIHELION_STORAGE_CHILD";
 fn child_that_commits_until_it_is_killed() {
     let directory = std::env::var(CHILD).expect("started by the test below");
     // Small, so that there are checkpoints between two kills.
-    let log = LogLimits { file_bytes: 8192, file_writes: 1000, record_bytes: 4096 };
+    let log = LogLimits { file_bytes: 8192, file_writes: 1000, removals: 100, record_bytes: 4096 };
     let options = DiskOptions::new().with_log(log);
     let store = DiskStore::open_with(Path::new(&directory), options).expect("the parent left it free");
     let start = get(&store, b"a").map_or(0, |value| number(&value));

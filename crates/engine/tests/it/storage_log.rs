@@ -37,7 +37,8 @@ fn count_numbers(store: &DiskStore) -> u32 {
 /// which the first file holds ten. They are not checkpointed.
 fn killed(scratch: &Scratch, commits: u32) -> std::path::PathBuf {
     let (alive, killed) = (scratch.0.join("alive"), scratch.0.join("killed"));
-    let log = LogLimits { file_bytes: 10 * SECTOR as u64, file_writes: 1000, record_bytes: 4096 };
+    let log =
+        LogLimits { file_bytes: 10 * SECTOR as u64, file_writes: 1000, removals: 100, record_bytes: 4096 };
     let never = CheckpointMode::Inline { commits_later: u32::MAX };
     let options = DiskOptions::new().with_log(log).with_checkpoints(never);
     let store = DiskStore::open_with(&alive, options).expect("created");

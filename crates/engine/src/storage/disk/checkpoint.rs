@@ -11,7 +11,7 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::thread::{self, JoinHandle};
 
 use super::Core;
@@ -83,6 +83,24 @@ impl Checkpointer {
                     return Ok(());
                 }
                 done.recv().unwrap_or_else(|_| Err(thread_died()))
+            }
+        }
+    }
+
+    /// Whether none is under way; does not wait.
+    pub(super) fn is_idle(&mut self) -> Result<bool, Failure> {
+        match self {
+            Checkpointer::Inline { job, .. } => Ok(job.is_none()),
+            Checkpointer::Thread { done, waits, .. } => {
+                if *waits {
+                    match done.try_recv() {
+                        Ok(outcome) => outcome?,
+                        Err(TryRecvError::Empty) => return Ok(false),
+                        Err(TryRecvError::Disconnected) => return Err(thread_died()),
+                    }
+                    *waits = false;
+                }
+                Ok(true)
             }
         }
     }

@@ -117,6 +117,9 @@ impl Log {
 
     /// Removes the files. Everything in them must be covered by the data file.
     pub(super) fn remove(&mut self) -> io::Result<()> {
+        if self.files.iter().all(Option::is_none) {
+            return Ok(()); // Nothing was committed.
+        }
         for (name, slot) in FILE_NAMES.iter().zip(&mut self.files) {
             if let Some(file) = slot.take() {
                 drop(file);

@@ -157,6 +157,7 @@ fn start(
         log: Log::open(directory, options.log)?,
         checkpointer: Checkpointer::new(options.checkpoints, &core)?,
         sequence: replay.sequence,
+        removals: 0,
         instance,
         instance_if_none: options.instance,
         limits: options.log,
