@@ -11,7 +11,9 @@ use perihelion_model::partition_key::EffectiveRange;
 use perihelion_model::resource_id::{ContainerRid, DatabaseRid};
 
 use crate::catalog::{Catalog, Database, Offer, Throughput};
-use crate::container::{Container, ParsedDefinition, PartitionRange, check_replacement, resource_name};
+use crate::container::{
+    Container, ParsedDefinition, PartitionRange, check_replacement, resource_name, self_link,
+};
 use crate::index::{self, Column, IndexDefinition, IndexScope};
 use crate::keys;
 use crate::refusal::Refusal;
@@ -118,8 +120,11 @@ pub fn create_container(
             .zip(ranges)
             .map(|(id, range)| PartitionRange { id, segment: id, range, parents: Vec::new() })
             .collect();
+        let rid = ContainerRid { database: database.rid, number };
         let mut container = Container {
-            rid: ContainerRid { database: database.rid, number },
+            rid,
+            rid_text: rid.to_text(),
+            self_link: self_link(rid),
             name: parsed.name,
             partition_key: parsed.partition_key,
             unique_keys: parsed.unique_keys,
@@ -138,7 +143,7 @@ pub fn create_container(
         transaction.put_state(number, &ContainerState::new(container.ranges.iter().map(|range| range.id)));
         transaction.put_record(keys::container(number), &container.to_record());
         if let Some(throughput) = throughput {
-            let (link, rid) = (container.self_link(), container.rid.to_text());
+            let (link, rid) = (container.self_link.clone(), container.rid_text.clone());
             add_offer(transaction, catalog, moment, throughput, link, rid);
         }
         catalog.put_container(container.clone());
@@ -293,7 +298,7 @@ fn drop_container(transaction: &mut Transaction<'_>, catalog: &mut Catalog, cont
     transaction.remove(keys::state(container.number()));
     transaction.remove(keys::retimed(container.number()));
     transaction.put(keys::doomed(container.number()), Vec::new());
-    drop_offer(transaction, catalog, &container.rid.to_text());
+    drop_offer(transaction, catalog, &container.rid_text);
 }
 
 fn add_offer(

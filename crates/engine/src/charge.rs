@@ -113,6 +113,25 @@ pub fn change_feed(documents: usize, bytes: usize) -> f64 {
 
 /// Two digits, as the service prints charges.
 pub fn print(charge: f64) -> String {
-    let rounded = (charge * 100.0).round() / 100.0;
-    format!("{rounded}")
+    let hundredths = (charge * 100.0).round() as u64;
+    let (whole, rest) = (hundredths / 100, hundredths % 100);
+    match rest {
+        0 => whole.to_string(),
+        rest if rest.is_multiple_of(10) => format!("{whole}.{}", rest / 10),
+        rest => format!("{whole}.{rest:02}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::print;
+
+    #[test]
+    fn charges_have_at_most_two_digits() {
+        for (charge, text) in
+            [(1.0, "1"), (6.666, "6.67"), (12.5, "12.5"), (0.0, "0"), (2.05, "2.05"), (704.76, "704.76")]
+        {
+            assert_eq!(print(charge), text);
+        }
+    }
 }

@@ -18,6 +18,9 @@ use crate::refusal::{Layer, Refusal};
 #[derive(Debug, Clone)]
 pub struct Container {
     pub rid: ContainerRid,
+    /// The `_rid` and `_self` as text: every answer names them.
+    pub rid_text: String,
+    pub self_link: String,
     pub name: String,
     /// The user's part of the body, normalised: `id`, `indexingPolicy`, ...
     pub definition: Object,
@@ -73,16 +76,12 @@ impl Container {
         self.rid.parse_document(text)
     }
 
-    pub fn self_link(&self) -> String {
-        format!("dbs/{}/colls/{}/", self.rid.database.to_text(), self.rid.to_text())
-    }
-
     /// The body as the service returns it.
     pub fn body(&self) -> Value {
         let mut body = self.definition.clone();
-        body.set("_rid", self.rid.to_text().into());
+        body.set("_rid", self.rid_text.as_str().into());
         body.set("_ts", self.timestamp.into());
-        body.set("_self", self.self_link().into());
+        body.set("_self", self.self_link.as_str().into());
         body.set("_etag", self.etag.as_str().into());
         for (name, link) in [
             ("_docs", "docs/"),
@@ -138,11 +137,12 @@ impl Container {
                     .collect::<Option<_>>()?,
             })
         });
+        let database = DatabaseRid(number(record, "database")?);
+        let rid = ContainerRid { database, number: number(record, "number")? };
         Some(Container {
-            rid: ContainerRid {
-                database: DatabaseRid(number(record, "database")?),
-                number: number(record, "number")?,
-            },
+            rid,
+            rid_text: rid.to_text(),
+            self_link: self_link(rid),
             name: parsed.name,
             definition: parsed.definition,
             partition_key: parsed.partition_key,
@@ -162,6 +162,11 @@ impl Container {
             logs_versions: record.get("logsVersions")?.as_bool()?,
         })
     }
+}
+
+/// The `_self` of a container.
+pub(crate) fn self_link(rid: ContainerRid) -> String {
+    format!("dbs/{}/colls/{}/", rid.database.to_text(), rid.to_text())
 }
 
 /// Which definitions an API version may send.

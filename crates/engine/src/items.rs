@@ -590,7 +590,7 @@ const ATTACHMENTS: &str = "attachments/";
 impl SystemMembers {
     fn new(container: &Container, rid: u64, etag_counter: u64, now: u64) -> Self {
         let rid = container.rid.child(ChildKind::Document, rid);
-        let self_link = format!("{}docs/{rid}/", container.self_link());
+        let self_link = format!("{}docs/{rid}/", container.self_link);
         SystemMembers { rid, self_link, etag: etag::etag(etag_counter, now), timestamp: now }
     }
 

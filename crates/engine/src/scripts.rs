@@ -122,7 +122,7 @@ fn put(
     let (child, path) = kind.child();
     let rid = container.rid.child(child, state.rid_next);
     body.set("_rid", rid.as_str().into());
-    body.set("_self", format!("{}{path}/{rid}/", container.self_link()).into());
+    body.set("_self", format!("{}{path}/{rid}/", container.self_link).into());
     body.set("_etag", etag::etag(state.etag_next, transaction.now).into());
     body.set("_ts", transaction.now.into());
     state.rid_next += 1;

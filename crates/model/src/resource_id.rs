@@ -6,7 +6,8 @@
 //! what it is). `real-service.md` section 3.
 
 use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use base64::alphabet::Alphabet;
+use base64::engine::general_purpose::{GeneralPurpose, PAD};
 
 /// A database's id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -94,8 +95,17 @@ impl ChildKind {
     }
 }
 
+/// Base64 with `-` for `/`.
+const ENGINE: GeneralPurpose = {
+    const LETTERS: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+-";
+    match Alphabet::new(LETTERS) {
+        Ok(alphabet) => GeneralPurpose::new(&alphabet, PAD),
+        Err(_) => panic!("64 different letters are an alphabet"),
+    }
+};
+
 fn encode(bytes: &[u8]) -> String {
-    STANDARD.encode(bytes).replace('/', "-")
+    ENGINE.encode(bytes)
 }
 
 fn decode(text: &str) -> Option<Vec<u8>> {
@@ -104,7 +114,7 @@ fn decode(text: &str) -> Option<Vec<u8>> {
     if text.len() > CHARACTERS_MAX {
         return None;
     }
-    STANDARD.decode(text.replace('-', "/")).ok()
+    ENGINE.decode(text).ok()
 }
 
 #[cfg(test)]

@@ -70,8 +70,8 @@ impl Answer {
     }
 
     /// Adds a header; a value that no header can hold is left out.
-    pub(crate) fn with(mut self, name: HeaderName, value: impl AsRef<str>) -> Self {
-        if let Ok(value) = HeaderValue::from_bytes(value.as_ref().as_bytes()) {
+    pub(crate) fn with(mut self, name: HeaderName, value: impl Into<String>) -> Self {
+        if let Ok(value) = HeaderValue::from_maybe_shared(Bytes::from(value.into())) {
             self.more.push((name, value));
         }
         self
@@ -85,7 +85,7 @@ impl Answer {
     /// The headers that name an item's parent.
     pub(crate) fn in_container(self, database: &str, container: &Container) -> Self {
         self.with(headers::ALT_CONTENT_PATH, format!("dbs/{database}/colls/{}", container.name))
-            .with(headers::CONTENT_PATH, container.rid.to_text())
+            .with(headers::CONTENT_PATH, container.rid_text.as_str())
     }
 
     /// A feed: its body and its count.
@@ -135,15 +135,15 @@ impl Answer {
         map.insert(headers::PRAGMA, HeaderValue::from_static("no-cache"));
         // A backend answers with its counters, a gateway on its own does not.
         if let Some(charge) = self.charge {
-            insert(map, headers::REQUEST_CHARGE, &charge::print(charge));
+            put(map, headers::REQUEST_CHARGE, charge::print(charge));
             backend(map);
         }
         positions(map, &self.positions);
-        if let Some(etag) = &self.etag {
-            insert(map, headers::ETAG, etag);
+        if let Some(etag) = self.etag {
+            put(map, headers::ETAG, etag);
         }
         if self.has_location {
-            insert(map, headers::CONTENT_LOCATION, &location());
+            put(map, headers::CONTENT_LOCATION, location());
         }
         if self.status == 204 {
             // The service says so although HTTP does not ask for it.
@@ -173,7 +173,7 @@ pub(crate) fn render_refusal(refusal: &Refusal, activity: &str, elsewhere: Posit
         }
         Layer::Backend | Layer::BackendUncharged | Layer::QueryRuntime | Layer::Document => {
             if refusal.layer != Layer::BackendUncharged {
-                insert(map, headers::REQUEST_CHARGE, &charge::print(refusal.charge));
+                put(map, headers::REQUEST_CHARGE, charge::print(refusal.charge));
             }
             backend(map);
             // A throttled request never reached a replica.
@@ -190,6 +190,14 @@ pub(crate) fn render_refusal(refusal: &Refusal, activity: &str, elsewhere: Posit
 
 fn status_code(status: u16) -> StatusCode {
     StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+}
+
+/// Inserts a text that is ours to give away; one that no header can hold is
+/// left out.
+fn put(map: &mut HeaderMap, name: HeaderName, value: String) {
+    if let Ok(value) = HeaderValue::from_maybe_shared(Bytes::from(value)) {
+        map.insert(name, value);
+    }
 }
 
 fn insert(map: &mut HeaderMap, name: HeaderName, value: &str) {
@@ -216,14 +224,18 @@ fn backend(map: &mut HeaderMap) {
 /// The session token, LSN and range of the partitions that took part.
 fn positions(map: &mut HeaderMap, positions: &[Position]) {
     let Some(first) = positions.first() else { return };
-    let lsn = positions.iter().map(|position| position.lsn).max().unwrap_or(0).to_string();
-    insert(map, headers::LSN, &lsn);
-    insert(map, headers::GLOBAL_COMMITTED_LSN, &lsn);
-    insert(map, headers::TRANSPORT_REQUEST_ID, "1");
-    insert(map, headers::PARTITION_KEY_RANGE_ID, &first.range.to_string());
-    let tokens: Vec<String> =
-        positions.iter().map(|position| session_token::print(position.range, position.lsn)).collect();
-    insert(map, headers::SESSION_TOKEN, &tokens.join(","));
+    let lsn = positions.iter().map(|position| position.lsn).max().unwrap_or(0);
+    let lsn = HeaderValue::from(lsn);
+    map.insert(headers::LSN, lsn.clone());
+    map.insert(headers::GLOBAL_COMMITTED_LSN, lsn);
+    map.insert(headers::TRANSPORT_REQUEST_ID, HeaderValue::from_static("1"));
+    map.insert(headers::PARTITION_KEY_RANGE_ID, HeaderValue::from(first.range));
+    let mut tokens = session_token::print(first.range, first.lsn);
+    for position in &positions[1..] {
+        tokens.push(',');
+        tokens.push_str(&session_token::print(position.range, position.lsn));
+    }
+    put(map, headers::SESSION_TOKEN, tokens);
 }
 
 /// The body in the spelling of the layer that refused.

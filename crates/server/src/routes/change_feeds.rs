@@ -102,7 +102,7 @@ fn answer(page: &FeedPage, container: &Container) -> Answer {
     if page.items.is_empty() {
         return Answer::empty(304).charged(page.charge).at(page.position).with_etag(etag);
     }
-    let mut body = format!("{{\"_rid\":\"{}\",\"Documents\":[", container.rid.to_text()).into_bytes();
+    let mut body = format!("{{\"_rid\":\"{}\",\"Documents\":[", container.rid_text).into_bytes();
     for (place, item) in page.items.iter().enumerate() {
         if place > 0 {
             body.push(b',');

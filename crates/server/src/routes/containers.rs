@@ -78,7 +78,7 @@ pub(super) async fn serve(service: &Service, call: &Call) -> Result<Answer, Refu
 pub(super) fn serve_conflicts(service: &Service, call: &Call) -> Result<Answer, Refusal> {
     let (database, container) = service.container(call)?;
     match call.method {
-        Method::GET | Method::POST => Ok(Answer::feed(&container.rid.to_text(), "Conflicts", &[])
+        Method::GET | Method::POST => Ok(Answer::feed(&container.rid_text, "Conflicts", &[])
             .charged(1.0)
             .at(position_in(service, &container)?)
             .in_container(&database, &container)),

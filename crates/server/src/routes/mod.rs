@@ -181,7 +181,7 @@ impl Service {
         let database_name = catalog.database(database).map_or(database, |database| &database.name).to_owned();
         if let Some(intended) = call.header(&headers::INTENDED_COLLECTION_RID)
             && !intended.is_empty()
-            && intended != container.rid.to_text()
+            && intended != container.rid_text
         {
             return Err(Refusal::gateway(
                 400,

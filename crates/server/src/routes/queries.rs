@@ -245,7 +245,7 @@ fn run(
 }
 
 fn page_answer(page: &QueryPage, container: &Container) -> Answer {
-    let rid = container.rid.to_text();
+    let rid = &container.rid_text;
     let body = format!("{{\"_rid\":\"{rid}\",\"Documents\":[{}],\"_count\":{}}}", page.rows_text, page.rows);
     let mut answer =
         Answer::text(200, body).charged(page.charge).with(headers::ITEM_COUNT, page.rows.to_string());

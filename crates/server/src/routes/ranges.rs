@@ -24,7 +24,7 @@ pub(super) fn serve(service: &Service, call: &Call) -> Result<Answer, Refusal> {
     }
     let state = service.engine.state(&container)?;
     let ranges: Vec<Value> = container.ranges.iter().map(|range| body(&container, &state, range)).collect();
-    Ok(Answer::feed(&container.rid.to_text(), "PartitionKeyRanges", &ranges)
+    Ok(Answer::feed(&container.rid_text, "PartitionKeyRanges", &ranges)
         .at(position)
         .with_etag(etag)
         .in_container(&database, &container))
@@ -44,7 +44,7 @@ fn body(container: &Container, state: &ContainerState, range: &PartitionRange) -
         ("minInclusive", range.range.min.to_hex().into()),
         ("maxExclusive", range.range.max.to_hex().into()),
         ("ridPrefix", u64::from(range.id).into()),
-        ("_self", format!("{}pkranges/{rid}/", container.self_link()).into()),
+        ("_self", format!("{}pkranges/{rid}/", container.self_link).into()),
         ("throughputFraction", fraction(container.ranges.len())),
         ("status", "online".into()),
         ("parents", Value::Array(range.parents.iter().map(|id| id.to_string().into()).collect())),

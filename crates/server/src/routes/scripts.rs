@@ -20,12 +20,12 @@ pub(super) async fn serve(service: &Service, call: &Call) -> Result<Answer, Refu
     let answer = match (&call.method, id) {
         (&Method::GET, None) => {
             let scripts = service.engine.scripts(&container, kind)?;
-            Answer::feed(&container.rid.to_text(), feed, &scripts).charged(charge::FEED)
+            Answer::feed(&container.rid_text, feed, &scripts).charged(charge::FEED)
         }
         (&Method::POST, None) if call.is_query() => {
             let scripts = service.engine.scripts(&container, kind)?;
             let found = queries::over_metadata(service, call, scripts)?;
-            Answer::feed(&container.rid.to_text(), feed, &found).charged(charge::FEED)
+            Answer::feed(&container.rid_text, feed, &found).charged(charge::FEED)
         }
         (&Method::POST, None) => {
             let body = service.engine.put_script(&container, kind, None, call.object()?).await?;
