@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use perihelion_model::etag;
-use perihelion_model::json::{self, Object, Style, Value};
+use perihelion_model::json::{self, Style, Value};
 use perihelion_model::partition_key::PartitionKey;
-use perihelion_model::resource_id::ChildKind;
 use perihelion_wire::patch::Patch;
 
+use crate::body::{Content, NewBody, SystemMembers};
 use crate::charge;
 use crate::container::{Container, PartitionRange};
 use crate::document::StoredDocument;
@@ -34,41 +34,6 @@ pub enum ItemOperation {
     Patch { id: String, patch: Patch },
     Delete { id: String },
     Read { id: String },
-}
-
-/// A document as a client sends it, checked and printed before it reaches the
-/// writer, whose time everyone shares.
-#[derive(Debug, Clone)]
-pub struct NewBody {
-    id: String,
-    /// `None` when a value at a key path is no scalar.
-    key: Option<PartitionKey>,
-    /// The user's members as text, without the closing brace.
-    text: String,
-    terms: u32,
-    /// The document's own `ttl`, 0 for none; `None` when it is not one.
-    ttl: Option<i32>,
-    members: Object,
-}
-
-impl NewBody {
-    pub fn new(mut body: Object, container: &Container) -> Result<Self, Refusal> {
-        let id = document_id(&body).map_err(|refusal| refusal.with_charge(charge::BAD_DOCUMENT))?;
-        body.retain(|name| !SYSTEM_MEMBERS.contains(&name));
-        let (key, terms, ttl) = (container.partition_key.extract(&body), terms(&body), own_ttl(&body));
-        let body = Value::Object(body);
-        let mut text = json::to_text(&body, Style::Point);
-        text.pop();
-        let Value::Object(members) = body else { return Err(Refusal::invalid_input()) };
-        Ok(NewBody { id, key, text, terms, ttl, members })
-    }
-}
-
-/// What a version of a document is made from.
-enum Content {
-    New(NewBody),
-    /// A patched document, system members included.
-    Patched(Object),
 }
 
 /// `If-Match` and `If-None-Match` as sent.
@@ -414,10 +379,7 @@ impl ItemWrite<'_, '_> {
         let etag_counter = self.state.etag_next;
         self.state.etag_next += 1;
         let system = SystemMembers::new(&self.target.container, rid, etag_counter, self.transaction.now);
-        let terms = match &content {
-            Content::New(body) => body.terms,
-            Content::Patched(document) => terms(document),
-        };
+        let terms = content.terms();
         let container = &self.target.container;
         let needs_value = !container.unique_keys.is_empty() || !container.indexes.is_empty();
         let (text, value) = system.complete(content, needs_value);
@@ -471,11 +433,7 @@ impl ItemWrite<'_, '_> {
     /// The document's own `ttl`. It is checked only where the container has
     /// one, for elsewhere it is a member like any other.
     fn checked_ttl(&self, content: &Content) -> Result<i32, Refusal> {
-        let ttl = match content {
-            Content::New(body) => body.ttl,
-            Content::Patched(document) => own_ttl(document),
-        };
-        match ttl {
+        match content.ttl() {
             Some(ttl) => Ok(ttl),
             None if self.target.container.default_ttl.is_none() => Ok(0),
             None => Err(Refusal::bad_request(
@@ -576,63 +534,6 @@ impl ItemWrite<'_, '_> {
     }
 }
 
-/// What the service adds to a document: `_rid`, `_self`, `_etag`,
-/// `_attachments`, `_ts`, in that order.
-struct SystemMembers {
-    rid: String,
-    self_link: String,
-    etag: String,
-    timestamp: u64,
-}
-
-const ATTACHMENTS: &str = "attachments/";
-
-impl SystemMembers {
-    fn new(container: &Container, rid: u64, etag_counter: u64, now: u64) -> Self {
-        let rid = container.rid.child(ChildKind::Document, rid);
-        let self_link = format!("{}docs/{rid}/", container.self_link);
-        SystemMembers { rid, self_link, etag: etag::etag(etag_counter, now), timestamp: now }
-    }
-
-    /// The document's text, and its value when that is needed. A new body
-    /// gets the members behind its own; a patched document has their places.
-    fn complete(&self, content: Content, needs_value: bool) -> (String, Option<Value>) {
-        match content {
-            Content::New(mut body) => {
-                self.append_to(&mut body.text);
-                let value = needs_value.then(|| self.set_in(body.members));
-                (body.text, value)
-            }
-            Content::Patched(document) => {
-                let value = self.set_in(document);
-                (json::to_text(&value, Style::Point), Some(value).filter(|_| needs_value))
-            }
-        }
-    }
-
-    /// None of these values but the etag's quotes needs an escape.
-    fn append_to(&self, text: &mut String) {
-        use std::fmt::Write;
-        let (rid, self_link, etag, timestamp) =
-            (&self.rid, &self.self_link, self.etag.trim_matches('"'), self.timestamp);
-        // Writing to a String cannot fail.
-        let _ = write!(
-            text,
-            "{}\"_rid\":\"{rid}\",\"_self\":\"{self_link}\",\"_etag\":\"\\\"{etag}\\\"\",\"_attachments\":\"{ATTACHMENTS}\",\"_ts\":{timestamp}}}",
-            if text.len() > 1 { "," } else { "" },
-        );
-    }
-
-    fn set_in(&self, mut document: Object) -> Value {
-        document.set("_rid", self.rid.as_str().into());
-        document.set("_self", self.self_link.as_str().into());
-        document.set("_etag", self.etag.as_str().into());
-        document.set("_attachments", ATTACHMENTS.into());
-        document.set("_ts", self.timestamp.into());
-        Value::Object(document)
-    }
-}
-
 impl Stamp {
     /// The LSN of this operation, taken from the partition the first time.
     fn next(&mut self, state: &mut ContainerState, range: keys::RangeId) -> (u64, u64) {
@@ -663,47 +564,4 @@ pub fn expire(transaction: &mut Transaction<'_>, target: &Target, id: &str) -> R
     let state = write.state;
     transaction.put_state(target.container.number(), &state);
     Ok(true)
-}
-
-/// The longest id, in bytes.
-const ID_BYTES_MAX: usize = 1023;
-
-/// The id of a document body.
-pub fn document_id(body: &Object) -> Result<String, Refusal> {
-    match body.get("id") {
-        Some(Value::String(id)) if id.is_empty() || id.len() > ID_BYTES_MAX || id.contains(['/', '\\']) => {
-            Err(Refusal::invalid_input())
-        }
-        Some(Value::String(id)) => Ok(id.clone()),
-        Some(_) => Err(Refusal::invalid_input()),
-        None => Err(Refusal::bad_request(
-            "The input content is invalid because the required properties - 'id; ' - are missing.",
-        )),
-    }
-}
-
-const SYSTEM_MEMBERS: [&str; 6] = ["_rid", "_self", "_etag", "_attachments", "_ts", "_lsn"];
-
-/// The `ttl` member: 0 when there is none, `None` when it is no time to live.
-fn own_ttl(document: &Object) -> Option<i32> {
-    match document.get("ttl") {
-        None | Some(Value::Null) => Some(0),
-        Some(value) => {
-            value.as_i64().and_then(|ttl| i32::try_from(ttl).ok()).filter(|ttl| *ttl == -1 || *ttl > 0)
-        }
-    }
-}
-
-/// How many values of the user's members are indexed: the leaves.
-fn terms(document: &Object) -> u32 {
-    let members = document.iter().filter(|(name, _)| !SYSTEM_MEMBERS.contains(name));
-    members.map(|(_, value)| leaves(value)).sum()
-}
-
-fn leaves(value: &Value) -> u32 {
-    match value {
-        Value::Array(items) => items.iter().map(leaves).sum::<u32>().max(1),
-        Value::Object(object) => object.iter().map(|(_, value)| leaves(value)).sum::<u32>().max(1),
-        _ => 1,
-    }
 }

@@ -8,6 +8,7 @@
 
 pub mod admin;
 pub mod batch;
+pub mod body;
 pub mod catalog;
 pub mod change_feed;
 pub mod charge;

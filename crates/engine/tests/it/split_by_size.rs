@@ -1,7 +1,8 @@
 //! A partition that grows too large is split by maintenance.
 
+use perihelion_engine::body::NewBody;
 use perihelion_engine::container::{ApiVersion, ParsedDefinition};
-use perihelion_engine::items::{ItemOperation, NewBody, Precondition, Target};
+use perihelion_engine::items::{ItemOperation, Precondition, Target};
 use perihelion_engine::storage::MemoryStore;
 use perihelion_engine::{Engine, EngineOptions};
 use perihelion_model::json::{Object, Value, parse_str};

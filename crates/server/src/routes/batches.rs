@@ -2,8 +2,9 @@
 //! of results.
 
 use perihelion_engine::batch::{Batch, BatchAnswer, BatchOperation, BatchScope, OPERATIONS_MAX};
+use perihelion_engine::body::NewBody;
 use perihelion_engine::container::Container;
-use perihelion_engine::items::{ItemAnswer, ItemOperation, NewBody, Precondition, Target};
+use perihelion_engine::items::{ItemAnswer, ItemOperation, Precondition, Target};
 use perihelion_engine::refusal::{Layer, Refusal};
 use perihelion_model::json::{self, Object, Style, Value};
 use perihelion_model::partition_key::PartitionKey;

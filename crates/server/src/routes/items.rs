@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use http::Method;
 use perihelion_engine::ITEM_BYTES_MAX;
+use perihelion_engine::body::NewBody;
 use perihelion_engine::container::Container;
-use perihelion_engine::items::{ItemAnswer, ItemOperation, NewBody, Target};
+use perihelion_engine::items::{ItemAnswer, ItemOperation, Target};
 use perihelion_engine::refusal::Refusal;
 use perihelion_model::partition_key::PartitionKey;
 use perihelion_wire::headers;

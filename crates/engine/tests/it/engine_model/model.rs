@@ -7,8 +7,9 @@
 use std::collections::BTreeMap;
 
 use perihelion_engine::batch::{Batch, BatchOperation, BatchScope};
+use perihelion_engine::body::NewBody;
 use perihelion_engine::container::Container;
-use perihelion_engine::items::{ItemAnswer, ItemOperation, NewBody, Precondition};
+use perihelion_engine::items::{ItemAnswer, ItemOperation, Precondition};
 use perihelion_engine::refusal::Refusal;
 use perihelion_model::json::{self, Number, Object, Value, object};
 use perihelion_model::partition_key::{KeyValue, PartitionKey};

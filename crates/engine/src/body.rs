@@ -1,0 +1,163 @@
+//! The body of a document: what a client sends, checked and printed before it
+//! reaches the writer, and what the service adds to it.
+
+use perihelion_model::etag;
+use perihelion_model::json::{self, Object, Style, Value};
+use perihelion_model::partition_key::PartitionKey;
+use perihelion_model::resource_id::ChildKind;
+
+use crate::charge;
+use crate::container::Container;
+use crate::refusal::Refusal;
+
+/// A document as a client sends it, checked and printed before it reaches the
+/// writer, whose time everyone shares.
+#[derive(Debug, Clone)]
+pub struct NewBody {
+    pub(crate) id: String,
+    /// `None` when a value at a key path is no scalar.
+    pub(crate) key: Option<PartitionKey>,
+    /// The user's members as text, without the closing brace.
+    text: String,
+    terms: u32,
+    /// The document's own `ttl`, 0 for none; `None` when it is not one.
+    ttl: Option<i32>,
+    members: Object,
+}
+
+impl NewBody {
+    pub fn new(mut body: Object, container: &Container) -> Result<Self, Refusal> {
+        let id = document_id(&body).map_err(|refusal| refusal.with_charge(charge::BAD_DOCUMENT))?;
+        body.retain(|name| !SYSTEM_MEMBERS.contains(&name));
+        let (key, terms, ttl) = (container.partition_key.extract(&body), terms(&body), own_ttl(&body));
+        let body = Value::Object(body);
+        let mut text = json::to_text(&body, Style::Point);
+        text.pop();
+        let Value::Object(members) = body else { return Err(Refusal::invalid_input()) };
+        Ok(NewBody { id, key, text, terms, ttl, members })
+    }
+}
+
+/// What a version of a document is made from.
+pub(crate) enum Content {
+    New(NewBody),
+    /// A patched document, system members included.
+    Patched(Object),
+}
+
+impl Content {
+    pub(crate) fn terms(&self) -> u32 {
+        match self {
+            Content::New(body) => body.terms,
+            Content::Patched(document) => terms(document),
+        }
+    }
+
+    /// The document's own `ttl`: 0 for none, `None` when it is not one.
+    pub(crate) fn ttl(&self) -> Option<i32> {
+        match self {
+            Content::New(body) => body.ttl,
+            Content::Patched(document) => own_ttl(document),
+        }
+    }
+}
+
+/// What the service adds to a document: `_rid`, `_self`, `_etag`,
+/// `_attachments`, `_ts`, in that order.
+pub(crate) struct SystemMembers {
+    rid: String,
+    self_link: String,
+    etag: String,
+    timestamp: u64,
+}
+
+const ATTACHMENTS: &str = "attachments/";
+
+impl SystemMembers {
+    pub(crate) fn new(container: &Container, rid: u64, etag_counter: u64, now: u64) -> Self {
+        let rid = container.rid.child(ChildKind::Document, rid);
+        let self_link = format!("{}docs/{rid}/", container.self_link);
+        SystemMembers { rid, self_link, etag: etag::etag(etag_counter, now), timestamp: now }
+    }
+
+    /// The document's text, and its value when that is needed. A new body
+    /// gets the members behind its own; a patched document has their places.
+    pub(crate) fn complete(&self, content: Content, needs_value: bool) -> (String, Option<Value>) {
+        match content {
+            Content::New(mut body) => {
+                self.append_to(&mut body.text);
+                let value = needs_value.then(|| self.set_in(body.members));
+                (body.text, value)
+            }
+            Content::Patched(document) => {
+                let value = self.set_in(document);
+                (json::to_text(&value, Style::Point), Some(value).filter(|_| needs_value))
+            }
+        }
+    }
+
+    /// None of these values but the etag's quotes needs an escape.
+    fn append_to(&self, text: &mut String) {
+        use std::fmt::Write;
+        let (rid, self_link, etag, timestamp) =
+            (&self.rid, &self.self_link, self.etag.trim_matches('"'), self.timestamp);
+        // Writing to a String cannot fail.
+        let _ = write!(
+            text,
+            "{}\"_rid\":\"{rid}\",\"_self\":\"{self_link}\",\"_etag\":\"\\\"{etag}\\\"\",\"_attachments\":\"{ATTACHMENTS}\",\"_ts\":{timestamp}}}",
+            if text.len() > 1 { "," } else { "" },
+        );
+    }
+
+    fn set_in(&self, mut document: Object) -> Value {
+        document.set("_rid", self.rid.as_str().into());
+        document.set("_self", self.self_link.as_str().into());
+        document.set("_etag", self.etag.as_str().into());
+        document.set("_attachments", ATTACHMENTS.into());
+        document.set("_ts", self.timestamp.into());
+        Value::Object(document)
+    }
+}
+
+/// The longest id, in bytes.
+const ID_BYTES_MAX: usize = 1023;
+
+/// The id of a document body.
+pub fn document_id(body: &Object) -> Result<String, Refusal> {
+    match body.get("id") {
+        Some(Value::String(id)) if id.is_empty() || id.len() > ID_BYTES_MAX || id.contains(['/', '\\']) => {
+            Err(Refusal::invalid_input())
+        }
+        Some(Value::String(id)) => Ok(id.clone()),
+        Some(_) => Err(Refusal::invalid_input()),
+        None => Err(Refusal::bad_request(
+            "The input content is invalid because the required properties - 'id; ' - are missing.",
+        )),
+    }
+}
+
+const SYSTEM_MEMBERS: [&str; 6] = ["_rid", "_self", "_etag", "_attachments", "_ts", "_lsn"];
+
+/// The `ttl` member: 0 when there is none, `None` when it is no time to live.
+fn own_ttl(document: &Object) -> Option<i32> {
+    match document.get("ttl") {
+        None | Some(Value::Null) => Some(0),
+        Some(value) => {
+            value.as_i64().and_then(|ttl| i32::try_from(ttl).ok()).filter(|ttl| *ttl == -1 || *ttl > 0)
+        }
+    }
+}
+
+/// How many values of the user's members are indexed: the leaves.
+fn terms(document: &Object) -> u32 {
+    let members = document.iter().filter(|(name, _)| !SYSTEM_MEMBERS.contains(name));
+    members.map(|(_, value)| leaves(value)).sum()
+}
+
+fn leaves(value: &Value) -> u32 {
+    match value {
+        Value::Array(items) => items.iter().map(leaves).sum::<u32>().max(1),
+        Value::Object(object) => object.iter().map(|(_, value)| leaves(value)).sum::<u32>().max(1),
+        _ => 1,
+    }
+}
