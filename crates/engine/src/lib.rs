@@ -5,6 +5,21 @@
 //! the catalog; writes are jobs for the group-commit [`writer`]; what runs in
 //! the background ([`maintenance`]) runs only while its owner drives it. The
 //! engine speaks JSON values and refusals; it knows no HTTP.
+//!
+//! ```
+//! use perihelion_engine::storage::MemoryStore;
+//! use perihelion_engine::{Engine, EngineOptions};
+//! use perihelion_model::json::{Value, parse_str};
+//!
+//! # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+//! let engine = Engine::open(MemoryStore::new(), EngineOptions::default())?;
+//! let Value::Object(body) = parse_str(r#"{"id":"shop"}"#)? else { unreachable!() };
+//! let shop = engine.create_database(body, None).await.expect("a new database");
+//! assert_eq!(shop.name, "shop");
+//! assert!(engine.catalog().database("shop").is_some());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # }).unwrap();
+//! ```
 
 pub mod admin;
 pub mod batch;

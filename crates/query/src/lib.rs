@@ -22,6 +22,21 @@
 //!   says what the service's gateway would do across partitions.
 //! * [`evaluate_condition`] is for the condition of a patch.
 //!
+//! ```
+//! use perihelion_model::json::{Style, parse_str, to_text};
+//! use perihelion_query::{Now, Parameters, compile, parse};
+//!
+//! let query = parse("SELECT VALUE c.total * 2 FROM c WHERE c.total > 10").expect("it parses");
+//! let program = compile(&query, &Parameters::none(), Now::from_unix_milliseconds(0)).expect("it compiles");
+//! let mut rows = Vec::new();
+//! for order in [r#"{"total":12.5}"#, r#"{"total":3}"#] {
+//!     program.rows(&parse_str(order).unwrap(), &mut rows).expect("it runs");
+//! }
+//! let totals: Vec<String> =
+//!     rows.iter().filter_map(|row| row.output.as_ref()).map(|total| to_text(total, Style::Query)).collect();
+//! assert_eq!(totals, ["25"]);
+//! ```
+//!
 //! Undefined is `Option::None` throughout. Nothing here panics on any input:
 //! text is bounded in length and nesting, evaluation in steps and bytes.
 

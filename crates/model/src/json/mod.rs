@@ -5,6 +5,14 @@
 //! spelling (see [`print`]), and a lone surrogate becomes U+FFFD
 //! (`real-service.md` section 8). There is no value for "undefined": a
 //! missing value is `Option::None` wherever one can occur.
+//!
+//! ```
+//! use perihelion_model::json::{Style, parse_str, to_text};
+//!
+//! let value = parse_str(r#"{"b":1.0,"a":18446744073709551615,"c":1e20}"#).unwrap();
+//! assert_eq!(to_text(&value, Style::Point), r#"{"b":1,"a":18446744073709551615,"c":1e+020}"#);
+//! assert_eq!(to_text(&value, Style::Query), r#"{"b":1,"a":1.8446744073709552e+19,"c":1e+20}"#);
+//! ```
 
 mod parse;
 mod print;
