@@ -138,6 +138,11 @@ pub(crate) struct ServeArgs {
     #[arg(env = "PERIHELION_PUBLIC_ENDPOINT", hide_env_values = true)]
     pub(crate) public_endpoint: Option<String>,
 
+    /// Answer GET / without a signature, as the emulator image does: some test
+    /// containers wait for it [default: off]
+    #[arg(long, env = "PERIHELION_OPEN_ACCOUNT", hide_env_values = true)]
+    pub(crate) open_account: bool,
+
     /// Serve on a second port too, as the emulator image does on 8080 for
     /// health checks: /alive, /ready, /status [default: off]
     #[arg(long, value_name = "PORT", env = "PERIHELION_HEALTH_PORT", hide_env_values = true)]

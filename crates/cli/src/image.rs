@@ -24,7 +24,8 @@ Environment variables of the official emulator image:
   GATEWAY_PUBLIC_ENDPOINT  as --public-endpoint
   PROTOCOL                 no effect: http and https are both served
   CERT_PATH, CERT_SECRET   no effect, with a warning: see `perihelion cert`
-  ENABLE_EXPLORER, EXPLORER_PORT, EXPLORER_PROTOCOL, ENABLE_TELEMETRY,
+  ENABLE_EXPLORER          as --open-account: the account document needs no signature
+  EXPLORER_PORT, EXPLORER_PROTOCOL, ENABLE_TELEMETRY,
   ENABLE_OTLP_EXPORTER, ENABLE_CONSOLE_EXPORTER
                            no effect
 Options and PERIHELION_ variables win over these. The image's arguments of the
@@ -79,6 +80,9 @@ pub(crate) fn adopt(
         let level = |text: &str| Level::from_str(text, true);
         typed.log = variable("LOG_LEVEL").map(|value| parse("LOG_LEVEL", &value, level)).transpose()?;
     }
+    // Whoever configures the explorer believes to start the image, and may be
+    // a test container that waits for GET / to answer.
+    typed.open_account |= image.enable_explorer.is_some() || variable("ENABLE_EXPLORER").is_some();
     let certificate = image.cert_path.is_some() || variable("CERT_PATH").is_some();
     let advice = "CERT_PATH is ignored: the server makes its own certificate, see `perihelion cert`";
     Ok(if certificate { vec![advice.to_owned()] } else { Vec::new() })

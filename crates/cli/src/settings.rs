@@ -76,6 +76,7 @@ impl Settings {
             management: typed.management || mode == Mode::Dev,
             tls_names: tls_names(typed.tls_name, typed.public_endpoint.as_deref())?,
             public_endpoint: typed.public_endpoint,
+            open_account: typed.open_account,
             health_port: typed.health_port,
             limits: Limits::default(),
         };

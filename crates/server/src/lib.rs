@@ -71,6 +71,8 @@ pub struct ServerOptions {
     pub tls_names: Vec<String>,
     /// The address the account document tells, instead of the one used.
     pub public_endpoint: Option<String>,
+    /// Answer `GET /` without a signature, as the emulator image does.
+    pub open_account: bool,
     /// A second port that is served like the first: the emulator image answers
     /// health checks on 8080.
     pub health_port: Option<u16>,
@@ -103,7 +105,11 @@ impl Server {
         }
         let service = Service {
             engine: Arc::clone(&engine),
-            guard: Guard { mode: options.auth, keys: vec![options.keys.primary.clone()] },
+            guard: Guard {
+                mode: options.auth,
+                keys: vec![options.keys.primary.clone()],
+                open_account: options.open_account,
+            },
             strict_gateway: options.strict_gateway,
             public_endpoint: options.public_endpoint,
             management: Management::new(options.management),

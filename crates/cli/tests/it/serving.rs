@@ -94,9 +94,12 @@ fn the_emulator_images_ways_are_accepted() {
         .env("CERT_PATH", "/nowhere.pfx");
     let running = Running::start(&mut command);
     assert!(running.banner().contains("AccountEndpoint=https://cosmos:8081;"), "{}", running.banner());
-    for path in ["/alive", "/ready", "/status"] {
+    // Test containers wait for the account document too, without a signature;
+    // nothing else is open.
+    for path in ["/alive", "/ready", "/status", "/"] {
         assert!(get(running.connect(), path).starts_with("HTTP/1.1 200 "), "{path}");
     }
+    assert!(get(running.connect(), "/dbs").starts_with("HTTP/1.1 401 "));
     running.signal("TERM");
     let (status, log) = running.end();
     assert_eq!(status.code(), Some(0));

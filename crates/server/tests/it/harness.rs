@@ -25,6 +25,7 @@ pub(crate) fn options() -> ServerOptions {
         tls_dir: None,
         tls_names: Vec::new(),
         public_endpoint: None,
+        open_account: false,
         health_port: None,
         limits: net::Limits::default(),
     }
