@@ -120,7 +120,8 @@ fn collect_latest(
 ) -> Result<(), Refusal> {
     let (number, segment) = (container.number(), segment_of(container, page.request)?);
     let mut failure = None;
-    let span = span_after(&keys::feeds(number, segment), &keys::feed(number, segment, after, u64::MAX));
+    let span =
+        Span::prefix_after(&keys::feeds(number, segment), &keys::feed(number, segment, after, u64::MAX));
     view.scan(span.as_range(), Direction::Forward, &mut |key, value| {
         let (Some((lsn, _)), Some(rid)) = (keys::lsn_and_place(key), keys::last_u64(value)) else {
             return ControlFlow::Continue(());
@@ -179,7 +180,10 @@ fn collect_versions(
     page: &mut PageBuilder<'_>,
 ) -> Result<(), Refusal> {
     let (number, segment) = (container.number(), segment_of(container, page.request)?);
-    let span = span_after(&keys::versions(number, segment), &keys::version(number, segment, after, u64::MAX));
+    let span = Span::prefix_after(
+        &keys::versions(number, segment),
+        &keys::version(number, segment, after, u64::MAX),
+    );
     view.scan(span.as_range(), Direction::Forward, &mut |key, value| {
         let Some((lsn, _)) = keys::lsn_and_place(key) else { return ControlFlow::Continue(()) };
         if page.ends_before(lsn) {
@@ -193,10 +197,6 @@ fn collect_versions(
         ControlFlow::Continue(())
     })?;
     Ok(())
-}
-
-fn span_after(prefix: &[u8], key: &[u8]) -> Span {
-    Span::prefix_after(prefix, key)
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 //! (a page can reach a local port, and DNS can be rebound to it).
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
@@ -32,7 +32,6 @@ pub(crate) struct Management {
     /// Fast path: no rule, no lock.
     has_faults: AtomicBool,
     pause: watch::Sender<bool>,
-    requests: AtomicU64,
 }
 
 /// What one kind of request added up to.
@@ -51,12 +50,10 @@ impl Management {
             faults: FaultRules::default(),
             has_faults: AtomicBool::new(false),
             pause: watch::Sender::new(false),
-            requests: AtomicU64::new(0),
         }
     }
 
     pub(crate) fn count(&self, operation: Operation, status: u16, charge: f64) {
-        self.requests.fetch_add(1, Ordering::Relaxed);
         if !self.is_enabled {
             return;
         }

@@ -3,7 +3,7 @@
 use perihelion_model::json::Value;
 
 use crate::client::Answer;
-use crate::world::{PLAIN, World, batch, docs, json};
+use crate::world::{PLAIN, World, batch, docs};
 
 fn statuses(answer: &Answer) -> Vec<i64> {
     let results = answer.json().unwrap();
@@ -126,6 +126,5 @@ async fn malformed_batches_are_refused_whole() {
         413
     );
     assert_eq!(world.send(docs("GET", "1", r#"["a"]"#)).await.status, 404);
-    assert_eq!(json("[]"), Value::Array(Vec::new()));
     world.stop().await;
 }

@@ -1,7 +1,5 @@
 //! Change feeds: order, continuation, both modes, and never a torn batch.
 
-use perihelion_model::json::Value;
-
 use crate::client::{Answer, Call};
 use crate::world::{PLAIN, World, batch, docs, documents, ids, json};
 
@@ -124,6 +122,5 @@ async fn nonsense_positions_are_refused() {
         .header("x-ms-documentdb-partitionkeyrangeid", "7");
     let gone = world.send(gone).await;
     assert_eq!((gone.status, gone.header("x-ms-substatus")), (410, Some("1002")));
-    assert_eq!(Value::Null, Value::Null);
     world.stop().await;
 }

@@ -1,0 +1,59 @@
+//! A small engine to test on: one database, containers by `/pk`, documents
+//! `0, 1, 2, ...` spread over some keys.
+
+use std::sync::Arc;
+
+use perihelion_engine::body::NewBody;
+use perihelion_engine::container::{ApiVersion, Container, ParsedDefinition};
+use perihelion_engine::items::{ItemOperation, Precondition, Target};
+use perihelion_engine::storage::MemoryStore;
+use perihelion_engine::{Engine, EngineOptions};
+use perihelion_model::json::{Object, Value, parse_str};
+use perihelion_model::partition_key::PartitionKey;
+
+fn object(text: &str) -> Object {
+    match parse_str(text) {
+        Ok(Value::Object(object)) => object,
+        other => panic!("{text}: {other:?}"),
+    }
+}
+
+pub(crate) async fn engine(options: EngineOptions) -> Arc<Engine> {
+    let engine = Engine::open(MemoryStore::new(), options).unwrap();
+    engine.create_database(object(r#"{"id":"d"}"#), None).await.unwrap();
+    Arc::new(engine)
+}
+
+pub(crate) async fn container(engine: &Engine, name: &str) -> Arc<Container> {
+    let body =
+        object(&format!(r#"{{"id":"{name}","partitionKey":{{"paths":["/pk"],"kind":"Hash","version":2}}}}"#));
+    let definition = ParsedDefinition::parse(body, ApiVersion::Current).unwrap();
+    engine.create_container("d", definition, None).await.unwrap()
+}
+
+fn key(n: usize, keys: usize) -> PartitionKey {
+    PartitionKey::from_header(&format!("[\"k{}\"]", n % keys)).unwrap()
+}
+
+/// Creates documents of some 500 bytes.
+pub(crate) async fn fill(engine: &Engine, container: &Arc<Container>, documents: usize, keys: usize) {
+    for n in 0..documents {
+        let body = object(&format!(r#"{{"id":"{n}","pk":"k{}","pad":"{}"}}"#, n % keys, "x".repeat(300)));
+        let operation = ItemOperation::Create { body: NewBody::new(body, container).unwrap() };
+        engine.write_item(container, key(n, keys), operation, Precondition::default()).await.unwrap();
+    }
+}
+
+/// Which of the documents cannot be read.
+pub(crate) fn missing(
+    engine: &Engine,
+    container: &Arc<Container>,
+    documents: usize,
+    keys: usize,
+) -> Vec<usize> {
+    let is_missing = |n: &usize| {
+        let target = Target::resolve(container, key(*n, keys)).unwrap();
+        engine.read_item(&target, &n.to_string(), &Precondition::default(), &[]).is_err()
+    };
+    (0..documents).filter(is_missing).collect()
+}
