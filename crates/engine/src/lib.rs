@@ -421,7 +421,7 @@ fn check_session(
             let concerns =
                 *range == id || container.range(*range).is_some_and(|range| range.parents.contains(&id));
             let lsn = state.lsn(*range);
-            if concerns && token.lsn > lsn {
+            if concerns && token.progress.lsn > lsn {
                 return Err(Refusal::session_not_available()
                     .with_charge(1.0)
                     .at(Position { range: *range, lsn }));

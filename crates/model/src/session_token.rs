@@ -4,62 +4,198 @@
 //! `#{region}={lsn}`; tokens of several ranges are joined by commas
 //! (`wire.md` section 2.3). A token is attacker input: it is bounded and what
 //! does not parse is refused, never guessed.
+//!
+//! Progress only grows: [`Progress::merge`] is the least upper bound of two
+//! sightings, so tokens may arrive in any order.
+
+use std::fmt;
 
 /// The state of one partition as a client saw it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionToken {
     pub range: String,
+    pub progress: Progress,
+}
+
+/// How far a partition's log had come.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Progress {
+    /// Grows when the set of regions changes; `-1` where there is only one.
+    pub version: i64,
+    /// The log sequence number of the answering region.
     pub lsn: u64,
+    /// How far each region's own writes had been applied. Empty with one region.
+    pub regions: Vec<RegionProgress>,
+}
+
+/// One region's entry in a vector of progress.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RegionProgress {
+    pub region: u32,
+    /// The service writes `-1` for a region that it has not heard of yet.
+    pub lsn: i64,
 }
 
 /// The ranges one header may name; a container has far fewer.
 const TOKENS_MAX: usize = 4096;
 
-/// The token of one range.
+/// The regions one token may name; the service has about a hundred.
+const REGIONS_MAX: usize = 256;
+
+/// The token of one range in an account of one region.
 pub fn print(range: u32, lsn: u64) -> String {
     format!("{range}:-1#{lsn}")
 }
 
 /// Reads a compound token; `None` when any part of it is not a token.
 pub fn parse(text: &str) -> Option<Vec<SessionToken>> {
-    let parts: Vec<&str> = text.split(',').map(str::trim).filter(|part| !part.is_empty()).collect();
+    let parts: Vec<&str> = split(text).collect();
     if parts.len() > TOKENS_MAX {
         return None;
     }
     parts.into_iter().map(parse_one).collect()
 }
 
-fn parse_one(text: &str) -> Option<SessionToken> {
+/// The parts of a compound token, each about one range.
+pub fn split(text: &str) -> impl Iterator<Item = &str> {
+    text.split(',').map(str::trim).filter(|part| !part.is_empty())
+}
+
+/// Reads the token of one range as the range's id and its progress, without
+/// taking a copy of the id.
+pub fn parse_part(text: &str) -> Option<(&str, Progress)> {
     let (range, token) = text.split_once(':')?;
     if range.is_empty() || !range.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
     }
-    let mut groups = token.split('#');
-    let first = groups.next()?;
-    // `version#lsn[#region=lsn]...`, or the oldest form, a bare lsn.
-    let lsn = match groups.next() {
-        Some(lsn) => {
-            first.parse::<i64>().ok()?;
-            lsn.parse().ok()?
+    Some((range, Progress::parse(token)?))
+}
+
+fn parse_one(text: &str) -> Option<SessionToken> {
+    let (range, progress) = parse_part(text)?;
+    Some(SessionToken { range: range.to_owned(), progress })
+}
+
+impl fmt::Display for SessionToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.range, self.progress)
+    }
+}
+
+impl Progress {
+    /// `version#lsn[#region=lsn]...`, or the oldest form, a bare lsn.
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut groups = text.split('#');
+        let first = groups.next()?;
+        let Some(lsn) = groups.next() else {
+            return Some(Progress { version: -1, lsn: first.parse().ok()?, regions: Vec::new() });
+        };
+        let mut progress =
+            Progress { version: first.parse().ok()?, lsn: lsn.parse().ok()?, regions: Vec::new() };
+        for group in groups {
+            let (region, lsn) = group.split_once('=')?;
+            if progress.regions.len() == REGIONS_MAX {
+                return None;
+            }
+            progress.regions.push(RegionProgress { region: region.parse().ok()?, lsn: lsn.parse().ok()? });
         }
-        None => first.parse().ok()?,
-    };
-    Some(SessionToken { range: range.to_owned(), lsn })
+        Some(progress)
+    }
+
+    /// How far one region's writes were seen; `None` when the token does not say.
+    pub fn of_region(&self, region: u32) -> Option<i64> {
+        self.regions.iter().find(|entry| entry.region == region).map(|entry| entry.lsn)
+    }
+
+    /// Whether everything seen in `other` is seen here too.
+    pub fn covers(&self, other: &Progress) -> bool {
+        self.version >= other.version
+            // Numbers of different versions count different things.
+            && (self.lsn >= other.lsn || self.version > other.version)
+            && other.regions.iter().all(|theirs| match self.of_region(theirs.region) {
+                Some(ours) => ours >= theirs.lsn,
+                // A later set of regions may have dropped this one.
+                None => self.version > other.version,
+            })
+    }
+
+    /// Adds what `other` saw. The set of regions is that of the later version,
+    /// as the SDKs merge their tokens.
+    pub fn merge(&mut self, other: &Progress) {
+        if other.version > self.version {
+            let earlier = std::mem::replace(self, other.clone());
+            return self.raise(&earlier);
+        }
+        if other.version == self.version {
+            self.lsn = self.lsn.max(other.lsn);
+            for theirs in &other.regions {
+                if self.of_region(theirs.region).is_none() {
+                    self.regions.push(*theirs);
+                }
+            }
+        }
+        self.raise(other);
+    }
+
+    /// Raises the regions both know to the larger of their numbers.
+    fn raise(&mut self, other: &Progress) {
+        for ours in &mut self.regions {
+            ours.lsn = ours.lsn.max(other.of_region(ours.region).unwrap_or(ours.lsn));
+        }
+    }
+}
+
+impl fmt::Display for Progress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}#{}", self.version, self.lsn)?;
+        self.regions.iter().try_for_each(|entry| write!(f, "#{}={}", entry.region, entry.lsn))
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn progress(text: &str) -> Progress {
+        Progress::parse(text).unwrap()
+    }
+
     #[test]
     fn tokens_read_back() {
-        let token = |range: &str, lsn| SessionToken { range: range.to_owned(), lsn };
-        assert_eq!(parse("0:-1#31"), Some(vec![token("0", 31)]));
-        assert_eq!(parse("0:-1#50,1:-1#51"), Some(vec![token("0", 50), token("1", 51)]));
-        assert_eq!(parse("1:0#30#0=30"), Some(vec![token("1", 30)]));
-        assert_eq!(parse(&print(3, 9)), Some(vec![token("3", 9)]));
-        for bad in ["x", "0:", "a:-1#2", "0:-1#", "0:-1#x", "0:q#1", ":-1#1"] {
+        for text in ["0:-1#31", "1:0#30#0=30", "3:2#9#1=-1#7=88"] {
+            let tokens = parse(text).unwrap();
+            assert_eq!(tokens.len(), 1);
+            assert_eq!(tokens[0].to_string(), text);
+        }
+        let both = parse("0:-1#50,1:-1#51").unwrap();
+        assert_eq!(both.iter().map(|token| token.progress.lsn).collect::<Vec<_>>(), [50, 51]);
+        assert_eq!(parse(&print(3, 9)).unwrap()[0].to_string(), "3:-1#9");
+        assert_eq!(parse("0:12").unwrap()[0].to_string(), "0:-1#12");
+        for bad in ["x", "0:", "a:-1#2", "0:-1#", "0:-1#x", "0:q#1", ":-1#1", "0:1#2#3", "0:1#2#a=b"] {
             assert_eq!(parse(bad), None, "{bad}");
         }
+    }
+
+    #[test]
+    fn merging_takes_the_most_of_each_region() {
+        let check = |a: &str, b: &str, merged: &str| {
+            for (left, right) in [(a, b), (b, a)] {
+                let mut sum = progress(left);
+                sum.merge(&progress(right));
+                assert_eq!(sum.to_string(), merged, "{left} with {right}");
+                assert!(sum.covers(&progress(left)) && sum.covers(&progress(right)));
+            }
+        };
+        check("-1#5", "-1#7", "-1#7");
+        check("1#5#1=5#2=3", "1#7#1=2#2=9", "1#7#1=5#2=9");
+        check("1#5#1=5#2=3", "2#5#1=2", "2#5#1=5");
+    }
+
+    #[test]
+    fn behind_in_one_region_is_behind() {
+        assert!(!progress("1#9#1=5#2=3").covers(&progress("1#8#1=5#2=4")));
+        assert!(progress("1#9#1=5#2=4").covers(&progress("1#8#1=5#2=4")));
+        assert!(!progress("1#9#1=5").covers(&progress("1#8#1=5#2=4")));
+        assert!(!progress("-1#6").covers(&progress("-1#7")));
     }
 }

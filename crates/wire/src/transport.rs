@@ -1,0 +1,236 @@
+//! The door between a driver and whatever answers it: one request with its
+//! deadline in, one response or a failure that says whether the request left.
+//!
+//! The driver's own transport sends over HTTP; the server answers in process;
+//! a test or an application may bring its own. Nothing here does I/O. What
+//! always holds: an implementation answers by the request's deadline, and says
+//! [`Sent::No`] only when the service cannot have seen a byte of the request,
+//! because that is what makes repeating any write safe.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use http::uri::{Authority, PathAndQuery, Scheme};
+use http::{HeaderMap, Method, Uri};
+
+/// One request, complete but for what the transport adds (`host`, framing).
+#[derive(Debug, Clone)]
+pub struct Request {
+    pub endpoint: Endpoint,
+    pub method: Method,
+    pub target: PathAndQuery,
+    /// Signed: header values that hold secrets are marked sensitive.
+    pub headers: HeaderMap,
+    pub body: Bytes,
+    /// By when the answer must be there. An instant of tokio's clock
+    /// (`tokio::time::Instant::into_std`), so that it can be virtual.
+    pub deadline: Instant,
+}
+
+/// The whole answer, whatever its status.
+pub type Response = http::Response<Bytes>;
+
+/// Sends requests. Implementations are shared by all operations of a driver.
+pub trait Transport: Send + Sync {
+    fn send(&self, request: Request) -> impl Future<Output = Result<Response, Failure>> + Send;
+}
+
+/// [`Transport`] behind a pointer: what a driver holds of a foreign transport.
+pub trait DynTransport: Send + Sync {
+    fn send_boxed(
+        &self,
+        request: Request,
+    ) -> Pin<Box<dyn Future<Output = Result<Response, Failure>> + Send + '_>>;
+}
+
+impl<T: Transport> DynTransport for T {
+    fn send_boxed(
+        &self,
+        request: Request,
+    ) -> Pin<Box<dyn Future<Output = Result<Response, Failure>> + Send + '_>> {
+        Box::pin(self.send(request))
+    }
+}
+
+/// Whether the service may have seen the request: the one fact on which the
+/// safety of a retry rests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Sent {
+    /// Certainly not: nothing of it was handed to a connection, or the peer
+    /// declared it unprocessed (REFUSED_STREAM, beyond a GOAWAY).
+    No,
+    /// It was written out whole.
+    Yes,
+    /// It may have been.
+    Unknown,
+}
+
+/// What went wrong below HTTP statuses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum FailureKind {
+    /// No connection: name resolution, refusal, unreachable.
+    Connect,
+    /// The TLS handshake failed, or the certificate is not trusted.
+    Tls,
+    /// The connection ended before the answer was complete.
+    Closed,
+    /// The peer broke the protocol, or the answer exceeds a limit.
+    Protocol,
+    /// The deadline passed.
+    Timeout,
+}
+
+/// Why there is no answer.
+#[derive(Debug, Clone)]
+pub struct Failure {
+    pub kind: FailureKind,
+    pub sent: Sent,
+    /// What failed, on what; never a header or a body.
+    pub message: Arc<str>,
+}
+
+impl Failure {
+    pub fn new(kind: FailureKind, sent: Sent, message: impl Into<Arc<str>>) -> Self {
+        Failure { kind, sent, message: message.into() }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+/// Where an account, or one of its regions, answers: a scheme and an authority.
+/// Cheap to clone and to compare; parsed once.
+#[derive(Clone)]
+pub struct Endpoint(Arc<EndpointParts>);
+
+struct EndpointParts {
+    scheme: Scheme,
+    authority: Authority,
+}
+
+/// The text is not an endpoint.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BadEndpoint(String);
+
+impl fmt::Display for BadEndpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "`{}` is not an endpoint: write it as https://host:port/ (http only for a local emulator)",
+            self.0
+        )
+    }
+}
+
+impl std::error::Error for BadEndpoint {}
+
+impl Endpoint {
+    /// Reads `https://host[:port][/]`. A path, a query or user information is
+    /// refused: a key pasted into a URL must not end up in logs.
+    pub fn parse(text: &str) -> Result<Self, BadEndpoint> {
+        let bad = || BadEndpoint(text.split('@').next_back().unwrap_or_default().to_owned());
+        let parts = text.trim().parse::<Uri>().map_err(|_| bad())?.into_parts();
+        let (Some(scheme), Some(authority)) = (parts.scheme, parts.authority) else { return Err(bad()) };
+        let has_path = parts.path_and_query.is_some_and(|path| path.as_str() != "/");
+        let is_http = scheme == Scheme::HTTPS || scheme == Scheme::HTTP;
+        if has_path || !is_http || authority.as_str().contains('@') || authority.host().is_empty() {
+            return Err(bad());
+        }
+        Ok(Endpoint(Arc::new(EndpointParts { scheme, authority })))
+    }
+
+    pub fn is_tls(&self) -> bool {
+        self.0.scheme == Scheme::HTTPS
+    }
+
+    pub fn authority(&self) -> &Authority {
+        &self.0.authority
+    }
+
+    /// The host without brackets or port.
+    pub fn host(&self) -> &str {
+        self.0.authority.host().trim_start_matches('[').trim_end_matches(']')
+    }
+
+    pub fn port(&self) -> u16 {
+        self.0.authority.port_u16().unwrap_or(if self.is_tls() { 443 } else { 80 })
+    }
+
+    /// Whether the host is this machine by name or address.
+    pub fn is_loopback(&self) -> bool {
+        let host = self.host();
+        host.eq_ignore_ascii_case("localhost")
+            || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+    }
+
+    /// The address of one resource here.
+    pub fn uri(&self, target: PathAndQuery) -> Uri {
+        let mut parts = http::uri::Parts::default();
+        parts.scheme = Some(self.0.scheme.clone());
+        parts.authority = Some(self.0.authority.clone());
+        parts.path_and_query = Some(target);
+        Uri::from_parts(parts).expect("scheme, authority and path are all there")
+    }
+}
+
+impl PartialEq for Endpoint {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+            || (self.0.scheme == other.0.scheme && self.0.authority == other.0.authority)
+    }
+}
+
+impl Eq for Endpoint {}
+
+impl std::hash::Hash for Endpoint {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.0.scheme.hash(state);
+        self.0.authority.hash(state);
+    }
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}://{}", self.0.scheme, self.0.authority)
+    }
+}
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn endpoints_read_back() {
+        let endpoint = Endpoint::parse("https://Account.documents.azure.com:443/").unwrap();
+        assert_eq!(endpoint.to_string(), "https://Account.documents.azure.com:443");
+        assert_eq!((endpoint.port(), endpoint.is_tls(), endpoint.is_loopback()), (443, true, false));
+        assert_eq!(endpoint, Endpoint::parse("https://account.documents.azure.com:443").unwrap());
+        let local = Endpoint::parse("http://[::1]:8081").unwrap();
+        assert_eq!((local.host(), local.port(), local.is_loopback()), ("::1", 8081, true));
+        let uri = local.uri(PathAndQuery::from_static("/dbs/d"));
+        assert_eq!(uri.to_string(), "http://[::1]:8081/dbs/d");
+    }
+
+    #[test]
+    fn what_is_not_an_endpoint_is_refused_without_its_secrets() {
+        for bad in ["", "localhost", "ftp://x", "https://x/dbs/d", "https://key@host:1/", "https:///"] {
+            let error = Endpoint::parse(bad).unwrap_err().to_string();
+            assert!(!error.contains("key@"), "{error}");
+        }
+    }
+}
