@@ -81,7 +81,10 @@ impl Fault {
     fn outcome(&self) -> Option<Result<Refusal, Hangup>> {
         match self.effect {
             Effect::None => None,
-            Effect::Drop => Some(Err(Hangup)),
+            Effect::Drop => Some(Err(match self.when {
+                When::Before => Hangup::Unserved,
+                When::After => Hangup::Served,
+            })),
             Effect::Status { status, sub_status, retry_after_ms } => {
                 let mut refusal =
                     Refusal::new(status, Layer::Backend, "This answer was injected by a fault rule.");

@@ -2,7 +2,8 @@
 //!
 //! [`Server::start`] opens the store, starts the listener ([`net`]) and one
 //! background task that drives the engine's maintenance; [`Server::drain`]
-//! ends all three. Everything a request does is in `routes`.
+//! ends all three. [`Embedded`] is the same without a listener, behind the
+//! driver's transport trait. Everything a request does is in `routes`.
 
 mod activity;
 mod answer;
@@ -10,6 +11,8 @@ mod auth;
 mod blocking;
 mod call;
 pub mod certificates;
+mod core;
+mod embedded;
 mod faults;
 mod management;
 pub mod net;
@@ -23,14 +26,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use perihelion_engine::storage::{DiskStore, MemoryStore, StoreError};
-use perihelion_engine::{Engine, EngineOptions};
+pub use perihelion_engine::Clock;
+use perihelion_engine::storage::StoreError;
 pub use perihelion_wire::signature::{EMULATOR_KEY, MasterKey};
 
-use crate::activity::Activities;
-use crate::auth::Guard;
-use crate::management::Management;
-use crate::routes::Service;
+use crate::core::{Core, CoreOptions};
+pub use crate::embedded::{Embedded, EmbeddedOptions, InProcess};
 
 /// The keys a client may sign with.
 #[derive(Clone, Debug)]
@@ -79,20 +80,15 @@ pub struct ServerOptions {
     pub limits: net::Limits,
 }
 
-/// How often maintenance looks for expired documents and full partitions.
-const MAINTENANCE_PAUSE: Duration = Duration::from_secs(1);
-
 /// A running server.
 pub struct Server {
     front: net::Front,
-    engine: Arc<Engine>,
-    maintenance: tokio::task::JoinHandle<()>,
+    core: Core,
     ca_path: Option<PathBuf>,
 }
 
 impl Server {
     pub async fn start(options: ServerOptions) -> Result<Server, StartError> {
-        let engine = Arc::new(open_engine(&options)?);
         let more = options.tls_names.iter().map(String::as_str).chain([options.host.as_str()]);
         let names = certificates::Names::local_and(more);
         let certificates =
@@ -103,23 +99,24 @@ impl Server {
         if let Some(port) = options.health_port {
             listeners.extend(listen(&options.host, port).await?);
         }
-        let service = Service {
-            engine: Arc::clone(&engine),
-            guard: Guard {
-                mode: options.auth,
-                keys: vec![options.keys.primary.clone()],
-                open_account: options.open_account,
-            },
+        let core = Core::open(CoreOptions {
+            data: options.data,
+            partitions: options.partitions,
             strict_gateway: options.strict_gateway,
+            throughput: options.throughput,
+            keys: options.keys,
+            auth: options.auth,
+            management: options.management,
             public_endpoint: options.public_endpoint,
-            management: Management::new(options.management),
-            activities: Activities::new(),
+            open_account: options.open_account,
             ca_pem: certificates.ca_pem().to_owned(),
-        };
-        let front = net::Front::start(listeners, Some(tls), options.limits, Arc::new(service))
+            clock: Clock::system(),
+        })
+        .await?;
+        let service = Arc::clone(&core.service);
+        let front = net::Front::start(listeners, Some(tls), options.limits, service)
             .map_err(|error| StartError::address(&options.host, options.port, &error))?;
-        let maintenance = tokio::spawn(maintain(Arc::clone(&engine)));
-        Ok(Server { front, engine, maintenance, ca_path: certificates.ca_path() })
+        Ok(Server { front, core, ca_path: certificates.ca_path() })
     }
 
     pub fn local_addr(&self) -> SocketAddr {
@@ -133,40 +130,13 @@ impl Server {
 
     /// Stops accepting, lets requests finish up to `grace`, and closes the store.
     pub async fn drain(self, grace: Duration) {
-        self.maintenance.abort();
-        self.front.drain(grace).await;
-        // Awaited so that its hold on the engine is gone; being cancelled is
-        // how it ends.
-        let _ = self.maintenance.await;
-        if let Some(engine) = Arc::into_inner(self.engine) {
-            engine.close();
-        }
+        self.core.close(self.front.drain(grace)).await;
     }
 }
 
 impl fmt::Debug for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Server").field("address", &self.local_addr()).finish_non_exhaustive()
-    }
-}
-
-fn open_engine(options: &ServerOptions) -> Result<Engine, StartError> {
-    let engine_options =
-        EngineOptions::default().with_partitions(options.partitions).with_throughput(options.throughput);
-    let engine = match &options.data {
-        None => Engine::open(MemoryStore::new(), engine_options),
-        Some(directory) => DiskStore::open(directory).and_then(|store| Engine::open(store, engine_options)),
-    };
-    engine.map_err(StartError::data)
-}
-
-/// Drives the engine's maintenance until it is aborted.
-async fn maintain(engine: Arc<Engine>) {
-    loop {
-        if let Err(refusal) = engine.maintain().await {
-            tracing::warn!(message = %refusal.message, "maintenance failed and will be tried again");
-        }
-        engine.maintenance_due(MAINTENANCE_PAUSE).await;
     }
 }
 

@@ -19,7 +19,7 @@ use tokio::sync::watch;
 use crate::call::Call;
 use crate::faults::{Fault, FaultRules};
 use crate::operation::Operation;
-use crate::routes::Service;
+use crate::routes::{Asker, Service};
 
 /// Everything below is management.
 pub(crate) const PREFIX: &str = "/_perihelion/";
@@ -101,14 +101,15 @@ pub(crate) fn open_path(service: &Service, method: &Method, path: &str) -> Optio
 }
 
 /// Serves a request under [`PREFIX`].
-pub(crate) async fn serve(service: &Service, parts: &Parts, body: &Bytes) -> Response<Bytes> {
+pub(crate) async fn serve(service: &Service, parts: &Parts, body: &Bytes, asker: Asker) -> Response<Bytes> {
     if !service.management.is_enabled {
         return problem(
             StatusCode::NOT_FOUND,
             "The management interface is off; start the server with --management.",
         );
     }
-    if parts.headers.contains_key("origin") || !is_local_host(parts) {
+    let is_local = asker == Asker::SameProcess || is_local_host(parts);
+    if parts.headers.contains_key("origin") || !is_local {
         return problem(
             StatusCode::FORBIDDEN,
             "The management interface answers local tools only, not web pages.",

@@ -76,7 +76,12 @@ pub trait Handler: Send + Sync + 'static {
 /// Asks for the connection (HTTP/1.1) or the stream (HTTP/2) to be dropped
 /// without an answer: fault injection needs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Hangup;
+pub enum Hangup {
+    /// Nothing was done.
+    Unserved,
+    /// The request was carried out; only its answer is lost.
+    Served,
+}
 
 impl std::fmt::Display for Hangup {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

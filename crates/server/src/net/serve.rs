@@ -33,7 +33,7 @@ pub(super) async fn serve<H: Handler>(
     let response = match receive(request, &context.limits, &mut held).await {
         Ok(request) => context.handler.handle(request, context.peer).await?,
         Err(Trouble::Refused(refusal)) => refused(&context, refusal, version),
-        Err(Trouble::Gone) => return Err(Hangup),
+        Err(Trouble::Gone) => return Err(Hangup::Unserved),
     };
     Ok(Whole::response(response))
 }

@@ -39,7 +39,7 @@ struct Echo {
 impl Handler for Echo {
     async fn handle(&self, request: Request<Bytes>, peer: Peer) -> Result<Response<Bytes>, Hangup> {
         match request.uri().path() {
-            "/hangup" => return Err(Hangup),
+            "/hangup" => return Err(Hangup::Unserved),
             "/panic" => panic!("a handler's bug"),
             "/big" => return Ok(Response::new(Bytes::from(vec![b'x'; 4 * 1024 * 1024]))),
             "/wait" => {

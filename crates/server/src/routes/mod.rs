@@ -45,37 +45,17 @@ pub(crate) struct Service {
     pub(crate) ca_pem: String,
 }
 
+/// Who asks: management trusts the process it runs in, and is wary of what
+/// comes over a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Asker {
+    Network,
+    SameProcess,
+}
+
 impl net::Handler for Service {
     async fn handle(&self, request: Request<Bytes>, peer: Peer) -> Result<Response<Bytes>, Hangup> {
-        let activity = self.activities.next();
-        let (parts, body) = request.into_parts();
-        let path = parts.uri.path().to_owned();
-        if let Some(response) = management::open_path(self, &parts.method, &path) {
-            return Ok(response);
-        }
-        if path.starts_with(management::PREFIX) {
-            return Ok(management::serve(self, &parts, &body).await);
-        }
-        let mut headers = parts.headers;
-        if !headers.contains_key(&headers::HOST)
-            && let Some(authority) = parts.uri.authority()
-            && let Ok(host) = http::HeaderValue::from_str(authority.as_str())
-        {
-            // HTTP/2 names the host in the URI.
-            headers.insert(headers::HOST, host);
-        }
-        let admitted =
-            path::parse(&path).map_err(|_| Refusal::gateway(400, BadPath::MESSAGE)).and_then(|resource| {
-                let now = self.engine.clock().seconds();
-                self.guard.admit(&parts.method, &path, &resource, &headers, now)?;
-                Ok(resource)
-            });
-        let resource = match admitted {
-            Ok(resource) => resource,
-            Err(refusal) => return Ok(self.refuse_with(&refusal, &activity)),
-        };
-        let call = Call { method: parts.method, path, resource, headers, body, scheme: peer.scheme };
-        self.run(&call, &activity).await
+        self.answer(request, peer.scheme, Asker::Network).await
     }
 
     fn refuse(&self, refusal: net::Refusal) -> Response<Bytes> {
@@ -95,6 +75,44 @@ impl net::Handler for Service {
 }
 
 impl Service {
+    /// Answers one request, wherever it came from.
+    pub(crate) async fn answer(
+        &self,
+        request: Request<Bytes>,
+        scheme: net::Scheme,
+        asker: Asker,
+    ) -> Result<Response<Bytes>, Hangup> {
+        let activity = self.activities.next();
+        let (parts, body) = request.into_parts();
+        let path = parts.uri.path().to_owned();
+        if let Some(response) = management::open_path(self, &parts.method, &path) {
+            return Ok(response);
+        }
+        if path.starts_with(management::PREFIX) {
+            return Ok(management::serve(self, &parts, &body, asker).await);
+        }
+        let mut headers = parts.headers;
+        if !headers.contains_key(&headers::HOST)
+            && let Some(authority) = parts.uri.authority()
+            && let Ok(host) = http::HeaderValue::from_str(authority.as_str())
+        {
+            // HTTP/2 names the host in the URI.
+            headers.insert(headers::HOST, host);
+        }
+        let admitted =
+            path::parse(&path).map_err(|_| Refusal::gateway(400, BadPath::MESSAGE)).and_then(|resource| {
+                let now = self.engine.clock().seconds();
+                self.guard.admit(&parts.method, &path, &resource, &headers, now)?;
+                Ok(resource)
+            });
+        let resource = match admitted {
+            Ok(resource) => resource,
+            Err(refusal) => return Ok(self.refuse_with(&refusal, &activity)),
+        };
+        let call = Call { method: parts.method, path, resource, headers, body, scheme };
+        self.run(&call, &activity).await
+    }
+
     /// Serves an authenticated request, with the faults that were ordered.
     async fn run(&self, call: &Call, activity: &str) -> Result<Response<Bytes>, Hangup> {
         let operation = Operation::of(call);

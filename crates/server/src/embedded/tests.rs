@@ -1,0 +1,133 @@
+use super::*;
+
+const WAIT: Duration = Duration::from_secs(5);
+
+async fn send(
+    transport: &InProcess,
+    method: Method,
+    path: &str,
+    key: &str,
+    body: &str,
+) -> Result<Response, Failure> {
+    let mut headers = HeaderMap::new();
+    if !key.is_empty() {
+        headers.insert("x-ms-documentdb-partitionkey", key.parse().unwrap());
+    }
+    transport
+        .send(Request {
+            endpoint: Endpoint::parse(GLOBAL_ENDPOINT).unwrap(),
+            method,
+            target: path.parse().unwrap(),
+            headers,
+            body: Bytes::copy_from_slice(body.as_bytes()),
+            deadline: (Instant::now() + WAIT).into_std(),
+        })
+        .await
+}
+
+async fn status(transport: &InProcess, method: Method, path: &str, key: &str, body: &str) -> u16 {
+    send(transport, method, path, key, body)
+        .await
+        .unwrap_or_else(|failure| panic!("{failure}"))
+        .status()
+        .as_u16()
+}
+
+async fn with_container(options: EmbeddedOptions) -> Embedded {
+    let database = Embedded::open(options).await.unwrap();
+    let transport = database.transport();
+    assert_eq!(status(&transport, Method::POST, "/dbs", "", r#"{"id":"d"}"#).await, 201);
+    let body = r#"{"id":"c","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2}}"#;
+    assert_eq!(status(&transport, Method::POST, "/dbs/d/colls", "", body).await, 201);
+    database
+}
+
+async fn create(transport: &InProcess, id: &str) -> Result<Response, Failure> {
+    let body = format!(r#"{{"id":"{id}","pk":"a"}}"#);
+    send(transport, Method::POST, "/dbs/d/colls/c/docs", r#"["a"]"#, &body).await
+}
+
+async fn read(transport: &InProcess, id: &str) -> u16 {
+    status(transport, Method::GET, &format!("/dbs/d/colls/c/docs/{id}"), r#"["a"]"#, "").await
+}
+
+#[tokio::test(start_paused = true)]
+async fn items_are_served_without_a_socket_under_a_paused_clock() {
+    let database = with_container(EmbeddedOptions::default()).await;
+    let transport = database.transport();
+    assert_eq!(create(&transport, "1").await.unwrap().status(), 201);
+    assert_eq!(read(&transport, "1").await, 200);
+    assert_eq!(read(&transport, "2").await, 404);
+    let account = send(&transport, Method::GET, "/", "", "").await.unwrap();
+    let text = String::from_utf8(account.into_body().to_vec()).unwrap();
+    assert!(text.contains("\"databaseAccountEndpoint\":\"https://account.perihelion.internal/\""), "{text}");
+    database.close().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dropped_answer_says_whether_the_request_was_seen() {
+    let database = with_container(EmbeddedOptions::default()).await;
+    let transport = database.transport();
+    for (when, sent, found) in [("before", Sent::Unknown, 404), ("after", Sent::Yes, 200)] {
+        let rule = format!(r#"{{"operation":"create_item","count":1,"drop":"{when}"}}"#);
+        assert_eq!(database.manage(Method::POST, "faults", &rule).await.unwrap().status(), 200);
+        let failure = create(&transport, when).await.unwrap_err();
+        assert_eq!((failure.kind, failure.sent), (FailureKind::Closed, sent), "{when}");
+        assert_eq!(read(&transport, when).await, found, "{when}");
+    }
+    database.close().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_delay_beyond_the_deadline_is_a_timeout_and_below_it_takes_its_time() {
+    let database = with_container(EmbeddedOptions::default()).await;
+    let transport = database.transport();
+    let rule = r#"{"operation":"read_item","count":1,"delayMs":60000}"#;
+    assert_eq!(database.manage(Method::POST, "faults", rule).await.unwrap().status(), 200);
+    let failure = send(&transport, Method::GET, "/dbs/d/colls/c/docs/1", r#"["a"]"#, "").await.unwrap_err();
+    assert_eq!((failure.kind, failure.sent), (FailureKind::Timeout, Sent::Yes));
+    let rule = r#"{"operation":"read_item","count":1,"delayMs":300}"#;
+    assert_eq!(database.manage(Method::POST, "faults", rule).await.unwrap().status(), 200);
+    let begun = Instant::now();
+    assert_eq!(read(&transport, "1").await, 404);
+    assert!(begun.elapsed() >= Duration::from_millis(300), "{:?}", begun.elapsed());
+    database.close().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_over_the_limit_is_refused_as_over_a_socket() {
+    let database = with_container(EmbeddedOptions::default()).await;
+    let body = "x".repeat(net::Limits::default().body_bytes + 1);
+    let path = "/dbs/d/colls/c/docs";
+    assert_eq!(status(&database.transport(), Method::POST, path, r#"["a"]"#, &body).await, 413);
+    database.close().await;
+}
+
+#[tokio::test]
+async fn a_closed_database_is_reached_by_nobody_and_keeps_what_it_acknowledged() {
+    let directory = std::env::temp_dir().join(format!("perihelion-embedded-{}", std::process::id()));
+    let options = EmbeddedOptions::default().with_data(&directory);
+    let database = with_container(options.clone()).await;
+    let transport = database.transport();
+    assert_eq!(create(&transport, "1").await.unwrap().status(), 201);
+    database.close().await;
+    let failure = create(&transport, "2").await.unwrap_err();
+    assert_eq!((failure.kind, failure.sent), (FailureKind::Connect, Sent::No));
+
+    let database = Embedded::open(options).await.unwrap();
+    assert_eq!(read(&database.transport(), "1").await, 200);
+    assert_eq!(read(&database.transport(), "2").await, 404);
+    database.close().await;
+    std::fs::remove_dir_all(&directory).unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn closing_does_not_wait_for_ever_on_a_paused_request() {
+    let database = with_container(EmbeddedOptions::default()).await;
+    let transport = database.transport();
+    assert_eq!(database.manage(Method::POST, "pause", "").await.unwrap().status(), 200);
+    let waiting = tokio::spawn(async move { send(&transport, Method::GET, "/dbs/d", "", "").await });
+    tokio::task::yield_now().await;
+    database.close().await;
+    assert_eq!(waiting.await.unwrap().unwrap_err().kind, FailureKind::Timeout);
+}
