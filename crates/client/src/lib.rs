@@ -1,0 +1,1 @@
+//! A typed, thin client over the driver.

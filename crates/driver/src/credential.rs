@@ -1,0 +1,1 @@
+//! Who the driver is to the service.

@@ -1,0 +1,145 @@
+//! How an operation came to its answer: the attempts, where they went, what
+//! they cost, and what the driver learnt from them.
+//!
+//! Recording must cost next to nothing on the happy path: the first attempt is
+//! kept inline, further ones in a bounded list, and text is made only when
+//! someone asks for it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::HeaderValue;
+use perihelion_wire::transport::{Endpoint, FailureKind, Sent};
+
+use crate::region::Region;
+use crate::status::Status;
+
+/// How many attempts are kept; more are only counted. An operation within its
+/// budgets makes fewer than forty.
+const ATTEMPTS_MAX: usize = 40;
+
+/// The account of one operation.
+#[derive(Debug, Clone, Default)]
+pub struct Diagnostics {
+    first: Option<Attempt>,
+    further: Vec<Attempt>,
+    omitted: u32,
+    pub(crate) elapsed: Duration,
+    /// How an ambiguous write was resolved, if one was.
+    pub(crate) resolved: Option<Resolution>,
+}
+
+/// One try on one route.
+#[derive(Debug, Clone)]
+pub struct Attempt {
+    /// Why it was made.
+    pub context: Context,
+    /// The region it went to.
+    pub region: Region,
+    /// The endpoint it went to.
+    pub endpoint: Endpoint,
+    /// Since the operation began.
+    pub started_after: Duration,
+    /// How long it took, throttle waits included.
+    pub elapsed: Duration,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// Request units, when the service stated them.
+    pub charge: Option<f64>,
+    /// The service's name for the request.
+    pub activity_id: Option<HeaderValue>,
+    /// How often the service throttled it.
+    pub throttled: u32,
+    /// What the driver learnt from it.
+    pub effects: Vec<&'static str>,
+}
+
+/// Why an attempt was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Context {
+    /// The first.
+    Initial,
+    /// Again in the same region.
+    Retry,
+    /// In another region after a failure.
+    Failover,
+    /// Where the session may be known.
+    SessionRetry,
+    /// Beside an attempt that is slow to answer.
+    Hedge,
+    /// After learning a new topology (ranges, or the container itself).
+    Rerouted,
+    /// To find out what became of a write whose answer was lost.
+    ReadBack,
+}
+
+/// How an attempt ended.
+#[derive(Debug, Clone)]
+pub enum Outcome {
+    /// The service answered.
+    Answered(Status),
+    /// There was no answer.
+    Failed {
+        /// What went wrong.
+        kind: FailureKind,
+        /// Whether the request left.
+        sent: Sent,
+        /// In words.
+        message: Arc<str>,
+    },
+    /// Another leg answered first.
+    Abandoned,
+}
+
+/// How a write whose answer was lost was resolved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Resolution {
+    /// Its witness was found: it had been applied.
+    Witnessed,
+    /// A deletion found nothing left to delete.
+    AlreadyGone,
+}
+
+impl Diagnostics {
+    /// The attempts in the order they ended, oldest first.
+    pub fn attempts(&self) -> impl Iterator<Item = &Attempt> {
+        self.first.iter().chain(&self.further)
+    }
+
+    /// Attempts that were made but not kept.
+    pub fn omitted(&self) -> u32 {
+        self.omitted
+    }
+
+    /// From the caller's call to the answer.
+    pub fn elapsed(&self) -> Duration {
+        self.elapsed
+    }
+
+    /// Request units of all attempts, as far as the service stated them.
+    pub fn charge(&self) -> f64 {
+        self.attempts().filter_map(|attempt| attempt.charge).sum()
+    }
+
+    /// How an ambiguous write was resolved, if one was.
+    pub fn resolution(&self) -> Option<Resolution> {
+        self.resolved
+    }
+
+    pub(crate) fn record(&mut self, attempt: Attempt) {
+        if self.first.is_none() {
+            self.first = Some(attempt);
+        } else if self.further.len() + 1 < ATTEMPTS_MAX {
+            self.further.push(attempt);
+        } else {
+            self.omitted += 1;
+        }
+    }
+
+    /// Notes what the latest attempt taught.
+    pub(crate) fn note(&mut self, effect: &'static str) {
+        if let Some(attempt) = self.further.last_mut().or(self.first.as_mut()) {
+            attempt.effects.push(effect);
+        }
+    }
+}

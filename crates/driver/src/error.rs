@@ -1,0 +1,214 @@
+//! The one error of the crate, opaque, with questions to ask it.
+
+use std::fmt;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::HeaderMap;
+use perihelion_wire::headers;
+use perihelion_wire::transport::Failure;
+
+use crate::diagnostics::Diagnostics;
+use crate::status::{self, Status};
+
+/// Why an operation has no answer to give.
+#[derive(Clone)]
+pub struct Error(Box<Inner>);
+
+#[derive(Clone)]
+struct Inner {
+    kind: ErrorKind,
+    message: String,
+    status: Option<Status>,
+    headers: HeaderMap,
+    body: Bytes,
+    diagnostics: Diagnostics,
+}
+
+/// The kinds of failure a caller can tell apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The service refused; [`Error::status`] says how.
+    Service,
+    /// No answer: connection, TLS, protocol.
+    Transport,
+    /// The operation's time was up.
+    Timeout,
+    /// A write whose answer was lost: it may or may not have been applied.
+    Ambiguous,
+    /// The credential could not be used or renewed.
+    Credential,
+    /// What the caller gave makes no sense: options, names, bodies.
+    Input,
+    /// The service's answer makes no sense.
+    Answer,
+}
+
+/// How much of a body an error's text repeats.
+const BODY_SHOWN_MAX: usize = 512;
+
+impl Error {
+    /// An error of the caller's making.
+    pub fn input(message: impl Into<String>) -> Self {
+        Error::new(ErrorKind::Input, message.into())
+    }
+
+    /// An answer that cannot be understood.
+    pub fn answer(message: impl Into<String>) -> Self {
+        Error::new(ErrorKind::Answer, message.into())
+    }
+
+    /// A credential that cannot be used.
+    pub fn credential(message: impl Into<String>) -> Self {
+        Error::new(ErrorKind::Credential, message.into())
+    }
+
+    pub(crate) fn new(kind: ErrorKind, message: String) -> Self {
+        Error(Box::new(Inner {
+            kind,
+            message,
+            status: None,
+            headers: HeaderMap::new(),
+            body: Bytes::new(),
+            diagnostics: Diagnostics::default(),
+        }))
+    }
+
+    /// The service's refusal.
+    pub(crate) fn refused(status: Status, headers: HeaderMap, body: Bytes) -> Self {
+        let mut error = Error::new(ErrorKind::Service, service_message(&body));
+        error.0.status = Some(status);
+        error.0.headers = headers;
+        error.0.body = body;
+        error
+    }
+
+    /// No answer.
+    pub(crate) fn unanswered(failure: &Failure) -> Self {
+        Error::new(ErrorKind::Transport, failure.message.to_string())
+    }
+
+    /// The same failure, of a write that may have been applied.
+    pub(crate) fn into_ambiguous(mut self) -> Self {
+        self.0.kind = ErrorKind::Ambiguous;
+        self
+    }
+
+    pub(crate) fn with_diagnostics(mut self, diagnostics: Diagnostics) -> Self {
+        self.0.diagnostics = diagnostics;
+        self
+    }
+
+    /// The kind of failure.
+    pub fn kind(&self) -> ErrorKind {
+        self.0.kind
+    }
+
+    /// The service's status, when it gave one.
+    pub fn status(&self) -> Option<Status> {
+        self.0.status
+    }
+
+    /// The service's sentence, or ours.
+    pub fn message(&self) -> &str {
+        &self.0.message
+    }
+
+    /// The body of the service's refusal.
+    pub fn body(&self) -> &Bytes {
+        &self.0.body
+    }
+
+    /// The headers of the service's refusal.
+    pub fn headers(&self) -> &HeaderMap {
+        &self.0.headers
+    }
+
+    /// Attempts, regions, timings, charges.
+    pub fn diagnostics(&self) -> &Diagnostics {
+        &self.0.diagnostics
+    }
+
+    /// Nothing there. Not so when a session is behind: that is 404/1002.
+    pub fn is_not_found(&self) -> bool {
+        self.has(status::NOT_FOUND.code) && self.0.status != Some(status::READ_SESSION_NOT_AVAILABLE)
+    }
+
+    /// The id, name or unique key is taken.
+    pub fn is_conflict(&self) -> bool {
+        self.has(status::CONFLICT.code)
+    }
+
+    /// The etag is not the current one.
+    pub fn is_precondition_failed(&self) -> bool {
+        self.has(status::PRECONDITION_FAILED.code)
+    }
+
+    /// The provisioned throughput is used up, after all retries.
+    pub fn is_throttled(&self) -> bool {
+        self.has(status::TOO_MANY_REQUESTS.code)
+    }
+
+    /// The write may or may not have been applied.
+    pub fn is_ambiguous(&self) -> bool {
+        self.0.kind == ErrorKind::Ambiguous
+    }
+
+    /// The operation's time was up.
+    pub fn is_timeout(&self) -> bool {
+        self.0.kind == ErrorKind::Timeout
+    }
+
+    /// How long the service asks to wait.
+    pub fn retry_after(&self) -> Option<Duration> {
+        let text = self.0.headers.get(&headers::RETRY_AFTER_MS)?.to_str().ok()?;
+        text.parse().ok().map(Duration::from_millis)
+    }
+
+    fn has(&self, code: u16) -> bool {
+        self.0.kind == ErrorKind::Service && self.0.status.is_some_and(|status| status.code == code)
+    }
+}
+
+/// The sentence in an error body, `{"code": ..., "message": ...}`.
+fn service_message(body: &[u8]) -> String {
+    #[derive(serde::Deserialize)]
+    struct ErrorBody {
+        message: String,
+    }
+    match serde_json::from_slice::<ErrorBody>(body) {
+        Ok(error) => error.message,
+        Err(_) => String::from_utf8_lossy(&body[..body.len().min(BODY_SHOWN_MAX)]).into_owned(),
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_ambiguous() {
+            f.write_str("the write may or may not have been applied: ")?;
+        }
+        if let Some(status) = self.0.status {
+            write!(f, "{status}: ")?;
+        }
+        f.write_str(&self.0.message)?;
+        if let Some(last) = self.0.diagnostics.attempts().last() {
+            let count = self.0.diagnostics.attempts().count();
+            write!(f, " (attempt {count}, region {})", last.region)?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Error")
+            .field("kind", &self.0.kind)
+            .field("status", &self.0.status)
+            .field("message", &self.0.message)
+            .field("diagnostics", &self.0.diagnostics)
+            .finish_non_exhaustive()
+    }
+}
+
+impl std::error::Error for Error {}

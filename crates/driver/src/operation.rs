@@ -1,0 +1,435 @@
+//! What a caller asks of the service, as data: a verb, a target, the partition
+//! it concerns, and what may be repeated when an answer is lost.
+//!
+//! An [`Operation`] is made once and never changed by the pipeline; whatever
+//! differs from attempt to attempt (endpoint, session token, signature) is not
+//! part of it.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::uri::PathAndQuery;
+use http::{HeaderMap, HeaderValue, Method};
+use perihelion_model::partition_key::{EffectiveRange, PartitionKey};
+use perihelion_wire::headers;
+
+use crate::container::Container;
+
+/// One operation, whole.
+#[derive(Debug, Clone)]
+pub struct Operation {
+    /// What it does.
+    pub verb: Verb,
+    /// What it does it to.
+    pub target: Target,
+    /// Which partition it concerns.
+    pub scope: Scope,
+    /// Headers beyond those that verb, scope and options give.
+    pub headers: HeaderMap,
+    /// The body, empty when there is none.
+    pub body: Bytes,
+    /// Whether it may be sent again when its answer was lost.
+    pub repeat: Repeat,
+    /// How to find out afterwards whether a lost write was applied.
+    pub witness: Option<Witness>,
+}
+
+/// What an operation does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Verb {
+    /// Reads one resource.
+    Read,
+    /// Creates a resource that must not exist.
+    Create,
+    /// Creates or replaces a document.
+    Upsert,
+    /// Replaces a resource that must exist.
+    Replace,
+    /// Deletes a resource.
+    Delete,
+    /// Changes parts of a document.
+    Patch,
+    /// Runs a query.
+    Query,
+    /// Asks how a query is to be run across partitions.
+    QueryPlan,
+    /// Lists the children of a resource.
+    ReadFeed,
+    /// Reads what changed.
+    ChangeFeed,
+    /// Several writes or reads of one partition, all or none.
+    Batch,
+}
+
+impl Verb {
+    /// Whether it changes nothing, so that it may be repeated and hedged.
+    pub fn is_read(self) -> bool {
+        match self {
+            Verb::Read | Verb::Query | Verb::QueryPlan | Verb::ReadFeed | Verb::ChangeFeed => true,
+            Verb::Create | Verb::Upsert | Verb::Replace | Verb::Delete | Verb::Patch | Verb::Batch => false,
+        }
+    }
+
+    /// The HTTP method.
+    pub fn method(self) -> Method {
+        match self {
+            Verb::Read | Verb::ReadFeed | Verb::ChangeFeed => Method::GET,
+            Verb::Create | Verb::Upsert | Verb::Query | Verb::QueryPlan | Verb::Batch => Method::POST,
+            Verb::Replace => Method::PUT,
+            Verb::Delete => Method::DELETE,
+            Verb::Patch => Method::PATCH,
+        }
+    }
+
+    /// The name in diagnostics and metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Verb::Read => "read",
+            Verb::Create => "create",
+            Verb::Upsert => "upsert",
+            Verb::Replace => "replace",
+            Verb::Delete => "delete",
+            Verb::Patch => "patch",
+            Verb::Query => "query",
+            Verb::QueryPlan => "query_plan",
+            Verb::ReadFeed => "read_feed",
+            Verb::ChangeFeed => "change_feed",
+            Verb::Batch => "batch",
+        }
+    }
+}
+
+/// The kind of resource, which decides the signature and what may be hedged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ResourceKind {
+    /// The account itself.
+    Account,
+    /// Databases.
+    Database,
+    /// Containers.
+    Container,
+    /// Documents: the data plane. All else is metadata.
+    Item,
+    /// Partition key ranges.
+    Range,
+    /// Offers: provisioned throughput.
+    Offer,
+}
+
+impl ResourceKind {
+    /// The word under the signature.
+    pub fn signing_type(self) -> &'static str {
+        match self {
+            ResourceKind::Account => "",
+            ResourceKind::Database => "dbs",
+            ResourceKind::Container => "colls",
+            ResourceKind::Item => "docs",
+            ResourceKind::Range => "pkranges",
+            ResourceKind::Offer => "offers",
+        }
+    }
+}
+
+/// The resource an operation addresses.
+#[derive(Debug, Clone)]
+pub struct Target {
+    /// Its kind.
+    pub kind: ResourceKind,
+    /// The path, percent-encoded.
+    pub path: PathAndQuery,
+    /// The link under the signature: the path without its slash, decoded, or
+    /// the parent's when the path is a feed.
+    pub link: Link,
+    /// The container it lies in, for operations inside one.
+    pub container: Option<Arc<Container>>,
+}
+
+/// The link under a signature.
+#[derive(Debug, Clone)]
+pub enum Link {
+    /// The path without its leading slash: nothing in it was escaped.
+    Path,
+    /// The container itself (feeds of its documents and ranges).
+    Container,
+    /// Any other text.
+    Text(Arc<str>),
+}
+
+/// Which partition an operation concerns.
+#[derive(Debug, Clone)]
+pub enum Scope {
+    /// The resource is not partitioned.
+    Unpartitioned,
+    /// One logical partition (or, for queries, a prefix of a hierarchical key).
+    Key(KeyScope),
+    /// One physical partition.
+    Range(Arc<str>),
+    /// A part of one physical partition.
+    Slice(Arc<str>, EffectiveRange),
+    /// All partitions: the gateway spreads the query.
+    Everywhere,
+}
+
+/// A partition key with its header, printed once.
+#[derive(Debug, Clone)]
+pub struct KeyScope {
+    /// The key.
+    pub key: PartitionKey,
+    /// `x-ms-documentdb-partitionkey`.
+    pub header: HeaderValue,
+}
+
+/// What becomes of an operation whose answer was lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Repeat {
+    /// Doing it twice is the same as once: reads, unconditional upserts,
+    /// replaces and deletes.
+    Freely,
+    /// The service applies at most one of two: creates, conditional writes.
+    /// The repeat's refusal (409, 412, 404) does not tell whose write won.
+    Guarded,
+    /// Doing it twice may do it twice: increments, unconditional batches.
+    Never,
+}
+
+/// What only this write can have left behind, so that a read tells whether it
+/// was applied: the document `id` of the operation's partition holds `value`
+/// at `pointer`.
+#[derive(Debug, Clone)]
+pub struct Witness {
+    /// The document to read.
+    pub id: String,
+    /// A JSON pointer (RFC 6901) into it.
+    pub pointer: String,
+    /// The value there that no other write gives it.
+    pub value: serde_json::Value,
+}
+
+impl Operation {
+    /// An operation with the usual [`Repeat`] for its verb and no extra headers.
+    pub fn new(verb: Verb, target: Target, scope: Scope, body: Bytes) -> Self {
+        let repeat = match verb {
+            Verb::Create => Repeat::Guarded,
+            Verb::Patch | Verb::Batch => Repeat::Never,
+            Verb::Read
+            | Verb::Upsert
+            | Verb::Replace
+            | Verb::Delete
+            | Verb::Query
+            | Verb::QueryPlan
+            | Verb::ReadFeed
+            | Verb::ChangeFeed => Repeat::Freely,
+        };
+        Operation { verb, target, scope, headers: HeaderMap::new(), body, repeat, witness: None }
+    }
+
+    /// Only if the resource has this etag. The service then applies a write at
+    /// most once.
+    pub fn with_if_match(mut self, etag: HeaderValue) -> Self {
+        self.headers.insert(headers::IF_MATCH, etag);
+        if !self.verb.is_read() {
+            self.repeat = Repeat::Guarded;
+        }
+        self
+    }
+
+    /// With one more header.
+    pub fn with_header(mut self, name: http::HeaderName, value: HeaderValue) -> Self {
+        self.headers.insert(name, value);
+        self
+    }
+
+    /// With another judgement of what may be repeated.
+    pub fn with_repeat(mut self, repeat: Repeat) -> Self {
+        self.repeat = repeat;
+        self
+    }
+
+    /// With the evidence that a lost write leaves.
+    pub fn with_witness(mut self, witness: Witness) -> Self {
+        self.witness = Some(witness);
+        self
+    }
+
+    /// Whether it is about documents rather than metadata.
+    pub fn is_data_plane(&self) -> bool {
+        self.target.kind == ResourceKind::Item
+    }
+}
+
+impl KeyScope {
+    /// A key and its header.
+    pub fn new(key: PartitionKey) -> Self {
+        let text = perihelion_model::json::to_text(&key.to_json(), perihelion_model::json::Style::Point);
+        let header =
+            HeaderValue::from_str(&escape_non_ascii(&text)).expect("control characters are escaped by JSON");
+        KeyScope { key, header }
+    }
+}
+
+/// Headers are ASCII: other letters go as `\uXXXX`, which is the same JSON.
+fn escape_non_ascii(text: &str) -> std::borrow::Cow<'_, str> {
+    use std::fmt::Write;
+    if text.bytes().all(|byte| (0x20..0x7F).contains(&byte)) {
+        return text.into();
+    }
+    let mut escaped = String::with_capacity(text.len() + 16);
+    for letter in text.chars() {
+        if (' '..='~').contains(&letter) {
+            escaped.push(letter);
+        } else {
+            let mut units = [0; 2];
+            for unit in letter.encode_utf16(&mut units) {
+                let _ = write!(escaped, "\\u{unit:04x}");
+            }
+        }
+    }
+    escaped.into()
+}
+
+impl Target {
+    /// The account: `/`.
+    pub fn account() -> Self {
+        Target::text(ResourceKind::Account, PathAndQuery::from_static("/"), "")
+    }
+
+    /// The feed of databases.
+    pub fn databases() -> Self {
+        Target::text(ResourceKind::Database, PathAndQuery::from_static("/dbs"), "")
+    }
+
+    /// One database.
+    pub fn database(database: &str) -> Self {
+        let path = path(&format!("/dbs/{}", encode(database)));
+        Target::text(ResourceKind::Database, path, &format!("dbs/{database}"))
+    }
+
+    /// The feed of a database's containers.
+    pub fn containers(database: &str) -> Self {
+        let path = path(&format!("/dbs/{}/colls", encode(database)));
+        Target::text(ResourceKind::Container, path, &format!("dbs/{database}"))
+    }
+
+    /// A container itself.
+    pub fn container(container: &Container) -> Self {
+        Target::text(ResourceKind::Container, path(container.path()), container.link())
+    }
+
+    /// The feed of all offers.
+    pub fn offers() -> Self {
+        Target::text(ResourceKind::Offer, PathAndQuery::from_static("/offers"), "")
+    }
+
+    /// One offer, signed by its id alone in lower case.
+    pub fn offer(id: &str) -> Self {
+        let path = path(&format!("/offers/{}", encode(id)));
+        Target::text(ResourceKind::Offer, path, &id.to_ascii_lowercase())
+    }
+
+    /// The feed of a container's documents: create, query, batch, changes.
+    pub fn items(container: &Arc<Container>) -> Self {
+        Target {
+            kind: ResourceKind::Item,
+            path: container.items_path().clone(),
+            link: Link::Container,
+            container: Some(Arc::clone(container)),
+        }
+    }
+
+    /// One document.
+    pub fn item(container: &Arc<Container>, id: &str) -> Self {
+        let encoded = encode(id);
+        let prefix = container.items_path().as_str();
+        let mut text = String::with_capacity(prefix.len() + 1 + encoded.len());
+        text.push_str(prefix);
+        text.push('/');
+        text.push_str(&encoded);
+        let is_plain = matches!(encoded, std::borrow::Cow::Borrowed(_)) && container.is_plain();
+        let link =
+            if is_plain { Link::Path } else { Link::Text(format!("{}/docs/{id}", container.link()).into()) };
+        Target {
+            kind: ResourceKind::Item,
+            path: owned_path(text),
+            link,
+            container: Some(Arc::clone(container)),
+        }
+    }
+
+    /// The feed of a container's partition key ranges.
+    pub fn ranges(container: &Arc<Container>) -> Self {
+        Target {
+            kind: ResourceKind::Range,
+            path: path(&format!("{}/pkranges", container.path())),
+            link: Link::Container,
+            container: Some(Arc::clone(container)),
+        }
+    }
+
+    fn text(kind: ResourceKind, path: PathAndQuery, link: &str) -> Self {
+        Target { kind, path, link: Link::Text(link.into()), container: None }
+    }
+
+    /// The text under the signature.
+    pub fn signing_link(&self) -> &str {
+        match (&self.link, &self.container) {
+            (Link::Text(text), _) => text,
+            (Link::Container, Some(container)) => container.link(),
+            (Link::Path | Link::Container, _) => self.path.as_str().trim_start_matches('/'),
+        }
+    }
+}
+
+pub(crate) fn path(text: &str) -> PathAndQuery {
+    owned_path(text.to_owned())
+}
+
+fn owned_path(text: String) -> PathAndQuery {
+    PathAndQuery::from_maybe_shared(Bytes::from(text)).expect("names are percent-encoded")
+}
+
+/// Percent-encodes one segment of a path; unreserved letters stay.
+pub(crate) fn encode(name: &str) -> std::borrow::Cow<'_, str> {
+    use std::fmt::Write;
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~!*'()@:$&+,;=".contains(&byte);
+    if name.bytes().all(is_plain) {
+        return name.into();
+    }
+    let mut encoded = String::with_capacity(name.len() + 16);
+    for byte in name.bytes() {
+        if is_plain(byte) {
+            encoded.push(byte as char);
+        } else {
+            let _ = write!(encoded, "%{byte:02X}");
+        }
+    }
+    encoded.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plain_name_is_signed_as_its_path() {
+        let container = Container::new("shop", "orders");
+        let target = Target::item(&container, "a-1");
+        assert_eq!(target.path.as_str(), "/dbs/shop/colls/orders/docs/a-1");
+        assert_eq!(target.signing_link(), "dbs/shop/colls/orders/docs/a-1");
+        assert!(matches!(target.link, Link::Path));
+    }
+
+    #[test]
+    fn an_escaped_name_is_signed_as_it_is_meant() {
+        let container = Container::new("my shop", "orders");
+        let target = Target::item(&container, "ä/1");
+        assert_eq!(target.path.as_str(), "/dbs/my%20shop/colls/orders/docs/%C3%A4%2F1");
+        assert_eq!(target.signing_link(), "dbs/my shop/colls/orders/docs/ä/1");
+        assert_eq!(Target::items(&container).signing_link(), "dbs/my shop/colls/orders");
+    }
+
+    #[test]
+    fn a_key_header_is_ascii() {
+        let key = PartitionKey::from_header("[\"Zoë\", 1, true]").unwrap();
+        assert_eq!(KeyScope::new(key).header.to_str().unwrap(), "[\"Zo\\u00eb\",1,true]");
+    }
+}

@@ -1,0 +1,3 @@
+//! The operation pipeline.
+
+pub(crate) mod verdict;

@@ -1,0 +1,59 @@
+//! A successful answer: status, headers, body, and how it came about.
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName};
+use perihelion_wire::headers;
+
+use crate::diagnostics::Diagnostics;
+use crate::status::Status;
+
+/// The service's answer to an operation that succeeded (2xx, or 304 to a
+/// condition).
+#[derive(Debug, Clone)]
+pub struct Response {
+    /// The status.
+    pub status: Status,
+    /// All headers, as received.
+    pub headers: HeaderMap,
+    /// The body, as received.
+    pub body: Bytes,
+    /// Attempts, regions, timings, charges.
+    pub diagnostics: Diagnostics,
+}
+
+impl Response {
+    /// A header as text; `None` when absent or not ASCII.
+    pub fn header(&self, name: &HeaderName) -> Option<&str> {
+        self.headers.get(name)?.to_str().ok()
+    }
+
+    /// Request units of this answer alone; [`Diagnostics::charge`] sums all attempts.
+    pub fn charge(&self) -> f64 {
+        charge(&self.headers).unwrap_or(0.0)
+    }
+
+    /// The resource's etag.
+    pub fn etag(&self) -> Option<&str> {
+        self.header(&headers::ETAG)
+    }
+
+    /// Where the next page begins; `None` on the last.
+    pub fn continuation(&self) -> Option<&str> {
+        self.header(&headers::CONTINUATION)
+    }
+
+    /// The service's name for this request, to quote in a support case.
+    pub fn activity_id(&self) -> Option<&str> {
+        self.header(&headers::ACTIVITY_ID)
+    }
+
+    /// The session token that covers this answer.
+    pub fn session_token(&self) -> Option<&str> {
+        self.header(&headers::SESSION_TOKEN)
+    }
+}
+
+/// The charge that an answer states.
+pub(crate) fn charge(headers: &HeaderMap) -> Option<f64> {
+    headers.get(&headers::REQUEST_CHARGE)?.to_str().ok()?.parse().ok()
+}

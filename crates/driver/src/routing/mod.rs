@@ -1,0 +1,3 @@
+//! Where operations go: regions, ranges, breakers.
+
+pub(crate) mod ranges;
