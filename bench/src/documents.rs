@@ -4,8 +4,8 @@
 
 use std::fmt::Write;
 
-/// The size of every document as sent, in bytes.
-pub const DOCUMENT_BYTES: usize = 1024;
+pub use perihelion_bench_client::DOCUMENT_BYTES;
+use perihelion_bench_client::PADDING;
 
 const KINDS: [&str; 4] = ["orchestrator", "worker", "timer", "signal"];
 /// Milliseconds at which the queue begins: any fixed instant does.
@@ -44,8 +44,6 @@ pub fn document(fields: &Fields<'_>) -> String {
     text.push_str("\"}");
     text
 }
-
-const PADDING: &str = "What was committed once is never asked again; what was not is asked until it is. ";
 
 /// A batch body that creates the given documents.
 pub fn create_batch<'a>(documents: impl Iterator<Item = String> + 'a) -> String {

@@ -1,10 +1,14 @@
 //! Side-by-side benchmarks. Servers are child processes on loopback; the load
-//! client is this process. Data to stdout, talk to stderr.
+//! client is this process, or, where clients are compared, a child too. Data to
+//! stdout, talk to stderr.
 
+mod clients;
 mod documents;
 mod emulators;
 mod load;
 mod requests;
+mod setup;
+mod statistics;
 mod targets;
 
 use clap::{Parser, Subcommand};
@@ -21,6 +25,8 @@ struct Arguments {
 enum Command {
     /// Our server, durable and in memory, against @vercel/cosmosdb-server.
     Emulators(emulators::Options),
+    /// Our client against azure_data_cosmos, and both against raw hyper.
+    Clients(clients::Options),
 }
 
 /// One thread: the servers need the others. An interrupted run unwinds, so that
@@ -39,5 +45,6 @@ async fn main() -> anyhow::Result<()> {
 async fn run(command: Command) -> anyhow::Result<()> {
     match command {
         Command::Emulators(options) => emulators::run(options).await,
+        Command::Clients(options) => clients::run(options).await,
     }
 }

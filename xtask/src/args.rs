@@ -21,8 +21,8 @@ test    runs every part, or those named, installs what they need, and ends with
   javascript  the official JavaScript SDK against the server
   rust        the official Rust SDK against the server
 
-bench   runs the side-by-side benchmarks of bench/ (\"emulators\" unless told
-        otherwise); see bench/README.md for the arguments
+bench   runs the side-by-side benchmarks of bench/: \"emulators\" (unless told
+        otherwise) or \"clients\"; see bench/README.md for the arguments
 
 Exit codes:
   0  everything passed

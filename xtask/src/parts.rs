@@ -76,7 +76,13 @@ fn fmt(checkout: &Checkout) -> Vec<StepOutcome> {
     if let Err(why) = ensure_component(checkout, "fmt", "rustfmt") {
         return vec![StepOutcome::failed(why)];
     }
-    let manifests = ["Cargo.toml", "bench/Cargo.toml", "interop/rust/Cargo.toml"];
+    let manifests = [
+        "Cargo.toml",
+        "bench/Cargo.toml",
+        "bench/clients/sdk/Cargo.toml",
+        "bench/clients/raw/Cargo.toml",
+        "interop/rust/Cargo.toml",
+    ];
     let step = |manifest: &str| {
         let words = ["fmt", "--all", "--check", "--manifest-path", manifest];
         process::run(cargo_step(checkout, &words, Runner::ExitCode))
@@ -89,7 +95,7 @@ fn clippy(checkout: &Checkout) -> Vec<StepOutcome> {
         return vec![StepOutcome::failed(why)];
     }
     let workspace = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
-    let bench = "clippy --locked --manifest-path bench/Cargo.toml --all-targets -- -D warnings";
+    let bench = "clippy --locked --manifest-path bench/Cargo.toml --workspace --all-targets -- -D warnings";
     let bench: Vec<&str> = bench.split(' ').collect();
     [workspace.as_slice(), &bench]
         .into_iter()

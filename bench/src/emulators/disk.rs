@@ -6,7 +6,7 @@ use std::io::Write;
 use std::path::Path;
 use std::time::Instant;
 
-use super::report::median;
+use crate::statistics::median;
 
 /// Enough for a steady median, and under a second on any disk worth measuring.
 const APPENDS: usize = 200;

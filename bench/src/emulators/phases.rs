@@ -10,13 +10,11 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 
 use super::plan::{Plan, Window};
-use super::workloads::{
-    CREATED, LoadClient, NO_CONTENT, OK, Operation, PointClient, QueryClient, expect_created, expect_status,
-    load_batches, places, readable_batch,
-};
+use super::workloads::{LoadClient, Operation, PointClient, QueryClient, load_batches, places};
 use crate::documents::Queue;
-use crate::load::{Clients, Connection, Limits, Workload};
-use crate::requests::{Place, Requests};
+use crate::load::{Clients, Limits, Workload};
+use crate::requests::Place;
+use crate::setup::{create_container, create_database, delete_container, load_readable};
 use crate::targets::{Launcher, Server, Target, own_cpu};
 
 /// One number per repeat for each figure, in the order of the repeats.
@@ -235,10 +233,7 @@ async fn start_all(launcher: &Launcher, plan: &Plan) -> anyhow::Result<BTreeMap<
     let mut servers = BTreeMap::new();
     for target in &plan.targets {
         let server = launcher.start(*target).await?;
-        let mut requests = Requests::new(server.address)?;
-        let mut connection = Connection::new(server.address);
-        let answer = connection.send(requests.create_database()?).await?;
-        expect_status(&answer, CREATED).context("creating a database")?;
+        create_database(&server).await?;
         servers.insert(*target, server);
     }
     Ok(servers)
@@ -247,34 +242,6 @@ async fn start_all(launcher: &Launcher, plan: &Plan) -> anyhow::Result<BTreeMap<
 async fn stop_all(servers: BTreeMap<Target, Server>) -> anyhow::Result<()> {
     for server in servers.into_values() {
         server.stop().await?;
-    }
-    Ok(())
-}
-
-async fn create_container(server: &Server, container: &str) -> anyhow::Result<()> {
-    let mut requests = Requests::new(server.address)?;
-    let mut connection = Connection::new(server.address);
-    let answer = connection.send(requests.create_container(container)?).await?;
-    expect_status(&answer, CREATED).context("creating a container")
-}
-
-async fn delete_container(server: &Server, container: &str) -> anyhow::Result<()> {
-    let mut requests = Requests::new(server.address)?;
-    let mut connection = Connection::new(server.address);
-    let answer = connection.send(requests.delete_container(container)?).await?;
-    expect_status(&answer, NO_CONTENT).context("deleting a container")
-}
-
-async fn load_readable(server: &Server, container: &str) -> anyhow::Result<()> {
-    let mut requests = Requests::new(server.address)?;
-    let mut connection = Connection::new(server.address);
-    for (key, place) in places(container, Operation::Read).iter().enumerate() {
-        let body = readable_batch(place, key as u64);
-        let answer = connection.send(requests.batch(place, &body)?).await?;
-        expect_status(&answer, OK)?;
-        let results: serde_json::Value = serde_json::from_slice(answer.body)?;
-        let operations = results.as_array().map_or(0, Vec::len) as u64;
-        expect_created(&results, operations.max(1))?;
     }
     Ok(())
 }

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::phases::{Cell, Footprints, Row};
 use super::plan::Plan;
+use crate::statistics::{median, spread, verdict};
 use crate::targets::{Target, VERCEL_VERSION};
 
 pub struct Report {
@@ -35,17 +36,6 @@ const GOALS: [Goal; 5] = [
 ];
 const GOAL_START_UP_MS: f64 = 100.0;
 const GOAL_IDLE_MB: f64 = 40.0;
-
-/// Zero when there is nothing.
-pub fn median(values: &[f64]) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    match sorted.len() {
-        0 => 0.0,
-        odd if odd % 2 == 1 => sorted[odd / 2],
-        even => (sorted[even / 2 - 1] + sorted[even / 2]) / 2.0,
-    }
-}
 
 impl Report {
     /// Our rate over the peer's in the same repeat. Where the peer ran less
@@ -232,30 +222,5 @@ impl fmt::Display for Columns<'_> {
             format!("{:.2} / {:.2} / {greatest:.0}", median(&self.0.p50_ms), median(&self.0.p99_ms));
         let cpu = format!("{:.0} ({:.0})", median(&self.0.server_us), median(&self.0.client_us));
         write!(f, "{rate:>9} {latency:>21} {cpu:>14}")
-    }
-}
-
-/// The median, and the least and the greatest in parentheses.
-fn spread(ratios: &[f64]) -> String {
-    let least = ratios.iter().copied().fold(f64::INFINITY, f64::min);
-    let greatest = ratios.iter().copied().fold(0.0, f64::max);
-    // Beyond a hundredfold the decimals say nothing.
-    let digits = usize::from(greatest < 100.0);
-    format!("{:.digits$}x ({least:.digits$}-{greatest:.digits$})", median(ratios))
-}
-
-fn verdict(met: bool) -> &'static str {
-    if met { "met" } else { "MISSED" }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_median_is_the_middle_or_the_mean_of_the_two_middle_ones() {
-        assert_eq!(median(&[]), 0.0);
-        assert_eq!(median(&[3.0, 1.0, 2.0]), 2.0);
-        assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), 2.5);
     }
 }

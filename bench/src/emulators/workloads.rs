@@ -6,28 +6,22 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use anyhow::{Context, ensure};
+use perihelion_bench_client::{READABLE, readable_id};
 use serde_json::Value;
 
 use crate::documents::{DOCUMENT_BYTES, Fields, PAGE, Queue, create_batch, document};
 use crate::load::{Answer, Workload};
 use crate::requests::{Place, Requests};
-
-pub const OK: u16 = 200;
-pub const CREATED: u16 = 201;
-pub const NO_CONTENT: u16 = 204;
+use crate::setup::{CREATED, OK, expect_created, expect_status, readable_places};
 
 /// Parsing every body would cost the client as much as the request.
 const BODY_CHECK_EVERY: u64 = 64;
 /// Values of the partition key that writes are spread over.
 const WRITE_KEYS: u64 = 100;
-/// Values of the partition key that the documents to be read are spread over.
-const READ_KEYS: u64 = 10;
 /// Operations in a measured batch.
 pub const BATCH_OPERATIONS: u64 = 10;
 /// Operations in a batch that loads: the service's limit.
 const LOAD_OPERATIONS: u64 = 100;
-/// Documents that the point reads choose from.
-pub const READABLE: u64 = 1_000;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Operation {
@@ -60,8 +54,10 @@ pub struct PointClient {
 
 /// The places that an operation goes to, shared by the clients of a run.
 pub fn places(container: &str, operation: Operation) -> Arc<[Place]> {
-    let keys = if operation == Operation::Read { READ_KEYS } else { WRITE_KEYS };
-    (0..keys).map(|number| Place::new(container, &format!("k-{number}"))).collect()
+    if operation == Operation::Read {
+        return readable_places(container).collect();
+    }
+    (0..WRITE_KEYS).map(|number| Place::new(container, &format!("k-{number}"))).collect()
 }
 
 impl PointClient {
@@ -128,19 +124,6 @@ impl Workload for PointClient {
             Operation::Batch => expect_created(&body, BATCH_OPERATIONS),
         }
     }
-}
-
-fn readable_id(number: u64) -> String {
-    format!("r-{number}")
-}
-
-/// One batch that creates all readable documents of one partition key.
-pub fn readable_batch(place: &Place, key: u64) -> String {
-    let numbers = (key..READABLE).step_by(READ_KEYS as usize);
-    create_batch(numbers.map(|number| {
-        let id = readable_id(number);
-        document(&Fields { id: &id, key: &place.key, number, visible_at: number })
-    }))
 }
 
 /// One client of the ordered query over a queue.
@@ -222,23 +205,4 @@ impl Workload for LoadClient {
         expect_status(answer, OK)?;
         expect_created(&serde_json::from_slice(answer.body)?, LOAD_OPERATIONS)
     }
-}
-
-pub fn expect_status(answer: &Answer<'_>, expected: u16) -> anyhow::Result<()> {
-    ensure!(
-        answer.status == expected,
-        "answered {} instead of {expected}: {}",
-        answer.status,
-        String::from_utf8_lossy(&answer.body[..answer.body.len().min(500)])
-    );
-    Ok(())
-}
-
-/// The peer answers 200 even when an operation failed, so the parts are counted.
-pub fn expect_created(body: &Value, operations: u64) -> anyhow::Result<()> {
-    let created = body
-        .as_array()
-        .map_or(0, |results| results.iter().filter(|result| result["statusCode"] == 201).count());
-    ensure!(created as u64 == operations, "a batch created {created} of {operations} documents: {body}");
-    Ok(())
 }

@@ -3,7 +3,6 @@
 //! signed as the service asks.
 
 mod connection;
-mod histogram;
 mod run;
 mod sign;
 

@@ -8,10 +8,10 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use perihelion_bench_client::Histogram;
 use tokio::task::JoinSet;
 
 use super::connection::{Answer, Connection};
-use super::histogram::Histogram;
 
 /// What the clients of one run do. Each client owns its copy.
 pub trait Workload: Send + 'static {

@@ -18,6 +18,7 @@ const DATE_LIFETIME: Duration = Duration::from_secs(1);
 /// Base64 of the 32 bytes of a SHA-256.
 const SIGNATURE_CHARACTERS: usize = 44;
 
+#[derive(Clone)]
 pub struct Signer {
     keyed: Hmac<Sha256>,
     /// As it is sent, and in lower case as it is signed.

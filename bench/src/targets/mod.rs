@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::ValueEnum;
 
-pub use ours::build;
+pub use ours::{build, build_release};
 pub use process::{Server, own_cpu};
 pub use vercel::{VERSION as VERCEL_VERSION, Vercel};
 

@@ -7,13 +7,19 @@ use anyhow::{Context, ensure};
 use serde_json::Value;
 use tokio::process::Command;
 
-/// Builds the workspace's default member in release mode and asks cargo where
-/// the program is, so that a `CARGO_TARGET_DIR` of the caller's is respected.
+/// Builds the workspace's default member in release mode.
 pub async fn build(repository: &Path) -> anyhow::Result<PathBuf> {
     eprintln!("building our server in release mode in {}", repository.display());
+    build_release(repository, &[], "perihelion").await
+}
+
+/// Runs `cargo build --release` in a directory and asks cargo where the program
+/// is, so that a `CARGO_TARGET_DIR` of the caller's is respected.
+pub async fn build_release(directory: &Path, more: &[&str], program: &str) -> anyhow::Result<PathBuf> {
     let output = Command::new("cargo")
         .args(["build", "--release", "--message-format=json-render-diagnostics"])
-        .current_dir(repository)
+        .args(more)
+        .current_dir(directory)
         .stderr(Stdio::inherit())
         .output()
         .await
@@ -23,8 +29,8 @@ pub async fn build(repository: &Path) -> anyhow::Result<PathBuf> {
         .lines()
         .filter_map(|line| serde_json::from_str::<Value>(line).ok())
         .filter_map(|message| Some(PathBuf::from(message.get("executable")?.as_str()?)))
-        .find(|path| path.file_stem().is_some_and(|name| name == "perihelion"))
-        .context("cargo built no program named perihelion")
+        .find(|path| path.file_stem().is_some_and(|name| name == program))
+        .with_context(|| format!("cargo built no program named {program}"))
 }
 
 /// How the names of our server's environment variables begin.

@@ -9,6 +9,7 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use perihelion_bench_client::cpu_of;
 use tokio::process::{Child, Command};
 
 use crate::load::Connection;
@@ -19,8 +20,6 @@ const START_LIMIT: Duration = Duration::from_secs(30);
 /// How often an unanswered start is tried again. A listening socket of another
 /// process cannot be awaited; a refused connection on loopback costs 20 us.
 const START_POLL: Duration = Duration::from_micros(500);
-/// Kernel ticks per second in `/proc/<pid>/stat`: 100 on every Linux that runs Rust.
-const TICKS_PER_SECOND: f64 = 100.0;
 
 pub struct Server {
     child: Child,
@@ -73,23 +72,13 @@ impl Server {
 
     /// CPU time used so far by all threads, user and system.
     pub fn cpu(&self) -> anyhow::Result<Duration> {
-        cpu_of(&self.pid.to_string())
+        cpu_of(&self.pid.to_string()).map_err(anyhow::Error::from_boxed)
     }
 }
 
 /// CPU time used so far by this process, that is by the load client.
 pub fn own_cpu() -> anyhow::Result<Duration> {
-    cpu_of("self")
-}
-
-fn cpu_of(process: &str) -> anyhow::Result<Duration> {
-    let stat = fs::read_to_string(format!("/proc/{process}/stat"))?;
-    // The second field is the program's name in parentheses and may hold
-    // spaces; utime and stime are the 12th and 13th fields after it.
-    let after_name = stat.rsplit_once(')').context("no name in /proc/<pid>/stat")?.1;
-    let ticks = |field: usize| after_name.split_whitespace().nth(field).and_then(|text| text.parse().ok());
-    let (user, system): (u64, u64) = ticks(11).zip(ticks(12)).context("no CPU time in /proc/<pid>/stat")?;
-    Ok(Duration::from_secs_f64((user + system) as f64 / TICKS_PER_SECOND))
+    cpu_of("self").map_err(anyhow::Error::from_boxed)
 }
 
 /// Whether the server gives 200 on a signed `GET /`.

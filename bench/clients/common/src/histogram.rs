@@ -15,6 +15,12 @@ pub struct Histogram {
     count: u64,
 }
 
+impl Default for Histogram {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Histogram {
     pub fn new() -> Self {
         Self { buckets: vec![0; POWERS * SUB_BUCKETS as usize], count: 0 }

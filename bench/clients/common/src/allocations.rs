@@ -1,0 +1,33 @@
+//! Allocations so far, when the program was built with the feature `count`;
+//! nothing otherwise. A growing reallocation counts as one: it may move.
+
+#[cfg(feature = "count")]
+mod counting {
+    use std::alloc::System;
+
+    use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
+
+    #[global_allocator]
+    static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+    pub(crate) fn so_far() -> Option<super::Allocations> {
+        let stats = ALLOCATOR.stats();
+        let count = (stats.allocations + stats.reallocations) as u64;
+        // What a reallocation adds is part of the bytes allocated.
+        Some(super::Allocations { count, bytes: stats.bytes_allocated as u64 })
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Allocations {
+    pub(crate) count: u64,
+    pub(crate) bytes: u64,
+}
+
+#[cfg(feature = "count")]
+pub(crate) use counting::so_far;
+
+#[cfg(not(feature = "count"))]
+pub(crate) fn so_far() -> Option<Allocations> {
+    None
+}

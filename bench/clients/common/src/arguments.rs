@@ -1,0 +1,125 @@
+//! The command line of a client program, read by hand: an argument parser
+//! would be a dependency of every client and blur what the libraries cost.
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use crate::Problem;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    Read,
+    Create,
+}
+
+/// How long something goes on: `1500ms`, or a number of operations in all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Span {
+    Time(Duration),
+    Operations(u64),
+}
+
+#[derive(Clone, Debug)]
+pub struct Arguments {
+    pub operation: Operation,
+    pub endpoint: String,
+    pub database: String,
+    pub container: String,
+    /// Operations under way at once.
+    pub concurrency: u64,
+    /// Threads of the runtime.
+    pub workers: usize,
+    pub warm_up: Span,
+    pub measured: Span,
+    /// Unique among the runs on one container, so that new ids are.
+    pub run: u64,
+}
+
+/// `name` and `value` of one option; anything else is refused.
+type Pair = (String, String);
+
+impl Arguments {
+    /// Every option must be there: a default here could differ from what the
+    /// harness believes it measures.
+    pub fn parse(mut words: impl Iterator<Item = String>) -> Result<Self, Problem> {
+        let operation = match words.next().as_deref() {
+            Some("read") => Operation::Read,
+            Some("create") => Operation::Create,
+            _ => return Err("the first word is read or create".into()),
+        };
+        let mut pairs: Vec<Pair> = Vec::new();
+        while let Some(name) = words.next() {
+            let value = words.next().ok_or_else(|| format!("{name} wants a value"))?;
+            pairs.push((name, value));
+        }
+        let arguments = Self {
+            operation,
+            endpoint: take(&mut pairs, "--endpoint")?,
+            database: take(&mut pairs, "--database")?,
+            container: take(&mut pairs, "--container")?,
+            concurrency: take(&mut pairs, "--concurrency")?,
+            workers: take(&mut pairs, "--workers")?,
+            warm_up: take(&mut pairs, "--warm-up")?,
+            measured: take(&mut pairs, "--measured")?,
+            run: take(&mut pairs, "--run")?,
+        };
+        match pairs.first() {
+            Some((name, _)) => Err(format!("there is no option {name}").into()),
+            None if arguments.concurrency == 0 || arguments.workers == 0 => {
+                Err("--concurrency and --workers are at least 1".into())
+            }
+            None => Ok(arguments),
+        }
+    }
+}
+
+fn take<T: FromStr>(pairs: &mut Vec<Pair>, name: &str) -> Result<T, Problem> {
+    let place = pairs.iter().position(|(given, _)| given == name);
+    let (_, value) = pairs.swap_remove(place.ok_or_else(|| format!("{name} is missing"))?);
+    value.parse().map_err(|_| format!("{name} cannot be {value}").into())
+}
+
+impl FromStr for Span {
+    type Err = std::num::ParseIntError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.strip_suffix("ms") {
+            Some(millis) => Ok(Span::Time(Duration::from_millis(millis.parse()?))),
+            None => Ok(Span::Operations(text.parse()?)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = "create --endpoint https://127.0.0.1:1/ --database d --container c --concurrency 16 \
+        --workers 2 --warm-up 100 --measured 1500ms --run 7";
+
+    fn parse(typed: &str) -> Result<Arguments, String> {
+        Arguments::parse(typed.split_whitespace().map(str::to_owned)).map_err(|problem| problem.to_string())
+    }
+
+    #[test]
+    fn a_full_command_line_is_understood() {
+        let arguments = parse(GOOD).expect("a good command line");
+        assert_eq!(arguments.operation, Operation::Create);
+        assert_eq!(arguments.warm_up, Span::Operations(100));
+        assert_eq!(arguments.measured, Span::Time(Duration::from_millis(1500)));
+        assert_eq!((arguments.concurrency, arguments.workers, arguments.run), (16, 2, 7));
+    }
+
+    #[test]
+    fn what_is_missing_or_unknown_or_wrong_is_refused() {
+        let refused = |typed: &str| parse(typed).expect_err("a refusal");
+        assert_eq!(refused("delete"), "the first word is read or create");
+        assert_eq!(refused(&GOOD.replace("--run 7", "")), "--run is missing");
+        assert_eq!(refused(&format!("{GOOD} --fast yes")), "there is no option --fast");
+        assert_eq!(refused(&GOOD.replace("1500ms", "soon")), "--measured cannot be soon");
+        assert_eq!(
+            refused(&GOOD.replace("--workers 2", "--workers 0")),
+            "--concurrency and --workers are at least 1"
+        );
+    }
+}

@@ -1,0 +1,81 @@
+//! What the client programs of the comparison have in common: their command
+//! line, the documents, the closed loop, and the figures as one line of JSON.
+//! A program adds only how its library connects, reads and creates, so that
+//! any difference in the figures is the library's.
+//!
+//! All of them run on a multi-thread tokio runtime with the same number of
+//! workers, find the server's CA by the variable `SSL_CERT_FILE` and verify it,
+//! decode what they read into [`Document`] and encode what they create from
+//! [`NewDocument`].
+
+mod allocations;
+mod arguments;
+mod cpu;
+mod documents;
+mod drive;
+mod histogram;
+mod measure;
+
+use std::error::Error;
+use std::future::Future;
+use std::process::ExitCode;
+
+pub use arguments::{Arguments, Operation, Span};
+pub use cpu::{children_cpu, cpu_of};
+pub use documents::{DOCUMENT_BYTES, Document, NewDocument, PADDING, READ_KEYS, READABLE, readable_id};
+pub use histogram::Histogram;
+
+pub type Problem = Box<dyn Error + Send + Sync>;
+
+/// The key that every emulator has, ours by default too.
+pub const EMULATOR_KEY: &str =
+    "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw==";
+
+/// The variable that names the file with the CA, as OpenSSL and the platform
+/// verifier of rustls understand it.
+pub const CA_VARIABLE: &str = "SSL_CERT_FILE";
+
+/// One library under test, connected to one container. Every client of a run
+/// owns a clone, as tasks of a real program would.
+pub trait Client: Clone + Send + 'static {
+    fn read(&mut self, key: &str, id: &str) -> impl Future<Output = Result<Document, Problem>> + Send;
+    fn create(&mut self, document: &NewDocument<'_>) -> impl Future<Output = Result<(), Problem>> + Send;
+}
+
+/// The whole of a client program's `main`.
+pub fn main<C, F>(connect: impl FnOnce(Arguments) -> F) -> ExitCode
+where
+    C: Client,
+    F: Future<Output = Result<C, Problem>>,
+{
+    match run(connect) {
+        Ok(line) => {
+            println!("{line}");
+            ExitCode::SUCCESS
+        }
+        Err(problem) => {
+            eprintln!("{problem}");
+            let mut cause = problem.source();
+            while let Some(error) = cause {
+                eprintln!("  because: {error}");
+                cause = error.source();
+            }
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run<C, F>(connect: impl FnOnce(Arguments) -> F) -> Result<String, Problem>
+where
+    C: Client,
+    F: Future<Output = Result<C, Problem>>,
+{
+    let arguments = Arguments::parse(std::env::args().skip(1))?;
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(arguments.workers).enable_all().build()?;
+    let figures = runtime.block_on(async {
+        let client = connect(arguments.clone()).await?;
+        measure::measure(client, &arguments).await
+    })?;
+    Ok(figures.to_string())
+}

@@ -1,0 +1,111 @@
+//! What is counted rather than timed: allocations, by the build with counters,
+//! and instructions, by callgrind. Instructions are the difference between a
+//! run of N reads and one of 2N, over N: the start of the program, the
+//! handshake and the warm-up are in both and cancel out. The server runs
+//! outside valgrind.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, ensure};
+use perihelion_bench_client::Operation;
+use tokio::process::Command;
+
+use super::programs::{Built, Program, Run};
+use super::{Plan, Stage};
+use crate::setup::{create_container, load_readable};
+
+/// Enough for pools, caches and buffers to have reached their size.
+const WARM_UP: &str = "500";
+/// Background work (pings, refreshes) then weighs less than one allocation.
+const COUNTED: &str = "4000";
+/// Valgrind is fifty times slower; what is lazily made is made after a few.
+const CALLGRIND_WARM_UP: &str = "50";
+const CONTAINER: &str = "counted";
+
+/// Per operation.
+#[derive(Clone, Copy)]
+pub struct Allocations {
+    pub count: f64,
+    pub bytes: f64,
+}
+
+pub type AllocationTable = BTreeMap<(&'static str, Program), Allocations>;
+
+fn counted<'a>(
+    plan: &Plan,
+    operation: Operation,
+    warm_up: &'a str,
+    measured: &'a str,
+    number: u64,
+) -> Run<'a> {
+    Run { operation, container: CONTAINER, concurrency: 1, workers: plan.workers, warm_up, measured, number }
+}
+
+pub async fn allocations(
+    stage: &Stage,
+    plan: &Plan,
+    built: &BTreeMap<Program, Built>,
+) -> anyhow::Result<AllocationTable> {
+    eprintln!("counting allocations");
+    create_container(&stage.server, CONTAINER).await?;
+    load_readable(&stage.server, CONTAINER).await?;
+    let mut table = AllocationTable::new();
+    for (number, (program, built)) in built.iter().enumerate() {
+        for (name, operation) in [("point read", Operation::Read), ("create", Operation::Create)] {
+            let run = counted(plan, operation, WARM_UP, COUNTED, number as u64);
+            let figures = run.with(Command::new(&built.counting), stage).await?;
+            let (count, bytes) = (figures.get("allocations")?, figures.get("allocatedBytes")?);
+            table.insert((name, *program), Allocations { count, bytes });
+        }
+    }
+    Ok(table)
+}
+
+/// Instructions per point read.
+pub async fn instructions(
+    stage: &Stage,
+    plan: &Plan,
+    built: &BTreeMap<Program, Built>,
+) -> anyhow::Result<BTreeMap<Program, f64>> {
+    let mut table = BTreeMap::new();
+    for (program, built) in built {
+        let reads = plan.instruction_reads;
+        eprintln!("counting instructions: {}, {reads} and {} reads", program.name(), 2 * reads);
+        let once = under_callgrind(stage, plan, &built.plain, reads).await?;
+        let twice = under_callgrind(stage, plan, &built.plain, 2 * reads).await?;
+        ensure!(twice > once, "{} took fewer instructions for more reads", program.name());
+        table.insert(*program, (twice - once) as f64 / reads as f64);
+    }
+    Ok(table)
+}
+
+async fn under_callgrind(stage: &Stage, plan: &Plan, program: &Path, reads: u64) -> anyhow::Result<u64> {
+    let out = stage.scratch.join("callgrind.out");
+    let mut command = Command::new("valgrind");
+    command.arg("--tool=callgrind").arg(format!("--callgrind-out-file={}", out.display())).arg(program);
+    let measured = reads.to_string();
+    let run = counted(plan, Operation::Read, CALLGRIND_WARM_UP, &measured, 1);
+    run.with(command, stage).await.context("is valgrind installed? --skip-instructions does without")?;
+    let text = fs::read_to_string(&out).with_context(|| format!("reading {}", out.display()))?;
+    fs::remove_file(&out)?;
+    total(&text).context("no total in callgrind's file")
+}
+
+/// `totals: 123` at the end of the file: instructions of all threads.
+fn total(text: &str) -> Option<u64> {
+    text.lines().rev().find_map(|line| line.strip_prefix("totals: "))?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_total_of_a_callgrind_file_is_its_last_line() {
+        let text = "version: 1\nevents: Ir\nsummary: 12\n\nfn=(1) main\n3 4\n\ntotals: 4711\n";
+        assert_eq!(total(text), Some(4711));
+        assert_eq!(total("events: Ir\n"), None);
+    }
+}

@@ -1,0 +1,137 @@
+//! Our client against the official SDK, `azure_data_cosmos`, and both against
+//! the floor, raw hyper with a signature: the same workload on the same server
+//! in one run, the clients taking turns. Each client is a program of its own
+//! (`bench/clients/`), so that what it depends on, what its build costs and how
+//! large it becomes are its own too.
+
+mod costs;
+mod counts;
+mod programs;
+mod report;
+mod rounds;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, ensure};
+use tokio::process::Command;
+
+use crate::setup;
+use crate::targets::{Launcher, Server, Target, build};
+use programs::{Built, Program};
+use report::Report;
+
+#[derive(clap::Args)]
+pub struct Options {
+    /// Shorter windows, fewer repeats, fewer operations under valgrind.
+    #[arg(long)]
+    quick: bool,
+    /// How often each workload is measured on each client.
+    #[arg(long)]
+    repeats: Option<usize>,
+    /// Leaves out the clean builds, which take minutes.
+    #[arg(long)]
+    skip_build_cost: bool,
+    /// Leaves out the counting of instructions, for which valgrind is needed.
+    #[arg(long)]
+    skip_instructions: bool,
+    /// Which clients to run.
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Program::Sdk, Program::Raw])]
+    clients: Vec<Program>,
+    /// Operations under way at once.
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 16, 64])]
+    concurrency: Vec<u64>,
+    /// Worker threads of every client's runtime.
+    #[arg(long, default_value_t = 2)]
+    workers: usize,
+    /// Our server's program; built from this checkout in release mode when not given.
+    #[arg(long)]
+    binary: Option<PathBuf>,
+    /// Writes all figures to this file as JSON.
+    #[arg(long)]
+    json: Option<PathBuf>,
+}
+
+/// What a run does, fixed before it starts.
+struct Plan {
+    clients: Vec<Program>,
+    concurrency: Vec<u64>,
+    workers: usize,
+    repeats: usize,
+    warm_up: String,
+    measured: String,
+    /// Reads of the shorter of the two runs under callgrind.
+    instruction_reads: u64,
+}
+
+impl Plan {
+    fn new(options: &Options) -> Self {
+        let quick = options.quick;
+        let mut clients = options.clients.clone();
+        clients.sort_unstable();
+        clients.dedup();
+        Self {
+            clients,
+            concurrency: options.concurrency.clone(),
+            workers: options.workers,
+            repeats: options.repeats.unwrap_or(if quick { 3 } else { 5 }),
+            warm_up: if quick { "300ms" } else { "700ms" }.into(),
+            measured: if quick { "1000ms" } else { "3000ms" }.into(),
+            instruction_reads: if quick { 300 } else { 1_000 },
+        }
+    }
+
+    /// The order of the clients in one repeat: each begins in its turn.
+    fn turn(&self, repeat: usize) -> Vec<Program> {
+        let mut turn = self.clients.clone();
+        turn.rotate_left(repeat % self.clients.len().max(1));
+        turn
+    }
+}
+
+/// The server all clients talk to, and how they find it.
+struct Stage {
+    server: Server,
+    /// The CA that signs the server's certificate.
+    ca: PathBuf,
+    /// Client programs, and what valgrind writes.
+    scratch: PathBuf,
+}
+
+pub async fn run(options: Options) -> anyhow::Result<()> {
+    let plan = Plan::new(&options);
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let scratch = here.join(".run").join(std::process::id().to_string());
+    fs::create_dir_all(&scratch).with_context(|| format!("creating {}", scratch.display()))?;
+    let built = Built::all(&plan.clients, &scratch).await?;
+    let stage = start(&options, here, &scratch).await?;
+    let mut report = Report::new(plan);
+    report.rows = rounds::run(&stage, &report.plan, &built).await?;
+    report.allocations = counts::allocations(&stage, &report.plan, &built).await?;
+    if !options.skip_instructions {
+        report.instructions = counts::instructions(&stage, &report.plan, &built).await?;
+    }
+    stage.server.stop().await?;
+    report.costs = costs::all(&report.plan.clients, &built, &scratch, !options.skip_build_cost).await?;
+    println!("{report}");
+    if let Some(path) = &options.json {
+        fs::write(path, format!("{:#}\n", report.json()))
+            .with_context(|| format!("writing {}", path.display()))?;
+    }
+    fs::remove_dir_all(&scratch).context("removing what the run left")
+}
+
+/// Our server in memory, with the database.
+async fn start(options: &Options, here: &Path, scratch: &Path) -> anyhow::Result<Stage> {
+    let binary = match &options.binary {
+        Some(binary) => binary.clone(),
+        None => build(&here.join("..")).await?,
+    };
+    let launcher = Launcher { scratch: scratch.to_owned(), vercel: None, ours: Some(binary.clone()) };
+    let server = launcher.start(Target::Memory).await?;
+    setup::create_database(&server).await?;
+    let answer = Command::new(&binary).args(["cert", "path"]).env_remove("PERIHELION_DATA").output().await?;
+    let ca = PathBuf::from(String::from_utf8(answer.stdout)?.trim());
+    ensure!(ca.is_file(), "the server's CA is not in {}", ca.display());
+    Ok(Stage { server, ca, scratch: scratch.to_owned() })
+}

@@ -1,0 +1,133 @@
+//! The client programs: where they are, how they are built, and how one run of
+//! them is started and its line of figures read.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use anyhow::{Context, ensure};
+use clap::ValueEnum;
+use perihelion_bench_client::{CA_VARIABLE, Operation};
+use serde_json::Value;
+use tokio::process::Command;
+
+use super::Stage;
+use crate::requests::DATABASE;
+use crate::targets::build_release;
+
+/// In the order of the report's columns.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, ValueEnum)]
+pub enum Program {
+    /// azure_data_cosmos, as published.
+    Sdk,
+    /// perihelion-client.
+    Ours,
+    /// hyper with a signature, and nothing else.
+    Raw,
+}
+
+impl Program {
+    pub fn name(self) -> &'static str {
+        match self {
+            Program::Sdk => "sdk",
+            Program::Ours => "ours",
+            Program::Raw => "raw",
+        }
+    }
+
+    pub fn directory(self) -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("clients").join(self.name())
+    }
+
+    /// Ours follows the product's crates, which change without this lock file.
+    pub fn lock(self) -> &'static [&'static str] {
+        match self {
+            Program::Sdk | Program::Raw => &["--locked"],
+            Program::Ours => &[],
+        }
+    }
+
+    fn package(self) -> String {
+        format!("perihelion-bench-client-{}", self.name())
+    }
+}
+
+/// The two builds of a program.
+pub struct Built {
+    /// As it is timed and measured.
+    pub plain: PathBuf,
+    /// With counters of allocations.
+    pub counting: PathBuf,
+}
+
+impl Built {
+    pub async fn all(programs: &[Program], scratch: &Path) -> anyhow::Result<BTreeMap<Program, Built>> {
+        let mut built = BTreeMap::new();
+        for program in programs {
+            eprintln!("building the client {}", program.name());
+            let plain = build(*program, scratch, &[]).await?;
+            let counting = build(*program, scratch, &["--features", "count"]).await?;
+            built.insert(*program, Built { plain, counting });
+        }
+        Ok(built)
+    }
+}
+
+/// Builds, and keeps a copy: the next build of the same program, with other
+/// features, takes the same place.
+async fn build(program: Program, scratch: &Path, features: &[&str]) -> anyhow::Result<PathBuf> {
+    let more = [program.lock(), features].concat();
+    let path = build_release(&program.directory(), &more, &program.package()).await?;
+    let name =
+        if features.is_empty() { program.name().to_owned() } else { format!("{}-count", program.name()) };
+    let copy = scratch.join(name);
+    fs::copy(&path, &copy).with_context(|| format!("copying {}", path.display()))?;
+    Ok(copy)
+}
+
+/// One run of a client.
+pub struct Run<'a> {
+    pub operation: Operation,
+    pub container: &'a str,
+    pub concurrency: u64,
+    pub workers: usize,
+    pub warm_up: &'a str,
+    pub measured: &'a str,
+    /// Unique among the runs on the container.
+    pub number: u64,
+}
+
+/// What a client says about its run.
+pub struct Figures(Value);
+
+impl Figures {
+    pub fn get(&self, name: &str) -> anyhow::Result<f64> {
+        self.0[name].as_f64().with_context(|| format!("a client's figures without {name}: {}", self.0))
+    }
+}
+
+impl Run<'_> {
+    /// Runs a client and waits for it; `command` is the program, or something
+    /// that runs it with the program as its last argument.
+    pub async fn with(&self, mut command: Command, stage: &Stage) -> anyhow::Result<Figures> {
+        let operation = match self.operation {
+            Operation::Read => "read",
+            Operation::Create => "create",
+        };
+        let endpoint = format!("https://127.0.0.1:{}/", stage.server.address.port());
+        command.arg(operation).args(["--endpoint", &endpoint, "--database", DATABASE]);
+        command.args(["--container", self.container, "--warm-up", self.warm_up, "--measured", self.measured]);
+        let numbers =
+            [("--concurrency", self.concurrency), ("--workers", self.workers as u64), ("--run", self.number)];
+        for (name, value) in numbers {
+            command.arg(name).arg(value.to_string());
+        }
+        command.env(CA_VARIABLE, &stage.ca).stdin(Stdio::null()).kill_on_drop(true);
+        let answer = command.output().await.with_context(|| format!("starting {command:?}"))?;
+        let talk = String::from_utf8_lossy(&answer.stderr);
+        ensure!(answer.status.success(), "{command:?} ended with {}:\n{talk}", answer.status);
+        let line = serde_json::from_slice(&answer.stdout).context("a client's figures are not JSON")?;
+        Ok(Figures(line))
+    }
+}

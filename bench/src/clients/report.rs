@@ -1,0 +1,292 @@
+//! The figures of a run as tables, verdicts on the project's goals, and JSON.
+//! Medians over the repeats; a ratio is the median of the ratios within each
+//! repeat, so that a slow minute of the machine, which falls on all clients,
+//! cancels out.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use perihelion_bench_client::Operation;
+use serde_json::{Value, json};
+
+use super::Plan;
+use super::costs::Cost;
+use super::counts::AllocationTable;
+use super::programs::Program;
+use super::rounds::{Cell, Row};
+use crate::statistics::{median, spread, verdict};
+
+/// Ours over the SDK's point reads per second with the most at once.
+const GOAL_THROUGHPUT: f64 = 2.0;
+const GOAL_CONCURRENCY: u64 = 64;
+/// Ours over the SDK's instructions per point read.
+const GOAL_INSTRUCTIONS: f64 = 0.35;
+/// Ours per point read.
+const GOAL_ALLOCATIONS: f64 = 100.0;
+/// Ours over the SDK's p99 of a point read, one at a time.
+const GOAL_P99: f64 = 1.0;
+
+pub struct Report {
+    pub plan: Plan,
+    pub rows: Vec<Row>,
+    pub allocations: AllocationTable,
+    pub instructions: BTreeMap<Program, f64>,
+    pub costs: BTreeMap<Program, Cost>,
+}
+
+impl Report {
+    pub fn new(plan: Plan) -> Self {
+        Self {
+            plan,
+            rows: Vec::new(),
+            allocations: BTreeMap::new(),
+            instructions: BTreeMap::new(),
+            costs: BTreeMap::new(),
+        }
+    }
+
+    fn row(&self, operation: Operation, concurrency: u64) -> Option<&Row> {
+        self.rows.iter().find(|row| row.operation == operation && row.concurrency == concurrency)
+    }
+
+    fn timed(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Plan { repeats, measured, workers, .. } = &self.plan;
+        writeln!(
+            f,
+            "1 KB documents over HTTP/2 and TLS (verified), {workers} worker threads, {repeats} repeats of {measured}:\n\
+             per second, p50 / p99 / max in ms, CPU us of the client per operation"
+        )?;
+        write!(f, "{:<10} {:>7}", "workload", "at once")?;
+        for program in &self.plan.clients {
+            write!(f, " | {:>7} {:>19} {:>4}", program.name(), "p50 / p99 / max", "CPU")?;
+        }
+        writeln!(f, " | {:>16} | {:>16}", "ours / sdk", "ours / raw")?;
+        for row in &self.rows {
+            write!(f, "{:<10} {:>7}", row.workload(), row.concurrency)?;
+            for program in &self.plan.clients {
+                match row.cells.get(program) {
+                    Some(cell) => write!(f, " | {}", Columns(cell))?,
+                    None => write!(f, " | {:>32}", "-")?,
+                }
+            }
+            for other in [Program::Sdk, Program::Raw] {
+                let ratios = ratios(row, other, |cell| &cell.rates).map(|ratios| spread(&ratios));
+                write!(f, " | {:>16}", ratios.as_deref().unwrap_or("-"))?;
+            }
+            writeln!(f)?;
+        }
+        Ok(())
+    }
+
+    fn counted(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\n{:<44}", "")?;
+        for program in &self.plan.clients {
+            write!(f, " {:>10}", program.name())?;
+        }
+        writeln!(f, " {:>10}", "ours / sdk")?;
+        let allocations = |name, of: fn(&super::counts::Allocations) -> f64| {
+            self.by_program(|program| self.allocations.get(&(name, program)).map(of))
+        };
+        line(
+            f,
+            "instructions per point read",
+            0,
+            self.by_program(|program| self.instructions.get(&program).copied()),
+        )?;
+        line(f, "allocations per point read", 1, allocations("point read", |counts| counts.count))?;
+        line(f, "bytes allocated per point read", 0, allocations("point read", |counts| counts.bytes))?;
+        line(f, "allocations per create", 1, allocations("create", |counts| counts.count))?;
+        line(f, "bytes allocated per create", 0, allocations("create", |counts| counts.bytes))?;
+        let cost =
+            |of: fn(&Cost) -> Option<f64>| self.by_program(|program| self.costs.get(&program).and_then(of));
+        line(f, "crates it depends on", 0, cost(|cost| Some(cost.crates as f64)))?;
+        line(f, "CPU seconds of a clean release build", 0, cost(|cost| Some(cost.build_cpu?.as_secs_f64())))?;
+        line(f, "stripped release binary, MB", 1, cost(|cost| Some(cost.binary_bytes as f64 / 1e6)))
+    }
+
+    fn by_program(&self, of: impl Fn(Program) -> Option<f64>) -> Vec<(Program, Option<f64>)> {
+        self.plan.clients.iter().map(|program| (*program, of(*program))).collect()
+    }
+
+    fn goals(&self) -> [Goal; 4] {
+        let ratio = |concurrency, of: fn(&Cell) -> &Vec<f64>| {
+            let row = self.row(Operation::Read, concurrency)?;
+            Some(median(&ratios(row, Program::Sdk, of)?))
+        };
+        let instructions = self
+            .instructions
+            .get(&Program::Ours)
+            .zip(self.instructions.get(&Program::Sdk))
+            .map(|(ours, theirs)| ours / theirs);
+        let allocations = self.allocations.get(&("point read", Program::Ours)).map(|counts| counts.count);
+        [
+            Goal {
+                name: "point reads per second, 64 at once, ours / sdk",
+                value: ratio(GOAL_CONCURRENCY, |cell| &cell.rates),
+                bound: Bound::AtLeast(GOAL_THROUGHPUT),
+            },
+            Goal {
+                name: "instructions per point read, ours / sdk",
+                value: instructions,
+                bound: Bound::AtMost(GOAL_INSTRUCTIONS),
+            },
+            Goal {
+                name: "allocations per point read, ours",
+                value: allocations,
+                bound: Bound::AtMost(GOAL_ALLOCATIONS),
+            },
+            Goal {
+                name: "p99 of a point read, one at a time, ours / sdk",
+                value: ratio(1, |cell| &cell.p99_ms),
+                bound: Bound::AtMost(GOAL_P99),
+            },
+        ]
+    }
+
+    pub fn json(&self) -> Value {
+        let rows: Vec<Value> = self.rows.iter().map(row_json).collect();
+        let clients: serde_json::Map<String, Value> = self
+            .plan
+            .clients
+            .iter()
+            .map(|program| (program.name().to_owned(), self.client_json(*program)))
+            .collect();
+        json!({
+            "repeats": self.plan.repeats,
+            "measured": self.plan.measured,
+            "workers": self.plan.workers,
+            "clients": clients,
+            "workloads": rows,
+        })
+    }
+
+    fn client_json(&self, program: Program) -> Value {
+        let allocations = |name| {
+            self.allocations
+                .get(&(name, program))
+                .map(|counts| json!({ "count": counts.count, "bytes": counts.bytes }))
+        };
+        let cost = self.costs.get(&program);
+        json!({
+            "instructionsPerRead": self.instructions.get(&program),
+            "allocationsPerRead": allocations("point read"),
+            "allocationsPerCreate": allocations("create"),
+            "crates": cost.map(|cost| cost.crates),
+            "binaryBytes": cost.map(|cost| cost.binary_bytes),
+            "buildCpuSeconds": cost.and_then(|cost| Some(cost.build_cpu?.as_secs_f64())),
+        })
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.timed(f)?;
+        self.counted(f)?;
+        writeln!(f, "\ngoals")?;
+        self.goals().iter().try_for_each(|goal| writeln!(f, "  {goal}"))
+    }
+}
+
+/// Our figures over another client's, repeat by repeat.
+fn ratios(row: &Row, other: Program, of: impl Fn(&Cell) -> &Vec<f64>) -> Option<Vec<f64>> {
+    let (ours, other) = (row.cells.get(&Program::Ours)?, row.cells.get(&other)?);
+    Some(of(ours).iter().zip(of(other)).map(|(ours, other)| ours / other).collect())
+}
+
+fn line(
+    f: &mut fmt::Formatter<'_>,
+    name: &str,
+    digits: usize,
+    values: Vec<(Program, Option<f64>)>,
+) -> fmt::Result {
+    write!(f, "{name:<44}")?;
+    for (_, value) in &values {
+        match value {
+            Some(value) => write!(f, " {value:>10.digits$}")?,
+            None => write!(f, " {:>10}", "-")?,
+        }
+    }
+    let of = |wanted| values.iter().find(|(program, _)| *program == wanted).and_then(|(_, value)| *value);
+    match of(Program::Ours).zip(of(Program::Sdk)) {
+        Some((ours, theirs)) => writeln!(f, " {:>9.0}%", 100.0 * ours / theirs),
+        None => writeln!(f, " {:>10}", "-"),
+    }
+}
+
+enum Bound {
+    AtLeast(f64),
+    AtMost(f64),
+}
+
+/// A threshold that the project has promised.
+struct Goal {
+    name: &'static str,
+    value: Option<f64>,
+    bound: Bound,
+}
+
+impl fmt::Display for Goal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (words, bound) = match self.bound {
+            Bound::AtLeast(bound) => ("at least", bound),
+            Bound::AtMost(bound) => ("at most", bound),
+        };
+        let Some(value) = self.value else {
+            return write!(f, "{:<50} {:>8}  {words} {bound}: not measured", self.name, "-");
+        };
+        let met = match self.bound {
+            Bound::AtLeast(bound) => value >= bound,
+            Bound::AtMost(bound) => value <= bound,
+        };
+        write!(f, "{:<50} {value:>8.2}  {words} {bound}: {}", self.name, verdict(met))
+    }
+}
+
+struct Columns<'a>(&'a Cell);
+
+impl fmt::Display for Columns<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The greatest of all repeats: a stall must not hide behind a median.
+        let greatest = self.0.max_ms.iter().copied().fold(0.0, f64::max);
+        let latency =
+            format!("{:.2} / {:.2} / {greatest:.0}", median(&self.0.p50_ms), median(&self.0.p99_ms));
+        write!(f, "{:>7.0} {latency:>19} {:>4.0}", median(&self.0.rates), median(&self.0.cpu_us))
+    }
+}
+
+fn row_json(row: &Row) -> Value {
+    let cells: serde_json::Map<String, Value> = row
+        .cells
+        .iter()
+        .map(|(program, cell)| {
+            let figures = json!({
+                "perSecond": cell.rates,
+                "p50Ms": cell.p50_ms,
+                "p99Ms": cell.p99_ms,
+                "maxMs": cell.max_ms,
+                "clientCpuUs": cell.cpu_us,
+            });
+            (program.name().to_owned(), figures)
+        })
+        .collect();
+    json!({ "workload": row.workload(), "concurrency": row.concurrency, "clients": cells })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(value: Option<f64>, bound: Bound, expected: &str) {
+        let text = Goal { name: "reads", value, bound }.to_string();
+        assert!(text.ends_with(expected), "{text}");
+    }
+
+    #[test]
+    fn a_goal_says_met_missed_or_not_measured() {
+        check(Some(2.0), Bound::AtLeast(2.0), "at least 2: met");
+        check(Some(1.99), Bound::AtLeast(2.0), "at least 2: MISSED");
+        check(Some(100.0), Bound::AtMost(100.0), "at most 100: met");
+        check(Some(100.5), Bound::AtMost(100.0), "at most 100: MISSED");
+        check(None, Bound::AtMost(1.0), "not measured");
+    }
+}

@@ -1,0 +1,90 @@
+//! The timed part: point reads and creates at every concurrency, the clients
+//! taking turns at the finest grain, so that whatever else the machine does
+//! falls on all of them. Every measurement is a process of its own with its own
+//! warm-up; creates have a new container in every repeat.
+
+use std::collections::BTreeMap;
+
+use anyhow::Context;
+use perihelion_bench_client::Operation;
+use tokio::process::Command;
+
+use super::programs::{Built, Program, Run};
+use super::{Plan, Stage};
+use crate::setup::{create_container, delete_container, load_readable};
+
+/// One number per repeat for each figure, in the order of the repeats.
+#[derive(Default)]
+pub struct Cell {
+    pub rates: Vec<f64>,
+    pub p50_ms: Vec<f64>,
+    pub p99_ms: Vec<f64>,
+    pub max_ms: Vec<f64>,
+    /// CPU microseconds of the client per operation.
+    pub cpu_us: Vec<f64>,
+}
+
+/// What one workload gave at one concurrency, by client.
+pub struct Row {
+    pub operation: Operation,
+    pub concurrency: u64,
+    pub cells: BTreeMap<Program, Cell>,
+}
+
+impl Row {
+    pub fn workload(&self) -> &'static str {
+        match self.operation {
+            Operation::Read => "point read",
+            Operation::Create => "create",
+        }
+    }
+}
+
+pub async fn run(stage: &Stage, plan: &Plan, built: &BTreeMap<Program, Built>) -> anyhow::Result<Vec<Row>> {
+    let mut rows: Vec<Row> = [Operation::Read, Operation::Create]
+        .into_iter()
+        .flat_map(|operation| plan.concurrency.iter().map(move |concurrency| (operation, *concurrency)))
+        .map(|(operation, concurrency)| Row { operation, concurrency, cells: BTreeMap::new() })
+        .collect();
+    let mut number = 0;
+    for repeat in 1..=plan.repeats {
+        let container = format!("clients{repeat}");
+        create_container(&stage.server, &container).await?;
+        load_readable(&stage.server, &container).await?;
+        for row in &mut rows {
+            for program in plan.turn(repeat) {
+                number += 1;
+                let run = Run {
+                    operation: row.operation,
+                    container: &container,
+                    concurrency: row.concurrency,
+                    workers: plan.workers,
+                    warm_up: &plan.warm_up,
+                    measured: &plan.measured,
+                    number,
+                };
+                measure(stage, &run, &built[&program], row.cells.entry(program).or_default())
+                    .await
+                    .with_context(|| format!("{} by {}", row.workload(), program.name()))?;
+            }
+            eprintln!(
+                "  repeat {repeat} of {}: {}, {} at once",
+                plan.repeats,
+                row.workload(),
+                row.concurrency
+            );
+        }
+        delete_container(&stage.server, &container).await?;
+    }
+    Ok(rows)
+}
+
+async fn measure(stage: &Stage, run: &Run<'_>, built: &Built, cell: &mut Cell) -> anyhow::Result<()> {
+    let figures = run.with(Command::new(&built.plain), stage).await?;
+    cell.rates.push(figures.get("perSecond")?);
+    cell.p50_ms.push(figures.get("p50Ms")?);
+    cell.p99_ms.push(figures.get("p99Ms")?);
+    cell.max_ms.push(figures.get("maxMs")?);
+    cell.cpu_us.push(figures.get("cpuUs")?);
+    Ok(())
+}

@@ -1,0 +1,81 @@
+//! What a server needs before a workload can run on it: a database, containers,
+//! the documents that point reads choose from. Every answer is checked.
+
+use anyhow::{Context, ensure};
+use perihelion_bench_client::{READ_KEYS, READABLE, readable_id};
+use serde_json::Value;
+
+use crate::documents::{Fields, create_batch, document};
+use crate::load::{Answer, Connection};
+use crate::requests::{Place, Requests};
+use crate::targets::Server;
+
+pub const OK: u16 = 200;
+pub const CREATED: u16 = 201;
+pub const NO_CONTENT: u16 = 204;
+
+pub async fn create_database(server: &Server) -> anyhow::Result<()> {
+    let mut requests = Requests::new(server.address)?;
+    let mut connection = Connection::new(server.address);
+    let answer = connection.send(requests.create_database()?).await?;
+    expect_status(&answer, CREATED).context("creating a database")
+}
+
+pub async fn create_container(server: &Server, container: &str) -> anyhow::Result<()> {
+    let mut requests = Requests::new(server.address)?;
+    let mut connection = Connection::new(server.address);
+    let answer = connection.send(requests.create_container(container)?).await?;
+    expect_status(&answer, CREATED).context("creating a container")
+}
+
+pub async fn delete_container(server: &Server, container: &str) -> anyhow::Result<()> {
+    let mut requests = Requests::new(server.address)?;
+    let mut connection = Connection::new(server.address);
+    let answer = connection.send(requests.delete_container(container)?).await?;
+    expect_status(&answer, NO_CONTENT).context("deleting a container")
+}
+
+/// The places of the documents that point reads choose from.
+pub fn readable_places(container: &str) -> impl Iterator<Item = Place> {
+    (0..READ_KEYS).map(move |number| Place::new(container, &format!("k-{number}")))
+}
+
+pub async fn load_readable(server: &Server, container: &str) -> anyhow::Result<()> {
+    let mut requests = Requests::new(server.address)?;
+    let mut connection = Connection::new(server.address);
+    for (key, place) in readable_places(container).enumerate() {
+        let body = readable_batch(&place, key as u64);
+        let answer = connection.send(requests.batch(&place, &body)?).await?;
+        expect_status(&answer, OK)?;
+        expect_created(&serde_json::from_slice(answer.body)?, READABLE / READ_KEYS)?;
+    }
+    Ok(())
+}
+
+/// One batch that creates all readable documents of one partition key.
+fn readable_batch(place: &Place, key: u64) -> String {
+    let numbers = (key..READABLE).step_by(READ_KEYS as usize);
+    create_batch(numbers.map(|number| {
+        let id = readable_id(number);
+        document(&Fields { id: &id, key: &place.key, number, visible_at: number })
+    }))
+}
+
+pub fn expect_status(answer: &Answer<'_>, expected: u16) -> anyhow::Result<()> {
+    ensure!(
+        answer.status == expected,
+        "answered {} instead of {expected}: {}",
+        answer.status,
+        String::from_utf8_lossy(&answer.body[..answer.body.len().min(500)])
+    );
+    Ok(())
+}
+
+/// The peer answers 200 even when an operation failed, so the parts are counted.
+pub fn expect_created(body: &Value, operations: u64) -> anyhow::Result<()> {
+    let created = body
+        .as_array()
+        .map_or(0, |results| results.iter().filter(|result| result["statusCode"] == 201).count());
+    ensure!(created as u64 == operations, "a batch created {created} of {operations} documents: {body}");
+    Ok(())
+}
