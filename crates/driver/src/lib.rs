@@ -32,6 +32,7 @@ pub mod status;
 pub mod transport;
 
 pub use container::Container;
+pub use credential::Credential;
 pub use driver::Driver;
 pub use error::{Error, ErrorKind};
 pub use operation::Operation;

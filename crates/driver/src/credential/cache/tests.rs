@@ -1,0 +1,247 @@
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
+use std::time::SystemTime;
+
+use super::*;
+
+/// A source that follows a script, one entry per fetch, and keeps count.
+#[derive(Default)]
+struct Scripted {
+    script: Mutex<VecDeque<Answer>>,
+    asked: Mutex<Vec<String>>,
+}
+
+#[derive(Clone, Copy)]
+enum Answer {
+    /// A token good for so many seconds, after so many.
+    Token {
+        after: u64,
+        life: u64,
+    },
+    Failure {
+        after: u64,
+    },
+    /// Never answers.
+    Silence,
+}
+
+impl Scripted {
+    fn new(script: impl IntoIterator<Item = Answer>) -> Arc<Self> {
+        Arc::new(Scripted { script: Mutex::new(script.into_iter().collect()), asked: Mutex::default() })
+    }
+
+    fn count(&self) -> usize {
+        self.asked.lock().unwrap().len()
+    }
+}
+
+impl TokenSource for Scripted {
+    fn token<'a>(
+        &'a self,
+        scope: &'a str,
+    ) -> Pin<Box<dyn Future<Output = Result<AccessToken, Error>> + Send + 'a>> {
+        let number = {
+            let mut asked = self.asked.lock().unwrap();
+            asked.push(scope.to_owned());
+            asked.len()
+        };
+        let answer = self.script.lock().unwrap().pop_front().unwrap_or(Answer::Silence);
+        Box::pin(async move {
+            match answer {
+                Answer::Token { after, life } => {
+                    tokio::time::sleep(Duration::from_secs(after)).await;
+                    let expires_on = SystemTime::now() + Duration::from_secs(life);
+                    Ok(AccessToken::new(format!("token-{number}"), expires_on))
+                }
+                Answer::Failure { after } => {
+                    tokio::time::sleep(Duration::from_secs(after)).await;
+                    Err(Error::credential("no identity"))
+                }
+                Answer::Silence => std::future::pending().await,
+            }
+        })
+    }
+}
+
+const HOUR: Answer = Answer::Token { after: 0, life: 3600 };
+
+async fn token_in(cache: &TokenCache) -> Result<String, String> {
+    let header = cache.header("scope").await.map_err(|error| error.to_string())?;
+    assert!(header.is_sensitive());
+    let text = header.to_str().unwrap();
+    Ok(text.strip_prefix("type%3Daad%26ver%3D1.0%26sig%3D").unwrap().to_owned())
+}
+
+/// Lets tasks that are ready run.
+async fn settle() {
+    for _ in 0..10 {
+        tokio::task::yield_now().await;
+    }
+}
+
+async fn advance(seconds: u64) {
+    tokio::time::advance(Duration::from_secs(seconds)).await;
+    settle().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_is_fetched_once_by_many_and_then_kept() {
+    let source = Scripted::new([Answer::Token { after: 2, life: 3600 }]);
+    let cache = Arc::new(TokenCache::new(source.clone()));
+    let mut requests = JoinSet::new();
+    for _ in 0..20 {
+        let cache = Arc::clone(&cache);
+        requests.spawn(async move { token_in(&cache).await });
+    }
+    while let Some(token) = requests.join_next().await {
+        assert_eq!(token.unwrap().unwrap(), "token-1");
+    }
+    advance(3000).await;
+    assert_eq!(token_in(&cache).await.unwrap(), "token-1");
+    assert_eq!(source.count(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_is_shared_by_those_who_waited_and_not_kept() {
+    let source = Scripted::new([Answer::Failure { after: 1 }, HOUR]);
+    let cache = Arc::new(TokenCache::new(source.clone()));
+    let mut requests = JoinSet::new();
+    for _ in 0..20 {
+        let cache = Arc::clone(&cache);
+        requests.spawn(async move { token_in(&cache).await });
+    }
+    while let Some(token) = requests.join_next().await {
+        assert_eq!(token.unwrap().unwrap_err(), "no identity");
+    }
+    assert_eq!(source.count(), 1);
+    advance(1).await;
+    assert_eq!(token_in(&cache).await.unwrap(), "token-2");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_old_token_is_renewed_while_it_is_in_use() {
+    let source = Scripted::new([HOUR, Answer::Token { after: 7, life: 7200 }]);
+    let cache = TokenCache::new(source.clone());
+    assert_eq!(token_in(&cache).await.unwrap(), "token-1");
+    advance(3400).await;
+    for _ in 0..5 {
+        assert_eq!(token_in(&cache).await.unwrap(), "token-1");
+        advance(1).await;
+    }
+    assert_eq!(source.count(), 2, "one renewal for all of them");
+    advance(5).await;
+    assert_eq!(token_in(&cache).await.unwrap(), "token-2");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_renewal_keeps_the_valid_token_and_is_tried_again_after_a_pause() {
+    let source = Scripted::new([HOUR, Answer::Failure { after: 0 }, Answer::Silence, HOUR]);
+    let cache = TokenCache::new(source.clone());
+    token_in(&cache).await.unwrap();
+    advance(3400).await;
+    for seconds in [0, 1, 10, 18] {
+        advance(seconds).await;
+        assert_eq!(token_in(&cache).await.unwrap(), "token-1");
+        settle().await;
+        assert_eq!(source.count(), 2, "after {seconds} more seconds");
+    }
+    advance(2).await;
+    assert_eq!(token_in(&cache).await.unwrap(), "token-1");
+    settle().await;
+    assert_eq!(source.count(), 3, "the pause is over");
+    // The third fetch is silent; its end frees the way for the fourth.
+    advance(31).await;
+    advance(31).await;
+    token_in(&cache).await.unwrap();
+    settle().await;
+    assert_eq!(token_in(&cache).await.unwrap(), "token-4");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_ended_token_is_never_sent() {
+    let source = Scripted::new([HOUR, Answer::Failure { after: 0 }, Answer::Failure { after: 0 }, HOUR]);
+    let cache = TokenCache::new(source.clone());
+    token_in(&cache).await.unwrap();
+    advance(3595).await;
+    assert_eq!(token_in(&cache).await.unwrap_err(), "no identity");
+    advance(1).await;
+    assert_eq!(token_in(&cache).await.unwrap_err(), "no identity");
+    advance(1).await;
+    assert_eq!(token_in(&cache).await.unwrap(), "token-4");
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiting_for_a_silent_source_is_bounded() {
+    let cache = TokenCache::new(Scripted::new([Answer::Silence, HOUR]));
+    let began = Instant::now();
+    let error = token_in(&cache).await.unwrap_err();
+    assert_eq!(began.elapsed(), WAIT_MAX);
+    assert!(error.contains("no token for scope within 30 s"), "{error}");
+    assert_eq!(token_in(&cache).await.unwrap(), "token-2");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_renewal_ends_with_its_cache() {
+    let source = Scripted::new([HOUR, Answer::Silence]);
+    let cache = TokenCache::new(source.clone());
+    token_in(&cache).await.unwrap();
+    advance(3400).await;
+    token_in(&cache).await.unwrap();
+    settle().await;
+    assert_eq!((source.count(), Arc::strong_count(&source)), (2, 3));
+    drop(cache);
+    settle().await;
+    assert_eq!(Arc::strong_count(&source), 1, "the task let go of the source");
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_scope_has_its_token_and_scopes_are_bounded() {
+    let source = Scripted::new([HOUR; SCOPES_MAX + 3]);
+    let cache = TokenCache::new(source.clone());
+    let first = cache.header("a").await.unwrap();
+    assert_ne!(first, cache.header("b").await.unwrap());
+    assert_eq!(first, cache.header("a").await.unwrap());
+    assert_eq!(*source.asked.lock().unwrap(), ["a", "b"]);
+    for number in 0..SCOPES_MAX {
+        cache.header(&number.to_string()).await.unwrap();
+    }
+    assert_eq!(cache.slots.load().len(), SCOPES_MAX);
+    assert_ne!(first, cache.header("a").await.unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn ages_follow_both_clocks() {
+    let (now, unix) = (Instant::now(), 1_000_000);
+    let seconds = Duration::from_secs;
+    let cached = |life: u64| {
+        let token = AccessToken::new("t", UNIX_EPOCH + seconds(unix + life));
+        Cached::new(&token, now, unix)
+    };
+    let hour = cached(3605).unwrap();
+    for (tokio_after, wall_after, expected) in [
+        (0, 0, Age::Fresh),
+        (3299, 3299, Age::Fresh),
+        (3300, 3300, Age::Old),
+        (3599, 3599, Age::Old),
+        (3600, 3600, Age::Ended),
+        // A machine that slept: only one of the clocks went on.
+        (10, 3600, Age::Ended),
+        (3600, 10, Age::Ended),
+    ] {
+        let age = hour.age(now + seconds(tokio_after), unix + wall_after);
+        assert_eq!(age, expected, "{tokio_after} {wall_after}");
+    }
+    let short = cached(65).unwrap();
+    assert_eq!(short.age(now + seconds(29), unix), Age::Fresh);
+    assert_eq!(short.age(now + seconds(30), unix), Age::Old);
+    let eternal = cached(u64::MAX / 2 - unix).unwrap();
+    assert_eq!(eternal.age(now + LIFE_MAX, unix), Age::Ended);
+    for life in [0, 5] {
+        assert!(cached(life).is_err(), "{life}");
+    }
+    for text in [String::new(), "x".repeat(40_000)] {
+        let token = AccessToken::new(text, UNIX_EPOCH + seconds(unix + 3600));
+        assert!(Cached::new(&token, now, unix).is_err());
+    }
+}

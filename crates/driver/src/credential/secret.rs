@@ -1,0 +1,74 @@
+//! Text that must not be seen: not printed, and cleared when dropped.
+//!
+//! A header made here owns its text in the same way, so that a cached token is
+//! shared with every request without a copy, and cleared after the last one.
+
+use std::fmt;
+
+use bytes::Bytes;
+use http::HeaderValue;
+use perihelion_wire::signature::AUTHORIZATION_BYTES_MAX;
+use zeroize::Zeroizing;
+
+/// A secret text. `Debug` does not show it; its memory is cleared on drop.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(Zeroizing<String>);
+
+impl Secret {
+    /// The text, for whoever has to send it.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<String> for Secret {
+    fn from(text: String) -> Self {
+        Secret(Zeroizing::new(text))
+    }
+}
+
+impl From<&str> for Secret {
+    fn from(text: &str) -> Self {
+        Secret(Zeroizing::new(text.to_owned()))
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(..)")
+    }
+}
+
+/// A sensitive header of a prefix and a secret as it stands; `None` when that
+/// is not a header, or longer than the service reads.
+pub(super) fn header(prefix: &str, secret: &str) -> Option<HeaderValue> {
+    let mut text = Zeroizing::new(Vec::with_capacity(prefix.len() + secret.len()));
+    text.extend_from_slice(prefix.as_bytes());
+    text.extend_from_slice(secret.as_bytes());
+    own(text)
+}
+
+/// The same with the secret percent-encoded; unreserved letters stay.
+pub(super) fn encoded_header(prefix: &str, secret: &str) -> Option<HeaderValue> {
+    const HEX: &[u8; 16] = b"0123456789ABCDEF";
+    // Sized for the worst case: a buffer that grew would leave copies behind.
+    let mut text = Zeroizing::new(Vec::with_capacity(prefix.len() + 3 * secret.len()));
+    text.extend_from_slice(prefix.as_bytes());
+    for byte in secret.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-_.~!*'()".contains(&byte) {
+            text.push(byte);
+        } else {
+            text.extend([b'%', HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 0xF)]]);
+        }
+    }
+    own(text)
+}
+
+fn own(text: Zeroizing<Vec<u8>>) -> Option<HeaderValue> {
+    if text.len() > AUTHORIZATION_BYTES_MAX {
+        return None;
+    }
+    let mut header = HeaderValue::from_maybe_shared(Bytes::from_owner(text)).ok()?;
+    header.set_sensitive(true);
+    Some(header)
+}
