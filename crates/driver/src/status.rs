@@ -19,6 +19,10 @@ macro_rules! statuses {
 }
 
 statuses! {
+    /// A batch of which an operation was refused, so that none was applied.
+    MULTI_STATUS = 207 / 0;
+    /// The resource is as the condition (`If-None-Match`) says.
+    NOT_MODIFIED = 304 / 0;
     /// The body or a header is not acceptable.
     BAD_REQUEST = 400 / 0;
     /// The partition key in the header is not the document's.

@@ -1,3 +1,6 @@
 //! The operation pipeline.
 
+pub(crate) mod backoff;
+pub(crate) mod evaluate;
+pub(crate) mod throttle;
 pub(crate) mod verdict;

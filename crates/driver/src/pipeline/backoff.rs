@@ -1,0 +1,83 @@
+//! How long to wait before the next try, as arithmetic: doubling from a first
+//! wait up to a longest one, spread by a quarter either way so that clients
+//! that failed together do not return together.
+//!
+//! Pure, and total: any count and any sample give a wait of at most five
+//! quarters of the longest.
+
+use std::time::Duration;
+
+/// A series of waits.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Backoff {
+    /// The first wait, before spreading.
+    pub(crate) first: Duration,
+    /// The longest wait, before spreading.
+    pub(crate) longest: Duration,
+}
+
+/// The share by which a wait is shortened or lengthened at most.
+const SPREAD: f64 = 0.25;
+
+/// The sample that stands in for one that is not between 0 and 1.
+const MIDDLE: f64 = 0.5;
+
+impl Backoff {
+    /// The wait before retry `number` (the first is 0), spread.
+    pub(crate) fn wait(self, number: u32, jitter: f64) -> Duration {
+        let factor = 1.0 - SPREAD + 2.0 * SPREAD * sample(jitter);
+        self.unspread(number).mul_f64(factor)
+    }
+
+    /// The wait before retry `number` when the first `free` retries do not
+    /// wait, because each of them goes where it was not tried yet.
+    pub(crate) fn wait_after(self, free: u32, number: u32, jitter: f64) -> Duration {
+        match number.checked_sub(free) {
+            Some(number) => self.wait(number, jitter),
+            None => Duration::ZERO,
+        }
+    }
+
+    /// The wait before retry `number`, not spread.
+    pub(crate) fn unspread(self, number: u32) -> Duration {
+        let factor = 2_u32.checked_pow(number).unwrap_or(u32::MAX);
+        self.first.saturating_mul(factor).min(self.longest)
+    }
+}
+
+/// The sample, or the middle when it is not one.
+pub(crate) fn sample(jitter: f64) -> f64 {
+    if (0.0..=1.0).contains(&jitter) { jitter } else { MIDDLE }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BACKOFF: Backoff = Backoff { first: Duration::from_millis(100), longest: Duration::from_secs(1) };
+
+    #[test]
+    fn waits_double_up_to_the_longest() {
+        let waits = [0, 1, 2, 3, 4, 31, 32, u32::MAX].map(|number| BACKOFF.wait(number, 0.5).as_millis());
+        assert_eq!(waits, [100, 200, 400, 800, 1000, 1000, 1000, 1000]);
+    }
+
+    #[test]
+    fn waits_are_spread_by_a_quarter() {
+        assert_eq!(BACKOFF.wait(1, 0.0), Duration::from_millis(150));
+        assert_eq!(BACKOFF.wait(1, 1.0), Duration::from_millis(250));
+    }
+
+    #[test]
+    fn the_first_ones_may_be_free() {
+        let waits = [0, 1, 2, 3].map(|number| BACKOFF.wait_after(2, number, 0.5).as_millis());
+        assert_eq!(waits, [0, 0, 100, 200]);
+    }
+
+    #[test]
+    fn a_sample_that_is_none_is_the_middle() {
+        for jitter in [f64::NAN, f64::INFINITY, -0.1, 1.1] {
+            assert_eq!(BACKOFF.wait(0, jitter), Duration::from_millis(100), "{jitter}");
+        }
+    }
+}
