@@ -1,1 +1,26 @@
-//! A typed, thin client over the driver.
+//! A typed, thin client for Azure Cosmos DB and for Perihelion's own engine.
+
+#![warn(missing_docs)]
+
+mod answer;
+mod batch;
+mod client;
+mod container;
+mod database;
+mod etag;
+mod items;
+mod patch;
+
+pub use answer::{Item, Receipt, Written};
+pub use batch::{Batch, BatchResult, BatchResults};
+pub use client::Client;
+pub use container::Container;
+pub use database::Database;
+pub use etag::Etag;
+pub use items::ItemOptions;
+pub use patch::{Amount, Patch};
+pub use perihelion_driver::diagnostics;
+pub use perihelion_driver::operation::Witness;
+pub use perihelion_driver::options;
+pub use perihelion_driver::{Driver, DriverOptions, Error, ErrorKind, OperationOptions, Region, Status};
+pub use perihelion_model::partition_key::{KeyValue, PartitionKey};

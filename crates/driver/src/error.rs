@@ -9,6 +9,7 @@ use perihelion_wire::headers;
 use perihelion_wire::transport::Failure;
 
 use crate::diagnostics::Diagnostics;
+use crate::response::Response;
 use crate::status::{self, Status};
 
 /// Why an operation has no answer to give.
@@ -23,6 +24,7 @@ struct Inner {
     headers: HeaderMap,
     body: Bytes,
     diagnostics: Diagnostics,
+    operation_index: Option<usize>,
 }
 
 /// The kinds of failure a caller can tell apart.
@@ -72,6 +74,7 @@ impl Error {
             headers: HeaderMap::new(),
             body: Bytes::new(),
             diagnostics: Diagnostics::default(),
+            operation_index: None,
         }))
     }
 
@@ -81,6 +84,16 @@ impl Error {
         error.0.status = Some(status);
         error.0.headers = headers;
         error.0.body = body;
+        error
+    }
+
+    /// The service refused one operation of a batch, and with it all of them.
+    pub fn batch_refused(index: usize, status: Status, message: String, answer: Response) -> Self {
+        let mut error = Error::new(ErrorKind::Service, message).with_diagnostics(answer.diagnostics);
+        error.0.status = Some(status);
+        error.0.headers = answer.headers;
+        error.0.body = answer.body;
+        error.0.operation_index = Some(index);
         error
     }
 
@@ -95,7 +108,8 @@ impl Error {
         self
     }
 
-    pub(crate) fn with_diagnostics(mut self, diagnostics: Diagnostics) -> Self {
+    /// With the account of the operation that failed.
+    pub fn with_diagnostics(mut self, diagnostics: Diagnostics) -> Self {
         self.0.diagnostics = diagnostics;
         self
     }
@@ -128,6 +142,12 @@ impl Error {
     /// Attempts, regions, timings, charges.
     pub fn diagnostics(&self) -> &Diagnostics {
         &self.0.diagnostics
+    }
+
+    /// Which operation of a batch failed, counted from zero: the one that the
+    /// service refused, not those that it dropped with it.
+    pub fn operation_index(&self) -> Option<usize> {
+        self.0.operation_index
     }
 
     /// Nothing there. Not so when a session is behind: that is 404/1002.

@@ -5,6 +5,8 @@
 //! always), so the bytes must agree with theirs to the last bit; the vectors
 //! are `effective-partition-keys.json` and `partition-key-hashes.json`.
 
+mod convert;
+
 use crate::json::{self, Number, Object, Value};
 use crate::murmur;
 

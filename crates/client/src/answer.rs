@@ -1,0 +1,179 @@
+//! What an exchange leaves in the caller's hands: a [`Receipt`] with every
+//! answer, an [`Item`] when a document was read, a [`Written`] when one was
+//! written.
+//!
+//! Values are read straight from the answer's bytes. What is kept of the
+//! headers are the few values that callers use, shared and not copied.
+
+use bytes::Bytes;
+use http::HeaderValue;
+use perihelion_driver::diagnostics::Diagnostics;
+use perihelion_driver::{Response, Status};
+use perihelion_wire::headers;
+use serde::de::DeserializeOwned;
+
+use crate::{Error, Etag};
+
+/// What came with an answer beside its content.
+#[derive(Debug, Clone)]
+pub struct Receipt {
+    status: Status,
+    etag: Option<Etag>,
+    session_token: Option<HeaderValue>,
+    charge: f64,
+    diagnostics: Diagnostics,
+}
+
+impl Receipt {
+    pub(crate) fn split(response: Response) -> (Receipt, Bytes) {
+        let receipt = Receipt {
+            status: response.status,
+            etag: response.headers.get(&headers::ETAG).and_then(Etag::from_header),
+            session_token: response.headers.get(&headers::SESSION_TOKEN).cloned(),
+            charge: response.charge(),
+            diagnostics: response.diagnostics,
+        };
+        (receipt, response.body)
+    }
+
+    /// The status: 200, 201 for what is new, 204 for what is gone.
+    pub fn status(&self) -> Status {
+        self.status
+    }
+
+    /// The version that was read or written; `None` after a deletion.
+    pub fn etag(&self) -> Option<&Etag> {
+        self.etag.as_ref()
+    }
+
+    /// Request units. [`Diagnostics::charge`] has those of failed attempts too.
+    pub fn charge(&self) -> f64 {
+        self.charge
+    }
+
+    /// How far a reader elsewhere must have come to see this; give it to
+    /// [`ItemOptions::with_session_token`](crate::ItemOptions::with_session_token).
+    /// The client itself reads its own writes without it.
+    pub fn session_token(&self) -> Option<&str> {
+        self.session_token.as_ref()?.to_str().ok()
+    }
+
+    /// Attempts, regions, timings.
+    pub fn diagnostics(&self) -> &Diagnostics {
+        &self.diagnostics
+    }
+}
+
+/// A document that was read.
+#[derive(Debug, Clone)]
+pub struct Item<T> {
+    /// The document.
+    pub value: T,
+    receipt: Receipt,
+}
+
+impl<T> Item<T> {
+    /// The document alone.
+    pub fn into_value(self) -> T {
+        self.value
+    }
+
+    /// The version that was read. The service sends one with every document;
+    /// should it be missing, this is an error and not a panic.
+    pub fn etag(&self) -> Result<&Etag, Error> {
+        self.receipt.etag().ok_or_else(|| Error::answer("the answer has no etag"))
+    }
+
+    /// Request units.
+    pub fn charge(&self) -> f64 {
+        self.receipt.charge
+    }
+
+    /// Everything else that came with it.
+    pub fn receipt(&self) -> &Receipt {
+        &self.receipt
+    }
+}
+
+impl<T: DeserializeOwned> Item<T> {
+    pub(crate) fn read(response: Response, what: &dyn std::fmt::Display) -> Result<Self, Error> {
+        let (receipt, body) = Receipt::split(response);
+        let value =
+            decode(&body, what).map_err(|error| error.with_diagnostics(receipt.diagnostics.clone()))?;
+        Ok(Item { value, receipt })
+    }
+}
+
+/// A write that was applied.
+#[derive(Debug, Clone)]
+pub struct Written {
+    receipt: Receipt,
+    body: Bytes,
+}
+
+impl Written {
+    pub(crate) fn new(response: Response) -> Self {
+        let (receipt, body) = Receipt::split(response);
+        Written { receipt, body }
+    }
+
+    /// Whether the document is new; an upsert tells it apart this way.
+    pub fn is_new(&self) -> bool {
+        self.receipt.status.code == 201
+    }
+
+    /// The version that was written. There is none after a deletion.
+    pub fn etag(&self) -> Result<&Etag, Error> {
+        self.receipt.etag().ok_or_else(|| Error::answer("the answer has no etag"))
+    }
+
+    /// Request units.
+    pub fn charge(&self) -> f64 {
+        self.receipt.charge
+    }
+
+    /// Everything else that came with it.
+    pub fn receipt(&self) -> &Receipt {
+        &self.receipt
+    }
+
+    /// The document as the service now has it, as text; empty after a deletion
+    /// and when the answer was asked for without its content.
+    pub fn body(&self) -> &Bytes {
+        &self.body
+    }
+
+    /// The document as the service now has it.
+    pub fn into_item<T: DeserializeOwned>(self) -> Result<Item<T>, Error> {
+        if self.body.is_empty() {
+            return Err(Error::answer(
+                "the answer has no document: it was a deletion, or content_on_write is off",
+            ));
+        }
+        let value = decode(&self.body, &"the document written")?;
+        Ok(Item { value, receipt: self.receipt })
+    }
+}
+
+/// Reads a value from JSON; what fails is named.
+pub(crate) fn decode<T: DeserializeOwned>(body: &[u8], what: &dyn std::fmt::Display) -> Result<T, Error> {
+    serde_json::from_slice(body).map_err(|error| unreadable::<T>(what, &error))
+}
+
+#[cold]
+fn unreadable<T>(what: &dyn std::fmt::Display, error: &serde_json::Error) -> Error {
+    Error::answer(format!("{what} does not read as {}: {error}", std::any::type_name::<T>()))
+}
+
+/// Writes a value as JSON.
+pub(crate) fn encode<T: serde::Serialize + ?Sized>(value: &T) -> Result<Bytes, Error> {
+    match serde_json::to_vec(value) {
+        Ok(text) => Ok(text.into()),
+        Err(error) => Err(unwritable::<T>(&error)),
+    }
+}
+
+#[cold]
+pub(crate) fn unwritable<T: ?Sized>(error: &serde_json::Error) -> Error {
+    Error::input(format!("{} cannot be written as JSON: {error}", std::any::type_name::<T>()))
+}

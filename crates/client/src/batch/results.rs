@@ -1,0 +1,136 @@
+//! What a batch came to, operation by operation. Documents stay in the
+//! answer's bytes until someone asks for one.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+use perihelion_driver::{Response, Status};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+
+use crate::answer::{Receipt, decode};
+use crate::{Error, Etag};
+
+/// The results of a batch that was applied, in the order of its operations.
+#[derive(Debug, Clone)]
+pub struct BatchResults {
+    results: Vec<BatchResult>,
+    receipt: Receipt,
+}
+
+impl BatchResults {
+    pub(super) fn new(results: Vec<BatchResult>, response: Response) -> Self {
+        BatchResults { results, receipt: Receipt::split(response).0 }
+    }
+
+    /// One result per operation.
+    pub fn results(&self) -> &[BatchResult] {
+        &self.results
+    }
+
+    /// The result of one operation, counted from zero.
+    pub fn get(&self, index: usize) -> Option<&BatchResult> {
+        self.results.get(index)
+    }
+
+    /// Request units of the whole.
+    pub fn charge(&self) -> f64 {
+        self.receipt.charge()
+    }
+
+    /// Everything else that came with the answer.
+    pub fn receipt(&self) -> &Receipt {
+        &self.receipt
+    }
+}
+
+impl std::ops::Index<usize> for BatchResults {
+    type Output = BatchResult;
+
+    fn index(&self, index: usize) -> &BatchResult {
+        &self.results[index]
+    }
+}
+
+impl<'a> IntoIterator for &'a BatchResults {
+    type Item = &'a BatchResult;
+    type IntoIter = std::slice::Iter<'a, BatchResult>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.results.iter()
+    }
+}
+
+/// The result of one operation of a batch.
+#[derive(Debug, Clone)]
+pub struct BatchResult {
+    status: Status,
+    charge: f64,
+    etag: Option<Etag>,
+    body: Bytes,
+}
+
+impl BatchResult {
+    /// 200, 201 for what is new, 204 for what is gone.
+    pub fn status(&self) -> Status {
+        self.status
+    }
+
+    /// The part of the batch's request units that this operation took.
+    pub fn charge(&self) -> f64 {
+        self.charge
+    }
+
+    /// The version that was read or written; `None` after a deletion.
+    pub fn etag(&self) -> Option<&Etag> {
+        self.etag.as_ref()
+    }
+
+    /// The document as text; empty after a deletion, and after a write whose
+    /// content was not asked for.
+    pub fn body(&self) -> &Bytes {
+        &self.body
+    }
+
+    /// The document.
+    pub fn value<T: DeserializeOwned>(&self) -> Result<T, Error> {
+        if self.body.is_empty() {
+            return Err(Error::answer("this result of the batch has no document"));
+        }
+        decode(&self.body, &"the document in a batch's result")
+    }
+}
+
+/// One result on the wire.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WireResult<'a> {
+    status_code: u16,
+    #[serde(default)]
+    sub_status_code: u32,
+    #[serde(default)]
+    request_charge: f64,
+    #[serde(borrow, default)]
+    e_tag: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    resource_body: Option<&'a RawValue>,
+}
+
+pub(super) fn parse(body: &Bytes) -> Result<Vec<BatchResult>, Error> {
+    let list: Vec<WireResult<'_>> = serde_json::from_slice(body)
+        .map_err(|error| Error::answer(format!("the answer to a batch does not read as one: {error}")))?;
+    Ok(list.into_iter().map(|result| BatchResult::new(result, body)).collect())
+}
+
+impl BatchResult {
+    fn new(wire: WireResult<'_>, body: &Bytes) -> Self {
+        let document = wire.resource_body.map(RawValue::get).filter(|text| *text != "null");
+        BatchResult {
+            status: Status::new(wire.status_code, wire.sub_status_code),
+            charge: wire.request_charge,
+            etag: wire.e_tag.and_then(|etag| Etag::parse(&etag).ok()),
+            body: document.map_or_else(Bytes::new, |text| body.slice_ref(text.as_bytes())),
+        }
+    }
+}

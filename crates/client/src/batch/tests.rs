@@ -1,0 +1,141 @@
+//! Batches as text, their limits, and answers to them.
+
+use http::HeaderMap;
+use perihelion_driver::diagnostics::Diagnostics;
+use perihelion_driver::{Response, Status};
+use serde_json::json;
+
+use super::execute::conclude;
+use super::*;
+
+fn text(batch: &Batch) -> String {
+    String::from_utf8(batch.body.clone()).unwrap() + "]"
+}
+
+fn etag() -> Etag {
+    Etag::parse("\"1\"").unwrap()
+}
+
+fn answer(code: u16, sub: u32, body: &'static str) -> Response {
+    Response {
+        status: Status::new(code, sub),
+        headers: HeaderMap::new(),
+        body: body.into(),
+        diagnostics: Diagnostics::default(),
+    }
+}
+
+#[test]
+fn a_batch_is_written_as_the_service_reads_it() {
+    let mut batch = Batch::new("k");
+    batch
+        .create(&json!({"id": "a"}))
+        .and_then(|batch| batch.replace_if_match("b", &json!({"id": "b"}), &etag()))
+        .and_then(|batch| batch.read("c"))
+        .and_then(|batch| batch.delete("d"))
+        .and_then(|batch| batch.patch("e", &Patch::new().set("/n", 1)?))
+        .and_then(|batch| batch.upsert(&json!({"id": "f"})))
+        .unwrap();
+    assert_eq!(
+        text(&batch),
+        concat!(
+            r#"[{"operationType":"Create","resourceBody":{"id":"a"}},"#,
+            r#"{"operationType":"Replace","id":"b","ifMatch":"\"1\"","resourceBody":{"id":"b"}},"#,
+            r#"{"operationType":"Read","id":"c"},{"operationType":"Delete","id":"d"},"#,
+            r#"{"operationType":"Patch","id":"e","resourceBody":{"operations":[{"op":"set","path":"/n","value":1}]}},"#,
+            r#"{"operationType":"Upsert","resourceBody":{"id":"f"}}]"#
+        )
+    );
+    assert_eq!((batch.len(), batch.bytes()), (6, text(&batch).len()));
+}
+
+#[test]
+fn a_batch_cannot_hold_a_hundred_and_first_operation() {
+    let mut batch = Batch::new("k");
+    for n in 0..Batch::OPERATIONS_MAX {
+        batch.read(&n.to_string()).unwrap();
+    }
+    let whole = text(&batch);
+    assert!(batch.is_full());
+    assert!(batch.read("one more").is_err());
+    assert_eq!((batch.len(), text(&batch)), (100, whole));
+}
+
+#[test]
+fn an_operation_that_does_not_fit_leaves_the_batch_as_it_was() {
+    let mut batch = Batch::new("k");
+    batch.create(&json!({"id": "a"})).unwrap();
+    let before = text(&batch);
+    let large = "x".repeat(Batch::BYTES_MAX);
+    let error = batch.create(&json!({"id": "b", "text": large})).unwrap_err();
+    assert!(error.message().contains("2097152"), "{error}");
+    let unwritable: std::collections::HashMap<Vec<u8>, u8> = [(vec![1], 1)].into();
+    assert!(batch.create(&unwritable).is_err());
+    assert!(batch.delete("").is_err());
+    assert!(batch.patch("a", &Patch::new()).is_err());
+    assert_eq!((text(&batch), batch.len()), (before, 1));
+    batch.read("a").unwrap();
+    assert!(serde_json::from_str::<serde_json::Value>(&text(&batch)).is_ok());
+}
+
+#[test]
+fn what_may_be_repeated_follows_from_the_operations() {
+    let check = |add: &dyn Fn(&mut Batch), expected: Repeat| {
+        let mut batch = Batch::new("k");
+        add(&mut batch);
+        assert_eq!(batch.repeat(), expected, "{}", text(&batch));
+    };
+    let document = json!({"id": "a"});
+    check(&|batch| drop(batch.upsert(&document).and_then(|batch| batch.read("b"))), Repeat::Freely);
+    check(&|batch| drop(batch.upsert(&document).and_then(|batch| batch.delete("b"))), Repeat::Never);
+    check(&|batch| drop(batch.delete("b").and_then(|batch| batch.create(&document))), Repeat::Guarded);
+    check(&|batch| drop(batch.delete_if_match("b", &etag())), Repeat::Guarded);
+    check(&|batch| drop(batch.patch("b", &Patch::new().set("/n", 1).unwrap())), Repeat::Freely);
+    check(&|batch| drop(batch.patch("b", &Patch::new().increment("/n", 1).unwrap())), Repeat::Never);
+}
+
+#[test]
+fn the_operation_at_fault_is_named_and_not_those_dropped_with_it() {
+    let mut batch = Batch::new("k");
+    batch.read("a").and_then(|batch| batch.delete("b")).and_then(|batch| batch.read("c")).unwrap();
+    let refused = answer(
+        207,
+        0,
+        r#"[{"statusCode":424,"requestCharge":1},{"statusCode":412,"requestCharge":1.24},{"statusCode":424,"requestCharge":0}]"#,
+    );
+    let error = conclude(&batch.entries, refused).unwrap_err();
+    assert_eq!(error.operation_index(), Some(1));
+    assert!(error.is_precondition_failed());
+    assert!(error.to_string().contains("delete `b`"), "{error}");
+}
+
+#[test]
+fn the_sub_status_of_the_answer_is_the_culprits() {
+    let mut batch = Batch::new("k");
+    batch.create(&json!({"id": "a", "pk": "other"})).unwrap();
+    let refused = answer(207, 1001, r#"[{"statusCode":400,"requestCharge":1.24}]"#);
+    let error = conclude(&batch.entries, refused).unwrap_err();
+    assert_eq!(error.status(), Some(Status::new(400, 1001)));
+}
+
+#[test]
+fn results_give_etags_and_documents() {
+    let mut batch = Batch::new("k");
+    batch.read("a").and_then(|batch| batch.delete("b")).unwrap();
+    let body = r#"[{"statusCode":200,"requestCharge":1,"eTag":"\"7\"","resourceBody":{"id":"a"}},{"statusCode":204,"requestCharge":5}]"#;
+    let results = conclude(&batch.entries, answer(200, 0, body)).unwrap();
+    assert_eq!(results[0].etag().map(Etag::as_str), Some("\"7\""));
+    assert_eq!(results[0].value::<serde_json::Value>().unwrap(), json!({"id": "a"}));
+    assert_eq!((results[1].status().code, results[1].charge()), (204, 5.0));
+    assert!(results[1].value::<serde_json::Value>().is_err());
+    assert!(results.get(2).is_none());
+}
+
+#[test]
+fn an_answer_of_another_length_or_shape_is_refused() {
+    let mut batch = Batch::new("k");
+    batch.read("a").unwrap();
+    for body in ["[]", "{}", "", r#"[{"statusCode":"x"}]"#] {
+        assert!(conclude(&batch.entries, answer(200, 0, body)).is_err(), "{body}");
+    }
+}

@@ -1,0 +1,253 @@
+//! A container's handle: every method is one line over one exchange.
+
+use std::sync::Arc;
+
+use perihelion_driver::{Driver, container};
+use perihelion_model::partition_key::PartitionKey;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::answer::{Item, Written, encode};
+use crate::batch::{self, Batch, BatchResults};
+use crate::items::{self, ItemOptions};
+use crate::patch::Patch;
+use crate::{Error, Etag};
+
+/// A container by name: making one sends nothing, cloning one is cheap, and
+/// all handles of one client share what was learnt about the container.
+///
+/// Methods take a partition key as whatever is at hand: `"ada"`, `7`, `true`,
+/// `()` for null, a tuple for a hierarchical key, or a
+/// [`PartitionKey`].
+#[derive(Clone)]
+pub struct Container {
+    driver: Driver,
+    inner: Arc<container::Container>,
+}
+
+impl Container {
+    pub(crate) fn new(driver: &Driver, database: &str, name: &str) -> Self {
+        Container { driver: driver.clone(), inner: driver.container(database, name) }
+    }
+
+    /// The container's name.
+    pub fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    /// The name of its database.
+    pub fn database_name(&self) -> &str {
+        self.inner.database()
+    }
+
+    /// The driver underneath, for operations that have no method here.
+    pub fn driver(&self) -> &Driver {
+        &self.driver
+    }
+
+    pub(crate) fn inner(&self) -> &Arc<container::Container> {
+        &self.inner
+    }
+
+    /// Creates a document. One of the same id in the same partition makes it
+    /// fail with 409, [`Error::is_conflict`].
+    ///
+    /// ```no_run
+    /// # async fn example(orders: perihelion_client::Container) -> Result<(), perihelion_client::Error> {
+    /// let order = serde_json::json!({"id": "1", "customer": "ada", "total": 12.5});
+    /// let written = orders.create("ada", &order).await?;
+    /// println!("{} RU, version {}", written.charge(), written.etag()?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn create<T: Serialize + ?Sized>(
+        &self,
+        key: impl Into<PartitionKey>,
+        value: &T,
+    ) -> Result<Written, Error> {
+        items::create(self, key.into(), encode(value)?, &ItemOptions::default()).await
+    }
+
+    /// [`Container::create`] with options.
+    pub async fn create_with<T: Serialize + ?Sized>(
+        &self,
+        key: impl Into<PartitionKey>,
+        value: &T,
+        options: &ItemOptions,
+    ) -> Result<Written, Error> {
+        items::create(self, key.into(), encode(value)?, options).await
+    }
+
+    /// Reads a document. Its absence is 404, [`Error::is_not_found`].
+    ///
+    /// ```no_run
+    /// # #[derive(serde::Deserialize)] struct Order { total: f64 }
+    /// # async fn example(orders: perihelion_client::Container) -> Result<(), perihelion_client::Error> {
+    /// let order = orders.read::<Order>("ada", "1").await?;
+    /// println!("{} for {} RU", order.value.total, order.charge());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn read<T: DeserializeOwned>(
+        &self,
+        key: impl Into<PartitionKey>,
+        id: &str,
+    ) -> Result<Item<T>, Error> {
+        items::read(self, key.into(), id, &ItemOptions::default()).await
+    }
+
+    /// [`Container::read`] with options.
+    pub async fn read_with<T: DeserializeOwned>(
+        &self,
+        key: impl Into<PartitionKey>,
+        id: &str,
+        options: &ItemOptions,
+    ) -> Result<Item<T>, Error> {
+        items::read(self, key.into(), id, options).await
+    }
+
+    /// Reads a document that may be absent.
+    pub async fn find<T: DeserializeOwned>(
+        &self,
+        key: impl Into<PartitionKey>,
+        id: &str,
+    ) -> Result<Option<Item<T>>, Error> {
+        items::find(self, key.into(), id, &ItemOptions::default()).await
+    }
+
+    /// [`Container::find`] with options.
+    pub async fn find_with<T: DeserializeOwned>(
+        &self,
+        key: impl Into<PartitionKey>,
+        id: &str,
+        options: &ItemOptions,
+    ) -> Result<Option<Item<T>>, Error> {
+        items::find(self, key.into(), id, options).await
+    }
+
+    /// Reads a document unless it still has the etag `seen`; `None` then, for
+    /// 1 RU and without a body.
+    pub async fn read_if_changed<T: DeserializeOwned>(
+        &self,
+        key: impl Into<PartitionKey>,
+        id: &str,
+        seen: &Etag,
+    ) -> Result<Option<Item<T>>, Error> {
+        items::read_if_changed(self, key.into(), id, seen, &ItemOptions::default()).await
+    }
+
+    /// Replaces a document that must exist. `value` holds the same id and
+    /// partition key.
+    pub async fn replace<T: Serialize + ?Sized>(
+        &self,
+        key: impl Into<PartitionKey>,
+        id: &str,
+        value: &T,
+    ) -> Result<Written, Error> {
+        items::replace(self, key.into(), id, encode(value)?, &ItemOptions::default()).await
+    }
+
+    /// [`Container::replace`] with options: only if unchanged, say.
+    ///
+    /// ```no_run
+    /// # #[derive(serde::Serialize, serde::Deserialize)] struct Order { total: f64 }
+    /// # use perihelion_client::ItemOptions;
+    /// # async fn example(orders: perihelion_client::Container) -> Result<(), perihelion_client::Error> {
+    /// let mut order = orders.read::<Order>("ada", "1").await?;
+    /// order.value.total += 1.0;
+    /// let unchanged = ItemOptions::new().with_if_match(order.etag()?);
+    /// match orders.replace_with("ada", "1", &order.value, &unchanged).await {
+    ///     Err(error) if error.is_precondition_failed() => println!("someone else was faster"),
+    ///     outcome => drop(outcome?),
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn replace_with<T: Serialize + ?Sized>(
+        &self,
+        key: impl Into<PartitionKey>,
+        id: &str,
+        value: &T,
+        options: &ItemOptions,
+    ) -> Result<Written, Error> {
+        items::replace(self, key.into(), id, encode(value)?, options).await
+    }
+
+    /// Creates a document or replaces it.
+    pub async fn upsert<T: Serialize + ?Sized>(
+        &self,
+        key: impl Into<PartitionKey>,
+        value: &T,
+    ) -> Result<Written, Error> {
+        items::upsert(self, key.into(), encode(value)?, &ItemOptions::default()).await
+    }
+
+    /// [`Container::upsert`] with options.
+    pub async fn upsert_with<T: Serialize + ?Sized>(
+        &self,
+        key: impl Into<PartitionKey>,
+        value: &T,
+        options: &ItemOptions,
+    ) -> Result<Written, Error> {
+        items::upsert(self, key.into(), encode(value)?, options).await
+    }
+
+    /// Deletes a document. Its absence is 404, [`Error::is_not_found`].
+    pub async fn delete(&self, key: impl Into<PartitionKey>, id: &str) -> Result<Written, Error> {
+        items::delete(self, key.into(), id, &ItemOptions::default()).await
+    }
+
+    /// [`Container::delete`] with options.
+    pub async fn delete_with(
+        &self,
+        key: impl Into<PartitionKey>,
+        id: &str,
+        options: &ItemOptions,
+    ) -> Result<Written, Error> {
+        items::delete(self, key.into(), id, options).await
+    }
+
+    /// Updates parts of a document on the server, without reading it first.
+    ///
+    /// ```no_run
+    /// # use perihelion_client::Patch;
+    /// # #[derive(serde::Deserialize)] struct Order { revision: u32 }
+    /// # async fn example(orders: perihelion_client::Container) -> Result<(), perihelion_client::Error> {
+    /// let patch = Patch::new().set("/status", "paid")?.increment("/revision", 1)?;
+    /// let order = orders.patch("ada", "1", &patch).await?.into_item::<Order>()?;
+    /// println!("now at revision {}", order.value.revision);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn patch(
+        &self,
+        key: impl Into<PartitionKey>,
+        id: &str,
+        patch: &Patch,
+    ) -> Result<Written, Error> {
+        items::patch(self, key.into(), id, patch, &ItemOptions::default()).await
+    }
+
+    /// [`Container::patch`] with options.
+    pub async fn patch_with(
+        &self,
+        key: impl Into<PartitionKey>,
+        id: &str,
+        patch: &Patch,
+        options: &ItemOptions,
+    ) -> Result<Written, Error> {
+        items::patch(self, key.into(), id, patch, options).await
+    }
+
+    /// Applies a batch: all of its operations, or none and an error that names
+    /// the one at fault ([`Error::operation_index`]).
+    pub async fn batch(&self, batch: Batch) -> Result<BatchResults, Error> {
+        batch::execute(self, batch).await
+    }
+}
+
+impl std::fmt::Debug for Container {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Container({}/{})", self.database_name(), self.name())
+    }
+}

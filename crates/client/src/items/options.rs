@@ -1,0 +1,93 @@
+//! What may be set for one operation on a document.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use perihelion_driver::OperationOptions;
+use perihelion_driver::operation::{Operation, Witness};
+
+use crate::Etag;
+
+/// Options of one operation on a document.
+///
+/// ```
+/// # use perihelion_client::{Etag, ItemOptions};
+/// # use std::time::Duration;
+/// # fn example(etag: &Etag) {
+/// let only_if_unchanged = ItemOptions::new().with_if_match(etag).with_timeout(Duration::from_secs(2));
+/// # }
+/// ```
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct ItemOptions {
+    /// Only if the document still has this etag; otherwise the operation fails
+    /// with 412, [`Error::is_precondition_failed`](crate::Error::is_precondition_failed).
+    pub if_match: Option<Etag>,
+    /// What only this write can leave behind: see [`ItemOptions::with_witness`].
+    pub witness: Option<Witness>,
+    /// Timeouts, regions, hedging, consistency.
+    pub operation: OperationOptions,
+}
+
+impl ItemOptions {
+    /// The defaults.
+    pub fn new() -> Self {
+        ItemOptions::default()
+    }
+
+    /// Only if the document still has this etag.
+    pub fn with_if_match(mut self, etag: &Etag) -> Self {
+        self.if_match = Some(etag.clone());
+        self
+    }
+
+    /// How to find out whether this write was applied when its answer is lost:
+    /// the document `id` then holds `value` at `pointer` (RFC 6901), and only
+    /// this write can have put it there (a random token in the document, say).
+    /// The client reads it back instead of reporting an ambiguous failure.
+    pub fn with_witness(
+        mut self,
+        id: impl Into<String>,
+        pointer: impl Into<String>,
+        value: impl Into<serde_json::Value>,
+    ) -> Self {
+        self.witness = Some(Witness { id: id.into(), pointer: pointer.into(), value: value.into() });
+        self
+    }
+
+    /// An answer or an error by then, retries included.
+    pub fn with_timeout(mut self, timeout: Duration) -> Self {
+        self.operation.timeout = Some(timeout);
+        self
+    }
+
+    /// At least what this token covers: the
+    /// [`Receipt::session_token`](crate::Receipt::session_token) of another process.
+    pub fn with_session_token(mut self, token: impl Into<Arc<str>>) -> Self {
+        self.operation.session_token = Some(token.into());
+        self
+    }
+
+    /// Whether a write's answer carries the document. Without it the answer is
+    /// shorter, and [`Written::into_item`](crate::Written::into_item) has nothing to give.
+    pub fn with_content_on_write(mut self, is_wanted: bool) -> Self {
+        self.operation.content_on_write = Some(is_wanted);
+        self
+    }
+
+    /// Timeouts, regions, hedging, consistency.
+    pub fn with_operation(mut self, options: OperationOptions) -> Self {
+        self.operation = options;
+        self
+    }
+
+    pub(crate) fn apply(&self, mut operation: Operation) -> Operation {
+        if let Some(etag) = &self.if_match {
+            operation = operation.with_if_match(etag.header());
+        }
+        if let Some(witness) = &self.witness {
+            operation = operation.with_witness(witness.clone());
+        }
+        operation
+    }
+}
