@@ -20,6 +20,7 @@ pub mod container;
 pub mod credential;
 pub mod diagnostics;
 mod driver;
+pub mod environment;
 mod error;
 pub mod operation;
 pub mod options;

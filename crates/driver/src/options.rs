@@ -2,27 +2,48 @@
 //!
 //! Three layers hold the same [`OperationOptions`]: the environment (the
 //! runtime), the driver, the operation; what the nearest layer sets wins.
-//! [`Settings`] is the outcome, with every field decided.
+//! `Settings` is the outcome, with every field decided; it is computed once for
+//! all operations that set nothing of their own.
+
+mod check;
+mod driver;
+mod settings;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::region::Region;
 
+pub use driver::{CircuitBreakerOptions, DriverOptions, TopologyOptions};
+pub(crate) use settings::{Layers, Settings};
+
 /// Options of one operation, or defaults for all operations of a driver.
 /// What is `None` is left to the layer above.
-#[derive(Debug, Clone, Default)]
+///
+/// ```
+/// use std::time::Duration;
+/// use perihelion_driver::options::{Hedging, OperationOptions};
+///
+/// let options = OperationOptions::default()
+///     .with_timeout(Duration::from_secs(2))
+///     .with_hedging(Hedging::Fixed(Duration::from_millis(200)));
+/// assert_eq!(options.timeout, Some(Duration::from_secs(2)));
+/// ```
+#[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct OperationOptions {
-    /// End to end: by then there is an answer or an error.
+    /// End to end: by then there is an answer or an error (default 65 s;
+    /// metadata 160 s).
     pub timeout: Option<Duration>,
-    /// One request on the wire.
+    /// One request on the wire (default 6 s; metadata 65 s).
     pub attempt_timeout: Option<Duration>,
     /// Regions that this operation must not use.
     pub excluded_regions: Option<Vec<Region>>,
-    /// Whether and when a second region is asked as well.
+    /// Whether and when a second region is asked as well (default dynamic).
     pub hedging: Option<Hedging>,
-    /// What a read must see.
+    /// What a read must see (default as the account says).
     pub read_consistency: Option<ReadConsistency>,
     /// A session token from elsewhere, instead of the driver's own.
     pub session_token: Option<Arc<str>>,
@@ -33,10 +54,107 @@ pub struct OperationOptions {
     pub session_retries_max: Option<u32>,
     /// Retries of a throttled request (default 18; metadata 9).
     pub throttle_retries_max: Option<u32>,
-    /// Waiting for throttled requests altogether (default 270 s; metadata 30 s).
+    /// Waiting for throttled requests altogether (default 270 s; metadata 30 s),
+    /// and never past the end of `timeout`.
     pub throttle_wait_max: Option<Duration>,
     /// Whether a write's answer carries the document (default yes).
     pub content_on_write: Option<bool>,
+}
+
+impl OperationOptions {
+    /// Whether nothing is set, so that the driver's settings hold as they are.
+    pub fn is_default(&self) -> bool {
+        let OperationOptions {
+            timeout,
+            attempt_timeout,
+            excluded_regions,
+            hedging,
+            read_consistency,
+            session_token,
+            failovers_max,
+            session_retries_max,
+            throttle_retries_max,
+            throttle_wait_max,
+            content_on_write,
+        } = self;
+        timeout.is_none()
+            && attempt_timeout.is_none()
+            && excluded_regions.is_none()
+            && hedging.is_none()
+            && read_consistency.is_none()
+            && session_token.is_none()
+            && failovers_max.is_none()
+            && session_retries_max.is_none()
+            && throttle_retries_max.is_none()
+            && throttle_wait_max.is_none()
+            && content_on_write.is_none()
+    }
+
+    /// Gives up after this long, end to end.
+    pub fn with_timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
+        self
+    }
+
+    /// Gives up on one request after this long.
+    pub fn with_attempt_timeout(mut self, timeout: Duration) -> Self {
+        self.attempt_timeout = Some(timeout);
+        self
+    }
+
+    /// Does not use these regions; an empty list lifts what the driver excludes.
+    pub fn with_excluded_regions<R: Into<Region>>(mut self, regions: impl IntoIterator<Item = R>) -> Self {
+        self.excluded_regions = Some(regions.into_iter().map(Into::into).collect());
+        self
+    }
+
+    /// Asks a second region like this.
+    pub fn with_hedging(mut self, hedging: Hedging) -> Self {
+        self.hedging = Some(hedging);
+        self
+    }
+
+    /// Reads with this consistency.
+    pub fn with_read_consistency(mut self, consistency: ReadConsistency) -> Self {
+        self.read_consistency = Some(consistency);
+        self
+    }
+
+    /// Reads at least what this session token covers.
+    pub fn with_session_token(mut self, token: impl Into<Arc<str>>) -> Self {
+        self.session_token = Some(token.into());
+        self
+    }
+
+    /// Tries so many times in another region.
+    pub fn with_failovers_max(mut self, count: u32) -> Self {
+        self.failovers_max = Some(count);
+        self
+    }
+
+    /// Tries so many times to find a session that is not there yet.
+    pub fn with_session_retries_max(mut self, count: u32) -> Self {
+        self.session_retries_max = Some(count);
+        self
+    }
+
+    /// Repeats a throttled request so many times.
+    pub fn with_throttle_retries_max(mut self, count: u32) -> Self {
+        self.throttle_retries_max = Some(count);
+        self
+    }
+
+    /// Waits this long altogether for throttled requests.
+    pub fn with_throttle_wait_max(mut self, wait: Duration) -> Self {
+        self.throttle_wait_max = Some(wait);
+        self
+    }
+
+    /// Whether writes answer with the document they wrote.
+    pub fn with_content_on_write(mut self, is_wanted: bool) -> Self {
+        self.content_on_write = Some(is_wanted);
+        self
+    }
 }
 
 /// Speculative execution in a second region.
@@ -56,6 +174,20 @@ pub enum Hedging {
     Fixed(Duration),
 }
 
+impl Hedging {
+    /// The soonest that a dynamic threshold may be: below, ordinary variance
+    /// of a healthy region would double its requests.
+    pub const DYNAMIC_MIN: Duration = Duration::from_millis(50);
+    /// The latest that a dynamic threshold may be: above, the first region's
+    /// own timeout is near.
+    pub const DYNAMIC_MAX: Duration = Duration::from_millis(4000);
+
+    /// Dynamic within the widest bounds: the default.
+    pub const fn dynamic() -> Self {
+        Hedging::Dynamic { min: Hedging::DYNAMIC_MIN, max: Hedging::DYNAMIC_MAX }
+    }
+}
+
 /// What a read must see.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReadConsistency {
@@ -69,93 +201,4 @@ pub enum ReadConsistency {
     LatestCommitted,
     /// The latest that was committed anywhere; needs a strong account.
     GlobalStrong,
-}
-
-/// Options of a driver.
-#[derive(Debug, Clone, Default)]
-#[non_exhaustive]
-pub struct DriverOptions {
-    /// Regions in order of preference; the account's own order when empty.
-    pub preferred_regions: Vec<Region>,
-    /// Defaults for its operations.
-    pub operation: OperationOptions,
-    /// Thresholds of the circuit breaker.
-    pub circuit_breaker: CircuitBreakerOptions,
-    /// How topology is kept fresh.
-    pub topology: TopologyOptions,
-    /// Appended to the user agent.
-    pub user_agent: Option<String>,
-}
-
-/// When a partition in a region is taken out of use, and when it is tried again.
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub struct CircuitBreakerOptions {
-    /// Whether it is on (default yes).
-    pub enabled: bool,
-    /// Consecutive failed reads that open it (default 2).
-    pub read_failures: u32,
-    /// Consecutive failed writes that open it (default 5).
-    pub write_failures: u32,
-    /// Consecutive hedges won by another region that open it (default 5).
-    pub hedge_losses: u32,
-    /// Failures further apart than this are not consecutive (default 5 min).
-    pub counter_reset: Duration,
-    /// How long it stays open before one request may try (default 5 s).
-    pub probe_after: Duration,
-    /// How often the sweep looks (default 300 s).
-    pub failback_interval: Duration,
-}
-
-/// How the account's regions are kept track of.
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub struct TopologyOptions {
-    /// Between background refreshes of the account (default 300 s).
-    pub refresh_interval: Duration,
-    /// The least time between refreshes that failures ask for (default 5 s).
-    pub refresh_pause: Duration,
-    /// How long a region that could not be reached is avoided before it is
-    /// probed (default 60 s).
-    pub unavailable_for: Duration,
-}
-
-impl Default for CircuitBreakerOptions {
-    fn default() -> Self {
-        CircuitBreakerOptions {
-            enabled: true,
-            read_failures: 2,
-            write_failures: 5,
-            hedge_losses: 5,
-            counter_reset: Duration::from_secs(300),
-            probe_after: Duration::from_secs(5),
-            failback_interval: Duration::from_secs(300),
-        }
-    }
-}
-
-impl Default for TopologyOptions {
-    fn default() -> Self {
-        TopologyOptions {
-            refresh_interval: Duration::from_secs(300),
-            refresh_pause: Duration::from_secs(5),
-            unavailable_for: Duration::from_secs(60),
-        }
-    }
-}
-
-/// Every option decided.
-#[derive(Debug, Clone)]
-pub(crate) struct Settings {
-    pub(crate) timeout: Duration,
-    pub(crate) attempt_timeout: Duration,
-    pub(crate) excluded_regions: Vec<Region>,
-    pub(crate) hedging: Hedging,
-    pub(crate) read_consistency: ReadConsistency,
-    pub(crate) session_token: Option<Arc<str>>,
-    pub(crate) failovers_max: u32,
-    pub(crate) session_retries_max: Option<u32>,
-    pub(crate) throttle_retries_max: u32,
-    pub(crate) throttle_wait_max: Duration,
-    pub(crate) content_on_write: bool,
 }

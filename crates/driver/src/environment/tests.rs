@@ -1,0 +1,83 @@
+use super::*;
+
+fn read(variables: &[(&str, &str)]) -> Result<Environment, Error> {
+    Environment::read(|name| {
+        variables.iter().find(|(other, _)| *other == name).map(|(_, value)| (*value).to_owned())
+    })
+}
+
+fn check(variables: &[(&str, &str)], expected: Environment) {
+    assert_eq!(read(variables).unwrap(), expected, "{variables:?}");
+}
+
+fn operation(options: OperationOptions) -> Environment {
+    Environment { operation: options, ..Environment::default() }
+}
+
+#[test]
+fn each_variable_sets_its_option() {
+    const HEDGING: &str = "AZURE_COSMOS_HEDGING_ENABLED";
+    const THRESHOLD: &str = "AZURE_COSMOS_HEDGING_THRESHOLD_MS";
+    let options = OperationOptions::default;
+    let fixed = Hedging::Fixed(Duration::from_millis(250));
+    check(&[], Environment::default());
+    check(&[("UNRELATED", "x"), (HEDGING, " ")], Environment::default());
+    check(&[(HEDGING, "false")], operation(options().with_hedging(Hedging::Off)));
+    check(&[(HEDGING, "TRUE")], operation(options().with_hedging(Hedging::dynamic())));
+    check(&[(THRESHOLD, "250")], operation(options().with_hedging(fixed)));
+    check(&[(THRESHOLD, "250"), (HEDGING, "1")], operation(options().with_hedging(fixed)));
+    check(&[(THRESHOLD, "250"), (HEDGING, "0")], operation(options().with_hedging(Hedging::Off)));
+    check(&[("AZURE_COSMOS_MAX_FAILOVER_RETRY_COUNT", "7")], operation(options().with_failovers_max(7)));
+    check(&[("AZURE_COSMOS_MAX_SESSION_RETRY_COUNT", "0")], operation(options().with_session_retries_max(0)));
+    check(
+        &[("AZURE_COSMOS_MAX_THROTTLE_RETRY_COUNT", " 12\n")],
+        operation(options().with_throttle_retries_max(12)),
+    );
+    check(
+        &[("AZURE_COSMOS_CONTENT_RESPONSE_ON_WRITE", "False")],
+        operation(options().with_content_on_write(false)),
+    );
+    for (text, consistency) in [
+        ("Default", ReadConsistency::Account),
+        ("eventual", ReadConsistency::Eventual),
+        ("SESSION", ReadConsistency::Session),
+        ("LatestCommitted", ReadConsistency::LatestCommitted),
+        ("GlobalStrong", ReadConsistency::GlobalStrong),
+    ] {
+        check(
+            &[("AZURE_COSMOS_READ_CONSISTENCY_STRATEGY", text)],
+            operation(options().with_read_consistency(consistency)),
+        );
+    }
+    check(
+        &[("AZURE_COSMOS_PPCB_ENABLED", "false"), ("AZURE_COSMOS_ENDPOINT_UNAVAILABLE_TTL_MS", "1500")],
+        Environment {
+            circuit_breaker_enabled: Some(false),
+            unavailable_for: Some(Duration::from_millis(1500)),
+            ..Environment::default()
+        },
+    );
+}
+
+#[test]
+fn a_bad_value_names_variable_value_and_remedy() {
+    for (name, value, remedy) in [
+        ("AZURE_COSMOS_HEDGING_ENABLED", "maybe", "true or false"),
+        ("AZURE_COSMOS_HEDGING_THRESHOLD_MS", "0", "above 0"),
+        ("AZURE_COSMOS_HEDGING_THRESHOLD_MS", "50ms", "milliseconds"),
+        ("AZURE_COSMOS_MAX_FAILOVER_RETRY_COUNT", "-1", "0 or more"),
+        ("AZURE_COSMOS_MAX_SESSION_RETRY_COUNT", "2.5", "whole number"),
+        ("AZURE_COSMOS_MAX_THROTTLE_RETRY_COUNT", "4294967296", "whole number"),
+        ("AZURE_COSMOS_READ_CONSISTENCY_STRATEGY", "strong", "GlobalStrong"),
+        ("AZURE_COSMOS_CONTENT_RESPONSE_ON_WRITE", "yes", "true or false"),
+        ("AZURE_COSMOS_PPCB_ENABLED", "on", "true or false"),
+        ("AZURE_COSMOS_ENDPOINT_UNAVAILABLE_TTL_MS", "\u{FFFD}", "milliseconds"),
+    ] {
+        let error = read(&[(name, value)]).unwrap_err();
+        assert_eq!(error.kind(), crate::ErrorKind::Input);
+        let text = error.to_string();
+        assert!(text.contains(name) && text.contains(value) && text.contains(remedy), "{text}");
+    }
+    let error = read(&[("AZURE_COSMOS_PPCB_ENABLED", &"x".repeat(10_000))]).unwrap_err();
+    assert!(error.to_string().len() < 200, "{error}");
+}

@@ -1,0 +1,215 @@
+//! Options of a driver: what its operations share.
+
+use std::time::Duration;
+
+use super::{OperationOptions, check};
+use crate::environment::Environment;
+use crate::error::Error;
+use crate::region::Region;
+
+/// Options of a driver.
+#[derive(Debug, Clone, Default, PartialEq)]
+#[non_exhaustive]
+pub struct DriverOptions {
+    /// Regions in order of preference; the account's own order when empty.
+    pub preferred_regions: Vec<Region>,
+    /// Defaults for its operations.
+    pub operation: OperationOptions,
+    /// Thresholds of the circuit breaker.
+    pub circuit_breaker: CircuitBreakerOptions,
+    /// How topology is kept fresh.
+    pub topology: TopologyOptions,
+    /// Appended to the user agent.
+    pub user_agent: Option<String>,
+    /// The scope of Entra ID tokens, when it is not the account's own
+    /// `https://<host>/.default`.
+    pub token_scope: Option<String>,
+}
+
+/// When a partition in a region is taken out of use, and when it is tried again.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct CircuitBreakerOptions {
+    /// Whether it is on (default yes).
+    pub enabled: bool,
+    /// Consecutive failed reads that open it (default 2).
+    pub read_failures: u32,
+    /// Consecutive failed writes that open it (default 5).
+    pub write_failures: u32,
+    /// Consecutive hedges won by another region that open it (default 5).
+    pub hedge_losses: u32,
+    /// Failures further apart than this are not consecutive (default 5 min).
+    pub counter_reset: Duration,
+    /// How long it stays open before one request may try (default 5 s).
+    pub probe_after: Duration,
+    /// How often the sweep looks (default 300 s).
+    pub failback_interval: Duration,
+}
+
+/// How the account's regions are kept track of.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct TopologyOptions {
+    /// Between background refreshes of the account (default 300 s).
+    pub refresh_interval: Duration,
+    /// The least time between refreshes that failures ask for (default 5 s).
+    pub refresh_pause: Duration,
+    /// How long a region that could not be reached is avoided before it is
+    /// probed (default 60 s).
+    pub unavailable_for: Duration,
+}
+
+impl DriverOptions {
+    /// Prefers these regions, in this order.
+    pub fn with_preferred_regions<R: Into<Region>>(mut self, regions: impl IntoIterator<Item = R>) -> Self {
+        self.preferred_regions = regions.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Defaults for all operations.
+    pub fn with_operation(mut self, options: OperationOptions) -> Self {
+        self.operation = options;
+        self
+    }
+
+    /// Thresholds of the circuit breaker.
+    pub fn with_circuit_breaker(mut self, options: CircuitBreakerOptions) -> Self {
+        self.circuit_breaker = options;
+        self
+    }
+
+    /// How topology is kept fresh.
+    pub fn with_topology(mut self, options: TopologyOptions) -> Self {
+        self.topology = options;
+        self
+    }
+
+    /// Appends this to the user agent.
+    pub fn with_user_agent(mut self, suffix: impl Into<String>) -> Self {
+        self.user_agent = Some(suffix.into());
+        self
+    }
+
+    /// Asks for Entra ID tokens of this scope.
+    pub fn with_token_scope(mut self, scope: impl Into<String>) -> Self {
+        self.token_scope = Some(scope.into());
+        self
+    }
+
+    /// The options as the driver uses them: the environment filled in where
+    /// they are at their default, nonsense refused, and times kept within what
+    /// clocks can hold.
+    pub(crate) fn resolved(mut self, environment: &Environment) -> Result<Self, Error> {
+        let topology_default = TopologyOptions::default();
+        if let Some(enabled) = environment.circuit_breaker_enabled
+            && self.circuit_breaker.enabled == CircuitBreakerOptions::default().enabled
+        {
+            self.circuit_breaker.enabled = enabled;
+        }
+        if let Some(unavailable_for) = environment.unavailable_for
+            && self.topology.unavailable_for == topology_default.unavailable_for
+        {
+            self.topology.unavailable_for = unavailable_for;
+        }
+        check::driver(&self)?;
+        for time in [
+            &mut self.circuit_breaker.counter_reset,
+            &mut self.circuit_breaker.probe_after,
+            &mut self.circuit_breaker.failback_interval,
+            &mut self.topology.refresh_interval,
+            &mut self.topology.refresh_pause,
+            &mut self.topology.unavailable_for,
+        ] {
+            *time = (*time).min(check::TIME_MAX);
+        }
+        Ok(self)
+    }
+}
+
+impl CircuitBreakerOptions {
+    /// Whether it is on.
+    pub fn with_enabled(mut self, enabled: bool) -> Self {
+        self.enabled = enabled;
+        self
+    }
+
+    /// Opens after so many consecutive failed reads.
+    pub fn with_read_failures(mut self, count: u32) -> Self {
+        self.read_failures = count;
+        self
+    }
+
+    /// Opens after so many consecutive failed writes.
+    pub fn with_write_failures(mut self, count: u32) -> Self {
+        self.write_failures = count;
+        self
+    }
+
+    /// Opens after so many consecutive hedges won by another region.
+    pub fn with_hedge_losses(mut self, count: u32) -> Self {
+        self.hedge_losses = count;
+        self
+    }
+
+    /// Failures further apart than this are not consecutive.
+    pub fn with_counter_reset(mut self, window: Duration) -> Self {
+        self.counter_reset = window;
+        self
+    }
+
+    /// Lets one request try after this long.
+    pub fn with_probe_after(mut self, wait: Duration) -> Self {
+        self.probe_after = wait;
+        self
+    }
+
+    /// Looks so often for partitions to return to.
+    pub fn with_failback_interval(mut self, interval: Duration) -> Self {
+        self.failback_interval = interval;
+        self
+    }
+}
+
+impl TopologyOptions {
+    /// Reads the account again so often.
+    pub fn with_refresh_interval(mut self, interval: Duration) -> Self {
+        self.refresh_interval = interval;
+        self
+    }
+
+    /// Reads it no sooner than this after the last time.
+    pub fn with_refresh_pause(mut self, pause: Duration) -> Self {
+        self.refresh_pause = pause;
+        self
+    }
+
+    /// Avoids a region that could not be reached for this long.
+    pub fn with_unavailable_for(mut self, time: Duration) -> Self {
+        self.unavailable_for = time;
+        self
+    }
+}
+
+impl Default for CircuitBreakerOptions {
+    fn default() -> Self {
+        CircuitBreakerOptions {
+            enabled: true,
+            read_failures: 2,
+            write_failures: 5,
+            hedge_losses: 5,
+            counter_reset: Duration::from_secs(300),
+            probe_after: Duration::from_secs(5),
+            failback_interval: Duration::from_secs(300),
+        }
+    }
+}
+
+impl Default for TopologyOptions {
+    fn default() -> Self {
+        TopologyOptions {
+            refresh_interval: Duration::from_secs(300),
+            refresh_pause: Duration::from_secs(5),
+            unavailable_for: Duration::from_secs(60),
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! The layers of options become settings: every field decided.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{Hedging, OperationOptions, ReadConsistency, check};
+use crate::environment::Environment;
+use crate::error::Error;
+use crate::region::Region;
+
+/// Every option decided.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Settings {
+    pub(crate) timeout: Duration,
+    pub(crate) attempt_timeout: Duration,
+    pub(crate) excluded_regions: Vec<Region>,
+    pub(crate) hedging: Hedging,
+    pub(crate) read_consistency: ReadConsistency,
+    pub(crate) session_token: Option<Arc<str>>,
+    pub(crate) failovers_max: u32,
+    /// `None`: it depends on the account, see [`OperationOptions::session_retries_max`].
+    pub(crate) session_retries_max: Option<u32>,
+    pub(crate) throttle_retries_max: u32,
+    pub(crate) throttle_wait_max: Duration,
+    pub(crate) content_on_write: bool,
+}
+
+/// Defaults that differ between documents and metadata.
+struct Defaults {
+    timeout: Duration,
+    attempt_timeout: Duration,
+    throttle_retries_max: u32,
+    throttle_wait_max: Duration,
+}
+
+/// Documents. The published driver allows a request 6 s and sets no end; ours
+/// lets every budget but throttling be used up (four attempts of 6 s, 5 s for a
+/// moving write region, 30 s for conflicting writes) and then ends. Whoever
+/// wants to sit out minutes of throttling sets a longer timeout.
+const DATA: Defaults = Defaults {
+    timeout: Duration::from_secs(65),
+    attempt_timeout: Duration::from_secs(6),
+    throttle_retries_max: 18,
+    throttle_wait_max: Duration::from_secs(270),
+};
+
+/// Metadata. Creating a container may take the service the better part of a
+/// minute, so a request has 65 s; there is time for two such, and for throttling.
+const METADATA: Defaults = Defaults {
+    timeout: Duration::from_secs(160),
+    attempt_timeout: Duration::from_secs(65),
+    throttle_retries_max: 9,
+    throttle_wait_max: Duration::from_secs(30),
+};
+
+/// Retries in other regions, as the published driver has them.
+const FAILOVERS_MAX: u32 = 3;
+
+/// The layers that all operations of a driver share, and what they come to.
+#[derive(Debug)]
+pub(crate) struct Layers {
+    environment: OperationOptions,
+    driver: OperationOptions,
+    data: Arc<Settings>,
+    metadata: Arc<Settings>,
+}
+
+impl Layers {
+    /// The layers of one driver. What they hold has been checked.
+    pub(crate) fn new(environment: &Environment, driver: &OperationOptions) -> Result<Self, Error> {
+        let environment = environment.operation.clone();
+        check::operation(&environment)?;
+        check::operation(driver)?;
+        let nothing = OperationOptions::default();
+        Ok(Layers {
+            data: Arc::new(resolve(&environment, driver, &nothing, true)),
+            metadata: Arc::new(resolve(&environment, driver, &nothing, false)),
+            driver: driver.clone(),
+            environment,
+        })
+    }
+
+    /// The settings of one operation. Allocates only when it sets something.
+    pub(crate) fn settings(
+        &self,
+        operation: &OperationOptions,
+        is_data_plane: bool,
+    ) -> Result<Arc<Settings>, Error> {
+        if operation.is_default() {
+            return Ok(Arc::clone(if is_data_plane { &self.data } else { &self.metadata }));
+        }
+        check::operation(operation)?;
+        Ok(Arc::new(resolve(&self.environment, &self.driver, operation, is_data_plane)))
+    }
+}
+
+/// Decides every field: the nearest layer that sets it wins, then the default.
+pub(crate) fn resolve(
+    environment: &OperationOptions,
+    driver: &OperationOptions,
+    operation: &OperationOptions,
+    is_data_plane: bool,
+) -> Settings {
+    fn nearest<T: Clone>(layers: [&Option<T>; 3]) -> Option<T> {
+        layers.into_iter().flatten().next().cloned()
+    }
+    macro_rules! nearest {
+        ($field:ident) => {
+            nearest([&operation.$field, &driver.$field, &environment.$field])
+        };
+    }
+    let default = if is_data_plane { DATA } else { METADATA };
+    Settings {
+        timeout: nearest!(timeout).unwrap_or(default.timeout).min(check::TIME_MAX),
+        attempt_timeout: nearest!(attempt_timeout).unwrap_or(default.attempt_timeout).min(check::TIME_MAX),
+        excluded_regions: nearest!(excluded_regions).unwrap_or_default(),
+        hedging: within_gates(nearest!(hedging).unwrap_or(Hedging::dynamic())),
+        read_consistency: nearest!(read_consistency).unwrap_or(ReadConsistency::Account),
+        session_token: nearest!(session_token),
+        failovers_max: nearest!(failovers_max).unwrap_or(FAILOVERS_MAX),
+        session_retries_max: nearest!(session_retries_max),
+        throttle_retries_max: nearest!(throttle_retries_max).unwrap_or(default.throttle_retries_max),
+        throttle_wait_max: nearest!(throttle_wait_max)
+            .unwrap_or(default.throttle_wait_max)
+            .min(check::TIME_MAX),
+        content_on_write: nearest!(content_on_write).unwrap_or(true),
+    }
+}
+
+/// Users may tighten the bounds of a dynamic threshold, not widen them.
+fn within_gates(hedging: Hedging) -> Hedging {
+    let gate = |time: Duration| time.clamp(Hedging::DYNAMIC_MIN, Hedging::DYNAMIC_MAX);
+    match hedging {
+        Hedging::Dynamic { min, max } => Hedging::Dynamic { min: gate(min), max: gate(max) },
+        Hedging::Fixed(time) => Hedging::Fixed(time.min(check::TIME_MAX)),
+        Hedging::Off => Hedging::Off,
+    }
+}

@@ -1,0 +1,208 @@
+use super::*;
+use crate::environment::Environment;
+use crate::error::ErrorKind;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn nothing() -> OperationOptions {
+    OperationOptions::default()
+}
+
+#[test]
+fn defaults_differ_between_documents_and_metadata() {
+    let data = settings::resolve(&nothing(), &nothing(), &nothing(), true);
+    let expected = Settings {
+        timeout: 65 * SECOND,
+        attempt_timeout: 6 * SECOND,
+        excluded_regions: Vec::new(),
+        hedging: Hedging::Dynamic { min: Duration::from_millis(50), max: Duration::from_millis(4000) },
+        read_consistency: ReadConsistency::Account,
+        session_token: None,
+        failovers_max: 3,
+        session_retries_max: None,
+        throttle_retries_max: 18,
+        throttle_wait_max: 270 * SECOND,
+        content_on_write: true,
+    };
+    assert_eq!(data, expected);
+    let metadata = settings::resolve(&nothing(), &nothing(), &nothing(), false);
+    let expected = Settings {
+        timeout: 160 * SECOND,
+        attempt_timeout: 65 * SECOND,
+        throttle_retries_max: 9,
+        throttle_wait_max: 30 * SECOND,
+        ..expected
+    };
+    assert_eq!(metadata, expected);
+}
+
+/// One option set in every layer, and how it shows in the settings.
+type Case = (&'static str, fn(OperationOptions, u32) -> OperationOptions, fn(&Settings) -> u32);
+
+const CASES: [Case; 11] = [
+    ("timeout", |o, n| o.with_timeout(n * SECOND), |s| s.timeout.as_secs() as u32),
+    ("attempt_timeout", |o, n| o.with_attempt_timeout(n * SECOND), |s| s.attempt_timeout.as_secs() as u32),
+    (
+        "excluded_regions",
+        |o, n| o.with_excluded_regions(vec!["West US"; n as usize]),
+        |s| s.excluded_regions.len() as u32,
+    ),
+    (
+        "hedging",
+        |o, n| o.with_hedging(Hedging::Fixed(n * SECOND)),
+        |s| match s.hedging {
+            Hedging::Fixed(time) => time.as_secs() as u32,
+            _ => 0,
+        },
+    ),
+    (
+        "read_consistency",
+        |o, n| {
+            o.with_read_consistency(match n {
+                1 => ReadConsistency::Eventual,
+                2 => ReadConsistency::Session,
+                _ => ReadConsistency::GlobalStrong,
+            })
+        },
+        |s| match s.read_consistency {
+            ReadConsistency::Eventual => 1,
+            ReadConsistency::Session => 2,
+            ReadConsistency::GlobalStrong => 3,
+            _ => 0,
+        },
+    ),
+    (
+        "session_token",
+        |o, n| o.with_session_token(format!("0:{n}")),
+        |s| s.session_token.as_ref().map_or(0, |token| token[2..].parse().unwrap()),
+    ),
+    ("failovers_max", |o, n| o.with_failovers_max(n), |s| s.failovers_max),
+    ("session_retries_max", |o, n| o.with_session_retries_max(n), |s| s.session_retries_max.unwrap_or(0)),
+    ("throttle_retries_max", |o, n| o.with_throttle_retries_max(n), |s| s.throttle_retries_max),
+    (
+        "throttle_wait_max",
+        |o, n| o.with_throttle_wait_max(n * SECOND),
+        |s| s.throttle_wait_max.as_secs() as u32,
+    ),
+    // Only two values: the middle layer says no, the others yes.
+    ("content_on_write", |o, n| o.with_content_on_write(n != 2), |s| if s.content_on_write { 0 } else { 2 }),
+];
+
+#[test]
+fn the_nearest_layer_wins_for_every_option() {
+    let none = nothing();
+    for (name, set, get) in CASES {
+        let (environment, driver, operation) = (set(nothing(), 1), set(nothing(), 2), set(nothing(), 3));
+        assert!(!operation.is_default(), "{name}");
+        for is_data_plane in [true, false] {
+            let shown = |environment, driver, operation| {
+                get(&settings::resolve(environment, driver, operation, is_data_plane))
+            };
+            let expected = |number: u32| if name == "content_on_write" && number != 2 { 0 } else { number };
+            assert_eq!(shown(&environment, &none, &none), expected(1), "{name}");
+            assert_eq!(shown(&environment, &driver, &none), expected(2), "{name}");
+            assert_eq!(shown(&environment, &driver, &operation), expected(3), "{name}");
+            assert_eq!(shown(&none, &none, &operation), expected(3), "{name}");
+        }
+    }
+}
+
+#[test]
+fn operations_without_options_share_one_settings() {
+    let driver = nothing().with_failovers_max(1);
+    let layers = Layers::new(&Environment::default(), &driver).unwrap();
+    let first = layers.settings(&nothing(), true).unwrap();
+    assert!(Arc::ptr_eq(&first, &layers.settings(&nothing(), true).unwrap()));
+    assert!(!Arc::ptr_eq(&first, &layers.settings(&nothing(), false).unwrap()));
+    assert_eq!(first.failovers_max, 1);
+    let own = layers.settings(&nothing().with_timeout(SECOND), true).unwrap();
+    assert_eq!((own.timeout, own.failovers_max), (SECOND, 1));
+    assert!(layers.settings(&nothing().with_timeout(Duration::ZERO), true).is_err());
+}
+
+#[test]
+fn bounds_of_hedging_tighten_and_never_widen() {
+    let millis = Duration::from_millis;
+    for (min, max, expected_min, expected_max) in
+        [(0, 10_000, 50, 4000), (100, 200, 100, 200), (1, 20, 50, 50), (5000, 6000, 4000, 4000)]
+    {
+        let options = nothing().with_hedging(Hedging::Dynamic { min: millis(min), max: millis(max) });
+        let settings = settings::resolve(&nothing(), &nothing(), &options, true);
+        let expected = Hedging::Dynamic { min: millis(expected_min), max: millis(expected_max) };
+        assert_eq!(settings.hedging, expected);
+    }
+}
+
+#[test]
+fn no_limit_is_a_time_that_clocks_can_hold() {
+    let options = nothing()
+        .with_timeout(Duration::MAX)
+        .with_attempt_timeout(Duration::MAX)
+        .with_throttle_wait_max(Duration::MAX)
+        .with_hedging(Hedging::Fixed(Duration::MAX));
+    let layers = Layers::new(&Environment::default(), &options).unwrap();
+    let settings = layers.settings(&nothing(), true).unwrap();
+    let Hedging::Fixed(threshold) = settings.hedging else { panic!("{:?}", settings.hedging) };
+    for time in [settings.timeout, settings.attempt_timeout, settings.throttle_wait_max, threshold] {
+        assert!(std::time::Instant::now().checked_add(time).is_some(), "{time:?}");
+    }
+    let topology = TopologyOptions::default().with_refresh_interval(Duration::MAX);
+    let driver = DriverOptions::default().with_topology(topology);
+    let driver = driver.resolved(&Environment::default()).unwrap();
+    assert_eq!(driver.topology.refresh_interval, check::TIME_MAX);
+}
+
+#[test]
+fn nonsense_is_refused_with_what_to_write_instead() {
+    let operation = |options: OperationOptions| DriverOptions::default().with_operation(options);
+    let breaker = |options| DriverOptions::default().with_circuit_breaker(options);
+    let topology = |options| DriverOptions::default().with_topology(options);
+    let (zero, breakers, topologies) =
+        (Duration::ZERO, CircuitBreakerOptions::default, TopologyOptions::default);
+    for (options, hint) in [
+        (operation(nothing().with_timeout(zero)), "timeout is zero: write a time above zero"),
+        (operation(nothing().with_attempt_timeout(zero)), "attempt_timeout is zero"),
+        (operation(nothing().with_hedging(Hedging::Fixed(zero))), "write Hedging::Off"),
+        (
+            operation(nothing().with_hedging(Hedging::Dynamic { min: 2 * SECOND, max: SECOND })),
+            "at least 2s and at most 1s: write min <= max",
+        ),
+        (operation(nothing().with_session_token("")), "session_token is not a session token"),
+        (operation(nothing().with_session_token("0:\n")), "session_token is not a session token"),
+        (operation(nothing().with_excluded_regions([" "])), "excluded_regions holds an empty name"),
+        (DriverOptions::default().with_preferred_regions([""]), "preferred_regions holds an empty name"),
+        (DriverOptions::default().with_user_agent("a\r\nb"), "printable ASCII"),
+        (DriverOptions::default().with_token_scope(""), "token_scope is empty"),
+        (breaker(breakers().with_read_failures(0)), "circuit_breaker.read_failures is 0: write 1 or more"),
+        (breaker(breakers().with_write_failures(0)), "circuit_breaker.write_failures"),
+        (breaker(breakers().with_hedge_losses(0)), "circuit_breaker.hedge_losses"),
+        (breaker(breakers().with_counter_reset(zero)), "circuit_breaker.counter_reset is zero"),
+        (breaker(breakers().with_probe_after(zero)), "circuit_breaker.probe_after is zero"),
+        (breaker(breakers().with_failback_interval(zero)), "circuit_breaker.failback_interval is zero"),
+        (topology(topologies().with_refresh_interval(zero)), "topology.refresh_interval is zero"),
+        (topology(topologies().with_refresh_pause(zero)), "topology.refresh_pause is zero"),
+        (topology(topologies().with_unavailable_for(zero)), "topology.unavailable_for is zero"),
+    ] {
+        let error = options.resolved(&Environment::default()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Input);
+        assert!(error.message().contains(hint), "{error} should say {hint}");
+    }
+    let options = operation(nothing().with_timeout(SECOND)).with_user_agent("shop/1.0");
+    assert!(options.resolved(&Environment::default()).is_ok());
+}
+
+#[test]
+fn the_environment_decides_what_code_left_at_its_default() {
+    let environment = Environment::read(|name| match name {
+        "AZURE_COSMOS_PPCB_ENABLED" => Some("false".to_owned()),
+        "AZURE_COSMOS_ENDPOINT_UNAVAILABLE_TTL_MS" => Some("7000".to_owned()),
+        _ => None,
+    })
+    .unwrap();
+    let resolved = DriverOptions::default().resolved(&environment).unwrap();
+    assert!(!resolved.circuit_breaker.enabled);
+    assert_eq!(resolved.topology.unavailable_for, 7 * SECOND);
+    let topology = TopologyOptions::default().with_unavailable_for(2 * SECOND);
+    let resolved = DriverOptions::default().with_topology(topology).resolved(&environment).unwrap();
+    assert_eq!(resolved.topology.unavailable_for, 2 * SECOND);
+}
