@@ -11,6 +11,9 @@
 //! let a single array be its own MIN) and agrees with the documentation of
 //! SUM, AVG, MIN and MAX. In GROUP BY undefined is a group like any other
 //! (`CosmosUndefinedQueryTests.cs`, `GroupByUndefined`).
+//!
+//! A client merges [parts](AggregateState::add_part), one per partition and
+//! page, in the form that `plan::rewrite` asks the partitions for.
 
 use std::collections::HashSet;
 
@@ -89,6 +92,51 @@ impl AggregateState {
         0
     }
 
+    /// Takes what a partition found: `{"item": …}`, its members absent where
+    /// they are undefined. Returns how many bytes the state grew by, or
+    /// nothing when the part has another form.
+    pub(crate) fn add_part(&mut self, part: &Value) -> Option<usize> {
+        let item = part.as_object()?.get("item");
+        match self {
+            AggregateState::Count(count) | AggregateState::CountIf(count) => {
+                *count = count.checked_add(item?.as_i64()?)?;
+            }
+            AggregateState::Sum(total) => total.add_part(item, 1),
+            AggregateState::Average(total) => {
+                let count = item?.get("count")?.as_i64()?;
+                total.add_part(item?.get("sum"), count);
+            }
+            AggregateState::Min(extreme) => extreme.add_part(part, "min", std::cmp::Ordering::Less)?,
+            AggregateState::Max(extreme) => extreme.add_part(part, "max", std::cmp::Ordering::Greater)?,
+            AggregateState::List(_) | AggregateState::Set { .. } => {
+                return Some(item?.as_array()?.iter().map(|value| self.add(Some(value))).sum());
+            }
+        }
+        Some(0)
+    }
+
+    /// Takes in what another state of the same function collected.
+    pub(crate) fn absorb(&mut self, other: AggregateState) -> usize {
+        match (self, other) {
+            (AggregateState::Count(count), AggregateState::Count(more))
+            | (AggregateState::CountIf(count), AggregateState::CountIf(more)) => *count += more,
+            (AggregateState::Sum(total), AggregateState::Sum(more))
+            | (AggregateState::Average(total), AggregateState::Average(more)) => total.absorb(&more),
+            (AggregateState::Min(extreme), AggregateState::Min(more)) => {
+                extreme.absorb(&more, std::cmp::Ordering::Less);
+            }
+            (AggregateState::Max(extreme), AggregateState::Max(more)) => {
+                extreme.absorb(&more, std::cmp::Ordering::Greater);
+            }
+            (state, AggregateState::List(values) | AggregateState::Set { values, .. }) => {
+                return values.iter().map(|value| state.add(Some(value))).sum();
+            }
+            // States of two functions never meet: both come from one plan.
+            _ => {}
+        }
+        0
+    }
+
     pub(crate) fn finish(self) -> Option<Value> {
         match self {
             AggregateState::Count(count) | AggregateState::CountIf(count) => Some(count.into()),
@@ -118,6 +166,28 @@ impl Total {
         }
     }
 
+    /// A sum of that many values; without one they were no numbers.
+    fn add_part(&mut self, sum: Option<&Value>, count: i64) {
+        match sum {
+            _ if count == 0 => {}
+            None => self.spoiled = true,
+            Some(sum) => {
+                self.add(sum);
+                self.count += count - 1;
+            }
+        }
+    }
+
+    fn absorb(&mut self, other: &Total) {
+        match self.whole.checked_add(other.whole) {
+            Some(sum) => self.whole = sum,
+            None => self.real += other.whole as f64,
+        }
+        self.real += other.real;
+        self.count += other.count;
+        self.spoiled |= other.spoiled;
+    }
+
     fn sum(self) -> Option<Value> {
         if self.spoiled {
             return None;
@@ -140,6 +210,28 @@ impl Total {
 }
 
 impl Extreme {
+    /// `item2` tells a partition without values, which has no say, from one
+    /// whose values have no extreme; older plans have only `item`.
+    fn add_part(&mut self, part: &Value, name: &str, wanted: std::cmp::Ordering) -> Option<()> {
+        let (best, count) = match part.get("item2") {
+            Some(detail) => (detail.get(name), detail.get("count")?.as_i64()?),
+            None => (part.get("item"), i64::from(part.get("item").is_some())),
+        };
+        match best {
+            _ if count == 0 => {}
+            Some(best) => self.add(best, wanted),
+            None => self.spoiled = true,
+        }
+        Some(())
+    }
+
+    fn absorb(&mut self, other: &Extreme, wanted: std::cmp::Ordering) {
+        self.spoiled |= other.spoiled;
+        if let Some(best) = &other.best {
+            self.add(best, wanted);
+        }
+    }
+
     fn add(&mut self, value: &Value, wanted: std::cmp::Ordering) {
         if matches!(value, Value::Array(_) | Value::Object(_)) {
             self.spoiled = true;

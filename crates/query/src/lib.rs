@@ -20,6 +20,8 @@
 //!   first; [`Program::answer`] does it all for documents that are at hand.
 //! * [`plan`] answers a client's query-plan request; [`Program::gateway_verdict`]
 //!   says what the service's gateway would do across partitions.
+//! * [`merge`] is the client's side of a plan: it puts the partitions' pages
+//!   together to one answer.
 //! * [`evaluate_condition`] is for the condition of a patch.
 //!
 //! ```
@@ -52,6 +54,7 @@ mod functions;
 mod gateway;
 mod lexer;
 mod like;
+pub mod merge;
 mod node;
 mod order;
 mod parameters;

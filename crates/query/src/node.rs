@@ -172,6 +172,21 @@ impl AggregateFunction {
         known.into_iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, function)| function)
     }
 
+    /// The function that the planner calls so.
+    pub(crate) fn by_plan_name(name: &str) -> Option<Self> {
+        let all = [
+            AggregateFunction::Count,
+            AggregateFunction::Sum,
+            AggregateFunction::Average,
+            AggregateFunction::Min,
+            AggregateFunction::Max,
+            AggregateFunction::CountIf,
+            AggregateFunction::MakeList,
+            AggregateFunction::MakeSet,
+        ];
+        all.into_iter().find(|function| function.plan_name() == name)
+    }
+
     /// What the planner calls it.
     pub(crate) fn plan_name(self) -> &'static str {
         match self {

@@ -323,12 +323,24 @@ impl Accumulator<'_> {
 #[derive(Debug, Default)]
 pub struct DistinctValues {
     seen: HashSet<Vec<u8>>,
+    bytes: usize,
 }
 
 impl DistinctValues {
     /// Is it new?
     pub fn insert(&mut self, value: &Value) -> bool {
-        self.seen.insert(canonical_key(Some(value)))
+        let key = canonical_key(Some(value));
+        let bytes = key.len() + size_of::<Vec<u8>>();
+        let is_new = self.seen.insert(key);
+        if is_new {
+            self.bytes += bytes;
+        }
+        is_new
+    }
+
+    /// How much memory the values take, roughly.
+    pub fn bytes(&self) -> usize {
+        self.bytes
     }
 }
 

@@ -13,6 +13,7 @@ mod rewrite;
 
 pub use json::QueryRange;
 pub use keys::PartitionKeyFilter;
+pub(crate) use rewrite::FILTER_PLACEHOLDER;
 
 use crate::ast::{Count, Direction, Expr, Select, Selection};
 use crate::bind::{aggregate_call, bind, contains_aggregate, same, select_names};

@@ -14,7 +14,7 @@ use crate::node::AggregateFunction;
 use crate::printer::{Layout, expr_text, print_expr, print_from, print_order_by, print_select};
 
 /// Where the client puts its filter for the next page.
-const FILTER: &str = "({documentdb-formattableorderbyquery-filter})";
+pub(crate) const FILTER_PLACEHOLDER: &str = "{documentdb-formattableorderbyquery-filter}";
 
 pub(super) fn rewrite(select: &Select, shape: &Shape<'_>, counts: Counts) -> String {
     match (shape, &select.order_by) {
@@ -92,8 +92,8 @@ fn payload(select: &Select, root: &str) -> String {
 /// The statement's own filter, the client's, and for VALUE that there is one.
 fn filter(select: &Select) -> String {
     let mut filter = match &select.filter {
-        Some(own) => format!("({} AND {FILTER})", expr_text(own)),
-        None => FILTER.to_owned(),
+        Some(own) => format!("({} AND ({FILTER_PLACEHOLDER}))", expr_text(own)),
+        None => format!("({FILTER_PLACEHOLDER})"),
     };
     if let Selection::Value(expr) = &select.selection {
         filter = format!("({filter} AND IS_DEFINED({}))", expr_text(expr));

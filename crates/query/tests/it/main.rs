@@ -5,6 +5,7 @@ mod errors;
 mod evaluation;
 mod functions;
 mod hostile;
+mod merging;
 mod parser;
 mod planning;
 mod plans;

@@ -1,0 +1,187 @@
+//! A container in memory whose ranges answer statements page by page, split
+//! and merge. It evaluates with the crate itself; pages are of random size.
+//!
+//! Continuations follow two habits. Rows and sorted rows go on after a
+//! document and row, which means the same to every range. Groups and distinct
+//! values go on, by turns, after a number of rows of this very range (as our
+//! engine does) or as partial groups after a document (as the service does).
+
+use std::cmp::Ordering;
+
+use perihelion_model::json::{Style, Value, parse_str, to_text};
+use perihelion_query::merge::{Fetch, KeyRange};
+use perihelion_query::{Parameters, Program, Row, compare_order, compile, parse};
+
+use super::random::Random;
+use crate::support::now;
+
+pub(super) struct Document {
+    pub(super) effective_key: String,
+    pub(super) rid: u64,
+    pub(super) value: Value,
+}
+
+pub(super) struct Backend {
+    pub(super) documents: Vec<Document>,
+    pub(super) ranges: Vec<KeyRange>,
+    pub(super) parameters: Parameters,
+    /// Equal keys come in falling `_rid` order.
+    pub(super) has_reversed_ties: bool,
+    pub(super) has_partial_groups: bool,
+    ranges_made: u32,
+}
+
+pub(super) struct Gone;
+
+type Page = (Vec<Value>, Option<String>);
+
+/// A row with the document it comes from.
+type Placed = (u64, usize, Row);
+
+impl Backend {
+    pub(super) fn new(
+        documents: Vec<Document>,
+        parameters: Parameters,
+        ranges: u32,
+        random: &mut Random,
+    ) -> Self {
+        let whole = vec![KeyRange::new("0", "", "FF")];
+        let mut backend = Backend {
+            documents,
+            ranges: whole,
+            parameters,
+            has_reversed_ties: false,
+            has_partial_groups: random.chance(2),
+            ranges_made: 1,
+        };
+        while backend.ranges.len() < ranges as usize {
+            backend.split(random);
+        }
+        backend
+    }
+
+    /// Cuts a range in two, or does nothing when the cut falls on its end.
+    pub(super) fn split(&mut self, random: &mut Random) {
+        let cut = format!("{:02X}", 1 + random.below(0xFD));
+        let place = self.ranges.iter().position(|range| range.min < cut && cut < range.max);
+        let Some(place) = place else { return };
+        let parent = self.ranges.remove(place);
+        let right = self.range(cut.clone(), parent.max);
+        let left = self.range(parent.min, cut);
+        self.ranges.splice(place..place, [left, right]);
+    }
+
+    /// Joins two neighbours.
+    pub(super) fn join(&mut self, random: &mut Random) {
+        if self.ranges.len() < 2 {
+            return;
+        }
+        let place = random.below(self.ranges.len() as u64 - 1) as usize;
+        let right = self.ranges.remove(place + 1);
+        let left = self.ranges.remove(place);
+        let joined = self.range(left.min, right.max);
+        self.ranges.insert(place, joined);
+    }
+
+    fn range(&mut self, min: String, max: String) -> KeyRange {
+        self.ranges_made += 1;
+        KeyRange::new(self.ranges_made.to_string(), min, max)
+    }
+
+    pub(super) fn answer(&self, fetch: &Fetch, random: &mut Random) -> Result<Page, Gone> {
+        let range = self.ranges.iter().find(|range| range.id == fetch.range_id).ok_or(Gone)?;
+        let (min, max) = fetch.keys.clone().unwrap_or((range.min.clone(), range.max.clone()));
+        assert!(range.min <= min && max <= range.max && min < max, "{fetch:?} of {range:?}");
+        let query = parse(&fetch.query).unwrap_or_else(|errors| panic!("{}: {errors:?}", fetch.query));
+        let program = compile(&query, &self.parameters, now()).expect("it compiles");
+        let held = |document: &&Document| min <= document.effective_key && document.effective_key < max;
+        let mut documents: Vec<&Document> = self.documents.iter().filter(held).collect();
+        documents.sort_by_key(|document| document.rid);
+        let rows_max = 1 + random.below(fetch.page_rows as u64) as usize;
+        // Now and then the service has nothing to say yet.
+        if random.chance(8) {
+            return Ok((Vec::new(), Some(fetch.continuation.clone().unwrap_or_else(|| "start".to_owned()))));
+        }
+        let after = fetch.continuation.as_deref().filter(|text| *text != "start");
+        let (rows, next) = if program.is_grouped() && self.has_partial_groups {
+            partial_groups(&program, &documents, after, rows_max)
+        } else if program.is_grouped() || program.is_distinct() || program.reads_no_document() {
+            by_count(&program, &documents, after, rows_max)
+        } else {
+            self.by_place(&program, &documents, after, rows_max)
+        };
+        // Over the wire and back.
+        let rows = rows.iter().map(|row| parse_str(&to_text(row, Style::Query)).expect("it is JSON"));
+        Ok((rows.collect(), next))
+    }
+
+    fn by_place(
+        &self,
+        program: &Program,
+        documents: &[&Document],
+        after: Option<&str>,
+        rows_max: usize,
+    ) -> Page {
+        let mut rows = placed(program, documents);
+        rows.sort_by(|a, b| self.compare(program, a, b));
+        let mut taken = 0;
+        if let Some(after) = after {
+            let place: Vec<u64> = after.split('/').map(|part| part.parse().expect("our own")).collect();
+            taken = place[2] as usize;
+            // The last row may live in another range by now.
+            let last = self.documents.iter().filter(|document| document.rid == place[0]).collect::<Vec<_>>();
+            let last = placed(program, &last).into_iter().find(|row| row.1 == place[1] as usize);
+            let last = last.expect("documents do not change");
+            rows.retain(|row| self.compare(program, row, &last).is_gt());
+        }
+        let window = program.top().into_iter().chain(program.limit()).min().unwrap_or(u64::MAX) as usize;
+        let rows_left = rows.len().min(window.saturating_sub(taken));
+        rows.truncate(rows_left.min(rows_max));
+        let next = (rows.len() < rows_left).then(|| {
+            let last = rows.last().expect("rows_max is not 0");
+            format!("{}/{}/{}", last.0, last.1, taken + rows.len())
+        });
+        (rows.into_iter().filter_map(|(_, _, row)| row.output).collect(), next)
+    }
+
+    fn compare(&self, program: &Program, a: &Placed, b: &Placed) -> Ordering {
+        let keys = compare_order(&a.2.order_keys, &b.2.order_keys, program.directions());
+        let rids = match self.has_reversed_ties {
+            true => b.0.cmp(&a.0),
+            false => a.0.cmp(&b.0),
+        };
+        keys.then(rids).then(a.1.cmp(&b.1))
+    }
+}
+
+fn placed(program: &Program, documents: &[&Document]) -> Vec<Placed> {
+    let mut all = Vec::new();
+    for document in documents {
+        let mut rows = Vec::new();
+        program.rows(&document.value, &mut rows).expect("it runs");
+        all.extend(rows.into_iter().enumerate().map(|(index, row)| (document.rid, index, row)));
+    }
+    all
+}
+
+fn by_count(program: &Program, documents: &[&Document], after: Option<&str>, rows_max: usize) -> Page {
+    let values: Vec<Value> = documents.iter().map(|document| document.value.clone()).collect();
+    let all = program.answer(&values).expect("it runs");
+    let taken: usize = after.map_or(0, |after| after.parse().expect("our own"));
+    let rows: Vec<Value> = all.iter().skip(taken).take(rows_max).cloned().collect();
+    let next = taken + rows.len();
+    (rows, (next < all.len()).then(|| next.to_string()))
+}
+
+fn partial_groups(
+    program: &Program,
+    documents: &[&Document],
+    after: Option<&str>,
+    documents_max: usize,
+) -> Page {
+    let after: u64 = after.map_or(0, |after| after.parse().expect("our own"));
+    let rest: Vec<&&Document> = documents.iter().filter(|document| document.rid > after).collect();
+    let chunk: Vec<Value> = rest.iter().take(documents_max).map(|document| document.value.clone()).collect();
+    let next = (rest.len() > chunk.len()).then(|| rest[chunk.len() - 1].rid.to_string());
+    (program.answer(&chunk).expect("it runs"), next)
+}

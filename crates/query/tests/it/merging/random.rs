@@ -1,0 +1,105 @@
+//! Chance from a seed, and documents with a bit of everything.
+
+use perihelion_model::json::{Number, Object, Value};
+
+use super::backend::Document;
+
+/// SplitMix64.
+pub(super) struct Random(u64);
+
+impl Random {
+    pub(super) fn new(seed: u64) -> Self {
+        Random(seed)
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// Below `bound`, 0 if that is 0.
+    pub(super) fn below(&mut self, bound: u64) -> u64 {
+        if bound == 0 { 0 } else { self.next() % bound }
+    }
+
+    /// True once in that many times.
+    pub(super) fn chance(&mut self, times: u64) -> bool {
+        self.below(times) == 0
+    }
+
+    /// Few values of every type, so that equal ones are frequent.
+    fn mixed(&mut self, has_collections: bool) -> Option<Value> {
+        Some(match self.below(if has_collections { 11 } else { 9 }) {
+            0 => return None,
+            1 => Value::Null,
+            2 => Value::Bool(self.chance(2)),
+            3 | 4 => self.number(),
+            5..=8 => self.name(),
+            9 => Value::Array(vec![self.number(), self.name()]),
+            _ => Value::Object(Object::from_members(vec![("x".to_owned(), self.number())])),
+        })
+    }
+
+    /// Quarters, so that sums are exact in any order.
+    fn number(&mut self) -> Value {
+        let quarters = self.below(24) as i64 - 8;
+        match quarters % 4 {
+            0 => Value::from(quarters / 4),
+            _ => Value::Number(Number::Double(quarters as f64 / 4.0)),
+        }
+    }
+
+    fn name(&mut self) -> Value {
+        Value::from(["", "a", "asdf", "b", "zebra", "żółw"][self.below(6) as usize])
+    }
+
+    fn value(&mut self, rid: u64) -> Value {
+        let mut members = Object::new();
+        members.set("id", format!("item-{rid}").into());
+        members.set("_rid", format!("{rid:06}").into());
+        members.set("_ts", (1_600_000_000 + self.below(5) as i64).into());
+        for name in ["name", "grp", "property4"] {
+            set(&mut members, name, (!self.chance(6)).then(|| self.name()));
+        }
+        for name in ["n", "age", "income", "field4"] {
+            set(&mut members, name, (!self.chance(6)).then(|| self.number()));
+        }
+        for name in ["blah", "key", "orderByField1", "orderByField2", "a", "b", "field1"] {
+            set(&mut members, name, self.mixed(false));
+        }
+        for name in ["any", "blah2"] {
+            set(&mut members, name, self.mixed(true));
+        }
+        let city = Value::Object(Object::from_members(vec![("city".to_owned(), self.name())]));
+        set(&mut members, "address", (!self.chance(4)).then_some(city));
+        let children = (0..self.below(4)).map(|_| {
+            Value::Object(Object::from_members(vec![
+                ("age".to_owned(), self.number()),
+                ("name".to_owned(), self.name()),
+            ]))
+        });
+        members.set("children", Value::Array(children.collect()));
+        Value::Object(members)
+    }
+
+    /// Documents; in step, when `_rid`s grow with effective keys.
+    pub(super) fn documents(&mut self, count: u64, are_in_step: bool) -> Vec<Document> {
+        let mut keys: Vec<String> = (0..count).map(|_| format!("{:02X}", self.below(0xFF))).collect();
+        if are_in_step {
+            keys.sort();
+        }
+        let documents = keys.into_iter().zip(1..);
+        documents
+            .map(|(effective_key, rid)| Document { effective_key, rid, value: self.value(rid) })
+            .collect()
+    }
+}
+
+fn set(members: &mut Object, name: &str, value: Option<Value>) {
+    if let Some(value) = value {
+        members.set(name, value);
+    }
+}
