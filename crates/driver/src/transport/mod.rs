@@ -1,1 +1,76 @@
 //! How requests travel.
+//!
+//! [`HttpTransport`] is the default: HTTP/2 or HTTP/1.1 over TLS. An
+//! application may bring a transport of its own, and a program that embeds the
+//! database brings the server's in-process one; both come as
+//! [`AnyTransport::Foreign`]. From the outside in: `http` (deadline, turns),
+//! `slot` (one endpoint), `connect` with `dial` and `tls`, then the two
+//! protocols.
+
+mod connect;
+mod dial;
+mod http;
+mod http1;
+mod http2;
+mod limits;
+mod options;
+mod progress;
+mod slot;
+mod task;
+mod tls;
+
+use std::fmt;
+use std::sync::Arc;
+
+use perihelion_wire::transport::{DynTransport, Failure, Request, Response, Transport};
+
+pub use self::http::HttpTransport;
+pub use self::options::HttpOptions;
+pub use self::tls::BadHttpOptions;
+
+/// The transport a driver holds: our own without indirection, any other
+/// behind a pointer.
+#[non_exhaustive]
+pub enum AnyTransport {
+    /// HTTP over connections of our own.
+    Http(HttpTransport),
+    /// The application's, or the in-process server's.
+    Foreign(Arc<dyn DynTransport>),
+}
+
+impl AnyTransport {
+    /// A transport of the application's own.
+    pub fn foreign(transport: impl Transport + 'static) -> Self {
+        AnyTransport::Foreign(Arc::new(transport))
+    }
+}
+
+impl Transport for AnyTransport {
+    async fn send(&self, request: Request) -> Result<Response, Failure> {
+        match self {
+            AnyTransport::Http(transport) => transport.send(request).await,
+            AnyTransport::Foreign(transport) => transport.send_boxed(request).await,
+        }
+    }
+}
+
+impl From<HttpTransport> for AnyTransport {
+    fn from(transport: HttpTransport) -> Self {
+        AnyTransport::Http(transport)
+    }
+}
+
+impl From<Arc<dyn DynTransport>> for AnyTransport {
+    fn from(transport: Arc<dyn DynTransport>) -> Self {
+        AnyTransport::Foreign(transport)
+    }
+}
+
+impl fmt::Debug for AnyTransport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            AnyTransport::Http(transport) => transport.fmt(f),
+            AnyTransport::Foreign(_) => f.write_str("AnyTransport::Foreign(..)"),
+        }
+    }
+}

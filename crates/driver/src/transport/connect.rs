@@ -1,0 +1,105 @@
+//! Opens one connection to an endpoint, in whatever protocol it speaks.
+//!
+//! Over TLS, ALPN decides. In the clear there is nothing to ask: the peer is
+//! greeted in HTTP/2, and if it does not answer in kind, in HTTP/1.1. All of it
+//! happens within the connect timeout, and nothing of a request is sent.
+
+use perihelion_wire::transport::{Endpoint, Failure, FailureKind, Sent};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time;
+
+use super::dial::dial;
+use super::http1::Http1Connection;
+use super::http2::{Greeting, Http2Connection};
+use super::options::HttpOptions;
+use super::tls::{BadHttpOptions, Negotiated, Tls};
+
+/// What connections are made of.
+pub(super) struct Connector {
+    options: HttpOptions,
+    tls: Tls,
+}
+
+/// A new connection.
+pub(super) enum Line {
+    Http2(Http2Connection),
+    Http1(Http1Connection),
+}
+
+/// What is known about an endpoint before connecting to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Known {
+    Nothing,
+    /// Its last connection was HTTP/1.1.
+    Http1,
+}
+
+impl Connector {
+    pub(super) fn new(options: HttpOptions) -> Result<Self, BadHttpOptions> {
+        let tls = Tls::new(&options)?;
+        Ok(Connector { options, tls })
+    }
+
+    pub(super) fn options(&self) -> &HttpOptions {
+        &self.options
+    }
+
+    /// Whether the endpoint may be connected to at all.
+    pub(super) fn permits(&self, endpoint: &Endpoint) -> Result<(), Failure> {
+        if endpoint.is_tls() || endpoint.is_loopback() || self.options.allow_cleartext {
+            return Ok(());
+        }
+        let text = format!(
+            "{endpoint}: not connecting without TLS to another machine; \
+             use https, or allow it with HttpOptions::with_allow_cleartext"
+        );
+        Err(Failure::new(FailureKind::Connect, Sent::No, text))
+    }
+
+    /// Opens one connection within the connect timeout.
+    pub(super) async fn open(&self, endpoint: &Endpoint, known: Known) -> Result<Line, Failure> {
+        let limit = self.options.connect_timeout;
+        match time::timeout(limit, self.open_unbounded(endpoint, known)).await {
+            Ok(opened) => opened,
+            Err(_) => {
+                let text = format!("{endpoint}: no connection within {limit:?}");
+                Err(Failure::new(FailureKind::Connect, Sent::No, text))
+            }
+        }
+    }
+
+    async fn open_unbounded(&self, endpoint: &Endpoint, known: Known) -> Result<Line, Failure> {
+        let tcp = dial(endpoint).await?;
+        if endpoint.is_tls() {
+            let (stream, negotiated) = self.tls.connect(endpoint, tcp).await?;
+            return match negotiated {
+                Negotiated::Http2 => Http2Connection::open(stream, &self.options, Greeting::Agreed)
+                    .await
+                    .map(Line::Http2)
+                    .map_err(|error| handshake_failure(endpoint, &error)),
+                Negotiated::Http1 => open_http1(endpoint, stream).await,
+            };
+        }
+        if known == Known::Http1 {
+            return open_http1(endpoint, tcp).await;
+        }
+        match Http2Connection::open(tcp, &self.options, Greeting::Guess).await {
+            Ok(connection) => Ok(Line::Http2(connection)),
+            Err(error) => {
+                tracing::debug!(%endpoint, %error, "no HTTP/2 here, trying HTTP/1.1");
+                open_http1(endpoint, dial(endpoint).await?).await
+            }
+        }
+    }
+}
+
+async fn open_http1<T>(endpoint: &Endpoint, io: T) -> Result<Line, Failure>
+where
+    T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    Http1Connection::open(io).await.map(Line::Http1).map_err(|error| handshake_failure(endpoint, &error))
+}
+
+fn handshake_failure(endpoint: &Endpoint, error: &dyn std::error::Error) -> Failure {
+    Failure::new(FailureKind::Connect, Sent::No, format!("{endpoint}: the handshake failed: {error}"))
+}

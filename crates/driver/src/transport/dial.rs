@@ -1,0 +1,82 @@
+//! From a name to a TCP connection: every address of the name gets its chance,
+//! the next one a moment after the last (RFC 8305), the first to answer wins.
+
+use std::io;
+use std::net::SocketAddr;
+
+use perihelion_wire::transport::{Endpoint, Failure, FailureKind, Sent};
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+use tokio::time;
+
+use super::limits::{ADDRESS_STAGGER, ADDRESSES_MAX, TCP_KEEPALIVE_AFTER, TCP_KEEPALIVE_INTERVAL};
+
+/// A TCP connection to the endpoint. Dropping the future ends all attempts.
+pub(super) async fn dial(endpoint: &Endpoint) -> Result<TcpStream, Failure> {
+    let failed = |text: String| Failure::new(FailureKind::Connect, Sent::No, text);
+    let addresses = tokio::net::lookup_host((endpoint.host(), endpoint.port()))
+        .await
+        .map_err(|error| failed(format!("{endpoint}: the name could not be resolved: {error}")))?;
+    let addresses: Vec<SocketAddr> = addresses.take(ADDRESSES_MAX).collect();
+    let stream =
+        first_of(&addresses).await.map_err(|error| failed(format!("{endpoint}: no connection: {error}")))?;
+    tune(&stream);
+    Ok(stream)
+}
+
+/// Races the addresses, each starting after its predecessor failed or stalled.
+async fn first_of(addresses: &[SocketAddr]) -> io::Result<TcpStream> {
+    if let [address] = addresses {
+        return TcpStream::connect(*address).await;
+    }
+    let mut waiting = interleave(addresses).into_iter();
+    let mut attempts = JoinSet::new();
+    let mut error = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    loop {
+        match waiting.next() {
+            Some(address) => {
+                attempts.spawn(TcpStream::connect(address));
+            }
+            None if attempts.is_empty() => return Err(error),
+            None => {}
+        }
+        let joined = if waiting.len() == 0 {
+            attempts.join_next().await
+        } else {
+            time::timeout(ADDRESS_STAGGER, attempts.join_next()).await.unwrap_or(None)
+        };
+        match joined {
+            Some(Ok(Ok(stream))) => return Ok(stream),
+            Some(Ok(Err(failed))) => error = failed,
+            Some(Err(_)) | None => {}
+        }
+    }
+}
+
+/// The families in turn, so that one broken family costs one moment only.
+fn interleave(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
+    let (mut first, mut second): (Vec<SocketAddr>, Vec<SocketAddr>) =
+        addresses.iter().partition(|address| address.is_ipv6() == addresses[0].is_ipv6());
+    let mut mixed = Vec::with_capacity(addresses.len());
+    while !first.is_empty() || !second.is_empty() {
+        if !first.is_empty() {
+            mixed.push(first.remove(0));
+        }
+        if !second.is_empty() {
+            mixed.push(second.remove(0));
+        }
+    }
+    mixed
+}
+
+/// Small frames must not wait for acknowledgements, and a silent peer should be
+/// noticed. Neither is worth failing for.
+fn tune(stream: &TcpStream) {
+    let keepalive =
+        socket2::TcpKeepalive::new().with_time(TCP_KEEPALIVE_AFTER).with_interval(TCP_KEEPALIVE_INTERVAL);
+    let tuned =
+        stream.set_nodelay(true).and_then(|()| socket2::SockRef::from(stream).set_tcp_keepalive(&keepalive));
+    if let Err(error) = tuned {
+        tracing::debug!(%error, "a socket option could not be set");
+    }
+}

@@ -1,0 +1,197 @@
+//! HTTP/1.1 connections: one request at a time each, a bounded number of them,
+//! kept for the next request when an answer was read whole.
+//!
+//! What always holds: a request holds a permit for as long as it holds a
+//! connection, so there are never more connections than permits; waiting for a
+//! permit is first come, first served; a connection whose answer was not read
+//! to its end is closed, never reused.
+
+use std::sync::{Mutex, PoisonError};
+
+use bytes::{Bytes, BytesMut};
+use http::header::{CONTENT_LENGTH, HOST};
+use http::{HeaderMap, HeaderValue};
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Body, Incoming};
+use hyper::client::conn::http1::{Builder, SendRequest};
+use hyper_util::rt::TokioIo;
+use perihelion_wire::transport::{Endpoint, Failure, FailureKind, Response, Sent};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+use super::limits::{BODY_BYTES_MAX, HEADER_BYTES_MAX, HEADERS_MAX};
+use super::progress::Progress;
+use super::task::AbortOnDrop;
+
+/// One connection.
+pub(super) struct Http1Connection {
+    sender: SendRequest<Full<Bytes>>,
+    _task: AbortOnDrop,
+}
+
+impl Http1Connection {
+    /// Starts the task that drives the connection.
+    pub(super) async fn open<T>(io: T) -> hyper::Result<Self>
+    where
+        T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
+        let (sender, connection) = Builder::new()
+            .max_buf_size(HEADER_BYTES_MAX as usize)
+            .max_headers(HEADERS_MAX)
+            .handshake(TokioIo::new(io))
+            .await?;
+        let task = AbortOnDrop::spawn(async move {
+            let ended = connection.await;
+            tracing::debug!(?ended, "an HTTP/1.1 connection ended");
+        });
+        Ok(Http1Connection { sender, _task: task })
+    }
+}
+
+/// The connections of one endpoint.
+pub(super) struct Http1Pool {
+    idle: Mutex<Vec<Http1Connection>>,
+    turns: Semaphore,
+    connections_max: usize,
+}
+
+/// The right to hold one connection.
+pub(super) struct Turn<'a> {
+    pool: &'a Http1Pool,
+    _permit: SemaphorePermit<'a>,
+}
+
+/// A connection in use. Dropped before its answer was read, it is closed.
+pub(super) struct Http1Lease<'a> {
+    turn: Turn<'a>,
+    connection: Http1Connection,
+}
+
+impl Http1Pool {
+    pub(super) fn new(connections_max: usize) -> Self {
+        let connections_max = connections_max.clamp(1, Semaphore::MAX_PERMITS);
+        Http1Pool { idle: Mutex::new(Vec::new()), turns: Semaphore::new(connections_max), connections_max }
+    }
+
+    /// Waits for the right to use one connection.
+    pub(super) async fn turn(&self) -> Turn<'_> {
+        let permit = self.turns.acquire().await.expect("the semaphore is never closed");
+        Turn { pool: self, _permit: permit }
+    }
+
+    /// Keeps a connection for later.
+    pub(super) fn keep(&self, connection: Http1Connection) {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        if idle.len() < self.connections_max && !connection.sender.is_closed() {
+            idle.push(connection);
+        }
+    }
+
+    fn take(&self) -> Option<Http1Connection> {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        idle.pop()
+    }
+}
+
+impl<'a> Turn<'a> {
+    /// The most recently used connection that is still open.
+    pub(super) async fn idle(&self) -> Option<Http1Connection> {
+        // Bounded by the number of idle connections: each is taken once.
+        while let Some(mut connection) = self.pool.take() {
+            if connection.sender.ready().await.is_ok() {
+                return Some(connection);
+            }
+        }
+        None
+    }
+
+    /// Uses the connection.
+    pub(super) fn with(self, connection: Http1Connection) -> Http1Lease<'a> {
+        Http1Lease { turn: self, connection }
+    }
+}
+
+/// What became of a request over HTTP/1.1.
+pub(super) enum Http1Outcome {
+    Answered(Response),
+    /// The connection was closing and gave the request back.
+    Returned(http::Request<Full<Bytes>>),
+    Failed(Failure),
+}
+
+impl Http1Lease<'_> {
+    /// Sends one request and reads its answer.
+    pub(super) async fn send(
+        mut self,
+        endpoint: &Endpoint,
+        host: &HeaderValue,
+        mut request: http::Request<Full<Bytes>>,
+        progress: &mut Progress,
+    ) -> Http1Outcome {
+        request.headers_mut().insert(HOST, host.clone());
+        *progress = Progress::Accepted;
+        let answer = match self.connection.sender.try_send_request(request).await {
+            Ok(answer) => answer,
+            Err(mut error) => match error.take_message() {
+                Some(request) => {
+                    *progress = Progress::Connecting;
+                    return Http1Outcome::Returned(request);
+                }
+                None => return Http1Outcome::Failed(head_failure(endpoint, &error.into_error())),
+            },
+        };
+        *progress = Progress::Answering;
+        let (head, body) = answer.into_parts();
+        match read_body(endpoint, &head.headers, body).await {
+            Ok(body) => {
+                let Http1Lease { turn, connection } = self;
+                turn.pool.keep(connection);
+                Http1Outcome::Answered(Response::from_parts(head, body))
+            }
+            Err(failure) => Http1Outcome::Failed(failure),
+        }
+    }
+}
+
+/// Why there is no head. What was not given back may have been written.
+fn head_failure(endpoint: &Endpoint, error: &hyper::Error) -> Failure {
+    let (kind, text) = if error.is_parse() {
+        (FailureKind::Protocol, "the server does not keep to HTTP/1.1")
+    } else {
+        (FailureKind::Closed, "the connection ended before the answer")
+    };
+    Failure::new(kind, Sent::Unknown, format!("{endpoint}: {text}: {error}"))
+}
+
+/// The whole body; a single part is handed on without a copy.
+async fn read_body(endpoint: &Endpoint, headers: &HeaderMap, mut stream: Incoming) -> Result<Bytes, Failure> {
+    let mut first: Option<Bytes> = None;
+    let mut body = BytesMut::new();
+    while let Some(frame) = stream.frame().await {
+        let frame = frame.map_err(|error| {
+            let text = format!("{endpoint}: the answer's body broke off: {error}");
+            Failure::new(FailureKind::Closed, Sent::Yes, text)
+        })?;
+        let Ok(part) = frame.into_data() else { continue };
+        let read = first.as_ref().map_or(body.len(), Bytes::len);
+        if read + part.len() > BODY_BYTES_MAX {
+            let text = format!("{endpoint}: the answer's body is over {BODY_BYTES_MAX} bytes");
+            return Err(Failure::new(FailureKind::Protocol, Sent::Yes, text));
+        }
+        if read == 0 && (stream.is_end_stream() || is_all(headers, &part)) {
+            first = Some(part);
+            continue;
+        }
+        if let Some(first) = first.take() {
+            body.extend_from_slice(&first);
+        }
+        body.extend_from_slice(&part);
+    }
+    Ok(first.unwrap_or_else(|| body.freeze()))
+}
+
+fn is_all(headers: &HeaderMap, part: &Bytes) -> bool {
+    let announced =
+        headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
+    announced == Some(part.len())
+}

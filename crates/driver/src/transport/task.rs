@@ -1,0 +1,26 @@
+//! A task that ends with its owner.
+
+use std::future::Future;
+
+use tokio::task::{AbortHandle, JoinHandle};
+
+/// Aborts its task when dropped.
+#[derive(Debug)]
+pub(super) struct AbortOnDrop(AbortHandle);
+
+impl AbortOnDrop {
+    /// Starts the task on the current runtime.
+    pub(super) fn spawn<F>(future: F) -> Self
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let handle: JoinHandle<()> = tokio::spawn(future);
+        AbortOnDrop(handle.abort_handle())
+    }
+}
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}

@@ -1,0 +1,219 @@
+//! Whom we trust.
+//!
+//! Two configurations, each made once and on first need: one that verifies
+//! (the system's roots and the user's own), and one that accepts anything, used
+//! only for an endpoint on this machine and only when the options say so.
+//! Which of the two applies is decided per endpoint, at the moment of
+//! connecting, by the endpoint's own host: no redirect and no alias can bring
+//! a remote host to the second.
+
+use std::fmt;
+use std::io;
+use std::sync::{Arc, OnceLock};
+
+use perihelion_wire::transport::{Endpoint, Failure, FailureKind, Sent};
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use tokio::net::TcpStream;
+use tokio::sync::OnceCell;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use super::options::HttpOptions;
+
+/// In this order of preference.
+const ALPN: [&[u8]; 2] = [b"h2", b"http/1.1"];
+
+/// The protocols a TLS handshake may settle on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Negotiated {
+    Http2,
+    Http1,
+}
+
+/// The options cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BadHttpOptions(&'static str);
+
+impl fmt::Display for BadHttpOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+impl std::error::Error for BadHttpOptions {}
+
+pub(super) struct Tls {
+    provider: Arc<CryptoProvider>,
+    own_roots: Vec<CertificateDer<'static>>,
+    accepts_unknown_loopback: bool,
+    verifying: OnceCell<Arc<ClientConfig>>,
+    accepting: OnceLock<Arc<ClientConfig>>,
+}
+
+impl Tls {
+    pub(super) fn new(options: &HttpOptions) -> Result<Self, BadHttpOptions> {
+        let own_roots =
+            CertificateDer::pem_slice_iter(&options.ca_pem).collect::<Result<Vec<_>, _>>().map_err(|_| {
+                BadHttpOptions("the CA is not PEM: it should hold -----BEGIN CERTIFICATE----- blocks")
+            })?;
+        let has_text = options.ca_pem.iter().any(|byte| !byte.is_ascii_whitespace());
+        if has_text && own_roots.is_empty() {
+            return Err(BadHttpOptions(
+                "the CA holds no certificate: it should be PEM with -----BEGIN CERTIFICATE-----",
+            ));
+        }
+        let mut checked = RootCertStore::empty();
+        for root in &own_roots {
+            checked
+                .add(root.clone())
+                .map_err(|_| BadHttpOptions("a certificate of the CA cannot serve as a trust anchor"))?;
+        }
+        Ok(Tls {
+            provider: Arc::new(rustls::crypto::aws_lc_rs::default_provider()),
+            own_roots,
+            accepts_unknown_loopback: options.accept_unknown_loopback_certificates,
+            verifying: OnceCell::new(),
+            accepting: OnceLock::new(),
+        })
+    }
+
+    /// The handshake, and what it settled on.
+    pub(super) async fn connect(
+        &self,
+        endpoint: &Endpoint,
+        tcp: TcpStream,
+    ) -> Result<(TlsStream<TcpStream>, Negotiated), Failure> {
+        let failed = |text: String| Failure::new(FailureKind::Tls, Sent::No, text);
+        let name = ServerName::try_from(endpoint.host().to_owned()).map_err(|_| {
+            failed(format!("{endpoint}: the host is not a name that a certificate can carry"))
+        })?;
+        let config = self.config(endpoint).await.map_err(|error| failed(format!("{endpoint}: {error}")))?;
+        let stream = TlsConnector::from(config)
+            .connect(name, tcp)
+            .await
+            .map_err(|error| failed(explain(endpoint, &error)))?;
+        let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+        Ok((stream, if is_http2 { Negotiated::Http2 } else { Negotiated::Http1 }))
+    }
+
+    async fn config(&self, endpoint: &Endpoint) -> Result<Arc<ClientConfig>, String> {
+        if self.accepts_unknown_loopback && endpoint.is_loopback() {
+            return Ok(Arc::clone(self.accepting.get_or_init(|| self.accepting_config())));
+        }
+        let verifying = self.verifying.get_or_try_init(|| self.verifying_config());
+        verifying.await.map(Arc::clone)
+    }
+
+    async fn verifying_config(&self) -> Result<Arc<ClientConfig>, String> {
+        // Reads and parses a hundred files on some systems: not on a thread
+        // that has connections to serve.
+        let system = tokio::task::spawn_blocking(rustls_native_certs::load_native_certs)
+            .await
+            .map_err(|_| "loading the system's certificates was interrupted".to_owned())?;
+        for error in &system.errors {
+            tracing::warn!(%error, "some of the system's certificates could not be loaded");
+        }
+        let mut roots = RootCertStore::empty();
+        roots.add_parsable_certificates(system.certs);
+        roots.add_parsable_certificates(self.own_roots.iter().cloned());
+        if roots.is_empty() {
+            return Err(
+                "there are no trusted certificates: install the system's (package ca-certificates), \
+                        set SSL_CERT_FILE, or give a CA with HttpOptions::with_ca_pem"
+                    .to_owned(),
+            );
+        }
+        let builder = self.builder().with_root_certificates(roots);
+        Ok(finish(builder.with_no_client_auth()))
+    }
+
+    fn accepting_config(&self) -> Arc<ClientConfig> {
+        let verifier = AcceptAny { algorithms: self.provider.signature_verification_algorithms };
+        let builder = self.builder().dangerous().with_custom_certificate_verifier(Arc::new(verifier));
+        finish(builder.with_no_client_auth())
+    }
+
+    fn builder(&self) -> rustls::ConfigBuilder<ClientConfig, rustls::WantsVerifier> {
+        ClientConfig::builder_with_provider(Arc::clone(&self.provider))
+            .with_safe_default_protocol_versions()
+            .expect("the provider speaks TLS 1.2 and 1.3")
+    }
+}
+
+fn finish(mut config: ClientConfig) -> Arc<ClientConfig> {
+    config.alpn_protocols = ALPN.iter().map(|protocol| protocol.to_vec()).collect();
+    Arc::new(config)
+}
+
+/// What failed, on what, what to try.
+fn explain(endpoint: &Endpoint, error: &io::Error) -> String {
+    let tls = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    let Some(tls) = tls else {
+        return format!("{endpoint}: the connection broke during the TLS handshake: {error}");
+    };
+    if !is_unknown_issuer(tls) {
+        return format!("{endpoint}: the TLS handshake failed: {tls}");
+    }
+    let local = if endpoint.is_loopback() {
+        ", or accept it with HttpOptions::with_accept_unknown_loopback_certificates if this is a local emulator"
+    } else {
+        ""
+    };
+    format!(
+        "{endpoint}: the server's certificate is signed by an authority that is not trusted here; \
+         add that authority with HttpOptions::with_ca_pem or SSL_CERT_FILE{local}"
+    )
+}
+
+fn is_unknown_issuer(error: &rustls::Error) -> bool {
+    matches!(error, rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer))
+        // Self-signed certificates without the CA bit are refused in these words.
+        || matches!(error, rustls::Error::InvalidCertificate(CertificateError::Other(other))
+            if other.to_string().contains("CaUsedAsEndEntity"))
+}
+
+/// Accepts any certificate; signatures are still checked, so that the peer has
+/// at least the key of what it shows.
+#[derive(Debug)]
+struct AcceptAny {
+    algorithms: WebPkiSupportedAlgorithms,
+}
+
+impl ServerCertVerifier for AcceptAny {
+    fn verify_server_cert(
+        &self,
+        _end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        rustls::crypto::verify_tls12_signature(message, cert, dss, &self.algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        rustls::crypto::verify_tls13_signature(message, cert, dss, &self.algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.algorithms.supported_schemes()
+    }
+}

@@ -1,0 +1,3 @@
+//! The driver's integration tests, one binary.
+
+mod transport;
