@@ -22,6 +22,7 @@ pub mod diagnostics;
 mod driver;
 pub mod environment;
 mod error;
+mod latency;
 pub mod operation;
 pub mod options;
 mod pipeline;

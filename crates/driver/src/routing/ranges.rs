@@ -1,5 +1,165 @@
 //! The physical partitions of a container.
+//!
+//! A [`RangeMap`] is made whole from the feed of partition key ranges, and is
+//! refused when it would leave a key without a partition or give it two: a feed
+//! that was read in the middle of a split is read again, not patched up. What
+//! always holds of a map that is not empty: its ranges are sorted, the first
+//! begins at the lowest key, each begins where the one before ends, the last
+//! ends at the highest.
 
-/// A container's ranges, sorted, without gaps.
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use perihelion_model::partition_key::{EffectiveKey, EffectiveRange};
+use serde::Deserialize;
+
+/// Ranges that one container may have; the largest have some thousands.
+const RANGES_MAX: usize = 65_536;
+
+/// One physical partition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Range {
+    /// Its id, unique in the container's life.
+    pub id: Arc<str>,
+    /// The effective partition keys it holds.
+    pub range: EffectiveRange,
+    /// All ranges it came from, by splits and merges.
+    pub parents: Vec<Arc<str>>,
+}
+
+/// A container's ranges, sorted, without gaps. Cheap to clone.
 #[derive(Debug, Clone, Default)]
-pub struct RangeMap {}
+pub struct RangeMap {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    sorted: Vec<Range>,
+    places: HashMap<Arc<str>, usize>,
+}
+
+impl RangeMap {
+    /// Reads the pages of `GET .../pkranges`. Ranges that others came from are
+    /// gone and left out; of a range that is listed twice the later entry counts.
+    pub(crate) fn from_feed(bodies: &[Bytes]) -> Result<RangeMap, String> {
+        let mut ranges: HashMap<Arc<str>, Range> = HashMap::new();
+        for body in bodies {
+            let page: Page = serde_json::from_slice(body)
+                .map_err(|error| format!("the partition key ranges cannot be read: {error}"))?;
+            for entry in page.ranges {
+                let range = entry.into_range()?;
+                ranges.insert(Arc::clone(&range.id), range);
+            }
+            if ranges.len() > RANGES_MAX {
+                return Err(format!("the container has more than {RANGES_MAX} partition key ranges"));
+            }
+        }
+        let gone: HashSet<Arc<str>> = ranges.values().flat_map(|range| &range.parents).cloned().collect();
+        ranges.retain(|id, _| !gone.contains(id));
+        let mut sorted: Vec<Range> = ranges.into_values().collect();
+        sorted.sort_by(|a, b| a.range.min.cmp(&b.range.min));
+        check_whole(&sorted)?;
+        let places = sorted.iter().enumerate().map(|(place, range)| (Arc::clone(&range.id), place)).collect();
+        Ok(RangeMap { shared: Arc::new(Shared { sorted, places }) })
+    }
+
+    /// The range that holds a key.
+    pub fn locate(&self, key: &EffectiveKey) -> Option<&Range> {
+        let sorted = &self.shared.sorted;
+        let after = sorted.partition_point(|range| range.range.min <= *key);
+        sorted[..after].last().filter(|range| range.range.contains(key))
+    }
+
+    /// The ranges that hold some key of `wanted`, in order of their keys.
+    pub fn overlapping<'a>(&'a self, wanted: &EffectiveRange) -> impl Iterator<Item = &'a Range> + use<'a> {
+        let sorted = &self.shared.sorted;
+        let from = sorted.partition_point(|range| range.range.max <= wanted.min);
+        let to = sorted.partition_point(|range| range.range.min < wanted.max);
+        sorted[from.min(to)..to].iter()
+    }
+
+    /// A range by its id; `None` when it is gone or was never there.
+    pub fn get(&self, id: &str) -> Option<&Range> {
+        self.shared.places.get(id).map(|place| &self.shared.sorted[*place])
+    }
+
+    /// The ranges that hold what `id` held before it split or merged.
+    pub fn children_of(&self, id: &str) -> Vec<&Range> {
+        self.iter().filter(|range| range.parents.iter().any(|parent| **parent == *id)).collect()
+    }
+
+    /// All ranges in order of their keys.
+    pub fn iter(&self) -> std::slice::Iter<'_, Range> {
+        self.shared.sorted.iter()
+    }
+
+    /// How many ranges there are.
+    pub fn len(&self) -> usize {
+        self.shared.sorted.len()
+    }
+
+    /// Whether nothing is known yet.
+    pub fn is_empty(&self) -> bool {
+        self.shared.sorted.is_empty()
+    }
+}
+
+/// One page of the feed.
+#[derive(Deserialize)]
+struct Page {
+    #[serde(rename = "PartitionKeyRanges")]
+    ranges: Vec<Entry>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Entry {
+    id: String,
+    min_inclusive: String,
+    max_exclusive: String,
+    parents: Option<Vec<String>>,
+}
+
+impl Entry {
+    fn into_range(self) -> Result<Range, String> {
+        let bound = |text: &str| {
+            EffectiveKey::from_hex(text)
+                .ok_or_else(|| format!("partition key range {:?} has the bound {text:?}", self.id))
+        };
+        // Ids become headers and parts of session tokens.
+        if self.id.is_empty() || !self.id.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
+            return Err(format!("a partition key range has the id {:?}", self.id));
+        }
+        let range = EffectiveRange { min: bound(&self.min_inclusive)?, max: bound(&self.max_exclusive)? };
+        if range.min >= range.max {
+            return Err(format!("partition key range {:?} is empty", self.id));
+        }
+        let parents = self.parents.unwrap_or_default().into_iter().map(Arc::from).collect();
+        Ok(Range { id: self.id.into(), range, parents })
+    }
+}
+
+fn check_whole(sorted: &[Range]) -> Result<(), String> {
+    let whole = EffectiveRange::whole();
+    let mut reached = whole.min;
+    for range in sorted {
+        if range.range.min != reached {
+            let (id, min) = (&range.id, range.range.min.to_hex());
+            let reached = reached.to_hex();
+            return Err(format!(
+                "partition key range {id:?} begins at {min:?} where {reached:?} was expected: \
+                 the feed was read during a split or a merge"
+            ));
+        }
+        reached = range.range.max.clone();
+    }
+    if reached != whole.max {
+        return Err(format!("the partition key ranges end at {:?}", reached.to_hex()));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

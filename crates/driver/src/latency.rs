@@ -1,0 +1,224 @@
+//! How long recent requests to a region took, and when to ask a second region.
+//!
+//! A [`LatencyWindow`] is a histogram with logarithmic buckets, cut into slices
+//! of time that are reused in turn. Recording is two atomic additions: no lock,
+//! no allocation. A percentile is taken over the newest slices that together
+//! hold enough requests, so under load only the last seconds count, and with
+//! little traffic the last half minute does. The figures are statistics: a
+//! request that is recorded while its slice is being emptied may be lost.
+//!
+//! What always holds: a slice's counts are never mixed with those of an earlier
+//! use of it, and [`threshold`] looks at the fastest region, so that a region
+//! that becomes slow cannot raise its own bar.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::routing::account::Site;
+
+/// One slice of time. A change of latency shows after at most one slice when
+/// there is enough traffic.
+const SLICE: Duration = Duration::from_secs(5);
+
+/// Slices kept: half a minute, for regions with little traffic.
+const SLICES: usize = 6;
+
+/// With this many requests in the newest slices, older ones are not looked at.
+const SAMPLES_ENOUGH: u32 = 200;
+
+/// With fewer requests than this, nothing is said: the largest of ten is at
+/// least a rough upper bound, the largest of two is an accident.
+const SAMPLES_MIN: u32 = 10;
+
+/// A percentile is computed at most this often; in between, the last one serves.
+const KEPT_FOR: Duration = Duration::from_millis(100);
+
+/// Buckets per doubling: neighbouring bounds are 3 to 6 % apart.
+const STEPS: usize = 1 << STEP_BITS;
+const STEP_BITS: u32 = 4;
+
+/// The first bucket ends at 2^6 us = 64 us; nothing over a network is faster.
+const FIRST_OCTAVE: u32 = 6;
+
+/// The last bucket begins at 2^23 us = 8.4 s, beyond every threshold.
+const LAST_OCTAVE: u32 = 23;
+
+const BUCKETS: usize = (LAST_OCTAVE - FIRST_OCTAVE) as usize * STEPS + 1;
+
+/// The bar for regions of which nothing is known yet.
+const THRESHOLD_UNKNOWN: Duration = Duration::from_secs(1);
+
+/// No second request sooner than this, whatever was measured or set.
+const THRESHOLD_FLOOR: Duration = Duration::from_millis(50);
+
+/// No second request later than this, whatever was measured or set.
+const THRESHOLD_CEILING: Duration = Duration::from_millis(4000);
+
+/// Recent latencies of one region.
+#[derive(Debug)]
+pub(crate) struct LatencyWindow {
+    /// Slices are numbered from the first request on.
+    origin: OnceLock<Instant>,
+    slices: [Slice; SLICES],
+    kept: Kept,
+}
+
+/// How long to wait for the first region before asking a second one as well:
+/// the P99 of the fastest of `sites`, within the bounds and within 50 to 4000 ms.
+pub(crate) fn threshold(sites: &[&Arc<Site>], min: Duration, max: Duration, now: Instant) -> Duration {
+    let fastest = sites.iter().filter_map(|site| site.latency.p99(now)).min();
+    let floor = min.clamp(THRESHOLD_FLOOR, THRESHOLD_CEILING);
+    let ceiling = max.clamp(floor, THRESHOLD_CEILING);
+    fastest.unwrap_or(THRESHOLD_UNKNOWN).clamp(floor, ceiling)
+}
+
+impl LatencyWindow {
+    pub(crate) fn new() -> Self {
+        LatencyWindow {
+            origin: OnceLock::new(),
+            slices: std::array::from_fn(|_| Slice::new()),
+            kept: Kept::default(),
+        }
+    }
+
+    /// Counts one request that was answered at `now` after `elapsed`.
+    pub(crate) fn record(&self, now: Instant, elapsed: Duration) {
+        let number = slice_number(*self.origin.get_or_init(|| now), now);
+        self.slices[number as usize % SLICES].record(number, bucket(elapsed));
+    }
+
+    /// The latency that 99 of 100 recent requests stayed under; `None` when
+    /// there were too few.
+    pub(crate) fn p99(&self, now: Instant) -> Option<Duration> {
+        let origin = *self.origin.get()?;
+        let tick = (now.saturating_duration_since(origin).as_millis() / KEPT_FOR.as_millis()) as u32;
+        match self.kept.get(tick) {
+            Some(kept) => kept,
+            None => self.kept.put(tick, self.compute(slice_number(origin, now))),
+        }
+    }
+
+    fn compute(&self, newest: u64) -> Option<Duration> {
+        let mut looked_at: [Option<&Slice>; SLICES] = [None; SLICES];
+        let mut count: u32 = 0;
+        for age in 0..SLICES.min(newest as usize + 1) {
+            let number = newest - age as u64;
+            let slice = &self.slices[number as usize % SLICES];
+            if slice.number.load(Ordering::Acquire) == number {
+                count = count.saturating_add(slice.count.load(Ordering::Relaxed));
+                looked_at[age] = Some(slice);
+            }
+            if count >= SAMPLES_ENOUGH {
+                break;
+            }
+        }
+        if count < SAMPLES_MIN {
+            return None;
+        }
+        // The slowest hundredth, but at least one, lie above the percentile.
+        let mut above = (count / 100).max(1);
+        for place in (0..BUCKETS).rev() {
+            let counts = looked_at.iter().flatten().map(|slice| slice.buckets[place].load(Ordering::Relaxed));
+            let here = counts.fold(0u32, u32::saturating_add);
+            if here >= above {
+                return Some(upper_bound(place));
+            }
+            above -= here;
+        }
+        None
+    }
+}
+
+/// One slice of time.
+#[derive(Debug)]
+struct Slice {
+    /// Which slice since the origin these counts belong to.
+    number: AtomicU64,
+    count: AtomicU32,
+    buckets: [AtomicU32; BUCKETS],
+}
+
+/// The number of a slice that was never used.
+const UNUSED: u64 = u64::MAX;
+
+/// The number of a slice that is being emptied for its next use.
+const EMPTYING: u64 = u64::MAX - 1;
+
+impl Slice {
+    fn new() -> Self {
+        Slice {
+            number: AtomicU64::new(UNUSED),
+            count: AtomicU32::new(0),
+            buckets: std::array::from_fn(|_| AtomicU32::new(0)),
+        }
+    }
+
+    fn record(&self, number: u64, bucket: usize) {
+        let found = self.number.load(Ordering::Acquire);
+        if found != number && !self.turn_over(found, number) {
+            return;
+        }
+        self.buckets[bucket].fetch_add(1, Ordering::Relaxed);
+        self.count.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Empties the slice for its next use; false when another does so just now
+    /// or a later use has begun.
+    fn turn_over(&self, found: u64, number: u64) -> bool {
+        let is_older = found == UNUSED || found < number;
+        let is_ours = is_older
+            && self.number.compare_exchange(found, EMPTYING, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        if is_ours {
+            self.count.store(0, Ordering::Relaxed);
+            self.buckets.iter().for_each(|bucket| bucket.store(0, Ordering::Relaxed));
+            self.number.store(number, Ordering::Release);
+        }
+        is_ours
+    }
+}
+
+/// The last percentile and the tick it was computed in, in one word, so that
+/// both are read together: tick + 1 above, microseconds (0: unknown) below.
+#[derive(Debug, Default)]
+struct Kept(AtomicU64);
+
+impl Kept {
+    fn get(&self, tick: u32) -> Option<Option<Duration>> {
+        let word = self.0.load(Ordering::Relaxed);
+        let micros = word & u64::from(u32::MAX);
+        (word >> 32 == u64::from(tick) + 1).then(|| (micros > 0).then(|| Duration::from_micros(micros)))
+    }
+
+    fn put(&self, tick: u32, percentile: Option<Duration>) -> Option<Duration> {
+        let micros = percentile.map_or(0, |value| value.as_micros() as u64);
+        self.0.store((u64::from(tick) + 1) << 32 | micros, Ordering::Relaxed);
+        percentile
+    }
+}
+
+fn slice_number(origin: Instant, now: Instant) -> u64 {
+    now.saturating_duration_since(origin).as_secs() / SLICE.as_secs()
+}
+
+/// The bucket of a latency: the octave (place of the top bit), then the next
+/// four bits.
+fn bucket(elapsed: Duration) -> usize {
+    let micros =
+        u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX).clamp(1 << FIRST_OCTAVE, 1 << LAST_OCTAVE);
+    let octave = micros.ilog2();
+    let step = (micros >> (octave - STEP_BITS)) as usize & (STEPS - 1);
+    (octave - FIRST_OCTAVE) as usize * STEPS + step
+}
+
+/// The first latency beyond a bucket.
+fn upper_bound(bucket: usize) -> Duration {
+    let next = bucket + 1;
+    let octave = FIRST_OCTAVE + (next / STEPS) as u32;
+    Duration::from_micros((STEPS + next % STEPS) as u64 * (1 << (octave - STEP_BITS)))
+}
+
+#[cfg(test)]
+mod tests;

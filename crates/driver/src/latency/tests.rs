@@ -1,0 +1,145 @@
+use perihelion_wire::transport::Endpoint;
+
+use super::*;
+use crate::region::Region;
+
+const MIN: Duration = Duration::ZERO;
+const MAX: Duration = Duration::from_secs(60);
+
+fn millis(count: u64) -> Duration {
+    Duration::from_millis(count)
+}
+
+fn site(region: &str) -> Arc<Site> {
+    Arc::new(Site::new(Region::new(region), Endpoint::parse("https://a.example").unwrap()))
+}
+
+/// One request each ten milliseconds for `span`; returns the time afterwards.
+fn traffic(sites: &[(&Arc<Site>, u64)], from: Instant, span: Duration) -> Instant {
+    let mut now = from;
+    while now < from + span {
+        sites.iter().for_each(|(site, latency)| site.latency.record(now, millis(*latency)));
+        now += millis(10);
+    }
+    now
+}
+
+#[test]
+fn buckets_are_close_together_and_hold_what_they_say() {
+    let mut micros = 64.0f64;
+    while micros < 8_000_000.0 {
+        let elapsed = Duration::from_micros(micros as u64);
+        let bound = upper_bound(bucket(elapsed));
+        assert!(bound > elapsed, "{elapsed:?} < {bound:?}");
+        let error = bound.as_secs_f64() / elapsed.as_secs_f64();
+        assert!(error <= 1.0 + 1.0 / 16.0 + 0.02, "{elapsed:?}: {bound:?}");
+        micros *= 1.013;
+    }
+    assert_eq!(bucket(Duration::ZERO), 0);
+    assert_eq!(bucket(Duration::MAX), BUCKETS - 1);
+    assert!((1..BUCKETS).all(|place| upper_bound(place) > upper_bound(place - 1)));
+}
+
+#[test]
+fn too_few_requests_say_nothing() {
+    let (window, now) = (LatencyWindow::new(), Instant::now());
+    assert_eq!(window.p99(now), None);
+    (1..SAMPLES_MIN).for_each(|_| window.record(now, millis(5)));
+    assert_eq!(window.p99(now), None);
+    window.record(now, millis(5));
+    assert!(window.p99(now + KEPT_FOR).is_some());
+}
+
+#[test]
+fn the_percentile_leaves_the_slowest_hundredth_out() {
+    let (window, now) = (LatencyWindow::new(), Instant::now());
+    for request in 0..1000 {
+        window.record(now, millis(if request % 200 == 0 { 900 } else { 20 }));
+    }
+    let p99 = window.p99(now).unwrap();
+    assert!((millis(20)..millis(22)).contains(&p99), "{p99:?}");
+    (0..10).for_each(|_| window.record(now, millis(900)));
+    let p99 = window.p99(now + KEPT_FOR).unwrap();
+    assert!((millis(900)..millis(960)).contains(&p99), "{p99:?}");
+}
+
+#[test]
+fn what_is_old_is_forgotten() {
+    let (window, now) = (LatencyWindow::new(), Instant::now());
+    (0..50).for_each(|_| window.record(now, millis(5)));
+    assert!(window.p99(now + SLICE * (SLICES as u32 - 1)).is_some());
+    assert_eq!(window.p99(now + SLICE * SLICES as u32), None);
+    window.record(now + SLICE * 1000, millis(5));
+    assert_eq!(window.p99(now + SLICE * 1000), None, "an old slice is emptied before it is used again");
+}
+
+#[test]
+fn under_load_only_the_last_seconds_count() {
+    let (site, start) = (site("West US"), Instant::now());
+    let now = traffic(&[(&site, 300)], start, Duration::from_secs(20));
+    assert!(site.latency.p99(now).unwrap() >= millis(300));
+    let now = traffic(&[(&site, 5)], now, SLICE + Duration::from_secs(3));
+    assert!(site.latency.p99(now).unwrap() < millis(6), "faster again within a slice and a bit");
+    let now = traffic(&[(&site, 300)], now, millis(100));
+    assert!(site.latency.p99(now + KEPT_FOR).unwrap() >= millis(300), "slower at once");
+}
+
+#[test]
+fn a_slow_primary_cannot_raise_its_own_bar() {
+    let (west, east, start) = (site("West US"), site("East US"), Instant::now());
+    let both = [&west, &east];
+    let now = traffic(&[(&west, 5), (&east, 70)], start, Duration::from_secs(10));
+    assert_eq!(threshold(&both, MIN, MAX, now), THRESHOLD_FLOOR);
+    // The primary goes from 5 to 300 ms: the bar follows the other region.
+    let now = traffic(&[(&west, 300), (&east, 70)], now, Duration::from_secs(10));
+    assert!((millis(70)..millis(76)).contains(&threshold(&both, MIN, MAX, now)));
+    // All regions become slow: that is how it is now, and the bar moves.
+    let now = traffic(&[(&west, 400), (&east, 300)], now, Duration::from_secs(2));
+    assert!((millis(300)..millis(320)).contains(&threshold(&both, MIN, MAX, now)));
+}
+
+#[test]
+fn the_bar_stays_within_all_bounds() {
+    let now = Instant::now();
+    for (latency, min, max, expected) in [
+        (None, 0, 60_000, 1000),
+        (None, 0, 400, 400),
+        (None, 2000, 60_000, 2000),
+        (Some(5), 0, 60_000, 50),
+        (Some(5), 200, 60_000, 200),
+        (Some(8000), 0, 60_000, 4000),
+        (Some(8000), 0, 700, 700),
+        (Some(8000), 0, 1, 50),
+        (Some(5), 9000, 10_000, 4000),
+        (Some(5), 500, 100, 500),
+    ] {
+        let site = site("West US");
+        latency.into_iter().for_each(|latency| {
+            (0..SAMPLES_MIN).for_each(|_| site.latency.record(now, millis(latency)));
+        });
+        let found = threshold(&[&site], millis(min), millis(max), now);
+        assert_eq!(found, millis(expected), "{latency:?} within {min}..{max}");
+    }
+    assert_eq!(threshold(&[], MIN, MAX, now), THRESHOLD_UNKNOWN);
+}
+
+#[test]
+fn threads_may_record_while_slices_turn() {
+    let (window, start) = (LatencyWindow::new(), Instant::now());
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for step in 0..20_000u64 {
+                    let now = start + millis(step * 5);
+                    window.record(now, millis(10));
+                    if let Some(p99) = window.p99(now) {
+                        assert!((millis(10)..millis(11)).contains(&p99), "{p99:?}");
+                    }
+                }
+            });
+        }
+    });
+    let counted: u32 = window.slices.iter().map(|slice| slice.count.load(Ordering::Relaxed)).sum();
+    // Half a minute of four threads at 200 per second, less what was lost in turning.
+    assert!((4 * 200 * 20..=4 * 200 * 30).contains(&counted), "{counted}");
+}

@@ -1,0 +1,197 @@
+use serde_json::json;
+
+use super::*;
+
+const PERIOD: Duration = Duration::from_secs(60);
+
+fn endpoint(text: &str) -> Endpoint {
+    Endpoint::parse(text).unwrap()
+}
+
+fn location(region: &str) -> serde_json::Value {
+    let host = region.to_ascii_lowercase().replace(' ', "");
+    json!({"name": region, "databaseAccountEndpoint": format!("https://a-{host}.example:443/")})
+}
+
+fn document(readable: &[&str], writable: &[&str], is_multi_write: bool) -> serde_json::Value {
+    json!({
+        "_self": "", "id": "a", "queryEngineConfiguration": "{}",
+        "readableLocations": readable.iter().copied().map(location).collect::<Vec<_>>(),
+        "writableLocations": writable.iter().copied().map(location).collect::<Vec<_>>(),
+        "enableMultipleWriteLocations": is_multi_write,
+        "userConsistencyPolicy": {"defaultConsistencyLevel": "BoundedStaleness", "maxStalenessPrefix": 100},
+    })
+}
+
+fn bootstrap() -> Account {
+    Account::bootstrap(endpoint("https://a.example:443/"))
+}
+
+fn read(document: &serde_json::Value, preferred: &[&str], previous: &Account) -> Account {
+    let preferred: Vec<Region> = preferred.iter().map(Region::new).collect();
+    Account::from_properties(document.to_string().as_bytes(), &preferred, previous).unwrap()
+}
+
+fn names(sites: &[Arc<Site>]) -> Vec<&str> {
+    sites.iter().map(|site| site.region.name()).collect()
+}
+
+const THREE: [&str; 3] = ["West US", "East US", "North Europe"];
+
+#[test]
+fn before_it_was_read_there_is_only_the_configured_endpoint() {
+    let account = bootstrap();
+    assert_eq!(account.generation, 0);
+    for sites in [&account.reads, &account.writes] {
+        assert!(sites.len() == 1 && Arc::ptr_eq(&sites[0], &account.hub));
+    }
+    assert!(account.is_available(&account.hub.endpoint, Usage::Read));
+}
+
+#[test]
+fn preferred_regions_come_first_in_their_order() {
+    for (preferred, is_multi_write, reads, writes) in [
+        (vec![], false, vec!["West US", "East US", "North Europe"], vec!["West US"]),
+        (vec!["northeurope"], false, vec!["North Europe", "West US", "East US"], vec!["West US"]),
+        (
+            vec!["North Europe", "EAST us"],
+            true,
+            vec!["North Europe", "East US", "West US"],
+            vec!["North Europe", "East US", "West US"],
+        ),
+        (
+            vec!["Mars", "East US"],
+            true,
+            vec!["East US", "West US", "North Europe"],
+            vec!["East US", "West US", "North Europe"],
+        ),
+    ] {
+        let writable: &[&str] = if is_multi_write { &THREE } else { &THREE[..1] };
+        let account = read(&document(&THREE, writable, is_multi_write), &preferred, &bootstrap());
+        assert_eq!((names(&account.reads), names(&account.writes)), (reads, writes), "{preferred:?}");
+        assert_eq!((account.is_multi_write, account.generation), (is_multi_write, 1));
+        assert_eq!(account.consistency, Consistency::BoundedStaleness);
+        assert_eq!(account.hub.endpoint, endpoint("https://a.example:443"));
+        assert!(!account.is_hedging_disabled);
+    }
+}
+
+#[test]
+fn sites_and_their_latencies_outlive_a_snapshot() {
+    let first = read(&document(&THREE, &THREE[..1], false), &[], &bootstrap());
+    assert!(Arc::ptr_eq(
+        &first.reads[1],
+        &read(&document(&THREE, &THREE[..1], false), &["East US"], &first).reads[0]
+    ));
+    let mut moved = document(&THREE, &THREE[1..2], false);
+    moved["readableLocations"][0]["databaseAccountEndpoint"] = "https://elsewhere.example/".into();
+    let second = read(&moved, &[], &first);
+    assert!(Arc::ptr_eq(&first.reads[2], &second.reads[2]));
+    assert!(Arc::ptr_eq(&second.reads[1], &second.writes[0]), "reads and writes share a region's site");
+    assert!(!Arc::ptr_eq(&first.reads[0], &second.reads[0]), "another endpoint is another site");
+    assert_eq!(second.generation, 2);
+}
+
+#[test]
+fn consistency_levels_read_and_the_unknown_is_session() {
+    for (level, expected) in [
+        (json!("Strong"), Consistency::Strong),
+        (json!("BoundedStaleness"), Consistency::BoundedStaleness),
+        (json!("Session"), Consistency::Session),
+        (json!("ConsistentPrefix"), Consistency::ConsistentPrefix),
+        (json!("Eventual"), Consistency::Eventual),
+        (json!("Telepathic"), Consistency::Session),
+        (json!(null), Consistency::Session),
+    ] {
+        let mut document = document(&THREE, &THREE, true);
+        document["userConsistencyPolicy"] = json!({"defaultConsistencyLevel": level});
+        assert_eq!(read(&document, &[], &bootstrap()).consistency, expected, "{level}");
+    }
+}
+
+#[test]
+fn the_service_can_switch_hedging_off() {
+    let mut document = document(&THREE, &THREE, true);
+    document["disableCrossRegionalHedging"] = true.into();
+    assert!(read(&document, &[], &bootstrap()).is_hedging_disabled);
+}
+
+#[test]
+fn a_document_without_regions_is_refused_and_a_bad_address_costs_one_region() {
+    for bad in ["", "[]", "nonsense", "{}", r#"{"readableLocations":[]}"#, r#"{"readableLocations":null}"#] {
+        assert!(Account::from_properties(bad.as_bytes(), &[], &bootstrap()).is_err(), "{bad:?}");
+    }
+    let mut document = document(&["West US", "East US", "West US"], &[], false);
+    document["readableLocations"][0]["databaseAccountEndpoint"] = "ftp://nowhere".into();
+    let account = read(&document, &[], &bootstrap());
+    assert_eq!(names(&account.reads), ["East US", "West US"]);
+    assert!(
+        Arc::ptr_eq(&account.writes[0], &account.hub),
+        "without a write region the configured endpoint is asked"
+    );
+    let twice = read(&super::tests::document(&["West US", "westus"], &["West US"], false), &[], &bootstrap());
+    assert_eq!(names(&twice.reads), ["West US"], "a region counts once");
+}
+
+#[test]
+fn time_alone_does_not_make_an_endpoint_available() {
+    let account = read(&document(&THREE, &THREE, true), &[], &bootstrap());
+    let (west, east) = (account.reads[0].endpoint.clone(), account.reads[1].endpoint.clone());
+    let now = Instant::now();
+    let marked = account.mark_unavailable(&west, Usage::Read, now, PERIOD);
+    assert!(account.is_available(&west, Usage::Read), "the earlier snapshot stays as it was");
+    assert!(!marked.is_available(&west, Usage::Read));
+    assert!(marked.is_available(&west, Usage::Write), "it may still take writes");
+    assert!(marked.is_available(&east, Usage::Read));
+    assert_eq!(marked.due_for_probe(now + PERIOD - Duration::from_millis(1)), []);
+    assert_eq!(marked.due_for_probe(now + PERIOD), std::slice::from_ref(&west));
+    assert!(!marked.is_available(&west, Usage::Read), "due is not available");
+    assert!(marked.mark_available(&west).is_available(&west, Usage::Read));
+    assert_eq!(marked.mark_available(&west).due_for_probe(now + PERIOD * 9), []);
+}
+
+#[test]
+fn a_later_failure_puts_the_probe_off() {
+    let account = bootstrap();
+    let hub = account.hub.endpoint.clone();
+    let now = Instant::now();
+    let marked = account.mark_unavailable(&hub, Usage::Read, now, PERIOD);
+    let again = marked.mark_unavailable(&hub, Usage::Read, now + PERIOD, PERIOD);
+    assert_eq!(again.due_for_probe(now + PERIOD), []);
+    let both = again.mark_unavailable(&hub, Usage::Write, now + PERIOD * 2, PERIOD);
+    assert_eq!(both.due_for_probe(now + PERIOD * 2), [], "the later of its two marks counts");
+    assert_eq!(both.due_for_probe(now + PERIOD * 3), [hub.clone()], "and it is probed once");
+    let cleared = both.mark_available(&hub);
+    assert!(cleared.is_available(&hub, Usage::Read) && cleared.is_available(&hub, Usage::Write));
+}
+
+#[test]
+fn reading_the_account_again_keeps_the_marks_of_endpoints_that_are_left() {
+    let now = Instant::now();
+    let first = read(&document(&THREE, &THREE, true), &[], &bootstrap());
+    let [west, east, _] = [0, 1, 2].map(|place| first.reads[place].endpoint.clone());
+    let first = first.mark_unavailable(&west, Usage::Read, now, PERIOD);
+    let first = first.mark_unavailable(&east, Usage::Write, now, PERIOD);
+    let second = read(&document(&THREE[..1], &THREE[..1], false), &[], &first);
+    assert!(!second.is_available(&west, Usage::Read));
+    assert_eq!(second.due_for_probe(now + PERIOD), [west], "the region that left is not probed");
+}
+
+#[test]
+fn an_emulator_behind_a_mapped_port_is_used_where_it_was_reached() {
+    let previous = Account::bootstrap(endpoint("http://localhost:9000"));
+    let inside = json!([{"name": "South Central US", "databaseAccountEndpoint": "http://172.17.0.2:8081/"}]);
+    let account = read(&json!({"readableLocations": inside, "writableLocations": inside}), &[], &previous);
+    assert_eq!(account.reads[0].endpoint, previous.hub.endpoint);
+    assert_eq!(account.reads[0].region, Region::new("South Central US"));
+    assert!(Arc::ptr_eq(&account.reads[0], &account.writes[0]));
+    let again = read(&json!({"readableLocations": inside, "writableLocations": inside}), &[], &account);
+    assert!(Arc::ptr_eq(&again.reads[0], &account.reads[0]));
+    let two = json!([location("West US"), location("East US")]);
+    let several = read(&json!({"readableLocations": two, "writableLocations": [two[0]]}), &[], &previous);
+    assert_eq!(
+        several.reads[0].endpoint,
+        endpoint("https://a-westus.example:443"),
+        "several regions are as they say"
+    );
+}
