@@ -37,6 +37,10 @@ use crate::operation::{Repeat, Verb};
 /// in one region 1.75 s, enough for a connection or a process to come back.
 const UNAVAILABLE: Backoff = Backoff { first: Duration::from_millis(250), longest: Duration::from_secs(4) };
 
+/// New connections in place of one that was closing: a second one that closes
+/// as well is not a coincidence.
+const RECONNECTS_MAX: u32 = 1;
+
 /// While a write region moves (seconds). The first retry does not wait: mostly
 /// only this client had not heard of the move.
 const FORBIDDEN: Backoff = Backoff { first: Duration::from_secs(1), longest: Duration::from_secs(15) };
@@ -226,10 +230,10 @@ impl Case {
     /// A connection that takes no more says nothing about its endpoint: the
     /// first time, a new connection to the same region is the nearest remedy.
     fn turned_away(self) -> Verdict {
-        if self.budgets.failovers > 0 || self.limits.failovers_max == 0 {
+        if self.budgets.reconnects >= RECONNECTS_MAX {
             return self.fail_over();
         }
-        let budgets = Budgets { failovers: 1, ..self.budgets };
+        let budgets = Budgets { reconnects: self.budgets.reconnects + 1, ..self.budgets };
         self.again(Duration::ZERO, Place::Same, Context::Retry, budgets)
     }
 

@@ -58,6 +58,8 @@ pub(crate) struct Limits {
 pub(crate) struct Budgets {
     /// Retries after unavailability.
     pub(crate) failovers: u32,
+    /// Retries over a new connection to the same endpoint.
+    pub(crate) reconnects: u32,
     /// Retries for a session that was not there yet.
     pub(crate) session_retries: u32,
     /// Retries after 403/3 and 403/1008, and what they waited.

@@ -1,1 +1,102 @@
+//! The judge against its tables: what every ending means for every kind of
+//! operation, place and history (`table`), how chains of endings go on and end
+//! (`chains`), what holds for all numbers there are (`invariants`), and that no
+//! case is left to a wildcard (`spelled_out`).
 
+mod chains;
+mod invariants;
+mod spelled_out;
+mod table;
+
+use std::time::Duration;
+
+use perihelion_wire::transport::{Failure, FailureKind, Sent};
+
+use super::evaluate;
+use crate::operation::{Repeat, Verb};
+use crate::pipeline::verdict::{Budgets, Effect, Ending, Limits, Nature, Regions, Verdict};
+use crate::status::Status;
+
+/// The defaults.
+const LIMITS: Limits = Limits { failovers_max: 3, session_retries_max: 2 };
+
+/// The sample that spreads nothing.
+const MIDDLE: f64 = 0.5;
+
+/// The columns of the tables.
+const KINDS: [&str; 5] = ["read", "never", "guarded", "freely", "delete"];
+
+/// Every verb with every repeat, by column.
+fn natures(kind: &str) -> Vec<(Verb, Repeat)> {
+    let reads = [Verb::Read, Verb::Query, Verb::QueryPlan, Verb::ReadFeed, Verb::ChangeFeed];
+    let writes = [Verb::Create, Verb::Upsert, Verb::Replace, Verb::Patch, Verb::Batch];
+    let with = |verbs: &[Verb], repeat| verbs.iter().map(|verb| (*verb, repeat)).collect::<Vec<_>>();
+    match kind {
+        "read" => {
+            [Repeat::Freely, Repeat::Guarded, Repeat::Never].map(|repeat| with(&reads, repeat)).concat()
+        }
+        "never" => [with(&writes, Repeat::Never), with(&[Verb::Delete], Repeat::Never)].concat(),
+        "guarded" => [with(&writes, Repeat::Guarded), with(&[Verb::Delete], Repeat::Guarded)].concat(),
+        "freely" => with(&writes, Repeat::Freely),
+        "delete" => with(&[Verb::Delete], Repeat::Freely),
+        other => panic!("no kind {other}"),
+    }
+}
+
+/// One nature that stands for a column.
+fn nature(kind: &str, has_witness: bool) -> Nature {
+    let (verb, repeat) = natures(kind)[0];
+    Nature { verb, repeat, has_witness, is_data_plane: true }
+}
+
+fn regions(candidates: u32, is_multi_write: bool) -> Regions {
+    Regions { candidates, is_multi_write, has_breaker: false }
+}
+
+/// An ending as the tables write it: `503/0`, or `unknown-timeout`.
+#[derive(Debug, Clone)]
+enum Told {
+    Status(Status),
+    Failure(Failure),
+}
+
+impl Told {
+    fn read(text: &str) -> Self {
+        if let Some((code, sub)) = text.split_once('/') {
+            return Told::Status(Status::new(code.parse().unwrap(), sub.parse().unwrap()));
+        }
+        let (sent, kind) = text.split_once('-').unwrap();
+        let sent = [("no", Sent::No), ("yes", Sent::Yes), ("unknown", Sent::Unknown)]
+            .into_iter()
+            .find(|(name, _)| *name == sent);
+        let kinds = [
+            ("connect", FailureKind::Connect),
+            ("tls", FailureKind::Tls),
+            ("closed", FailureKind::Closed),
+            ("protocol", FailureKind::Protocol),
+            ("timeout", FailureKind::Timeout),
+        ];
+        let kind = kinds.into_iter().find(|(name, _)| *name == kind);
+        Told::Failure(Failure::new(kind.unwrap().1, sent.unwrap().1, text))
+    }
+
+    fn ending(&self) -> Ending<'_> {
+        self.hinted(None)
+    }
+
+    fn hinted(&self, retry_after: Option<Duration>) -> Ending<'_> {
+        match self {
+            Told::Status(status) => Ending::Answered { status: *status, retry_after },
+            Told::Failure(failure) => Ending::Failed(failure),
+        }
+    }
+}
+
+/// A verdict in the usual circumstances.
+fn judge(kind: &str, ending: &str, regions: Regions, budgets: Budgets) -> Verdict {
+    evaluate(nature(kind, false), Told::read(ending).ending(), regions, LIMITS, budgets, MIDDLE).0
+}
+
+fn millis(text: &str) -> Duration {
+    Duration::from_secs_f64(text.parse::<f64>().unwrap() / 1000.0)
+}

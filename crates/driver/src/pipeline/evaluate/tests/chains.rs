@@ -1,0 +1,251 @@
+//! How an operation goes on whose attempts end the same way again and again,
+//! or any way at all: which waits, how many attempts, and how it ends.
+
+use super::*;
+
+/// Each line: an ending that repeats itself, the kind of operation, the
+/// account's write regions and number of regions; then the waits between the
+/// attempts, in milliseconds; then the end.
+const CHAINS: &str = "
+    503/0           read    one 1 | 250 500 1000              | Abort
+    503/0           read    one 2 | 0 250 500                 | Abort
+    503/0           read    one 3 | 0 0 250                   | Abort
+    503/0           read    all 3 | 0 0 250                   | Abort
+    503/0           never   one 3 |                           | AbortAmbiguous
+    503/0           guarded one 1 | 250 500 1000              | AbortAmbiguous
+    503/0           freely  one 2 | 0 250 500                 | AbortAmbiguous
+    503/0           delete  all 3 | 0 0 250                   | AbortAmbiguous
+    408/0           read    one 2 | 0 250 500                 | Abort
+    500/0           read    one 2 | 0 250 500                 | Abort
+    500/0           never   one 2 |                           | AbortAmbiguous
+    410/0           never   one 1 | 250 500 1000              | Abort
+    429/3092        never   one 2 | 0 250 500                 | Abort
+    429/3200        freely  one 2 |                           | Abort
+    no-connect      never   one 1 | 250 500 1000              | Abort
+    no-connect      read    one 3 | 0 0 250                   | Abort
+    no-closed       never   one 1 | 0 250 500 1000            | Abort
+    no-closed       read    one 2 | 0 0 250 500               | Abort
+    yes-timeout     read    one 3 | 0 0 250                   | Abort
+    yes-timeout     never   one 3 |                           | AbortAmbiguous
+    unknown-closed  guarded all 2 | 0 250 500                 | AbortAmbiguous
+    403/3           never   one 1 | 0 1000 2000 2000          | Abort
+    403/3           freely  one 3 | 0 1000 2000 2000          | Abort
+    403/1008        read    all 2 | 0 1000 2000 2000          | Abort
+    404/1002        read    one 1 | 100 200                   | Abort
+    404/1002        read    one 3 | 0 100                     | Abort
+    404/1002        read    all 1 | 100 200                   | Abort
+    404/1002        read    all 2 | 0 100                     | Abort
+    404/1002        never   all 3 | 0 0 100                   | Abort
+    404/1003        read    one 1 | 0                         | Abort
+    400/1024        never   one 2 | 0 100 200 400 800 1600 2000 2000 | Abort
+    410/1000        read    one 1 | 0 100 200 400 800 1600 2000 2000 | Abort
+    410/1002        never   one 1 | 0 100 200 400 800 1600 2000 2000 | Abort
+    410/1007        guarded one 3 | 0 100 200 400 800 1600 2000 2000 | Abort
+    449/0           never   one 1 | 12.5 22.5 42.5 82.5 162.5 322.5 642.5 1002.5 1002.5 1002.5 1002.5 1002.5 1002.5 1002.5 1002.5 1002.5 1002.5 1002.5 1002.5 1002.5 1002.5 1002.5 1002.5 1002.5 1002.5 1002.5 1002.5 1002.5 1002.5 1002.5 | Abort
+    200/0           never   one 1 |                           | Complete
+    404/0           delete  one 1 |                           | Abort
+";
+
+/// Attempts that an operation can make at most, whatever happens: the first,
+/// and 3 failovers, 1 reconnect, 3 session retries (in three regions), 10 after
+/// 403, 30 after 449, 8 with new maps.
+const ATTEMPTS_MAX: usize = 1 + 3 + 1 + 3 + 10 + 30 + 8;
+
+/// Waiting at most, in whole seconds: failovers 1.75, sessions 0.7, moving
+/// write regions 5, 449 24.4 (30 with hints), maps 7.1; all but 449 a quarter
+/// longer with the worst jitter.
+const WAIT_MAX: Duration = Duration::from_secs(48);
+
+/// Follows one operation to its end.
+fn follow<'a>(
+    nature: Nature,
+    regions: Regions,
+    mut next: impl FnMut() -> Ending<'a>,
+    mut jitter: impl FnMut() -> f64,
+) -> (Vec<Duration>, Verdict, Budgets) {
+    let (mut budgets, mut waits) = (Budgets::default(), Vec::new());
+    loop {
+        let (verdict, _) = evaluate(nature, next(), regions, LIMITS, budgets, jitter());
+        let Verdict::Retry { after, budgets: spent, .. } = verdict else { return (waits, verdict, budgets) };
+        assert!(has_grown(budgets, spent), "{budgets:?} to {spent:?}");
+        budgets = spent;
+        waits.push(after);
+        assert!(waits.len() < ATTEMPTS_MAX, "{budgets:?}");
+    }
+}
+
+/// Nothing shrank, one count grew by one, and doubt stays.
+fn has_grown(before: Budgets, after: Budgets) -> bool {
+    let counts = |budgets: Budgets| {
+        [
+            budgets.failovers,
+            budgets.reconnects,
+            budgets.session_retries,
+            budgets.forbidden_retries,
+            budgets.retry_with_retries,
+            budgets.reroutes,
+        ]
+    };
+    let (old, new) = (counts(before), counts(after));
+    old.iter().zip(new).all(|(old, new)| *old <= new)
+        && new.iter().sum::<u32>() == old.iter().sum::<u32>() + 1
+        && before.forbidden_waited <= after.forbidden_waited
+        && before.retry_with_waited <= after.retry_with_waited
+        && before.is_ambiguous <= after.is_ambiguous
+}
+
+#[test]
+fn chains_wait_and_end_as_the_table_says() {
+    let mut chains = 0;
+    for line in CHAINS.lines().filter(|line| !line.trim().is_empty()) {
+        let [case, waits, end] = line.split('|').collect::<Vec<_>>().try_into().unwrap();
+        let [ending, kind, writers, count] = case.split_whitespace().collect::<Vec<_>>().try_into().unwrap();
+        let regions = regions(count.parse().unwrap(), writers == "all");
+        let told = Told::read(ending);
+        let expected: Vec<_> = waits.split_whitespace().map(millis).collect();
+        let (found, last, _) = follow(nature(kind, false), regions, || told.ending(), || MIDDLE);
+        assert_eq!(found, expected, "{case}");
+        assert_eq!(format!("{last:?}"), end.trim(), "{case}");
+        chains += 1;
+    }
+    assert_eq!(chains, 37);
+}
+
+#[test]
+fn any_chain_of_endings_ends() {
+    let told: Vec<_> = [
+        "503/0",
+        "408/0",
+        "500/0",
+        "410/0",
+        "429/3092",
+        "403/3",
+        "403/1008",
+        "404/1002",
+        "404/1003",
+        "400/1024",
+        "410/1000",
+        "410/1002",
+        "410/1007",
+        "449/0",
+        "no-connect",
+        "no-closed",
+        "yes-timeout",
+        "unknown-closed",
+    ]
+    .map(Told::read)
+    .into();
+    let mut random = fastrand::Rng::with_seed(3);
+    let (mut longest, mut slowest) = (0, Duration::ZERO);
+    for round in 0..20_000 {
+        let kind = KINDS[random.usize(..KINDS.len())];
+        let regions = regions(random.u32(1..=3), random.bool());
+        let mut draws = random.fork();
+        let mut next = || {
+            let hint = draws.bool().then(|| Duration::from_millis(draws.u64(0..2000)));
+            told[draws.usize(..told.len())].hinted(hint)
+        };
+        let (waits, last, budgets) =
+            follow(nature(kind, round % 2 == 0), regions, &mut next, || random.f64());
+        longest = longest.max(waits.len() + 1);
+        slowest = slowest.max(waits.iter().sum());
+        let is_plain = last == Verdict::Abort;
+        assert!(!(is_plain && budgets.is_ambiguous), "{kind} ended plainly in doubt");
+    }
+    println!("at most {longest} attempts and {slowest:?} of waiting");
+    assert!(longest > 10, "the chains are long enough to tell something: {longest}");
+    assert!(longest <= ATTEMPTS_MAX);
+    assert!(slowest <= WAIT_MAX, "{slowest:?}");
+}
+
+#[test]
+fn a_chain_that_spends_every_budget_in_turn_still_ends() {
+    // The adversary answers with whatever has budget left, worst jitter.
+    let turns =
+        [("449/0", 30), ("410/1002", 8), ("403/3", 3), ("404/1002", 3), ("no-closed", 1), ("503/0", 4)];
+    let endings: Vec<_> =
+        turns.iter().flat_map(|(ending, times)| std::iter::repeat_n(Told::read(ending), *times)).collect();
+    let mut endings = endings.iter();
+    let (waits, last, _) = follow(
+        nature("guarded", false),
+        regions(3, true),
+        || endings.next().expect("the last of them ends it").ending(),
+        || 1.0,
+    );
+    assert_eq!(last, Verdict::AbortAmbiguous);
+    assert_eq!(waits.len(), 30 + 8 + 3 + 3 + 1 + 3);
+    assert!(waits.iter().sum::<Duration>() <= WAIT_MAX);
+}
+
+#[test]
+fn waits_are_spread_by_a_quarter_and_no_more() {
+    for ending in ["503/0", "404/1002", "no-connect"] {
+        let told = Told::read(ending);
+        let all = |jitter| follow(nature("read", false), regions(1, false), || told.ending(), || jitter).0;
+        let (short, middle, long) = (all(0.0), all(0.5), all(1.0));
+        for ((short, middle), long) in short.iter().zip(&middle).zip(&long) {
+            assert_eq!(*short, middle.mul_f64(0.75), "{ending}");
+            assert_eq!(*long, middle.mul_f64(1.25), "{ending}");
+        }
+    }
+}
+
+#[test]
+fn the_wait_of_a_moving_write_region_never_exceeds_its_sum() {
+    for jitter in [0.0, 0.3, 0.7, 1.0] {
+        let told = Told::read("403/3");
+        let (waits, last, budgets) =
+            follow(nature("never", false), regions(2, false), || told.ending(), || jitter);
+        assert_eq!(last, Verdict::Abort);
+        assert_eq!(waits[0], Duration::ZERO, "the first retry does not wait");
+        assert_eq!(budgets.forbidden_waited, Duration::from_secs(5), "the last one is cut to fit");
+    }
+}
+
+#[test]
+fn the_services_hint_wins_in_the_region_it_is_for() {
+    let after = |kind, ending: &str, hint, candidates| {
+        let told = Told::read(ending);
+        let ending = told.hinted(Some(hint));
+        match evaluate(
+            nature(kind, false),
+            ending,
+            regions(candidates, false),
+            LIMITS,
+            Budgets::default(),
+            0.5,
+        )
+        .0
+        {
+            Verdict::Retry { after, .. } => Some(after),
+            other => {
+                assert_eq!(other, Verdict::Abort);
+                None
+            }
+        }
+    };
+    let millis = Duration::from_millis;
+    assert_eq!(after("never", "449/0", millis(77), 1), Some(millis(77)));
+    assert_eq!(after("never", "449/0", millis(0), 1), Some(Duration::from_micros(12_500)), "that is no hint");
+    assert_eq!(after("never", "449/0", millis(30_000), 1), Some(millis(30_000)), "all the time there is");
+    assert_eq!(after("never", "449/0", millis(30_001), 1), None, "a wait that overruns is a refusal");
+    assert_eq!(after("read", "503/0", millis(40), 1), Some(millis(40)));
+    assert_eq!(after("read", "503/0", Duration::MAX, 1), Some(millis(4000)), "cut to our longest");
+    assert_eq!(after("read", "503/0", millis(40), 2), Some(millis(0)), "the other region did not say it");
+}
+
+#[test]
+fn limits_are_kept() {
+    let told = Told::read("503/0");
+    let none = Limits { failovers_max: 0, session_retries_max: 0 };
+    let verdict = |kind, limits, budgets| {
+        evaluate(nature(kind, true), told.ending(), regions(3, false), limits, budgets, MIDDLE).0
+    };
+    assert_eq!(verdict("read", none, Budgets::default()), Verdict::Abort);
+    assert_eq!(verdict("freely", none, Budgets::default()), Verdict::ReadBack { refused: false });
+    let endless = Limits { failovers_max: u32::MAX, session_retries_max: u32::MAX };
+    let late = Budgets { failovers: u32::MAX - 1, session_retries: u32::MAX - 1, ..Budgets::default() };
+    let Verdict::Retry { after, budgets, .. } = verdict("read", endless, late) else { panic!("one is left") };
+    assert_eq!((after, budgets.failovers), (Duration::from_secs(4), u32::MAX));
+    assert_eq!(verdict("read", endless, budgets), Verdict::Abort);
+}

@@ -1,0 +1,243 @@
+//! What holds for every number that a service, or something that poses as one,
+//! can answer with.
+
+use super::*;
+use crate::pipeline::evaluate::classify::{self, Finding};
+use crate::pipeline::throttle;
+
+/// Sub-statuses with a meaning, and some without.
+const SUBS: [u32; 21] = [
+    0,
+    1,
+    2,
+    3,
+    4,
+    1000,
+    1001,
+    1002,
+    1003,
+    1004,
+    1007,
+    1008,
+    1013,
+    1022,
+    1024,
+    3088,
+    3092,
+    3200,
+    5352,
+    20001,
+    u32::MAX,
+];
+
+/// Codes of which some sub-status leaves a write certainly not applied, though
+/// the operation may be tried again.
+fn is_certainly_not_applied(ending: &Told) -> bool {
+    match ending {
+        Told::Status(status) => (300..500).contains(&status.code) && status.code != 408,
+        Told::Failure(failure) => failure.sent == Sent::No,
+    }
+}
+
+fn failures() -> Vec<Told> {
+    let mut all = Vec::new();
+    for sent in ["no", "yes", "unknown"] {
+        for kind in ["connect", "tls", "closed", "protocol", "timeout"] {
+            all.push(Told::read(&format!("{sent}-{kind}")));
+        }
+    }
+    all
+}
+
+/// Every code that HTTP libraries let through, and the edges of the type.
+fn endings() -> impl Iterator<Item = Told> {
+    let codes = (0..=1000).chain([u16::MAX]);
+    codes.flat_map(|code| SUBS.map(|sub| Told::Status(Status::new(code, sub)))).chain(failures())
+}
+
+/// Calls `check` for the whole space.
+fn for_all(mut check: impl FnMut(Nature, &Told, Regions, Budgets, Verdict, Vec<Effect>)) -> usize {
+    let mut cases = 0;
+    for told in endings() {
+        for kind in KINDS {
+            for (candidates, is_multi_write) in [(1, false), (2, false), (1, true), (3, true)] {
+                for (has_witness, is_ambiguous) in
+                    [(false, false), (false, true), (true, false), (true, true)]
+                {
+                    let nature = nature(kind, has_witness);
+                    let regions = Regions { candidates, is_multi_write, has_breaker: has_witness };
+                    let budgets = Budgets { is_ambiguous, ..Budgets::default() };
+                    let (verdict, effects) =
+                        evaluate(nature, told.ending(), regions, LIMITS, budgets, MIDDLE);
+                    check(nature, &told, regions, budgets, verdict, effects.into_iter().collect());
+                    cases += 1;
+                }
+            }
+        }
+    }
+    cases
+}
+
+#[test]
+fn a_write_that_must_not_be_done_twice_is_repeated_only_when_certainly_not_applied() {
+    let mut retries = 0;
+    for_all(|nature, told, _, budgets, verdict, _| {
+        let is_retry = matches!(verdict, Verdict::Retry { .. });
+        if is_retry && !nature.verb.is_read() && nature.repeat == Repeat::Never {
+            assert!(is_certainly_not_applied(told) && !budgets.is_ambiguous, "{told:?} {budgets:?}");
+            retries += 1;
+        }
+    });
+    assert!(retries > 0);
+}
+
+#[test]
+fn a_write_in_doubt_never_ends_in_a_plain_failure() {
+    let mut ends = 0;
+    for_all(|nature, told, _, budgets, verdict, _| {
+        let was_in_doubt = budgets.is_ambiguous;
+        let is_in_doubt = was_in_doubt || !is_certainly_not_applied(told);
+        if nature.verb.is_read() || !is_in_doubt {
+            return;
+        }
+        match verdict {
+            Verdict::Abort => panic!("{nature:?} {told:?} {budgets:?}"),
+            Verdict::Retry { budgets, .. } => assert!(budgets.is_ambiguous, "{told:?} forgets the doubt"),
+            Verdict::ReadBack { .. } => assert!(nature.has_witness),
+            Verdict::AbortAmbiguous => assert!(!nature.has_witness, "{told:?} could have been read back"),
+            Verdict::Complete | Verdict::CompleteAsGone => {}
+        }
+        ends += 1;
+    });
+    assert!(ends > 0);
+}
+
+#[test]
+fn a_write_not_in_doubt_is_never_called_ambiguous() {
+    for_all(|_, told, _, budgets, verdict, _| {
+        if budgets.is_ambiguous || !is_certainly_not_applied(told) {
+            return;
+        }
+        match verdict {
+            Verdict::ReadBack { .. } | Verdict::AbortAmbiguous | Verdict::CompleteAsGone => {
+                panic!("{told:?} {verdict:?}")
+            }
+            Verdict::Retry { budgets, .. } => assert!(!budgets.is_ambiguous, "{told:?}"),
+            Verdict::Complete | Verdict::Abort => {}
+        }
+    });
+}
+
+#[test]
+fn a_read_is_never_ambiguous() {
+    for_all(|nature, told, _, _, verdict, _| {
+        if !nature.verb.is_read() {
+            return;
+        }
+        match verdict {
+            Verdict::Retry { budgets, .. } => assert!(!budgets.is_ambiguous, "{told:?}"),
+            Verdict::Complete | Verdict::Abort => {}
+            Verdict::CompleteAsGone | Verdict::ReadBack { .. } | Verdict::AbortAmbiguous => {
+                panic!("{told:?} {verdict:?}")
+            }
+        }
+    });
+}
+
+#[test]
+fn only_success_completes_and_success_always_completes_a_read() {
+    let cases = for_all(|nature, told, _, budgets, verdict, _| {
+        let is_success = match told {
+            Told::Status(status) => status.is_success(),
+            Told::Failure(_) => false,
+        };
+        let is_complete = verdict == Verdict::Complete;
+        assert!(is_success || !is_complete, "{told:?}");
+        let is_clear = nature.verb.is_read() || !budgets.is_ambiguous;
+        assert!(is_complete || !(is_success && is_clear), "{told:?}");
+    });
+    println!("{cases} cases of each invariant");
+    assert_eq!(cases, (1002 * SUBS.len() + 15) * 5 * 4 * 4);
+}
+
+#[test]
+fn effects_are_few_and_their_own_kind() {
+    for_all(|nature, told, regions, _, verdict, effects| {
+        let has = |effect| effects.contains(&effect);
+        let is_complete = verdict == Verdict::Complete;
+        assert_eq!(
+            is_complete && regions.has_breaker,
+            is_complete && has(Effect::PartitionSucceeded),
+            "a success closes a breaker: {told:?}"
+        );
+        let has_failed = effects.iter().any(|effect| matches!(effect, Effect::PartitionFailed { .. }));
+        assert!(!(has_failed && has(Effect::PartitionSucceeded)), "{told:?}");
+        assert!(!(has_failed && is_complete), "{told:?}");
+        let is_bound = !nature.verb.is_read() && !regions.is_multi_write;
+        let marks_at_once = has(Effect::EndpointFailed { confirmed_first: false })
+            || has(Effect::PartitionFailed { confirmed_first: false });
+        assert!(!(is_bound && marks_at_once), "the only write region is not marked unconfirmed: {told:?}");
+    });
+}
+
+#[test]
+fn every_number_is_classified_and_the_two_judges_agree() {
+    let mut throttles = 0;
+    for code in 0..=u16::MAX {
+        for sub in SUBS {
+            let status = Status::new(code, sub);
+            let finding = classify::answer(status);
+            let is_done = finding == Finding::Done || finding == Finding::BatchRefused;
+            assert_eq!(is_done, status.is_success(), "{status}");
+            assert_eq!(finding == Finding::Throttled, throttle::is_throttle(status), "{status}");
+            throttles += u32::from(finding == Finding::Throttled);
+            let is_outside = !(200..600).contains(&code);
+            assert_eq!(finding == Finding::Nonsense, is_outside, "{status}");
+        }
+    }
+    assert_eq!(throttles as usize, SUBS.len() - 1, "all of 429 but 3092");
+}
+
+#[test]
+fn nothing_the_outside_says_makes_the_judge_panic() {
+    let told = endings().collect::<Vec<_>>();
+    let mut random = fastrand::Rng::with_seed(7);
+    let edge =
+        |random: &mut fastrand::Rng| *random.choice([0, 1, 2, 3, u32::MAX - 1, u32::MAX].iter()).unwrap();
+    let time = |random: &mut fastrand::Rng| {
+        *random.choice([Duration::ZERO, Duration::from_secs(4), Duration::MAX].iter()).unwrap()
+    };
+    let mut retries = 0;
+    for _ in 0..200_000 {
+        let budgets = Budgets {
+            failovers: edge(&mut random),
+            reconnects: edge(&mut random),
+            session_retries: edge(&mut random),
+            forbidden_retries: edge(&mut random),
+            forbidden_waited: time(&mut random),
+            retry_with_retries: edge(&mut random),
+            retry_with_waited: time(&mut random),
+            reroutes: edge(&mut random),
+            is_ambiguous: random.bool(),
+        };
+        let regions =
+            Regions { candidates: edge(&mut random), is_multi_write: random.bool(), has_breaker: true };
+        let limits = Limits { failovers_max: edge(&mut random), session_retries_max: edge(&mut random) };
+        let jitter = *random.choice([0.0, 1.0, -1.0, f64::NAN, f64::INFINITY].iter()).unwrap();
+        let ending = told[random.usize(..told.len())].hinted(random.bool().then(|| time(&mut random)));
+        let kind = KINDS[random.usize(..KINDS.len())];
+        let (verdict, _) = evaluate(nature(kind, random.bool()), ending, regions, limits, budgets, jitter);
+        if let Verdict::Retry { after, .. } = verdict {
+            assert!(after <= Duration::from_secs(30), "{ending:?} waits {after:?}");
+            retries += 1;
+        }
+    }
+    assert!(retries > 1000, "{retries}");
+}
+
+#[test]
+fn a_throttled_operation_is_not_tried_elsewhere() {
+    for kind in KINDS {
+        assert_eq!(judge(kind, "429/3200", regions(3, true), Budgets::default()), Verdict::Abort);
+    }
+}

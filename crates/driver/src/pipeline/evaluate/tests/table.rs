@@ -1,0 +1,357 @@
+//! The decision tree as tables, written by hand from the specification and not
+//! from the code, and the check of every cell.
+//!
+//! A line of the four action tables says what happens to a read, to a write
+//! that must never be done twice, to a guarded write, to one that may be done
+//! freely, and to a free deletion. `?` after an action: from then on the write
+//! is ambiguous. What an action is in one, two or three regions stands in
+//! [`WORDS`], what everyone is to know in [`EFFECTS`].
+
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::diagnostics::Context;
+use crate::pipeline::verdict::Place;
+
+/// Nothing spent, nothing in doubt.
+const FRESH: &str = "
+    endings                                                 | read       never      guarded    freely     delete
+    200/0 201/0 204/0 206/0 226/0 299/0 304/0 304/9         | done       done       done       done       done
+    207/0 207/1001                                          | done       done       done       done       done
+    404/0                                                   | abort      abort      abort      abort      abort
+    409/0 409/1 412/0 412/1                                 | abort      abort      abort      abort      abort
+    400/0 400/1001 400/1004 400/1023 401/0 402/0 403/0      | abort      abort      abort      abort      abort
+    403/2 403/4 403/1007 403/1014 404/1 404/1001 404/1013   | abort      abort      abort      abort      abort
+    405/0 406/0 407/0 411/0 413/0 414/0 415/0 418/0 422/0   | abort      abort      abort      abort      abort
+    423/0 424/0 426/0 428/0 430/0 431/0 448/0 450/0 451/0   | abort      abort      abort      abort      abort
+    452/0 499/0 300/0 301/0 302/0 303/0 305/0 307/0 399/0   | abort      abort      abort      abort      abort
+    429/0 429/3091 429/3093 429/3200                        | abort      abort      abort      abort      abort
+    0/0 1/0 99/0 100/0 101/0 199/0 600/0 999/0 65535/0      | abort      settle     settle     settle     settle
+    403/3 403/1008                                          | elsewhere  elsewhere  elsewhere  elsewhere  elsewhere
+    404/1002                                                | session    session    session    session    session
+    400/1024 410/1000 410/1002 410/1007 410/1008            | reroute    reroute    reroute    reroute    reroute
+    404/1003@data                                           | reroute    reroute    reroute    reroute    reroute
+    404/1003@metadata                                       | abort      abort      abort      abort      abort
+    449/0 449/1 449/5352                                    | in-region  in-region  in-region  in-region  in-region
+    410/0 410/1 410/1001 410/1009 410/9999 429/3092         | failover   failover   failover   failover   failover
+    503/0 503/1 503/3092 503/20001                          | failover   settle     failover?  failover?  failover?
+    408/0 408/1                                             | failover   settle     failover?  failover?  failover?
+    500/0 500/1 500/5411 501/0 502/0 504/0 505/0 511/0 599/0| failover   settle     failover?  failover?  failover?
+    no-connect no-tls no-timeout                            | failover   failover   failover   failover   failover
+    no-closed no-protocol                                   | reconnect  reconnect  reconnect  reconnect  reconnect
+    yes-connect yes-tls yes-closed yes-protocol yes-timeout | failover   settle     failover?  failover?  failover?
+    unknown-connect unknown-tls unknown-closed              | failover   settle     failover?  failover?  failover?
+    unknown-protocol unknown-timeout                        | failover   settle     failover?  failover?  failover?
+";
+
+/// Nothing spent, but an earlier attempt of the write may have been applied.
+const DOUBTFUL: &str = "
+    endings                                                 | read       never      guarded    freely     delete
+    200/0 201/0 204/0 206/0 226/0 299/0 304/0 304/9         | done       done       done       done       done
+    207/0 207/1001                                          | done       settle     refuse     settle     settle
+    404/0                                                   | abort      settle     refuse     settle     gone
+    409/0 409/1 412/0 412/1                                 | abort      settle     refuse     settle     settle
+    400/0 400/1001 400/1004 400/1023 401/0 402/0 403/0      | abort      settle     settle     settle     settle
+    403/2 403/4 403/1007 403/1014 404/1 404/1001 404/1013   | abort      settle     settle     settle     settle
+    405/0 406/0 407/0 411/0 413/0 414/0 415/0 418/0 422/0   | abort      settle     settle     settle     settle
+    423/0 424/0 426/0 428/0 430/0 431/0 448/0 450/0 451/0   | abort      settle     settle     settle     settle
+    452/0 499/0 300/0 301/0 302/0 303/0 305/0 307/0 399/0   | abort      settle     settle     settle     settle
+    429/0 429/3091 429/3093 429/3200                        | abort      settle     settle     settle     settle
+    0/0 1/0 99/0 100/0 101/0 199/0 600/0 999/0 65535/0      | abort      settle     settle     settle     settle
+    403/3 403/1008                                          | elsewhere  settle     elsewhere? elsewhere? elsewhere?
+    404/1002                                                | session    settle     session?   session?   session?
+    400/1024 410/1000 410/1002 410/1007 410/1008            | reroute    settle     reroute?   reroute?   reroute?
+    404/1003@data                                           | reroute    settle     reroute?   reroute?   reroute?
+    404/1003@metadata                                       | abort      settle     settle     settle     settle
+    449/0 449/1 449/5352                                    | in-region  settle     in-region? in-region? in-region?
+    410/0 410/1 410/1001 410/1009 410/9999 429/3092         | failover   settle     failover?  failover?  failover?
+    503/0 503/1 503/3092 503/20001                          | failover   settle     failover?  failover?  failover?
+    408/0 408/1                                             | failover   settle     failover?  failover?  failover?
+    500/0 500/1 500/5411 501/0 502/0 504/0 505/0 511/0 599/0| failover   settle     failover?  failover?  failover?
+    no-connect no-tls no-timeout                            | failover   settle     failover?  failover?  failover?
+    no-closed no-protocol                                   | reconnect  settle     reconnect? reconnect? reconnect?
+    yes-connect yes-tls yes-closed yes-protocol yes-timeout | failover   settle     failover?  failover?  failover?
+    unknown-connect unknown-tls unknown-closed              | failover   settle     failover?  failover?  failover?
+    unknown-protocol unknown-timeout                        | failover   settle     failover?  failover?  failover?
+";
+
+/// Every budget spent, nothing in doubt before this attempt.
+const SPENT: &str = "
+    endings                                                 | read       never      guarded    freely     delete
+    200/0 201/0 204/0 206/0 226/0 299/0 304/0 304/9         | done       done       done       done       done
+    207/0 207/1001                                          | done       done       done       done       done
+    404/0                                                   | abort      abort      abort      abort      abort
+    409/0 409/1 412/0 412/1                                 | abort      abort      abort      abort      abort
+    400/0 400/1001 400/1004 400/1023 401/0 402/0 403/0      | abort      abort      abort      abort      abort
+    403/2 403/4 403/1007 403/1014 404/1 404/1001 404/1013   | abort      abort      abort      abort      abort
+    405/0 406/0 407/0 411/0 413/0 414/0 415/0 418/0 422/0   | abort      abort      abort      abort      abort
+    423/0 424/0 426/0 428/0 430/0 431/0 448/0 450/0 451/0   | abort      abort      abort      abort      abort
+    452/0 499/0 300/0 301/0 302/0 303/0 305/0 307/0 399/0   | abort      abort      abort      abort      abort
+    429/0 429/3091 429/3093 429/3200                        | abort      abort      abort      abort      abort
+    0/0 1/0 99/0 100/0 101/0 199/0 600/0 999/0 65535/0      | abort      settle     settle     settle     settle
+    403/3 403/1008                                          | abort      abort      abort      abort      abort
+    404/1002                                                | abort      abort      abort      abort      abort
+    400/1024 410/1000 410/1002 410/1007 410/1008            | abort      abort      abort      abort      abort
+    404/1003@data                                           | abort      abort      abort      abort      abort
+    404/1003@metadata                                       | abort      abort      abort      abort      abort
+    449/0 449/1 449/5352                                    | abort      abort      abort      abort      abort
+    410/0 410/1 410/1001 410/1009 410/9999 429/3092         | abort      abort      abort      abort      abort
+    503/0 503/1 503/3092 503/20001                          | abort      settle     settle     settle     settle
+    408/0 408/1                                             | abort      settle     settle     settle     settle
+    500/0 500/1 500/5411 501/0 502/0 504/0 505/0 511/0 599/0| abort      settle     settle     settle     settle
+    no-connect no-tls no-timeout                            | abort      abort      abort      abort      abort
+    no-closed no-protocol                                   | abort      abort      abort      abort      abort
+    yes-connect yes-tls yes-closed yes-protocol yes-timeout | abort      settle     settle     settle     settle
+    unknown-connect unknown-tls unknown-closed              | abort      settle     settle     settle     settle
+    unknown-protocol unknown-timeout                        | abort      settle     settle     settle     settle
+";
+
+/// Every budget spent, and an earlier attempt may have been applied.
+const SPENT_DOUBTFUL: &str = "
+    endings                                                 | read       never      guarded    freely     delete
+    200/0 201/0 204/0 206/0 226/0 299/0 304/0 304/9         | done       done       done       done       done
+    207/0 207/1001                                          | done       settle     refuse     settle     settle
+    404/0                                                   | abort      settle     refuse     settle     gone
+    409/0 409/1 412/0 412/1                                 | abort      settle     refuse     settle     settle
+    400/0 400/1001 400/1004 400/1023 401/0 402/0 403/0      | abort      settle     settle     settle     settle
+    403/2 403/4 403/1007 403/1014 404/1 404/1001 404/1013   | abort      settle     settle     settle     settle
+    405/0 406/0 407/0 411/0 413/0 414/0 415/0 418/0 422/0   | abort      settle     settle     settle     settle
+    423/0 424/0 426/0 428/0 430/0 431/0 448/0 450/0 451/0   | abort      settle     settle     settle     settle
+    452/0 499/0 300/0 301/0 302/0 303/0 305/0 307/0 399/0   | abort      settle     settle     settle     settle
+    429/0 429/3091 429/3093 429/3200                        | abort      settle     settle     settle     settle
+    0/0 1/0 99/0 100/0 101/0 199/0 600/0 999/0 65535/0      | abort      settle     settle     settle     settle
+    403/3 403/1008                                          | abort      settle     settle     settle     settle
+    404/1002                                                | abort      settle     settle     settle     settle
+    400/1024 410/1000 410/1002 410/1007 410/1008            | abort      settle     settle     settle     settle
+    404/1003@data                                           | abort      settle     settle     settle     settle
+    404/1003@metadata                                       | abort      settle     settle     settle     settle
+    449/0 449/1 449/5352                                    | abort      settle     settle     settle     settle
+    410/0 410/1 410/1001 410/1009 410/9999 429/3092         | abort      settle     settle     settle     settle
+    503/0 503/1 503/3092 503/20001                          | abort      settle     settle     settle     settle
+    408/0 408/1                                             | abort      settle     settle     settle     settle
+    500/0 500/1 500/5411 501/0 502/0 504/0 505/0 511/0 599/0| abort      settle     settle     settle     settle
+    no-connect no-tls no-timeout                            | abort      settle     settle     settle     settle
+    no-closed no-protocol                                   | abort      settle     settle     settle     settle
+    yes-connect yes-tls yes-closed yes-protocol yes-timeout | abort      settle     settle     settle     settle
+    unknown-connect unknown-tls unknown-closed              | abort      settle     settle     settle     settle
+    unknown-protocol unknown-timeout                        | abort      settle     settle     settle     settle
+";
+
+/// What the words mean in one, two and three regions, of which one takes
+/// writes, or all. Retries as place, context and milliseconds to wait. Without
+/// a witness, `unknown` and `stands` are both reports of ambiguity.
+const WORDS: &str = "
+    word      | one/1              one/2           one/3           all/1            all/2           all/3
+    done      | complete           complete        complete        complete         complete        complete
+    gone      | gone               gone            gone            gone             gone            gone
+    abort     | abort              abort           abort           abort            abort           abort
+    settle    | unknown            unknown         unknown         unknown          unknown         unknown
+    refuse    | stands             stands          stands          stands           unknown         unknown
+    elsewhere | next:failover:0    next:failover:0 next:failover:0 next:failover:0  next:failover:0 next:failover:0
+    session   | write:session:100  write:session:0 write:session:0 same:session:100 next:session:0  next:session:0
+    reroute   | same:rerouted:0    same:rerouted:0 same:rerouted:0 same:rerouted:0  same:rerouted:0 same:rerouted:0
+    in-region | same:retry:12.5    same:retry:12.5 same:retry:12.5 same:retry:12.5  same:retry:12.5 same:retry:12.5
+    failover  | same:retry:250     next:failover:0 next:failover:0 same:retry:250   next:failover:0 next:failover:0
+    reconnect | same:retry:0       same:retry:0    same:retry:0    same:retry:0     same:retry:0    same:retry:0
+";
+
+/// What everyone is to know after a read, a write where one region takes
+/// writes, and a write where all do. `?`: once another region confirms it;
+/// `works`: if there is a breaker to tell.
+const EFFECTS: &str = "
+    endings                                                 | data: read one          all        | metadata: read one   all
+    200/0 201/0 204/0 206/0 226/0 299/0 304/0 304/9         | works      works        works      | works     works      works
+    207/0 207/1001                                          | works      works        works      | works     works      works
+    404/0                                                   | works      works        works      | works     works      works
+    409/0 409/1 412/0 412/1                                 | works      works        works      | works     works      works
+    400/0 400/1001 400/1004 400/1023 401/0 402/0 403/0      | -          -            -          | -         -          -
+    403/2 403/4 403/1007 403/1014 404/1 404/1001 404/1013   | -          -            -          | -         -          -
+    405/0 406/0 407/0 411/0 413/0 414/0 415/0 418/0 422/0   | -          -            -          | -         -          -
+    423/0 424/0 426/0 428/0 430/0 431/0 448/0 450/0 451/0   | -          -            -          | -         -          -
+    452/0 499/0 300/0 301/0 302/0 303/0 305/0 307/0 399/0   | -          -            -          | -         -          -
+    429/0 429/3091 429/3093 429/3200                        | -          -            -          | -         -          -
+    0/0 1/0 99/0 100/0 101/0 199/0 600/0 999/0 65535/0      | -          -            -          | -         -          -
+    403/3                                                   | account    account+endpoint? account | account account+endpoint? account
+    403/1008                    | account+endpoint? account+endpoint? account+endpoint? | account+endpoint? account+endpoint? account+endpoint?
+    404/1002                                                | -          -            -          | -         -          -
+    400/1024 410/1000                                       | container  container    container  | container container  container
+    410/1002 410/1007 410/1008                              | ranges     ranges       ranges     | ranges    ranges     ranges
+    404/1003@data                                           | container  container    container  | -         -          -
+    404/1003@metadata                                       | -          -            -          | -         -          -
+    449/0 449/1 449/5352                                    | -          -            -          | -         -          -
+    410/0 410/1 410/1001 410/1009 410/9999 429/3092         | partition  partition?   partition  | -         -          -
+    503/0 503/1 503/3092 503/20001                          | partition  partition?   partition  | -         -          -
+    408/0 408/1                                             | partition? partition?   partition? | -         -          -
+    500/0 500/1 500/5411 501/0 502/0 504/0 505/0 511/0 599/0| partition? partition?   partition? | -         -          -
+    no-connect no-tls no-timeout                            | endpoint   account+endpoint? endpoint | endpoint account+endpoint? endpoint
+    no-closed no-protocol                                   | -          -            -          | -         -          -
+    yes-connect yes-tls yes-closed yes-protocol yes-timeout | partition  partition?   partition  | -         -          -
+    unknown-connect unknown-tls unknown-closed              | partition  partition?   partition  | -         -          -
+    unknown-protocol unknown-timeout                        | partition  partition?   partition  | -         -          -
+";
+
+/// A table by its first column, one entry for each word there.
+fn read(table: &'static str) -> BTreeMap<&'static str, Vec<&'static str>> {
+    let mut rows = BTreeMap::new();
+    for line in table.lines().skip(2).filter(|line| !line.trim().is_empty()) {
+        let (keys, cells) = line.split_once('|').unwrap();
+        let cells: Vec<_> = cells.split_whitespace().filter(|cell| *cell != "|").collect();
+        assert!(cells.len() == 5 || cells.len() == 6, "{line}");
+        for key in keys.split_whitespace() {
+            assert!(rows.insert(key, cells.clone()).is_none(), "{key} stands twice");
+        }
+    }
+    rows
+}
+
+/// What was spent in each table, and whether there is doubt.
+fn histories() -> [(&'static str, Budgets); 4] {
+    let spent = Budgets {
+        failovers: 3,
+        reconnects: 1,
+        session_retries: 3,
+        forbidden_retries: 10,
+        forbidden_waited: Duration::from_secs(5),
+        retry_with_retries: 30,
+        retry_with_waited: Duration::from_secs(30),
+        reroutes: 8,
+        is_ambiguous: false,
+    };
+    let doubt = |budgets| Budgets { is_ambiguous: true, ..budgets };
+    [
+        (FRESH, Budgets::default()),
+        (DOUBTFUL, doubt(Budgets::default())),
+        (SPENT, spent),
+        (SPENT_DOUBTFUL, doubt(spent)),
+    ]
+}
+
+/// What a retry spends.
+fn spent(action: &str, budgets: Budgets, after: Duration) -> Budgets {
+    let one = |count: u32| count + 1;
+    match action {
+        "elsewhere" => Budgets {
+            forbidden_retries: one(budgets.forbidden_retries),
+            forbidden_waited: budgets.forbidden_waited + after,
+            ..budgets
+        },
+        "in-region" => Budgets {
+            retry_with_retries: one(budgets.retry_with_retries),
+            retry_with_waited: budgets.retry_with_waited + after,
+            ..budgets
+        },
+        "session" => Budgets { session_retries: one(budgets.session_retries), ..budgets },
+        "reroute" => Budgets { reroutes: one(budgets.reroutes), ..budgets },
+        "failover" => Budgets { failovers: one(budgets.failovers), ..budgets },
+        "reconnect" => Budgets { reconnects: one(budgets.reconnects), ..budgets },
+        other => panic!("{other} is no retry"),
+    }
+}
+
+/// The verdict that a cell names.
+fn verdict(cell: &str, meaning: &str, budgets: Budgets, nature: Nature) -> Verdict {
+    let (action, is_ambiguous) = cell.strip_suffix('?').map_or((cell, false), |action| (action, true));
+    match meaning {
+        "complete" => Verdict::Complete,
+        "gone" => Verdict::CompleteAsGone,
+        "abort" => Verdict::Abort,
+        "unknown" | "stands" if !nature.has_witness => Verdict::AbortAmbiguous,
+        "unknown" => Verdict::ReadBack { refused: false },
+        "stands" => Verdict::ReadBack { refused: true },
+        retry => {
+            let [place, context, after] = retry.split(':').collect::<Vec<_>>().try_into().unwrap();
+            let after = millis(after);
+            let place = match place {
+                "same" => Place::Same,
+                "next" => Place::Next,
+                "write" => Place::WriteRegion,
+                other => panic!("no place {other}"),
+            };
+            let context = match context {
+                "retry" => Context::Retry,
+                "failover" => Context::Failover,
+                "session" => Context::SessionRetry,
+                "rerouted" => Context::Rerouted,
+                other => panic!("no context {other}"),
+            };
+            let budgets = Budgets { is_ambiguous, ..spent(action, budgets, after) };
+            Verdict::Retry { after, place, context, budgets }
+        }
+    }
+}
+
+/// The effects that a cell names.
+fn effects(cell: &str, has_breaker: bool) -> impl Iterator<Item = Effect> {
+    let effect = move |word| match word {
+        "-" => None,
+        "works" => has_breaker.then_some(Effect::PartitionSucceeded),
+        "account" => Some(Effect::RefreshAccount),
+        "endpoint" => Some(Effect::EndpointFailed { confirmed_first: false }),
+        "endpoint?" => Some(Effect::EndpointFailed { confirmed_first: true }),
+        "partition" => Some(Effect::PartitionFailed { confirmed_first: false }),
+        "partition?" => Some(Effect::PartitionFailed { confirmed_first: true }),
+        "ranges" => Some(Effect::RefreshRanges),
+        "container" => Some(Effect::ForgetContainer),
+        other => panic!("no effect {other}"),
+    };
+    cell.split('+').filter_map(effect)
+}
+
+/// The circumstances that the tables do not have a line for.
+fn circumstances(plane: &str) -> Vec<(Regions, bool, bool)> {
+    let planes = [("data", true), ("metadata", false)];
+    let mut all = Vec::new();
+    for (_, is_data_plane) in planes.into_iter().filter(|(name, _)| plane.is_empty() || *name == plane) {
+        for candidates in 1..=3 {
+            for is_multi_write in [false, true] {
+                for has_breaker in [false, true] {
+                    for has_witness in [false, true] {
+                        let regions = Regions { candidates, is_multi_write, has_breaker };
+                        all.push((regions, is_data_plane, has_witness));
+                    }
+                }
+            }
+        }
+    }
+    all
+}
+
+#[test]
+fn every_ending_is_judged_as_the_tables_say() {
+    let (words, effect_rows) = (read(WORDS), read(EFFECTS));
+    let mut cells = 0;
+    for (table, budgets) in histories() {
+        let rows = read(table);
+        assert!(rows.keys().eq(effect_rows.keys()), "every table has every ending");
+        for (key, row) in rows {
+            let (name, plane) = key.split_once('@').unwrap_or((key, ""));
+            let told = Told::read(name);
+            let circumstances = circumstances(plane);
+            for (column, kind) in KINDS.into_iter().enumerate() {
+                let cell = row[column];
+                let meanings = &words[cell.trim_end_matches('?')];
+                for (verb, repeat) in natures(kind) {
+                    for (regions, is_data_plane, has_witness) in circumstances.iter().copied() {
+                        let nature = Nature { verb, repeat, has_witness, is_data_plane };
+                        let place = regions.candidates as usize - 1 + 3 * usize::from(regions.is_multi_write);
+                        let actor = if verb.is_read() { 0 } else { 1 + usize::from(regions.is_multi_write) };
+                        let known = effect_rows[key][actor + 3 * usize::from(!is_data_plane)];
+
+                        let (found, changes) =
+                            evaluate(nature, told.ending(), regions, LIMITS, budgets, MIDDLE);
+                        let expected = verdict(cell, meanings[place], budgets, nature);
+                        assert_eq!(found, expected, "{key} after {budgets:?}: {nature:?} in {regions:?}");
+                        let expected = effects(known, regions.has_breaker);
+                        assert!(changes.into_iter().eq(expected), "{key}: {nature:?} in {regions:?}");
+                        cells += 1;
+                    }
+                }
+            }
+        }
+    }
+    println!("{cells} cells of the decision tree checked");
+    // 117 endings (404/1003 on both planes), 33 operations by verb and repeat,
+    // 4 histories, 2 planes, 1 to 3 regions, one or all of which take writes,
+    // with and without a breaker's entry and a witness.
+    assert_eq!(cells, 117 * 33 * 4 * 2 * 3 * 2 * 2 * 2);
+}
