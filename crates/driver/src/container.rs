@@ -96,8 +96,24 @@ impl Container {
         self.known.load_full()
     }
 
-    /// Publishes what was learnt; `None` forgets it.
-    pub(crate) fn publish(&self, known: Option<Known>) {
-        self.known.store(known.map(Arc::new));
+    /// Publishes what was learnt. A container of another `_rid` starts a new
+    /// session: the old one's progress says nothing about it.
+    pub(crate) fn publish(&self, known: Arc<Known>) {
+        let previous = self.known.swap(Some(Arc::clone(&known)));
+        if previous.is_some_and(|previous| previous.rid != known.rid) {
+            self.sessions.clear();
+        }
+    }
+
+    /// Forgets what turned out to be wrong, unless that was replaced meanwhile.
+    pub(crate) fn forget(&self, stale: Option<&Arc<Known>>) {
+        let current = self.known();
+        if let (Some(current), Some(stale)) = (&current, stale)
+            && !Arc::ptr_eq(current, stale)
+        {
+            return;
+        }
+        self.known.store(None);
+        self.sessions.clear();
     }
 }

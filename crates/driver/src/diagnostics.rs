@@ -126,6 +126,10 @@ impl Diagnostics {
         self.resolved
     }
 
+    pub(crate) fn into_attempts(self) -> impl Iterator<Item = Attempt> {
+        self.first.into_iter().chain(self.further)
+    }
+
     pub(crate) fn record(&mut self, attempt: Attempt) {
         if self.first.is_none() {
             self.first = Some(attempt);

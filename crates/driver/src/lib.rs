@@ -14,6 +14,7 @@
 
 #![warn(missing_docs)]
 
+mod background;
 mod chance;
 mod clock;
 pub mod container;
@@ -23,6 +24,7 @@ mod driver;
 pub mod environment;
 mod error;
 mod latency;
+mod learn;
 pub mod operation;
 pub mod options;
 mod pipeline;
@@ -35,7 +37,7 @@ pub mod transport;
 
 pub use container::Container;
 pub use credential::Credential;
-pub use driver::Driver;
+pub use driver::{AccountView, Driver};
 pub use error::{Error, ErrorKind};
 pub use operation::Operation;
 pub use options::{DriverOptions, OperationOptions};

@@ -106,6 +106,25 @@ impl KeyPath {
 }
 
 impl PartitionKeyDefinition {
+    /// Reads the `partitionKey` of a container's properties; `None` when it is
+    /// of a kind that is not known here. Without a version it is the first.
+    pub fn from_json(value: &Value) -> Option<Self> {
+        let paths: Option<Vec<KeyPath>> =
+            value.get("paths")?.as_array()?.iter().map(|path| KeyPath::parse(path.as_str()?)).collect();
+        let paths = paths.filter(|paths| (1..=LEVELS_MAX).contains(&paths.len()))?;
+        let kind = match value.get("kind").and_then(Value::as_str) {
+            Some("Hash") | None => KeyKind::Hash,
+            Some("MultiHash") => KeyKind::MultiHash,
+            Some(_) => return None,
+        };
+        let version = match (value.get("version").and_then(Value::as_i64), kind) {
+            (Some(2), _) | (None, KeyKind::MultiHash) => HashVersion::V2,
+            (Some(1) | None, KeyKind::Hash) => HashVersion::V1,
+            (Some(_), _) => return None,
+        };
+        Some(PartitionKeyDefinition { paths, kind, version })
+    }
+
     /// Takes the key out of a document; `None` when a value is an array or an object.
     pub fn extract(&self, document: &Object) -> Option<PartitionKey> {
         let values = self.paths.iter().map(|path| match path.find(document) {

@@ -72,6 +72,8 @@ names! {
     NO_RETRY_ON_449 = "x-ms-noretry-449";
     EXCLUDED_LOCATIONS = "x-ms-cosmos-excluded-locations";
     HUB_REGION_PROCESSING_ONLY = "x-ms-cosmos-hub-region-processing-only";
+    /// `LatestCommitted` or `GlobalStrong`: a read stronger than the account.
+    READ_CONSISTENCY_STRATEGY = "x-ms-cosmos-read-consistency-strategy";
 
     // Databases, containers and their throughput.
     OFFER_THROUGHPUT = "x-ms-offer-throughput";

@@ -80,6 +80,11 @@ impl Layers {
         })
     }
 
+    /// The settings of metadata requests that the driver makes for itself.
+    pub(crate) fn metadata(&self) -> &Settings {
+        &self.metadata
+    }
+
     /// The settings of one operation. Allocates only when it sets something.
     pub(crate) fn settings(
         &self,

@@ -1,6 +1,24 @@
-//! The operation pipeline.
+//! The operation pipeline: the loop of an operation from its first attempt to
+//! its answer.
+//!
+//! Each turn takes one snapshot of the topology, resolves a route, makes an
+//! attempt (or a hedged pair), judges its ending, applies the effects and acts
+//! on the verdict. The stages are in files of their own; this one is their
+//! table of contents. What always holds: an operation ends by its deadline,
+//! and a write that may have been applied never ends as a plain failure.
 
-pub(crate) mod backoff;
-pub(crate) mod evaluate;
-pub(crate) mod throttle;
+mod apply;
+mod attempt;
+mod backoff;
+mod build;
+mod evaluate;
+mod hedge;
+mod read_back;
+mod run;
+mod state;
+mod throttle;
 pub(crate) mod verdict;
+
+pub(crate) use attempt::{Leg, Sending, attempt, status_of};
+pub(crate) use build::Resolved;
+pub(crate) use run::{Task, run};

@@ -163,6 +163,11 @@ impl Account {
         !self.unavailable.iter().any(|mark| mark.usage == usage && mark.endpoint == *endpoint)
     }
 
+    /// Whether any endpoint is avoided.
+    pub(crate) fn is_avoiding(&self) -> bool {
+        !self.unavailable.is_empty()
+    }
+
     /// Endpoints that have been avoided long enough, each once. One that is
     /// marked for reads and for writes waits for the later of the two.
     pub(crate) fn due_for_probe(&self, now: Instant) -> Vec<Endpoint> {

@@ -8,3 +8,4 @@ pub(crate) mod account;
 pub(crate) mod circuit_breaker;
 pub(crate) mod ranges;
 pub(crate) mod resolve;
+pub(crate) mod topology;

@@ -80,6 +80,12 @@ impl RangeMap {
         sorted[from.min(to)..to].iter()
     }
 
+    /// The one range of a container that has only one.
+    pub fn only(&self) -> Option<&Range> {
+        let mut ranges = self.iter();
+        ranges.next().filter(|_| ranges.next().is_none())
+    }
+
     /// A range by its id; `None` when it is gone or was never there.
     pub fn get(&self, id: &str) -> Option<&Range> {
         self.shared.places.get(id).map(|place| &self.shared.sorted[*place])

@@ -1,0 +1,80 @@
+//! The driver's one background task: it reads the account now and then, asks
+//! avoided endpoints whether they answer again, and sweeps the circuit
+//! breakers. It holds the driver only weakly and is aborted with it.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use crate::driver::Core;
+use crate::routing::account::Site;
+
+/// Between looks at avoided endpoints, when there are any.
+const PROBE_PAUSE: Duration = Duration::from_millis(500);
+
+/// Aborts the task when the last driver is dropped.
+#[derive(Debug)]
+pub(crate) struct Background(JoinHandle<()>);
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+pub(crate) fn start(core: &Arc<Core>) -> Background {
+    Background(tokio::spawn(keep_fresh(Arc::downgrade(core))))
+}
+
+async fn keep_fresh(weak: Weak<Core>) {
+    let mut refreshed = Instant::now();
+    let mut swept = Instant::now();
+    loop {
+        let Some(core) = weak.upgrade() else { return };
+        let topology = core.topology();
+        let now = Instant::now();
+        if now.duration_since(refreshed) >= topology.options().refresh_interval {
+            refreshed = now;
+            core.refresh_account(now + core.settings().metadata().timeout).await;
+        }
+        if now.duration_since(swept) >= topology.breaker_options().failback_interval {
+            swept = now;
+            topology.sweep(now);
+        }
+        probe_avoided(&core).await;
+        let next = (refreshed + topology.options().refresh_interval)
+            .min(swept + topology.breaker_options().failback_interval);
+        wait(core, next).await;
+    }
+}
+
+/// Asks the endpoints whose time of avoidance is over.
+async fn probe_avoided(core: &Core) {
+    let account = core.topology().snapshot().account;
+    for endpoint in account.due_for_probe(Instant::now()) {
+        let sites = || account.reads.iter().chain(&account.writes).chain([&account.hub]);
+        let site: Option<&Arc<Site>> = sites().find(|site| site.endpoint == endpoint);
+        match site {
+            Some(site) if !core.probe(site).await => {
+                core.topology().endpoint_still_failing(&endpoint, Instant::now())
+            }
+            Some(_) | None => core.topology().endpoint_answered(&endpoint),
+        }
+    }
+}
+
+/// Sleeps until `next`, or a little while when endpoints are avoided, or until
+/// one is marked. The driver is let go meanwhile.
+async fn wait(core: Arc<Core>, next: Instant) {
+    let topology = core.topology();
+    let is_avoiding = topology.snapshot().account.is_avoiding();
+    let until = if is_avoiding { next.min(Instant::now() + PROBE_PAUSE) } else { next };
+    let marked = Arc::clone(&topology.marked);
+    drop(core);
+    tokio::select! {
+        () = tokio::time::sleep_until(until) => {}
+        () = marked.notified() => {}
+    }
+}

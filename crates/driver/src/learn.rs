@@ -1,0 +1,181 @@
+//! Learning: the account's regions, a container's `_rid`, partition key and
+//! ranges. Whoever needs to know asks here; one task fetches, the others wait
+//! for what it finds.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::HeaderValue;
+use perihelion_model::json;
+use perihelion_model::partition_key::PartitionKeyDefinition;
+use perihelion_wire::headers;
+use tokio::time::Instant;
+
+use crate::container::{Container, Known};
+use crate::diagnostics::Context;
+use crate::driver::Core;
+use crate::error::Error;
+use crate::operation::{Operation, Scope, Target, Verb};
+use crate::pipeline::{Leg, Resolved, Sending, Task, attempt, run, status_of};
+use crate::routing::account::Site;
+use crate::routing::ranges::RangeMap;
+
+/// The pages of one pkranges feed; each holds hundreds of ranges.
+const RANGE_PAGES_MAX: usize = 1000;
+
+/// How long a region may take to tell about the account before the next one is
+/// asked.
+const ACCOUNT_ATTEMPT_TIMEOUT: Duration = Duration::from_secs(5);
+
+impl Core {
+    /// Reads the account from the first region that tells: the configured
+    /// endpoint, then those known.
+    pub(crate) async fn read_account(&self, deadline: Instant) -> Result<(), Error> {
+        let account = self.topology().snapshot().account;
+        let mut last = None;
+        let mut asked: Vec<&Arc<Site>> = Vec::new();
+        for site in std::iter::once(&account.hub).chain(&account.reads).chain(&account.writes) {
+            if asked.iter().any(|earlier| earlier.endpoint == site.endpoint) {
+                continue;
+            }
+            asked.push(site);
+            match self.ask_account(site, deadline).await {
+                Ok(body) => return self.publish_account(&body),
+                Err(error) => last = Some(error),
+            }
+        }
+        Err(last.unwrap_or_else(|| Error::answer("the account has no endpoint")))
+    }
+
+    /// Reads the account again, unless that was done a moment ago. Failures
+    /// leave what was known.
+    pub(crate) async fn refresh_account(&self, deadline: Instant) {
+        let Ok(mut last) = tokio::time::timeout_at(deadline, self.refreshing.lock()).await else { return };
+        let now = Instant::now();
+        if last.is_some_and(|last| now.duration_since(last) < self.topology().options().refresh_pause) {
+            return;
+        }
+        *last = Some(now);
+        if let Err(error) = self.read_account(deadline).await {
+            tracing::warn!(
+                error = error.message(),
+                "the account could not be read; its regions stay as they were"
+            );
+        }
+    }
+
+    /// Whether an endpoint answers as a part of the service that works.
+    pub(crate) async fn probe(&self, site: &Site) -> bool {
+        self.ask_account(site, Instant::now() + ACCOUNT_ATTEMPT_TIMEOUT).await.is_ok()
+    }
+
+    async fn ask_account(&self, site: &Site, deadline: Instant) -> Result<Bytes, Error> {
+        let operation = Operation::new(Verb::Read, Target::account(), Scope::Unpartitioned, Bytes::new());
+        let now = Instant::now();
+        let sending = Sending {
+            operation: &operation,
+            settings: self.settings().metadata(),
+            resolved: &Resolved::default(),
+            site,
+            context: Context::Initial,
+            started: now,
+            deadline: deadline.min(now + ACCOUNT_ATTEMPT_TIMEOUT),
+        };
+        let Leg { result, .. } = attempt(self, sending).await?;
+        let response = result.map_err(|failure| Error::unanswered(&failure))?;
+        let status = status_of(&response);
+        let (parts, body) = response.into_parts();
+        if status.is_success() { Ok(body) } else { Err(Error::refused(status, parts.headers, body)) }
+    }
+
+    fn publish_account(&self, body: &Bytes) -> Result<(), Error> {
+        use crate::routing::account::Account;
+        self.topology()
+            .update_account(|previous| Account::from_properties(body, self.preferred_regions(), previous))
+            .map_err(|reason| Error::answer(format!("the account document cannot be used: {reason}")))
+    }
+
+    /// Learns a container of which nothing is known.
+    pub(crate) async fn learn(
+        &self,
+        container: &Arc<Container>,
+        deadline: Instant,
+    ) -> Result<Arc<Known>, Error> {
+        let _learning = container.learning.lock().await;
+        if let Some(known) = container.known() {
+            return Ok(known);
+        }
+        self.fetch(container, deadline).await
+    }
+
+    /// Learns a container again, unless someone did since `stale` was current.
+    pub(crate) async fn relearn(
+        &self,
+        container: &Arc<Container>,
+        stale: &Arc<Known>,
+        deadline: Instant,
+    ) -> Result<Arc<Known>, Error> {
+        let _learning = container.learning.lock().await;
+        match container.known() {
+            Some(known) if !Arc::ptr_eq(&known, stale) => Ok(known),
+            Some(_) | None => self.fetch(container, deadline).await,
+        }
+    }
+
+    /// Reads properties and ranges; the caller holds `learning`.
+    async fn fetch(&self, container: &Arc<Container>, deadline: Instant) -> Result<Arc<Known>, Error> {
+        let read =
+            Operation::new(Verb::Read, Target::container(container), Scope::Unpartitioned, Bytes::new());
+        let settings = self.settings().metadata();
+        let response = run(self, Task { operation: &read, settings, deadline, place: None }).await?;
+        let (rid, partition_key) = properties(&response.body).ok_or_else(|| {
+            Error::answer(format!("the properties of container {:?} cannot be read", container.name()))
+        })?;
+        let ranges = self.fetch_ranges(container, deadline).await?;
+        let rid_header =
+            HeaderValue::from_str(&rid).map_err(|_| Error::answer("the container's _rid is not ASCII"))?;
+        let known = Arc::new(Known { rid: rid.into(), rid_header, partition_key, ranges });
+        container.publish(Arc::clone(&known));
+        Ok(known)
+    }
+
+    /// Reads the feed of ranges until it says that there is no more (304).
+    async fn fetch_ranges(&self, container: &Arc<Container>, deadline: Instant) -> Result<RangeMap, Error> {
+        let settings = self.settings().metadata();
+        let mut bodies = Vec::new();
+        let mut etag: Option<HeaderValue> = None;
+        while bodies.len() < RANGE_PAGES_MAX {
+            let mut operation =
+                Operation::new(Verb::ReadFeed, Target::ranges(container), Scope::Unpartitioned, Bytes::new())
+                    .with_header(headers::MAX_ITEM_COUNT, HeaderValue::from_static("-1"));
+            if let Some(etag) = etag.take() {
+                operation = operation.with_header(headers::IF_NONE_MATCH, etag);
+            }
+            let task = Task { operation: &operation, settings, deadline, place: None };
+            let response = run(self, task).await?;
+            if response.status.code == http::StatusCode::NOT_MODIFIED.as_u16() {
+                break;
+            }
+            etag = response.headers.get(&headers::ETAG).cloned();
+            bodies.push(response.body);
+            if etag.is_none() {
+                break;
+            }
+        }
+        RangeMap::from_feed(&bodies).map_err(|reason| {
+            Error::answer(format!(
+                "the partition key ranges of container {:?} cannot be used: {reason}",
+                container.name()
+            ))
+        })
+    }
+}
+
+/// `_rid` and `partitionKey` of a container's properties.
+fn properties(body: &[u8]) -> Option<(String, PartitionKeyDefinition)> {
+    let text = std::str::from_utf8(body).ok()?;
+    let value = json::parse_str(text).ok()?;
+    let rid = value.get("_rid")?.as_str()?.to_owned();
+    Some((rid, PartitionKeyDefinition::from_json(value.get("partitionKey")?)?))
+}

@@ -1,0 +1,172 @@
+//! The transport pipeline: one attempt on one route. Headers, date and
+//! signature are direct calls; a throttled request is sent again after the
+//! service's hint, within a budget of its own; the request carries the earlier
+//! of its own timeout and the operation's deadline.
+
+use http::HeaderMap;
+use perihelion_wire::headers;
+use perihelion_wire::transport::{Failure, FailureKind, Request, Response, Sent, Transport};
+use std::time::Duration;
+use tokio::time::Instant;
+
+use super::build::{self, Resolved};
+use super::throttle::{self, ThrottleBudget};
+use crate::chance;
+use crate::diagnostics::{Attempt, Context, Outcome};
+use crate::driver::Core;
+use crate::error::Error;
+use crate::operation::Operation;
+use crate::options::Settings;
+use crate::response;
+use crate::routing::account::Site;
+use crate::status::Status;
+
+/// What one attempt is made of.
+#[derive(Clone, Copy)]
+pub(crate) struct Sending<'a> {
+    pub(crate) operation: &'a Operation,
+    pub(crate) settings: &'a Settings,
+    pub(crate) resolved: &'a Resolved,
+    pub(crate) site: &'a Site,
+    pub(crate) context: Context,
+    /// When the operation began.
+    pub(crate) started: Instant,
+    pub(crate) deadline: Instant,
+}
+
+/// What came back: an answer of any status, or none.
+pub(crate) type Answer = Result<Response, Failure>;
+
+/// How an attempt ended, and its line in the diagnostics.
+#[derive(Debug)]
+pub(crate) struct Leg {
+    pub(crate) result: Answer,
+    pub(crate) record: Attempt,
+}
+
+/// Makes one attempt. Only a credential that cannot be used is an error here;
+/// every other ending is for the judge.
+pub(crate) async fn attempt(core: &Core, sending: Sending<'_>) -> Result<Leg, Error> {
+    let begun = Instant::now();
+    let mut budget = throttle_budget(&sending);
+    let result = loop {
+        let headers = signed_headers(core, &sending).await?;
+        let sent_at = Instant::now();
+        let result = send(core, &sending, headers, sent_at).await;
+        let Some(retry_after) = throttle_hint(&result) else {
+            sending.site.latency.record(sent_at, sent_at.elapsed());
+            break result;
+        };
+        let time_left = sending.deadline.saturating_duration_since(Instant::now());
+        match throttle::judge(budget, retry_after, chance::sample(), time_left) {
+            throttle::Verdict::GiveUp(_) => break result,
+            throttle::Verdict::RetryAfter { wait, budget: left } => {
+                budget = left;
+                tokio::time::sleep(wait).await;
+            }
+        }
+    };
+    let record = record(&sending, begun, &result, budget.retries());
+    Ok(Leg { result, record })
+}
+
+fn throttle_budget(sending: &Sending<'_>) -> ThrottleBudget {
+    let Settings { throttle_retries_max, throttle_wait_max, .. } = *sending.settings;
+    ThrottleBudget::new(throttle_retries_max, throttle_wait_max, sending.operation.is_data_plane())
+}
+
+async fn signed_headers(core: &Core, sending: &Sending<'_>) -> Result<HeaderMap, Error> {
+    let mut map = build::headers(sending.operation, sending.resolved, sending.settings, core.user_agent());
+    let target = &sending.operation.target;
+    let method = sending.operation.verb.method();
+    let date = core.date().now();
+    let authorization = core
+        .credential()
+        .authorize(&method, target.kind.signing_type(), target.signing_link(), &date, core.token_scope())
+        .await?;
+    map.insert(headers::MS_DATE, date);
+    map.insert(headers::AUTHORIZATION, authorization);
+    map.insert(headers::ACTIVITY_ID, chance::activity_id());
+    Ok(map)
+}
+
+async fn send(core: &Core, sending: &Sending<'_>, headers: HeaderMap, now: Instant) -> Answer {
+    if now >= sending.deadline {
+        return Err(Failure::new(
+            FailureKind::Timeout,
+            Sent::No,
+            "the operation's time was up before it was sent",
+        ));
+    }
+    let request = Request {
+        endpoint: sending.site.endpoint.clone(),
+        method: sending.operation.verb.method(),
+        target: sending.operation.target.path.clone(),
+        headers,
+        body: sending.operation.body.clone(),
+        deadline: sending.deadline.min(now + sending.settings.attempt_timeout).into_std(),
+    };
+    core.transport().send(request).await
+}
+
+/// The service's hint when it throttled the request; `None` when it did not.
+/// A replica that is out of resources (429/3092) is not throttling.
+fn throttle_hint(result: &Answer) -> Option<Option<Duration>> {
+    let response = result.as_ref().ok()?;
+    throttle::is_throttle(status_of(response)).then(|| retry_after(response.headers()))
+}
+
+/// `x-ms-retry-after-ms`.
+pub(crate) fn retry_after(map: &HeaderMap) -> Option<Duration> {
+    map.get(&headers::RETRY_AFTER_MS)?.to_str().ok()?.parse().ok().map(Duration::from_millis)
+}
+
+/// The status of an answer with its sub-status.
+pub(crate) fn status_of(response: &Response) -> Status {
+    let sub = response.headers().get(&headers::SUBSTATUS).and_then(|value| value.to_str().ok()?.parse().ok());
+    Status::new(response.status().as_u16(), sub.unwrap_or(0))
+}
+
+fn record(sending: &Sending<'_>, begun: Instant, result: &Answer, throttled: u32) -> Attempt {
+    let (outcome, charge, activity_id) = match result {
+        Ok(answer) => (
+            Outcome::Answered(status_of(answer)),
+            response::charge(answer.headers()),
+            answer.headers().get(&headers::ACTIVITY_ID).cloned(),
+        ),
+        Err(failure) => {
+            let Failure { kind, sent, message } = failure.clone();
+            (Outcome::Failed { kind, sent, message }, None, None)
+        }
+    };
+    Attempt {
+        context: sending.context,
+        region: sending.site.region.clone(),
+        endpoint: sending.site.endpoint.clone(),
+        started_after: begun.duration_since(sending.started),
+        elapsed: begun.elapsed(),
+        outcome,
+        charge,
+        activity_id,
+        throttled,
+        effects: Vec::new(),
+    }
+}
+
+impl Sending<'_> {
+    /// The line of an attempt that was given up because another leg answered.
+    pub(crate) fn abandoned(&self, begun: Instant) -> Attempt {
+        Attempt {
+            context: self.context,
+            region: self.site.region.clone(),
+            endpoint: self.site.endpoint.clone(),
+            started_after: begun.duration_since(self.started),
+            elapsed: begun.elapsed(),
+            outcome: Outcome::Abandoned,
+            charge: None,
+            activity_id: None,
+            throttled: 0,
+            effects: Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! Builds the request of one attempt from the operation and what was resolved
+//! for it. Pure, but for the activity id; the signature is added by the
+//! transport pipeline, because it holds for one date only.
+
+use http::{HeaderMap, HeaderValue};
+use perihelion_wire::headers;
+
+use crate::operation::{Operation, ResourceKind, Scope, Verb};
+use crate::options::{ReadConsistency, Settings};
+
+/// The REST version whose forms we speak: the first with hierarchical keys,
+/// and what the official SDKs send.
+const VERSION: HeaderValue = HeaderValue::from_static("2020-07-15");
+const TRUE: HeaderValue = HeaderValue::from_static("True");
+const FALSE: HeaderValue = HeaderValue::from_static("False");
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const QUERY_JSON: HeaderValue = HeaderValue::from_static("application/query+json");
+const PATCH_JSON: HeaderValue = HeaderValue::from_static("application/json_patch+json");
+const RETURN_MINIMAL: HeaderValue = HeaderValue::from_static("return=minimal");
+const INCREMENTAL_FEED: HeaderValue = HeaderValue::from_static("Incremental Feed");
+const EPK_RANGE: HeaderValue = HeaderValue::from_static("EffectivePartitionKeyRange");
+
+/// Room for the headers of any operation, so that the map never grows.
+const HEADERS_USUAL: usize = 24;
+
+/// What was resolved for one attempt and shows in its headers.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Resolved {
+    /// The container's `_rid`, so that another one of its name refuses.
+    pub(crate) container_rid: Option<HeaderValue>,
+    /// How far the answer must have come.
+    pub(crate) session_token: Option<HeaderValue>,
+    /// Every region takes writes.
+    pub(crate) is_multi_write: bool,
+    /// The answer must come from the region that takes writes.
+    pub(crate) hub_only: bool,
+}
+
+/// The headers of one attempt, unsigned.
+pub(crate) fn headers(
+    operation: &Operation,
+    resolved: &Resolved,
+    settings: &Settings,
+    user_agent: &HeaderValue,
+) -> HeaderMap {
+    let mut map = HeaderMap::with_capacity(HEADERS_USUAL);
+    map.insert(headers::VERSION, VERSION);
+    map.insert(headers::USER_AGENT, user_agent.clone());
+    map.insert(headers::ACCEPT, JSON);
+    of_verb(&mut map, operation);
+    of_scope(&mut map, &operation.scope);
+    if operation.is_data_plane() {
+        map.insert(headers::NO_RETRY_ON_449, TRUE);
+        of_plane(&mut map, operation, resolved, settings);
+    }
+    for (name, value) in &operation.headers {
+        map.insert(name.clone(), value.clone());
+    }
+    map
+}
+
+fn of_verb(map: &mut HeaderMap, operation: &Operation) {
+    match operation.verb {
+        Verb::Read | Verb::Delete => {}
+        Verb::Create | Verb::Replace => {
+            map.insert(headers::CONTENT_TYPE, JSON);
+        }
+        Verb::Upsert => {
+            map.insert(headers::CONTENT_TYPE, JSON);
+            map.insert(headers::IS_UPSERT, TRUE);
+        }
+        Verb::Patch => {
+            map.insert(headers::CONTENT_TYPE, PATCH_JSON);
+        }
+        Verb::Query => {
+            map.insert(headers::CONTENT_TYPE, QUERY_JSON);
+            map.insert(headers::IS_QUERY, TRUE);
+        }
+        Verb::QueryPlan => {
+            map.insert(headers::CONTENT_TYPE, QUERY_JSON);
+            map.insert(headers::IS_QUERY_PLAN_REQUEST, TRUE);
+        }
+        Verb::ReadFeed if operation.target.kind == ResourceKind::Range => {
+            map.insert(headers::A_IM, INCREMENTAL_FEED);
+        }
+        Verb::ReadFeed => {}
+        Verb::ChangeFeed => {
+            map.insert(headers::A_IM, INCREMENTAL_FEED);
+        }
+        Verb::Batch => {
+            map.insert(headers::CONTENT_TYPE, JSON);
+            map.insert(headers::IS_BATCH_REQUEST, TRUE);
+            map.insert(headers::BATCH_ATOMIC, TRUE);
+            map.insert(headers::BATCH_ORDERED, TRUE);
+            map.insert(headers::BATCH_CONTINUE_ON_ERROR, FALSE);
+        }
+    }
+}
+
+fn of_scope(map: &mut HeaderMap, scope: &Scope) {
+    match scope {
+        Scope::Unpartitioned => {}
+        Scope::Key(key) => {
+            map.insert(headers::PARTITION_KEY, key.header.clone());
+        }
+        Scope::Range(id) => insert_text(map, headers::PARTITION_KEY_RANGE_ID, id),
+        Scope::Slice(id, range) => {
+            insert_text(map, headers::PARTITION_KEY_RANGE_ID, id);
+            map.insert(headers::READ_KEY_TYPE, EPK_RANGE);
+            insert_text(map, headers::START_EPK, &range.min.to_hex());
+            insert_text(map, headers::END_EPK, &range.max.to_hex());
+        }
+        Scope::Everywhere => {
+            map.insert(headers::ENABLE_CROSS_PARTITION, TRUE);
+        }
+    }
+}
+
+fn of_plane(map: &mut HeaderMap, operation: &Operation, resolved: &Resolved, settings: &Settings) {
+    if let Some(rid) = &resolved.container_rid {
+        map.insert(headers::INTENDED_COLLECTION_RID, rid.clone());
+    }
+    if let Some(token) = &resolved.session_token {
+        map.insert(headers::SESSION_TOKEN, token.clone());
+    }
+    if operation.verb.is_read() {
+        of_consistency(map, settings.read_consistency);
+        if resolved.hub_only {
+            map.insert(headers::HUB_REGION_PROCESSING_ONLY, TRUE);
+        }
+        return;
+    }
+    if !settings.content_on_write && operation.verb != Verb::Delete && operation.verb != Verb::Batch {
+        map.insert(headers::PREFER, RETURN_MINIMAL);
+    }
+    if resolved.is_multi_write {
+        map.insert(headers::ALLOW_TENTATIVE_WRITES, TRUE);
+    }
+}
+
+fn of_consistency(map: &mut HeaderMap, consistency: ReadConsistency) {
+    let (name, value) = match consistency {
+        ReadConsistency::Account => return,
+        ReadConsistency::Eventual => (headers::CONSISTENCY_LEVEL, "Eventual"),
+        ReadConsistency::Session => (headers::CONSISTENCY_LEVEL, "Session"),
+        ReadConsistency::LatestCommitted => (headers::READ_CONSISTENCY_STRATEGY, "LatestCommitted"),
+        ReadConsistency::GlobalStrong => (headers::READ_CONSISTENCY_STRATEGY, "GlobalStrong"),
+    };
+    map.insert(name, HeaderValue::from_static(value));
+}
+
+/// Inserts text that is ASCII by its nature: range ids and hexadecimal keys.
+fn insert_text(map: &mut HeaderMap, name: http::HeaderName, text: &str) {
+    if let Ok(value) = HeaderValue::from_str(text) {
+        map.insert(name, value);
+    }
+}

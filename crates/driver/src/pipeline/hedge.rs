@@ -1,0 +1,131 @@
+//! Hedging: a combinator over [`attempt`]. When the first leg has not answered
+//! within the threshold, a second leg asks another region, and the first final
+//! answer wins.
+//!
+//! A leg that ends in something the judge would retry is not final: the other
+//! leg is waited for. The loser is given up by dropping it; if it had answered
+//! by then its charge is known and reported.
+
+use std::pin::pin;
+
+use tokio::time::Instant;
+
+use super::attempt::{Leg, Sending, attempt};
+use crate::diagnostics::{Attempt, Context};
+use crate::driver::Core;
+use crate::error::Error;
+use crate::operation::{Operation, Repeat, ResourceKind, Scope, Verb};
+
+/// How a race of two legs ended.
+pub(crate) struct Race {
+    pub(crate) leg: Leg,
+    pub(crate) winner: Winner,
+    /// The other leg's line, when there was one.
+    pub(crate) loser: Option<Attempt>,
+}
+
+/// Which leg answered first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Winner {
+    /// The first, before the threshold: there was no race.
+    Alone,
+    Primary,
+    Alternate,
+}
+
+/// Whether an operation may be hedged at all: reads of one place, and on
+/// accounts where every region takes writes, writes that may be done twice.
+pub(crate) fn is_eligible(operation: &Operation, is_multi_write: bool) -> bool {
+    match (operation.target.kind, operation.verb) {
+        (ResourceKind::Item, Verb::Read | Verb::ChangeFeed) => true,
+        (ResourceKind::Item, Verb::Query) => !matches!(operation.scope, Scope::Everywhere),
+        (ResourceKind::Item, Verb::Upsert | Verb::Replace | Verb::Delete | Verb::Patch) => {
+            is_multi_write && operation.repeat == Repeat::Freely
+        }
+        (ResourceKind::Item, Verb::Create | Verb::Batch | Verb::QueryPlan | Verb::ReadFeed) => false,
+        (ResourceKind::Container, Verb::Read) | (ResourceKind::Range, Verb::ReadFeed) => true,
+        (
+            ResourceKind::Account
+            | ResourceKind::Database
+            | ResourceKind::Container
+            | ResourceKind::Range
+            | ResourceKind::Offer,
+            _,
+        ) => false,
+    }
+}
+
+/// Runs the first leg, and from `threshold_at` on the second beside it.
+pub(crate) async fn race(
+    core: &Core,
+    primary: Sending<'_>,
+    alternate: Sending<'_>,
+    threshold_at: Instant,
+    is_final: impl Fn(&Leg) -> bool,
+) -> Result<Race, Error> {
+    let primary_begun = Instant::now();
+    let mut first = pin!(attempt(core, primary));
+    tokio::select! {
+        biased;
+        leg = &mut first => return Ok(Race { leg: leg?, winner: Winner::Alone, loser: None }),
+        () = tokio::time::sleep_until(threshold_at) => {}
+    }
+    let alternate = Sending { context: Context::Hedge, ..alternate };
+    let alternate_begun = Instant::now();
+    let mut second = pin!(attempt(core, alternate));
+    tokio::select! {
+        biased;
+        leg = &mut first => {
+            let leg = leg?;
+            if is_final(&leg) {
+                let loser = harvest(second, || alternate.abandoned(alternate_begun)).await;
+                return Ok(Race { leg, winner: Winner::Primary, loser: Some(loser) });
+            }
+            let other = second.await?;
+            Ok(settle(leg, Winner::Primary, other, Winner::Alternate, &is_final))
+        }
+        leg = &mut second => {
+            let leg = leg?;
+            if is_final(&leg) {
+                let loser = harvest(first, || given_up(&primary, primary_begun)).await;
+                return Ok(Race { leg, winner: Winner::Alternate, loser: Some(loser) });
+            }
+            let other = first.await?;
+            Ok(settle(leg, Winner::Alternate, other, Winner::Primary, &is_final))
+        }
+    }
+}
+
+/// Of two legs that both ended, the final one counts, else the later.
+fn settle(
+    early: Leg,
+    early_name: Winner,
+    late: Leg,
+    late_name: Winner,
+    is_final: impl Fn(&Leg) -> bool,
+) -> Race {
+    if is_final(&early) && !is_final(&late) {
+        return Race { leg: early, winner: early_name, loser: Some(late.record) };
+    }
+    Race { leg: late, winner: late_name, loser: Some(early.record) }
+}
+
+/// The loser's line: complete if it has answered by now, else given up.
+async fn harvest(
+    loser: impl Future<Output = Result<Leg, Error>>,
+    abandoned: impl FnOnce() -> Attempt,
+) -> Attempt {
+    let mut loser = pin!(loser);
+    tokio::select! {
+        biased;
+        leg = &mut loser => leg.map_or_else(|_| abandoned(), |leg| leg.record),
+        () = std::future::ready(()) => abandoned(),
+    }
+}
+
+/// The primary is given up. It took at least this long, which counts for its
+/// region: otherwise only its fast answers would be remembered.
+fn given_up(primary: &Sending<'_>, begun: Instant) -> Attempt {
+    primary.site.latency.record(begun, begun.elapsed());
+    primary.abandoned(begun)
+}
