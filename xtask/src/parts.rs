@@ -64,7 +64,7 @@ pub(crate) fn run(part: Part, checkout: &Checkout) -> PartOutcome {
         Part::Fmt => fmt(checkout),
         Part::Clippy => clippy(checkout),
         Part::Unit => vec![process::run(unit(checkout))],
-        Part::Doc => vec![process::run(doc(checkout))],
+        Part::Doc => doc(checkout).into_iter().map(process::run).collect(),
         Part::Python => suite(checkout, "python3", "interop/python/run.py"),
         Part::Javascript => suite(checkout, "node", "interop/javascript/run.mjs"),
         Part::Rust => rust(checkout),
@@ -112,8 +112,13 @@ fn unit(checkout: &Checkout) -> Step {
     cargo_step(checkout, &words, Runner::CargoTest)
 }
 
-fn doc(checkout: &Checkout) -> Step {
-    cargo_step(checkout, &["test", "--workspace", "--doc", "--no-fail-fast"], Runner::CargoTest)
+/// The pages must build without a warning (a broken link is one), and their
+/// examples must work.
+fn doc(checkout: &Checkout) -> [Step; 2] {
+    let mut pages = cargo_step(checkout, &["doc", "--workspace", "--no-deps"], Runner::ExitCode);
+    pages.command.env("RUSTDOCFLAGS", "-D warnings");
+    let examples = ["test", "--workspace", "--doc", "--no-fail-fast"];
+    [pages, cargo_step(checkout, &examples, Runner::CargoTest)]
 }
 
 fn rust(checkout: &Checkout) -> Vec<StepOutcome> {

@@ -1,7 +1,7 @@
 //! The front of the server: one listening port, four dialects.
 //!
 //! HTTP/1.1 and HTTP/2, each in clear and over TLS, share one port and are
-//! told apart by the first bytes a client sends ([`sniff`]). Everything above
+//! told apart by the first bytes a client sends (`sniff`). Everything above
 //! sees one thing only: a whole request with its body in, a whole response out
 //! ([`Handler`]). That costs streaming, which the service does not have either
 //! (2 MB documents, 4 MB pages), and buys a handler without I/O in it.
