@@ -6,6 +6,8 @@
 //! headers that carry one are marked sensitive, and the memory of secrets that
 //! outlive a request is cleared when they are dropped.
 
+#[cfg(feature = "azure-core")]
+mod azure_core;
 mod cache;
 mod secret;
 #[cfg(test)]

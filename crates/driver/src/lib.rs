@@ -17,6 +17,7 @@
 mod background;
 mod chance;
 mod clock;
+pub mod connection_string;
 pub mod container;
 pub mod credential;
 pub mod diagnostics;

@@ -1,0 +1,122 @@
+//! Connection strings, `AccountEndpoint=https://...;AccountKey=...;`, as the
+//! portal shows them.
+//!
+//! Names in any case and order, blanks around them, empty parts: all as the
+//! official clients take them, and like them it passes over names it does not
+//! know. What always holds: no error repeats any part of the text, because
+//! people paste the wrong thing, and that may be the key.
+
+#[cfg(test)]
+mod tests;
+
+use std::str::FromStr;
+
+use perihelion_wire::transport::Endpoint;
+
+use crate::credential::Credential;
+use crate::error::Error;
+
+/// A connection string, read.
+///
+/// ```
+/// use perihelion_driver::connection_string::ConnectionString;
+///
+/// let local: ConnectionString = "AccountEndpoint=http://localhost:8081/;AccountKey=c2VjcmV0;".parse()?;
+/// assert_eq!(local.endpoint.port(), 8081);
+/// # Ok::<(), perihelion_driver::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct ConnectionString {
+    /// Where the account answers.
+    pub endpoint: Endpoint,
+    /// Its key.
+    pub credential: Credential,
+    /// `DisableServerCertificateValidation=true`: any certificate will do. Only
+    /// a loopback host may have it.
+    pub accepts_any_certificate: bool,
+}
+
+impl ConnectionString {
+    /// Reads a connection string.
+    pub fn parse(text: &str) -> Result<Self, Error> {
+        let parts = Parts::split(text)?;
+        let endpoint = parts.endpoint.ok_or_else(|| {
+            Error::input("the connection string has no AccountEndpoint: write AccountEndpoint=https://...;")
+        })?;
+        let endpoint = Endpoint::parse(endpoint).map_err(|_| {
+            Error::input(
+                "the connection string's AccountEndpoint must read https://host:port/, without a path",
+            )
+        })?;
+        let key = parts.key.ok_or_else(|| {
+            Error::input("the connection string has no AccountKey: write AccountKey=<the account's key>;")
+        })?;
+        let credential = Credential::key(key).map_err(|_| {
+            Error::input("the connection string's AccountKey must be standard base64 with padding")
+        })?;
+        let accepts_any_certificate = parts.accepts_any_certificate.map_or(Ok(false), boolean)?;
+        if accepts_any_certificate && endpoint.is_tls() && !endpoint.is_loopback() {
+            return Err(Error::input(
+                "DisableServerCertificateValidation is only for a server on this machine: leave it out, and \
+                 install the other machine's certificate here",
+            ));
+        }
+        Ok(ConnectionString { endpoint, credential, accepts_any_certificate })
+    }
+}
+
+impl FromStr for ConnectionString {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        ConnectionString::parse(text)
+    }
+}
+
+/// The values that are known by name.
+#[derive(Default)]
+struct Parts<'a> {
+    endpoint: Option<&'a str>,
+    key: Option<&'a str>,
+    accepts_any_certificate: Option<&'a str>,
+}
+
+impl<'a> Parts<'a> {
+    fn split(text: &'a str) -> Result<Self, Error> {
+        let mut parts = Parts::default();
+        for part in text.split(';').map(str::trim).filter(|part| !part.is_empty()) {
+            // The first '=' ends the name; a key ends in more of them.
+            let Some((name, value)) = part.split_once('=') else {
+                return Err(Error::input(
+                    "the connection string has a part that is not name=value: write \
+                     AccountEndpoint=https://...;AccountKey=...;",
+                ));
+            };
+            let (place, name) = match name.trim() {
+                name if name.eq_ignore_ascii_case("AccountEndpoint") => {
+                    (&mut parts.endpoint, "AccountEndpoint")
+                }
+                name if name.eq_ignore_ascii_case("AccountKey") => (&mut parts.key, "AccountKey"),
+                name if name.eq_ignore_ascii_case(CERTIFICATE) => {
+                    (&mut parts.accepts_any_certificate, CERTIFICATE)
+                }
+                _ => continue,
+            };
+            if place.replace(value.trim()).is_some() {
+                return Err(Error::input(format!("the connection string has {name} twice")));
+            }
+        }
+        Ok(parts)
+    }
+}
+
+const CERTIFICATE: &str = "DisableServerCertificateValidation";
+
+fn boolean(text: &str) -> Result<bool, Error> {
+    match text {
+        text if text.eq_ignore_ascii_case("true") => Ok(true),
+        text if text.eq_ignore_ascii_case("false") => Ok(false),
+        _ => Err(Error::input(format!("{CERTIFICATE} must be true or false"))),
+    }
+}

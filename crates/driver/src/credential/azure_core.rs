@@ -1,0 +1,41 @@
+//! Credentials of Azure's own SDK: anything that `azure_identity` makes gives
+//! tokens here too. Only with the feature `azure-core`, because that crate
+//! brings a large tree.
+
+#[cfg(test)]
+mod tests;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
+
+use ::azure_core::credentials::TokenCredential;
+
+use super::{AccessToken, Credential, TokenSource};
+use crate::error::Error;
+
+impl Credential {
+    /// Entra ID, through a credential of `azure_core` or `azure_identity`.
+    pub fn azure(credential: Arc<dyn TokenCredential>) -> Self {
+        Credential::token_source(Arc::new(Adapted(credential)))
+    }
+}
+
+/// The one as the other.
+struct Adapted(Arc<dyn TokenCredential>);
+
+impl TokenSource for Adapted {
+    fn token<'a>(
+        &'a self,
+        scope: &'a str,
+    ) -> Pin<Box<dyn Future<Output = Result<AccessToken, Error>> + Send + 'a>> {
+        Box::pin(async move {
+            let token = self.0.get_token(&[scope], None).await.map_err(|error| {
+                Error::credential(format!("the Azure credential gave no token for {scope}: {error}"))
+            })?;
+            let seconds = u64::try_from(token.expires_on.unix_timestamp()).unwrap_or(0);
+            Ok(AccessToken::new(token.token.secret(), UNIX_EPOCH + Duration::from_secs(seconds)))
+        })
+    }
+}
