@@ -55,18 +55,12 @@ async fn first_of(addresses: &[SocketAddr]) -> io::Result<TcpStream> {
 
 /// The families in turn, so that one broken family costs one moment only.
 fn interleave(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
-    let (mut first, mut second): (Vec<SocketAddr>, Vec<SocketAddr>) =
-        addresses.iter().partition(|address| address.is_ipv6() == addresses[0].is_ipv6());
-    let mut mixed = Vec::with_capacity(addresses.len());
-    while !first.is_empty() || !second.is_empty() {
-        if !first.is_empty() {
-            mixed.push(first.remove(0));
-        }
-        if !second.is_empty() {
-            mixed.push(second.remove(0));
-        }
-    }
-    mixed
+    let is_first_family = |address: &&SocketAddr| address.is_ipv6() == addresses[0].is_ipv6();
+    let mut mixed: Vec<(usize, SocketAddr)> = Vec::with_capacity(addresses.len());
+    mixed.extend(addresses.iter().filter(is_first_family).copied().enumerate());
+    mixed.extend(addresses.iter().filter(|address| !is_first_family(address)).copied().enumerate());
+    mixed.sort_by_key(|(rank, _)| *rank);
+    mixed.into_iter().map(|(_, address)| address).collect()
 }
 
 /// Small frames must not wait for acknowledgements, and a silent peer should be
@@ -80,3 +74,6 @@ fn tune(stream: &TcpStream) {
         tracing::debug!(%error, "a socket option could not be set");
     }
 }
+
+#[cfg(test)]
+mod tests;

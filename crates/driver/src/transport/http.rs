@@ -117,6 +117,9 @@ async fn turn(slot: &Slot, message: Message, turns_left: u32, progress: &mut Pro
             let sent = ready.send(&slot.endpoint, request, body.clone(), progress).await;
             match (sent, spare) {
                 (Err(failure), Some(headers)) if failure.sent == Sent::No => {
+                    if connection.is_closing() {
+                        slot.retire(&connection);
+                    }
                     *progress = Progress::Connecting;
                     Turn::Again(Message { method, target, headers, body }, failure)
                 }

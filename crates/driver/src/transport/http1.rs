@@ -8,18 +8,19 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use bytes::{Bytes, BytesMut};
-use http::header::{CONTENT_LENGTH, HOST};
+use bytes::Bytes;
+use http::header::HOST;
 use http::{HeaderMap, HeaderValue};
 use http_body_util::{BodyExt, Full};
-use hyper::body::{Body, Incoming};
+use hyper::body::Incoming;
 use hyper::client::conn::http1::{Builder, SendRequest};
 use hyper_util::rt::TokioIo;
 use perihelion_wire::transport::{Endpoint, Failure, FailureKind, Response, Sent};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use super::limits::{BODY_BYTES_MAX, HEADER_BYTES_MAX, HEADERS_MAX};
+use super::body::Gathering;
+use super::limits::HEADER_BYTES_MAX;
 use super::progress::Progress;
 use super::task::AbortOnDrop;
 
@@ -36,8 +37,8 @@ impl Http1Connection {
         T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
         let (sender, connection) = Builder::new()
-            .max_buf_size(HEADER_BYTES_MAX as usize)
-            .max_headers(HEADERS_MAX)
+            // Fields are bounded too: hyper's own 100 cost no allocation.
+            .max_header_size(HEADER_BYTES_MAX as usize)
             .handshake(TokioIo::new(io))
             .await?;
         let task = AbortOnDrop::spawn(async move {
@@ -163,35 +164,17 @@ fn head_failure(endpoint: &Endpoint, error: &hyper::Error) -> Failure {
     Failure::new(kind, Sent::Unknown, format!("{endpoint}: {text}: {error}"))
 }
 
-/// The whole body; a single part is handed on without a copy.
 async fn read_body(endpoint: &Endpoint, headers: &HeaderMap, mut stream: Incoming) -> Result<Bytes, Failure> {
-    let mut first: Option<Bytes> = None;
-    let mut body = BytesMut::new();
+    let mut body = Gathering::new(headers).map_err(|error| error.failure(endpoint))?;
     while let Some(frame) = stream.frame().await {
         let frame = frame.map_err(|error| {
             let text = format!("{endpoint}: the answer's body broke off: {error}");
             Failure::new(FailureKind::Closed, Sent::Yes, text)
         })?;
-        let Ok(part) = frame.into_data() else { continue };
-        let read = first.as_ref().map_or(body.len(), Bytes::len);
-        if read + part.len() > BODY_BYTES_MAX {
-            let text = format!("{endpoint}: the answer's body is over {BODY_BYTES_MAX} bytes");
-            return Err(Failure::new(FailureKind::Protocol, Sent::Yes, text));
+        // Trailers say nothing that we read.
+        if let Ok(part) = frame.into_data() {
+            body.push(part).map_err(|error| error.failure(endpoint))?;
         }
-        if read == 0 && (stream.is_end_stream() || is_all(headers, &part)) {
-            first = Some(part);
-            continue;
-        }
-        if let Some(first) = first.take() {
-            body.extend_from_slice(&first);
-        }
-        body.extend_from_slice(&part);
     }
-    Ok(first.unwrap_or_else(|| body.freeze()))
-}
-
-fn is_all(headers: &HeaderMap, part: &Bytes) -> bool {
-    let announced =
-        headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
-    announced == Some(part.len())
+    Ok(body.finish())
 }

@@ -14,9 +14,10 @@
 
 use std::future::{pending, poll_fn};
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use h2::client::{Connection, SendRequest};
 use h2::{Ping, PingPong, Reason, RecvStream};
 use http::header::CONTENT_LENGTH;
@@ -26,8 +27,10 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time;
 
+use super::body::Gathering;
 use super::limits::{
-    BODY_BYTES_MAX, CONNECTION_WINDOW, HEADER_BYTES_MAX, STREAM_WINDOW, STREAMS_AT_FIRST, STREAMS_MAX,
+    CONNECTION_WINDOW, HEADER_BYTES_MAX, RESETS_REMEMBERED_FOR, RESETS_REMEMBERED_MAX, STREAM_WINDOW,
+    STREAMS_AT_FIRST, STREAMS_MAX,
 };
 use super::options::HttpOptions;
 use super::progress::Progress;
@@ -74,17 +77,25 @@ impl Http2Connection {
             .initial_connection_window_size(CONNECTION_WINDOW)
             .max_header_list_size(HEADER_BYTES_MAX)
             .initial_max_send_streams(STREAMS_AT_FIRST)
+            .max_concurrent_reset_streams(RESETS_REMEMBERED_MAX)
+            .reset_stream_duration(RESETS_REMEMBERED_FOR)
+            // Counts late answers to forgotten streams over a whole life, to
+            // protect servers; it would end a connection that did no wrong.
+            .max_local_error_reset_streams(None)
             .enable_push(false)
             .handshake::<_, Bytes>(io)
             .await?;
         let mut pings = connection.ping_pong().expect("nobody else has taken it");
+        let mut granted = STREAMS_AT_FIRST;
         if greeting == Greeting::Guess {
             greet(&mut connection, &mut pings).await?;
+            granted = sender.current_max_send_streams().clamp(1, STREAMS_MAX);
         }
-        let streams = Arc::new(Semaphore::new(STREAMS_AT_FIRST));
+        let streams = Arc::new(Semaphore::new(granted));
         let pulse = Pulse { interval: options.ping_interval, timeout: options.ping_timeout };
-        let life = keep_alive(pings, pulse, sender.clone(), Arc::clone(&streams));
-        let task = AbortOnDrop::spawn(drive(connection, life));
+        let grants = Grants { sender: sender.clone(), streams: Arc::clone(&streams), granted };
+        let life = keep_alive(pings, pulse, grants);
+        let task = AbortOnDrop::spawn(drive(connection, life, CloseOnDrop(Arc::clone(&streams))));
         Ok(Http2Connection { sender, streams, _task: task })
     }
 
@@ -95,6 +106,21 @@ impl Http2Connection {
         let mut sender = self.sender.clone();
         poll_fn(|cx| sender.poll_ready(cx)).await.ok()?;
         Some(Ready { sender, _stream: stream })
+    }
+
+    /// Whether it takes no more requests.
+    pub(super) fn is_closing(&self) -> bool {
+        let mut context = Context::from_waker(Waker::noop());
+        matches!(self.sender.clone().poll_ready(&mut context), Poll::Ready(Err(_)))
+    }
+}
+
+/// Sends those who wait for a stream elsewhere when the connection ends.
+struct CloseOnDrop(Arc<Semaphore>);
+
+impl Drop for CloseOnDrop {
+    fn drop(&mut self) {
+        self.0.close();
     }
 }
 
@@ -137,45 +163,34 @@ fn set_content_length(method: &Method, headers: &mut HeaderMap, length: usize) {
     }
 }
 
-/// The whole body; a single frame is handed on without a copy.
 async fn read_body(
     endpoint: &Endpoint,
     headers: &HeaderMap,
     mut stream: RecvStream,
 ) -> Result<Bytes, Failure> {
-    let broken = |error: &h2::Error| {
-        let kind = if error.is_library() { FailureKind::Protocol } else { FailureKind::Closed };
-        Failure::new(kind, Sent::Yes, format!("{endpoint}: the answer's body broke off: {error}"))
-    };
-    let Some(first) = next_frame(&mut stream).await.map_err(|error| broken(&error))? else {
-        return Ok(Bytes::new());
-    };
-    if stream.is_end_stream() && first.len() <= BODY_BYTES_MAX {
-        return Ok(first);
-    }
-    let announced =
-        headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
-    let mut body = BytesMut::with_capacity(announced.unwrap_or(0).clamp(first.len(), BODY_BYTES_MAX));
-    body.extend_from_slice(&first);
-    while let Some(frame) = next_frame(&mut stream).await.map_err(|error| broken(&error))? {
-        if body.len() + frame.len() > BODY_BYTES_MAX {
-            let text = format!("{endpoint}: the answer's body is over {BODY_BYTES_MAX} bytes");
-            return Err(Failure::new(FailureKind::Protocol, Sent::Yes, text));
+    let mut body = Gathering::new(headers).map_err(|error| error.failure(endpoint))?;
+    loop {
+        match next_part(&mut stream).await {
+            Ok(Some(part)) => body.push(part).map_err(|error| error.failure(endpoint))?,
+            Ok(None) => return Ok(body.finish()),
+            Err(error) => {
+                let kind = if error.is_library() { FailureKind::Protocol } else { FailureKind::Closed };
+                let text = format!("{endpoint}: the answer's body broke off: {error}");
+                return Err(Failure::new(kind, Sent::Yes, text));
+            }
         }
-        body.extend_from_slice(&frame);
     }
-    Ok(body.freeze())
 }
 
 /// The next part of the body, its room in the windows given back at once: the
 /// bound is ours, not the windows'. Trailers are read and ignored, so that the
 /// stream ends instead of being reset.
-async fn next_frame(stream: &mut RecvStream) -> Result<Option<Bytes>, h2::Error> {
+async fn next_part(stream: &mut RecvStream) -> Result<Option<Bytes>, h2::Error> {
     match poll_fn(|cx| stream.poll_data(cx)).await {
-        Some(Ok(frame)) => {
+        Some(Ok(part)) => {
             // Fails only on a stream that is gone, which the next read tells.
-            let _ = stream.flow_control().release_capacity(frame.len());
-            Ok(Some(frame))
+            let _ = stream.flow_control().release_capacity(part.len());
+            Ok(Some(part))
         }
         Some(Err(error)) => Err(error),
         None if stream.is_end_stream() => Ok(None),
@@ -214,7 +229,7 @@ where
 }
 
 /// The connection's task: ends with the connection, or when the peer is gone.
-async fn drive<T>(connection: Connection<T, Bytes>, life: impl Future<Output = ()>)
+async fn drive<T>(connection: Connection<T, Bytes>, life: impl Future<Output = ()>, _streams: CloseOnDrop)
 where
     T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
@@ -228,11 +243,10 @@ where
 
 /// Pings until one goes unanswered. The first leaves at once: its pong comes
 /// after the peer's settings, and so tells how many streams it allows.
-async fn keep_alive(mut pings: PingPong, pulse: Pulse, sender: SendRequest<Bytes>, streams: Arc<Semaphore>) {
-    let mut granted = STREAMS_AT_FIRST;
+async fn keep_alive(mut pings: PingPong, pulse: Pulse, mut grants: Grants) {
     loop {
         match time::timeout(pulse.timeout, pings.ping(Ping::opaque())).await {
-            Ok(Ok(_)) => granted = grant(&streams, granted, sender.current_max_send_streams()),
+            Ok(Ok(_)) => grants.follow(),
             // The connection is ending; its own future says so.
             Ok(Err(_)) => return pending().await,
             Err(_) => return,
@@ -244,13 +258,23 @@ async fn keep_alive(mut pings: PingPong, pulse: Pulse, sender: SendRequest<Bytes
     }
 }
 
-/// Follows what the peer allows; returns what is granted now. Streams in use
-/// are not taken back: that happens at a later pong.
-fn grant(streams: &Semaphore, granted: usize, allowed: usize) -> usize {
-    let target = allowed.clamp(1, STREAMS_MAX);
-    if target >= granted {
-        streams.add_permits(target - granted);
-        return target;
+/// How many streams may be open: what the peer allows, within our bounds.
+struct Grants {
+    sender: SendRequest<Bytes>,
+    streams: Arc<Semaphore>,
+    granted: usize,
+}
+
+impl Grants {
+    /// Follows what the peer allows now. Streams in use are not taken back:
+    /// that happens at a later pong.
+    fn follow(&mut self) {
+        let allowed = self.sender.current_max_send_streams().clamp(1, STREAMS_MAX);
+        if allowed >= self.granted {
+            self.streams.add_permits(allowed - self.granted);
+            self.granted = allowed;
+        } else {
+            self.granted -= self.streams.forget_permits(self.granted - allowed);
+        }
     }
-    granted - streams.forget_permits(granted - target)
 }

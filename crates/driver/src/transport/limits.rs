@@ -10,9 +10,6 @@ pub(super) const BODY_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// them on accounts with many ranges.
 pub(super) const HEADER_BYTES_MAX: u32 = 128 * 1024;
 
-/// The service sends about 30 fields.
-pub(super) const HEADERS_MAX: usize = 128;
-
 /// A stream may receive a whole page, 4 MB, before we have to say a word.
 pub(super) const STREAM_WINDOW: u32 = 4 * 1024 * 1024;
 
@@ -28,9 +25,16 @@ pub(super) const STREAMS_AT_FIRST: usize = 20;
 /// been sent, which waiting inside HTTP/2 is not.
 pub(super) const STREAMS_MAX: usize = 1000;
 
+/// Streams that we reset and whose late frames are to be ignored in silence. A
+/// frame for a stream that is forgotten is answered instead, which is harmless.
+pub(super) const RESETS_REMEMBERED_MAX: usize = 4096;
+
+/// Longer than anyone waits for an answer, so that no late one is a surprise.
+pub(super) const RESETS_REMEMBERED_FOR: Duration = Duration::from_secs(30);
+
 /// Turns of one request: a connection that turns out to be closing costs one,
-/// the next goes to a fresh connection. The third is for a connection that two
-/// requests found closing at once.
+/// and the next goes to a fresh connection. The third is for a fresh one that is
+/// refused as well, as during a restart; then it is the caller's turn.
 pub(super) const TURNS_MAX: u32 = 3;
 
 /// Endpoints with a connection: an account has one per region, and there are

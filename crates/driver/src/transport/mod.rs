@@ -7,6 +7,7 @@
 //! `slot` (one endpoint), `connect` with `dial` and `tls`, then the two
 //! protocols.
 
+mod body;
 mod connect;
 mod dial;
 mod http;

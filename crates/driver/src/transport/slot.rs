@@ -108,7 +108,11 @@ impl Slot {
         if let Some(connection) = turn.idle().await {
             return Ok(Lease::Http1(turn.with(connection)));
         }
-        match self.connector.open(&self.endpoint, Known::Http1).await? {
+        let opened = self.connector.open(&self.endpoint, Known::Http1).await.inspect_err(|_| {
+            // Whoever listens here next may speak HTTP/2.
+            self.is_http1.store(false, Ordering::Relaxed);
+        })?;
+        match opened {
             Line::Http1(connection) => Ok(Lease::Http1(turn.with(connection))),
             Line::Http2(connection) => {
                 let connection = Arc::new(connection);

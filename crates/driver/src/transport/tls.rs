@@ -3,9 +3,9 @@
 //! Two configurations, each made once and on first need: one that verifies
 //! (the system's roots and the user's own), and one that accepts anything, used
 //! only for an endpoint on this machine and only when the options say so.
-//! Which of the two applies is decided per endpoint, at the moment of
-//! connecting, by the endpoint's own host: no redirect and no alias can bring
-//! a remote host to the second.
+//! Which of the two applies is decided at the moment of connecting, by the
+//! endpoint's own host and by the address it turned out to have: no alias can
+//! bring a remote host to the second.
 
 use std::fmt;
 use std::io;
@@ -91,7 +91,8 @@ impl Tls {
         let name = ServerName::try_from(endpoint.host().to_owned()).map_err(|_| {
             failed(format!("{endpoint}: the host is not a name that a certificate can carry"))
         })?;
-        let config = self.config(endpoint).await.map_err(|error| failed(format!("{endpoint}: {error}")))?;
+        let is_local = endpoint.is_loopback() && tcp.peer_addr().is_ok_and(|peer| peer.ip().is_loopback());
+        let config = self.config(is_local).await.map_err(|error| failed(format!("{endpoint}: {error}")))?;
         let stream = TlsConnector::from(config)
             .connect(name, tcp)
             .await
@@ -100,8 +101,8 @@ impl Tls {
         Ok((stream, if is_http2 { Negotiated::Http2 } else { Negotiated::Http1 }))
     }
 
-    async fn config(&self, endpoint: &Endpoint) -> Result<Arc<ClientConfig>, String> {
-        if self.accepts_unknown_loopback && endpoint.is_loopback() {
+    async fn config(&self, is_local: bool) -> Result<Arc<ClientConfig>, String> {
+        if self.accepts_unknown_loopback && is_local {
             return Ok(Arc::clone(self.accepting.get_or_init(|| self.accepting_config())));
         }
         let verifying = self.verifying.get_or_try_init(|| self.verifying_config());
@@ -217,3 +218,6 @@ impl ServerCertVerifier for AcceptAny {
         self.algorithms.supported_schemes()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,8 @@
-//! The driver's integration tests, one binary.
-//! The driver against the real engine and server.
+//! The driver's integration tests, one binary, against the real engine and
+//! server.
 
 mod pipeline;
 mod transport;
+mod transport_failures;
+mod transport_peers;
 mod world;

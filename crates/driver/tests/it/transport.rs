@@ -1,17 +1,19 @@
-//! The default transport against our real server over loopback.
+//! The default transport: which protocol it speaks, on how many connections,
+//! and that they end with it.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::uri::PathAndQuery;
-use http::{HeaderMap, Method};
-use perihelion_driver::transport::{HttpOptions, HttpTransport};
+use http::Version;
+use perihelion_driver::transport::{AnyTransport, HttpTransport};
 use perihelion_server::{AuthMode, Keys, MasterKey, Server, ServerOptions, net};
-use perihelion_wire::transport::{Endpoint, Failure, Request, Response, Transport};
-use tokio::time::Instant;
+use perihelion_wire::transport::{Endpoint, Failure, FailureKind, Request, Response, Sent, Transport};
+use tokio::sync::{Barrier, mpsc};
+use tokio::task::JoinSet;
 
-/// Far more than anything here takes.
-const PLENTY: Duration = Duration::from_secs(30);
+use crate::transport_peers::*;
 
 fn server_options() -> ServerOptions {
     ServerOptions {
@@ -33,31 +35,268 @@ fn server_options() -> ServerOptions {
     }
 }
 
-fn get(endpoint: &Endpoint, target: &'static str) -> Request {
-    Request {
-        endpoint: endpoint.clone(),
-        method: Method::GET,
-        target: PathAndQuery::from_static(target),
-        headers: HeaderMap::new(),
-        body: Bytes::new(),
-        deadline: (Instant::now() + PLENTY).into_std(),
-    }
-}
-
-async fn ask(transport: &HttpTransport, endpoint: &Endpoint) -> Result<Response, Failure> {
-    transport.send(get(endpoint, "/")).await
+/// Asks our server for its account document at `scheme://localhost`.
+async fn ask_server(scheme: &str) -> Response {
+    let directory =
+        std::env::temp_dir().join(format!("perihelion-transport-{}-{scheme}", std::process::id()));
+    let options = ServerOptions { tls_dir: Some(directory.clone()), ..server_options() };
+    let server = Server::start(options).await.unwrap();
+    let ca = std::fs::read(server.ca_path().unwrap()).unwrap();
+    let transport = HttpTransport::new(trusting().with_ca_pem(ca)).unwrap();
+    let peer = Peer::start("http", |_, _| async {}).await;
+    let endpoint = Endpoint::parse(&format!("{scheme}://localhost:{}", server.local_addr().port())).unwrap();
+    let response = transport.send(Request { endpoint, ..peer.get() }).await.unwrap();
+    drop(transport);
+    server.drain(Duration::from_secs(5)).await;
+    std::fs::remove_dir_all(directory).unwrap();
+    response
 }
 
 #[tokio::test]
-async fn the_server_answers_over_tls_in_http2() {
-    let directory = std::env::temp_dir().join(format!("perihelion-transport-{}", std::process::id()));
-    let options = ServerOptions { tls_dir: Some(directory.clone()), ..server_options() };
-    let server = Server::start(options).await.unwrap();
-    let endpoint = Endpoint::parse(&format!("https://localhost:{}", server.local_addr().port())).unwrap();
-    let ca = std::fs::read(server.ca_path().unwrap()).unwrap();
-    let transport = HttpTransport::new(HttpOptions::default().with_ca_pem(ca)).unwrap();
-    let response = ask(&transport, &endpoint).await.unwrap();
-    assert_eq!((response.status().as_u16(), response.version()), (200, http::Version::HTTP_2));
-    server.drain(Duration::from_secs(5)).await;
-    std::fs::remove_dir_all(directory).unwrap();
+async fn our_server_answers_in_http2_over_tls_and_in_the_clear() {
+    for scheme in ["https", "http"] {
+        let response = ask_server(scheme).await;
+        assert_eq!((response.status().as_u16(), response.version()), (200, Version::HTTP_2));
+        let account: serde_json::Value = serde_json::from_slice(response.body()).unwrap();
+        assert!(account["writableLocations"].is_array(), "{account}");
+    }
+}
+
+#[tokio::test]
+async fn requests_to_a_peer_that_offers_only_http1_follow_each_other_on_one_connection() {
+    let peer = Peer::start("https", |_, stream| async {
+        serve_http1(accept_tls(stream, &["http/1.1"]).await).await;
+    })
+    .await;
+    let transport = transport();
+    for body in ["one", "two", "three"] {
+        let response = transport.send(peer.post(body)).await.unwrap();
+        assert_eq!((response.version(), response.body().as_ref()), (Version::HTTP_11, body.as_bytes()));
+    }
+    assert_eq!(peer.connections(), 1);
+}
+
+#[tokio::test]
+async fn a_peer_without_alpn_gets_http1() {
+    let peer =
+        Peer::start("https", |_, stream| async { serve_http1(accept_tls(stream, &[]).await).await }).await;
+    let response = transport().send(peer.post("x")).await.unwrap();
+    assert_eq!(response.version(), Version::HTTP_11);
+}
+
+#[tokio::test]
+async fn in_the_clear_http1_is_found_out_once() {
+    let peer = Peer::start("http", |_, stream| serve_http1(stream)).await;
+    let transport = transport();
+    for body in ["one", "two", "three"] {
+        let response = transport.send(peer.post(body)).await.unwrap();
+        assert_eq!((response.version(), response.body().as_ref()), (Version::HTTP_11, body.as_bytes()));
+    }
+    assert_eq!(peer.connections(), 2, "one greeted in HTTP/2, one for all requests");
+}
+
+#[tokio::test]
+async fn http1_requests_at_once_use_no_more_connections_than_allowed() {
+    let peer = Peer::start("https", |_, stream| async {
+        serve_http1(accept_tls(stream, &["http/1.1"]).await).await;
+    })
+    .await;
+    let transport = Arc::new(HttpTransport::new(trusting().with_http1_connections_max(3)).unwrap());
+    let answers = at_once(&transport, 40, |number| peer.post(vec![number as u8; 100])).await;
+    for (number, answer) in answers {
+        assert_eq!(answer.unwrap().body().as_ref(), vec![number as u8; 100]);
+    }
+    assert!(peer.connections() <= 3, "{} connections", peer.connections());
+}
+
+#[tokio::test]
+async fn sixty_four_first_requests_share_one_connection() {
+    for scheme in ["https", "http"] {
+        // Nobody is answered until all have asked.
+        let all_here = Arc::new(Barrier::new(64));
+        let peer = Peer::start(scheme, move |_, stream| {
+            let all_here = Arc::clone(&all_here);
+            async move {
+                let answer = move |exchange| {
+                    let all_here = Arc::clone(&all_here);
+                    async move {
+                        all_here.wait().await;
+                        echo(exchange).await;
+                    }
+                };
+                match scheme {
+                    "https" => serve_http2(accept_tls(stream, &["h2"]).await, 100, answer).await,
+                    _ => serve_http2(stream, 100, answer).await,
+                }
+            }
+        })
+        .await;
+        let transport = Arc::new(transport());
+        for (number, answer) in at_once(&transport, 64, |number| peer.post(vec![number as u8; 10])).await {
+            assert_eq!(answer.unwrap().body().as_ref(), vec![number as u8; 10]);
+        }
+        assert_eq!(peer.connections(), 1);
+    }
+}
+
+#[tokio::test]
+async fn no_more_streams_are_opened_than_the_peer_allows() {
+    let (open, highest) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let seen = Arc::clone(&highest);
+    let peer = Peer::start("https", move |_, stream| {
+        let (open, highest) = (Arc::clone(&open), Arc::clone(&highest));
+        async move {
+            let answer = move |exchange| {
+                let (open, highest) = (Arc::clone(&open), Arc::clone(&highest));
+                async move {
+                    highest.fetch_max(open.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                    tokio::task::yield_now().await;
+                    open.fetch_sub(1, Ordering::SeqCst);
+                    echo(exchange).await;
+                }
+            };
+            serve_http2(accept_tls(stream, &["h2"]).await, 5, answer).await;
+        }
+    })
+    .await;
+    let transport = Arc::new(transport());
+    for (_, answer) in at_once(&transport, 200, |_| peer.get()).await {
+        assert_eq!(answer.unwrap().status().as_u16(), 200);
+    }
+    assert!((1..=5).contains(&seen.load(Ordering::SeqCst)));
+    assert_eq!(peer.connections(), 1);
+}
+
+#[tokio::test]
+async fn two_megabytes_travel_both_ways() {
+    let body: Bytes = (0..2_000_000u32).map(|number| (number % 251) as u8).collect::<Vec<u8>>().into();
+    let http2 = Peer::start("https", |_, stream| async {
+        serve_http2(accept_tls(stream, &["h2"]).await, 100, echo).await;
+    })
+    .await;
+    let http1 = Peer::start("https", |_, stream| async {
+        serve_http1(accept_tls(stream, &["http/1.1"]).await).await;
+    })
+    .await;
+    let transport = transport();
+    for peer in [http2, http1] {
+        let response = transport.send(peer.post(body.clone())).await.unwrap();
+        assert!(*response.body() == body, "{:?}", response.version());
+    }
+}
+
+#[tokio::test]
+async fn a_dropped_request_ends_its_stream_and_not_the_connection() {
+    let (resets, mut reset) = mpsc::unbounded_channel();
+    let peer = Peer::start("http", move |_, stream| {
+        let resets = resets.clone();
+        async move {
+            let mut frames = Frames::greet(stream).await;
+            let mut first = None;
+            while let Some((kind, stream)) = frames.next().await {
+                match kind {
+                    HEADERS if first.is_none() => first = Some(stream),
+                    HEADERS => frames.ok(stream).await,
+                    RST_STREAM => resets.send((first, stream)).unwrap(),
+                    _ => {}
+                }
+            }
+        }
+    })
+    .await;
+    let transport = transport();
+    let abandoned = tokio::time::timeout(SOON, transport.send(peer.get())).await;
+    assert!(abandoned.is_err());
+    let (first, stream) = reset.recv().await.unwrap();
+    assert_eq!(first, Some(stream));
+    assert_eq!(transport.send(peer.get()).await.unwrap().status().as_u16(), 200);
+    assert_eq!(peer.connections(), 1);
+}
+
+#[tokio::test]
+async fn late_answers_to_thousands_of_dropped_requests_do_not_end_the_connection() {
+    let peer = Peer::start("https", |_, stream| async {
+        serve_http2(accept_tls(stream, &["h2"]).await, 1000, echo).await;
+    })
+    .await;
+    let transport = transport();
+    transport.send(peer.get()).await.unwrap();
+    for _ in 0..3000 {
+        // Polled once: the request is on its way, its answer will find nobody.
+        let mut request = std::pin::pin!(transport.send(peer.get()));
+        let polled = std::future::poll_fn(|cx| std::task::Poll::Ready(request.as_mut().poll(cx))).await;
+        assert!(polled.is_pending());
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(transport.send(peer.get()).await.unwrap().status().as_u16(), 200);
+    assert_eq!(peer.connections(), 1);
+}
+
+#[tokio::test]
+async fn nothing_is_left_running_when_the_transport_is_gone() {
+    let (gone, mut ends) = mpsc::unbounded_channel();
+    let peer = Peer::start("https", move |number, stream| {
+        let gone = gone.clone();
+        async move {
+            match number {
+                1 => serve_http2(accept_tls(stream, &["h2"]).await, 100, echo).await,
+                2 => serve_http1(accept_tls(stream, &["http/1.1"]).await).await,
+                // Never shakes hands: the attempt to connect is under way.
+                _ => tokio::io::copy(&mut { stream }, &mut tokio::io::sink()).await.map(|_| ()).unwrap(),
+            }
+            gone.send(number).unwrap();
+        }
+    })
+    .await;
+    let before = tasks();
+    for number in 1..=3 {
+        let transport = transport();
+        let sent = transport.send(if number < 3 { peer.get() } else { peer.get_soon() }).await;
+        assert_eq!(sent.is_ok(), number < 3);
+        assert!(tasks() > before + 1, "the transport's tasks and the peer's");
+        drop(transport);
+        assert_eq!(ends.recv().await.unwrap(), number);
+        until_tasks_are(before).await;
+    }
+}
+
+#[test]
+fn a_transport_is_made_without_a_runtime_and_outlives_one() {
+    let transport = transport();
+    for _ in 0..2 {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let peer = Peer::start("http", |_, stream| serve_http2(stream, 100, echo)).await;
+            assert_eq!(transport.send(peer.get()).await.unwrap().status().as_u16(), 200);
+        });
+    }
+}
+
+#[tokio::test]
+async fn a_foreign_transport_is_used_as_it_is() {
+    struct Refusing;
+    impl Transport for Refusing {
+        async fn send(&self, request: Request) -> Result<Response, Failure> {
+            Err(Failure::new(FailureKind::Closed, Sent::No, request.target.as_str()))
+        }
+    }
+    let peer = Peer::start("http", |_, stream| serve_http2(stream, 100, echo)).await;
+    let foreign = AnyTransport::foreign(Refusing);
+    assert_eq!(&*foreign.send(peer.get()).await.unwrap_err().message, "/");
+    let own = AnyTransport::from(transport());
+    assert_eq!(own.send(peer.get()).await.unwrap().status().as_u16(), 200);
+}
+
+/// Sends `count` requests at once; the answers with their requests' numbers.
+async fn at_once(
+    transport: &Arc<HttpTransport>,
+    count: usize,
+    request: impl Fn(usize) -> Request,
+) -> Vec<(usize, Result<Response, Failure>)> {
+    let mut sending = JoinSet::new();
+    for number in 0..count {
+        let (transport, request) = (Arc::clone(transport), request(number));
+        sending.spawn(async move { (number, transport.send(request).await) });
+    }
+    sending.join_all().await
 }

@@ -1,0 +1,69 @@
+//! Gathers the parts of a body: one part is handed on as it is, several are
+//! copied together once, and no more is kept than the limit.
+
+use bytes::{Bytes, BytesMut};
+use http::HeaderMap;
+use http::header::CONTENT_LENGTH;
+use perihelion_wire::transport::{Endpoint, Failure, FailureKind, Sent};
+
+use super::limits::BODY_BYTES_MAX;
+
+/// The body is longer than the limit, or says that it will be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct TooLong;
+
+impl TooLong {
+    pub(super) fn failure(self, endpoint: &Endpoint) -> Failure {
+        let text = format!("{endpoint}: the answer's body is over {BODY_BYTES_MAX} bytes");
+        Failure::new(FailureKind::Protocol, Sent::Yes, text)
+    }
+}
+
+/// A body in the making.
+#[derive(Debug)]
+pub(super) struct Gathering {
+    announced: usize,
+    /// The only part so far; empty once there are several.
+    first: Bytes,
+    several: BytesMut,
+}
+
+impl Gathering {
+    /// The body of an answer with these headers.
+    pub(super) fn new(headers: &HeaderMap) -> Result<Self, TooLong> {
+        let length = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok());
+        let announced = match length.map(str::parse::<u64>) {
+            Some(Ok(length)) if length > BODY_BYTES_MAX as u64 => return Err(TooLong),
+            Some(Ok(length)) => length as usize,
+            // Whether a length is well-formed is for the protocol to judge.
+            Some(Err(_)) | None => 0,
+        };
+        Ok(Gathering { announced, first: Bytes::new(), several: BytesMut::new() })
+    }
+
+    /// Adds a part.
+    pub(super) fn push(&mut self, part: Bytes) -> Result<(), TooLong> {
+        let length = self.first.len() + self.several.len();
+        if length + part.len() > BODY_BYTES_MAX {
+            return Err(TooLong);
+        }
+        if length == 0 {
+            self.first = part;
+            return Ok(());
+        }
+        if self.several.is_empty() {
+            self.several.reserve(self.announced.max(length + part.len()));
+            self.several.extend_from_slice(&std::mem::take(&mut self.first));
+        }
+        self.several.extend_from_slice(&part);
+        Ok(())
+    }
+
+    /// The whole body.
+    pub(super) fn finish(self) -> Bytes {
+        if self.several.is_empty() { self.first } else { self.several.freeze() }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,24 @@
+use super::*;
+
+#[test]
+fn address_families_take_turns() {
+    let addresses: Vec<SocketAddr> =
+        ["[::1]:1", "[::2]:1", "[::3]:1", "127.0.0.1:1"].iter().map(|text| text.parse().unwrap()).collect();
+    let mixed: Vec<String> = interleave(&addresses).iter().map(ToString::to_string).collect();
+    assert_eq!(mixed, ["[::1]:1", "127.0.0.1:1", "[::2]:1", "[::3]:1"]);
+    assert!(interleave(&[]).is_empty());
+}
+
+#[tokio::test]
+async fn an_address_that_refuses_gives_way_to_the_next() {
+    let gone = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let refusing = gone.local_addr().unwrap();
+    drop(gone);
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let listening = listener.local_addr().unwrap();
+    let stream = first_of(&[refusing, listening]).await.unwrap();
+    assert_eq!(stream.peer_addr().unwrap(), listening);
+    let error = first_of(&[refusing, refusing]).await.unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
+    assert_eq!(first_of(&[]).await.unwrap_err().kind(), io::ErrorKind::NotFound);
+}
