@@ -8,8 +8,10 @@
 //! request that is recorded while its slice is being emptied may be lost.
 //!
 //! What always holds: a slice's counts are never mixed with those of an earlier
-//! use of it, and [`threshold`] looks at the fastest region, so that a region
-//! that becomes slow cannot raise its own bar.
+//! use of it, and a region that becomes slow cannot raise its own bar:
+//! [`threshold`] looks at the fastest region, and when only one was measured
+//! (all traffic goes to the first region while all is well) at what was usual
+//! there before.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -32,6 +34,18 @@ const SAMPLES_ENOUGH: u32 = 200;
 /// With fewer requests than this, nothing is said: the largest of ten is at
 /// least a rough upper bound, the largest of two is an accident.
 const SAMPLES_MIN: u32 = 10;
+
+/// With fewer requests than this, a percentile is not taken for the usual one:
+/// the largest of a few is often too small.
+const SAMPLES_TRUSTED: u32 = 100;
+
+/// What is usual is the least percentile of this and the previous such period.
+const USUAL_SLICES: u64 = 30;
+
+/// Where no other region was measured, the bar rises to this many times the
+/// usual percentile and no further. Beyond it second requests are sent, which
+/// measure the other regions: if they are as slow, the bar follows.
+const RISE_ALONE_MAX: u32 = 2;
 
 /// A percentile is computed at most this often; in between, the last one serves.
 const KEPT_FOR: Duration = Duration::from_millis(100);
@@ -64,12 +78,15 @@ pub(crate) struct LatencyWindow {
     origin: OnceLock<Instant>,
     slices: [Slice; SLICES],
     kept: Kept,
+    usual: [Kept; 2],
 }
 
 /// How long to wait for the first region before asking a second one as well:
 /// the P99 of the fastest of `sites`, within the bounds and within 50 to 4000 ms.
 pub(crate) fn threshold(sites: &[&Arc<Site>], min: Duration, max: Duration, now: Instant) -> Duration {
-    let fastest = sites.iter().filter_map(|site| site.latency.p99(now)).min();
+    let measured = |site: &&&Arc<Site>| site.latency.p99(now).is_some();
+    let is_alone = sites.len() > 1 && sites.iter().filter(measured).count() == 1;
+    let fastest = sites.iter().filter_map(|site| site.latency.bar(is_alone, now)).min();
     let floor = min.clamp(THRESHOLD_FLOOR, THRESHOLD_CEILING);
     let ceiling = max.clamp(floor, THRESHOLD_CEILING);
     fastest.unwrap_or(THRESHOLD_UNKNOWN).clamp(floor, ceiling)
@@ -81,6 +98,7 @@ impl LatencyWindow {
             origin: OnceLock::new(),
             slices: std::array::from_fn(|_| Slice::new()),
             kept: Kept::default(),
+            usual: Default::default(),
         }
     }
 
@@ -101,16 +119,24 @@ impl LatencyWindow {
         }
     }
 
+    /// What this region says about the bar: its P99, but when no other region
+    /// says anything, not much more than what was usual.
+    fn bar(&self, is_alone: bool, now: Instant) -> Option<Duration> {
+        let p99 = self.p99(now)?;
+        let period = slice_number(*self.origin.get()?, now) / USUAL_SLICES;
+        let usual = [Some(period), period.checked_sub(1)].into_iter().flatten();
+        let usual = usual.filter_map(|period| self.usual[period as usize % 2].get(period as u32)?).min();
+        Some(usual.filter(|_| is_alone).map_or(p99, |usual| p99.min(usual * RISE_ALONE_MAX)))
+    }
+
+    /// Takes the percentile over the newest slices, and remembers it if it is
+    /// the least of its period.
     fn compute(&self, newest: u64) -> Option<Duration> {
         let mut looked_at: [Option<&Slice>; SLICES] = [None; SLICES];
         let mut count: u32 = 0;
-        for age in 0..SLICES.min(newest as usize + 1) {
-            let number = newest - age as u64;
-            let slice = &self.slices[number as usize % SLICES];
-            if slice.number.load(Ordering::Acquire) == number {
-                count = count.saturating_add(slice.count.load(Ordering::Relaxed));
-                looked_at[age] = Some(slice);
-            }
+        for (age, place) in looked_at.iter_mut().enumerate() {
+            *place = newest.checked_sub(age as u64).and_then(|number| self.slice(number));
+            count = count.saturating_add(place.map_or(0, |slice| slice.count.load(Ordering::Relaxed)));
             if count >= SAMPLES_ENOUGH {
                 break;
             }
@@ -118,18 +144,36 @@ impl LatencyWindow {
         if count < SAMPLES_MIN {
             return None;
         }
-        // The slowest hundredth, but at least one, lie above the percentile.
-        let mut above = (count / 100).max(1);
-        for place in (0..BUCKETS).rev() {
-            let counts = looked_at.iter().flatten().map(|slice| slice.buckets[place].load(Ordering::Relaxed));
-            let here = counts.fold(0u32, u32::saturating_add);
-            if here >= above {
-                return Some(upper_bound(place));
-            }
-            above -= here;
+        let p99 = percentile(&looked_at, count);
+        if count >= SAMPLES_TRUSTED {
+            let period = newest / USUAL_SLICES;
+            let usual = &self.usual[period as usize % 2];
+            let least = usual.get(period as u32).flatten().into_iter().chain(p99).min();
+            usual.put(period as u32, least);
         }
-        None
+        p99
     }
+
+    /// A slice, unless its place is in another use.
+    fn slice(&self, number: u64) -> Option<&Slice> {
+        let slice = &self.slices[number as usize % SLICES];
+        (slice.number.load(Ordering::Acquire) == number).then_some(slice)
+    }
+}
+
+/// The latency that all but the slowest hundredth of `count` stayed under.
+fn percentile(slices: &[Option<&Slice>], count: u32) -> Option<Duration> {
+    // At least one lies above, so that of a few the largest counts.
+    let mut above = (count / 100).max(1);
+    for place in (0..BUCKETS).rev() {
+        let counts = slices.iter().flatten().map(|slice| slice.buckets[place].load(Ordering::Relaxed));
+        let here = counts.fold(0u32, u32::saturating_add);
+        if here >= above {
+            return Some(upper_bound(place));
+        }
+        above -= here;
+    }
+    None
 }
 
 /// One slice of time.
@@ -180,8 +224,8 @@ impl Slice {
     }
 }
 
-/// The last percentile and the tick it was computed in, in one word, so that
-/// both are read together: tick + 1 above, microseconds (0: unknown) below.
+/// A percentile and the tick it is about, in one word, so that both are read
+/// together: tick + 1 above, microseconds (0: unknown) below.
 #[derive(Debug, Default)]
 struct Kept(AtomicU64);
 

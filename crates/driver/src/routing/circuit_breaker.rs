@@ -13,11 +13,14 @@
 //! What always holds: entries are sorted by container and range, there are at
 //! most [`ENTRIES_MAX`], and none is at rest on both sides.
 
+mod entry;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
+use self::entry::{Entry, Open, Side};
 use super::account::Usage;
 use crate::options::CircuitBreakerOptions;
 use crate::region::Region;
@@ -25,14 +28,6 @@ use crate::region::Region;
 /// Partitions in regions that are kept track of. A snapshot is copied on each
 /// change, entry by entry as pointers; this many take some ten microseconds.
 const ENTRIES_MAX: usize = 2048;
-
-/// A probe whose outcome was never reported (its caller went away) counts as
-/// lost after this long, and another request may try.
-const CLAIM_MAX: Duration = Duration::from_secs(10);
-
-/// A partition that nobody asks for is forgotten after this many times the
-/// period after which counters are reset.
-const STALE_AFTER_RESETS: u32 = 2;
 
 /// A physical partition of a container.
 #[derive(Debug, Clone, Copy)]
@@ -59,35 +54,6 @@ pub(crate) enum Gate {
 pub(crate) struct Breakers {
     options: Arc<CircuitBreakerOptions>,
     entries: Vec<Arc<Entry>>,
-}
-
-/// One partition in one region.
-#[derive(Debug, Clone)]
-struct Entry {
-    container: Arc<str>,
-    range: Arc<str>,
-    region: Region,
-    read: Side,
-    write: Side,
-}
-
-/// One usage of it.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-struct Side {
-    /// Failures since the last success.
-    failures: u32,
-    /// Hedges won by another region since this one last answered in time.
-    hedge_losses: u32,
-    /// When the last of either was counted; `None` at rest.
-    last: Option<Instant>,
-    open: Option<Open>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq)]
-struct Open {
-    probe_from: Instant,
-    /// A request is probing; until then nobody else does.
-    claimed_until: Option<Instant>,
 }
 
 impl Breakers {
@@ -194,8 +160,7 @@ impl Breakers {
     ) -> Option<Breakers> {
         let side = self.find(*partition, region)?.side(usage);
         let open = side.open.filter(|open| open.gate(now) == Gate::ProbeDue)?;
-        let open = Open { claimed_until: Some(now + CLAIM_MAX), ..open };
-        self.with_side(partition, region, usage, Side { open: Some(open), ..*side })
+        self.with_side(partition, region, usage, Side { open: Some(open.claimed(now)), ..*side })
     }
 
     /// Forgets what is too old to count: failures long past, and open breakers
@@ -296,83 +261,6 @@ impl Breakers {
 
 fn key(partition: PartitionKeyRef<'_>) -> (&str, &str) {
     (partition.container, partition.range)
-}
-
-impl Entry {
-    fn new(partition: PartitionKeyRef<'_>, region: &Region) -> Self {
-        Entry {
-            container: partition.container.into(),
-            range: partition.range.into(),
-            region: region.clone(),
-            read: Side::default(),
-            write: Side::default(),
-        }
-    }
-
-    fn key(&self) -> (&str, &str) {
-        (&self.container, &self.range)
-    }
-
-    fn side(&self, usage: Usage) -> &Side {
-        match usage {
-            Usage::Read => &self.read,
-            Usage::Write => &self.write,
-        }
-    }
-
-    fn side_mut(&mut self, usage: Usage) -> &mut Side {
-        match usage {
-            Usage::Read => &mut self.read,
-            Usage::Write => &mut self.write,
-        }
-    }
-
-    fn is_at_rest(&self) -> bool {
-        self.read == Side::default() && self.write == Side::default()
-    }
-
-    fn is_open(&self) -> bool {
-        self.read.open.is_some() || self.write.open.is_some()
-    }
-
-    fn last(&self) -> Option<Instant> {
-        self.read.last.max(self.write.last)
-    }
-}
-
-impl Side {
-    fn gate(&self, now: Instant) -> Gate {
-        self.open.map_or(Gate::Closed, |open| open.gate(now))
-    }
-
-    /// The counters to go on from: what is long past is not consecutive.
-    fn counting_from(self, now: Instant, reset: Duration) -> Side {
-        let is_recent = self.last.is_some_and(|last| now.saturating_duration_since(last) < reset);
-        if is_recent { self } else { Side::default() }
-    }
-
-    fn is_stale(&self, reset: Duration, now: Instant) -> bool {
-        match (self.open, self.last) {
-            (Some(open), _) => {
-                now.saturating_duration_since(open.probe_from) >= reset * STALE_AFTER_RESETS
-                    && open.gate(now) == Gate::ProbeDue
-            }
-            (None, Some(last)) => now.saturating_duration_since(last) >= reset,
-            (None, None) => false,
-        }
-    }
-}
-
-impl Open {
-    fn gate(&self, now: Instant) -> Gate {
-        let is_claimed = self.claimed_until.is_some_and(|until| now < until);
-        if now < self.probe_from || is_claimed { Gate::Open } else { Gate::ProbeDue }
-    }
-
-    /// Whether an outcome now is that of a probe, claimed or not.
-    fn is_probed(&self, now: Instant) -> bool {
-        now >= self.probe_from
-    }
 }
 
 #[cfg(test)]

@@ -1,1 +1,216 @@
 use super::*;
+use perihelion_model::partition_key::EffectiveRange;
+
+fn range(id: &str, parents: &[&str]) -> Range {
+    let parents = parents.iter().map(|parent| Arc::from(*parent)).collect();
+    Range { id: id.into(), range: EffectiveRange::whole(), parents }
+}
+
+/// Range 0 was split into 1 and 2, then 2 into 3 and 4.
+fn split_twice() -> RangeMap {
+    let feed = r#"{"PartitionKeyRanges":[
+        {"id":"1","minInclusive":"","maxExclusive":"10","parents":["0"]},
+        {"id":"3","minInclusive":"10","maxExclusive":"20","parents":["0","2"]},
+        {"id":"4","minInclusive":"20","maxExclusive":"FF","parents":["0","2"]}]}"#;
+    RangeMap::from_feed(&[Bytes::from_static(feed.as_bytes())]).unwrap()
+}
+
+fn text(header: Option<HeaderValue>) -> String {
+    header.map_or(String::new(), |value| value.to_str().unwrap().to_owned())
+}
+
+/// Notes the tokens one after the other; then the compound token is `expected`.
+fn check(tokens: &[&str], expected: &str) {
+    let sessions = Sessions::default();
+    tokens.iter().for_each(|token| sessions.note(token, None));
+    assert_eq!(text(sessions.compound()), expected, "{tokens:?}");
+}
+
+#[test]
+fn tokens_are_merged_by_range() {
+    check(&[], "");
+    check(&["0:-1#5"], "0:-1#5");
+    check(&["0:-1#5", "0:-1#7", "0:-1#6"], "0:-1#7");
+    check(&["1:-1#5", "0:-1#7"], "0:-1#7,1:-1#5");
+    check(&["0:-1#5,1:-1#9", "0:-1#6,1:-1#8"], "0:-1#6,1:-1#9");
+    check(&["0:1#5#1=5#2=3", "0:1#7#1=2#2=9"], "0:1#7#1=5#2=9");
+    check(&["0:1#50#1=5", "0:2#5#1=4#3=1"], "0:2#5#1=5#3=1");
+    check(&["0:2#5#1=4", "0:1#50#1=5"], "0:2#5#1=5");
+    check(&["0:12"], "0:-1#12");
+}
+
+#[test]
+fn what_does_not_parse_is_ignored() {
+    for bad in [
+        "",
+        ",",
+        "x",
+        "0",
+        "0:",
+        ":-1#5",
+        "a:-1#5",
+        "0:-1#",
+        "0:-1#x",
+        "0:1#2#3",
+        "0:1#2#a=b",
+        "0:1#99999999999999999999",
+        "0:\u{7f}#1",
+    ] {
+        check(&[bad], "");
+        check(&["0:1#5#1=5", bad], "0:1#5#1=5");
+        check(&[&format!("{bad},1:-1#3")], "1:-1#3");
+    }
+}
+
+#[test]
+fn nothing_new_changes_nothing() {
+    let sessions = Sessions::default();
+    sessions.note("0:1#9#1=5#2=3,1:-1#4", None);
+    let before = sessions.map.load_full();
+    for old in [
+        "0:1#9#1=5#2=3,1:-1#4",
+        "1:-1#4",
+        "1:-1#3",
+        "0:1#8#1=5",
+        "0:0#99#1=5",
+        "0:0#99#7=1",
+        "nonsense",
+        "0:1#10#1=x",
+    ] {
+        sessions.note(old, None);
+        assert!(Arc::ptr_eq(&before, &sessions.map.load_full()), "{old}");
+    }
+    for new in ["1:-1#5", "0:1#9#1=6", "0:1#9#3=0", "0:2#1", "2:-1#1"] {
+        let before = sessions.map.load_full();
+        sessions.note(new, None);
+        assert!(!Arc::ptr_eq(&before, &sessions.map.load_full()), "{new}");
+    }
+}
+
+/// The quick look must agree with parsing and comparing.
+#[test]
+fn the_quick_comparison_agrees_with_the_thorough_one() {
+    let mut random = fastrand::Rng::with_seed(7);
+    let mut token = || {
+        let mut text = format!("{}#{}", random.i64(-1..3), random.u64(0..4));
+        for region in 1..random.u32(1..5) {
+            text += &format!("#{}={}", region * random.u32(1..3), random.i64(-1..4));
+        }
+        text
+    };
+    let mut news = 0;
+    for _ in 0..20_000 {
+        let (known, other) = (Progress::parse(&token()).unwrap(), token());
+        let expected = !known.covers(&Progress::parse(&other).unwrap());
+        assert_eq!(says_more(&other, &known), expected, "{other} against {known}");
+        news += u32::from(expected);
+    }
+    assert!((2_000..18_000).contains(&news), "{news}");
+}
+
+#[test]
+fn a_child_is_asked_for_what_was_seen_of_all_its_ancestors() {
+    let sessions = Sessions::default();
+    sessions.note("0:-1#50,2:-1#60", None);
+    let child = range("3", &["0", "2"]);
+    assert_eq!(text(sessions.header_for(&child)), "3:-1#60");
+    assert_eq!(text(sessions.header_for(&range("1", &["0"]))), "1:-1#50");
+    assert_eq!(text(sessions.header_for(&range("9", &["8"]))), "");
+    assert_eq!(text(sessions.header_for(&range("9", &[]))), "");
+    // A replica of the child that lags behind does not lower the bar.
+    let sessions = Sessions::default();
+    sessions.note("2:-1#60", None);
+    sessions.note("3:-1#55", None);
+    assert_eq!(text(sessions.header_for(&child)), "3:-1#60");
+    sessions.note("3:-1#61", None);
+    assert_eq!(text(sessions.header_for(&child)), "3:-1#61");
+    let settled = sessions.map.load_full();
+    sessions.header_for(&child);
+    assert!(Arc::ptr_eq(&settled, &sessions.map.load_full()), "inheriting happens once");
+}
+
+#[test]
+fn a_merged_range_is_asked_for_what_was_seen_of_both() {
+    let sessions = Sessions::default();
+    sessions.note("0:1#50#1=40#2=9,1:1#45#1=43#3=7", None);
+    assert_eq!(text(sessions.header_for(&range("2", &["0", "1"]))), "2:1#50#1=43#2=9#3=7");
+}
+
+#[test]
+fn ranges_that_are_gone_are_replaced_by_their_children() {
+    let (sessions, ranges) = (Sessions::default(), split_twice());
+    sessions.note("0:-1#50,2:-1#60", None);
+    sessions.note("4:-1#61", Some(&ranges));
+    assert_eq!(text(sessions.compound()), "1:-1#50,3:-1#60,4:-1#61");
+    // A late answer of the parent is about its children.
+    sessions.note("2:-1#62", Some(&ranges));
+    assert_eq!(text(sessions.compound()), "1:-1#50,3:-1#62,4:-1#62");
+    // A range that is newer than the map of ranges stays.
+    sessions.note("7:-1#99", Some(&ranges));
+    assert_eq!(sessions.progress("7").unwrap().lsn, 99);
+    assert_eq!(sessions.progress("2"), None);
+}
+
+#[test]
+fn clearing_forgets_everything() {
+    let sessions = Sessions::default();
+    sessions.note("0:-1#50,1:-1#2", None);
+    sessions.clear();
+    assert_eq!((sessions.compound(), sessions.progress("0")), (None, None));
+    sessions.note("0:-1#1", None);
+    assert_eq!(text(sessions.compound()), "0:-1#1");
+}
+
+#[test]
+fn memory_and_headers_are_bounded() {
+    let sessions = Sessions::default();
+    let many: Vec<String> = (0..RANGES_MAX + 100).map(|range| format!("{range}:-1#{range}")).collect();
+    sessions.note(&many.join(","), None);
+    assert_eq!(sessions.map.load().seen.len(), RANGES_MAX);
+    let compound = sessions.compound().unwrap();
+    assert!(compound.len() <= COMPOUND_BYTES_MAX && compound.len() > COMPOUND_BYTES_MAX - 100);
+    let tokens = session_token::parse(compound.to_str().unwrap()).unwrap();
+    assert!(tokens.iter().all(|token| token.range == token.progress.lsn.to_string()));
+}
+
+#[test]
+fn an_id_that_cannot_be_a_header_is_ignored() {
+    let sessions = Sessions::default();
+    sessions.note("0:-1#5", None);
+    assert_eq!(sessions.header_for(&range("1\n", &["0"])), None);
+}
+
+#[test]
+fn progress_never_goes_back_under_concurrent_answers() {
+    const ANSWERS: u64 = 3000;
+    let (sessions, ranges) = (Sessions::default(), split_twice());
+    std::thread::scope(|scope| {
+        for thread in 0..4u64 {
+            let (sessions, ranges) = (&sessions, &ranges);
+            scope.spawn(move || {
+                let (mut random, mut reached) = (fastrand::Rng::with_seed(thread), [0u64; 2]);
+                for answer in 0..ANSWERS {
+                    let lsn = answer.saturating_sub(random.u64(0..50));
+                    let range = ["1", "3"][random.usize(0..2)];
+                    sessions.note(&format!("{range}:1#{lsn}#{thread}={lsn}"), Some(ranges));
+                    for (place, range) in ["1", "3"].into_iter().enumerate() {
+                        let header = ranges.get(range).and_then(|range| sessions.header_for(range));
+                        let seen = header.map_or(0, |header| {
+                            let (id, progress) = session_token::parse_part(header.to_str().unwrap()).unwrap();
+                            assert_eq!(id, range);
+                            progress.lsn
+                        });
+                        assert!(seen >= reached[place], "{range} went from {} to {seen}", reached[place]);
+                        reached[place] = seen;
+                    }
+                    let own = sessions.progress(range).unwrap().of_region(thread as u32).unwrap();
+                    assert!(own >= lsn as i64, "an answer was lost");
+                }
+                sessions.note(&format!("1:1#{ANSWERS}#{thread}={ANSWERS}"), Some(ranges));
+            });
+        }
+    });
+    let last = sessions.progress("1").unwrap();
+    assert_eq!(last.lsn, ANSWERS);
+    assert!((0..4).all(|region| last.of_region(region) == Some(ANSWERS as i64)), "{last}");
+}

@@ -160,7 +160,7 @@ fn a_later_failure_puts_the_probe_off() {
     assert_eq!(again.due_for_probe(now + PERIOD), []);
     let both = again.mark_unavailable(&hub, Usage::Write, now + PERIOD * 2, PERIOD);
     assert_eq!(both.due_for_probe(now + PERIOD * 2), [], "the later of its two marks counts");
-    assert_eq!(both.due_for_probe(now + PERIOD * 3), [hub.clone()], "and it is probed once");
+    assert_eq!(both.due_for_probe(now + PERIOD * 3), std::slice::from_ref(&hub), "and it is probed once");
     let cleared = both.mark_available(&hub);
     assert!(cleared.is_available(&hub, Usage::Read) && cleared.is_available(&hub, Usage::Write));
 }

@@ -1,1 +1,243 @@
 use super::*;
+
+const FIRST: PartitionKeyRef<'static> = PartitionKeyRef { container: "rid1", range: "0" };
+const SECOND: PartitionKeyRef<'static> = PartitionKeyRef { container: "rid2", range: "0" };
+
+fn west() -> Region {
+    Region::new("West US")
+}
+
+fn breakers() -> Breakers {
+    Breakers::new(CircuitBreakerOptions::default())
+}
+
+fn seconds(count: u64) -> Duration {
+    Duration::from_secs(count)
+}
+
+/// What happens to reads or writes of range 0 of the first container in West US.
+#[derive(Debug, Clone, Copy)]
+enum Step {
+    Fails(Usage),
+    Works(Usage),
+    LosesHedge(Usage),
+    WinsHedge(Usage),
+    Claims(Usage),
+    Waits(u64),
+    Sweeps,
+    /// The gates of reads and writes now.
+    Has(Gate, Gate),
+    Forgotten,
+}
+
+use Gate::{Closed, Open, ProbeDue};
+use Step::*;
+use Usage::{Read, Write};
+
+/// Plays a story without jitter.
+fn check(story: &[Step]) {
+    let (mut breakers, mut now) = (breakers(), Instant::now());
+    for (number, step) in story.iter().enumerate() {
+        let next = match *step {
+            Fails(usage) => breakers.failed(&FIRST, &west(), usage, now, 0.0),
+            Works(usage) => breakers.succeeded(&FIRST, &west(), usage),
+            LosesHedge(usage) => breakers.hedge_lost(&FIRST, &west(), usage, now, 0.0),
+            WinsHedge(usage) => breakers.hedge_won(&FIRST, &west(), usage),
+            Claims(usage) => Some(breakers.claim_probe(&FIRST, &west(), usage, now).expect("a probe is due")),
+            Sweeps => breakers.sweep(now),
+            Waits(count) => {
+                now += seconds(count);
+                None
+            }
+            Has(read, write) => {
+                let gates = [Read, Write].map(|usage| breakers.gate(&FIRST, &west(), usage, now));
+                assert_eq!(gates, [read, write], "step {number} of {story:?}");
+                None
+            }
+            Forgotten => {
+                assert!(breakers.is_empty(), "step {number} of {story:?}");
+                None
+            }
+        };
+        breakers = next.unwrap_or(breakers);
+    }
+}
+
+#[test]
+fn consecutive_failures_open_it() {
+    check(&[Forgotten, Fails(Read), Has(Closed, Closed), Fails(Read), Has(Open, Closed)]);
+    check(&[
+        Fails(Write),
+        Fails(Write),
+        Fails(Write),
+        Fails(Write),
+        Has(Closed, Closed),
+        Fails(Write),
+        Has(Closed, Open),
+    ]);
+    let losses = [LosesHedge(Read); 4];
+    check(&[&losses[..], &[Has(Closed, Closed), LosesHedge(Read), Has(Open, Closed)]].concat());
+}
+
+#[test]
+fn a_success_in_between_starts_the_count_again() {
+    check(&[Fails(Read), Works(Read), Forgotten, Fails(Read), Has(Closed, Closed)]);
+    check(&[Fails(Read), Works(Write), Fails(Read), Has(Open, Closed)]);
+    let losses = [LosesHedge(Read); 4];
+    check(&[&losses[..], &[WinsHedge(Read), Forgotten], &losses[..], &[Has(Closed, Closed)]].concat());
+    check(&[&losses[..], &[Works(Read), Forgotten], &losses[..], &[Has(Closed, Closed)]].concat());
+}
+
+#[test]
+fn winning_a_hedge_does_not_excuse_failures() {
+    check(&[Fails(Read), LosesHedge(Read), WinsHedge(Read), Fails(Read), Has(Open, Closed)]);
+    check(&[Fails(Read), Fails(Read), WinsHedge(Read), Has(Open, Closed)]);
+}
+
+#[test]
+fn failures_far_apart_are_not_consecutive() {
+    check(&[Fails(Read), Waits(299), Fails(Read), Has(Open, Closed)]);
+    check(&[Fails(Read), Waits(300), Fails(Read), Has(Closed, Closed)]);
+    check(&[LosesHedge(Read), Waits(300), Fails(Read), Fails(Read), Has(Open, Closed)]);
+}
+
+#[test]
+fn one_request_probes_after_a_while() {
+    let opened = [Fails(Read), Fails(Read), Waits(4), Has(Open, Closed), Waits(1), Has(ProbeDue, Closed)];
+    let claimed = [&opened[..], &[Claims(Read), Has(Open, Closed)]].concat();
+    check(&[&claimed[..], &[Works(Read), Forgotten]].concat());
+    // A failed probe puts the next one off, at once, whatever the thresholds.
+    let probe_fails =
+        [Fails(Read), Has(Open, Closed), Waits(4), Has(Open, Closed), Waits(1), Has(ProbeDue, Closed)];
+    check(&[&claimed[..], &probe_fails[..]].concat());
+    let probe_is_slow = [LosesHedge(Read), Waits(4), Has(Open, Closed), Waits(1), Has(ProbeDue, Closed)];
+    check(&[&claimed[..], &probe_is_slow[..]].concat());
+    // A probe that is never heard of again blocks the next one for a while only.
+    check(
+        &[&claimed[..], &[Waits(9), Has(Open, Closed), Waits(1), Has(ProbeDue, Closed), Claims(Read)]]
+            .concat(),
+    );
+}
+
+#[test]
+fn only_one_of_two_gets_the_probe() {
+    let now = Instant::now();
+    let opened = breakers().failed(&FIRST, &west(), Read, now, 0.0).unwrap();
+    let opened = opened.failed(&FIRST, &west(), Read, now, 0.0).unwrap();
+    assert!(opened.claim_probe(&FIRST, &west(), Read, now).is_none(), "not due yet");
+    let due = now + seconds(5);
+    let claimed = opened.claim_probe(&FIRST, &west(), Read, due).unwrap();
+    assert!(claimed.claim_probe(&FIRST, &west(), Read, due).is_none());
+    assert!(claimed.claim_probe(&FIRST, &west(), Write, due).is_none(), "writes have nothing to probe");
+    assert!(claimed.claim_probe(&SECOND, &west(), Read, due).is_none());
+}
+
+#[test]
+fn failures_of_an_open_breaker_change_nothing() {
+    let now = Instant::now();
+    let opened = breakers().failed(&FIRST, &west(), Read, now, 0.0).unwrap();
+    let opened = opened.failed(&FIRST, &west(), Read, now, 0.0).unwrap();
+    assert!(opened.failed(&FIRST, &west(), Read, now + seconds(4), 0.0).is_none());
+    assert!(opened.hedge_lost(&FIRST, &west(), Read, now + seconds(4), 0.0).is_none());
+    assert!(opened.succeeded(&FIRST, &Region::new("East US"), Read).is_none());
+    assert!(opened.succeeded(&FIRST, &west(), Write).is_none());
+    assert!(breakers().succeeded(&FIRST, &west(), Read).is_none());
+    assert!(breakers().hedge_won(&FIRST, &west(), Read).is_none());
+}
+
+/// The published driver keys its breakers by the bare id of a range, so that
+/// the range "0" of every container in the account shares one.
+#[test]
+fn two_containers_have_separate_breakers_for_their_range_0() {
+    let now = Instant::now();
+    let one = breakers().failed(&FIRST, &west(), Read, now, 0.0).unwrap();
+    let one = one.failed(&SECOND, &west(), Read, now, 0.0).unwrap();
+    assert_eq!(one.gate(&FIRST, &west(), Read, now), Closed, "one failure each is not two of either");
+    assert_eq!(one.gate(&SECOND, &west(), Read, now), Closed);
+    let two = one.failed(&FIRST, &west(), Read, now, 0.0).unwrap();
+    assert_eq!(two.gate(&FIRST, &west(), Read, now), Open);
+    assert_eq!(two.gate(&SECOND, &west(), Read, now), Closed);
+    let recovered = two.succeeded(&SECOND, &west(), Read).unwrap();
+    assert_eq!(recovered.gate(&FIRST, &west(), Read, now), Open);
+}
+
+#[test]
+fn ranges_and_regions_are_told_apart() {
+    let now = Instant::now();
+    let other_range = PartitionKeyRef { range: "1", ..FIRST };
+    let east = Region::new("East US");
+    let mut all = breakers();
+    for (partition, region) in [(&FIRST, &west()), (&FIRST, &east), (&other_range, &west())] {
+        all = all.failed(partition, region, Read, now, 0.0).unwrap();
+    }
+    let opened = all.failed(&FIRST, &east, Read, now, 0.0).unwrap();
+    for (partition, region, gate) in
+        [(&FIRST, west(), Closed), (&FIRST, Region::new("eastus"), Open), (&other_range, west(), Closed)]
+    {
+        assert_eq!(opened.gate(partition, &region, Read, now), gate, "{partition:?} {region}");
+        assert!(opened.has(partition.container, partition.range, &region));
+    }
+    assert!(!opened.has("rid1", "1", &east) && !opened.has("rid2", "0", &west()));
+}
+
+#[test]
+fn jitter_adds_at_most_half_to_the_wait() {
+    for (sample, wait) in [(0.0, 5000), (0.5, 6250), (1.0, 7500), (7.0, 7500), (-1.0, 5000)] {
+        let now = Instant::now();
+        let opened = breakers().failed(&FIRST, &west(), Read, now, sample).unwrap();
+        let opened = opened.failed(&FIRST, &west(), Read, now, sample).unwrap();
+        let due = now + Duration::from_millis(wait);
+        let gates = [due - Duration::from_millis(1), due].map(|at| opened.gate(&FIRST, &west(), Read, at));
+        assert_eq!(gates, [Open, ProbeDue], "{sample}");
+    }
+}
+
+#[test]
+fn the_sweep_forgets_what_is_too_old() {
+    check(&[Sweeps, Forgotten, Fails(Read), Waits(299), Sweeps, Fails(Read), Has(Open, Closed)]);
+    check(&[Fails(Read), Waits(300), Sweeps, Forgotten]);
+    // Half of an entry may be stale.
+    check(&[Fails(Read), Waits(200), Fails(Write), Waits(100), Sweeps, Fails(Read), Has(Closed, Closed)]);
+    // An open breaker waits for its probe, but not for ever: the partition may be gone.
+    check(&[
+        Fails(Read),
+        Fails(Read),
+        Waits(604),
+        Sweeps,
+        Has(ProbeDue, Closed),
+        Waits(1),
+        Sweeps,
+        Forgotten,
+    ]);
+    check(&[Fails(Read), Fails(Read), Waits(604), Claims(Read), Waits(1), Sweeps, Has(Open, Closed)]);
+    let now = Instant::now();
+    assert!(breakers().failed(&FIRST, &west(), Read, now, 0.0).unwrap().sweep(now).is_none());
+}
+
+#[test]
+fn switched_off_it_counts_nothing() {
+    let off = Breakers::new(CircuitBreakerOptions { enabled: false, ..CircuitBreakerOptions::default() });
+    let now = Instant::now();
+    assert!(off.failed(&FIRST, &west(), Read, now, 0.0).is_none());
+    assert!(off.hedge_lost(&FIRST, &west(), Read, now, 0.0).is_none());
+}
+
+#[test]
+fn when_full_the_oldest_closed_entry_goes() {
+    let start = Instant::now();
+    let mut breakers = breakers();
+    let ids: Vec<String> = (0..ENTRIES_MAX).map(|id| id.to_string()).collect();
+    let partition = |place: usize| PartitionKeyRef { container: "rid", range: &ids[place] };
+    for place in 0..ENTRIES_MAX {
+        let at = start + Duration::from_millis(place as u64);
+        breakers = breakers.failed(&partition(place), &west(), Read, at, 0.0).unwrap();
+    }
+    // The oldest is open, the second oldest is not.
+    breakers = breakers.failed(&partition(0), &west(), Read, start, 0.0).unwrap();
+    let now = start + seconds(4);
+    let next = breakers.failed(&FIRST, &west(), Read, now, 0.0).unwrap();
+    assert_eq!(next.entries.len(), ENTRIES_MAX);
+    assert!(next.has("rid", "0", &west()) && !next.has("rid", "1", &west()) && next.has("rid", "2", &west()));
+    assert!(next.has("rid1", "0", &west()));
+    assert!(next.entries.is_sorted_by_key(|entry| (entry.container.clone(), entry.range.clone())));
+}

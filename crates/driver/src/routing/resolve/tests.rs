@@ -1,1 +1,305 @@
+use perihelion_wire::transport::Endpoint;
+use serde_json::json;
+
+use super::Usage::{Read, Write};
 use super::*;
+use crate::options::CircuitBreakerOptions;
+use crate::pipeline::verdict::Place::{Next, Same, WriteRegion};
+use std::time::Duration;
+
+const PARTITION: PartitionKeyRef<'static> = PartitionKeyRef { container: "rid", range: "0" };
+
+/// A situation: what the snapshot holds, and what the operation has been through.
+#[derive(Debug, Clone, Default)]
+struct Case {
+    regions: &'static str,
+    multi_write: bool,
+    write: bool,
+    excluded: &'static str,
+    unavailable: &'static str,
+    open: &'static str,
+    probe_due: &'static str,
+    tried: &'static str,
+    place: Option<Place>,
+}
+
+/// Regions by their letters.
+fn regions(letters: &str) -> Vec<Region> {
+    letters.chars().map(|letter| Region::new(letter.to_string())).collect()
+}
+
+/// An account of these regions, nothing unavailable.
+fn account(regions: &str, multi_write: bool) -> Account {
+    let hub = Endpoint::parse("https://hub.example").unwrap();
+    let location = |region: char| json!({"name": region.to_string(), "databaseAccountEndpoint": format!("https://{region}.example")});
+    let all: Vec<_> = regions.chars().map(location).collect();
+    let writable = if multi_write { all.clone() } else { all[..1].to_vec() };
+    let document = json!({
+        "readableLocations": all,
+        "writableLocations": writable,
+        "enableMultipleWriteLocations": multi_write,
+    });
+    Account::from_properties(document.to_string().as_bytes(), &[], &Account::bootstrap(hub)).unwrap()
+}
+
+impl Case {
+    fn usage(&self) -> Usage {
+        if self.write { Write } else { Read }
+    }
+
+    fn account(&self, whole: &Account, now: Instant) -> Account {
+        let down = whole.reads.iter().filter(|site| self.unavailable.contains(site.region.name()));
+        down.fold(whole.clone(), |account, site| {
+            account.mark_unavailable(&site.endpoint, self.usage(), now, Duration::from_secs(60))
+        })
+    }
+
+    fn breakers(&self, now: Instant) -> Breakers {
+        let mut breakers = Breakers::new(CircuitBreakerOptions::default());
+        for (letters, failed_at) in [(self.open, now), (self.probe_due, now - Duration::from_secs(6))] {
+            for region in regions(letters) {
+                for _ in 0..5 {
+                    let next = breakers.failed(&PARTITION, &region, self.usage(), failed_at, 0.0);
+                    breakers = next.unwrap_or(breakers);
+                }
+            }
+        }
+        breakers
+    }
+
+    /// Resolves and shows the region, with `?` for a probe, the number of
+    /// candidates, and the alternate if there is one: `A/3+B`.
+    fn shown(&self, whole: &Account) -> String {
+        let now = Instant::now() + Duration::from_secs(60);
+        let (account, breakers) = (self.account(whole, now), self.breakers(now));
+        let (excluded, tried) = (regions(self.excluded), regions(self.tried));
+        let request = RouteRequest {
+            usage: self.usage(),
+            account: &account,
+            breakers: &breakers,
+            partition: Some(("rid", "0")),
+            excluded: &excluded,
+            tried: &tried,
+            place: self.place,
+            last: tried.last(),
+            now,
+        };
+        let route = resolve(&request);
+        let alternate = alternate(&request, &route);
+        if let Some(alternate) = &alternate {
+            assert!(alternate.site.region != route.site.region && !alternate.is_probe);
+        }
+        let probe = if route.is_probe { "?" } else { "" };
+        let alternate = alternate.map_or(String::new(), |other| format!("+{}", other.site.region));
+        format!("{}{probe}/{}{alternate}", route.site.region, route.candidates)
+    }
+}
+
+fn check(case: Case, expected: &str) {
+    assert_eq!(case.shown(&account(case.regions, case.multi_write)), expected, "{case:?}");
+}
+
+/// Reads on an account of three regions.
+fn three() -> Case {
+    Case { regions: "ABC", ..Case::default() }
+}
+
+#[test]
+fn the_first_attempt_goes_to_the_best_region() {
+    check(three(), "A/3+B");
+    check(Case { regions: "A", ..three() }, "A/1");
+    check(Case { excluded: "A", ..three() }, "B/2+C");
+    check(Case { excluded: "AC", ..three() }, "B/1");
+    check(Case { unavailable: "A", ..three() }, "B/3+C");
+    check(Case { open: "A", ..three() }, "B/3+C");
+    check(Case { unavailable: "A", open: "B", ..three() }, "C/3");
+    check(Case { unavailable: "B", ..three() }, "A/3+C");
+    check(Case { open: "B", ..three() }, "A/3+C");
+}
+
+#[test]
+fn it_never_fails_to_route() {
+    check(Case { excluded: "ABC", ..three() }, "global/1");
+    check(Case { excluded: "ABC", multi_write: true, write: true, ..three() }, "global/1");
+    check(Case { unavailable: "ABC", ..three() }, "A/3");
+    check(Case { open: "ABC", ..three() }, "A/3");
+    check(Case { unavailable: "AB", open: "C", ..three() }, "A/3");
+    check(Case { unavailable: "ABC", tried: "A", place: Some(Next), ..three() }, "B/3");
+    check(Case { unavailable: "ABC", tried: "ABC", place: Some(Next), ..three() }, "A/3");
+}
+
+#[test]
+fn the_next_region_is_one_not_tried_yet() {
+    let next = |tried| Case { tried, place: Some(Next), ..three() };
+    check(next("A"), "B/3+C");
+    check(next("AB"), "C/3");
+    check(next("B"), "A/3+C");
+    check(Case { excluded: "B", ..next("A") }, "C/2");
+    check(Case { open: "B", ..next("A") }, "C/3");
+    // One that is known to be bad, but was not tried, comes before a repeat.
+    check(Case { unavailable: "C", ..next("AB") }, "C/3");
+}
+
+#[test]
+fn once_all_were_tried_it_goes_round() {
+    let next = |tried| Case { tried, place: Some(Next), ..three() };
+    check(next("ABC"), "A/3");
+    check(next("ABCA"), "B/3");
+    check(next("CBA"), "B/3");
+    check(Case { unavailable: "A", ..next("ABC") }, "B/3");
+    check(Case { open: "BC", ..next("ABC") }, "A/3");
+    check(Case { regions: "A", ..next("A") }, "A/1");
+}
+
+#[test]
+fn a_region_due_for_a_probe_is_tried_in_its_place() {
+    check(Case { probe_due: "A", ..three() }, "A?/3+B");
+    check(Case { probe_due: "B", ..three() }, "A/3+C");
+    check(Case { probe_due: "B", open: "A", ..three() }, "B?/3+C");
+    check(Case { probe_due: "B", tried: "A", place: Some(Next), ..three() }, "B?/3+C");
+    check(Case { probe_due: "A", unavailable: "A", ..three() }, "B/3+C");
+    check(Case { regions: "A", probe_due: "A", ..three() }, "A?/1");
+    check(Case { probe_due: "A", tried: "A", place: Some(Next), ..three() }, "B/3+C");
+}
+
+#[test]
+fn the_judge_may_name_the_place() {
+    let same = Case { tried: "B", place: Some(Same), ..three() };
+    check(same.clone(), "B/3+A");
+    check(Case { unavailable: "B", open: "B", ..same.clone() }, "B/3+A");
+    check(Case { tried: "Z", ..same.clone() }, "A/3+B");
+    check(Case { tried: "", ..same }, "A/3+B");
+    let write_region = Case { tried: "B", place: Some(WriteRegion), ..three() };
+    check(write_region.clone(), "A/3+C");
+    check(Case { tried: "A", ..write_region.clone() }, "A/3+B");
+    check(Case { multi_write: true, ..write_region.clone() }, "A/3+C");
+    // Not where it may not go, or where nobody answers: then the next one.
+    check(Case { excluded: "A", ..write_region.clone() }, "C/2");
+    check(Case { unavailable: "A", ..write_region }, "C/3");
+}
+
+#[test]
+fn writes_go_where_they_are_taken() {
+    let write = Case { write: true, ..three() };
+    check(write.clone(), "A/1");
+    check(Case { unavailable: "A", open: "A", ..write.clone() }, "A/1");
+    check(Case { excluded: "A", ..write.clone() }, "A/1");
+    check(Case { excluded: "B", ..write.clone() }, "A/1");
+    check(Case { multi_write: true, ..write.clone() }, "A/3+B");
+    check(Case { multi_write: true, excluded: "A", ..write.clone() }, "B/2+C");
+    check(Case { multi_write: true, open: "A", ..write.clone() }, "B/3+C");
+    check(Case { multi_write: true, tried: "A", place: Some(Next), ..write }, "B/3+C");
+}
+
+#[test]
+fn a_write_region_that_moved_is_looked_for() {
+    let next = |tried| Case { write: true, tried, place: Some(Next), ..three() };
+    check(next("A"), "B/3+C");
+    check(next("AB"), "C/3");
+    check(next("ABC"), "A/3");
+    check(next("ABCA"), "B/3");
+    check(Case { excluded: "B", ..next("A") }, "C/2");
+    check(Case { excluded: "A", ..next("A") }, "B/3+C");
+    check(Case { unavailable: "A", ..next("") }, "B/3+C");
+    check(Case { regions: "A", ..next("A") }, "A/1");
+}
+
+#[test]
+fn without_a_partition_breakers_do_not_count() {
+    let now = Instant::now() + Duration::from_secs(60);
+    let case = Case { open: "A", ..three() };
+    let (account, breakers) = (account("ABC", false), case.breakers(now));
+    let request = RouteRequest {
+        usage: Read,
+        account: &account,
+        breakers: &breakers,
+        partition: None,
+        excluded: &[],
+        tried: &[],
+        place: None,
+        last: None,
+        now,
+    };
+    assert_eq!(resolve(&request).site.region, Region::new("A"));
+    let other = RouteRequest { partition: Some(("other", "0")), ..request };
+    assert_eq!(resolve(&other).site.region, Region::new("A"), "another container's range 0");
+    let same = RouteRequest { partition: Some(("rid", "0")), ..request };
+    assert_eq!(resolve(&same).site.region, Region::new("B"));
+}
+
+#[test]
+fn before_the_account_was_read_everything_goes_to_the_configured_endpoint() {
+    let account = Account::bootstrap(Endpoint::parse("http://localhost:8081").unwrap());
+    let breakers = Breakers::new(CircuitBreakerOptions::default());
+    let tried = [account.hub.region.clone()];
+    for usage in [Read, Write] {
+        for place in [None, Some(Same), Some(Next), Some(WriteRegion)] {
+            let request = RouteRequest {
+                usage,
+                account: &account,
+                breakers: &breakers,
+                partition: None,
+                excluded: &[],
+                tried: if place.is_some() { &tried } else { &[] },
+                place,
+                last: place.map(|_| &tried[0]),
+                now: Instant::now(),
+            };
+            let route = resolve(&request);
+            assert!(Arc::ptr_eq(&route.site, &account.hub), "{usage:?} {place:?}");
+            assert!(route.candidates == 1 && !route.is_probe && alternate(&request, &route).is_none());
+        }
+    }
+}
+
+/// Every combination of what a snapshot and an operation can hold, for what
+/// must be true of all of them.
+#[test]
+fn in_every_situation_the_choice_is_sound() {
+    const SUBSETS: [&str; 8] = ["", "A", "B", "C", "AB", "AC", "BC", "ABC"];
+    let places = [None, Some(Same), Some(Next), Some(WriteRegion)];
+    let (single, multi) = (account("ABC", false), account("ABC", true));
+    let mut looked_at = 0;
+    for (excluded, unavailable) in SUBSETS.iter().flat_map(|a| SUBSETS.map(|b| (*a, b))) {
+        for (tried, open) in SUBSETS.iter().flat_map(|a| SUBSETS.map(|b| (*a, b))) {
+            for (place, write, multi_write) in places
+                .iter()
+                .flat_map(|place| [(*place, false, false), (*place, true, false), (*place, true, true)])
+            {
+                if place.is_some() == tried.is_empty() {
+                    continue;
+                }
+                let case = Case { excluded, unavailable, tried, open, place, write, multi_write, ..three() };
+                check_sound(&case, &case.shown(if multi_write { &multi } else { &single }));
+                looked_at += 1;
+            }
+        }
+    }
+    assert_eq!(looked_at, 8 * 8 * 8 * 3 * (1 + 7 * 3));
+}
+
+fn check_sound(case: &Case, shown: &str) {
+    let (chosen, rest) = shown.split_once('/').unwrap();
+    let (count, alternate) = rest.split_once('+').map_or((rest, None), |(count, other)| (count, Some(other)));
+    assert_ne!(count, "0", "{case:?}");
+    let may_be_excluded = case.place == Some(Same) || (case.write && !case.multi_write);
+    if !may_be_excluded {
+        assert!(!case.excluded.contains(chosen), "{case:?}: {shown}");
+    }
+    if let Some(alternate) = alternate {
+        for ruled_out in [case.unavailable, case.open, case.tried] {
+            assert!(!ruled_out.contains(alternate), "{case:?}: {shown}");
+        }
+    }
+    let is_free_choice = matches!(case.place, None | Some(Next)) && chosen != "global";
+    if is_free_choice && !case.write && (case.unavailable.contains(chosen) || case.open.contains(chosen)) {
+        let is_better = |region: &&str| {
+            !case.excluded.contains(*region)
+                && !case.unavailable.contains(*region)
+                && !case.open.contains(*region)
+        };
+        let untried =
+            ["A", "B", "C"].into_iter().filter(is_better).any(|region| !case.tried.contains(region));
+        assert!(!untried, "{case:?}: {shown} though a good region was not tried");
+    }
+}
