@@ -83,6 +83,7 @@ impl Sessions {
     }
 
     /// How far a range was seen.
+    #[cfg(test)]
     pub(crate) fn progress(&self, range: &str) -> Option<Progress> {
         self.map.load().find(range).map(|seen| seen.progress.clone())
     }

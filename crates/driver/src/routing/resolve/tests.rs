@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use perihelion_wire::transport::Endpoint;
 use serde_json::json;
 
@@ -5,7 +7,6 @@ use super::Usage::{Read, Write};
 use super::*;
 use crate::options::CircuitBreakerOptions;
 use crate::pipeline::verdict::Place::{Next, Same, WriteRegion};
-use std::time::Duration;
 
 const PARTITION: PartitionKeyRef<'static> = PartitionKeyRef { container: "rid", range: "0" };
 
