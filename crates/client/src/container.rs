@@ -11,7 +11,9 @@ use crate::answer::{Item, Written, encode};
 use crate::batch::{self, Batch, BatchResults};
 use crate::items::{self, ItemOptions};
 use crate::patch::Patch;
-use crate::{Error, Etag};
+use crate::properties::ContainerProperties;
+use crate::throughput::{ProvisionedThroughput, Throughput};
+use crate::{Error, Etag, manage, throughput};
 
 /// A container by name: making one sends nothing, cloning one is cheap, and
 /// all handles of one client share what was learnt about the container.
@@ -237,6 +239,57 @@ impl Container {
         options: &ItemOptions,
     ) -> Result<Written, Error> {
         items::patch(self, key.into(), id, patch, options).await
+    }
+
+    /// Deletes all documents of a partition key, in the background: some may be
+    /// seen for a while. The account must have the feature enabled.
+    pub async fn delete_partition(&self, key: impl Into<PartitionKey>) -> Result<(), Error> {
+        manage::delete_partition(self, key.into()).await
+    }
+
+    /// What the service knows of the container.
+    pub async fn properties(&self) -> Result<ContainerProperties, Error> {
+        manage::read_container(self).await
+    }
+
+    /// Replaces the container's properties: index policy and time to live may
+    /// change. With the etag of properties that were read, only if nobody else
+    /// changed them since.
+    pub async fn replace_properties(
+        &self,
+        properties: &ContainerProperties,
+    ) -> Result<ContainerProperties, Error> {
+        manage::replace_container(self, properties).await
+    }
+
+    /// Deletes the container, with everything in it.
+    pub async fn delete_container(&self) -> Result<(), Error> {
+        manage::delete_container(self).await
+    }
+
+    /// The throughput of its own; `None` when it shares its database's, or the
+    /// account is serverless.
+    pub async fn throughput(&self) -> Result<Option<ProvisionedThroughput>, Error> {
+        throughput::read(&self.driver, &self.resource_id().await?).await
+    }
+
+    /// Changes the throughput of its own, between fixed and scaling too.
+    ///
+    /// ```no_run
+    /// # use perihelion_client::{Container, Error, Throughput};
+    /// # async fn example(orders: Container) -> Result<(), Error> {
+    /// let now = orders.replace_throughput(Throughput::autoscale(10_000)).await?;
+    /// println!("{:?}, still changing: {}", now.throughput, now.is_pending);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn replace_throughput(&self, throughput: Throughput) -> Result<ProvisionedThroughput, Error> {
+        throughput::replace(&self.driver, &self.resource_id().await?, throughput).await
+    }
+
+    async fn resource_id(&self) -> Result<String, Error> {
+        let properties = self.properties().await?;
+        properties.resource_id.ok_or_else(|| Error::answer("the container's properties have no _rid"))
     }
 
     /// Applies a batch: all of its operations, or none and an error that names

@@ -8,8 +8,12 @@ mod client;
 mod container;
 mod database;
 mod etag;
+mod feed;
 mod items;
+mod manage;
 mod patch;
+mod properties;
+mod throughput;
 
 pub use answer::{Item, Receipt, Written};
 pub use batch::{Batch, BatchResult, BatchResults};
@@ -24,3 +28,8 @@ pub use perihelion_driver::operation::Witness;
 pub use perihelion_driver::options;
 pub use perihelion_driver::{Driver, DriverOptions, Error, ErrorKind, OperationOptions, Region, Status};
 pub use perihelion_model::partition_key::{KeyValue, PartitionKey};
+pub use properties::{
+    CompositePath, ContainerProperties, DatabaseProperties, IndexPath, IndexingMode, IndexingPolicy,
+    PartitionKeyPaths, SortOrder, TimeToLive, UniqueKey, UniqueKeyPolicy,
+};
+pub use throughput::{ProvisionedThroughput, Throughput};

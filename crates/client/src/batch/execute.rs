@@ -1,10 +1,9 @@
 //! Sending a batch, and telling from its answer which operation was to blame.
 
 use bytes::Bytes;
-use http::HeaderValue;
+use perihelion_driver::diagnostics::Resolution;
 use perihelion_driver::operation::{KeyScope, Operation, Scope, Target, Verb};
 use perihelion_driver::{Response, Status};
-use perihelion_wire::headers;
 
 use super::results::{BatchResult, BatchResults, parse};
 use super::{Batch, Entry};
@@ -25,14 +24,6 @@ pub(crate) async fn execute(container: &Container, batch: Batch) -> Result<Batch
     let mut operation =
         Operation::new(Verb::Batch, Target::items(container.inner()), scope, Bytes::from(body))
             .with_repeat(repeat);
-    for (name, value) in [
-        (headers::IS_BATCH_REQUEST, "True"),
-        (headers::BATCH_ATOMIC, "True"),
-        (headers::BATCH_ORDERED, "True"),
-        (headers::BATCH_CONTINUE_ON_ERROR, "False"),
-    ] {
-        operation = operation.with_header(name, HeaderValue::from_static(value));
-    }
     if let Some(witness) = witness {
         operation = operation.with_witness(witness);
     }
@@ -42,6 +33,10 @@ pub(crate) async fn execute(container: &Container, batch: Batch) -> Result<Batch
 
 /// All results, or the operation that failed.
 pub(super) fn conclude(entries: &[Entry], response: Response) -> Result<BatchResults, Error> {
+    if response.diagnostics.resolution() == Some(Resolution::Witnessed) {
+        // The answer was lost; what we hold is the witness, not the results.
+        return Ok(BatchResults::new(Vec::new(), response));
+    }
     let results = parse(&response.body)?;
     if results.len() != entries.len() {
         return Err(Error::answer(format!(

@@ -187,7 +187,7 @@ impl Batch {
         self
     }
 
-    /// Timeouts, regions, whether results carry documents.
+    /// Timeouts and regions.
     pub fn with_options(mut self, options: OperationOptions) -> Self {
         self.options = options;
         self

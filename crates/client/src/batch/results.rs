@@ -24,7 +24,9 @@ impl BatchResults {
         BatchResults { results, receipt: Receipt::split(response).0 }
     }
 
-    /// One result per operation.
+    /// One result per operation. None at all when the answer was lost and the
+    /// witness showed that the batch had been applied: what it then wrote must
+    /// be read.
     pub fn results(&self) -> &[BatchResult] {
         &self.results
     }
@@ -42,14 +44,6 @@ impl BatchResults {
     /// Everything else that came with the answer.
     pub fn receipt(&self) -> &Receipt {
         &self.receipt
-    }
-}
-
-impl std::ops::Index<usize> for BatchResults {
-    type Output = BatchResult;
-
-    fn index(&self, index: usize) -> &BatchResult {
-        &self.results[index]
     }
 }
 

@@ -124,11 +124,11 @@ fn results_give_etags_and_documents() {
     batch.read("a").and_then(|batch| batch.delete("b")).unwrap();
     let body = r#"[{"statusCode":200,"requestCharge":1,"eTag":"\"7\"","resourceBody":{"id":"a"}},{"statusCode":204,"requestCharge":5}]"#;
     let results = conclude(&batch.entries, answer(200, 0, body)).unwrap();
-    assert_eq!(results[0].etag().map(Etag::as_str), Some("\"7\""));
-    assert_eq!(results[0].value::<serde_json::Value>().unwrap(), json!({"id": "a"}));
-    assert_eq!((results[1].status().code, results[1].charge()), (204, 5.0));
-    assert!(results[1].value::<serde_json::Value>().is_err());
-    assert!(results.get(2).is_none());
+    let [read, deleted] = results.results() else { panic!("{results:?}") };
+    assert_eq!(read.etag().map(Etag::as_str), Some("\"7\""));
+    assert_eq!(read.value::<serde_json::Value>().unwrap(), json!({"id": "a"}));
+    assert_eq!((deleted.status().code, deleted.charge()), (204, 5.0));
+    assert!(deleted.value::<serde_json::Value>().is_err());
 }
 
 #[test]

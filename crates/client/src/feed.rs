@@ -1,0 +1,51 @@
+//! Lists of databases, containers and offers: small feeds, read whole.
+
+use bytes::Bytes;
+use http::HeaderValue;
+use perihelion_driver::operation::{Operation, Scope, Target, Verb};
+use perihelion_driver::{Driver, OperationOptions};
+use perihelion_wire::headers;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use crate::Error;
+use crate::answer::decode;
+
+/// Pages of one list. An account holds some hundreds of databases and
+/// containers, a page a hundred or more: a list that goes on is broken.
+const PAGES_MAX: usize = 1000;
+
+/// A page of any feed; the member is named after what it holds.
+#[derive(Deserialize)]
+pub(crate) struct Page<T> {
+    #[serde(
+        alias = "Databases",
+        alias = "DocumentCollections",
+        alias = "Documents",
+        alias = "Offers",
+        alias = "PartitionKeyRanges"
+    )]
+    pub(crate) entries: Vec<T>,
+}
+
+/// Reads a feed to its end.
+pub(crate) async fn list<T: DeserializeOwned>(driver: &Driver, target: Target) -> Result<Vec<T>, Error> {
+    collect(driver, Operation::new(Verb::ReadFeed, target, Scope::Unpartitioned, Bytes::new())).await
+}
+
+/// Runs an operation that answers in pages, to its end.
+pub(crate) async fn collect<T: DeserializeOwned>(
+    driver: &Driver,
+    mut operation: Operation,
+) -> Result<Vec<T>, Error> {
+    let mut all = Vec::new();
+    for _ in 0..PAGES_MAX {
+        let response = driver.execute(&operation, &OperationOptions::default()).await?;
+        let page: Page<T> = decode(&response.body, &"a page of a feed")?;
+        all.extend(page.entries);
+        let Some(continuation) = response.headers.get(&headers::CONTINUATION) else { return Ok(all) };
+        let continuation: HeaderValue = continuation.clone();
+        operation.headers.insert(headers::CONTINUATION, continuation);
+    }
+    Err(Error::answer(format!("a list of {} entries does not end after {PAGES_MAX} pages", all.len())))
+}

@@ -1,0 +1,148 @@
+//! The exchanges about databases and containers themselves, one function each.
+
+use bytes::Bytes;
+use perihelion_driver::operation::{KeyScope, Link, Operation, Repeat, ResourceKind, Scope, Target, Verb};
+use perihelion_driver::{Driver, OperationOptions, Response};
+use perihelion_model::partition_key::PartitionKey;
+use serde_json::json;
+
+use crate::Error;
+use crate::answer::{decode, encode};
+use crate::container::Container;
+use crate::properties::{ContainerProperties, DatabaseProperties};
+use crate::throughput::Throughput;
+
+pub(crate) async fn create_database(
+    driver: &Driver,
+    name: &str,
+    throughput: Option<Throughput>,
+) -> Result<(), Error> {
+    let body = encode(&json!({ "id": name }))?;
+    let mut operation = Operation::new(Verb::Create, Target::databases(), Scope::Unpartitioned, body);
+    if let Some(throughput) = throughput {
+        operation = throughput.apply(operation);
+    }
+    send(driver, &operation).await.map(drop)
+}
+
+/// Looks first: a credential that may not create may still look, and usually
+/// the database is there.
+pub(crate) async fn create_database_if_missing(driver: &Driver, name: &str) -> Result<(), Error> {
+    match read_database(driver, name).await {
+        Ok(_) => return Ok(()),
+        Err(error) if error.is_not_found() => {}
+        Err(error) => return Err(error),
+    }
+    match create_database(driver, name, None).await {
+        // Someone else was faster: it is there, which is all that was asked.
+        Err(error) if error.is_conflict() => Ok(()),
+        outcome => outcome,
+    }
+}
+
+pub(crate) async fn read_database(driver: &Driver, name: &str) -> Result<DatabaseProperties, Error> {
+    let operation = plain(Verb::Read, Target::database(name));
+    decode(&send(driver, &operation).await?.body, &format_args!("database `{name}`"))
+}
+
+pub(crate) async fn delete_database(driver: &Driver, name: &str) -> Result<(), Error> {
+    send(driver, &plain(Verb::Delete, Target::database(name))).await.map(drop)
+}
+
+pub(crate) async fn create_container(
+    driver: &Driver,
+    database: &str,
+    properties: &ContainerProperties,
+) -> Result<(), Error> {
+    let body = encode(properties)?;
+    let mut operation =
+        Operation::new(Verb::Create, Target::containers(database), Scope::Unpartitioned, body);
+    if let Some(throughput) = properties.throughput {
+        operation = throughput.apply(operation);
+    }
+    send(driver, &operation).await.map(drop)
+}
+
+/// The container must end up partitioned as asked, whoever created it.
+pub(crate) async fn create_container_if_missing(
+    container: &Container,
+    properties: &ContainerProperties,
+) -> Result<(), Error> {
+    match read_container(container).await {
+        Ok(found) => return check_same_key(&found, properties),
+        Err(error) if error.is_not_found() => {}
+        Err(error) => return Err(error),
+    }
+    match create_container(container.driver(), container.database_name(), properties).await {
+        Err(error) if error.is_conflict() => check_same_key(&read_container(container).await?, properties),
+        outcome => outcome,
+    }
+}
+
+fn check_same_key(found: &ContainerProperties, wanted: &ContainerProperties) -> Result<(), Error> {
+    if found.partition_key.paths == wanted.partition_key.paths {
+        return Ok(());
+    }
+    let paths = |properties: &ContainerProperties| properties.partition_key.paths.join(", ");
+    Err(Error::input(format!(
+        "container `{}` exists, but is partitioned by {}, not by {}",
+        found.id,
+        paths(found),
+        paths(wanted)
+    )))
+}
+
+pub(crate) async fn read_container(container: &Container) -> Result<ContainerProperties, Error> {
+    let operation = plain(Verb::Read, Target::container(container.inner()));
+    let what = format_args!("container `{}`", container.name());
+    decode(&send(container.driver(), &operation).await?.body, &what)
+}
+
+pub(crate) async fn replace_container(
+    container: &Container,
+    properties: &ContainerProperties,
+) -> Result<ContainerProperties, Error> {
+    if properties.id != container.name() {
+        return Err(Error::input(format!(
+            "the properties of `{}` cannot replace those of `{}`",
+            properties.id,
+            container.name()
+        )));
+    }
+    let target = Target::container(container.inner());
+    let mut operation = Operation::new(Verb::Replace, target, Scope::Unpartitioned, encode(properties)?);
+    if let Some(etag) = &properties.etag {
+        operation = operation.with_if_match(etag.header());
+    }
+    let what = format_args!("container `{}`", container.name());
+    decode(&send(container.driver(), &operation).await?.body, &what)
+}
+
+pub(crate) async fn delete_container(container: &Container) -> Result<(), Error> {
+    send(container.driver(), &plain(Verb::Delete, Target::container(container.inner()))).await.map(drop)
+}
+
+/// Asks the service to delete all documents of a key. Signed as a request to
+/// the container, as the official SDKs sign it.
+pub(crate) async fn delete_partition(container: &Container, key: PartitionKey) -> Result<(), Error> {
+    let inner = container.inner();
+    let path = format!("{}/operations/partitionkeydelete", inner.path());
+    let path = path.parse().map_err(|_| Error::input("the container's name is not a path"))?;
+    let target = Target {
+        kind: ResourceKind::Container,
+        path,
+        link: Link::Text(inner.link().into()),
+        container: None,
+    };
+    let operation = Operation::new(Verb::Create, target, Scope::Key(KeyScope::new(key)), Bytes::new())
+        .with_repeat(Repeat::Freely);
+    send(container.driver(), &operation).await.map(drop)
+}
+
+fn plain(verb: Verb, target: Target) -> Operation {
+    Operation::new(verb, target, Scope::Unpartitioned, Bytes::new())
+}
+
+async fn send(driver: &Driver, operation: &Operation) -> Result<Response, Error> {
+    driver.execute(operation, &OperationOptions::default()).await
+}

@@ -1,0 +1,68 @@
+//! Descriptions as text, and back without loss.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::*;
+
+#[test]
+fn a_container_is_described_as_the_service_reads_it() {
+    let properties = ContainerProperties::new("orders", "/customer")
+        .with_ttl(Duration::from_secs(60))
+        .with_unique_key(["/number", "/year"])
+        .with_indexing_policy(
+            IndexingPolicy::only(["/placed/?"])
+                .with_composite([("/a", SortOrder::Ascending), ("/b", SortOrder::Descending)]),
+        )
+        .with_throughput(Throughput::manual(400));
+    assert_eq!(
+        serde_json::to_value(&properties).unwrap(),
+        json!({
+            "id": "orders",
+            "partitionKey": {"paths": ["/customer"], "kind": "Hash", "version": 2},
+            "defaultTtl": 60,
+            "uniqueKeyPolicy": {"uniqueKeys": [{"paths": ["/number", "/year"]}]},
+            "indexingPolicy": {
+                "indexingMode": "consistent",
+                "automatic": true,
+                "includedPaths": [{"path": "/placed/?"}],
+                "excludedPaths": [{"path": "/*"}],
+                "compositeIndexes": [[{"path": "/a", "order": "ascending"}, {"path": "/b", "order": "descending"}]],
+            },
+        })
+    );
+}
+
+#[test]
+fn two_or_three_paths_make_a_hierarchical_key() {
+    let two = ContainerProperties::new("c", ["/tenant", "/user"]).with_ttl_per_item();
+    assert_eq!(two.partition_key.kind, "MultiHash");
+    assert_eq!(serde_json::to_value(&two).unwrap()["defaultTtl"], json!(-1));
+    assert_eq!(ContainerProperties::new("c", ["/a", "/b", "/c"]).partition_key.paths.len(), 3);
+}
+
+#[test]
+fn what_is_not_known_here_survives_reading_and_writing() {
+    let described = json!({
+        "id": "c",
+        "indexingPolicy": {
+            "indexingMode": "consistent", "automatic": true,
+            "includedPaths": [{"path": "/*", "indexes": [{"kind": "Range"}]}], "excludedPaths": [],
+            "spatialIndexes": [{"path": "/place/*", "types": ["Point"]}],
+        },
+        "partitionKey": {"paths": ["/pk"], "kind": "Hash"},
+        "conflictResolutionPolicy": {"mode": "LastWriterWins"},
+        "defaultTtl": -1,
+        "_rid": "abc=", "_etag": "\"1\"", "_ts": 5,
+    });
+    let read: ContainerProperties = serde_json::from_value(described.clone()).unwrap();
+    assert_eq!(read.ttl, Some(TimeToLive::PerItem));
+    assert_eq!(serde_json::to_value(&read).unwrap(), described);
+}
+
+#[test]
+fn a_time_to_live_is_whole_seconds_and_never_nothing() {
+    assert_eq!(TimeToLive::after(Duration::from_millis(10)), TimeToLive::Seconds(1));
+    assert!(serde_json::from_str::<TimeToLive>("-2").is_err());
+}

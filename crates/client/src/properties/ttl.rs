@@ -1,0 +1,45 @@
+//! When documents expire.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// When the documents of a container expire.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TimeToLive {
+    /// When their own member `ttl` says so, otherwise never.
+    PerItem,
+    /// So many seconds after their last write, unless their own `ttl` says
+    /// otherwise.
+    Seconds(u32),
+}
+
+/// How the service writes [`TimeToLive::PerItem`].
+const PER_ITEM: i64 = -1;
+
+impl TimeToLive {
+    /// In whole seconds, at least one.
+    pub fn after(duration: Duration) -> Self {
+        TimeToLive::Seconds(u32::try_from(duration.as_secs()).unwrap_or(u32::MAX).max(1))
+    }
+}
+
+impl Serialize for TimeToLive {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_i64(match self {
+            TimeToLive::PerItem => PER_ITEM,
+            TimeToLive::Seconds(seconds) => i64::from(*seconds),
+        })
+    }
+}
+
+impl<'de> Deserialize<'de> for TimeToLive {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let seconds = i64::deserialize(deserializer)?;
+        match u32::try_from(seconds) {
+            Ok(seconds) => Ok(TimeToLive::Seconds(seconds)),
+            Err(_) if seconds == PER_ITEM => Ok(TimeToLive::PerItem),
+            Err(_) => Err(serde::de::Error::custom(format!("{seconds} is not a time to live"))),
+        }
+    }
+}
