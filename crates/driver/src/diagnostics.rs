@@ -3,7 +3,14 @@
 //!
 //! Recording must cost next to nothing on the happy path: the first attempt is
 //! kept inline, further ones in a bounded list, and text is made only when
-//! someone asks for it.
+//! someone asks for it: one line by `Display`, everything as JSON by
+//! [`Diagnostics::to_json`] or `Serialize`. Neither holds a secret, because
+//! attempts hold none.
+
+mod json;
+#[cfg(test)]
+mod tests;
+mod text;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -73,6 +80,21 @@ pub enum Context {
     ReadBack,
 }
 
+impl Context {
+    /// The name in JSON and logs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Context::Initial => "initial",
+            Context::Retry => "retry",
+            Context::Failover => "failover",
+            Context::SessionRetry => "session_retry",
+            Context::Hedge => "hedge",
+            Context::Rerouted => "rerouted",
+            Context::ReadBack => "read_back",
+        }
+    }
+}
+
 /// How an attempt ended.
 #[derive(Debug, Clone)]
 pub enum Outcome {
@@ -100,6 +122,16 @@ pub enum Resolution {
     AlreadyGone,
 }
 
+impl Resolution {
+    /// The name in JSON and logs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Resolution::Witnessed => "witnessed",
+            Resolution::AlreadyGone => "already_gone",
+        }
+    }
+}
+
 impl Diagnostics {
     /// The attempts in the order they ended, oldest first.
     pub fn attempts(&self) -> impl Iterator<Item = &Attempt> {
@@ -118,12 +150,44 @@ impl Diagnostics {
 
     /// Request units of all attempts, as far as the service stated them.
     pub fn charge(&self) -> f64 {
-        self.attempts().filter_map(|attempt| attempt.charge).sum()
+        // Not `sum`: of nothing, that is -0.
+        self.attempts().filter_map(|attempt| attempt.charge).fold(0.0, |sum, charge| sum + charge)
     }
 
     /// How an ambiguous write was resolved, if one was.
     pub fn resolution(&self) -> Option<Resolution> {
         self.resolved
+    }
+
+    /// The regions that were asked, each once, in the order they were first asked.
+    pub fn regions(&self) -> Vec<&Region> {
+        let mut attempts: Vec<&Attempt> = self.attempts().collect();
+        attempts.sort_by_key(|attempt| attempt.started_after);
+        let mut regions: Vec<&Region> = Vec::with_capacity(attempts.len());
+        for attempt in attempts {
+            if !regions.contains(&&attempt.region) {
+                regions.push(&attempt.region);
+            }
+        }
+        regions
+    }
+
+    /// Everything, as one JSON object. Times are in milliseconds.
+    ///
+    /// ```text
+    /// {"elapsed_ms":31.2,"charge":2.0,"regions":["West US","East US"],"attempts":[
+    ///   {"context":"initial","region":"West US","endpoint":"https://...","started_after_ms":0.0,
+    ///    "elapsed_ms":20.1,"outcome":"answered","status":503,"sub_status":0,"throttled":0,
+    ///    "effects":["endpoint_failed"]},
+    ///   {"context":"failover", ...}]}
+    /// ```
+    ///
+    /// `outcome` is `answered` (with `status` and `sub_status`), `failed` (with
+    /// `failure`, `sent` and `message`) or `abandoned`, when another leg of a
+    /// hedge was first. `resolution`, `omitted_attempts`, `charge` and
+    /// `activity_id` are there when there is something to say.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(self).expect("names are strings and nothing else can fail")
     }
 
     pub(crate) fn into_attempts(self) -> impl Iterator<Item = Attempt> {

@@ -1,0 +1,111 @@
+//! Diagnostics as JSON. The shape is written down at
+//! [`Diagnostics::to_json`](super::Diagnostics::to_json); these structs borrow
+//! and exist only while they are written.
+
+use std::time::Duration;
+
+use perihelion_wire::transport::{FailureKind, Sent};
+use serde::{Serialize, Serializer};
+
+use super::{Attempt, Diagnostics, Outcome};
+
+#[derive(Serialize)]
+struct Whole<'a> {
+    elapsed_ms: f64,
+    charge: f64,
+    regions: Vec<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    resolution: Option<&'static str>,
+    attempts: Vec<Line<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    omitted_attempts: Option<u32>,
+}
+
+#[derive(Serialize)]
+struct Line<'a> {
+    context: &'static str,
+    region: &'a str,
+    endpoint: String,
+    started_after_ms: f64,
+    elapsed_ms: f64,
+    #[serde(flatten)]
+    outcome: Ending<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    charge: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    activity_id: Option<&'a str>,
+    throttled: u32,
+    effects: &'a [&'static str],
+}
+
+#[derive(Serialize)]
+#[serde(tag = "outcome", rename_all = "snake_case")]
+enum Ending<'a> {
+    Answered { status: u16, sub_status: u32 },
+    Failed { failure: &'static str, sent: &'static str, message: &'a str },
+    Abandoned,
+}
+
+impl Serialize for Diagnostics {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        Whole {
+            elapsed_ms: milliseconds(self.elapsed),
+            charge: self.charge(),
+            regions: self.regions().into_iter().map(|region| region.name()).collect(),
+            resolution: self.resolved.map(|resolution| resolution.name()),
+            attempts: self.attempts().map(line).collect(),
+            omitted_attempts: Some(self.omitted).filter(|count| *count > 0),
+        }
+        .serialize(serializer)
+    }
+}
+
+impl Serialize for Attempt {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        line(self).serialize(serializer)
+    }
+}
+
+fn line(attempt: &Attempt) -> Line<'_> {
+    Line {
+        context: attempt.context.name(),
+        region: attempt.region.name(),
+        endpoint: attempt.endpoint.to_string(),
+        started_after_ms: milliseconds(attempt.started_after),
+        elapsed_ms: milliseconds(attempt.elapsed),
+        outcome: match &attempt.outcome {
+            Outcome::Answered(status) => Ending::Answered { status: status.code, sub_status: status.sub },
+            Outcome::Failed { kind, sent, message } => {
+                Ending::Failed { failure: failure_name(*kind), sent: sent_name(*sent), message }
+            }
+            Outcome::Abandoned => Ending::Abandoned,
+        },
+        charge: attempt.charge,
+        activity_id: attempt.activity_id.as_ref().and_then(|id| id.to_str().ok()),
+        throttled: attempt.throttled,
+        effects: &attempt.effects,
+    }
+}
+
+/// To the microsecond: more digits are noise.
+pub(super) fn milliseconds(time: Duration) -> f64 {
+    time.as_micros() as f64 / 1000.0
+}
+
+pub(super) fn failure_name(kind: FailureKind) -> &'static str {
+    match kind {
+        FailureKind::Connect => "connect",
+        FailureKind::Tls => "tls",
+        FailureKind::Closed => "closed",
+        FailureKind::Protocol => "protocol",
+        FailureKind::Timeout => "timeout",
+    }
+}
+
+pub(super) fn sent_name(sent: Sent) -> &'static str {
+    match sent {
+        Sent::No => "no",
+        Sent::Yes => "yes",
+        Sent::Unknown => "unknown",
+    }
+}

@@ -1,0 +1,131 @@
+use serde_json::json;
+
+use super::*;
+
+fn attempt(context: Context, region: &str, started: u64, outcome: Outcome) -> Attempt {
+    Attempt {
+        context,
+        region: Region::from(region),
+        endpoint: Endpoint::parse("https://shop-westus.documents.azure.com:443/").unwrap(),
+        started_after: Duration::from_micros(started),
+        elapsed: Duration::from_micros(1250),
+        outcome,
+        charge: None,
+        activity_id: None,
+        throttled: 0,
+        effects: Vec::new(),
+    }
+}
+
+fn answered(code: u16, sub: u32) -> Outcome {
+    Outcome::Answered(Status::new(code, sub))
+}
+
+fn lost() -> Outcome {
+    Outcome::Failed {
+        kind: FailureKind::Closed,
+        sent: Sent::Unknown,
+        message: "the connection to shop-westus was closed".into(),
+    }
+}
+
+/// A create that was throttled, lost, tried elsewhere and read back, hedged on
+/// the way: one of everything.
+fn eventful() -> Diagnostics {
+    let mut diagnostics = Diagnostics { elapsed: Duration::from_micros(31_204), ..Diagnostics::default() };
+    diagnostics.record(Attempt { throttled: 2, ..attempt(Context::Initial, "West US", 0, lost()) });
+    diagnostics.note("endpoint_failed");
+    diagnostics.note("refresh_account");
+    diagnostics.record(attempt(Context::Hedge, "North Europe", 9000, Outcome::Abandoned));
+    diagnostics.record(Attempt {
+        charge: Some(1.25),
+        activity_id: Some(HeaderValue::from_static("a-b-c")),
+        ..attempt(Context::Failover, "East US", 5000, answered(409, 0))
+    });
+    diagnostics.record(Attempt {
+        charge: Some(1.0),
+        ..attempt(Context::ReadBack, "East US", 20_000, answered(404, 1002))
+    });
+    diagnostics.resolved = Some(Resolution::Witnessed);
+    diagnostics
+}
+
+#[test]
+fn json_says_everything() {
+    let endpoint = "https://shop-westus.documents.azure.com:443";
+    let expected = json!({
+        "elapsed_ms": 31.204,
+        "charge": 2.25,
+        "regions": ["West US", "East US", "North Europe"],
+        "resolution": "witnessed",
+        "attempts": [
+            {
+                "context": "initial", "region": "West US", "endpoint": endpoint,
+                "started_after_ms": 0.0, "elapsed_ms": 1.25,
+                "outcome": "failed", "failure": "closed", "sent": "unknown",
+                "message": "the connection to shop-westus was closed",
+                "throttled": 2, "effects": ["endpoint_failed", "refresh_account"],
+            },
+            {
+                "context": "hedge", "region": "North Europe", "endpoint": endpoint,
+                "started_after_ms": 9.0, "elapsed_ms": 1.25,
+                "outcome": "abandoned", "throttled": 0, "effects": [],
+            },
+            {
+                "context": "failover", "region": "East US", "endpoint": endpoint,
+                "started_after_ms": 5.0, "elapsed_ms": 1.25,
+                "outcome": "answered", "status": 409, "sub_status": 0,
+                "charge": 1.25, "activity_id": "a-b-c", "throttled": 0, "effects": [],
+            },
+            {
+                "context": "read_back", "region": "East US", "endpoint": endpoint,
+                "started_after_ms": 20.0, "elapsed_ms": 1.25,
+                "outcome": "answered", "status": 404, "sub_status": 1002,
+                "charge": 1.0, "throttled": 0, "effects": [],
+            },
+        ],
+    });
+    let written: serde_json::Value = serde_json::from_str(&eventful().to_json()).unwrap();
+    assert_eq!(written, expected);
+    let nothing: serde_json::Value = serde_json::from_str(&Diagnostics::default().to_json()).unwrap();
+    assert_eq!(nothing, json!({"elapsed_ms": 0.0, "charge": 0.0, "regions": [], "attempts": []}));
+}
+
+#[test]
+fn display_is_one_line() {
+    assert_eq!(
+        eventful().to_string(),
+        "4 attempts, 31.2 ms, 2.25 RU: West US closed (sent: unknown, the connection to shop-westus was \
+         closed) in 1.2 ms, throttled 2 times [endpoint_failed, refresh_account]; hedge North Europe \
+         abandoned in 1.2 ms; failover East US 409 in 1.2 ms; read_back East US 404/1002 in 1.2 ms; \
+         resolved: witnessed"
+    );
+    let mut simple = Diagnostics::default();
+    simple.record(attempt(Context::Initial, "West US", 0, answered(200, 0)));
+    assert_eq!(simple.to_string(), "1 attempt, 0.0 ms, 0.00 RU: West US 200 in 1.2 ms");
+    assert_eq!(Diagnostics::default().to_string(), "0 attempts, 0.0 ms, 0.00 RU");
+}
+
+#[test]
+fn attempts_beyond_the_bound_are_counted_and_not_kept() {
+    let mut diagnostics = Diagnostics::default();
+    for _ in 0..ATTEMPTS_MAX + 7 {
+        diagnostics.record(attempt(Context::Retry, "West US", 0, answered(449, 0)));
+    }
+    assert_eq!((diagnostics.attempts().count(), diagnostics.omitted()), (ATTEMPTS_MAX, 7));
+    assert!(diagnostics.to_string().ends_with("; and 7 more"));
+    assert!(diagnostics.to_json().ends_with(r#","omitted_attempts":7}"#));
+}
+
+/// Diagnostics travel by value with every answer, so their size is paid on
+/// every operation; and one attempt must not need the list.
+#[test]
+fn they_stay_small() {
+    assert!(size_of::<Attempt>() <= 200, "{}", size_of::<Attempt>());
+    assert!(size_of::<Diagnostics>() <= 256, "{}", size_of::<Diagnostics>());
+    let mut diagnostics = Diagnostics::default();
+    diagnostics.record(attempt(Context::Initial, "West US", 0, answered(200, 0)));
+    assert_eq!(diagnostics.further.capacity(), 0);
+    let first = diagnostics.attempts().next().unwrap();
+    assert_eq!(first.effects.capacity(), 0);
+}
