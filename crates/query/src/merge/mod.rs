@@ -67,7 +67,7 @@ use perihelion_model::json::Value;
 use drain::Drain;
 use ladder::Ladder;
 use plan::Shape;
-use range::{Home, homes};
+use range::{Home, Interval, homes};
 use source::{Source, Standing};
 use tail::Tail;
 use token::{Saved, fingerprint};
@@ -177,19 +177,48 @@ enum Mode {
 }
 
 impl Merge {
-    /// Starts a query over these ranges: those of the container that can hold
-    /// a result ([`MergePlan::ranges`], [`KeyRange::holds`]).
+    /// Starts a query over all of these ranges.
     pub fn new(
         plan: MergePlan,
         query: &str,
         ranges: &[KeyRange],
         settings: Settings,
     ) -> Result<Self, MergeError> {
+        Merge::start(plan, query, ranges.iter().map(Home::whole).collect(), settings)
+    }
+
+    /// Starts a query over the effective keys from `min` up to, not including,
+    /// `max`. `ranges` are those of the container; parts of them that are not
+    /// within, or cannot hold a result, are left out.
+    pub fn within(
+        plan: MergePlan,
+        query: &str,
+        (min, max): (&str, &str),
+        ranges: &[KeyRange],
+        settings: Settings,
+    ) -> Result<Self, MergeError> {
+        let scope = Interval { min: min.to_owned(), max: max.to_owned() };
+        let holds = |home: &Home| {
+            let range = KeyRange::new("", home.interval.min.as_str(), home.interval.max.as_str());
+            plan.ranges().iter().any(|wanted| range.holds(wanted))
+        };
+        let homes = homes(&scope, ranges)?.into_iter().filter(holds).collect();
+        Merge::start(plan, query, homes, settings)
+    }
+
+    fn start(
+        plan: MergePlan,
+        query: &str,
+        mut homes: Vec<Home>,
+        settings: Settings,
+    ) -> Result<Self, MergeError> {
+        homes.sort_by(|a, b| a.interval.min.cmp(&b.interval.min));
+        if homes.iter().any(|home| home.interval.min >= home.interval.max) {
+            return Err(MergeError::InvalidPlan("a range is empty"));
+        }
         let mut merge = Merge::empty(plan, query, settings);
-        let mut ranges: Vec<&KeyRange> = ranges.iter().collect();
-        ranges.sort_by(|a, b| a.min.cmp(&b.min));
-        for range in ranges {
-            merge.append(Home::whole(range), Standing::default());
+        for home in homes {
+            merge.append(home, Standing::default());
         }
         Ok(merge)
     }

@@ -71,6 +71,17 @@ fn only_ranges_that_can_hold_a_result_are_asked() {
     assert_eq!(ranges().map(|range| held(&range)), [true, false]);
     assert!(!held(&KeyRange::new("2", "", "3A")));
     assert!(held(&KeyRange::new("3", "3A", "3B")));
+    let mut merge = Merge::within(plan, "q", ("", "FF"), &ranges(), Settings::default()).unwrap();
+    let asked: Vec<_> = merge.wanted().into_iter().map(|fetch| (fetch.range_id, fetch.keys)).collect();
+    assert_eq!(asked, [("0".to_owned(), None)]);
+}
+
+#[test]
+fn a_query_within_some_keys_asks_for_these_alone() {
+    let plan = MergePlan::concatenation();
+    let mut merge = Merge::within(plan, "q", ("70", "FF"), &ranges(), Settings::default()).unwrap();
+    let asked: Vec<_> = merge.wanted().into_iter().map(|fetch| (fetch.range_id, fetch.keys)).collect();
+    assert_eq!(asked, [("0".to_owned(), Some(("70".to_owned(), "80".to_owned()))), ("1".to_owned(), None)]);
 }
 
 #[test]
