@@ -12,8 +12,9 @@ use crate::batch::{self, Batch, BatchResults};
 use crate::items::{self, ItemOptions};
 use crate::patch::Patch;
 use crate::properties::ContainerProperties;
+use crate::query::{self, Query, QueryFeed};
 use crate::throughput::{ProvisionedThroughput, Throughput};
-use crate::{Error, Etag, manage, throughput};
+use crate::{Error, Etag, FeedRange, manage, throughput};
 
 /// A container by name: making one sends nothing, cloning one is cheap, and
 /// all handles of one client share what was learnt about the container.
@@ -296,6 +297,34 @@ impl Container {
     /// the one at fault ([`Error::operation_index`]).
     pub async fn batch(&self, batch: Batch) -> Result<BatchResults, Error> {
         batch::execute(self, batch).await
+    }
+
+    /// Asks a query: over all partitions, or where [`Query::in_partition`] says.
+    /// Nothing is sent before the first page is asked for.
+    ///
+    /// ```no_run
+    /// # use perihelion_client::Query;
+    /// # #[derive(serde::Deserialize)] struct Order { total: f64 }
+    /// # async fn example(orders: perihelion_client::Container) -> Result<(), perihelion_client::Error> {
+    /// let count: Option<u64> = orders.query("SELECT VALUE COUNT(1) FROM c").first().await?;
+    /// let open = Query::new("SELECT * FROM c WHERE c.status = @status ORDER BY c.total")
+    ///     .with_parameter("@status", "open")
+    ///     .in_partition("ada");
+    /// let mut rows = orders.query::<Order>(open).into_stream();
+    /// while let Some(order) = rows.next().await {
+    ///     println!("{}", order?.total);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn query<T: DeserializeOwned>(&self, query: impl Into<Query>) -> QueryFeed<T> {
+        QueryFeed::new(self, query.into())
+    }
+
+    /// One range for each physical partition that the container has now, to
+    /// divide work by; see [`Query::in_range`].
+    pub async fn feed_ranges(&self) -> Result<Vec<FeedRange>, Error> {
+        query::feed_ranges(self).await
     }
 }
 

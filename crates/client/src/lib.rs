@@ -9,10 +9,12 @@ mod container;
 mod database;
 mod etag;
 mod feed;
+mod feed_range;
 mod items;
 mod manage;
 mod patch;
 mod properties;
+mod query;
 mod throughput;
 
 pub use answer::{Item, Receipt, Written};
@@ -21,6 +23,7 @@ pub use client::Client;
 pub use container::Container;
 pub use database::Database;
 pub use etag::Etag;
+pub use feed_range::FeedRange;
 pub use items::ItemOptions;
 pub use patch::{Amount, Patch};
 pub use perihelion_driver::diagnostics;
@@ -32,4 +35,5 @@ pub use properties::{
     CompositePath, ContainerProperties, DatabaseProperties, IndexPath, IndexingMode, IndexingPolicy,
     PartitionKeyPaths, SortOrder, TimeToLive, UniqueKey, UniqueKeyPolicy,
 };
+pub use query::{Page, Pages, Query, QueryFeed, Rows};
 pub use throughput::{ProvisionedThroughput, Throughput};

@@ -1,0 +1,77 @@
+//! A part of a container by effective partition keys: what work can be divided
+//! by. It stays what it is when physical partitions are split or merged.
+
+use std::fmt;
+use std::str::FromStr;
+
+use perihelion_model::partition_key::{EffectiveKey, EffectiveRange};
+
+use crate::Error;
+
+/// A part of a container, from one effective partition key to another.
+///
+/// Its text (`Display`, `FromStr`) can be kept and read back anywhere.
+///
+/// ```
+/// use perihelion_client::FeedRange;
+///
+/// let half: FeedRange = "-1FFFFFFF".parse()?;
+/// assert_eq!(half.to_string(), "-1FFFFFFF");
+/// assert_eq!(FeedRange::whole().to_string(), "-FF");
+/// # Ok::<(), perihelion_client::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct FeedRange {
+    /// In hexadecimal, the first key within.
+    min: String,
+    /// The first key beyond.
+    max: String,
+}
+
+impl FeedRange {
+    /// Everything.
+    pub fn whole() -> Self {
+        FeedRange::of(&EffectiveRange::whole())
+    }
+
+    pub(crate) fn of(range: &EffectiveRange) -> Self {
+        FeedRange { min: range.min.to_hex(), max: range.max.to_hex() }
+    }
+
+    pub(crate) fn ends(&self) -> (&str, &str) {
+        (&self.min, &self.max)
+    }
+}
+
+impl fmt::Display for FeedRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.min, self.max)
+    }
+}
+
+impl FromStr for FeedRange {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let ends = text.split_once('-').and_then(|(min, max)| {
+            let range =
+                EffectiveRange { min: EffectiveKey::from_hex(min)?, max: EffectiveKey::from_hex(max)? };
+            (range.min < range.max && range.max <= EffectiveKey::max()).then_some(range)
+        });
+        let range = ends.ok_or_else(|| Error::input(format!("{text:?} is no feed range")))?;
+        Ok(FeedRange::of(&range))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_range_is_refused() {
+        for text in ["", "-", "00", "10-00", "00-00", "0-FF", "x-FF", "00-FFFF", "ä-FF"] {
+            assert!(text.parse::<FeedRange>().is_err(), "{text}");
+        }
+        assert_eq!("05c1-06".parse::<FeedRange>().unwrap().to_string(), "05C1-06");
+    }
+}

@@ -1,0 +1,62 @@
+//! The requests of a query: pages and plans.
+
+use bytes::Bytes;
+use http::HeaderValue;
+use perihelion_driver::operation::{Operation, Scope, Target, Verb};
+use perihelion_driver::{OperationOptions, Response};
+use perihelion_wire::headers;
+
+use crate::Error;
+use crate::container::Container;
+
+/// What the merge does, as the planner asks for it. Whatever is not listed is
+/// refused by the planner and never reaches us.
+const SUPPORTED_FEATURES: HeaderValue = HeaderValue::from_static(
+    "Aggregate,CompositeAggregate,CountIf,DCount,Distinct,GroupBy,ListAndSetAggregate,MultipleAggregates,\
+     MultipleOrderBy,NonStreamingOrderBy,NonValueAggregate,OffsetAndLimit,OrderBy,Top",
+);
+
+/// The version of the planner's answer that we read.
+const QUERY_VERSION: HeaderValue = HeaderValue::from_static("1.4");
+
+/// One page to ask for.
+#[derive(Debug, Clone)]
+pub(super) struct Ask {
+    pub(super) scope: Scope,
+    pub(super) body: Bytes,
+    pub(super) continuation: Option<String>,
+    pub(super) rows_max: Option<u32>,
+}
+
+pub(super) async fn page(
+    container: &Container,
+    ask: Ask,
+    options: &OperationOptions,
+) -> Result<Response, Error> {
+    let mut operation = Operation::new(Verb::Query, Target::items(container.inner()), ask.scope, ask.body);
+    if let Some(token) = ask.continuation {
+        operation = operation.with_header(headers::CONTINUATION, continuation(token)?);
+    }
+    if let Some(rows_max) = ask.rows_max {
+        operation = operation.with_header(headers::MAX_ITEM_COUNT, rows_max.into());
+    }
+    container.driver().execute(&operation, options).await
+}
+
+pub(super) async fn plan(
+    container: &Container,
+    body: Bytes,
+    options: &OperationOptions,
+) -> Result<Response, Error> {
+    let target = Target::items(container.inner());
+    let operation = Operation::new(Verb::QueryPlan, target, Scope::Everywhere, body)
+        .with_header(headers::SUPPORTED_QUERY_FEATURES, SUPPORTED_FEATURES)
+        .with_header(headers::QUERY_VERSION, QUERY_VERSION);
+    container.driver().execute(&operation, options).await
+}
+
+/// A token that did not go through would start the query anew.
+fn continuation(token: String) -> Result<HeaderValue, Error> {
+    let header = HeaderValue::try_from(token).ok().filter(|header| header.to_str().is_ok());
+    header.ok_or_else(|| Error::input("the continuation token is not printable ASCII"))
+}

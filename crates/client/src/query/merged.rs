@@ -1,0 +1,252 @@
+//! A query that is asked of each physical partition and merged here.
+//!
+//! The deciding is in [`perihelion_query::merge`]; this file does what it says:
+//! sends what is wanted, a bounded number at a time, and hands over what came.
+//! Requests under way are owned here and only move while the caller waits: no
+//! task of ours outlives the query, and a call that is given up loses nothing.
+
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Poll;
+
+use bytes::Bytes;
+use perihelion_driver::container::Known;
+use perihelion_driver::operation::Scope;
+use perihelion_driver::{Response, status};
+use perihelion_model::json::{self, Style, Value};
+use perihelion_model::partition_key::{EffectiveKey, EffectiveRange};
+use perihelion_query::merge::{
+    Fetch, FetchId, KeyRange, Merge, MergeError, MergePlan, NextPage, Settings, Token,
+};
+use serde::de::DeserializeOwned;
+
+use super::exchange::{Ask, page};
+use super::page::{Bill, Page};
+use super::statement::Query;
+use crate::Error;
+use crate::answer::decode;
+use crate::container::Container;
+
+/// Rows of a page where the caller does not say.
+const PAGE_ROWS: usize = 100;
+
+/// Partitions asked at once where all are needed and the caller does not say.
+const PARALLEL_MAX: usize = 8;
+
+/// A page under way.
+struct Flight {
+    id: FetchId,
+    range_id: Arc<str>,
+    response: Pin<Box<dyn Future<Output = Result<Response, Error>> + Send>>,
+}
+
+/// A page that was refused because its range is gone.
+struct Refused {
+    id: FetchId,
+    range_id: Arc<str>,
+    error: Error,
+}
+
+pub(super) struct Merged {
+    merge: Merge,
+    flights: Vec<Flight>,
+    /// Waiting for the ranges in their place. Kept here, not in a call, so that
+    /// a call that is given up forgets none.
+    refused: Vec<Refused>,
+    /// The container's `_rid`: one of the same name made later is another one.
+    rid: Arc<str>,
+    body: Option<Bytes>,
+    bill: Bill,
+}
+
+impl Merged {
+    /// Starts, or goes on where the query's token says.
+    pub(super) fn new(
+        query: &Query,
+        plan: MergePlan,
+        keys: (&str, &str),
+        known: &Known,
+    ) -> Result<Self, Error> {
+        let settings = Settings::default()
+            .with_page_rows(query.max_items.map_or(PAGE_ROWS, |rows| rows as usize))
+            .with_parallel_max(query.parallel_max.unwrap_or(PARALLEL_MAX));
+        let ranges = key_ranges(known);
+        let merge = match &query.continuation {
+            Some(token) => Merge::resume(plan, &query.text, &ranges, settings, token),
+            None => Merge::within(plan, &query.text, keys, &ranges, settings),
+        };
+        let merge = merge.map_err(refusal)?;
+        let (rid, bill) = (known.rid.clone(), Bill::default());
+        Ok(Merged { merge, flights: Vec::new(), refused: Vec::new(), rid, body: None, bill })
+    }
+
+    /// The next page. An error changes nothing: asking again goes on.
+    pub(super) async fn next_page<T: DeserializeOwned>(
+        &mut self,
+        container: &Container,
+        query: &Query,
+    ) -> Result<Option<Page<T>>, Error> {
+        loop {
+            match self.merge.next_page().map_err(refusal)? {
+                NextPage::Page(rows) => return self.finish(&rows).map(Some),
+                NextPage::Done => return Ok(None),
+                NextPage::Pending => {}
+            }
+            for fetch in self.merge.wanted() {
+                let flight = self.send(container, query, fetch)?;
+                self.flights.push(flight);
+            }
+            if self.refused.is_empty() {
+                self.land().await?;
+            }
+            if let Some(refused) = self.refused.last() {
+                let ranges = ranges_without(&refused.range_id, container, &self.rid).await;
+                self.replace(ranges)?;
+            }
+        }
+    }
+
+    fn finish<T: DeserializeOwned>(&mut self, rows: &[Value]) -> Result<Page<T>, Error> {
+        let read =
+            |row: &Value| decode(json::to_text(row, Style::Point).as_bytes(), &"a row of the query's answer");
+        let rows = rows.iter().map(read).collect::<Result<Vec<T>, Error>>()?;
+        let continuation = match self.merge.token() {
+            Token::Resume(token) => Some(token),
+            Token::Finished | Token::Unavailable => None,
+        };
+        Ok(Page::new(rows, continuation, std::mem::take(&mut self.bill)))
+    }
+
+    fn send(&mut self, container: &Container, query: &Query, fetch: Fetch) -> Result<Flight, Error> {
+        let body = match &self.body {
+            Some(body) => body.clone(),
+            // All ranges are asked the same.
+            None => self.body.insert(query.body(&fetch.query)?).clone(),
+        };
+        let range_id: Arc<str> = fetch.range_id.into();
+        let scope = match fetch.keys {
+            None => Scope::Range(range_id.clone()),
+            Some((min, max)) => Scope::Slice(range_id.clone(), effective_range(&min, &max)?),
+        };
+        let rows_max = u32::try_from(fetch.page_rows).unwrap_or(u32::MAX);
+        let ask = Ask { scope, body, continuation: fetch.continuation, rows_max: Some(rows_max) };
+        let (container, options) = (container.clone(), query.operation.clone());
+        let response = Box::pin(async move { page(&container, ask, &options).await });
+        Ok(Flight { id: fetch.id, range_id, response })
+    }
+
+    /// Waits for the first answer to come, and hands it over.
+    async fn land(&mut self) -> Result<(), Error> {
+        let flights = &mut self.flights;
+        if flights.is_empty() {
+            return Err(Error::answer("the query waits for a page that nobody was asked for"));
+        }
+        let (flight, outcome) = poll_fn(|context| {
+            for place in 0..flights.len() {
+                if let Poll::Ready(outcome) = flights[place].response.as_mut().poll(context) {
+                    return Poll::Ready((flights.swap_remove(place), outcome));
+                }
+            }
+            Poll::Pending
+        })
+        .await;
+        match outcome {
+            Ok(response) => self.accept(flight.id, &response),
+            Err(error) if error.status().is_some_and(|status| status.code == status::GONE.code) => {
+                self.refused.push(Refused { id: flight.id, range_id: flight.range_id, error });
+                Ok(())
+            }
+            Err(error) => {
+                self.merge.failed(flight.id).map_err(refusal)?;
+                Err(error)
+            }
+        }
+    }
+
+    fn accept(&mut self, id: FetchId, response: &Response) -> Result<(), Error> {
+        self.bill.add(response);
+        let rows = match json::parse(&response.body) {
+            Ok(Value::Object(mut body)) => body.remove("Documents"),
+            _ => None,
+        };
+        let Some(Value::Array(rows)) = rows else {
+            self.merge.failed(id).map_err(refusal)?;
+            let error = Error::answer("a page of a query has no Documents");
+            return Err(error.with_diagnostics(response.diagnostics.clone()));
+        };
+        self.merge.page(id, rows, response.continuation().map(str::to_owned)).map_err(refusal)
+    }
+
+    /// A range that was split or merged is replaced by those in its place. One
+    /// that is still there is the caller's to know of; it is wanted again if
+    /// they go on.
+    fn replace(&mut self, ranges: Result<Option<Arc<Known>>, Error>) -> Result<(), Error> {
+        let Some(refused) = self.refused.pop() else { return Ok(()) };
+        let error = match ranges {
+            Ok(Some(known)) => return self.merge.gone(refused.id, &key_ranges(&known)).map_err(refusal),
+            Ok(None) => refused.error,
+            Err(error) => error,
+        };
+        self.merge.failed(refused.id).map_err(refusal)?;
+        Err(error)
+    }
+}
+
+/// The ranges now of the container with that `_rid`, unless the range is still
+/// among them.
+async fn ranges_without(
+    range_id: &str,
+    container: &Container,
+    rid: &str,
+) -> Result<Option<Arc<Known>>, Error> {
+    let driver = container.driver();
+    let mut known = driver.known(container.inner()).await?;
+    // The driver may have learnt of the split already.
+    if known.ranges.get(range_id).is_some() {
+        known = driver.refresh(container.inner(), &known).await?;
+    }
+    if *known.rid != *rid {
+        return Err(Error::answer(format!(
+            "container {:?} was deleted and made anew while the query was under way",
+            container.name()
+        )));
+    }
+    Ok(known.ranges.get(range_id).is_none().then_some(known))
+}
+
+fn key_ranges(known: &Known) -> Vec<KeyRange> {
+    let ranges = known.ranges.iter();
+    ranges
+        .map(|range| KeyRange::new(&*range.id, range.range.min.to_hex(), range.range.max.to_hex()))
+        .collect()
+}
+
+fn effective_range(min: &str, max: &str) -> Result<EffectiveRange, Error> {
+    let end = |text: &str| {
+        EffectiveKey::from_hex(text)
+            .ok_or_else(|| Error::input("the continuation token has no effective keys"))
+    };
+    Ok(EffectiveRange { min: end(min)?, max: end(max)? })
+}
+
+/// Whose fault it is that a merge cannot go on.
+pub(super) fn refusal(error: MergeError) -> Error {
+    let text = error.to_string();
+    match error {
+        MergeError::Unsupported(_) | MergeError::InvalidToken(_) | MergeError::TooLarge(_) => {
+            Error::input(text)
+        }
+        MergeError::InvalidPlan(_)
+        | MergeError::UnexpectedRow(_)
+        | MergeError::UnknownFetch
+        | MergeError::RangesDoNotCover { .. }
+        | MergeError::GoneTooOften { .. } => Error::answer(text),
+    }
+}
+
+impl std::fmt::Debug for Merged {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Merged").field("under_way", &self.flights.len()).finish_non_exhaustive()
+    }
+}

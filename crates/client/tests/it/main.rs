@@ -1,0 +1,5 @@
+//! The client against the real engine in this process. One binary, so that it
+//! links once.
+
+mod queries;
+mod world;

@@ -1,0 +1,384 @@
+//! Queries over one partition, a part, and all of a container, whose gateway
+//! is as strict as the real one.
+
+use std::collections::HashSet;
+
+use perihelion_client::{Container, ErrorKind, FeedRange, Query, QueryFeed};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::world::World;
+
+const ORDERS: u64 = 120;
+
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+struct Order {
+    id: String,
+    customer: String,
+    total: f64,
+}
+
+/// 120 orders of 20 customers over four physical partitions. Totals are unique,
+/// so that every order of rows has one right answer.
+async fn world() -> (World, Container) {
+    let world = World::new(4).await;
+    let orders = world.container("orders", r#"{"paths":["/customer"],"kind":"Hash","version":2}"#).await;
+    for number in 0..ORDERS {
+        orders.create(format!("customer-{}", number % 20), &order(number)).await.unwrap();
+    }
+    (world, orders)
+}
+
+fn order(number: u64) -> Value {
+    let state = ["open", "paid", "sent"][(number % 3) as usize];
+    let mut order = json!({
+        "id": format!("order-{number}"),
+        "customer": format!("customer-{}", number % 20),
+        "total": total(number),
+        "state": state,
+    });
+    if !number.is_multiple_of(7) {
+        order["weight"] = json!(number % 5);
+    }
+    order
+}
+
+/// A permutation of 0.5, 1.5 and so on.
+fn total(number: u64) -> f64 {
+    ((number * 77) % ORDERS) as f64 + 0.5
+}
+
+/// The statement's answer over all orders at once, by the evaluator alone.
+fn expected(statement: &str) -> Vec<Value> {
+    let documents: Vec<_> = (0..ORDERS)
+        .map(|number| perihelion_model::json::parse_str(&order(number).to_string()).unwrap())
+        .collect();
+    let query = perihelion_query::parse(statement).unwrap();
+    let now = perihelion_query::Now::from_unix_milliseconds(0);
+    let program = perihelion_query::compile(&query, &perihelion_query::Parameters::none(), now).unwrap();
+    let rows = program.answer(&documents).unwrap();
+    rows.iter()
+        .map(|row| {
+            let text = perihelion_model::json::to_text(row, perihelion_model::json::Style::Query);
+            serde_json::from_str(&text).unwrap()
+        })
+        .collect()
+}
+
+fn sorted(mut rows: Vec<Value>) -> Vec<String> {
+    let mut texts: Vec<String> = rows.drain(..).map(|row| canonical(&row).to_string()).collect();
+    texts.sort();
+    texts
+}
+
+/// Numbers in one form: `3` and `3.0` are the same to the service.
+fn canonical(value: &Value) -> Value {
+    match value {
+        Value::Number(number) => json!(number.as_f64().unwrap()),
+        Value::Array(items) => items.iter().map(canonical).collect(),
+        Value::Object(members) => {
+            members.iter().map(|(name, member)| (name.clone(), canonical(member))).collect()
+        }
+        other => other.clone(),
+    }
+}
+
+async fn ids(feed: QueryFeed<Order>) -> Vec<String> {
+    feed.collect().await.unwrap().into_iter().map(|order| order.id).collect()
+}
+
+/// Statements with one right answer, order included, and those with any.
+const IN_ORDER: &[&str] = &[
+    "SELECT VALUE c.id FROM c ORDER BY c.total",
+    "SELECT c.id, c.total FROM c ORDER BY c.total DESC",
+    "SELECT VALUE c.id FROM c WHERE c.state = 'open' ORDER BY c.state, c.total DESC",
+    "SELECT VALUE c.id FROM c ORDER BY c.weight DESC, c.total",
+    "SELECT TOP 7 VALUE c.id FROM c ORDER BY c.total",
+    "SELECT VALUE c.id FROM c ORDER BY c.total OFFSET 11 LIMIT 22",
+    "SELECT DISTINCT VALUE c.customer FROM c ORDER BY c.customer",
+    "SELECT DISTINCT VALUE c.weight FROM c ORDER BY c.weight DESC OFFSET 1 LIMIT 2",
+    "SELECT VALUE COUNT(1) FROM c",
+    "SELECT VALUE SUM(c.total) FROM c",
+    "SELECT VALUE AVG(c.weight) FROM c WHERE c.total < 50",
+    "SELECT VALUE MIN(c.total) FROM c",
+    "SELECT VALUE MAX(c.id) FROM c",
+    "SELECT VALUE MAX(c.nothing) FROM c",
+    "SELECT COUNT(1) AS orders, MIN(c.total) AS least, AVG(c.total) AS mean FROM c",
+];
+
+const IN_ANY_ORDER: &[&str] = &[
+    "SELECT VALUE c.id FROM c",
+    "SELECT c.id, c.weight FROM c WHERE c.total > 60",
+    "SELECT DISTINCT VALUE c.state FROM c",
+    "SELECT DISTINCT c.state, c.weight FROM c",
+    "SELECT c.state, COUNT(1) AS orders, SUM(c.total) AS total FROM c GROUP BY c.state",
+    "SELECT VALUE COUNT(1) FROM c GROUP BY c.customer",
+    "SELECT c.weight, MAX(c.total) AS most FROM c GROUP BY c.weight",
+    "SELECT c.state, COUNT(1) AS n FROM c GROUP BY c.state ORDER BY c.state",
+];
+
+#[tokio::test(start_paused = true)]
+async fn every_kind_of_statement_is_answered_across_partitions() {
+    let (_world, orders) = world().await;
+    for statement in IN_ORDER {
+        for max_items in [3, 1000] {
+            let query = Query::new(*statement).with_max_items(max_items);
+            let rows: Vec<Value> = orders.query(query).collect().await.unwrap();
+            let rows: Vec<Value> = rows.iter().map(canonical).collect();
+            let wanted: Vec<Value> = expected(statement).iter().map(canonical).collect();
+            assert_eq!(rows, wanted, "{statement}");
+        }
+    }
+    for statement in IN_ANY_ORDER {
+        for parallel_max in [1, 5] {
+            let query = Query::new(*statement).with_max_items(4).with_parallel_max(parallel_max);
+            let rows: Vec<Value> = orders.query(query).collect().await.unwrap();
+            assert_eq!(sorted(rows), sorted(expected(statement)), "{statement}");
+        }
+    }
+    let top: Vec<Value> = orders.query("SELECT TOP 9 * FROM c").collect().await.unwrap();
+    assert_eq!(top.len(), 9);
+    let window: Vec<String> =
+        orders.query("SELECT VALUE c.id FROM c OFFSET 100 LIMIT 30").collect().await.unwrap();
+    assert_eq!(window.iter().collect::<HashSet<_>>().len(), 20);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_needs_no_merging_is_passed_through_without_a_plan() {
+    let (world, orders) = world().await;
+    let query = Query::new("SELECT * FROM c WHERE c.total > @least").with_parameter("@least", 60);
+    assert_eq!(ids(orders.query(query)).await.len(), 60);
+    assert_eq!(world.asked("query_plan").await, 0);
+    let count: Option<u64> = orders.query("SELECT VALUE COUNT(1) FROM c").first().await.unwrap();
+    assert_eq!(count, Some(ORDERS));
+    assert_eq!(world.asked("query_plan").await, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_partition_answers_everything_by_itself() {
+    let (world, orders) = world().await;
+    let asked = world.asked("query").await;
+    let query = Query::new("SELECT * FROM c ORDER BY c.total DESC").in_partition("customer-3");
+    let found = ids(orders.query(query)).await;
+    let mut numbers: Vec<u64> = (0..ORDERS).filter(|number| number % 20 == 3).collect();
+    numbers.sort_by(|a, b| total(*b).total_cmp(&total(*a)));
+    assert_eq!(found, numbers.iter().map(|number| format!("order-{number}")).collect::<Vec<_>>());
+    let count = Query::new("SELECT VALUE COUNT(1) FROM c").in_partition("customer-3");
+    assert_eq!(orders.query::<u64>(count).collect().await.unwrap(), [6]);
+    assert_eq!(world.asked("query").await - asked, 2);
+    assert_eq!(world.asked("query_plan").await, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn feed_ranges_divide_the_container() {
+    let (_world, orders) = world().await;
+    let ranges = orders.feed_ranges().await.unwrap();
+    assert_eq!(ranges.len(), 4);
+    let (mut all, mut counted) = (Vec::new(), 0);
+    for range in ranges {
+        let range: FeedRange = range.to_string().parse().unwrap();
+        all.extend(
+            ids(orders.query(Query::new("SELECT * FROM c ORDER BY c.total").in_range(range.clone()))).await,
+        );
+        let count = Query::new("SELECT VALUE COUNT(1) FROM c").in_range(range);
+        counted += orders.query::<u64>(count).first().await.unwrap().unwrap();
+    }
+    assert_eq!(counted, ORDERS);
+    assert_eq!(all.len() as u64, ORDERS);
+    assert_eq!(all.iter().collect::<HashSet<_>>().len() as u64, ORDERS);
+    // A range that is no physical partition is a part of some.
+    let part = Query::new("SELECT VALUE COUNT(1) FROM c").in_range("10-30".parse().unwrap());
+    let rest = ["-10", "30-FF"].map(|range| {
+        orders.query::<u64>(Query::new("SELECT VALUE COUNT(1) FROM c").in_range(range.parse().unwrap()))
+    });
+    let mut sum = orders.query::<u64>(part).first().await.unwrap().unwrap();
+    assert!(sum > 0 && sum < ORDERS, "{sum}");
+    for feed in rest {
+        sum += feed.first().await.unwrap().unwrap();
+    }
+    assert_eq!(sum, ORDERS);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_levels_of_a_key_find_all_below_them() {
+    let world = World::new(4).await;
+    let key = r#"{"paths":["/tenant","/user"],"kind":"MultiHash","version":2}"#;
+    let events = world.container("events", key).await;
+    for number in 0..40_u64 {
+        let (tenant, user) = (format!("t{}", number % 2), format!("u{number}"));
+        let event = json!({"id": number.to_string(), "tenant": tenant, "user": user, "n": number});
+        events.create((tenant.as_str(), user.as_str()), &event).await.unwrap();
+    }
+    let query = Query::new("SELECT VALUE c.n FROM c ORDER BY c.n DESC").in_partition("t1");
+    let found: Vec<u64> = events.query(query).collect().await.unwrap();
+    assert_eq!(found, (0..40).filter(|number| number % 2 == 1).rev().collect::<Vec<_>>());
+    let query = Query::new("SELECT VALUE c.n FROM c").in_partition(("t1", "u7"));
+    assert_eq!(events.query::<u64>(query).collect().await.unwrap(), [7]);
+}
+
+/// Reads page by page, each with a feed of its own; `between` is run between
+/// pages.
+async fn page_by_page(orders: &Container, query: Query, mut between: impl AsyncFnMut(usize)) -> Vec<Value> {
+    let mut rows: Vec<Value> = Vec::new();
+    let mut token: Option<String> = None;
+    for page_number in 0.. {
+        let query = token.iter().fold(query.clone(), |query, token| query.with_continuation(token.as_str()));
+        let Some(page) = orders.query::<Value>(query).next_page().await.unwrap() else { break };
+        assert!(page.charge() > 0.0 && page.requests() > 0 && !page.diagnostics().is_empty());
+        token = page.continuation().map(str::to_owned);
+        rows.extend(page);
+        if token.is_none() {
+            break;
+        }
+        between(page_number).await;
+    }
+    rows
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_query_goes_on_in_another_process() {
+    let (_world, orders) = world().await;
+    for statement in &IN_ORDER[..7] {
+        let query = Query::new(*statement).with_max_items(9);
+        let rows = page_by_page(&orders, query, async |_| {}).await;
+        let rows: Vec<Value> = rows.iter().map(canonical).collect();
+        assert_eq!(rows, expected(statement).iter().map(canonical).collect::<Vec<_>>(), "{statement}");
+    }
+    for parallel_max in [1, 3] {
+        let query = Query::new(IN_ANY_ORDER[0]).with_max_items(9).with_parallel_max(parallel_max);
+        let rows = page_by_page(&orders, query, async |_| {}).await;
+        assert_eq!(sorted(rows), sorted(expected(IN_ANY_ORDER[0])));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn splits_between_pages_lose_and_repeat_nothing() {
+    let (world, orders) = world().await;
+    for (round, statement) in IN_ORDER[..5].iter().enumerate() {
+        let query = Query::new(*statement).with_max_items(8);
+        // The first rounds split the ranges of the beginning, later ones their children.
+        let rows = page_by_page(&orders, query, async |page| {
+            if page == 1 && round < 4 {
+                world.split("orders", &round.to_string()).await;
+            }
+        })
+        .await;
+        let rows: Vec<Value> = rows.iter().map(canonical).collect();
+        assert_eq!(rows, expected(statement).iter().map(canonical).collect::<Vec<_>>(), "{statement}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn splits_within_a_query_lose_and_repeat_nothing() {
+    for statement in IN_ORDER.iter().chain(IN_ANY_ORDER) {
+        let (world, orders) = world().await;
+        // The client knows four ranges, one of which is gone when it asks.
+        orders.feed_ranges().await.unwrap();
+        world.split("orders", "1").await;
+        let mut feed = orders.query::<Value>(Query::new(*statement).with_max_items(5).with_parallel_max(2));
+        let mut rows = Vec::new();
+        while let Some(page) = feed.next_page().await.unwrap() {
+            if rows.is_empty() {
+                world.split("orders", "2").await;
+            }
+            rows.extend(page);
+        }
+        assert_eq!(sorted(rows), sorted(expected(statement)), "{statement}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn rows_come_as_a_stream() {
+    let (_world, orders) = world().await;
+    let mut rows = orders.query::<Order>("SELECT * FROM c ORDER BY c.total").into_stream();
+    let mut totals = Vec::new();
+    while let Some(order) = rows.next().await {
+        totals.push(order.unwrap().total);
+    }
+    assert_eq!(totals, (0..ORDERS).map(|number| number as f64 + 0.5).collect::<Vec<_>>());
+    let mut pages = orders.query::<Order>(Query::new("SELECT * FROM c").with_max_items(50)).pages();
+    let mut sizes = 0;
+    while let Some(page) = pages.next().await {
+        sizes += page.unwrap().items.len() as u64;
+    }
+    assert_eq!(sizes, ORDERS);
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_failed_request_the_query_goes_on() {
+    let (world, orders) = world().await;
+    let mut feed = orders.query::<Order>(Query::new("SELECT * FROM c ORDER BY c.total").with_max_items(10));
+    let mut found = Vec::new();
+    let mut failures = 0;
+    loop {
+        match feed.next_page().await {
+            Ok(Some(page)) => found.extend(page.into_iter().map(|order| order.total)),
+            Ok(None) => break,
+            Err(error) => {
+                assert_eq!(error.status().map(|status| status.code), Some(403), "{error}");
+                failures += 1;
+            }
+        }
+        if failures < 3 {
+            world.fault(r#"{"operation":"query","count":1,"status":403}"#).await;
+        }
+    }
+    assert!(failures >= 3, "{failures}");
+    assert_eq!(found, (0..ORDERS).map(|number| number as f64 + 0.5).collect::<Vec<_>>());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_given_up_loses_nothing() {
+    let (world, orders) = world().await;
+    world.fault(r#"{"operation":"query","probability":0.5,"delayMs":300}"#).await;
+    let mut feed = orders.query::<Order>(Query::new("SELECT * FROM c ORDER BY c.total").with_max_items(10));
+    let (mut found, mut given_up) = (Vec::new(), 0);
+    loop {
+        let patience = std::time::Duration::from_millis(100);
+        match tokio::time::timeout(patience, feed.next_page()).await {
+            Ok(page) => match page.unwrap() {
+                Some(page) => found.extend(page.into_iter().map(|order| order.total)),
+                None => break,
+            },
+            Err(_) => given_up += 1,
+        }
+    }
+    assert!(given_up > 0);
+    assert_eq!(found, (0..ORDERS).map(|number| number as f64 + 0.5).collect::<Vec<_>>());
+}
+
+#[tokio::test(start_paused = true)]
+async fn errors_say_what_is_wrong() {
+    let (world, orders) = world().await;
+    let error = orders.query::<Value>("SELEC * FROM c").collect().await.unwrap_err();
+    assert_eq!(error.status().map(|status| status.code), Some(400), "{error}");
+    assert!(error.to_string().contains("SC1001"), "{error}");
+
+    let error = orders.query::<Order>("SELECT VALUE c.id FROM c").collect().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Answer);
+    assert!(error.to_string().contains("a row of the query's answer does not read as"), "{error}");
+    let error = orders.query::<Order>("SELECT VALUE c.id FROM c ORDER BY c.id").collect().await.unwrap_err();
+    assert!(error.to_string().contains("a row of the query's answer does not read as"), "{error}");
+
+    let sort = Query::new("SELECT * FROM c ORDER BY c.total").with_max_items(5);
+    let page = orders.query::<Value>(sort.clone()).next_page().await.unwrap().unwrap();
+    let token = page.continuation().unwrap();
+    let other = Query::new("SELECT * FROM c ORDER BY c.id").with_continuation(token);
+    let error = orders.query::<Value>(other).next_page().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Input);
+    assert!(error.to_string().contains("it belongs to another query"), "{error}");
+    for token in ["ä", "{}", ""] {
+        let error =
+            orders.query::<Value>(sort.clone().with_continuation(token)).next_page().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Input, "{error}");
+    }
+    for (token, kind) in [("ä", ErrorKind::Input), ("{}", ErrorKind::Service)] {
+        let query = Query::new("SELECT VALUE c.id FROM c").with_continuation(token);
+        let error = orders.query::<Value>(query).next_page().await.unwrap_err();
+        assert_eq!(error.kind(), kind, "{error}");
+    }
+
+    world.delete(&orders).await;
+    let error = orders.query::<Value>("SELECT * FROM c ORDER BY c.id").collect().await.unwrap_err();
+    assert!(error.is_not_found(), "{error}");
+}
