@@ -7,8 +7,6 @@
 //! account with one write region: readers' regions answer those with refusals,
 //! and marking the only region that can take them helps no one.
 
-#![deny(clippy::wildcard_enum_match_arm, clippy::match_wildcard_for_single_variants)]
-
 use super::classify::Finding;
 use crate::pipeline::verdict::{Effect, Nature, Regions};
 
