@@ -4,6 +4,7 @@
 //! variable `PERIHELION_<OPTION>`; the command line wins.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::builder::FalseyValueParser;
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
@@ -22,6 +23,7 @@ const DEV_EXAMPLES: &str = "\
 Examples:
   perihelion dev                                   in memory, management on
   perihelion dev --data ./data --partitions 4      kept, four ranges per container
+  perihelion dev --regions 'West US,East US' --replication-delay 50ms
   perihelion dev --strict-gateway                  refuse what the real gateway refuses
   perihelion dev --auth any                        for DefaultAzureCredential
 
@@ -82,6 +84,23 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=PARTITIONS_MAX))]
     #[arg(env = "PERIHELION_PARTITIONS", hide_env_values = true)]
     pub(crate) partitions: u32,
+
+    /// Regions of the account, the first one first to write: "West US,East US".
+    /// Each answers on a port of its own, the ones after --port
+    /// [default: one region]
+    #[arg(long, value_name = "NAMES", env = "PERIHELION_REGIONS", hide_env_values = true)]
+    pub(crate) regions: Option<String>,
+
+    /// Take writes in every region; the last writer wins
+    #[arg(long, action = ArgAction::SetTrue, value_parser = FalseyValueParser::new())]
+    #[arg(env = "PERIHELION_MULTI_WRITE", hide_env_values = true)]
+    pub(crate) multi_write: bool,
+
+    /// How long a write takes from one region to another: 50ms, 2s
+    /// [default: 0ms]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    #[arg(env = "PERIHELION_REPLICATION_DELAY", hide_env_values = true)]
+    pub(crate) replication_delay: Option<Duration>,
 
     /// Refuse what the real gateway refuses: queries across partitions that
     /// the SDK must merge get 400/1004
@@ -152,6 +171,22 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_enum, value_name = "LEVEL", alias = "log-level", ignore_case = true)]
     #[arg(env = "PERIHELION_LOG", hide_env_values = true)]
     pub(crate) log: Option<Level>,
+}
+
+/// The longest replication delay: longer than any test waits.
+const REPLICATION_DELAY_MAX: Duration = Duration::from_secs(60);
+
+/// Reads `50ms` or `2s`.
+fn duration(text: &str) -> Result<Duration, String> {
+    let bad = || format!("`{text}` is not a time up to 60s: write it like 50ms or 2s");
+    let (number, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
+    let number: u64 = number.parse().map_err(|_| bad())?;
+    let time = match unit {
+        "ms" => Duration::from_millis(number),
+        "s" => Duration::from_secs(number),
+        _ => return Err(bad()),
+    };
+    if time <= REPLICATION_DELAY_MAX { Ok(time) } else { Err(bad()) }
 }
 
 /// Every range costs memory and a slot in each cross-partition query; the

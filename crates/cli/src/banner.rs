@@ -17,6 +17,8 @@ use crate::settings::{Mode, Settings};
 #[derive(Debug)]
 pub(crate) struct Ready<'a> {
     pub(crate) address: SocketAddr,
+    /// With several regions, each one's name and address.
+    pub(crate) regions: Vec<(String, SocketAddr)>,
     pub(crate) ca_path: Option<&'a Path>,
     pub(crate) after: Duration,
 }
@@ -41,9 +43,11 @@ pub(crate) fn banner(settings: &Settings, ready: &Ready<'_>) -> String {
     let mut lines = vec![
         ("Endpoint", format!("{http} and https://{authority}/")),
         ("Connection", format!("AccountEndpoint={endpoint};AccountKey={};", shown_key(settings))),
-        ("Data", data),
-        ("CA", ca),
     ];
+    for (name, address) in &ready.regions {
+        lines.push(("Region", format!("{name}: http://{}/", self::authority(&options.host, *address))));
+    }
+    lines.extend([("Data", data), ("CA", ca)]);
     match options.auth {
         AuthMode::Key => (),
         AuthMode::Any => lines.push(("Auth", "any Entra ID token is accepted".to_owned())),
@@ -93,7 +97,9 @@ mod tests {
     fn shown(typed: ServeArgs) -> String {
         let settings = Settings::resolve(ServeArgs { partitions: 1, ..typed }, Mode::Dev).expect("settings");
         let address = SocketAddr::from(([0, 0, 0, 0], 4711));
-        let ready = Ready { address, ca_path: Some(Path::new("/ca.pem")), after: Duration::from_millis(12) };
+        let regions = vec![("East US".to_owned(), SocketAddr::from(([0, 0, 0, 0], 4713)))];
+        let (ca_path, after) = (Some(Path::new("/ca.pem")), Duration::from_millis(12));
+        let ready = Ready { address, regions, ca_path, after };
         banner(&settings, &ready)
     }
 
@@ -105,6 +111,7 @@ mod tests {
             "http://127.0.0.1:4711/ and https://127.0.0.1:4711/",
             "AccountEndpoint=http://127.0.0.1:4711/;AccountKey=C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw==;",
             "in memory",
+            "Region      East US: http://127.0.0.1:4713/",
             "/ca.pem (print it: perihelion cert ca)",
             "\nNow listening on: http://127.0.0.1:4711\n",
         ] {

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use perihelion_server::net::Limits;
-use perihelion_server::{AuthMode, Keys, MasterKey, ServerOptions, certificates};
+use perihelion_server::{AuthMode, Keys, MasterKey, RegionNames, ServerOptions, certificates};
 
 use crate::args::{Auth, Level, ServeArgs};
 use crate::exit::Failure;
@@ -79,9 +79,19 @@ impl Settings {
             open_account: typed.open_account,
             health_port: typed.health_port,
             limits: Limits::default(),
+            regions: regions(typed.regions.as_deref())?,
+            multi_write: typed.multi_write,
+            replication_delay: typed.replication_delay.unwrap_or_default(),
         };
         Ok(Settings { mode, options, log, show_key: typed.show_key })
     }
+}
+
+fn regions(typed: Option<&str>) -> Result<RegionNames, Failure> {
+    let names = typed.map_or_else(|| Ok(RegionNames::default()), RegionNames::parse);
+    names.map_err(|error| {
+        Failure::usage(format!("--regions: {error}"), "write it like --regions \"West US,East US\"")
+    })
 }
 
 /// Certificates are kept with the data, or else in the user's cache.
@@ -209,6 +219,20 @@ mod tests {
             ("https://", None),
         ] {
             assert_eq!(host_of(endpoint), host, "{endpoint}");
+        }
+    }
+
+    #[test]
+    fn regions_are_a_list_of_names() {
+        let with = |names: &str| ServeArgs { regions: Some(names.to_owned()), ..typed() };
+        let settings = Settings::resolve(with("West US, North Europe"), Mode::Dev).expect("settings");
+        assert_eq!(settings.options.regions.to_string(), "West US,North Europe");
+        assert_eq!(
+            Settings::resolve(typed(), Mode::Dev).expect("settings").options.regions.to_string(),
+            "West US"
+        );
+        for bad in ["", "West US,West US", "a/b"] {
+            assert!(refused(with(bad)), "{bad}");
         }
     }
 

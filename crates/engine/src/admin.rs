@@ -39,7 +39,7 @@ impl Transaction<'_> {
         changed
     }
 
-    fn put_record(&mut self, key: Vec<u8>, record: &Value) {
+    pub(crate) fn put_record(&mut self, key: Vec<u8>, record: &Value) {
         self.put(key, json::to_text(record, Style::Point));
     }
 }
@@ -140,7 +140,8 @@ pub fn create_container(
         };
         // The container is empty, so its declared indexes are complete.
         add_declared_indexes(&mut container, true);
-        transaction.put_state(number, &ContainerState::new(container.ranges.iter().map(|range| range.id)));
+        let range_ids = container.ranges.iter().map(|range| range.id);
+        transaction.put_state(number, &ContainerState::new(range_ids, transaction.replica));
         transaction.put_record(keys::container(number), &container.to_record());
         if let Some(throughput) = throughput {
             let (link, rid) = (container.self_link.clone(), container.rid_text.clone());
@@ -275,7 +276,7 @@ fn update_container(
     })
 }
 
-fn add_declared_indexes(container: &mut Container, is_ready: bool) {
+pub(crate) fn add_declared_indexes(container: &mut Container, is_ready: bool) {
     let policy = container.definition.get("indexingPolicy").cloned().unwrap_or(Value::Null);
     for (scope, columns) in index::declared(&policy) {
         let exists = container.indexes.iter().any(|index| index.scope == scope && index.columns == columns);
@@ -292,7 +293,11 @@ fn push_index(container: &mut Container, scope: IndexScope, columns: Vec<Column>
 
 /// Takes a container out of the catalog at once; its documents are purged
 /// later, in pieces, by maintenance.
-fn drop_container(transaction: &mut Transaction<'_>, catalog: &mut Catalog, container: &Container) {
+pub(crate) fn drop_container(
+    transaction: &mut Transaction<'_>,
+    catalog: &mut Catalog,
+    container: &Container,
+) {
     catalog.remove_container(container.number());
     transaction.remove(keys::container(container.number()));
     transaction.remove(keys::state(container.number()));

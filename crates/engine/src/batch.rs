@@ -91,8 +91,8 @@ pub fn perform(
         Err(refusal) => refusal.charge,
     });
     let charge = charge.sum();
-    let lsn = transaction.state(container.number())?.lsn(range);
-    Ok(BatchAnswer { results, charge, position: Position { range, lsn }, usage })
+    let position = transaction.state(container.number())?.position(range);
+    Ok(BatchAnswer { results, charge, position, usage })
 }
 
 fn perform_atomic(

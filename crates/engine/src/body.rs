@@ -46,6 +46,13 @@ pub(crate) enum Content {
 }
 
 impl Content {
+    pub(crate) fn id(&self) -> &str {
+        match self {
+            Content::New(body) => &body.id,
+            Content::Patched(document) => document.get("id").and_then(Value::as_str).unwrap_or_default(),
+        }
+    }
+
     pub(crate) fn terms(&self) -> u32 {
         match self {
             Content::New(body) => body.terms,

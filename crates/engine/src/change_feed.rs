@@ -82,7 +82,7 @@ pub fn read(
     // A drained feed has been read up to the newest write.
     let continuation = if page.is_full { page.last } else { lsn.max(after) };
     let charge = charge::change_feed(page.items.len(), page.bytes);
-    Ok(FeedPage { items: page.items, continuation, position: Position { range: request.range, lsn }, charge })
+    Ok(FeedPage { items: page.items, continuation, position: state.position(request.range), charge })
 }
 
 struct PageBuilder<'a> {

@@ -8,6 +8,8 @@ use bytes::Bytes;
 use perihelion_model::etag;
 use perihelion_model::json::{self, Value};
 
+use crate::replication::Version;
+
 /// The head and text of one document.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StoredDocument {
@@ -69,6 +71,10 @@ impl StoredDocument {
             effective_key: record.slice(HEAD_BYTES..HEAD_BYTES + key_length),
             text: record.slice(HEAD_BYTES + key_length..),
         })
+    }
+
+    pub(crate) fn version(&self) -> Version {
+        Version { timestamp: self.timestamp, etag_counter: self.etag_counter }
     }
 
     pub fn etag(&self) -> String {

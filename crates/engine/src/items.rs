@@ -2,27 +2,31 @@
 //!
 //! Each verb is a function on a transaction that either leaves its writes
 //! there and answers, or refuses. They are the operations of a batch too. A
-//! [`Stamp`] gives the writes of one atomic batch a common LSN.
+//! [`Stamp`] gives the writes of one atomic batch a common LSN. What a write
+//! must keep true around the document itself is in [`upkeep`].
+
+mod upkeep;
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use perihelion_model::etag;
 use perihelion_model::json::{self, Style, Value};
-use perihelion_model::partition_key::PartitionKey;
+use perihelion_model::partition_key::{EffectiveKey, PartitionKey};
 use perihelion_wire::patch::Patch;
 
 use crate::body::{Content, NewBody, SystemMembers};
 use crate::charge;
 use crate::container::{Container, PartitionRange};
 use crate::document::StoredDocument;
-use crate::index::{Group, encode, find};
+use crate::index::Group;
 use crate::keys::{self, LogicalKey};
 use crate::refusal::{Layer, Refusal};
+use crate::replication::{self, Replica, Version, tombstones};
 use crate::state::ContainerState;
 use crate::storage::{StoreError, View};
 use crate::transaction::Transaction;
-use crate::versions::{self, Change};
+use crate::versions::Change;
 use crate::{ITEM_BYTES_MAX, Position};
 
 /// What is asked of one item.
@@ -92,6 +96,13 @@ impl Target {
         })
     }
 
+    /// Where a write of another region leads, which brings its hashes along.
+    pub(crate) fn replicated(container: &Arc<Container>, partition: LogicalKey, effective: Bytes) -> Self {
+        let range = container.range_of(&EffectiveKey(effective.to_vec())).clone();
+        let key = PartitionKey { values: Vec::new() };
+        Target { container: Arc::clone(container), partition, effective, range, key }
+    }
+
     fn has_expired(&self, document: &StoredDocument, now: u64) -> bool {
         document.is_expired(self.container.default_ttl, now)
     }
@@ -106,6 +117,10 @@ impl Target {
 pub struct Stamp {
     lsn: Option<u64>,
     place_next: u64,
+    /// The LSN that the write had in its own region, if that is not this one.
+    follows: Option<u64>,
+    /// The group of the outbox that these writes make up.
+    pub(crate) group: Option<u64>,
 }
 
 /// Anything documents can be read from: a snapshot or a transaction.
@@ -136,7 +151,7 @@ pub fn lookup<S: Source + ?Sized>(
 }
 
 /// The same, expired documents included.
-fn lookup_any<S: Source + ?Sized>(
+pub(crate) fn lookup_any<S: Source + ?Sized>(
     source: &S,
     target: &Target,
     id: &str,
@@ -179,7 +194,7 @@ pub fn perform(
         etag: done.stored.as_ref().map(StoredDocument::etag),
         body: done.stored.map_or_else(Bytes::new, |stored| stored.text),
         charge: done.charge,
-        position: Position { range: target.range.id, lsn: state.lsn(target.range.id) },
+        position: state.position(target.range.id),
         item_lsn: None,
         usage,
     })
@@ -194,7 +209,7 @@ pub fn read<S: Source + ?Sized>(
     state: &ContainerState,
     now: u64,
 ) -> Result<ItemAnswer, Refusal> {
-    let position = Position { range: target.range.id, lsn: state.lsn(target.range.id) };
+    let position = state.position(target.range.id);
     let Some((_, document)) = lookup(source, target, id, now)? else {
         return Err(Refusal::no_such_document().with_charge(charge::NOT_FOUND_READ).at(position));
     };
@@ -219,12 +234,12 @@ pub fn read<S: Source + ?Sized>(
 
 /// One write in progress. `state` is the container's counters, loaded once
 /// and put back when the write succeeds.
-struct ItemWrite<'a, 'v> {
-    transaction: &'a mut Transaction<'v>,
-    target: &'a Target,
-    precondition: &'a Precondition,
-    stamp: &'a mut Stamp,
-    state: ContainerState,
+pub(crate) struct ItemWrite<'a, 'v> {
+    pub(crate) transaction: &'a mut Transaction<'v>,
+    pub(crate) target: &'a Target,
+    pub(crate) precondition: &'a Precondition,
+    pub(crate) stamp: &'a mut Stamp,
+    pub(crate) state: ContainerState,
 }
 
 /// A write that happened.
@@ -242,7 +257,7 @@ impl ItemWrite<'_, '_> {
                 Err(Refusal::document_exists().with_charge(charge::CONFLICT))
             }
             Some((rid, document)) => {
-                self.erase(&body.id, rid, &document, Change::Expire);
+                self.erase(&body.id, rid, &document, Change::Expire)?;
                 self.store_new(body)
             }
             None => self.store_new(body),
@@ -311,7 +326,7 @@ impl ItemWrite<'_, '_> {
     fn delete(&mut self, id: &str) -> Result<Done, Refusal> {
         let (rid, old) = self.existing(id)?;
         self.check_preconditions(&old)?;
-        self.erase(id, rid, &old, Change::Delete);
+        self.erase(id, rid, &old, Change::Delete)?;
         Ok(Done { status: 204, stored: None, charge: charge::delete(old.terms, old.text.len()) })
     }
 
@@ -345,11 +360,8 @@ impl ItemWrite<'_, '_> {
     }
 
     fn store_new(&mut self, body: NewBody) -> Result<Done, Refusal> {
-        let number = self.target.container.number();
-        let rid = self.state.rid_next;
-        self.state.rid_next += 1;
-        self.transaction.put(keys::id(number, &self.target.partition, &body.id), rid.to_be_bytes().to_vec());
-        self.transaction.put(keys::member(number, &self.target.partition, rid), Bytes::new());
+        let rid = self.state.take_rid(self.transaction.replica);
+        self.link_document(&body.id, rid);
         let stored = self.store(rid, None, Content::New(body))?;
         let charge = charge::create(stored.terms, stored.text.len());
         Ok(Done { status: 201, stored: Some(stored), charge })
@@ -375,19 +387,20 @@ impl ItemWrite<'_, '_> {
         content: Content,
     ) -> Result<StoredDocument, Refusal> {
         let ttl = self.checked_ttl(&content)?;
-        let (lsn, place) = self.stamp.next(&mut self.state, self.target.range.id);
-        let etag_counter = self.state.etag_next;
-        self.state.etag_next += 1;
-        let system = SystemMembers::new(&self.target.container, rid, etag_counter, self.transaction.now);
+        let (lsn, place) = self.next_stamp();
+        let etag_counter = self.state.take_etag(self.transaction.replica);
+        // Other regions must be told the id; alone, nobody asks for it.
+        let id = self.transaction.replica.map(|_| content.id().to_owned());
+        let timestamp = self.unbury(id.as_deref(), old)?;
+        let system = SystemMembers::new(&self.target.container, rid, etag_counter, timestamp);
         let terms = content.terms();
         let container = &self.target.container;
-        let needs_value = !container.unique_keys.is_empty() || !container.indexes.is_empty();
-        let (text, value) = system.complete(content, needs_value);
+        let (text, value) = system.complete(content, self.needs_value());
         let mut stored = StoredDocument {
             lsn,
             place,
             created_lsn: old.map_or(lsn, |old| old.created_lsn),
-            timestamp: self.transaction.now,
+            timestamp,
             etag_counter,
             expires_at: 0,
             ttl,
@@ -399,35 +412,72 @@ impl ItemWrite<'_, '_> {
         if stored.text.len() > ITEM_BYTES_MAX {
             return Err(Refusal::too_large());
         }
-        if let Some(value) = value {
-            let old_value = old.map(StoredDocument::value);
-            self.check_unique(rid, old_value.as_ref(), &value)?;
-            self.move_index_entries(rid, old_value.as_ref(), Some(&value));
+        if let Some(value) = &value {
+            self.check_unique(rid, old, value)?;
         }
-        self.move_pointers(rid, old, Some(&stored));
-        self.count(old, Some(&stored));
-        let change = if old.is_some() { Change::Replace } else { Change::Create };
-        versions::log(self.transaction, self.target, change, old, (lsn, place), Some(&stored));
-        let key = keys::document(self.target.container.number(), self.target.range.segment, rid);
-        self.transaction.put(key, stored.encode());
+        self.put_document(rid, old, &stored, value.as_ref());
+        if let Some(id) = id {
+            let (created_lsn, text) = (stored.created_lsn, stored.text.clone());
+            let kind = replication::Kind::Put { created_lsn, ttl, terms, text };
+            self.send((lsn, place), stored.version(), id, rid, kind)?;
+        }
         Ok(stored)
     }
 
     /// Removes a document and everything that points at it.
-    fn erase(&mut self, id: &str, rid: u64, old: &StoredDocument, change: Change) {
-        let number = self.target.container.number();
-        let stamp = self.stamp.next(&mut self.state, self.target.range.id);
-        if !self.target.container.unique_keys.is_empty() || !self.target.container.indexes.is_empty() {
-            let value = old.value();
-            self.release_unique(&value);
-            self.move_index_entries(rid, Some(&value), None);
+    fn erase(&mut self, id: &str, rid: u64, old: &StoredDocument, change: Change) -> Result<(), Refusal> {
+        let stamp = self.next_stamp();
+        self.remove_document(id, rid, old, change, stamp);
+        if self.transaction.replica.is_none() {
+            return Ok(());
         }
-        self.move_pointers(rid, Some(old), None);
-        self.count(Some(old), None);
-        versions::log(self.transaction, self.target, change, Some(old), stamp, None);
-        self.transaction.remove(keys::id(number, &self.target.partition, id));
-        self.transaction.remove(keys::member(number, &self.target.partition, rid));
-        self.transaction.remove(keys::document(number, self.target.range.segment, rid));
+        let version = Version {
+            timestamp: self.transaction.now.max(old.timestamp),
+            etag_counter: self.state.take_etag(self.transaction.replica),
+        };
+        tombstones::put(self.transaction, self.target, id, version);
+        let kind = match change {
+            Change::Expire => replication::Kind::Expire,
+            Change::Create | Change::Replace | Change::Delete => replication::Kind::Delete,
+        };
+        self.send(stamp, version, id.to_owned(), rid, kind)
+    }
+
+    /// The time of a write: never before that of the write it follows, so that
+    /// it is the later one in every region. A tombstone it follows has served.
+    fn unbury(&mut self, id: Option<&str>, old: Option<&StoredDocument>) -> Result<u64, Refusal> {
+        let (now, Some(id)) = (self.transaction.now, id) else { return Ok(self.transaction.now) };
+        if let Some(old) = old {
+            return Ok(now.max(old.timestamp));
+        }
+        let Some(buried) = tombstones::get(self.transaction, self.target, id)? else { return Ok(now) };
+        tombstones::remove(self.transaction, self.target, id, buried);
+        Ok(now.max(buried.timestamp))
+    }
+
+    /// Leaves a copy of a write for the other regions.
+    fn send(
+        &mut self,
+        (lsn, place): (u64, u64),
+        version: Version,
+        id: String,
+        rid: u64,
+        kind: replication::Kind,
+    ) -> Result<(), Refusal> {
+        let range = self.target.range.id;
+        let change = replication::Change {
+            container: self.target.container.number(),
+            range,
+            lsn,
+            version,
+            seen: self.state.range(range).map_or([0; replication::REGIONS_MAX], |range| range.seen),
+            rid,
+            partition: self.target.partition.clone(),
+            effective_key: self.target.effective.clone(),
+            id,
+            kind,
+        };
+        replication::log(self.transaction, self.stamp, place, &change)
     }
 
     /// The document's own `ttl`. It is checked only where the container has
@@ -442,105 +492,26 @@ impl ItemWrite<'_, '_> {
             .with_charge(charge::BAD_DOCUMENT)),
         }
     }
-
-    fn unique_keys_of(&self, document: &Value) -> Vec<Vec<u8>> {
-        let container = &self.target.container;
-        let constraints = container.unique_keys.iter().enumerate();
-        constraints
-            .map(|(constraint, paths)| {
-                let mut values = Vec::new();
-                for path in paths {
-                    // A missing value counts as null, so it is unique too.
-                    encode(&mut values, Some(find(document, &path.steps).unwrap_or(&Value::Null)), false);
-                }
-                keys::unique(container.number(), &self.target.partition, constraint as u16, &values)
-            })
-            .collect()
-    }
-
-    fn check_unique(&mut self, rid: u64, old: Option<&Value>, new: &Value) -> Result<(), Refusal> {
-        if self.target.container.unique_keys.is_empty() {
-            return Ok(());
-        }
-        if let Some(old) = old {
-            self.release_unique(old);
-        }
-        for key in self.unique_keys_of(new) {
-            let owner = self.transaction.get(&key)?.and_then(|owner| keys::last_u64(&owner));
-            if owner.is_some_and(|owner| owner != rid && !self.has_expired(owner)) {
-                return Err(Refusal::document_exists().with_charge(charge::UNIQUE_CONFLICT));
-            }
-            self.transaction.put(key, rid.to_be_bytes().to_vec());
-        }
-        Ok(())
-    }
-
-    fn has_expired(&self, rid: u64) -> bool {
-        let key = keys::document(self.target.container.number(), self.target.range.segment, rid);
-        let record = self.transaction.get(&key).ok().flatten();
-        record
-            .as_ref()
-            .and_then(StoredDocument::decode)
-            .is_none_or(|document| self.target.has_expired(&document, self.transaction.now))
-    }
-
-    fn release_unique(&mut self, old: &Value) {
-        for key in self.unique_keys_of(old) {
-            self.transaction.remove(key);
-        }
-    }
-
-    fn move_index_entries(&mut self, rid: u64, old: Option<&Value>, new: Option<&Value>) {
-        let container = &self.target.container;
-        for index in &container.indexes {
-            let entry = |document| index.entry(container.number(), self.target.group(), document, rid);
-            let (old_entry, new_entry) = (old.map(entry), new.map(entry));
-            if old_entry == new_entry {
-                continue;
-            }
-            if let Some(key) = old_entry {
-                self.transaction.remove(key);
-            }
-            if let Some(key) = new_entry {
-                self.transaction.put(key, Bytes::new());
-            }
-        }
-    }
-
-    /// The change feed's and the expiry's pointers.
-    fn move_pointers(&mut self, rid: u64, old: Option<&StoredDocument>, new: Option<&StoredDocument>) {
-        let (number, segment) = (self.target.container.number(), self.target.range.segment);
-        if let Some(old) = old {
-            self.transaction.remove(keys::feed(number, segment, old.lsn, old.place));
-            if old.expires_at != 0 {
-                self.transaction.remove(keys::expiry(old.expires_at, number, segment, rid));
-            }
-        }
-        if let Some(new) = new {
-            self.transaction.put(keys::feed(number, segment, new.lsn, new.place), rid.to_be_bytes().to_vec());
-            if new.expires_at != 0 {
-                self.transaction.put(keys::expiry(new.expires_at, number, segment, rid), Bytes::new());
-            }
-        }
-    }
-
-    fn count(&mut self, old: Option<&StoredDocument>, new: Option<&StoredDocument>) {
-        if let Some(range) = self.state.range_mut(self.target.range.id) {
-            let size =
-                |document: Option<&StoredDocument>| document.map_or(0, |document| document.text.len() as i64);
-            range.documents += i64::from(new.is_some()) - i64::from(old.is_some());
-            range.bytes += size(new) - size(old);
-        }
-    }
 }
 
 impl Stamp {
+    /// The stamp of a write that had `lsn` in its own region.
+    pub(crate) fn following(lsn: u64) -> Self {
+        Stamp { follows: Some(lsn), ..Stamp::default() }
+    }
+
     /// The LSN of this operation, taken from the partition the first time.
-    fn next(&mut self, state: &mut ContainerState, range: keys::RangeId) -> (u64, u64) {
+    fn next(
+        &mut self,
+        state: &mut ContainerState,
+        range: keys::RangeId,
+        replica: Option<Replica>,
+    ) -> (u64, u64) {
+        let follows = self.follows;
         let lsn = *self.lsn.get_or_insert_with(|| {
-            state.range_mut(range).map_or(0, |range| {
-                range.lsn += 1;
-                range.lsn
+            state.range_mut(range).map_or(0, |range| match follows {
+                Some(lsn) => range.follow(lsn),
+                None => range.advance(replica),
             })
         });
         // Siblings in one segment count their LSNs apart: the range tells
@@ -560,7 +531,7 @@ pub fn expire(transaction: &mut Transaction<'_>, target: &Target, id: &str) -> R
     let (precondition, mut stamp) = (Precondition::default(), Stamp::default());
     let state = transaction.state(target.container.number())?;
     let mut write = ItemWrite { transaction, target, precondition: &precondition, stamp: &mut stamp, state };
-    write.erase(id, rid, &old, Change::Expire);
+    write.erase(id, rid, &old, Change::Expire)?;
     let state = write.state;
     transaction.put_state(target.container.number(), &state);
     Ok(true)

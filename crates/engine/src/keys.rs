@@ -44,6 +44,7 @@ enum Kind {
     Script = 0x05,
     Doomed = 0x06,
     Retimed = 0x07,
+    Note = 0x08,
     Document = 0x10,
     Id = 0x11,
     Member = 0x12,
@@ -52,6 +53,11 @@ enum Kind {
     Unique = 0x15,
     Index = 0x16,
     Expiry = 0x17,
+    Outbox = 0x20,
+    OutboxNext = 0x21,
+    Applied = 0x22,
+    Tombstone = 0x23,
+    TombstoneAge = 0x24,
 }
 
 struct KeyBuilder(Vec<u8>);
@@ -149,6 +155,10 @@ pub fn scripts(container: ContainerNumber, kind: u8) -> Vec<u8> {
     KeyBuilder::new(Kind::Script).u32(container).bytes(&[kind]).done()
 }
 
+pub fn all_scripts() -> Vec<u8> {
+    KeyBuilder::new(Kind::Script).done()
+}
+
 pub fn document(container: ContainerNumber, segment: SegmentId, rid: u64) -> Vec<u8> {
     KeyBuilder::new(Kind::Document).u32(container).u32(segment).u64(rid).done()
 }
@@ -224,6 +234,50 @@ pub fn parse_expiry(key: &[u8]) -> Option<(u64, ContainerNumber, SegmentId, u64)
     ))
 }
 
+/// What the engine's owner keeps with the data.
+pub fn note(name: &str) -> Vec<u8> {
+    KeyBuilder::new(Kind::Note).bytes(name.as_bytes()).done()
+}
+
+/// A change that other regions are to apply: the group of its write, and its
+/// place there.
+pub fn outbox(group: u64, place: u64) -> Vec<u8> {
+    KeyBuilder::new(Kind::Outbox).u64(group).u64(place).done()
+}
+
+pub fn outboxes() -> Vec<u8> {
+    KeyBuilder::new(Kind::Outbox).done()
+}
+
+/// The number of the next group.
+pub fn outbox_next() -> Vec<u8> {
+    KeyBuilder::new(Kind::OutboxNext).done()
+}
+
+/// Up to which group a region's outbox has been applied here.
+pub fn applied(region: u8) -> Vec<u8> {
+    KeyBuilder::new(Kind::Applied).bytes(&[region]).done()
+}
+
+/// The version of a delete.
+pub fn tombstone(container: ContainerNumber, partition: &LogicalKey, id: &str) -> Vec<u8> {
+    KeyBuilder::new(Kind::Tombstone).u32(container).bytes(&partition.0).bytes(id.as_bytes()).done()
+}
+
+/// Tombstones by the time of their delete.
+pub fn tombstone_age(time: u64, tombstone: &[u8]) -> Vec<u8> {
+    KeyBuilder::new(Kind::TombstoneAge).u64(time).bytes(tombstone).done()
+}
+
+pub fn tombstone_ages() -> Vec<u8> {
+    KeyBuilder::new(Kind::TombstoneAge).done()
+}
+
+/// Takes the key of a tombstone's age apart: the time, and the tombstone.
+pub fn parse_tombstone_age(key: &[u8]) -> Option<(u64, &[u8])> {
+    Some((number_at(key, 1, 8)?, key.get(9..)?))
+}
+
 /// The kinds whose keys go away with their container.
 pub fn kinds_of_container(container: ContainerNumber) -> impl Iterator<Item = Vec<u8>> {
     [
@@ -236,6 +290,7 @@ pub fn kinds_of_container(container: ContainerNumber) -> impl Iterator<Item = Ve
         Kind::Version,
         Kind::Unique,
         Kind::Index,
+        Kind::Tombstone,
     ]
     .into_iter()
     .map(move |kind| KeyBuilder::new(kind).u32(container).done())

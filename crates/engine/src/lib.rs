@@ -36,6 +36,7 @@ pub mod keys;
 pub mod maintenance;
 pub mod query;
 pub mod refusal;
+pub mod replication;
 pub mod scripts;
 mod split;
 pub mod state;
@@ -49,7 +50,7 @@ use std::sync::Arc;
 
 use perihelion_model::json::Object;
 use perihelion_model::partition_key::PartitionKey;
-use perihelion_model::session_token::SessionToken;
+use perihelion_model::session_token::{Progress, SessionToken};
 
 pub use clock::Clock;
 pub use transaction::Transaction;
@@ -63,6 +64,7 @@ use crate::items::{ItemAnswer, ItemOperation, Precondition, Stamp, Target};
 use crate::keys::RangeId;
 use crate::query::{QueryPage, QueryRequest};
 use crate::refusal::Refusal;
+use crate::replication::{RegionId, Replica, Replication};
 use crate::state::ContainerState;
 use crate::storage::{Store, StoreError, View};
 use crate::throttle::{Bucket, Throttle};
@@ -72,10 +74,12 @@ use crate::writer::{Shared, Writer};
 pub const ITEM_BYTES_MAX: usize = 2 * 1024 * 1024;
 
 /// Where in which partition an operation happened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Position {
     pub range: RangeId,
     pub lsn: u64,
+    /// How far each region's writes had come, where there are several.
+    pub seen: Option<Arc<[u64]>>,
 }
 
 /// How the engine behaves.
@@ -90,6 +94,8 @@ pub struct EngineOptions {
     /// A physical partition larger than this is split.
     pub partition_bytes_max: u64,
     pub clock: Clock,
+    /// Which of several regions this is; `None` when it is alone.
+    pub replica: Option<Replica>,
 }
 
 /// Ten gibibytes, a fifth of what the service puts into a partition: a split
@@ -103,6 +109,7 @@ impl Default for EngineOptions {
             throughput: None,
             partition_bytes_max: PARTITION_BYTES_MAX,
             clock: Clock::system(),
+            replica: None,
         }
     }
 }
@@ -120,6 +127,11 @@ impl EngineOptions {
 
     pub fn with_partition_bytes_max(mut self, bytes: u64) -> Self {
         self.partition_bytes_max = bytes;
+        self
+    }
+
+    pub fn with_replica(mut self, replica: Option<Replica>) -> Self {
+        self.replica = replica;
         self
     }
 
@@ -142,7 +154,11 @@ impl Engine {
     /// Opens the database that a store holds.
     pub fn open(store: impl Store, options: EngineOptions) -> Result<Self, StoreError> {
         let catalog = Catalog::load(&*store.view()?)?;
-        let shared = Arc::new(Shared::new(Box::new(store), catalog, options.clock.clone()));
+        let replication = match options.replica {
+            None => None,
+            Some(replica) => Some(Replication::open(replica, &*store.view()?)?),
+        };
+        let shared = Arc::new(Shared::new(Box::new(store), catalog, options.clock.clone(), replication));
         let writer = Writer::start(&shared).map_err(|error| StoreError {
             kind: storage::StoreErrorKind::Io,
             message: format!("the writer thread could not be started: {error}"),
@@ -216,12 +232,12 @@ impl Engine {
         operation: ItemOperation,
         precondition: Precondition,
     ) -> Result<ItemAnswer, Refusal> {
-        let container = Arc::clone(container);
+        let (container, door) = (Arc::clone(container), self.write_door());
         self.write(move |transaction| {
+            door.check()?;
             let container = admin::current(transaction, &container)?;
             let target = Target::resolve(&container, key)?;
-            let lsn = transaction.state(container.number())?.lsn(target.range.id);
-            let position = Position { range: target.range.id, lsn };
+            let position = transaction.state(container.number())?.position(target.range.id);
             items::perform(transaction, &target, operation, &precondition, &mut Stamp::default())
                 .map_err(|refusal| refusal.at(position))
         })
@@ -229,8 +245,9 @@ impl Engine {
     }
 
     pub async fn batch(&self, container: &Arc<Container>, batch: Batch) -> Result<BatchAnswer, Refusal> {
-        let container = Arc::clone(container);
+        let (container, door) = (Arc::clone(container), self.write_door());
         self.write(move |transaction| {
+            door.check()?;
             let container = admin::current(transaction, &container)?;
             batch::perform(transaction, &container, batch)
         })
@@ -341,8 +358,9 @@ impl Engine {
         container: &Arc<Container>,
         key: PartitionKey,
     ) -> Result<u64, Refusal> {
-        let container = Arc::clone(container);
+        let (container, door) = (Arc::clone(container), self.write_door());
         self.write(move |transaction| {
+            door.check()?;
             let container = admin::current(transaction, &container)?;
             let target = Target::resolve(&container, key)?;
             maintenance::delete_partition(transaction, &target)
@@ -420,13 +438,25 @@ fn check_session(
         for range in ranges {
             let concerns =
                 *range == id || container.range(*range).is_some_and(|range| range.parents.contains(&id));
-            let lsn = state.lsn(*range);
-            if concerns && token.progress.lsn > lsn {
-                return Err(Refusal::session_not_available()
-                    .with_charge(1.0)
-                    .at(Position { range: *range, lsn }));
+            if concerns && !has_seen(state, *range, &token.progress) {
+                return Err(Refusal::session_not_available().with_charge(1.0).at(state.position(*range)));
             }
         }
     }
     Ok(())
+}
+
+/// Whether all that a client saw of a range is here. Where there are several
+/// regions, that is how far each region's writes have come.
+fn has_seen(state: &ContainerState, range: RangeId, progress: &Progress) -> bool {
+    if state.regions == 0 || progress.regions.is_empty() {
+        return progress.lsn <= state.lsn(range);
+    }
+    progress.regions.iter().all(|theirs| match u8::try_from(theirs.region) {
+        Ok(region) if region < state.regions => {
+            theirs.lsn <= i64::try_from(state.seen(range, RegionId(region))).unwrap_or(i64::MAX)
+        }
+        // A region that this account does not have has written nothing.
+        _ => true,
+    })
 }

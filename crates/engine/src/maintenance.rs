@@ -18,13 +18,14 @@ use crate::container::Container;
 use crate::document::StoredDocument;
 use crate::index::{Column, Group, IndexScope};
 use crate::items::{self, Precondition, Stamp, Target};
-use crate::keys::{self, ContainerNumber, SegmentId, Span};
+use crate::keys::{self, ContainerNumber, RangeId, SegmentId, Span};
 use crate::refusal::Refusal;
+use crate::replication::tombstones;
 use crate::storage::Direction;
 use crate::{Engine, Transaction, admin};
 
 /// Keys changed per job, so that a write never waits long behind it.
-const STEP: usize = 1000;
+pub(crate) const STEP: usize = 1000;
 /// Wishes that are remembered; a wish that is dropped comes again.
 const WISHES_MAX: usize = 16;
 
@@ -69,9 +70,15 @@ impl Wishes {
 /// Does everything that waits.
 pub(crate) async fn run_once(engine: &Engine) -> Result<(), Refusal> {
     redo_expiry_lists(engine).await?;
-    remove_expired(engine).await?;
+    if engine.may_expire() {
+        remove_expired(engine).await?;
+    }
     purge_deleted(engine).await?;
-    split_oversized(engine).await?;
+    if engine.replica().is_some() {
+        tombstones::purge(engine).await?;
+    } else {
+        split_oversized(engine).await;
+    }
     while let Some((container, wish)) = engine.maintenance.take() {
         build_index(engine, container, wish.scope, wish.columns).await?;
     }
@@ -89,8 +96,10 @@ async fn remove_expired(engine: &Engine) -> Result<(), Refusal> {
         if found.is_empty() {
             return Ok(());
         }
+        let door = engine.write_door();
         engine
             .write(move |transaction| {
+                door.check()?;
                 for key in found {
                     expire(transaction, key)?;
                 }
@@ -201,24 +210,30 @@ fn purge_step(transaction: &mut Transaction<'_>, number: ContainerNumber) -> Res
     Ok(())
 }
 
-async fn split_oversized(engine: &Engine) -> Result<(), Refusal> {
+/// Partitions over their size, in the order of their containers.
+pub(crate) fn oversized(engine: &Engine) -> Vec<(Arc<Container>, RangeId)> {
     let limit = i64::try_from(engine.options.partition_bytes_max).unwrap_or(i64::MAX);
-    let catalog = engine.catalog();
-    for container in catalog.containers() {
+    let mut found = Vec::new();
+    for container in engine.catalog().containers() {
         let Ok(state) = engine.state(container) else { continue };
-        for range in state.ranges.iter().filter(|range| range.bytes > limit) {
-            match engine.split(container, range.id).await {
-                Ok(children) => {
-                    tracing::info!(container = %container.name, range = range.id, ?children, "split by size");
-                }
-                // A single hot key cannot be split further.
-                Err(refusal) => {
-                    tracing::warn!(container = %container.name, range = range.id, %refusal.message, "cannot split")
-                }
+        let ranges = state.ranges.iter().filter(|range| range.bytes > limit);
+        found.extend(ranges.map(|range| (Arc::clone(container), range.id)));
+    }
+    found
+}
+
+async fn split_oversized(engine: &Engine) {
+    for (container, range) in oversized(engine) {
+        match engine.split(&container, range).await {
+            Ok(children) => {
+                tracing::info!(container = %container.name, range, ?children, "split by size");
+            }
+            // A single hot key cannot be split further.
+            Err(refusal) => {
+                tracing::warn!(container = %container.name, range, %refusal.message, "cannot split")
             }
         }
     }
-    Ok(())
 }
 
 async fn finish_indexes(engine: &Engine) -> Result<(), Refusal> {

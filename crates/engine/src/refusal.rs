@@ -20,7 +20,7 @@ pub struct Refusal {
     pub position: Option<Position>,
     pub retry_after_ms: Option<u64>,
     /// The query plan that a 400/1004 carries.
-    pub plan: Option<String>,
+    pub plan: Option<Box<str>>,
 }
 
 /// Who refused, which decides headers and the spelling of the body.
@@ -45,6 +45,7 @@ pub enum Layer {
 
 /// Sub-statuses, each number once.
 pub mod sub_status {
+    pub const WRITE_FORBIDDEN: u32 = 3;
     pub const PARTITION_KEY_MISMATCH: u32 = 1001;
     pub const READ_SESSION_NOT_AVAILABLE: u32 = 1002;
     pub const CROSS_PARTITION_QUERY_NOT_SERVABLE: u32 = 1004;
@@ -152,6 +153,25 @@ impl Refusal {
     pub fn session_not_available() -> Self {
         Refusal::new(404, Layer::Backend, "The read session is not available for the input session token.")
             .with_sub_status(sub_status::READ_SESSION_NOT_AVAILABLE)
+    }
+
+    /// This region does not take writes.
+    pub fn write_forbidden() -> Self {
+        Refusal::new(
+            403,
+            Layer::BackendUncharged,
+            "The requested operation cannot be performed at this region",
+        )
+        .with_sub_status(sub_status::WRITE_FORBIDDEN)
+    }
+
+    /// So much waits for other regions that no more is taken in.
+    pub fn replication_behind() -> Self {
+        Refusal::new(
+            503,
+            Layer::BackendUncharged,
+            "Another region has not applied the writes of this one for too long; heal its replication and try again.",
+        )
     }
 
     pub fn throttled(retry_after_ms: u64) -> Self {

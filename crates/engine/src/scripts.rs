@@ -4,15 +4,18 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use perihelion_model::etag;
 use perihelion_model::json::{self, Object, Style, Value};
 use perihelion_model::resource_id::ChildKind;
 
 use crate::admin;
+use crate::catalog::Catalog;
 use crate::charge;
 use crate::container::Container;
 use crate::keys::{self, Span};
 use crate::refusal::Refusal;
+use crate::storage::{Direction, View};
 use crate::{Engine, Transaction};
 
 /// Which kind of script.
@@ -86,12 +89,24 @@ impl Engine {
     pub fn scripts(&self, container: &Container, kind: ScriptKind) -> Result<Vec<Value>, Refusal> {
         let mut found = Vec::new();
         let span = Span::prefix(&keys::scripts(container.number(), kind.byte()));
-        self.view()?.scan(span.as_range(), crate::storage::Direction::Forward, &mut |_, record| {
+        self.view()?.scan(span.as_range(), Direction::Forward, &mut |_, record| {
             found.extend(json::parse(record).ok());
             std::ops::ControlFlow::Continue(())
         })?;
         Ok(found)
     }
+}
+
+/// Every script of the containers in a catalog, as it is stored.
+pub(crate) fn records(view: &dyn View, catalog: &Catalog) -> Result<Vec<(Vec<u8>, Bytes)>, Refusal> {
+    let mut records = Vec::new();
+    view.scan(Span::prefix(&keys::all_scripts()).as_range(), Direction::Forward, &mut |key, record| {
+        if keys::parse_container(key).is_some_and(|number| catalog.container_by_number(number).is_some()) {
+            records.push((key.to_vec(), Bytes::copy_from_slice(record)));
+        }
+        std::ops::ControlFlow::Continue(())
+    })?;
+    Ok(records)
 }
 
 fn put(

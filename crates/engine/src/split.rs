@@ -31,7 +31,8 @@ pub(crate) fn split(
     let ids = [children[0].id, children[1].id];
 
     let mut state = transaction.state(container.number())?;
-    let halves = state.range(parent).map_or_else(|| ids.map(RangeState::empty), |parent| parent.halves(ids));
+    let whole = state.range(parent).copied().unwrap_or_else(|| RangeState::empty(parent));
+    let halves = whole.shared_among(&ids);
     state.ranges.retain(|range| range.id != parent);
     state.ranges.extend(halves);
     transaction.put_state(container.number(), &state);

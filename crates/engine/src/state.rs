@@ -1,15 +1,26 @@
 //! A container's counters: what the next write gets, and how full each
 //! physical partition is. One small record, rewritten with every write.
+//!
+//! Where there are several regions the record also says how far each region's
+//! writes have been applied here, range by range: that is what a session token
+//! carries and is held against.
 
+use std::sync::Arc;
+
+use crate::Position;
 use crate::keys::RangeId;
+use crate::replication::{REGION_BITS, REGIONS_MAX, RegionId, Replica};
 
 /// The counters of one container.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ContainerState {
-    /// The counter in the next document's `_rid`.
+    /// The counter in the next document's `_rid`, and in the next etag. With
+    /// several regions each is followed by the region's number.
     pub rid_next: u64,
     pub etag_next: u64,
     pub ranges: Vec<RangeState>,
+    /// How many regions there are; zero when there is one only.
+    pub regions: u8,
 }
 
 /// The counters of one physical partition.
@@ -22,25 +33,48 @@ pub struct RangeState {
     /// be below zero.
     pub documents: i64,
     pub bytes: i64,
+    /// The LSN, in its own region, of the last write of each region that is
+    /// here. Places beyond the number of regions are not used.
+    pub seen: [u64; REGIONS_MAX],
 }
+
+/// The LSN of a range that was never written to.
+const LSN_FIRST: u64 = 1;
 
 impl RangeState {
     pub fn empty(id: RangeId) -> Self {
-        RangeState { id, lsn: 1, documents: 0, bytes: 0 }
+        RangeState { id, lsn: LSN_FIRST, documents: 0, bytes: 0, seen: [LSN_FIRST; REGIONS_MAX] }
     }
 
-    /// The counters of the two ranges that this one is split into.
-    pub fn halves(&self, [first, second]: [RangeId; 2]) -> [RangeState; 2] {
-        let (documents, bytes) = (self.documents / 2, self.bytes / 2);
-        [
-            RangeState { id: first, lsn: self.lsn, documents, bytes },
-            RangeState {
-                id: second,
-                lsn: self.lsn,
-                documents: self.documents - documents,
-                bytes: self.bytes - bytes,
-            },
-        ]
+    /// The counters of the ranges that this one is split into.
+    pub fn shared_among(&self, children: &[RangeId]) -> Vec<RangeState> {
+        let count = children.len().max(1) as i64;
+        let share = |sum: i64, place: usize| {
+            if place + 1 < children.len() { sum / count } else { sum - sum / count * (count - 1) }
+        };
+        let child = |(place, id): (usize, &RangeId)| RangeState {
+            id: *id,
+            documents: share(self.documents, place),
+            bytes: share(self.bytes, place),
+            ..*self
+        };
+        children.iter().enumerate().map(child).collect()
+    }
+
+    /// The LSN of this region's next write.
+    pub fn advance(&mut self, replica: Option<Replica>) -> u64 {
+        self.lsn += 1;
+        if let Some(replica) = replica {
+            self.seen[replica.region.place()] = self.lsn;
+        }
+        self.lsn
+    }
+
+    /// The LSN here of a write that had `lsn` in its own region: the same, as
+    /// long as that keeps the order of the writes here.
+    pub fn follow(&mut self, lsn: u64) -> u64 {
+        self.lsn = if lsn > self.lsn { lsn } else { self.lsn + 1 };
+        self.lsn
     }
 }
 
@@ -48,9 +82,14 @@ const HEAD_BYTES: usize = 16;
 const RANGE_BYTES: usize = 28;
 
 impl ContainerState {
-    pub fn new(ranges: impl Iterator<Item = RangeId>) -> Self {
+    pub fn new(ranges: impl Iterator<Item = RangeId>, replica: Option<Replica>) -> Self {
         let ranges = ranges.map(RangeState::empty).collect();
-        ContainerState { rid_next: 1, etag_next: 1, ranges }
+        ContainerState {
+            rid_next: 1,
+            etag_next: 1,
+            ranges,
+            regions: replica.map_or(0, |replica| replica.regions),
+        }
     }
 
     pub fn range(&self, id: RangeId) -> Option<&RangeState> {
@@ -65,6 +104,38 @@ impl ContainerState {
         self.range(id).map_or(0, |range| range.lsn)
     }
 
+    /// Where a range stands, for a session token.
+    pub fn position(&self, id: RangeId) -> Position {
+        let Some(range) = self.range(id) else { return Position { range: id, lsn: 0, seen: None } };
+        let seen = (self.regions > 0).then(|| Arc::from(&range.seen[..usize::from(self.regions)]));
+        Position { range: id, lsn: range.lsn, seen }
+    }
+
+    /// The counter of a new `_rid`, unique over all regions.
+    pub fn take_rid(&mut self, replica: Option<Replica>) -> u64 {
+        self.rid_next += 1;
+        numbered(self.rid_next - 1, replica)
+    }
+
+    /// The counter of a new etag, unique over all regions and above every one
+    /// that was seen here.
+    pub fn take_etag(&mut self, replica: Option<Replica>) -> u64 {
+        self.etag_next += 1;
+        numbered(self.etag_next - 1, replica)
+    }
+
+    /// Minds the numbers that another region gave out: what is written here
+    /// later has higher ones.
+    pub fn observe(&mut self, rid: u64, etag_counter: u64) {
+        self.rid_next = self.rid_next.max((rid >> REGION_BITS) + 1);
+        self.etag_next = self.etag_next.max((etag_counter >> REGION_BITS) + 1);
+    }
+
+    /// How far the writes of a region have come in a range.
+    pub fn seen(&self, range: RangeId, region: RegionId) -> u64 {
+        self.range(range).map_or(0, |range| range.seen[region.place()])
+    }
+
     pub fn documents(&self) -> u64 {
         self.ranges.iter().map(|range| range.documents).sum::<i64>().max(0) as u64
     }
@@ -73,8 +144,11 @@ impl ContainerState {
         self.ranges.iter().map(|range| range.bytes).sum::<i64>().max(0) as u64
     }
 
+    /// The record. Its length is even for one region; for several it ends with
+    /// their number, and is odd.
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(HEAD_BYTES + RANGE_BYTES * self.ranges.len());
+        let regions = usize::from(self.regions);
+        let mut out = Vec::with_capacity(HEAD_BYTES + (RANGE_BYTES + 8 * regions) * self.ranges.len() + 1);
         out.extend_from_slice(&self.rid_next.to_be_bytes());
         out.extend_from_slice(&self.etag_next.to_be_bytes());
         for range in &self.ranges {
@@ -82,28 +156,53 @@ impl ContainerState {
             out.extend_from_slice(&range.lsn.to_be_bytes());
             out.extend_from_slice(&range.documents.to_be_bytes());
             out.extend_from_slice(&range.bytes.to_be_bytes());
+            for lsn in &range.seen[..regions] {
+                out.extend_from_slice(&lsn.to_be_bytes());
+            }
+        }
+        if self.regions > 0 {
+            out.push(self.regions);
         }
         out
     }
 
     pub fn decode(record: &[u8]) -> Option<Self> {
-        let u64_at =
-            |bytes: &[u8], at: usize| Some(u64::from_be_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
+        let (regions, record) = match record.split_last() {
+            Some((regions, rest)) if record.len() % 2 == 1 => (*regions, rest),
+            _ => (0, record),
+        };
+        if usize::from(regions) > REGIONS_MAX {
+            return None;
+        }
         let (head, rest) = record.split_at_checked(HEAD_BYTES)?;
-        let ranges = rest.chunks(RANGE_BYTES).map(|chunk| {
+        let ranges = rest.chunks(RANGE_BYTES + 8 * usize::from(regions)).map(|chunk| {
+            let mut seen = [LSN_FIRST; REGIONS_MAX];
+            for (place, lsn) in seen.iter_mut().enumerate().take(usize::from(regions)) {
+                *lsn = u64_at(chunk, RANGE_BYTES + 8 * place)?;
+            }
             Some(RangeState {
                 id: u32::from_be_bytes(chunk.get(..4)?.try_into().ok()?),
                 lsn: u64_at(chunk, 4)?,
                 documents: u64_at(chunk, 12)? as i64,
                 bytes: u64_at(chunk, 20)? as i64,
+                seen,
             })
         });
         Some(ContainerState {
             rid_next: u64_at(head, 0)?,
             etag_next: u64_at(head, 8)?,
             ranges: ranges.collect::<Option<_>>()?,
+            regions,
         })
     }
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_be_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
+}
+
+fn numbered(counter: u64, replica: Option<Replica>) -> u64 {
+    replica.map_or(counter, |replica| (counter << REGION_BITS) | u64::from(replica.region.0))
 }
 
 #[cfg(test)]
@@ -112,9 +211,42 @@ mod tests {
 
     #[test]
     fn counters_read_back() {
-        let mut state = ContainerState::new([0, 3].into_iter());
+        let mut state = ContainerState::new([0, 3].into_iter(), None);
         state.range_mut(3).unwrap().lsn = 9;
         assert_eq!(ContainerState::decode(&state.encode()), Some(state));
         assert_eq!(ContainerState::decode(&[1, 2]), None);
+    }
+
+    #[test]
+    fn counters_of_several_regions_read_back() {
+        for ranges in 0..3 {
+            let replica = Replica { region: RegionId(1), regions: 3 };
+            let mut state = ContainerState::new(0..ranges, Some(replica));
+            state.ranges.iter_mut().for_each(|range| range.seen[2] = 77);
+            assert_eq!(ContainerState::decode(&state.encode()), Some(state));
+        }
+        assert_eq!(ContainerState::decode(&[9; 17]), None, "more regions than there may be");
+    }
+
+    #[test]
+    fn regions_give_out_different_and_growing_numbers() {
+        let [first, second] = [0, 1].map(|region| Some(Replica { region: RegionId(region), regions: 2 }));
+        let mut here = ContainerState::new([0].into_iter(), first);
+        let mut there = here.clone();
+        let (ours, theirs) = (here.take_rid(first), there.take_rid(second));
+        assert_ne!(ours, theirs);
+        let etag = (0..5).map(|_| there.take_etag(second)).last().unwrap();
+        here.observe(theirs, etag);
+        assert!(here.take_rid(first) > theirs);
+        assert!(here.take_etag(first) > etag);
+    }
+
+    #[test]
+    fn the_shares_of_a_split_add_up() {
+        let whole = RangeState { documents: 7, bytes: -5, ..RangeState::empty(0) };
+        let parts = whole.shared_among(&[1, 2, 3]);
+        assert_eq!(parts.iter().map(|part| part.documents).sum::<i64>(), 7);
+        assert_eq!(parts.iter().map(|part| part.bytes).sum::<i64>(), -5);
+        assert_eq!(parts.iter().map(|part| part.id).collect::<Vec<_>>(), [1, 2, 3]);
     }
 }

@@ -14,6 +14,7 @@ use bytes::Bytes;
 use crate::catalog::Catalog;
 use crate::keys::{self, ContainerNumber, Span};
 use crate::refusal::Refusal;
+use crate::replication::Replica;
 use crate::state::ContainerState;
 use crate::storage::{Direction, StoreError, View, Write};
 
@@ -29,11 +30,13 @@ pub struct Transaction<'v> {
     pub catalog: Arc<Catalog>,
     /// Seconds since 1970, one reading for the whole group.
     pub now: u64,
+    /// Which of several regions this is.
+    pub replica: Option<Replica>,
 }
 
 impl<'v> Transaction<'v> {
-    pub fn new(view: Box<dyn View + 'v>, catalog: Arc<Catalog>, now: u64) -> Self {
-        Transaction { view, layers: vec![Overlay::new()], catalog, now }
+    pub fn new(view: Box<dyn View + 'v>, catalog: Arc<Catalog>, now: u64, replica: Option<Replica>) -> Self {
+        Transaction { view, layers: vec![Overlay::new()], catalog, now, replica }
     }
 
     pub fn get(&self, key: &[u8]) -> Result<Option<Bytes>, StoreError> {
@@ -112,6 +115,11 @@ pub(crate) struct Writes(Overlay);
 impl Writes {
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// What is written under a key, if anything is.
+    pub(crate) fn get(&self, key: &[u8]) -> Option<&Bytes> {
+        self.0.get(key)?.as_ref()
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = Write<'_>> {

@@ -19,7 +19,9 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::Clock;
 use crate::catalog::Catalog;
+use crate::keys;
 use crate::refusal::Refusal;
+use crate::replication::Replication;
 use crate::storage::Store;
 use crate::transaction::Transaction;
 
@@ -36,11 +38,24 @@ pub(crate) struct Shared {
     pub(crate) clock: Clock,
     /// Set when a commit failed: nothing more is acknowledged.
     has_failed: std::sync::atomic::AtomicBool,
+    /// Where there are several regions.
+    pub(crate) replication: Option<Arc<Replication>>,
 }
 
 impl Shared {
-    pub(crate) fn new(store: Box<dyn Store>, catalog: Catalog, clock: Clock) -> Self {
-        Shared { store, catalog: RwLock::new(Arc::new(catalog)), clock, has_failed: false.into() }
+    pub(crate) fn new(
+        store: Box<dyn Store>,
+        catalog: Catalog,
+        clock: Clock,
+        replication: Option<Replication>,
+    ) -> Self {
+        Shared {
+            store,
+            catalog: RwLock::new(Arc::new(catalog)),
+            clock,
+            has_failed: false.into(),
+            replication: replication.map(Arc::new),
+        }
     }
 
     pub(crate) fn catalog(&self) -> Arc<Catalog> {
@@ -180,7 +195,8 @@ fn run_group(
     }
     let (writes, catalog) = {
         let view = shared.store.view()?;
-        let mut transaction = Transaction::new(view, shared.catalog(), shared.clock.seconds());
+        let replica = shared.replication.as_ref().map(|replication| replication.replica);
+        let mut transaction = Transaction::new(view, shared.catalog(), shared.clock.seconds(), replica);
         completions.extend(jobs.map(|job| job(&mut transaction)));
         transaction.into_writes()
     };
@@ -192,6 +208,11 @@ fn run_group(
     }
     if !Arc::ptr_eq(&catalog, &shared.catalog()) {
         *shared.catalog.write().unwrap_or_else(PoisonError::into_inner) = catalog;
+    }
+    if let Some(replication) = &shared.replication
+        && let Some(next) = writes.get(&keys::outbox_next()).and_then(|next| keys::last_u64(next))
+    {
+        replication.written.send_replace(next - 1);
     }
     Ok(())
 }

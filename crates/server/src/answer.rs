@@ -178,7 +178,7 @@ pub(crate) fn render_refusal(refusal: &Refusal, activity: &str, elsewhere: Posit
             backend(map);
             // A throttled request never reached a replica.
             if refusal.status != 429 {
-                positions(map, &[refusal.position.unwrap_or(elsewhere)]);
+                positions(map, &[refusal.position.clone().unwrap_or(elsewhere)]);
             }
         }
     }
@@ -230,12 +230,32 @@ fn positions(map: &mut HeaderMap, positions: &[Position]) {
     map.insert(headers::GLOBAL_COMMITTED_LSN, lsn);
     map.insert(headers::TRANSPORT_REQUEST_ID, HeaderValue::from_static("1"));
     map.insert(headers::PARTITION_KEY_RANGE_ID, HeaderValue::from(first.range));
-    let mut tokens = session_token::print(first.range, first.lsn);
-    for position in &positions[1..] {
-        tokens.push(',');
-        tokens.push_str(&session_token::print(position.range, position.lsn));
+    let mut tokens = String::new();
+    for (place, position) in positions.iter().enumerate() {
+        if place > 0 {
+            tokens.push(',');
+        }
+        print_token(&mut tokens, position);
     }
     put(map, headers::SESSION_TOKEN, tokens);
+}
+
+/// The set of regions never changes while an account lives here, so that its
+/// version does not either.
+const REGIONS_VERSION: i64 = 1;
+
+/// `range:-1#lsn`, or with several regions how far each one's writes had come.
+fn print_token(out: &mut String, position: &Position) {
+    use std::fmt::Write;
+    let Some(seen) = &position.seen else {
+        return out.push_str(&session_token::print(position.range, position.lsn));
+    };
+    // Writing to a String cannot fail.
+    let most = seen.iter().max().copied().unwrap_or(0);
+    let _ = write!(out, "{}:{REGIONS_VERSION}#{most}", position.range);
+    for (region, lsn) in seen.iter().enumerate() {
+        let _ = write!(out, "#{region}={lsn}");
+    }
 }
 
 /// The body in the spelling of the layer that refused.
@@ -263,7 +283,7 @@ fn error_body(refusal: &Refusal, activity: &str) -> Value {
     }
     body.set("message", message.into());
     if let Some(plan) = &refusal.plan {
-        body.set("additionalErrorInfo", plan.as_str().into());
+        body.set("additionalErrorInfo", plan.as_ref().into());
     }
     Value::Object(body)
 }

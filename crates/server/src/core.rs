@@ -1,22 +1,20 @@
-//! What a server and an embedded database have in common: the service over
-//! its engine, and the task that drives maintenance.
+//! What a server and an embedded database have in common: the account with its
+//! regions, and the tasks that keep them going.
 
 use std::future::Future;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use perihelion_engine::storage::{DiskStore, MemoryStore};
-use perihelion_engine::{Clock, Engine, EngineOptions};
+use perihelion_engine::{Clock, EngineOptions};
 
 use crate::activity::Activities;
 use crate::auth::Guard;
+use crate::door::{Door, Entrance};
 use crate::management::Management;
-use crate::routes::Service;
+use crate::regions::{RegionNames, Regions, open_engines};
+use crate::routes::{Account, Addresses, Service};
 use crate::{AuthMode, Keys, StartError};
-
-/// How often maintenance looks for expired documents and full partitions.
-const MAINTENANCE_PAUSE: Duration = Duration::from_secs(1);
 
 /// What a service is made from.
 pub(crate) struct CoreOptions {
@@ -31,20 +29,31 @@ pub(crate) struct CoreOptions {
     pub(crate) open_account: bool,
     pub(crate) ca_pem: String,
     pub(crate) clock: Clock,
+    pub(crate) regions: RegionNames,
+    pub(crate) is_multi_write: bool,
+    pub(crate) replication_delay: Duration,
+    pub(crate) addresses: Addresses,
 }
 
-/// A service that can be asked, and what keeps it going.
+/// An account that can be asked, and what keeps it going.
 pub(crate) struct Core {
-    pub(crate) service: Arc<Service>,
-    engine: Arc<Engine>,
-    maintenance: tokio::task::JoinHandle<()>,
+    pub(crate) services: Arc<[Service]>,
+    regions: Arc<Regions>,
+    tasks: Vec<tokio::task::JoinHandle<()>>,
 }
 
 impl Core {
     pub(crate) async fn open(options: CoreOptions) -> Result<Core, StartError> {
-        let engine = Arc::new(open_engine(&options)?);
-        let service = Arc::new(Service {
-            engine: Arc::clone(&engine),
+        let engine_options = EngineOptions::default()
+            .with_partitions(options.partitions)
+            .with_throughput(options.throughput)
+            .with_clock(options.clock);
+        let engines = open_engines(options.data.as_deref(), &options.regions, &engine_options)?;
+        let delay = options.replication_delay;
+        let regions = Regions::open(options.regions, engines, options.is_multi_write, delay).await?;
+        let account = Arc::new(Account {
+            regions: Arc::clone(&regions),
+            addresses: options.addresses,
             guard: Guard {
                 mode: options.auth,
                 keys: vec![options.keys.primary],
@@ -56,42 +65,35 @@ impl Core {
             activities: Activities::new(),
             ca_pem: options.ca_pem,
         });
-        let maintenance = tokio::spawn(maintain(Arc::clone(&engine)));
-        Ok(Core { service, engine, maintenance })
+        let services = (0..regions.len()).map(|region| Service {
+            engine: Arc::clone(regions.engine(region)),
+            region,
+            account: Arc::clone(&account),
+        });
+        let services = services.collect();
+        let tasks = regions.start_tasks();
+        Ok(Core { services, regions, tasks })
     }
 
-    /// Stops maintenance, lets `requests` end, and closes the store.
+    /// One way in.
+    pub(crate) fn door(&self, entrance: Entrance) -> Door {
+        Door { services: Arc::clone(&self.services), entrance }
+    }
+
+    pub(crate) fn regions(&self) -> &Regions {
+        &self.regions
+    }
+
+    /// Stops what runs by itself, lets `requests` end, and closes the stores.
     pub(crate) async fn close(self, requests: impl Future<Output = ()>) {
-        self.maintenance.abort();
-        drop(self.service);
+        drop(self.services);
         requests.await;
-        // Awaited so that its hold on the engine is gone; being cancelled is
-        // how it ends.
-        let _ = self.maintenance.await;
-        if let Some(engine) = Arc::into_inner(self.engine) {
-            engine.close();
+        for task in self.tasks {
+            task.abort();
+            // Awaited so that its hold on the stores is gone; being cancelled
+            // is how it ends.
+            let _ = task.await;
         }
-    }
-}
-
-fn open_engine(options: &CoreOptions) -> Result<Engine, StartError> {
-    let engine_options = EngineOptions::default()
-        .with_partitions(options.partitions)
-        .with_throughput(options.throughput)
-        .with_clock(options.clock.clone());
-    let engine = match &options.data {
-        None => Engine::open(MemoryStore::new(), engine_options),
-        Some(directory) => DiskStore::open(directory).and_then(|store| Engine::open(store, engine_options)),
-    };
-    engine.map_err(StartError::data)
-}
-
-/// Drives the engine's maintenance until it is aborted.
-async fn maintain(engine: Arc<Engine>) {
-    loop {
-        if let Err(refusal) = engine.maintain().await {
-            tracing::warn!(message = %refusal.message, "maintenance failed and will be tried again");
-        }
-        engine.maintenance_due(MAINTENANCE_PAUSE).await;
+        self.regions.close().await;
     }
 }

@@ -23,13 +23,17 @@ use perihelion_wire::transport::{Endpoint, Failure, FailureKind, Request, Respon
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::net::{self, Handler, Hangup, Scheme};
-use crate::routes::{Asker, Service};
+use crate::door::{Door, Entrance};
+use crate::net::{self, Hangup, Scheme};
+use crate::regions::RegionNames;
+use crate::routes::{Addresses, Asker, Service};
 use crate::{AuthMode, Core, CoreOptions, Keys, MasterKey, StartError};
 
 /// Where an embedded account answers. The domain is reserved for private use,
 /// so that a request that strays to the network reaches nobody.
 const GLOBAL_ENDPOINT: &str = "https://account.perihelion.internal";
+/// What follows a region's name in the host of its endpoint.
+pub(crate) const DOMAIN: &str = ".perihelion.internal";
 
 /// How long management may take; a test that waits longer has found a fault.
 const MANAGE_TIMEOUT: Duration = Duration::from_secs(60);
@@ -56,6 +60,12 @@ pub struct EmbeddedOptions {
     pub auth: AuthMode,
     /// What tells the time of writes.
     pub clock: Clock,
+    /// The account's regions, the first one first to write.
+    pub regions: RegionNames,
+    /// Every region takes writes; the last writer wins.
+    pub multi_write: bool,
+    /// How long a write takes from one region to another.
+    pub replication_delay: Duration,
 }
 
 impl Default for EmbeddedOptions {
@@ -68,6 +78,9 @@ impl Default for EmbeddedOptions {
             keys: Keys { primary: MasterKey::emulator() },
             auth: AuthMode::Off,
             clock: Clock::system(),
+            regions: RegionNames::default(),
+            multi_write: false,
+            replication_delay: Duration::ZERO,
         }
     }
 }
@@ -103,6 +116,24 @@ impl EmbeddedOptions {
         self
     }
 
+    /// Has these regions, each with an endpoint of its own.
+    pub fn with_regions(mut self, regions: RegionNames) -> Self {
+        self.regions = regions;
+        self
+    }
+
+    /// Takes writes in every region.
+    pub fn with_multi_write(mut self, is_multi_write: bool) -> Self {
+        self.multi_write = is_multi_write;
+        self
+    }
+
+    /// Lets a write take this long from one region to another.
+    pub fn with_replication_delay(mut self, delay: Duration) -> Self {
+        self.replication_delay = delay;
+        self
+    }
+
     /// Tells the time of writes by this clock.
     pub fn with_clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
@@ -132,6 +163,10 @@ impl Embedded {
             open_account: false,
             ca_pem: String::new(),
             clock: options.clock,
+            regions: options.regions,
+            is_multi_write: options.multi_write,
+            replication_delay: options.replication_delay,
+            addresses: Addresses::Hosts,
         })
         .await?;
         Ok(Embedded { core, flights: Arc::new(watch::Sender::new(())) })
@@ -142,9 +177,15 @@ impl Embedded {
         Endpoint::parse(GLOBAL_ENDPOINT).expect("a constant that parses")
     }
 
-    /// The way in.
+    /// The endpoint of a region.
+    pub fn region_endpoint(&self, name: &str) -> Option<Endpoint> {
+        let names = &self.core.regions().names;
+        Endpoint::parse(&region_endpoint(&names.slug(names.find(name)?))).ok()
+    }
+
+    /// The way in: one for all endpoints of the account.
     pub fn transport(&self) -> InProcess {
-        InProcess { service: Arc::downgrade(&self.core.service), flights: Arc::clone(&self.flights) }
+        InProcess { services: Arc::downgrade(&self.core.services), flights: Arc::clone(&self.flights) }
     }
 
     /// A management request: `path` is what follows `/_perihelion/`, `body` is
@@ -180,10 +221,15 @@ impl std::fmt::Debug for Embedded {
     }
 }
 
+/// Where a region answers.
+pub(crate) fn region_endpoint(slug: &str) -> String {
+    format!("https://{slug}{DOMAIN}")
+}
+
 /// The way into an [`Embedded`] database; cheap to clone.
 #[derive(Clone)]
 pub struct InProcess {
-    service: Weak<Service>,
+    services: Weak<[Service]>,
     flights: Arc<watch::Sender<()>>,
 }
 
@@ -191,11 +237,15 @@ impl Transport for InProcess {
     async fn send(&self, request: Request) -> Result<Response, Failure> {
         // Before the upgrade, so that who closes sees either us or nobody.
         let _flight = self.flights.subscribe();
-        let Some(service) = self.service.upgrade() else {
+        let Some(services) = self.services.upgrade() else {
             return Err(Failure::new(FailureKind::Connect, Sent::No, "the embedded database is closed"));
         };
-        let deadline = Instant::from_std(request.deadline);
-        match tokio::time::timeout_at(deadline, serve(&service, request)).await {
+        let Some(entrance) = entrance(&services[0], request.endpoint.host()) else {
+            let message = format!("{} is no endpoint of the embedded database", request.endpoint.host());
+            return Err(Failure::new(FailureKind::Connect, Sent::No, message));
+        };
+        let (door, deadline) = (Door { services, entrance }, Instant::from_std(request.deadline));
+        match tokio::time::timeout_at(deadline, serve(&door, request)).await {
             Ok(outcome) => outcome,
             Err(_) => Err(Failure::new(
                 FailureKind::Timeout,
@@ -206,16 +256,25 @@ impl Transport for InProcess {
     }
 }
 
-async fn serve(service: &Service, request: Request) -> Result<Response, Failure> {
+/// Which endpoint a host stands for.
+fn entrance(service: &Service, host: &str) -> Option<Entrance> {
+    let name = host.strip_suffix(DOMAIN)?;
+    match service.account.regions.names.find(name) {
+        Some(region) => Some(Entrance::Region(region)),
+        None => (name == "account").then_some(Entrance::Global),
+    }
+}
+
+async fn serve(door: &Door, request: Request) -> Result<Response, Failure> {
     let Request { endpoint, method, target, headers, body, .. } = request;
     let limit = net::Limits::default().body_bytes;
     if body.len() > limit {
-        return Ok(service.refuse(net::Refusal::BodyTooLarge { limit }));
+        return Ok(door.refuse(net::Refusal::BodyTooLarge { limit }));
     }
     let scheme = if endpoint.is_tls() { Scheme::Https } else { Scheme::Http };
     let mut asked = http::Request::new(body);
     (*asked.method_mut(), *asked.uri_mut(), *asked.headers_mut()) = (method, endpoint.uri(target), headers);
-    service.answer(asked, scheme, Asker::SameProcess).await.map_err(|hangup| match hangup {
+    door.answer(asked, scheme, Asker::SameProcess).await.map_err(|hangup| match hangup {
         // Nothing was done, but over a socket no client could know.
         Hangup::Unserved => Failure::new(FailureKind::Closed, Sent::Unknown, "dropped before it was served"),
         Hangup::Served => Failure::new(FailureKind::Closed, Sent::Yes, "the answer was dropped"),

@@ -1,7 +1,7 @@
 //! Faults on order: a rule says which requests, how often, and what happens
 //! to them. The decision is pure but for the die that a probability needs.
 //!
-//! A rule: `{"operation","database","container","count","probability",
+//! A rule: `{"operation","database","container","region","count","probability",
 //! "status","subStatus","retryAfterMs","delayMs","drop":"before"|"after",
 //! "when":"before"|"after"}`. `before` means nothing was done, `after` means
 //! that it was done and the answer is lost or replaced.
@@ -15,6 +15,7 @@ use perihelion_model::json::{Object, Value, object};
 
 use crate::net::Hangup;
 use crate::operation::Operation;
+use crate::regions::RegionNames;
 
 /// Rules at a time; more is a mistake of a test.
 const RULES_MAX: usize = 256;
@@ -33,6 +34,7 @@ struct Rule {
     operation: Option<Operation>,
     database: Option<String>,
     container: Option<String>,
+    region: Option<usize>,
     /// How often it still strikes; `None` for always.
     left: Option<u64>,
     hits: u64,
@@ -97,13 +99,13 @@ impl Fault {
 }
 
 impl FaultRules {
-    pub(crate) fn add(&self, body: &Object) -> Result<u64, Refusal> {
+    pub(crate) fn add(&self, body: &Object, regions: &RegionNames) -> Result<u64, Refusal> {
         let mut rules = self.rules.lock().unwrap_or_else(PoisonError::into_inner);
         if rules.len() >= RULES_MAX {
             return Err(bad(&format!("There are {RULES_MAX} fault rules already; delete them first.")));
         }
         let id = rules.last().map_or(1, |rule| rule.id + 1);
-        rules.push(Rule::parse(id, body)?);
+        rules.push(Rule::parse(id, body, regions)?);
         Ok(id)
     }
 
@@ -112,9 +114,15 @@ impl FaultRules {
     }
 
     /// The fault of the first rule that strikes.
-    pub(crate) fn pick(&self, operation: Operation, container: Option<(&str, &str)>) -> Option<Fault> {
+    pub(crate) fn pick(
+        &self,
+        operation: Operation,
+        container: Option<(&str, &str)>,
+        region: usize,
+    ) -> Option<Fault> {
         let mut rules = self.rules.lock().unwrap_or_else(PoisonError::into_inner);
-        let rule = rules.iter_mut().find(|rule| rule.concerns(operation, container) && rule.strikes())?;
+        let rule =
+            rules.iter_mut().find(|rule| rule.concerns(operation, container, region) && rule.strikes())?;
         rule.hits += 1;
         rule.left = rule.left.map(|left| left - 1);
         Some(rule.fault.clone())
@@ -135,11 +143,12 @@ impl FaultRules {
 }
 
 impl Rule {
-    fn parse(id: u64, body: &Object) -> Result<Self, Refusal> {
-        const KNOWN: [&str; 12] = [
+    fn parse(id: u64, body: &Object, regions: &RegionNames) -> Result<Self, Refusal> {
+        const KNOWN: [&str; 13] = [
             "operation",
             "database",
             "container",
+            "region",
             "count",
             "probability",
             "status",
@@ -166,6 +175,13 @@ impl Rule {
                 bad(&format!("'{name}' is not an operation; they are any, {}.", known.join(", ")))
             })?),
         };
+        let region = match text("region") {
+            None => None,
+            Some(name) => {
+                let unknown = || bad(&format!("'{name}' is not a region; they are {regions}."));
+                Some(regions.find(name).ok_or_else(unknown)?)
+            }
+        };
         let probability = body.get("probability").map_or(Some(1.0), Value::as_f64);
         let probability = probability.filter(|chance| (0.0..=1.0).contains(chance));
         Ok(Rule {
@@ -173,6 +189,7 @@ impl Rule {
             operation,
             database: text("database").map(str::to_owned),
             container: text("container").map(str::to_owned),
+            region,
             left: number("count"),
             hits: 0,
             probability: probability.ok_or_else(|| bad("'probability' must be a number from 0 to 1."))?,
@@ -184,9 +201,10 @@ impl Rule {
         })
     }
 
-    fn concerns(&self, operation: Operation, container: Option<(&str, &str)>) -> bool {
+    fn concerns(&self, operation: Operation, container: Option<(&str, &str)>, region: usize) -> bool {
         let (database, name) = container.unzip();
         self.left != Some(0)
+            && self.region.is_none_or(|wanted| wanted == region)
             && self.operation.is_none_or(|wanted| wanted == operation)
             && self.database.as_deref().is_none_or(|wanted| Some(wanted) == database)
             && self.container.as_deref().is_none_or(|wanted| Some(wanted) == name)

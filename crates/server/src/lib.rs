@@ -12,11 +12,13 @@ mod blocking;
 mod call;
 pub mod certificates;
 mod core;
+mod door;
 mod embedded;
 mod faults;
 mod management;
 pub mod net;
 mod operation;
+mod regions;
 mod routes;
 
 use std::fmt;
@@ -27,11 +29,15 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 pub use perihelion_engine::Clock;
+use perihelion_engine::refusal::Refusal;
 use perihelion_engine::storage::StoreError;
 pub use perihelion_wire::signature::{EMULATOR_KEY, MasterKey};
 
 use crate::core::{Core, CoreOptions};
+use crate::door::Entrance;
 pub use crate::embedded::{Embedded, EmbeddedOptions, InProcess};
+pub use crate::regions::{BadRegions, RegionNames};
+use crate::routes::Addresses;
 
 /// The keys a client may sign with.
 #[derive(Clone, Debug)]
@@ -78,11 +84,20 @@ pub struct ServerOptions {
     /// health checks on 8080.
     pub health_port: Option<u16>,
     pub limits: net::Limits,
+    /// The account's regions, the first one first to write. Each answers on a
+    /// port of its own behind the account's: the next ones, or free ones when
+    /// that is free too.
+    pub regions: RegionNames,
+    /// Every region takes writes; the last writer wins.
+    pub multi_write: bool,
+    /// How long a write takes from one region to another.
+    pub replication_delay: Duration,
 }
 
 /// A running server.
 pub struct Server {
-    front: net::Front,
+    /// The account's own endpoint, then with several regions one for each.
+    fronts: Vec<net::Front>,
     core: Core,
     ca_path: Option<PathBuf>,
 }
@@ -95,9 +110,11 @@ impl Server {
             certificates::Certificates::load_or_create(options.tls_dir.as_deref(), &names, SystemTime::now())
                 .map_err(StartError::certificate)?;
         let tls = certificates.server_config().map_err(StartError::certificate)?;
-        let mut listeners = listen(&options.host, options.port).await?;
+        let mut listeners = listen_all(&options).await?;
+        let ports =
+            ports(&listeners).map_err(|error| StartError::address(&options.host, options.port, &error))?;
         if let Some(port) = options.health_port {
-            listeners.extend(listen(&options.host, port).await?);
+            listeners[0].extend(listen(&options.host, port).await?);
         }
         let core = Core::open(CoreOptions {
             data: options.data,
@@ -111,16 +128,38 @@ impl Server {
             open_account: options.open_account,
             ca_pem: certificates.ca_pem().to_owned(),
             clock: Clock::system(),
+            regions: options.regions,
+            is_multi_write: options.multi_write,
+            replication_delay: options.replication_delay,
+            addresses: Addresses::Ports(ports),
         })
         .await?;
-        let service = Arc::clone(&core.service);
-        let front = net::Front::start(listeners, Some(tls), options.limits, service)
-            .map_err(|error| StartError::address(&options.host, options.port, &error))?;
-        Ok(Server { front, core, ca_path: certificates.ca_path() })
+        let mut fronts = Vec::with_capacity(listeners.len());
+        for (place, listeners) in listeners.into_iter().enumerate() {
+            let entrance = place.checked_sub(1).map_or(Entrance::Global, Entrance::Region);
+            let (tls, door) = (Arc::clone(&tls), Arc::new(core.door(entrance)));
+            let front = net::Front::start(listeners, Some(tls), options.limits.clone(), door)
+                .map_err(|error| StartError::address(&options.host, options.port, &error))?;
+            fronts.push(front);
+        }
+        Ok(Server { fronts, core, ca_path: certificates.ca_path() })
     }
 
     pub fn local_addr(&self) -> SocketAddr {
-        self.front.local_addr()
+        self.fronts[0].local_addr()
+    }
+
+    /// Where a region answers; with one region only that is the account's own
+    /// address.
+    pub fn region_addr(&self, name: &str) -> Option<SocketAddr> {
+        let region = self.core.regions().names.find(name)?;
+        Some(self.fronts.get(region + 1).unwrap_or(&self.fronts[0]).local_addr())
+    }
+
+    /// With several regions, each one's name and address.
+    pub fn region_addrs(&self) -> Vec<(String, SocketAddr)> {
+        let names = self.core.regions().names.iter().map(str::to_owned);
+        names.zip(self.fronts[1..].iter().map(net::Front::local_addr)).collect()
     }
 
     /// The file with the CA certificate, unless it lives in memory only.
@@ -130,7 +169,15 @@ impl Server {
 
     /// Stops accepting, lets requests finish up to `grace`, and closes the store.
     pub async fn drain(self, grace: Duration) {
-        self.core.close(self.front.drain(grace)).await;
+        let fronts = self.fronts;
+        let drained = async move {
+            let draining: Vec<_> = fronts.into_iter().map(|front| tokio::spawn(front.drain(grace))).collect();
+            for front in draining {
+                // It ends early only with the runtime.
+                let _ = front.await;
+            }
+        };
+        self.core.close(drained).await;
     }
 }
 
@@ -138,6 +185,29 @@ impl fmt::Debug for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Server").field("address", &self.local_addr()).finish_non_exhaustive()
     }
+}
+
+/// The listeners of the account's endpoint and of each region's, when there
+/// are several.
+async fn listen_all(options: &ServerOptions) -> Result<Vec<Vec<tokio::net::TcpListener>>, StartError> {
+    let (host, port) = (&options.host, options.port);
+    let mut listeners = vec![listen(host, port).await?];
+    let regions = if options.regions.len() > 1 { options.regions.len() } else { 0 };
+    for region in 0..regions {
+        let own = if port == 0 { Some(0) } else { port.checked_add(region as u16 + 1) };
+        let own = own.ok_or_else(|| StartError::ports(port, regions))?;
+        listeners.push(listen(host, own).await?);
+    }
+    Ok(listeners)
+}
+
+/// The ports of the regions.
+fn ports(listeners: &[Vec<tokio::net::TcpListener>]) -> io::Result<Vec<u16>> {
+    let first = |listeners: &Vec<tokio::net::TcpListener>| {
+        let none = || io::Error::new(io::ErrorKind::AddrNotAvailable, "the host has no address");
+        Ok(listeners.first().ok_or_else(none)?.local_addr()?.port())
+    };
+    listeners[1..].iter().map(first).collect()
 }
 
 async fn listen(host: &str, port: u16) -> Result<Vec<tokio::net::TcpListener>, StartError> {
@@ -167,6 +237,34 @@ impl StartError {
 
     fn data(error: StoreError) -> StartError {
         StartError { kind: StartErrorKind::DataDirectory, text: error.to_string() }
+    }
+
+    fn refused(refusal: Refusal) -> StartError {
+        StartError { kind: StartErrorKind::DataDirectory, text: refusal.message }
+    }
+
+    fn directory(path: &Path, error: &io::Error) -> StartError {
+        let text = format!("cannot use {}: {error}", path.display());
+        StartError { kind: StartErrorKind::DataDirectory, text }
+    }
+
+    fn wrong_regions(directory: &Path, list: &str) -> StartError {
+        let directory = directory.display();
+        let text = if list.is_empty() {
+            format!(
+                "{directory} holds an account of one region: start without --regions, or in another directory"
+            )
+        } else {
+            format!(
+                "{directory} holds an account of the regions \"{list}\": start with exactly these, or in another directory"
+            )
+        };
+        StartError { kind: StartErrorKind::DataDirectory, text }
+    }
+
+    fn ports(port: u16, regions: usize) -> StartError {
+        let text = format!("there are not {regions} ports behind {port} for the regions");
+        StartError { kind: StartErrorKind::Address, text }
     }
 
     fn address(host: &str, port: u16, error: &io::Error) -> StartError {

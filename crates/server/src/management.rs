@@ -1,9 +1,12 @@
-//! The management interface: health, counters, faults, splits, pause, reset.
+//! The management interface: health, counters, faults, splits, pause, reset,
+//! regions.
 //!
 //! Health paths are open to everyone. The rest lives under one reserved
 //! prefix, is off unless the server was started with it, and answers only
 //! requests that a web page cannot make: no `Origin`, and a loopback `Host`
 //! (a page can reach a local port, and DNS can be rebound to it).
+
+mod regions;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,15 +22,20 @@ use tokio::sync::watch;
 use crate::call::Call;
 use crate::faults::{Fault, FaultRules};
 use crate::operation::Operation;
+use crate::regions::RegionNames;
 use crate::routes::{Asker, Service};
 
 /// Everything below is management.
 pub(crate) const PREFIX: &str = "/_perihelion/";
 
+/// What is said of a path that is not there.
+const KNOWN: &str = "There is GET/DELETE counters, GET/POST/DELETE faults, GET regions, and POST split, pause, resume, maintain, reset, regions/offline, regions/online, regions/write, replication/delay, replication/cut, replication/heal, replication/wait.";
+
 /// The state that management looks at and changes.
 pub(crate) struct Management {
     is_enabled: bool,
-    counters: Mutex<BTreeMap<Operation, Counter>>,
+    /// By region, and within it by kind of request.
+    counters: Mutex<BTreeMap<(usize, Operation), Counter>>,
     faults: FaultRules,
     /// Fast path: no rule, no lock.
     has_faults: AtomicBool,
@@ -53,22 +61,22 @@ impl Management {
         }
     }
 
-    pub(crate) fn count(&self, operation: Operation, status: u16, charge: f64) {
+    pub(crate) fn count(&self, region: usize, operation: Operation, status: u16, charge: f64) {
         if !self.is_enabled {
             return;
         }
         let mut counters = self.counters.lock().unwrap_or_else(PoisonError::into_inner);
-        let counter = counters.entry(operation).or_default();
+        let counter = counters.entry((region, operation)).or_default();
         counter.requests += 1;
         counter.request_units += charge;
         *counter.statuses.entry(status).or_default() += 1;
     }
 
-    pub(crate) fn fault_for(&self, operation: Operation, call: &Call) -> Option<Fault> {
+    pub(crate) fn fault_for(&self, operation: Operation, call: &Call, region: usize) -> Option<Fault> {
         if !self.has_faults.load(Ordering::Acquire) {
             return None;
         }
-        self.faults.pick(operation, call.resource.container())
+        self.faults.pick(operation, call.resource.container(), region)
     }
 
     /// Returns at once unless the server is paused.
@@ -91,7 +99,7 @@ pub(crate) fn open_path(service: &Service, method: &Method, path: &str) -> Optio
             let databases = service.engine.catalog().databases.len() as u64;
             Some(json_response(StatusCode::OK, &object([("status", "ok".into()), ("databases", databases.into())])))
         }
-        "/_explorer/emulator.pem" => Some(text_response("application/x-pem-file", service.ca_pem.clone())),
+        "/_explorer/emulator.pem" => Some(text_response("application/x-pem-file", service.account.ca_pem.clone())),
         "/_explorer/index.html" => Some(text_response(
             "text/html; charset=utf-8",
             "<!doctype html><title>Perihelion</title><p>This is Perihelion, a Cosmos-compatible database.</p>".to_owned(),
@@ -102,7 +110,7 @@ pub(crate) fn open_path(service: &Service, method: &Method, path: &str) -> Optio
 
 /// Serves a request under [`PREFIX`].
 pub(crate) async fn serve(service: &Service, parts: &Parts, body: &Bytes, asker: Asker) -> Response<Bytes> {
-    if !service.management.is_enabled {
+    if !service.account.management.is_enabled {
         return problem(
             StatusCode::NOT_FOUND,
             "The management interface is off; start the server with --management.",
@@ -131,16 +139,16 @@ pub(crate) async fn serve(service: &Service, parts: &Parts, body: &Bytes, asker:
 }
 
 async fn dispatch(service: &Service, method: &Method, name: &str, body: Object) -> Result<Value, Refusal> {
-    let management = &service.management;
+    let management = &service.account.management;
     match (method, name) {
-        (&Method::GET, "counters") => Ok(management.report()),
+        (&Method::GET, "counters") => Ok(management.report(&service.account.regions.names)),
         (&Method::DELETE, "counters") => {
             management.counters.lock().unwrap_or_else(PoisonError::into_inner).clear();
             Ok(done())
         }
         (&Method::GET, "faults") => Ok(management.faults.report()),
         (&Method::POST, "faults") => {
-            let id = management.faults.add(&body)?;
+            let id = management.faults.add(&body, &service.account.regions.names)?;
             management.has_faults.store(true, Ordering::Release);
             Ok(object([("id", id.into())]))
         }
@@ -158,40 +166,72 @@ async fn dispatch(service: &Service, method: &Method, name: &str, body: Object) 
             management.pause.send_replace(false);
             Ok(done())
         }
-        (&Method::POST, "maintain") => service.engine.maintain().await.map(|()| done()),
+        (&Method::POST, "maintain") => service.account.regions.maintain().await.map(|()| done()),
         (&Method::POST, "reset") => reset(service).await,
-        _ => Err(Refusal::gateway(
-            404,
-            "There is GET/DELETE counters, GET/POST/DELETE faults, and POST split, pause, resume, maintain, reset.",
-        )),
+        _ => match regions::dispatch(&service.account.regions, method, name, &body).await {
+            Some(outcome) => outcome,
+            None => Err(Refusal::gateway(404, KNOWN)),
+        },
     }
 }
 
 impl Management {
-    fn report(&self) -> Value {
+    fn report(&self, regions: &RegionNames) -> Value {
         let counters = self.counters.lock().unwrap_or_else(PoisonError::into_inner);
-        let units = |charge: f64| {
-            Value::Number(Number::from_f64((charge * 100.0).round() / 100.0).unwrap_or(Number::Int(0)))
-        };
-        let mut operations = Object::new();
-        for (operation, counter) in counters.iter() {
-            let mut statuses = Object::new();
-            for (status, count) in &counter.statuses {
-                statuses.set(status.to_string(), (*count).into());
-            }
-            let entry = object([
-                ("requests", counter.requests.into()),
-                ("requestUnits", units(counter.request_units)),
-                ("statuses", Value::Object(statuses)),
-            ]);
-            operations.set(operation.name(), entry);
+        let mut whole: BTreeMap<Operation, Counter> = BTreeMap::new();
+        for ((_, operation), counter) in counters.iter() {
+            whole.entry(*operation).or_default().add(counter);
         }
-        object([
-            ("requests", counters.values().map(|counter| counter.requests).sum::<u64>().into()),
-            ("requestUnits", units(counters.values().map(|counter| counter.request_units).sum())),
-            ("operations", Value::Object(operations)),
-        ])
+        let mut report = summary(whole.iter());
+        if regions.len() > 1 {
+            let mut parts = Object::new();
+            for (region, name) in regions.iter().enumerate() {
+                let own = counters.iter().filter(|((of, _), _)| *of == region);
+                parts.set(
+                    name,
+                    Value::Object(summary(own.map(|((_, operation), counter)| (operation, counter)))),
+                );
+            }
+            report.set("regions", Value::Object(parts));
+        }
+        Value::Object(report)
     }
+}
+
+impl Counter {
+    fn add(&mut self, other: &Counter) {
+        self.requests += other.requests;
+        self.request_units += other.request_units;
+        for (status, count) in &other.statuses {
+            *self.statuses.entry(*status).or_default() += count;
+        }
+    }
+}
+
+/// Requests and units, in all and by operation.
+fn summary<'a>(counters: impl Iterator<Item = (&'a Operation, &'a Counter)>) -> Object {
+    let units = |charge: f64| {
+        Value::Number(Number::from_f64((charge * 100.0).round() / 100.0).unwrap_or(Number::Int(0)))
+    };
+    let (mut sum, mut operations) = (Counter::default(), Object::new());
+    for (operation, counter) in counters {
+        sum.add(counter);
+        let mut statuses = Object::new();
+        for (status, count) in &counter.statuses {
+            statuses.set(status.to_string(), (*count).into());
+        }
+        let entry = object([
+            ("requests", counter.requests.into()),
+            ("requestUnits", units(counter.request_units)),
+            ("statuses", Value::Object(statuses)),
+        ]);
+        operations.set(operation.name(), entry);
+    }
+    let mut report = Object::new();
+    report.set("requests", sum.requests.into());
+    report.set("requestUnits", units(sum.request_units));
+    report.set("operations", Value::Object(operations));
+    report
 }
 
 async fn split(service: &Service, body: &Object) -> Result<Value, Refusal> {
@@ -216,21 +256,22 @@ async fn split(service: &Service, body: &Object) -> Result<Value, Refusal> {
             .and_then(|id| u32::try_from(id).ok())
             .ok_or_else(|| Refusal::gateway(400, "'range' is not a range id."))?,
     };
-    let children = service.engine.split(&container, range).await?;
+    let children = service.account.regions.split(&container, range).await?;
     Ok(object([("children", Value::Array(children.iter().map(|id| id.to_string().into()).collect()))]))
 }
 
 /// Deletes every database and forgets counters and faults.
 async fn reset(service: &Service) -> Result<Value, Refusal> {
     let names: Vec<String> = service.engine.catalog().databases.keys().cloned().collect();
+    let regions = &service.account.regions;
     for name in names {
-        service.engine.delete_database(&name).await?;
+        regions.change(move |lead| async move { lead.delete_database(&name).await }).await?;
     }
-    service.engine.maintain().await?;
-    service.management.counters.lock().unwrap_or_else(PoisonError::into_inner).clear();
-    service.management.faults.clear();
-    service.management.has_faults.store(false, Ordering::Release);
-    service.management.pause.send_replace(false);
+    regions.maintain().await?;
+    service.account.management.counters.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    service.account.management.faults.clear();
+    service.account.management.has_faults.store(false, Ordering::Release);
+    service.account.management.pause.send_replace(false);
     Ok(done())
 }
 

@@ -27,7 +27,12 @@ async fn run(settings: &Settings, begun: Instant) -> Result<(), Failure> {
     // Before anything is open, so that no signal can arrive unheard.
     let mut signals = Signals::listen().map_err(|error| Failure::runtime(format!("signals: {error}")))?;
     let server = Server::start(settings.options.clone()).await.map_err(|error| Failure::start(&error))?;
-    let ready = Ready { address: server.local_addr(), ca_path: server.ca_path(), after: begun.elapsed() };
+    let ready = Ready {
+        address: server.local_addr(),
+        regions: server.region_addrs(),
+        ca_path: server.ca_path(),
+        after: begun.elapsed(),
+    };
     say(&banner(settings, &ready));
     tracing::info!(address = %ready.address, "serving");
     let signal = signals.next().await;

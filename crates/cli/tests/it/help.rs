@@ -2,11 +2,14 @@
 
 use crate::program::{run, text};
 
-const SERVING: [&str; 16] = [
+const SERVING: [&str; 19] = [
     "--port",
     "--host",
     "--data",
     "--partitions",
+    "--regions",
+    "--multi-write",
+    "--replication-delay",
     "--strict-gateway",
     "--throughput",
     "--key",

@@ -25,6 +25,27 @@ fn dev_prints_how_to_connect_and_answers() {
 }
 
 #[test]
+fn every_region_has_an_address_in_the_banner_and_answers_there() {
+    let scratch = Scratch::new();
+    let arguments = ["dev", "--port", "0", "--regions", "West US,East US", "--replication-delay", "5ms"];
+    let running = Running::start(&mut command(&scratch, &arguments));
+    let banner = running.banner();
+    for name in ["West US", "East US"] {
+        let line = format!("Region      {name}: http://127.0.0.1:");
+        let rest = banner.split_once(&line).unwrap_or_else(|| panic!("no {name} in {banner}")).1;
+        let port: u16 = rest.split('/').next().and_then(|port| port.parse().ok()).expect("a port");
+        let stream = std::net::TcpStream::connect(("127.0.0.1", port)).expect("the region listens");
+        assert!(get(stream, "/ready").starts_with("HTTP/1.1 200 "), "{name}");
+    }
+    let output =
+        command(&scratch, &["dev", "--regions", "West US,west us"]).output().expect("the binary runs");
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
+    let output =
+        command(&scratch, &["dev", "--replication-delay", "soon"]).output().expect("the binary runs");
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
+}
+
+#[test]
 fn signals_end_the_program_well() {
     for signal in ["TERM", "INT"] {
         let scratch = Scratch::new();

@@ -113,7 +113,7 @@ pub fn execute(
         rows_text: produced.text,
         continuation: produced.continuation.map(|continuation| continuation.print(container)),
         charge: charge::query(work),
-        positions: positions.map(|range| Position { range, lsn: state.lsn(range) }).collect(),
+        positions: positions.map(|range| state.position(range)).collect(),
         work,
         used_index: plan.index.is_some(),
         wish: wish(&plan, produced.documents, work.rows),

@@ -37,6 +37,7 @@ use super::{Direction, KeyRange, Store, StoreError, View, Write};
 
 pub use self::checkpoint::CheckpointMode;
 pub use self::directory::Directory;
+pub use self::open::FILE_NAME as DISK_FILE;
 
 /// The engine's whole keyspace.
 const KEYSPACE: TableDefinition<'static, &[u8], &[u8]> = TableDefinition::new("perihelion.keyspace");

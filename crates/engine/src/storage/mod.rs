@@ -22,7 +22,7 @@ use std::ops::{Bound, ControlFlow};
 
 use bytes::Bytes;
 
-pub use self::disk::{CheckpointMode, Directory, DiskOptions, DiskStore, LogLimits};
+pub use self::disk::{CheckpointMode, DISK_FILE, Directory, DiskOptions, DiskStore, LogLimits};
 pub use self::memory::MemoryStore;
 
 /// A sorted map of bytes with snapshots and atomic, durable commits.

@@ -328,8 +328,8 @@ fn same_places(
     operation: &Operation,
 ) -> Result<(), String> {
     let place = |answer: &Result<ItemAnswer, Refusal>| match answer {
-        Ok(answer) => (Some(answer.position), answer.etag.clone()),
-        Err(refusal) => (refusal.position, None),
+        Ok(answer) => (Some(answer.position.clone()), answer.etag.clone()),
+        Err(refusal) => (refusal.position.clone(), None),
     };
     if place(one) == place(other) { Ok(()) } else { Err(format!("{operation:?}: {one:?} and {other:?}")) }
 }

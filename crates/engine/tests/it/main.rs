@@ -4,6 +4,7 @@ mod dice;
 mod engine_model;
 mod engine_power_cuts;
 mod purge;
+mod replication;
 mod shop;
 mod sim_disk;
 mod split_by_size;

@@ -5,12 +5,10 @@ use http::Method;
 use perihelion_engine::refusal::Refusal;
 use perihelion_model::json::{Value, object};
 
-use super::{Service, wrong_method};
+use super::{Account, Addresses, Service, wrong_method};
 use crate::answer::Answer;
 use crate::call::Call;
-
-/// The one region of this account.
-const REGION: &str = "West US";
+use crate::embedded;
 
 pub(super) fn read(service: &Service, call: &Call) -> Result<Answer, Refusal> {
     match call.method {
@@ -22,9 +20,12 @@ pub(super) fn read(service: &Service, call: &Call) -> Result<Answer, Refusal> {
 }
 
 fn document(service: &Service, call: &Call) -> Value {
-    let endpoint = service.public_endpoint.clone().unwrap_or_else(|| call.endpoint());
-    let endpoint = format!("{}/", endpoint.trim_end_matches('/'));
-    let location = object([("name", REGION.into()), ("databaseAccountEndpoint", endpoint.into())]);
+    let topology = service.account.regions.topology();
+    let location = |region: usize| {
+        let endpoint = format!("{}/", endpoint(&service.account, call, region).trim_end_matches('/'));
+        let name = service.account.regions.names.name(region);
+        object([("name", name.into()), ("databaseAccountEndpoint", endpoint.into())])
+    };
     let replication = [("minReplicaSetSize", 3i64.into()), ("maxReplicasetSize", 4i64.into())];
     let host = call.endpoint();
     let host =
@@ -36,9 +37,9 @@ fn document(service: &Service, call: &Call) -> Value {
         ("media", "//media/".into()),
         ("addresses", "//addresses/".into()),
         ("_dbs", "//dbs/".into()),
-        ("writableLocations", Value::Array(vec![location.clone()])),
-        ("readableLocations", Value::Array(vec![location])),
-        ("enableMultipleWriteLocations", false.into()),
+        ("writableLocations", Value::Array(topology.writable().map(location).collect())),
+        ("readableLocations", Value::Array(topology.in_order().map(location).collect())),
+        ("enableMultipleWriteLocations", topology.is_multi_write.into()),
         ("continuousBackupEnabled", false.into()),
         ("enableNRegionSynchronousCommit", false.into()),
         ("enablePerPartitionFailoverBehavior", false.into()),
@@ -56,6 +57,41 @@ fn document(service: &Service, call: &Call) -> Value {
     ])
 }
 
+/// Where a region answers: on the host that the client used, so that mapped
+/// names keep working, and on the region's own port or by its own name.
+fn endpoint(account: &Account, call: &Call, region: usize) -> String {
+    let public = account.public_endpoint.as_deref();
+    match &account.addresses {
+        Addresses::Hosts if account.regions.len() > 1 => {
+            embedded::region_endpoint(&account.regions.names.slug(region))
+        }
+        Addresses::Ports(ports) if account.regions.len() > 1 => match public {
+            // A public endpoint is mapped as a whole: its regions follow it as
+            // ours follow us.
+            Some(public) => with_port(public, |port| port.saturating_add(region as u16 + 1)),
+            None => with_port(&call.endpoint(), |_| ports[region]),
+        },
+        _ => public.map_or_else(|| call.endpoint(), str::to_owned),
+    }
+}
+
+/// An endpoint with another port.
+fn with_port(endpoint: &str, change: impl FnOnce(u16) -> u16) -> String {
+    let (scheme, rest) = endpoint.split_once("://").unwrap_or(("http", endpoint));
+    let authority = rest.split('/').next().unwrap_or(rest);
+    // The colons of an IPv6 address stand in brackets.
+    let host_end = authority.rfind(']').map_or(0, |end| end + 1);
+    let (host, port) = match authority[host_end..].rfind(':') {
+        Some(colon) => {
+            let (host, port) = authority.split_at(host_end + colon);
+            (host, port[1..].parse().ok())
+        }
+        None => (authority, None),
+    };
+    let port = port.unwrap_or(if scheme == "https" { 443 } else { 80 });
+    format!("{scheme}://{host}:{}", change(port))
+}
+
 /// What clients may ask of the query engine, as JSON text.
 const QUERY_ENGINE: &str = concat!(
     "{\"allowNewKeywords\":true,\"maxJoinsPerSqlQuery\":10,\"maxQueryRequestTimeoutFraction\":0.9,",
@@ -66,3 +102,20 @@ const QUERY_ENGINE: &str = concat!(
     "\"sqlAllowGroupByClause\":true,\"sqlAllowLike\":true,\"sqlAllowSubQuery\":true,\"sqlAllowScalarSubQuery\":true,",
     "\"sqlAllowTop\":true}"
 );
+
+#[cfg(test)]
+mod tests {
+    use super::with_port;
+
+    #[test]
+    fn an_endpoint_keeps_its_host_when_it_changes_its_port() {
+        for (endpoint, expected) in [
+            ("http://localhost:8081", "http://localhost:8083"),
+            ("https://[::1]:8081/", "https://[::1]:8083"),
+            ("https://[::1]", "https://[::1]:445"),
+            ("https://db.internal/", "https://db.internal:445"),
+        ] {
+            assert_eq!(with_port(endpoint, |port| port + 2), expected);
+        }
+    }
+}

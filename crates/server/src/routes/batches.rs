@@ -51,7 +51,7 @@ pub(super) async fn serve(service: &Service, call: &Call) -> Result<Answer, Refu
     service.engine.spend(bucket, done.charge);
     let mut answer = Answer::text(if done.has_failed() { 207 } else { 200 }, results(&done, &is_bare))
         .charged(done.charge)
-        .at(done.position)
+        .at(done.position.clone())
         .with(headers::ITEM_COUNT, done.results.len().to_string())
         .in_container(&database, &container)
         .with_usage(done.usage);

@@ -18,7 +18,7 @@ pub(super) async fn serve(service: &Service, call: &Call) -> Result<Answer, Refu
     let (mode, start) = (mode(call)?, start(call)?);
     if mode == FeedMode::AllVersionsAndDeletes {
         check_start(&start)?;
-        service.engine.log_versions(&container).await?;
+        log_versions(service, &container).await?;
     }
     let (range, keys) = scope(call, &container)?;
     let request = FeedRequest { range, keys, start, mode, items_max: call.page_rows()? };
@@ -26,6 +26,16 @@ pub(super) async fn serve(service: &Service, call: &Call) -> Result<Answer, Refu
     let page = service.engine.change_feed(&container, &request, &call.session()?)?;
     service.engine.spend(bucket, page.charge);
     Ok(answer(&page, &container).in_container(&database, &container))
+}
+
+/// Every region logs versions from then on, so that a reader may move. Asked
+/// for anywhere: it is reading that needs it.
+async fn log_versions(service: &Service, container: &Arc<Container>) -> Result<(), Refusal> {
+    if container.logs_versions {
+        return Ok(());
+    }
+    let container = Arc::clone(container);
+    service.change_anywhere(move |lead| async move { lead.log_versions(&container).await }).await
 }
 
 fn mode(call: &Call) -> Result<FeedMode, Refusal> {
@@ -100,7 +110,7 @@ fn check_start(start: &FeedStart) -> Result<(), Refusal> {
 fn answer(page: &FeedPage, container: &Container) -> Answer {
     let etag = format!("\"{}\"", page.continuation);
     if page.items.is_empty() {
-        return Answer::empty(304).charged(page.charge).at(page.position).with_etag(etag);
+        return Answer::empty(304).charged(page.charge).at(page.position.clone()).with_etag(etag);
     }
     let mut body = format!("{{\"_rid\":\"{}\",\"Documents\":[", container.rid_text).into_bytes();
     for (place, item) in page.items.iter().enumerate() {
@@ -112,7 +122,7 @@ fn answer(page: &FeedPage, container: &Container) -> Answer {
     body.extend_from_slice(format!("],\"_count\":{}}}", page.items.len()).as_bytes());
     Answer::text(200, body)
         .charged(page.charge)
-        .at(page.position)
+        .at(page.position.clone())
         .with_etag(etag)
         .with(headers::ITEM_COUNT, page.items.len().to_string())
 }

@@ -33,7 +33,10 @@ pub(super) async fn serve_feed(service: &Service, call: &Call, database: &str) -
             let definition = ParsedDefinition::parse(call.object()?, call.api_version())?;
             let throughput = throughput(call)?;
             let is_shared = throughput.is_none() && catalog.offer_for(&database.rid.to_text()).is_some();
-            let container = service.engine.create_container(&database.name, definition, throughput).await?;
+            let name = database.name.clone();
+            let container = service
+                .change(move |lead| async move { lead.create_container(&name, definition, throughput).await })
+                .await?;
             let answer = answer(service, 201, database, &container, charge::METADATA_CREATE)?;
             Ok(if is_shared { answer.with_static(headers::SHARE_THROUGHPUT, "true") } else { answer })
         }
@@ -62,19 +65,21 @@ pub(super) async fn serve(service: &Service, call: &Call) -> Result<Answer, Refu
         Method::PUT => {
             check_match(call, &container)?;
             let definition = ParsedDefinition::parse(call.object()?, call.api_version())?;
-            let container = service.engine.replace_container(&container, definition).await?;
+            let container = service
+                .change(move |lead| async move { lead.replace_container(&container, definition).await })
+                .await?;
             Ok(answer(service, 200, database, &container, charge::METADATA_CREATE)?.located())
         }
         Method::DELETE => {
             check_match(call, &container)?;
-            service.engine.delete_container(&container).await?;
+            service.change(move |lead| async move { lead.delete_container(&container).await }).await?;
             Ok(Answer::empty(204).charged(charge::METADATA_DELETE).at(position(service)).located())
         }
         _ => Err(wrong_method(&call.method)),
     }
 }
 
-/// One region never has conflicts.
+/// The last writer wins, so no conflict is ever left to a client.
 pub(super) fn serve_conflicts(service: &Service, call: &Call) -> Result<Answer, Refusal> {
     let (database, container) = service.container(call)?;
     match call.method {
@@ -90,7 +95,7 @@ pub(super) fn serve_conflicts(service: &Service, call: &Call) -> Result<Answer, 
 pub(super) fn position_in(service: &Service, container: &Container) -> Result<Position, Refusal> {
     let state = service.engine.state(container)?;
     let range = container.ranges.first().map_or(0, |range| range.id);
-    Ok(Position { range, lsn: state.lsn(range) })
+    Ok(state.position(range))
 }
 
 fn check_match(call: &Call, container: &Container) -> Result<(), Refusal> {

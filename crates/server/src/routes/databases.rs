@@ -22,7 +22,10 @@ pub(super) async fn serve_feed(service: &Service, call: &Call) -> Result<Answer,
             Ok(feed(service, &Page::whole(queries::over_metadata(service, call, bodies)?)))
         }
         Method::POST => {
-            let database = service.engine.create_database(call.object()?, throughput(call)?).await?;
+            let (body, throughput) = (call.object()?, throughput(call)?);
+            let database = service
+                .change(move |lead| async move { lead.create_database(body, throughput).await })
+                .await?;
             Ok(answer(service, 201, &database, charge::METADATA_CREATE))
         }
         _ => Err(wrong_method(&call.method)),
@@ -40,7 +43,8 @@ pub(super) async fn serve(service: &Service, call: &Call, name: &str) -> Result<
             Ok(answer(service, 200, database, charge::METADATA_READ).located())
         }
         Method::DELETE => {
-            service.engine.delete_database(name).await?;
+            let name = name.to_owned();
+            service.change(move |lead| async move { lead.delete_database(&name).await }).await?;
             Ok(Answer::empty(204).charged(charge::METADATA_DELETE).at(position(service)).located())
         }
         _ => Err(wrong_method(&call.method)),
@@ -63,7 +67,7 @@ pub(super) fn serve_users(service: &Service, call: &Call, name: &str) -> Result<
 
 /// The account as a partition: where databases and containers are kept.
 pub(super) fn position(service: &Service) -> Position {
-    Position { range: 0, lsn: service.engine.catalog().account.lsn }
+    Position { range: 0, lsn: service.engine.catalog().account.lsn, seen: None }
 }
 
 /// The throughput a request asks for: fixed, or autoscale up to a maximum.

@@ -16,6 +16,7 @@ mod queries;
 mod ranges;
 mod scripts;
 
+use std::future::Future;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -31,18 +32,35 @@ use crate::answer::{Answer, render_refusal};
 use crate::auth::Guard;
 use crate::call::Call;
 use crate::management::{self, Management};
-use crate::net::{self, Hangup, Peer};
+use crate::net::{self, Hangup};
 use crate::operation::Operation;
+use crate::regions::Regions;
 
-/// Everything that requests share.
+/// One region, as requests meet it.
 pub(crate) struct Service {
     pub(crate) engine: Arc<Engine>,
+    pub(crate) region: usize,
+    pub(crate) account: Arc<Account>,
+}
+
+/// What the regions of an account share.
+pub(crate) struct Account {
+    pub(crate) regions: Arc<Regions>,
+    pub(crate) addresses: Addresses,
     pub(crate) guard: Guard,
     pub(crate) strict_gateway: bool,
     pub(crate) public_endpoint: Option<String>,
     pub(crate) management: Management,
     pub(crate) activities: Activities,
     pub(crate) ca_pem: String,
+}
+
+/// How clients reach a region.
+pub(crate) enum Addresses {
+    /// By a port each, on whatever host they came by.
+    Ports(Vec<u16>),
+    /// By a host name each.
+    Hosts,
 }
 
 /// Who asks: management trusts the process it runs in, and is wary of what
@@ -53,12 +71,9 @@ pub(crate) enum Asker {
     SameProcess,
 }
 
-impl net::Handler for Service {
-    async fn handle(&self, request: Request<Bytes>, peer: Peer) -> Result<Response<Bytes>, Hangup> {
-        self.answer(request, peer.scheme, Asker::Network).await
-    }
-
-    fn refuse(&self, refusal: net::Refusal) -> Response<Bytes> {
+impl Service {
+    /// Answers for a request that was not read to its end.
+    pub(crate) fn refuse(&self, refusal: net::Refusal) -> Response<Bytes> {
         let refusal = match refusal {
             net::Refusal::BodyTooLarge { .. } => Refusal::too_large(),
             net::Refusal::BodyTimeout => {
@@ -70,11 +85,35 @@ impl net::Handler for Service {
                 Refusal::gateway(503, "The server holds as many request bodies as it can; try again.")
             }
         };
-        self.refuse_with(&refusal, &self.activities.next())
+        self.refuse_with(&refusal, &self.account.activities.next())
     }
 }
 
 impl Service {
+    /// Changes the catalog in all regions. Only the write region may be asked,
+    /// also where all write documents.
+    async fn change<T, F>(&self, change: impl FnOnce(Arc<Engine>) -> F + Send + 'static) -> Result<T, Refusal>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, Refusal>> + Send + 'static,
+    {
+        if self.account.regions.topology().write_region != self.region {
+            return Err(Refusal::write_forbidden());
+        }
+        self.change_anywhere(change).await
+    }
+
+    async fn change_anywhere<T, F>(
+        &self,
+        change: impl FnOnce(Arc<Engine>) -> F + Send + 'static,
+    ) -> Result<T, Refusal>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, Refusal>> + Send + 'static,
+    {
+        self.account.regions.change(change).await
+    }
+
     /// Answers one request, wherever it came from.
     pub(crate) async fn answer(
         &self,
@@ -82,7 +121,7 @@ impl Service {
         scheme: net::Scheme,
         asker: Asker,
     ) -> Result<Response<Bytes>, Hangup> {
-        let activity = self.activities.next();
+        let activity = self.account.activities.next();
         let (parts, body) = request.into_parts();
         let path = parts.uri.path().to_owned();
         if let Some(response) = management::open_path(self, &parts.method, &path) {
@@ -102,7 +141,7 @@ impl Service {
         let admitted =
             path::parse(&path).map_err(|_| Refusal::gateway(400, BadPath::MESSAGE)).and_then(|resource| {
                 let now = self.engine.clock().seconds();
-                self.guard.admit(&parts.method, &path, &resource, &headers, now)?;
+                self.account.guard.admit(&parts.method, &path, &resource, &headers, now)?;
                 Ok(resource)
             });
         let resource = match admitted {
@@ -116,13 +155,13 @@ impl Service {
     /// Serves an authenticated request, with the faults that were ordered.
     async fn run(&self, call: &Call, activity: &str) -> Result<Response<Bytes>, Hangup> {
         let operation = Operation::of(call);
-        self.management.wait_while_paused().await;
-        let fault = self.management.fault_for(operation, call);
+        self.account.management.wait_while_paused().await;
+        let fault = self.account.management.fault_for(operation, call, self.region);
         if let Some(fault) = &fault {
             fault.delay().await;
             if let Some(outcome) = fault.instead_of_serving() {
                 return outcome.map(|refusal| {
-                    self.management.count(operation, refusal.status, refusal.charge);
+                    self.account.management.count(self.region, operation, refusal.status, refusal.charge);
                     self.refuse_call(call, &refusal, activity)
                 });
             }
@@ -132,7 +171,7 @@ impl Service {
             Ok(answer) => (answer.status, answer.charge.unwrap_or(0.0)),
             Err(refusal) => (refusal.status, refusal.charge),
         };
-        self.management.count(operation, status, charge);
+        self.account.management.count(self.region, operation, status, charge);
         if let Some(outcome) = fault.and_then(|fault| fault.after_serving()) {
             return outcome.map(|refusal| self.refuse_call(call, &refusal, activity));
         }

@@ -29,7 +29,9 @@ pub(super) async fn serve(service: &Service, call: &Call, rid: &str) -> Result<A
         Method::GET => Ok(answer(service, offer)),
         Method::PUT => {
             let throughput = asked_throughput(call, offer)?;
-            let offer = service.engine.replace_offer(rid, throughput).await?;
+            let rid = rid.to_owned();
+            let offer =
+                service.change(move |lead| async move { lead.replace_offer(&rid, throughput).await }).await?;
             Ok(answer(service, &offer))
         }
         _ => Err(wrong_method(&call.method)),

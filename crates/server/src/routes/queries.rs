@@ -38,7 +38,7 @@ pub(super) fn serve(service: &Service, call: &Call) -> Result<Answer, Refusal> {
         ));
     }
     let program = compile(service, &statement)?;
-    if scope.is_none() && service.strict_gateway {
+    if scope.is_none() && service.account.strict_gateway {
         check_gateway(&container, &statement, &program)?;
     }
     let request = QueryRequest {
@@ -191,7 +191,7 @@ fn check_gateway(container: &Container, statement: &Statement, program: &Program
             .with_sub_status(sub_status::CROSS_PARTITION_QUERY_NOT_SERVABLE);
             refusal.plan = plan_of(container, statement, Some(ALL_FEATURES))
                 .ok()
-                .map(|plan| json::to_text(&plan, Style::Point));
+                .map(|plan| json::to_text(&plan, Style::Point).into());
             Err(refusal)
         }
     }

@@ -1,6 +1,8 @@
 //! Stored procedures, triggers and functions: kept, listed, returned; running
 //! them is refused with a sentence that says so.
 
+use std::sync::Arc;
+
 use http::Method;
 use perihelion_engine::charge;
 use perihelion_engine::refusal::Refusal;
@@ -28,7 +30,10 @@ pub(super) async fn serve(service: &Service, call: &Call) -> Result<Answer, Refu
             Answer::feed(&container.rid_text, feed, &found).charged(charge::FEED)
         }
         (&Method::POST, None) => {
-            let body = service.engine.put_script(&container, kind, None, call.object()?).await?;
+            let (body, to) = (call.object()?, Arc::clone(&container));
+            let body = service
+                .change(move |lead| async move { lead.put_script(&to, kind, None, body).await })
+                .await?;
             let quota = format!("{}={};", quota_name(kind), kind.quota());
             script(201, &body).charged(charge::SCRIPT_CREATE).with(headers::RESOURCE_QUOTA, quota)
         }
@@ -39,12 +44,15 @@ pub(super) async fn serve(service: &Service, call: &Call) -> Result<Answer, Refu
             .charged(charge::METADATA_READ)
             .located(),
         (&Method::PUT, Some(id)) => {
-            let body =
-                service.engine.put_script(&container, kind, Some(id.to_owned()), call.object()?).await?;
+            let (body, to, id) = (call.object()?, Arc::clone(&container), id.to_owned());
+            let body = service
+                .change(move |lead| async move { lead.put_script(&to, kind, Some(id), body).await })
+                .await?;
             script(200, &body).charged(charge::SCRIPT_CREATE).located()
         }
         (&Method::DELETE, Some(id)) => {
-            service.engine.delete_script(&container, kind, id).await?;
+            let (of, id) = (Arc::clone(&container), id.to_owned());
+            service.change(move |lead| async move { lead.delete_script(&of, kind, &id).await }).await?;
             Answer::empty(204).charged(charge::SCRIPT_CREATE)
         }
         _ => return Err(wrong_method(&call.method)),

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use perihelion_server::{AuthMode, Keys, MasterKey, Server, ServerOptions, net};
+use perihelion_server::{AuthMode, Keys, MasterKey, RegionNames, Server, ServerOptions, net};
 
 use crate::client::Client;
 
@@ -28,6 +28,9 @@ pub(crate) fn options() -> ServerOptions {
         open_account: false,
         health_port: None,
         limits: net::Limits::default(),
+        regions: RegionNames::default(),
+        multi_write: false,
+        replication_delay: Duration::ZERO,
     }
 }
 

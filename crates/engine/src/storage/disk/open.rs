@@ -25,7 +25,7 @@ use super::{Core, DataFile, DiskOptions, DiskStore, KEYSPACE, PAGE_CACHE_BYTES_M
 use crate::storage::{StoreError, StoreErrorKind};
 
 /// The data file's name in the directory.
-const FILE_NAME: &str = "perihelion.redb";
+pub const FILE_NAME: &str = "perihelion.redb";
 
 /// Our marker: one table with a few numbers.
 const MARKER: TableDefinition<'static, &str, u64> = TableDefinition::new("perihelion.marker");

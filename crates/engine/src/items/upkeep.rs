@@ -1,0 +1,190 @@
+//! What stands around a document and must change in its commit: the id and
+//! member entries, unique keys, indexes, the change feed's and the expiry's
+//! pointers, the counters, the version log. A write of this region and one
+//! that is applied from another go through the same functions.
+
+use bytes::Bytes;
+use perihelion_model::json::Value;
+
+use super::ItemWrite;
+use crate::charge;
+use crate::document::StoredDocument;
+use crate::index::{encode, find};
+use crate::keys;
+use crate::refusal::Refusal;
+use crate::versions::{self, Change};
+
+impl ItemWrite<'_, '_> {
+    pub(crate) fn next_stamp(&mut self) -> (u64, u64) {
+        self.stamp.next(&mut self.state, self.target.range.id, self.transaction.replica)
+    }
+
+    /// Whether anything here looks into documents.
+    pub(crate) fn needs_value(&self) -> bool {
+        let container = &self.target.container;
+        !container.unique_keys.is_empty() || !container.indexes.is_empty()
+    }
+
+    /// Makes a new document known by its id and as one of its partition.
+    pub(crate) fn link_document(&mut self, id: &str, rid: u64) {
+        let number = self.target.container.number();
+        self.transaction.put(keys::id(number, &self.target.partition, id), rid.to_be_bytes().to_vec());
+        self.transaction.put(keys::member(number, &self.target.partition, rid), Bytes::new());
+    }
+
+    /// Writes a version and moves what points at it; `value` is its value
+    /// where that is needed.
+    pub(crate) fn put_document(
+        &mut self,
+        rid: u64,
+        old: Option<&StoredDocument>,
+        stored: &StoredDocument,
+        value: Option<&Value>,
+    ) {
+        if let Some(value) = value {
+            let old_value = old.map(StoredDocument::value);
+            self.move_index_entries(rid, old_value.as_ref(), Some(value));
+        }
+        self.move_pointers(rid, old, Some(stored));
+        self.count(old, Some(stored));
+        let change = if old.is_some() { Change::Replace } else { Change::Create };
+        let stamp = (stored.lsn, stored.place);
+        versions::log(self.transaction, self.target, change, old, stamp, Some(stored));
+        let key = keys::document(self.target.container.number(), self.target.range.segment, rid);
+        self.transaction.put(key, stored.encode());
+    }
+
+    /// Removes a document and everything that points at it.
+    pub(crate) fn remove_document(
+        &mut self,
+        id: &str,
+        rid: u64,
+        old: &StoredDocument,
+        change: Change,
+        stamp: (u64, u64),
+    ) {
+        let number = self.target.container.number();
+        if self.needs_value() {
+            let value = old.value();
+            self.release_unique(rid, &value);
+            self.move_index_entries(rid, Some(&value), None);
+        }
+        self.move_pointers(rid, Some(old), None);
+        self.count(Some(old), None);
+        versions::log(self.transaction, self.target, change, Some(old), stamp, None);
+        self.transaction.remove(keys::id(number, &self.target.partition, id));
+        self.transaction.remove(keys::member(number, &self.target.partition, rid));
+        self.transaction.remove(keys::document(number, self.target.range.segment, rid));
+    }
+
+    fn unique_keys_of(&self, document: &Value) -> Vec<Vec<u8>> {
+        let container = &self.target.container;
+        let constraints = container.unique_keys.iter().enumerate();
+        constraints
+            .map(|(constraint, paths)| {
+                let mut values = Vec::new();
+                for path in paths {
+                    // A missing value counts as null, so it is unique too.
+                    encode(&mut values, Some(find(document, &path.steps).unwrap_or(&Value::Null)), false);
+                }
+                keys::unique(container.number(), &self.target.partition, constraint as u16, &values)
+            })
+            .collect()
+    }
+
+    pub(super) fn check_unique(
+        &mut self,
+        rid: u64,
+        old: Option<&StoredDocument>,
+        new: &Value,
+    ) -> Result<(), Refusal> {
+        for key in self.unique_keys_after(rid, old, new) {
+            let owner = self.transaction.get(&key)?.and_then(|owner| keys::last_u64(&owner));
+            if owner.is_some_and(|owner| owner != rid && !self.has_expired(owner)) {
+                return Err(Refusal::document_exists().with_charge(charge::UNIQUE_CONFLICT));
+            }
+            self.transaction.put(key, rid.to_be_bytes().to_vec());
+        }
+        Ok(())
+    }
+
+    /// The same without asking who has them.
+    pub(crate) fn claim_unique(&mut self, rid: u64, old: Option<&StoredDocument>, new: &Value) {
+        for key in self.unique_keys_after(rid, old, new) {
+            self.transaction.put(key, rid.to_be_bytes().to_vec());
+        }
+    }
+
+    /// Lets go of the old version's unique keys; returns the new one's.
+    fn unique_keys_after(&mut self, rid: u64, old: Option<&StoredDocument>, new: &Value) -> Vec<Vec<u8>> {
+        if self.target.container.unique_keys.is_empty() {
+            return Vec::new();
+        }
+        if let Some(old) = old {
+            self.release_unique(rid, &old.value());
+        }
+        self.unique_keys_of(new)
+    }
+
+    fn has_expired(&self, rid: u64) -> bool {
+        let key = keys::document(self.target.container.number(), self.target.range.segment, rid);
+        let record = self.transaction.get(&key).ok().flatten();
+        record
+            .as_ref()
+            .and_then(StoredDocument::decode)
+            .is_none_or(|document| self.target.has_expired(&document, self.transaction.now))
+    }
+
+    /// Lets go of the unique keys that are this document's.
+    fn release_unique(&mut self, rid: u64, old: &Value) {
+        for key in self.unique_keys_of(old) {
+            let owner = self.transaction.get(&key).ok().flatten().and_then(|owner| keys::last_u64(&owner));
+            if owner == Some(rid) {
+                self.transaction.remove(key);
+            }
+        }
+    }
+
+    fn move_index_entries(&mut self, rid: u64, old: Option<&Value>, new: Option<&Value>) {
+        let container = &self.target.container;
+        for index in &container.indexes {
+            let entry = |document| index.entry(container.number(), self.target.group(), document, rid);
+            let (old_entry, new_entry) = (old.map(entry), new.map(entry));
+            if old_entry == new_entry {
+                continue;
+            }
+            if let Some(key) = old_entry {
+                self.transaction.remove(key);
+            }
+            if let Some(key) = new_entry {
+                self.transaction.put(key, Bytes::new());
+            }
+        }
+    }
+
+    /// The change feed's and the expiry's pointers.
+    fn move_pointers(&mut self, rid: u64, old: Option<&StoredDocument>, new: Option<&StoredDocument>) {
+        let (number, segment) = (self.target.container.number(), self.target.range.segment);
+        if let Some(old) = old {
+            self.transaction.remove(keys::feed(number, segment, old.lsn, old.place));
+            if old.expires_at != 0 {
+                self.transaction.remove(keys::expiry(old.expires_at, number, segment, rid));
+            }
+        }
+        if let Some(new) = new {
+            self.transaction.put(keys::feed(number, segment, new.lsn, new.place), rid.to_be_bytes().to_vec());
+            if new.expires_at != 0 {
+                self.transaction.put(keys::expiry(new.expires_at, number, segment, rid), Bytes::new());
+            }
+        }
+    }
+
+    fn count(&mut self, old: Option<&StoredDocument>, new: Option<&StoredDocument>) {
+        if let Some(range) = self.state.range_mut(self.target.range.id) {
+            let size =
+                |document: Option<&StoredDocument>| document.map_or(0, |document| document.text.len() as i64);
+            range.documents += i64::from(new.is_some()) - i64::from(old.is_some());
+            range.bytes += size(new) - size(old);
+        }
+    }
+}

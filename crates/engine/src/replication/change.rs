@@ -1,0 +1,130 @@
+//! One change of one document, as an outbox holds it: all that another region
+//! needs to have the same document, and what it must have seen before.
+
+use bytes::{Buf, Bytes};
+
+use super::REGIONS_MAX;
+use crate::keys::{ContainerNumber, LogicalKey, RangeId};
+
+/// Which of two writes of a document is the later one, in every region.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Version {
+    pub(crate) timestamp: u64,
+    /// Unique over all regions, and above every one its writer had seen.
+    pub(crate) etag_counter: u64,
+}
+
+/// A change on its way.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Change {
+    pub(crate) container: ContainerNumber,
+    /// The range and the LSN of the write in its own region.
+    pub(crate) range: RangeId,
+    pub(crate) lsn: u64,
+    pub(crate) version: Version,
+    /// What its region had of each region in that range.
+    pub(crate) seen: [u64; REGIONS_MAX],
+    pub(crate) rid: u64,
+    pub(crate) partition: LogicalKey,
+    pub(crate) effective_key: Bytes,
+    pub(crate) id: String,
+    pub(crate) kind: Kind,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Put { created_lsn: u64, ttl: i32, terms: u32, text: Bytes },
+    Delete,
+    Expire,
+}
+
+impl Change {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let text_bytes = if let Kind::Put { text, .. } = &self.kind { text.len() } else { 0 };
+        let mut out = Vec::with_capacity(256 + self.id.len() + text_bytes);
+        out.push(match self.kind {
+            Kind::Put { .. } => 0,
+            Kind::Delete => 1,
+            Kind::Expire => 2,
+        });
+        out.extend_from_slice(&self.container.to_be_bytes());
+        out.extend_from_slice(&self.range.to_be_bytes());
+        let numbers = [self.lsn, self.version.timestamp, self.version.etag_counter, self.rid];
+        for number in numbers.iter().chain(&self.seen) {
+            out.extend_from_slice(&number.to_be_bytes());
+        }
+        for bytes in [self.partition.0.as_slice(), &self.effective_key, self.id.as_bytes()] {
+            out.extend_from_slice(&(bytes.len() as u32).to_be_bytes());
+            out.extend_from_slice(bytes);
+        }
+        if let Kind::Put { created_lsn, ttl, terms, text } = &self.kind {
+            out.extend_from_slice(&created_lsn.to_be_bytes());
+            out.extend_from_slice(&ttl.to_be_bytes());
+            out.extend_from_slice(&terms.to_be_bytes());
+            out.extend_from_slice(text);
+        }
+        out
+    }
+
+    pub(crate) fn decode(record: &Bytes) -> Option<Self> {
+        let mut rest = record.clone();
+        let kind = rest.try_get_u8().ok()?;
+        let (container, range) = (rest.try_get_u32().ok()?, rest.try_get_u32().ok()?);
+        let lsn = rest.try_get_u64().ok()?;
+        let version = Version { timestamp: rest.try_get_u64().ok()?, etag_counter: rest.try_get_u64().ok()? };
+        let rid = rest.try_get_u64().ok()?;
+        let mut seen = [0; REGIONS_MAX];
+        for lsn in &mut seen {
+            *lsn = rest.try_get_u64().ok()?;
+        }
+        let partition = LogicalKey(take(&mut rest)?.to_vec());
+        let effective_key = take(&mut rest)?;
+        let id = String::from_utf8(take(&mut rest)?.to_vec()).ok()?;
+        let kind = match kind {
+            0 => Kind::Put {
+                created_lsn: rest.try_get_u64().ok()?,
+                ttl: rest.try_get_i32().ok()?,
+                terms: rest.try_get_u32().ok()?,
+                text: rest,
+            },
+            1 => Kind::Delete,
+            2 => Kind::Expire,
+            _ => return None,
+        };
+        Some(Change { container, range, lsn, version, seen, rid, partition, effective_key, id, kind })
+    }
+}
+
+fn take(rest: &mut Bytes) -> Option<Bytes> {
+    let length = rest.try_get_u32().ok()? as usize;
+    (length <= rest.len()).then(|| rest.split_to(length))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_read_back_and_short_ones_are_refused() {
+        let put = Kind::Put { created_lsn: 4, ttl: -1, terms: 3, text: Bytes::from_static(b"{}") };
+        for kind in [put, Kind::Delete, Kind::Expire] {
+            let change = Change {
+                container: 1,
+                range: 2,
+                lsn: 3,
+                version: Version { timestamp: 4, etag_counter: 5 },
+                seen: [6; REGIONS_MAX],
+                rid: 7,
+                partition: LogicalKey(vec![8; 16]),
+                effective_key: Bytes::from_static(&[9; 3]),
+                id: "ä".to_owned(),
+                kind,
+            };
+            let record = Bytes::from(change.encode());
+            assert_eq!(Change::decode(&record), Some(change));
+            for length in 0..record.len() - 2 {
+                assert_eq!(Change::decode(&record.slice(..length)), None, "{length}");
+            }
+        }
+    }
+}

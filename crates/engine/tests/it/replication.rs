@@ -1,0 +1,412 @@
+//! Several engines as the regions of one account: what is written in one is
+//! in all once everything was carried over, whatever the order it came in.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use perihelion_engine::batch::{Batch, BatchOperation, BatchScope};
+use perihelion_engine::body::NewBody;
+use perihelion_engine::change_feed::{FeedMode, FeedRequest, FeedStart};
+use perihelion_engine::container::{ApiVersion, Container, ParsedDefinition};
+use perihelion_engine::items::{ItemOperation, Precondition, Target};
+use perihelion_engine::replication::{RegionId, Replica, Role};
+use perihelion_engine::storage::MemoryStore;
+use perihelion_engine::{Clock, Engine, EngineOptions};
+use perihelion_model::json::{Object, Value, parse_str};
+use perihelion_model::partition_key::PartitionKey;
+use perihelion_model::session_token;
+
+use crate::dice::Dice;
+
+const DEFINITION: &str = r#"{"id":"c","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2},"defaultTtl":-1,
+    "indexingPolicy":{"compositeIndexes":[[{"path":"/pk","order":"ascending"},{"path":"/n","order":"ascending"}]]}}"#;
+
+fn object(text: &str) -> Object {
+    match parse_str(text) {
+        Ok(Value::Object(object)) => object,
+        other => panic!("{text}: {other:?}"),
+    }
+}
+
+fn key(name: &str) -> PartitionKey {
+    PartitionKey::from_header(&format!("[\"{name}\"]")).unwrap()
+}
+
+/// The regions of an account, and a hand that carries outboxes.
+struct Regions {
+    engines: Vec<Arc<Engine>>,
+    seconds: Arc<AtomicU64>,
+}
+
+impl Regions {
+    async fn new(count: u8, definition: &str) -> Regions {
+        let seconds = Arc::new(AtomicU64::new(1_000_000));
+        let engines = (0..count).map(|region| {
+            let told = Arc::clone(&seconds);
+            let options = EngineOptions::default()
+                .with_clock(Clock::from_fn(move || Duration::from_secs(told.load(Ordering::SeqCst))))
+                .with_replica(Some(Replica { region: RegionId(region), regions: count }));
+            Arc::new(Engine::open(MemoryStore::new(), options).unwrap())
+        });
+        let regions = Regions { engines: engines.collect(), seconds };
+        let lead = &regions.engines[0];
+        lead.create_database(object(r#"{"id":"d"}"#), None).await.unwrap();
+        let definition = ParsedDefinition::parse(object(definition), ApiVersion::Current).unwrap();
+        lead.create_container("d", definition, None).await.unwrap();
+        regions.adopt().await;
+        regions
+    }
+
+    async fn adopt(&self) {
+        for engine in &self.engines[1..] {
+            engine.adopt(&self.engines[0]).await.unwrap();
+            assert!(engine.agrees_with(&self.engines[0].catalog()));
+        }
+    }
+
+    fn container(&self, region: usize) -> Arc<Container> {
+        self.engines[region].catalog().container("d", "c").unwrap().clone()
+    }
+
+    async fn write(&self, region: usize, pk: &str, operation: ItemOperation) -> Result<String, u16> {
+        let container = self.container(region);
+        let answer = self.engines[region].write_item(&container, key(pk), operation, Precondition::default());
+        answer.await.map(|answer| answer.etag.unwrap_or_default()).map_err(|refusal| refusal.status)
+    }
+
+    fn body(&self, pk: &str, id: &str, n: u64) -> NewBody {
+        NewBody::new(object(&format!(r#"{{"id":"{id}","pk":"{pk}","n":{n}}}"#)), &self.container(0)).unwrap()
+    }
+
+    async fn upsert(&self, region: usize, pk: &str, id: &str, n: u64) -> Result<String, u16> {
+        self.write(region, pk, ItemOperation::Upsert { body: self.body(pk, id, n) }).await
+    }
+
+    async fn delete(&self, region: usize, pk: &str, id: &str) -> Result<String, u16> {
+        self.write(region, pk, ItemOperation::Delete { id: id.to_owned() }).await
+    }
+
+    /// Carries at most `groups` from one region to another; tells whether
+    /// anything moved.
+    async fn carry(&self, from: usize, to: usize, groups: u64) -> bool {
+        let source = RegionId(from as u8);
+        let position = self.engines[to].applied_from(source).unwrap();
+        let last = *self.engines[from].written().unwrap().borrow();
+        let page = self.engines[from].outbox(position, last.min(position.saturating_add(groups))).unwrap();
+        !page.is_empty() && self.engines[to].apply(source, page).await.unwrap().to > position
+    }
+
+    /// Carries until nothing is left.
+    async fn settle(&self) {
+        loop {
+            let mut moved = false;
+            for (from, to) in self.pairs() {
+                moved |= self.carry(from, to, u64::MAX).await;
+            }
+            if !moved {
+                return;
+            }
+        }
+    }
+
+    fn pairs(&self) -> Vec<(usize, usize)> {
+        let count = self.engines.len();
+        (0..count)
+            .flat_map(|from| (0..count).map(move |to| (from, to)))
+            .filter(|(from, to)| from != to)
+            .collect()
+    }
+
+    fn read(&self, region: usize, pk: &str, id: &str) -> Option<String> {
+        let target = Target::resolve(&self.container(region), key(pk)).unwrap();
+        let answer = self.engines[region].read_item(&target, id, &Precondition::default(), &[]).ok()?;
+        Some(String::from_utf8(answer.body.to_vec()).unwrap())
+    }
+
+    /// Every document of a region by `_rid`, read through the change feed.
+    fn documents(&self, region: usize) -> BTreeMap<String, String> {
+        let container = self.container(region);
+        let mut found = BTreeMap::new();
+        for range in &container.ranges {
+            let request = FeedRequest {
+                range: range.id,
+                keys: range.range.clone(),
+                start: FeedStart::Beginning,
+                mode: FeedMode::LatestVersion,
+                items_max: usize::MAX,
+            };
+            for item in self.engines[region].change_feed(&container, &request, &[]).unwrap().items {
+                let text = String::from_utf8(item.to_vec()).unwrap();
+                let (text, _lsn) = text.rsplit_once(",\"_lsn\"").unwrap();
+                let value = object(&format!("{text}}}"));
+                let rid = value.get("_rid").and_then(Value::as_str).unwrap().to_owned();
+                assert_eq!(found.insert(rid, text.to_owned()), None, "a document is in the feed once");
+            }
+        }
+        found
+    }
+
+    fn assert_alike(&self, story: &str) {
+        for region in 1..self.engines.len() {
+            assert_eq!(self.documents(0), self.documents(region), "{story}: regions 0 and {region} differ");
+            let counts = |region: usize| self.engines[region].state(&self.container(region)).unwrap();
+            assert_eq!(counts(0).documents(), counts(region).documents(), "{story}");
+            assert_eq!(counts(0).bytes(), counts(region).bytes(), "{story}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_replicated_document_is_the_same_document() {
+    let regions = Regions::new(2, DEFINITION).await;
+    regions.upsert(0, "a", "1", 1).await.unwrap();
+    regions.upsert(0, "a", "1", 2).await.unwrap();
+    assert_eq!(regions.read(1, "a", "1"), None);
+    regions.settle().await;
+    assert_eq!(regions.read(1, "a", "1"), regions.read(0, "a", "1"));
+    regions.delete(0, "a", "1").await.unwrap();
+    regions.settle().await;
+    assert_eq!(regions.read(1, "a", "1"), None);
+    regions.assert_alike("one document");
+}
+
+#[tokio::test]
+async fn lsns_are_the_same_everywhere_while_one_region_writes() {
+    let regions = Regions::new(3, DEFINITION).await;
+    for n in 0..20 {
+        regions.upsert(0, ["a", "b"][n % 2], &format!("{}", n % 7), n as u64).await.unwrap();
+    }
+    regions.settle().await;
+    let lsn = |region: usize| regions.engines[region].state(&regions.container(region)).unwrap().lsn(0);
+    assert_eq!((lsn(0), lsn(1), lsn(2)), (21, 21, 21));
+    // The write region moves; the next one goes on from there.
+    regions.upsert(1, "a", "x", 1).await.unwrap();
+    regions.settle().await;
+    assert_eq!((lsn(0), lsn(1), lsn(2)), (22, 22, 22));
+}
+
+#[tokio::test]
+async fn a_batch_arrives_whole() {
+    let regions = Regions::new(2, DEFINITION).await;
+    let operations = (0..5).map(|n| BatchOperation {
+        operation: Ok(ItemOperation::Create { body: regions.body("a", &n.to_string(), n) }),
+        precondition: Precondition::default(),
+        partition_key: None,
+    });
+    let batch = Batch {
+        scope: BatchScope::Partition(key("a")),
+        operations: operations.collect(),
+        is_atomic: true,
+        continues_on_error: false,
+    };
+    assert!(!regions.engines[0].batch(&regions.container(0), batch).await.unwrap().has_failed());
+    assert!(regions.carry(0, 1, 1).await, "one group");
+    assert_eq!(regions.documents(1).len(), 5);
+    regions.assert_alike("a batch");
+}
+
+#[tokio::test]
+async fn the_later_write_wins_in_every_region_and_so_does_a_later_delete() {
+    let regions = Regions::new(2, DEFINITION).await;
+    regions.upsert(0, "a", "1", 1).await.unwrap();
+    regions.seconds.fetch_add(10, Ordering::SeqCst);
+    regions.upsert(1, "a", "1", 2).await.unwrap();
+    regions.upsert(0, "b", "2", 1).await.unwrap();
+    regions.settle().await;
+    for region in 0..2 {
+        assert!(regions.read(region, "a", "1").unwrap().contains("\"n\":2"), "{region}");
+    }
+    // Region 1 deletes what region 0 changed before that, unseen.
+    regions.upsert(0, "b", "2", 5).await.unwrap();
+    regions.seconds.fetch_add(10, Ordering::SeqCst);
+    regions.delete(1, "b", "2").await.unwrap();
+    assert!(regions.carry(0, 1, u64::MAX).await);
+    assert_eq!(regions.read(1, "b", "2"), None, "the older write does not bring it back");
+    regions.settle().await;
+    assert_eq!(regions.read(0, "b", "2"), None);
+    // A new one may be made, and stays.
+    regions.upsert(0, "b", "2", 6).await.unwrap();
+    regions.settle().await;
+    assert!(regions.read(1, "b", "2").unwrap().contains("\"n\":6"));
+    regions.assert_alike("later wins");
+}
+
+#[tokio::test]
+async fn a_group_waits_for_what_its_writer_had_seen() {
+    let regions = Regions::new(3, DEFINITION).await;
+    regions.upsert(0, "a", "1", 1).await.unwrap();
+    assert!(regions.carry(0, 1, u64::MAX).await);
+    regions.delete(1, "a", "1").await.unwrap();
+    assert!(!regions.carry(1, 2, u64::MAX).await, "region 2 has not seen what was deleted");
+    assert!(regions.carry(0, 2, u64::MAX).await);
+    assert!(regions.carry(1, 2, u64::MAX).await);
+    regions.settle().await;
+    regions.assert_alike("in order");
+}
+
+#[tokio::test]
+async fn a_region_that_may_not_write_refuses_and_applies_all_the_same() {
+    let regions = Regions::new(2, DEFINITION).await;
+    regions.engines[1].set_role(Role { writes: false, expires: false }).await.unwrap();
+    assert_eq!(regions.upsert(1, "a", "1", 1).await, Err(403));
+    regions.upsert(0, "a", "1", 1).await.unwrap();
+    regions.settle().await;
+    assert!(regions.read(1, "a", "1").is_some());
+    regions.engines[1].set_role(Role { writes: true, expires: true }).await.unwrap();
+    assert!(regions.upsert(1, "a", "1", 2).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_session_waits_for_each_regions_writes() {
+    let regions = Regions::new(2, DEFINITION).await;
+    regions.upsert(1, "a", "1", 1).await.unwrap();
+    let position = regions.engines[1].state(&regions.container(1)).unwrap().position(0);
+    assert_eq!(position.seen.as_deref(), Some([1, 2].as_slice()));
+    let token = session_token::parse("0:1#2#0=1#1=2").unwrap();
+    let read = || {
+        let target = Target::resolve(&regions.container(0), key("a")).unwrap();
+        regions.engines[0].read_item(&target, "1", &Precondition::default(), &token)
+    };
+    let refusal = read().unwrap_err();
+    assert_eq!((refusal.status, refusal.sub_status), (404, Some(1002)));
+    // Writes of its own do not make up for what is missing.
+    regions.upsert(0, "a", "2", 1).await.unwrap();
+    regions.upsert(0, "a", "3", 1).await.unwrap();
+    assert_eq!(read().unwrap_err().sub_status, Some(1002));
+    regions.settle().await;
+    assert_eq!(read().unwrap().status, 200);
+}
+
+#[tokio::test]
+async fn an_outbox_is_trimmed_and_goes_on() {
+    let regions = Regions::new(2, DEFINITION).await;
+    for n in 0..2500 {
+        regions.upsert(0, "a", &n.to_string(), n).await.unwrap();
+    }
+    regions.settle().await;
+    let applied = regions.engines[1].applied_from(RegionId(0)).unwrap();
+    assert_eq!(applied, 2500);
+    let mut calls = 0;
+    while regions.engines[0].trim_outbox(applied).await.unwrap() < applied {
+        calls += 1;
+    }
+    assert!((2..5).contains(&calls), "{calls} steps");
+    assert!(regions.engines[0].outbox(0, u64::MAX).unwrap().is_empty());
+    regions.upsert(0, "a", "more", 1).await.unwrap();
+    regions.settle().await;
+    regions.assert_alike("trimmed");
+}
+
+#[tokio::test]
+async fn catalogs_are_adopted_with_the_same_numbers() {
+    let regions = Regions::new(2, DEFINITION).await;
+    let lead = &regions.engines[0];
+    lead.split(&regions.container(0), 0).await.unwrap();
+    lead.split(&regions.container(0), 1).await.unwrap();
+    lead.create_database(object(r#"{"id":"e"}"#), None).await.unwrap();
+    regions.adopt().await;
+    let ranges = |region: usize| regions.container(region).ranges.clone();
+    assert_eq!((ranges(0).len(), ranges(0)), (3, ranges(1)));
+    assert_eq!(regions.container(0).rid_text, regions.container(1).rid_text);
+    regions.upsert(0, "a", "1", 1).await.unwrap();
+    regions.settle().await;
+    let container = regions.container(0);
+    lead.delete_container(&container).await.unwrap();
+    lead.delete_database("e").await.unwrap();
+    regions.adopt().await;
+    assert!(regions.engines[1].catalog().container("d", "c").is_none());
+    assert!(regions.engines[1].catalog().database("e").is_none());
+}
+
+#[tokio::test]
+async fn writes_of_a_range_that_is_split_meanwhile_are_seen_in_both_halves() {
+    let regions = Regions::new(2, DEFINITION).await;
+    for n in 0..10 {
+        regions.upsert(0, &format!("k{n}"), "1", n).await.unwrap();
+    }
+    assert!(regions.carry(0, 1, 3).await);
+    regions.engines[0].split(&regions.container(0), 0).await.unwrap();
+    regions.adopt().await;
+    regions.upsert(0, "k1", "2", 1).await.unwrap();
+    regions.settle().await;
+    regions.assert_alike("split");
+    let [here, there] =
+        [0, 1].map(|region| regions.engines[region].state(&regions.container(region)).unwrap());
+    for range in &here.ranges {
+        assert_eq!(range.seen[0], there.range(range.id).unwrap().seen[0], "range {}", range.id);
+    }
+}
+
+#[tokio::test]
+async fn what_expires_is_removed_by_one_region_for_all() {
+    let regions = Regions::new(2, DEFINITION).await;
+    regions.engines[1].set_role(Role { writes: false, expires: false }).await.unwrap();
+    let body = NewBody::new(object(r#"{"id":"1","pk":"a","ttl":5}"#), &regions.container(0)).unwrap();
+    regions.write(0, "a", ItemOperation::Create { body }).await.unwrap();
+    regions.settle().await;
+    regions.seconds.fetch_add(6, Ordering::SeqCst);
+    for engine in &regions.engines {
+        engine.maintain().await.unwrap();
+    }
+    let count =
+        |region: usize| regions.engines[region].state(&regions.container(region)).unwrap().documents();
+    assert_eq!((count(0), count(1)), (0, 1), "one region waits to be told");
+    assert_eq!(regions.read(1, "a", "1"), None, "though nobody sees it");
+    regions.settle().await;
+    assert_eq!(count(1), 0);
+    regions.assert_alike("expired");
+}
+
+#[tokio::test]
+async fn unique_keys_of_two_regions_end_up_alike() {
+    let unique = DEFINITION
+        .replace("\"defaultTtl\":-1", "\"uniqueKeyPolicy\":{\"uniqueKeys\":[{\"paths\":[\"/n\"]}]}");
+    let regions = Regions::new(2, &unique).await;
+    regions.upsert(0, "a", "1", 7).await.unwrap();
+    regions.upsert(1, "a", "2", 7).await.unwrap();
+    regions.settle().await;
+    regions.assert_alike("both stay");
+    assert_eq!(regions.documents(0).len(), 2);
+    assert_eq!(regions.upsert(0, "a", "3", 7).await, Err(409));
+    regions.delete(0, "a", "1").await.unwrap();
+    regions.delete(0, "a", "2").await.unwrap();
+    assert!(regions.upsert(0, "a", "3", 7).await.is_ok(), "the key is free again");
+}
+
+/// One story: random writes in all regions, random carrying, random splits
+/// and time; in the end all regions are alike.
+async fn story(seed: u64) {
+    let mut dice = Dice::new(seed);
+    let regions = Regions::new(3, DEFINITION).await;
+    for _ in 0..300 {
+        let region = dice.roll(3) as usize;
+        let (pk, id) = (format!("k{}", dice.roll(3)), dice.roll(6).to_string());
+        match dice.roll(12) {
+            0..=5 => drop(regions.upsert(region, &pk, &id, dice.roll(1000)).await.unwrap()),
+            6 | 7 => drop(regions.delete(region, &pk, &id).await),
+            8 => drop(regions.seconds.fetch_add(dice.roll(2), Ordering::SeqCst)),
+            9 if dice.one_in(8) => {
+                let ranges = regions.container(0).ranges.clone();
+                let range = &ranges[dice.roll(ranges.len() as u64) as usize];
+                regions.engines[0].split(&regions.container(0), range.id).await.unwrap();
+                regions.adopt().await;
+            }
+            _ => {
+                let pairs = regions.pairs();
+                let (from, to) = pairs[dice.roll(pairs.len() as u64) as usize];
+                regions.carry(from, to, 1 + dice.roll(5)).await;
+            }
+        }
+    }
+    regions.settle().await;
+    regions.assert_alike(&format!("seed {seed}"));
+}
+
+#[tokio::test]
+async fn regions_that_all_write_end_up_alike() {
+    for seed in 0..60 {
+        story(seed).await;
+    }
+}

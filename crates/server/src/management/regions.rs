@@ -1,0 +1,95 @@
+//! What can be ordered of the regions: outages, the write region, and how
+//! their writes travel.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::Method;
+use perihelion_engine::refusal::Refusal;
+use perihelion_model::json::{Object, Value};
+
+use super::done;
+use crate::regions::{Outage, PATIENCE, Regions};
+
+/// The longest replication delay, and the longest wait for replication.
+const DELAY_MS_MAX: u64 = 60_000;
+const WAIT_MS_MAX: u64 = 60_000;
+
+/// Carries out a request about regions; `None` when it is not one.
+pub(super) async fn dispatch(
+    regions: &Arc<Regions>,
+    method: &Method,
+    name: &str,
+    body: &Object,
+) -> Option<Result<Value, Refusal>> {
+    let outcome = match (method, name) {
+        (&Method::GET, "regions") => Ok(()),
+        (&Method::POST, "regions/offline") => offline(regions, body),
+        (&Method::POST, "regions/online") => {
+            one(regions, body).map(|region| regions.set_outage(region, None))
+        }
+        (&Method::POST, "regions/write") => match (one(regions, body), wait(body)) {
+            (Ok(region), Ok(patience)) => regions.relocate(region, patience).await,
+            (Err(refusal), _) | (_, Err(refusal)) => Err(refusal),
+        },
+        (&Method::POST, "replication/delay") => delay(regions, body),
+        (&Method::POST, "replication/cut") => one(regions, body).map(|region| regions.set_cut(region, true)),
+        (&Method::POST, "replication/heal") => some(regions, body)
+            .map(|chosen| chosen.into_iter().for_each(|region| regions.set_cut(region, false))),
+        (&Method::POST, "replication/wait") => match wait(body) {
+            Ok(patience) => regions.settle(patience).await,
+            Err(refusal) => Err(refusal),
+        },
+        _ => return None,
+    };
+    Some(outcome.map(|()| if *method == Method::GET { regions.report() } else { done() }))
+}
+
+fn offline(regions: &Regions, body: &Object) -> Result<(), Refusal> {
+    let mode = match body.get("mode") {
+        None => Some(Outage::Drop),
+        Some(mode) => mode.as_str().and_then(Outage::parse),
+    };
+    let mode = mode.ok_or_else(|| {
+        let known: Vec<&str> = Outage::ALL.iter().map(|(_, name)| *name).collect();
+        Refusal::gateway(400, format!("'mode' must be one of {}.", known.join(", ")))
+    })?;
+    regions.set_outage(one(regions, body)?, Some(mode));
+    Ok(())
+}
+
+fn delay(regions: &Regions, body: &Object) -> Result<(), Refusal> {
+    let delay = milliseconds(body, "milliseconds", DELAY_MS_MAX)?
+        .ok_or_else(|| Refusal::gateway(400, "'milliseconds' is missing."))?;
+    for region in some(regions, body)? {
+        regions.set_delay(region, delay);
+    }
+    Ok(())
+}
+
+fn wait(body: &Object) -> Result<Duration, Refusal> {
+    Ok(milliseconds(body, "timeoutMs", WAIT_MS_MAX)?.unwrap_or(PATIENCE))
+}
+
+fn milliseconds(body: &Object, name: &str, most: u64) -> Result<Option<Duration>, Refusal> {
+    let Some(value) = body.get(name) else { return Ok(None) };
+    let value = value.as_i64().and_then(|value| u64::try_from(value).ok()).filter(|value| *value <= most);
+    let bad = || Refusal::gateway(400, format!("'{name}' must be a number from 0 to {most}."));
+    Ok(Some(Duration::from_millis(value.ok_or_else(bad)?)))
+}
+
+/// The region that a request names.
+fn one(regions: &Regions, body: &Object) -> Result<usize, Refusal> {
+    let missing = || Refusal::gateway(400, "'region' is missing.");
+    let name = body.get("region").and_then(Value::as_str).ok_or_else(missing)?;
+    let unknown = || Refusal::gateway(400, format!("'{name}' is not a region; they are {}.", regions.names));
+    regions.names.find(name).ok_or_else(unknown)
+}
+
+/// The region that a request names, or all when it names none.
+fn some(regions: &Regions, body: &Object) -> Result<Vec<usize>, Refusal> {
+    if body.contains("region") {
+        return Ok(vec![one(regions, body)?]);
+    }
+    Ok((0..regions.len()).collect())
+}

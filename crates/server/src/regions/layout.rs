@@ -1,0 +1,67 @@
+//! Where the regions' data lies: one region in the directory itself, several
+//! in one directory each. A small file says which regions a directory is for,
+//! so that starting with another list is refused and not an empty account.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use perihelion_engine::replication::{RegionId, Replica};
+use perihelion_engine::storage::{DISK_FILE, DiskStore, MemoryStore};
+use perihelion_engine::{Engine, EngineOptions};
+
+use super::RegionNames;
+use crate::StartError;
+
+/// The list of regions that a directory is for, when there are several.
+const LIST_FILE: &str = "regions";
+
+/// Opens the engine of every region.
+pub(crate) fn open_engines(
+    data: Option<&Path>,
+    names: &RegionNames,
+    options: &EngineOptions,
+) -> Result<Vec<Arc<Engine>>, StartError> {
+    if let Some(directory) = data {
+        check(directory, names)?;
+    }
+    let regions = names.len();
+    let mut engines = Vec::with_capacity(regions);
+    for region in 0..regions {
+        let replica = Replica { region: RegionId(region as u8), regions: regions as u8 };
+        let options = options.clone().with_replica((regions > 1).then_some(replica));
+        let engine = match data {
+            None => Engine::open(MemoryStore::new(), options),
+            Some(directory) if regions == 1 => open(directory, options),
+            Some(directory) => open(&directory.join(names.slug(region)), options),
+        };
+        engines.push(Arc::new(engine.map_err(StartError::data)?));
+    }
+    Ok(engines)
+}
+
+fn open(directory: &Path, options: EngineOptions) -> Result<Engine, perihelion_engine::storage::StoreError> {
+    DiskStore::open(directory).and_then(|store| Engine::open(store, options))
+}
+
+/// Checks that a directory is for these regions, and says so in a new one.
+fn check(directory: &Path, names: &RegionNames) -> Result<(), StartError> {
+    let list = directory.join(LIST_FILE);
+    let found = match std::fs::read_to_string(&list) {
+        Ok(text) => Some(text.trim().to_owned()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => return Err(StartError::directory(&list, &error)),
+    };
+    match found {
+        Some(found) if found == names.to_string() => Ok(()),
+        Some(found) => Err(StartError::wrong_regions(directory, &found)),
+        None if names.len() == 1 => Ok(()),
+        None if directory.join(DISK_FILE).exists() => Err(StartError::wrong_regions(directory, "")),
+        None => {
+            let written = std::fs::create_dir_all(directory)
+                .and_then(|()| std::fs::write(&list, format!("{names}\n")))
+                .and_then(|()| std::fs::File::open(&list)?.sync_all());
+            written.map_err(|error| StartError::directory(&list, &error))
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! The names of the regions: as people write them ("West US"), and as they
+//! stand in host names and directories (`west-us`).
+
+use std::fmt;
+
+use perihelion_engine::replication::REGIONS_MAX;
+
+/// The region of an account that has one only.
+const ONLY: &str = "West US";
+
+/// The longest part of a host name.
+const NAME_BYTES_MAX: usize = 63;
+
+/// Names that stand for something else in hosts or directories.
+const RESERVED: [&str; 2] = ["account", "tls"];
+
+/// The list of an account's regions, the first one first to write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RegionNames(Vec<String>);
+
+/// The list is not one of regions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadRegions(String);
+
+impl fmt::Display for BadRegions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for BadRegions {}
+
+impl Default for RegionNames {
+    fn default() -> Self {
+        RegionNames(vec![ONLY.to_owned()])
+    }
+}
+
+impl RegionNames {
+    /// Checks a list of names.
+    pub fn new<S: AsRef<str>>(names: impl IntoIterator<Item = S>) -> Result<Self, BadRegions> {
+        let names: Vec<String> = names.into_iter().map(|name| name.as_ref().trim().to_owned()).collect();
+        if names.is_empty() || names.len() > REGIONS_MAX {
+            return Err(BadRegions(format!(
+                "an account has 1 to {REGIONS_MAX} regions, not {}",
+                names.len()
+            )));
+        }
+        for (place, name) in names.iter().enumerate() {
+            let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b' ' || byte == b'-';
+            let is_name = name.bytes().all(is_plain) && name.bytes().any(|byte| byte.is_ascii_alphanumeric());
+            if !is_name || name.len() > NAME_BYTES_MAX || RESERVED.contains(&slug(name).as_str()) {
+                return Err(BadRegions(format!(
+                    "`{name}` is not the name of a region: write letters, digits, spaces and hyphens, as in \"West US\""
+                )));
+            }
+            if names[..place].iter().any(|other| slug(other) == slug(name)) {
+                return Err(BadRegions(format!("the region `{name}` is named twice")));
+            }
+        }
+        Ok(RegionNames(names))
+    }
+
+    /// Reads a list as it is typed: `West US,East US`.
+    pub fn parse(text: &str) -> Result<Self, BadRegions> {
+        RegionNames::new(text.split(','))
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(crate) fn name(&self, region: usize) -> &str {
+        &self.0[region]
+    }
+
+    pub(crate) fn slug(&self, region: usize) -> String {
+        slug(&self.0[region])
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(String::as_str)
+    }
+
+    /// The place of a region, whatever the spelling of its name.
+    pub(crate) fn find(&self, name: &str) -> Option<usize> {
+        self.0.iter().position(|known| slug(known) == slug(name))
+    }
+}
+
+impl fmt::Display for RegionNames {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.join(","))
+    }
+}
+
+/// Small letters and digits, with hyphens between words.
+fn slug(name: &str) -> String {
+    let words = name.split([' ', '-']).filter(|word| !word.is_empty());
+    words.map(str::to_ascii_lowercase).collect::<Vec<_>>().join("-")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_found_in_any_spelling() {
+        let names = RegionNames::parse("West US, East US 2,North Europe").unwrap();
+        assert_eq!((names.len(), names.slug(1).as_str()), (3, "east-us-2"));
+        assert_eq!(names.find("NORTH europe"), Some(2));
+        assert_eq!(names.find("west-us"), Some(0));
+        assert_eq!(names.find("South"), None);
+        assert_eq!(names.to_string(), "West US,East US 2,North Europe");
+    }
+
+    #[test]
+    fn what_is_no_list_of_regions_is_refused() {
+        for bad in ["", "a,,b", "West US,west  us", "a/b", "tls", "Account", "1,2,3,4,5,6,7,8,9", " - "] {
+            assert!(RegionNames::parse(bad).is_err(), "{bad}");
+        }
+    }
+}

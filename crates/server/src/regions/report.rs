@@ -1,0 +1,41 @@
+//! The state of the regions as management tells it.
+
+use perihelion_model::json::{Value, object};
+
+use super::Regions;
+
+impl Regions {
+    pub(crate) fn report(&self) -> Value {
+        let topology = self.topology();
+        let regions = self.names.iter().enumerate().map(|(region, name)| {
+            let state = &topology.regions[region];
+            object([
+                ("name", name.into()),
+                ("writes", topology.may_write(region).into()),
+                ("outage", state.outage.map_or(Value::Null, |outage| outage.name().into())),
+                ("replicationCut", state.is_cut.into()),
+                ("replicationDelayMs", (state.delay.as_millis() as u64).into()),
+            ])
+        });
+        let links = self.ways().map(|(from, to)| {
+            let link = &self.links[from][to];
+            let (written, applied) = (self.written(from), *link.applied.borrow());
+            let lag = link.waiting_since().filter(|_| applied < written);
+            let lag = lag.map_or(0, |since| since.elapsed().as_millis() as u64);
+            object([
+                ("from", self.names.name(from).into()),
+                ("to", self.names.name(to).into()),
+                ("written", written.into()),
+                ("applied", applied.into()),
+                ("pending", written.saturating_sub(applied).into()),
+                ("lagMs", lag.into()),
+            ])
+        });
+        object([
+            ("writeRegion", self.names.name(topology.write_region).into()),
+            ("multiWrite", topology.is_multi_write.into()),
+            ("regions", Value::Array(regions.collect())),
+            ("replication", Value::Array(links.collect())),
+        ])
+    }
+}
