@@ -137,10 +137,10 @@ impl Client {
     fn signed(&self, call: &Call) -> Result<Request<Full<Bytes>>, String> {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let date = date::format(now.as_secs());
-        let mut builder = Request::builder()
-            .method(call.method.as_str())
-            .uri(call.path.as_str())
-            .header("host", self.address.to_string());
+        let mut builder = Request::builder().method(call.method.as_str()).uri(call.path.as_str());
+        if !call.omitted.iter().any(|omitted| omitted == "host") {
+            builder = builder.header("host", self.address.to_string());
+        }
         for (name, value) in &call.headers {
             builder = builder.header(name.as_str(), value.as_str());
         }

@@ -50,6 +50,15 @@ impl Running {
         Client::new(self.server.local_addr())
     }
 
+    pub(crate) fn region_addr(&self, name: &str) -> std::net::SocketAddr {
+        self.server.region_addr(name).unwrap_or_else(|| panic!("no region {name}"))
+    }
+
+    /// A client of one region.
+    pub(crate) fn region_client(&self, name: &str) -> Client {
+        Client::new(self.region_addr(name))
+    }
+
     pub(crate) async fn stop(self) {
         self.server.drain(DRAIN_GRACE).await;
     }

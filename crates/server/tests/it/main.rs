@@ -12,5 +12,7 @@ mod harness;
 mod items;
 mod management;
 mod partitions;
+mod planet;
 mod queries;
+mod regions;
 mod world;
