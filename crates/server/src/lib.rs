@@ -94,6 +94,33 @@ pub struct ServerOptions {
     pub replication_delay: Duration,
 }
 
+/// On a free loopback port, in memory, with the emulators' key and the
+/// management interface off.
+impl Default for ServerOptions {
+    fn default() -> Self {
+        ServerOptions {
+            host: "127.0.0.1".to_owned(),
+            port: 0,
+            data: None,
+            partitions: 1,
+            strict_gateway: false,
+            throughput: None,
+            keys: Keys { primary: MasterKey::emulator() },
+            auth: AuthMode::Key,
+            management: false,
+            tls_dir: None,
+            tls_names: Vec::new(),
+            public_endpoint: None,
+            open_account: false,
+            health_port: None,
+            limits: net::Limits::default(),
+            regions: RegionNames::default(),
+            multi_write: false,
+            replication_delay: Duration::ZERO,
+        }
+    }
+}
+
 /// A running server.
 pub struct Server {
     /// The account's own endpoint, then with several regions one for each.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::Version;
 use perihelion_driver::transport::{AnyTransport, HttpTransport};
-use perihelion_server::{AuthMode, Keys, MasterKey, Server, ServerOptions, net};
+use perihelion_server::{AuthMode, Server, ServerOptions};
 use perihelion_wire::transport::{Endpoint, Failure, FailureKind, Request, Response, Sent, Transport};
 use tokio::sync::{Barrier, mpsc};
 use tokio::task::JoinSet;
@@ -16,23 +16,7 @@ use tokio::task::JoinSet;
 use crate::transport_peers::*;
 
 fn server_options() -> ServerOptions {
-    ServerOptions {
-        host: "127.0.0.1".to_owned(),
-        port: 0,
-        data: None,
-        partitions: 1,
-        strict_gateway: false,
-        throughput: None,
-        keys: Keys { primary: MasterKey::emulator() },
-        auth: AuthMode::Off,
-        management: false,
-        tls_dir: None,
-        tls_names: Vec::new(),
-        public_endpoint: None,
-        open_account: true,
-        health_port: None,
-        limits: net::Limits::default(),
-    }
+    ServerOptions { auth: AuthMode::Off, open_account: true, ..ServerOptions::default() }
 }
 
 /// Asks our server for its account document at `scheme://localhost`.

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use perihelion_server::{AuthMode, Keys, MasterKey, RegionNames, Server, ServerOptions, net};
+use perihelion_server::{Server, ServerOptions};
 
 use crate::client::Client;
 
@@ -12,26 +12,7 @@ const DRAIN_GRACE: Duration = Duration::from_secs(5);
 
 /// What tests start a server with.
 pub(crate) fn options() -> ServerOptions {
-    ServerOptions {
-        host: "127.0.0.1".to_owned(),
-        port: 0,
-        data: None,
-        partitions: 1,
-        strict_gateway: false,
-        throughput: None,
-        keys: Keys { primary: MasterKey::emulator() },
-        auth: AuthMode::Key,
-        management: false,
-        tls_dir: None,
-        tls_names: Vec::new(),
-        public_endpoint: None,
-        open_account: false,
-        health_port: None,
-        limits: net::Limits::default(),
-        regions: RegionNames::default(),
-        multi_write: false,
-        replication_delay: Duration::ZERO,
-    }
+    ServerOptions::default()
 }
 
 /// A running server and how to reach it.
