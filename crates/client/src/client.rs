@@ -1,8 +1,11 @@
 //! The client: one account, and the way to everything in it.
 
-use perihelion_driver::Driver;
+use perihelion_driver::credential::Credential;
 use perihelion_driver::operation::Target;
+use perihelion_driver::{AccountView, Driver};
+use perihelion_wire::transport::{Endpoint, Transport};
 
+use crate::builder::ClientBuilder;
 use crate::database::Database;
 use crate::properties::DatabaseProperties;
 use crate::throughput::Throughput;
@@ -16,6 +19,71 @@ pub struct Client {
 }
 
 impl Client {
+    /// Connects with a connection string, as the portal shows it, or as an
+    /// emulator prints it. A server on this machine that is opened with the
+    /// emulators' published key may show any certificate; all others must show
+    /// one that is trusted here.
+    ///
+    /// ```no_run
+    /// # use perihelion_client::{Client, Error};
+    /// # async fn example() -> Result<(), Error> {
+    /// let client = Client::connect("AccountEndpoint=https://localhost:8081/;AccountKey=c2VjcmV0;").await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn connect(connection_string: &str) -> Result<Client, Error> {
+        Client::builder().with_connection_string(connection_string).connect().await
+    }
+
+    /// Connects to an endpoint with a credential of any kind: a key, a resource
+    /// token, Entra ID.
+    pub async fn with_credential(endpoint: &str, credential: Credential) -> Result<Client, Error> {
+        Client::builder().with_endpoint(endpoint).with_credential(credential).connect().await
+    }
+
+    /// Connects to what the environment names: `AZURE_COSMOS_CONNECTION_STRING`,
+    /// or `COSMOS_ENDPOINT` with `COSMOS_KEY`.
+    pub async fn from_env() -> Result<Client, Error> {
+        let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
+        if let Some(text) = variable("AZURE_COSMOS_CONNECTION_STRING") {
+            return Client::connect(&text).await;
+        }
+        match (variable("COSMOS_ENDPOINT"), variable("COSMOS_KEY")) {
+            (Some(endpoint), Some(key)) => Client::with_credential(&endpoint, Credential::key(&key)?).await,
+            _ => Err(Error::input(
+                "the environment names no account: set AZURE_COSMOS_CONNECTION_STRING, \
+                 or COSMOS_ENDPOINT and COSMOS_KEY",
+            )),
+        }
+    }
+
+    /// Connects through a transport of the caller's: usually a database in
+    /// this process.
+    ///
+    /// ```no_run
+    /// # use perihelion_client::Client;
+    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// use perihelion_server::{Embedded, EmbeddedOptions};
+    ///
+    /// let database = Embedded::open(EmbeddedOptions::default()).await?;
+    /// let client = Client::over(&database.endpoint(), database.transport()).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn over(endpoint: &Endpoint, transport: impl Transport + 'static) -> Result<Client, Error> {
+        Client::builder().with_endpoint(&endpoint.to_string()).with_transport(transport).connect().await
+    }
+
+    /// For everything else: regions, certificates, transports, options.
+    pub fn builder() -> ClientBuilder {
+        ClientBuilder::default()
+    }
+
+    /// The account's regions, as they are known now.
+    pub fn account(&self) -> AccountView {
+        self.driver.account()
+    }
+
     /// A client over a driver that was opened by hand.
     pub fn from_driver(driver: Driver) -> Self {
         Client { driver }

@@ -4,6 +4,7 @@
 
 mod answer;
 mod batch;
+mod builder;
 mod client;
 mod container;
 mod database;
@@ -19,6 +20,7 @@ mod throughput;
 
 pub use answer::{Item, Receipt, Written};
 pub use batch::{Batch, BatchResult, BatchResults};
+pub use builder::ClientBuilder;
 pub use client::Client;
 pub use container::Container;
 pub use database::Database;
@@ -26,11 +28,16 @@ pub use etag::Etag;
 pub use feed_range::FeedRange;
 pub use items::ItemOptions;
 pub use patch::{Amount, Patch};
+pub use perihelion_driver::credential::{self, Credential};
 pub use perihelion_driver::diagnostics;
 pub use perihelion_driver::operation::Witness;
 pub use perihelion_driver::options;
-pub use perihelion_driver::{Driver, DriverOptions, Error, ErrorKind, OperationOptions, Region, Status};
+pub use perihelion_driver::transport::HttpOptions;
+pub use perihelion_driver::{
+    AccountView, Driver, DriverOptions, Error, ErrorKind, OperationOptions, Region, Status,
+};
 pub use perihelion_model::partition_key::{KeyValue, PartitionKey};
+pub use perihelion_wire::transport::{Endpoint, Transport};
 pub use properties::{
     CompositePath, ContainerProperties, DatabaseProperties, IndexPath, IndexingMode, IndexingPolicy,
     PartitionKeyPaths, SortOrder, TimeToLive, UniqueKey, UniqueKeyPolicy,

@@ -42,7 +42,8 @@ pub(crate) async fn create_database_if_missing(driver: &Driver, name: &str) -> R
 
 pub(crate) async fn read_database(driver: &Driver, name: &str) -> Result<DatabaseProperties, Error> {
     let operation = plain(Verb::Read, Target::database(name));
-    decode(&send(driver, &operation).await?.body, &format_args!("database `{name}`"))
+    let response = send(driver, &operation).await?;
+    decode(&response.body, &format_args!("database `{name}`"))
 }
 
 pub(crate) async fn delete_database(driver: &Driver, name: &str) -> Result<(), Error> {
@@ -94,8 +95,8 @@ fn check_same_key(found: &ContainerProperties, wanted: &ContainerProperties) -> 
 
 pub(crate) async fn read_container(container: &Container) -> Result<ContainerProperties, Error> {
     let operation = plain(Verb::Read, Target::container(container.inner()));
-    let what = format_args!("container `{}`", container.name());
-    decode(&send(container.driver(), &operation).await?.body, &what)
+    let response = send(container.driver(), &operation).await?;
+    decode(&response.body, &format_args!("container `{}`", container.name()))
 }
 
 pub(crate) async fn replace_container(
@@ -114,8 +115,8 @@ pub(crate) async fn replace_container(
     if let Some(etag) = &properties.etag {
         operation = operation.with_if_match(etag.header());
     }
-    let what = format_args!("container `{}`", container.name());
-    decode(&send(container.driver(), &operation).await?.body, &what)
+    let response = send(container.driver(), &operation).await?;
+    decode(&response.body, &format_args!("container `{}`", container.name()))
 }
 
 pub(crate) async fn delete_container(container: &Container) -> Result<(), Error> {

@@ -101,7 +101,7 @@ impl Credential {
 
     /// Whether it is the published key of the emulators, with which a loopback
     /// host may show any certificate.
-    pub(crate) fn is_emulator(&self) -> bool {
+    pub fn is_emulator(&self) -> bool {
         match &self.0 {
             Kind::Key(key) => key.is_emulator_key(),
             Kind::ResourceToken(_) | Kind::Tokens(_) => false,

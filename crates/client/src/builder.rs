@@ -1,0 +1,118 @@
+//! Building a client: where the account is, who we are to it, and what is
+//! different from the defaults. Everything that can fail fails in
+//! [`ClientBuilder::connect`].
+
+use perihelion_driver::connection_string::ConnectionString;
+use perihelion_driver::credential::Credential;
+use perihelion_driver::transport::{AnyTransport, HttpOptions, HttpTransport};
+use perihelion_driver::{Driver, DriverOptions, Region};
+use perihelion_wire::transport::{Endpoint, Transport};
+
+use crate::Error;
+use crate::client::Client;
+
+/// Builds a [`Client`] that needs more than a connection string.
+///
+/// ```no_run
+/// # use perihelion_client::{Client, Error};
+/// # async fn example() -> Result<(), Error> {
+/// let client = Client::builder()
+///     .with_connection_string("AccountEndpoint=https://shop.documents.azure.com/;AccountKey=c2VjcmV0;")
+///     .with_preferred_regions(["West Europe", "North Europe"])
+///     .connect()
+///     .await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Default)]
+#[must_use = "nothing happens before connect()"]
+pub struct ClientBuilder {
+    connection_string: Option<Result<ConnectionString, Error>>,
+    endpoint: Option<Result<Endpoint, Error>>,
+    credential: Option<Credential>,
+    transport: Option<AnyTransport>,
+    http: HttpOptions,
+    options: DriverOptions,
+}
+
+impl ClientBuilder {
+    /// Endpoint and key as the portal shows them together.
+    pub fn with_connection_string(mut self, text: &str) -> Self {
+        self.connection_string = Some(ConnectionString::parse(text));
+        self
+    }
+
+    /// Where the account answers: `https://shop.documents.azure.com/`.
+    pub fn with_endpoint(mut self, endpoint: &str) -> Self {
+        self.endpoint = Some(Endpoint::parse(endpoint).map_err(|error| Error::input(error.to_string())));
+        self
+    }
+
+    /// Who we are: a key, a resource token, or a source of Entra ID tokens.
+    pub fn with_credential(mut self, credential: Credential) -> Self {
+        self.credential = Some(credential);
+        self
+    }
+
+    /// Regions in order of preference. Without them the account's own order
+    /// holds.
+    pub fn with_preferred_regions<R: Into<Region>>(mut self, regions: impl IntoIterator<Item = R>) -> Self {
+        self.options = self.options.with_preferred_regions(regions);
+        self
+    }
+
+    /// Defaults for all operations, circuit breakers, topology.
+    pub fn with_options(mut self, options: DriverOptions) -> Self {
+        self.options = options;
+        self
+    }
+
+    /// Trusts these authorities besides the system's, as PEM: an emulator's own.
+    pub fn with_ca_pem(mut self, pem: impl AsRef<[u8]>) -> Self {
+        self.http = self.http.with_ca_pem(pem);
+        self
+    }
+
+    /// Timeouts and limits of connections.
+    pub fn with_http(mut self, options: HttpOptions) -> Self {
+        self.http = options;
+        self
+    }
+
+    /// Sends requests another way than over HTTP connections of our own: to a
+    /// database in this process, through a proxy, into a simulation.
+    pub fn with_transport(mut self, transport: impl Transport + 'static) -> Self {
+        self.transport = Some(AnyTransport::foreign(transport));
+        self
+    }
+
+    /// Connects: reads the account and its regions.
+    pub async fn connect(self) -> Result<Client, Error> {
+        let ClientBuilder { connection_string, endpoint, credential, transport, mut http, options } = self;
+        let string = connection_string.transpose()?;
+        let endpoint = match (endpoint.transpose()?, &string) {
+            (Some(endpoint), _) => endpoint,
+            (None, Some(string)) => string.endpoint.clone(),
+            (None, None) => {
+                return Err(Error::input("where is the account? Give an endpoint or a connection string"));
+            }
+        };
+        let accepts_any = string.as_ref().is_some_and(|string| string.accepts_any_certificate);
+        let credential = match (credential.or(string.map(|string| string.credential)), &transport) {
+            (Some(credential), _) => credential,
+            // A database in this process knows who is calling.
+            (None, Some(_)) => Credential::emulator(),
+            (None, None) => {
+                return Err(Error::input("who are we? Give a credential or a connection string"));
+            }
+        };
+        if accepts_any || credential.is_emulator() {
+            http = http.with_accept_unknown_loopback_certificates(true);
+        }
+        let transport = match transport {
+            Some(transport) => transport,
+            None => HttpTransport::new(http).map_err(|error| Error::input(error.to_string()))?.into(),
+        };
+        Driver::open(endpoint, credential, transport, options).await.map(Client::from_driver)
+    }
+}

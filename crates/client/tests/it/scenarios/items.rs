@@ -1,0 +1,118 @@
+//! One document: created, read, replaced, upserted, deleted; every kind of
+//! key; every kind of failure told apart.
+
+use perihelion_client::{ContainerProperties, ErrorKind, ItemOptions, PartitionKey};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::worlds::World;
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Order {
+    id: String,
+    customer: String,
+    total: f64,
+}
+
+fn order(id: &str, total: f64) -> Order {
+    Order { id: id.to_owned(), customer: "ada".to_owned(), total }
+}
+
+pub(crate) async fn scenario(world: &World) {
+    life_of_a_document(world).await;
+    keys_of_all_kinds(world).await;
+    hierarchical_keys(world).await;
+    failures(world).await;
+}
+
+async fn life_of_a_document(world: &World) {
+    let orders = world.container(ContainerProperties::new("orders", "/customer")).await;
+    let created = orders.create("ada", &order("1", 1.5)).await.unwrap();
+    assert!(created.is_new());
+    assert!(created.charge() > 0.0, "{created:?}");
+    assert!(created.receipt().session_token().is_some());
+
+    let read = orders.read::<Order>("ada", "1").await.unwrap();
+    assert_eq!(read.value, order("1", 1.5));
+    assert_eq!(read.etag().unwrap(), created.etag().unwrap());
+    assert!(read.charge() > 0.0);
+    assert_eq!(read.receipt().diagnostics().attempts().count(), 1);
+
+    let replaced = orders.replace("ada", "1", &order("1", 2.5)).await.unwrap();
+    assert!(!replaced.is_new());
+    assert_ne!(replaced.etag().unwrap(), created.etag().unwrap());
+    assert_eq!(replaced.into_item::<Order>().unwrap().value.total, 2.5);
+
+    let upserted = orders.upsert("ada", &order("1", 3.5)).await.unwrap();
+    assert_eq!((upserted.is_new(), upserted.receipt().status().code), (false, 200));
+    assert!(orders.upsert("ada", &order("2", 4.5)).await.unwrap().is_new());
+
+    let bare = ItemOptions::new().with_content_on_write(false);
+    let written = orders.upsert_with("ada", &order("1", 5.5), &bare).await.unwrap();
+    assert!(written.body().is_empty() && written.etag().is_ok());
+    assert!(written.into_item::<Order>().is_err());
+
+    assert_eq!(orders.find::<Order>("ada", "1").await.unwrap().unwrap().into_value().total, 5.5);
+    let deleted = orders.delete("ada", "1").await.unwrap();
+    assert_eq!(deleted.receipt().status().code, 204);
+    assert!(orders.find::<Order>("ada", "1").await.unwrap().is_none());
+    assert!(orders.read::<Order>("ada", "1").await.unwrap_err().is_not_found());
+    assert!(orders.delete("ada", "1").await.unwrap_err().is_not_found());
+}
+
+async fn keys_of_all_kinds(world: &World) {
+    let container = world.container(ContainerProperties::new("keys", "/pk")).await;
+    let keys: [(PartitionKey, Option<Value>); 8] = [
+        ("text".into(), Some(json!("text"))),
+        ("Zoë \"☃\" 𝄞\n".into(), Some(json!("Zoë \"☃\" 𝄞\n"))),
+        ("".into(), Some(json!(""))),
+        (7.into(), Some(json!(7))),
+        ((-0.5).into(), Some(json!(-0.5))),
+        (true.into(), Some(json!(true))),
+        (().into(), Some(Value::Null)),
+        (PartitionKey::undefined(), None),
+    ];
+    for (key, member) in &keys {
+        let mut document = json!({"id": "same id"});
+        if let Some(member) = member {
+            document["pk"] = member.clone();
+        }
+        container.create(key, &document).await.unwrap_or_else(|error| panic!("{key:?}: {error}"));
+        let read = container.read::<Value>(key, "same id").await.unwrap();
+        assert_eq!(read.value.get("pk"), member.as_ref());
+    }
+    for id in ["with space", "per%cent", "ünï", "a+b", "x:y@z", "semi;colon,comma"] {
+        container.create("ids", &json!({"id": id, "pk": "ids"})).await.unwrap_or_else(|error| panic!("{id}: {error}"));
+        assert_eq!(container.read::<Value>("ids", id).await.unwrap().value["id"], id);
+        container.delete("ids", id).await.unwrap_or_else(|error| panic!("{id}: {error}"));
+    }
+}
+
+async fn hierarchical_keys(world: &World) {
+    let container = world.container(ContainerProperties::new("levels", ["/tenant", "/user"])).await;
+    container.create(("eu", 7), &json!({"id": "1", "tenant": "eu", "user": 7})).await.unwrap();
+    assert_eq!(container.read::<Value>(("eu", 7), "1").await.unwrap().value["user"], 7);
+    assert!(container.find::<Value>(("eu", 8), "1").await.unwrap().is_none());
+}
+
+async fn failures(world: &World) {
+    let orders = world.database.container("orders");
+    let conflict = orders.create("ada", &order("2", 0.0)).await.unwrap_err();
+    assert!(conflict.is_conflict() && !conflict.is_not_found());
+    assert_eq!(conflict.kind(), ErrorKind::Service);
+    assert!(conflict.diagnostics().charge() > 0.0, "{conflict:?}");
+
+    let mismatch = orders.create("bob", &order("3", 0.0)).await.unwrap_err();
+    assert_eq!(mismatch.status(), Some(perihelion_driver::status::PARTITION_KEY_MISMATCH));
+
+    let unreadable = orders.read::<Vec<u8>>("ada", "2").await.unwrap_err();
+    assert_eq!(unreadable.kind(), ErrorKind::Answer);
+    assert!(unreadable.message().contains("document `2`"), "{unreadable}");
+
+    let unwritable: std::collections::HashMap<Vec<u8>, u8> = [(vec![1], 1)].into();
+    assert_eq!(orders.create("ada", &unwritable).await.unwrap_err().kind(), ErrorKind::Input);
+    assert_eq!(orders.read::<Order>("ada", "").await.unwrap_err().kind(), ErrorKind::Input);
+
+    let nowhere = world.database.container("no such container");
+    assert!(nowhere.read::<Order>("ada", "1").await.unwrap_err().is_not_found());
+}

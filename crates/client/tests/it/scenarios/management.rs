@@ -1,0 +1,77 @@
+//! Databases and containers: created, found, listed, changed, deleted.
+
+use std::time::Duration;
+
+use perihelion_client::{ContainerProperties, ErrorKind, IndexingPolicy, TimeToLive};
+use serde_json::json;
+
+use crate::worlds::World;
+
+pub(crate) async fn scenario(world: &World) {
+    databases(world).await;
+    containers(world).await;
+    unique_keys(world).await;
+    changes(world).await;
+}
+
+async fn databases(world: &World) {
+    let name = world.database.name();
+    let listed = world.client.databases().await.unwrap();
+    assert!(listed.iter().any(|database| database.id == name));
+    assert!(world.client.create_database(name).await.unwrap_err().is_conflict());
+    let same = world.client.create_database_if_missing(name).await.unwrap();
+    assert_eq!(same.read().await.unwrap().id, name);
+    let other = format!("{name}-other");
+    let other = world.client.create_database_if_missing(&other).await.unwrap();
+    other.delete().await.unwrap();
+    assert!(other.read().await.unwrap_err().is_not_found());
+    assert!(!world.client.account().read_regions.is_empty());
+}
+
+async fn containers(world: &World) {
+    let properties = ContainerProperties::new("races", "/pk");
+    let racers = (0..4).map(|_| {
+        let (database, properties) = (world.database.clone(), properties.clone());
+        tokio::spawn(async move { database.create_container_if_missing(&properties).await })
+    });
+    for racer in racers.collect::<Vec<_>>() {
+        racer.await.unwrap().unwrap();
+    }
+    assert!(world.database.create_container(&properties).await.unwrap_err().is_conflict());
+    let other_key = ContainerProperties::new("races", "/other");
+    let refused = world.database.create_container_if_missing(&other_key).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Input);
+    assert!(refused.message().contains("/pk"), "{refused}");
+    let names: Vec<String> =
+        world.database.containers().await.unwrap().into_iter().map(|container| container.id).collect();
+    assert_eq!(names, ["races"]);
+    let container = world.database.container("races");
+    container.delete_container().await.unwrap();
+    assert!(container.properties().await.unwrap_err().is_not_found());
+}
+
+async fn unique_keys(world: &World) {
+    let properties = ContainerProperties::new("unique", "/pk").with_unique_key(["/number"]);
+    let container = world.container(properties).await;
+    container.create("k", &json!({"id": "1", "pk": "k", "number": 5})).await.unwrap();
+    let taken = container.create("k", &json!({"id": "2", "pk": "k", "number": 5})).await.unwrap_err();
+    assert!(taken.is_conflict());
+    container.create("l", &json!({"id": "2", "pk": "l", "number": 5})).await.unwrap();
+}
+
+async fn changes(world: &World) {
+    let created = ContainerProperties::new("changing", "/pk")
+        .with_ttl(Duration::from_secs(3600))
+        .with_indexing_policy(IndexingPolicy::default().with_excluded("/blob/*"));
+    let container = world.container(created).await;
+    let mut properties = container.properties().await.unwrap();
+    assert_eq!(properties.ttl, Some(TimeToLive::Seconds(3600)));
+    let policy = properties.indexing_policy.clone().unwrap();
+    assert!(policy.excluded_paths.iter().any(|path| path.path == "/blob/*"));
+    let stale = properties.clone();
+    properties.ttl = Some(TimeToLive::PerItem);
+    let replaced = container.replace_properties(&properties).await.unwrap();
+    assert_eq!(replaced.ttl, Some(TimeToLive::PerItem));
+    assert!(container.replace_properties(&stale).await.unwrap_err().is_precondition_failed());
+    assert_eq!(container.properties().await.unwrap().ttl, Some(TimeToLive::PerItem));
+}
