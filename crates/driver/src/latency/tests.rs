@@ -74,6 +74,18 @@ fn what_is_old_is_forgotten() {
 }
 
 #[test]
+fn a_slice_holds_nothing_of_its_earlier_use() {
+    let (window, now) = (LatencyWindow::new(), Instant::now());
+    (0..50).for_each(|_| window.record(now, millis(900)));
+    let round = now + SLICE * SLICES as u32;
+    (0..50).for_each(|_| window.record(round, millis(5)));
+    assert!(window.p99(round).unwrap() < millis(6));
+    // An answer that comes a round late does not empty the slice again.
+    window.record(now, millis(900));
+    assert!(window.p99(round + KEPT_FOR).unwrap() < millis(6));
+}
+
+#[test]
 fn under_load_only_the_last_seconds_count() {
     let (site, start) = (site("West US"), Instant::now());
     let now = traffic(&[(&site, 300)], start, Duration::from_secs(20));
