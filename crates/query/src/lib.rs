@@ -73,7 +73,7 @@ pub use gateway::GatewayVerdict;
 pub use node::Step;
 pub use order::{canonical_key, compare_numbers, compare_order, compare_values, equal};
 pub use parameters::{Now, ParameterError, Parameters};
-pub use plan::{PartitionKeyFilter, PlanError, QueryPlan, QueryRange, plan};
+pub use plan::{PartitionKeyFilter, PlanError, QueryPlan, QueryRange, partition_keys, plan};
 pub use program::{Accumulator, DistinctValues, OrderKey, Program, Row};
 
 /// A statement that parsed.

@@ -68,9 +68,10 @@ impl Merged {
         keys: (&str, &str),
         known: &Known,
     ) -> Result<Self, Error> {
+        let parallel_max = if plan.needs_every_partition() { PARALLEL_MAX } else { 1 };
         let settings = Settings::default()
             .with_page_rows(query.max_items.map_or(PAGE_ROWS, |rows| rows as usize))
-            .with_parallel_max(query.parallel_max.unwrap_or(PARALLEL_MAX));
+            .with_parallel_max(query.parallel_max.unwrap_or(parallel_max));
         let ranges = key_ranges(known);
         let merge = match &query.continuation {
             Some(token) => Merge::resume(plan, &query.text, &ranges, settings, token),
@@ -97,8 +98,10 @@ impl Merged {
                 let flight = self.send(container, query, fetch)?;
                 self.flights.push(flight);
             }
-            if self.refused.is_empty() {
-                self.land().await?;
+            if self.refused.is_empty()
+                && let Err(error) = self.land().await
+            {
+                return Err(explained(error, container, &self.rid).await);
             }
             if let Some(refused) = self.refused.last() {
                 let ranges = ranges_without(&refused.range_id, container, &self.rid).await;
@@ -166,16 +169,29 @@ impl Merged {
 
     fn accept(&mut self, id: FetchId, response: &Response) -> Result<(), Error> {
         self.bill.add(response);
-        let rows = match json::parse(&response.body) {
-            Ok(Value::Object(mut body)) => body.remove("Documents"),
-            _ => None,
-        };
-        let Some(Value::Array(rows)) = rows else {
-            self.merge.failed(id).map_err(refusal)?;
-            let error = Error::answer("a page of a query has no Documents");
-            return Err(error.with_diagnostics(response.diagnostics.clone()));
+        let rows = match self.rows_of(response) {
+            Ok(rows) => rows,
+            Err(error) => {
+                self.merge.failed(id).map_err(refusal)?;
+                return Err(error.with_diagnostics(response.diagnostics.clone()));
+            }
         };
         self.merge.page(id, rows, response.continuation().map(str::to_owned)).map_err(refusal)
+    }
+
+    fn rows_of(&self, response: &Response) -> Result<Vec<Value>, Error> {
+        let Ok(Value::Object(mut body)) = json::parse(&response.body) else {
+            return Err(Error::answer("a page of a query is no JSON object"));
+        };
+        // The driver finds its way to a container made anew, but rows of two
+        // containers are no answer.
+        if body.get("_rid").and_then(Value::as_str).is_some_and(|rid| *rid != *self.rid) {
+            return Err(made_anew());
+        }
+        match body.remove("Documents") {
+            Some(Value::Array(rows)) => Ok(rows),
+            _ => Err(Error::answer("a page of a query has no Documents")),
+        }
     }
 
     /// A range that was split or merged is replaced by those in its place. One
@@ -193,6 +209,15 @@ impl Merged {
     }
 }
 
+/// A container made anew refuses the old one's tokens and ranges in many ways;
+/// behind all of them is this one.
+async fn explained(error: Error, container: &Container, rid: &str) -> Error {
+    match container.driver().known(container.inner()).await {
+        Ok(known) if *known.rid != *rid => made_anew().with_diagnostics(error.diagnostics().clone()),
+        Ok(_) | Err(_) => error,
+    }
+}
+
 /// The ranges now of the container with that `_rid`, unless the range is still
 /// among them.
 async fn ranges_without(
@@ -207,12 +232,14 @@ async fn ranges_without(
         known = driver.refresh(container.inner(), &known).await?;
     }
     if *known.rid != *rid {
-        return Err(Error::answer(format!(
-            "container {:?} was deleted and made anew while the query was under way",
-            container.name()
-        )));
+        return Err(made_anew());
     }
     Ok(known.ranges.get(range_id).is_none().then_some(known))
+}
+
+#[cold]
+fn made_anew() -> Error {
+    Error::answer("the container was deleted and made anew while the query was under way")
 }
 
 fn key_ranges(known: &Known) -> Vec<KeyRange> {

@@ -80,7 +80,8 @@ impl<T> QueryFeed<T> {
 
 impl<T: DeserializeOwned> QueryFeed<T> {
     /// The next page, which is never empty; `None` when there are no more. After
-    /// an error it may be asked again and goes on where it was.
+    /// a failed request it may be asked again and goes on where it was; a call
+    /// that is given up (dropped) loses nothing either.
     pub async fn next_page(&mut self) -> Result<Option<Page<T>>, Error> {
         let QueryFeed { container, query, stage, .. } = self;
         loop {

@@ -2,15 +2,17 @@
 //!
 //! The service answers alone what concerns one partition key, and across
 //! partitions what needs no merging. Our own parser knows which is which and
-//! saves the attempt; what it does not understand is sent as it is, and if the
-//! service then asks for a plan (400/1004), its refusal has one.
+//! saves the attempt, and sees when a filter leaves but one partition key. What
+//! it does not understand is sent as it is, and if the service then asks for a
+//! plan (400/1004), its refusal has one.
 
 use perihelion_driver::container::Known;
 use perihelion_driver::operation::{KeyScope, Scope};
 use perihelion_driver::status;
 use perihelion_model::json::{self, Value};
+use perihelion_model::partition_key::PartitionKey;
 use perihelion_query::merge::MergePlan;
-use perihelion_query::{GatewayVerdict, Now, Parameters, compile, parse};
+use perihelion_query::{GatewayVerdict, Now, Parameters, PartitionKeyFilter, compile, parse, partition_keys};
 
 use super::Stage;
 use super::direct::Direct;
@@ -24,26 +26,35 @@ use crate::{Error, FeedRange};
 /// What our tokens begin with; the service's never do.
 const MERGE_TOKEN: &str = "{\"perihelion\":";
 
-/// Decides how to run a query that was not begun.
+/// Decides how to run a query that was not begun. The same query is decided in
+/// the same way again, which is what makes its tokens fit.
 pub(super) async fn route(container: &Container, query: &Query) -> Result<Stage, Error> {
-    match &query.scope {
-        QueryScope::Everywhere if is_merged(query) => merged(container, query, FeedRange::whole()).await,
-        QueryScope::Everywhere => direct(query, Scope::Everywhere),
-        QueryScope::Range(range) => merged(container, query, range.clone()).await,
-        QueryScope::Partition(key) => {
-            let known = container.driver().known(container.inner()).await?;
-            let definition = &known.partition_key;
-            match definition.is_prefix(key) {
-                true => merged(container, query, FeedRange::of(&definition.effective_range(key))).await,
-                false => direct(query, Scope::Key(KeyScope::new(key.clone()))),
-            }
+    let known = container.driver().known(container.inner()).await?;
+    let reading = Reading::of(query);
+    let range = match &query.scope {
+        QueryScope::Range(range) => range.clone(),
+        QueryScope::Partition(key) if known.partition_key.is_prefix(key) => {
+            FeedRange::of(&known.partition_key.effective_range(key))
         }
-    }
+        QueryScope::Partition(key) => return direct(query, Scope::Key(KeyScope::new(key.clone()))),
+        QueryScope::Everywhere => match reading.as_ref().and_then(|reading| reading.only_key(&known)) {
+            Some(key) => return direct(query, Scope::Key(KeyScope::new(key))),
+            None if is_merged(query, reading.as_ref()) => FeedRange::whole(),
+            None => return direct(query, Scope::Everywhere),
+        },
+    };
+    let plan = match reading.map(|reading| reading.verdict) {
+        Some(GatewayVerdict::Served) => MergePlan::concatenation(),
+        Some(GatewayVerdict::NeedsPlan | GatewayVerdict::AggregateNotValue) | None => {
+            fetch_plan(container, query).await?
+        }
+    };
+    merged(query, plan, &range, &known)
 }
 
 /// Whether a query over all partitions is ours to merge.
-fn is_merged(query: &Query) -> bool {
-    match (verdict(query), query.continuation.as_deref()) {
+fn is_merged(query: &Query, reading: Option<&Reading>) -> bool {
+    match (reading.map(|reading| reading.verdict), query.continuation.as_deref()) {
         (Some(GatewayVerdict::NeedsPlan | GatewayVerdict::AggregateNotValue), _) => true,
         (_, Some(token)) => token.starts_with(MERGE_TOKEN),
         (Some(GatewayVerdict::Served), None) => {
@@ -64,25 +75,14 @@ pub(super) async fn reroute(container: &Container, query: &Query, error: Error) 
         Some(plan) => plan?,
         None => fetch_plan(container, query).await?,
     };
-    stage(query, plan, &FeedRange::whole(), &known)
+    merged(query, plan, &FeedRange::whole(), &known)
 }
 
 fn direct(query: &Query, scope: Scope) -> Result<Stage, Error> {
     Direct::new(query, scope).map(Stage::Direct)
 }
 
-async fn merged(container: &Container, query: &Query, range: FeedRange) -> Result<Stage, Error> {
-    let plan = match verdict(query) {
-        Some(GatewayVerdict::Served) => MergePlan::concatenation(),
-        Some(GatewayVerdict::NeedsPlan | GatewayVerdict::AggregateNotValue) | None => {
-            fetch_plan(container, query).await?
-        }
-    };
-    let known = container.driver().known(container.inner()).await?;
-    stage(query, plan, &range, &known)
-}
-
-fn stage(query: &Query, plan: MergePlan, range: &FeedRange, known: &Known) -> Result<Stage, Error> {
+fn merged(query: &Query, plan: MergePlan, range: &FeedRange, known: &Known) -> Result<Stage, Error> {
     Ok(Stage::Merged(Box::new(Merged::new(query, plan, range.ends(), known)?)))
 }
 
@@ -99,13 +99,33 @@ fn plan_in(error: &Error) -> Option<Result<MergePlan, Error>> {
     Some(MergePlan::parse(text).map_err(refusal))
 }
 
-/// What the gateway will say; `None` when we do not understand the statement
-/// and the service has to have its say.
-fn verdict(query: &Query) -> Option<GatewayVerdict> {
-    let parsed = parse(&query.text).ok()?;
-    let list: Value = json::parse(&encode(&query.parameters).ok()?).ok()?;
-    let parameters = Parameters::from_json(list).ok()?;
-    // The time decides nothing about the verdict.
-    let program = compile(&parsed, &parameters, Now::from_unix_ticks(0)).ok()?;
-    Some(program.gateway_verdict())
+/// A statement that our own parser understands.
+struct Reading {
+    query: perihelion_query::Query,
+    parameters: Parameters,
+    /// What the gateway will say.
+    verdict: GatewayVerdict,
+}
+
+impl Reading {
+    /// `None` when the service has to have its say.
+    fn of(query: &Query) -> Option<Self> {
+        let parsed = parse(&query.text).ok()?;
+        let list: Value = json::parse(&encode(&query.parameters).ok()?).ok()?;
+        let parameters = Parameters::from_json(list).ok()?;
+        // The time decides nothing about the verdict.
+        let program = compile(&parsed, &parameters, Now::from_unix_ticks(0)).ok()?;
+        Some(Reading { query: parsed, parameters, verdict: program.gateway_verdict() })
+    }
+
+    /// The one partition key that can hold a result, if there is but one.
+    fn only_key(&self, known: &Known) -> Option<PartitionKey> {
+        let paths: Vec<&str> = known.partition_key.paths.iter().map(|path| path.text.as_str()).collect();
+        match partition_keys(&self.query, &self.parameters, &paths).ok()? {
+            PartitionKeyFilter::Keys(mut keys) if keys.len() == 1 => {
+                PartitionKey::from_json(&Value::Array(keys.pop()?))
+            }
+            PartitionKeyFilter::Keys(_) | PartitionKeyFilter::All | PartitionKeyFilter::Nothing => None,
+        }
+    }
 }

@@ -170,6 +170,43 @@ async fn one_partition_answers_everything_by_itself() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_filter_that_leaves_one_partition_asks_only_that() {
+    let (world, orders) = world().await;
+    let query = Query::new("SELECT VALUE c.total FROM c WHERE c.customer = @who ORDER BY c.total")
+        .with_parameter("@who", "customer-3")
+        .with_max_items(2);
+    let rows = page_by_page(&orders, query, async |_| {}).await;
+    assert_eq!(sorted(rows), sorted(expected("SELECT VALUE c.total FROM c WHERE c.customer = 'customer-3'")));
+    // Three pages of two, and no plan.
+    assert_eq!((world.asked("query").await, world.asked("query_plan").await), (3, 0));
+    // What cannot be planned across partitions needs no plan within one.
+    let composed =
+        "SELECT VALUE ROUND(AVG(c.total)) FROM c WHERE c.customer IN ('customer-3') AND c.total > 0";
+    let mean: Vec<f64> = orders.query(composed).collect().await.unwrap();
+    assert_eq!(mean, expected(composed).iter().map(|row| row.as_f64().unwrap()).collect::<Vec<_>>());
+    let two = "SELECT VALUE COUNT(1) FROM c WHERE c.customer IN ('customer-3', 'customer-4')";
+    assert_eq!(orders.query::<u64>(two).collect().await.unwrap(), [12]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_container_made_anew_is_another_one() {
+    let (world, orders) = world().await;
+    let mut feed = orders.query::<Value>(Query::new("SELECT * FROM c ORDER BY c.total").with_max_items(5));
+    assert!(feed.next_page().await.unwrap().is_some());
+    world.delete(&orders).await;
+    world.container("orders", r#"{"paths":["/customer"],"kind":"Hash","version":2}"#).await;
+    let error = loop {
+        match feed.next_page().await {
+            Ok(page) => assert!(page.is_some(), "the rows of a deleted container came to their end"),
+            Err(error) => break error,
+        }
+    };
+    assert!(error.to_string().contains("made anew"), "{error}");
+    let mut fresh = orders.query::<Value>("SELECT * FROM c ORDER BY c.total");
+    assert!(fresh.next_page().await.unwrap().is_none());
+}
+
+#[tokio::test(start_paused = true)]
 async fn feed_ranges_divide_the_container() {
     let (_world, orders) = world().await;
     let ranges = orders.feed_ranges().await.unwrap();

@@ -112,6 +112,15 @@ impl MergePlan {
         &self.ranges
     }
 
+    /// Whether every partition must have answered before the first row; if not,
+    /// the answers follow one another and asking ahead may be in vain.
+    pub fn needs_every_partition(&self) -> bool {
+        match self.shape {
+            Shape::Plain => false,
+            Shape::Ordered { .. } | Shape::Groups(_) => true,
+        }
+    }
+
     /// The statement for one partition.
     pub(super) fn statement(&self, query: &str) -> String {
         let text = if self.rewritten_query.is_empty() { query } else { &self.rewritten_query };

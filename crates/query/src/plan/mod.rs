@@ -79,6 +79,17 @@ pub fn plan(
     Ok(QueryPlan::new(select, &bound.select, &shape, partition_keys))
 }
 
+/// Which partition keys can hold a result of a statement, be there a plan for
+/// it or not. The paths are those of the container's partition key.
+pub fn partition_keys(
+    query: &Query,
+    parameters: &Parameters,
+    partition_key_paths: &[&str],
+) -> Result<PartitionKeyFilter, Vec<Diagnostic>> {
+    let bound = bind(&query.text, &query.select, parameters, Now::from_unix_ticks(0))?;
+    Ok(keys::filter(&bound, partition_key_paths))
+}
+
 /// What the select list is made of.
 enum Shape<'q> {
     /// No aggregates and no groups.
