@@ -32,8 +32,9 @@ pub struct ConnectionString {
     pub endpoint: Endpoint,
     /// Its key.
     pub credential: Credential,
-    /// `DisableServerCertificateValidation=true`: any certificate will do. Only
-    /// a loopback host may have it.
+    /// Any certificate of this server will do. Only ever so for a loopback
+    /// host: with `DisableServerCertificateValidation=true`, or, when nothing
+    /// is said, with the emulators' published key.
     pub accepts_any_certificate: bool,
 }
 
@@ -55,13 +56,14 @@ impl ConnectionString {
         let credential = Credential::key(key).map_err(|_| {
             Error::input("the connection string's AccountKey must be standard base64 with padding")
         })?;
-        let accepts_any_certificate = parts.accepts_any_certificate.map_or(Ok(false), boolean)?;
-        if accepts_any_certificate && endpoint.is_tls() && !endpoint.is_loopback() {
+        let asked = parts.accepts_any_certificate.map(boolean).transpose()?;
+        if asked == Some(true) && endpoint.is_tls() && !endpoint.is_loopback() {
             return Err(Error::input(
                 "DisableServerCertificateValidation is only for a server on this machine: leave it out, and \
                  install the other machine's certificate here",
             ));
         }
+        let accepts_any_certificate = endpoint.is_loopback() && asked.unwrap_or(credential.is_emulator());
         Ok(ConnectionString { endpoint, credential, accepts_any_certificate })
     }
 }

@@ -18,6 +18,8 @@ use std::time::Duration;
 use http::HeaderValue;
 use perihelion_wire::transport::{Endpoint, FailureKind, Sent};
 
+pub(crate) use json::failure_name;
+
 use crate::region::Region;
 use crate::status::Status;
 

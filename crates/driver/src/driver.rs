@@ -21,6 +21,7 @@ use crate::region::Region;
 use crate::response::Response;
 use crate::routing::account::Account;
 use crate::routing::topology::Topology;
+use crate::telemetry::Telemetry;
 use crate::transport::AnyTransport;
 
 /// How the service should see us.
@@ -51,6 +52,7 @@ pub(crate) struct Core {
     date: DateHeader,
     user_agent: HeaderValue,
     token_scope: String,
+    telemetry: Telemetry,
 }
 
 /// What an account says of itself.
@@ -85,6 +87,7 @@ impl Driver {
             transport: transport.into(),
             credential,
             settings: Layers::new(&environment, &options.operation)?,
+            telemetry: Telemetry::new(&endpoint),
             token_scope: scope_of(&endpoint, options.token_scope.as_deref()),
             topology: Topology::new(Account::bootstrap(endpoint), options.topology, options.circuit_breaker),
             preferred_regions: options.preferred_regions,
@@ -123,6 +126,7 @@ impl Driver {
         let settings = self.core.settings.settings(options, operation.is_data_plane())?;
         let deadline = Instant::now() + settings.timeout;
         let result = run(&self.core, Task { operation, settings: &settings, deadline, place: None }).await;
+        self.core.telemetry.record(operation, &result);
         result
     }
 

@@ -34,6 +34,7 @@ mod response;
 mod routing;
 mod session;
 pub mod status;
+pub mod telemetry;
 pub mod transport;
 
 pub use container::Container;

@@ -12,13 +12,21 @@ fn every_usual_spelling_is_read() {
         (format!("AccountKey={KEY};AccountEndpoint={shop}"), shop, false, false),
         (format!(" accountendpoint = {shop}/ ;; ACCOUNTKEY= {KEY} ;;\n"), shop, false, false),
         (format!("Other=x;AccountEndpoint={shop}/;AccountKey={KEY};Database=y"), shop, false, false),
-        (format!("AccountEndpoint={local}/;AccountKey={EMULATOR_KEY};"), local, true, false),
+        (format!("AccountEndpoint={local}/;AccountKey={EMULATOR_KEY};"), local, true, true),
+        (format!("AccountEndpoint={local}/;AccountKey={KEY};"), local, false, false),
+        (format!("AccountEndpoint={shop}/;AccountKey={EMULATOR_KEY};"), shop, true, false),
         (
             format!(
-                "AccountEndpoint={local}/;AccountKey={EMULATOR_KEY};DisableServerCertificateValidation=True;"
+                "AccountEndpoint={local}/;AccountKey={EMULATOR_KEY};DisableServerCertificateValidation=False;"
             ),
             local,
             true,
+            false,
+        ),
+        (
+            format!("AccountEndpoint={local};AccountKey={KEY};DisableServerCertificateValidation=True;"),
+            local,
+            false,
             true,
         ),
         (

@@ -92,7 +92,7 @@ pub(super) fn milliseconds(time: Duration) -> f64 {
     time.as_micros() as f64 / 1000.0
 }
 
-pub(super) fn failure_name(kind: FailureKind) -> &'static str {
+pub(crate) fn failure_name(kind: FailureKind) -> &'static str {
     match kind {
         FailureKind::Connect => "connect",
         FailureKind::Tls => "tls",

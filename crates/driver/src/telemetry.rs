@@ -1,0 +1,247 @@
+//! What the outside sees of operations: `tracing` events and `metrics`, with
+//! the names of OpenTelemetry's conventions for databases and Cosmos DB.
+//!
+//! | metric | kind | unit |
+//! |---|---|---|
+//! | `db.client.operation.duration` | histogram | seconds |
+//! | `db.client.response.returned_rows` | histogram (queries and feeds) | rows |
+//! | `azure.cosmosdb.client.operation.request_charge` | histogram | request units |
+//! | `azure.cosmosdb.client.active_instance.count` | gauge | drivers |
+//! | `perihelion.driver.attempts`, `.hedges`, `.failovers`, `.throttles` | counters | |
+//!
+//! One event per operation, target `perihelion_driver`: `DEBUG` when it
+//! succeeded or the service gave an everyday refusal (not found, conflict,
+//! precondition), `INFO` when it was slow or needed retries, `WARN` when it
+//! failed; the latter two carry the whole diagnostics as JSON.
+//!
+//! Handles of metrics are kept per series, so that an operation allocates
+//! nothing here once its series exists, whether or not anybody listens. A
+//! recorder must therefore be installed before the first operation.
+
+mod event;
+mod series;
+#[cfg(test)]
+mod tests;
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use metrics::{Gauge, Label, Unit};
+use perihelion_wire::headers;
+use perihelion_wire::transport::Endpoint;
+
+use crate::diagnostics::{Context, Diagnostics, Outcome};
+use crate::error::{Error, ErrorKind};
+use crate::operation::{Operation, ResourceKind, Verb};
+use crate::response::Response;
+use crate::status::Status;
+use series::{Handles, SeriesCache};
+
+/// What `db.system.name` must be.
+const SYSTEM: &str = "azure.cosmosdb";
+
+const DURATION: &str = "db.client.operation.duration";
+const RETURNED_ROWS: &str = "db.client.response.returned_rows";
+const REQUEST_CHARGE: &str = "azure.cosmosdb.client.operation.request_charge";
+const ACTIVE_INSTANCES: &str = "azure.cosmosdb.client.active_instance.count";
+const ATTEMPTS: &str = "perihelion.driver.attempts";
+const HEDGES: &str = "perihelion.driver.hedges";
+const FAILOVERS: &str = "perihelion.driver.failovers";
+const THROTTLES: &str = "perihelion.driver.throttles";
+
+/// One driver's telemetry. It counts as an active instance while it lives.
+pub(crate) struct Telemetry {
+    host: String,
+    port: u16,
+    instances: Gauge,
+    series: SeriesCache,
+}
+
+/// One operation that has ended, as it is reported.
+struct Ended<'a> {
+    operation: &'static str,
+    database: Option<&'a str>,
+    container: Option<&'a str>,
+    is_data_plane: bool,
+    status: Option<Status>,
+    /// `None` when it succeeded.
+    error: Option<&'a Error>,
+    error_kind: Option<&'static str>,
+    diagnostics: &'a Diagnostics,
+    /// Whether it is of the kind that returns pages, and how long this one is.
+    returns_rows: bool,
+    returned_rows: Option<u64>,
+}
+
+impl Telemetry {
+    /// Telemetry of a driver for that account.
+    pub(crate) fn new(account: &Endpoint) -> Self {
+        describe();
+        let (host, port) = (account.host().to_owned(), account.port());
+        let labels =
+            vec![Label::new("server.address", host.clone()), Label::new("server.port", port.to_string())];
+        let instances = metrics::gauge!(ACTIVE_INSTANCES, labels);
+        instances.increment(1);
+        Telemetry { series: SeriesCache::new(&host, port), host, port, instances }
+    }
+
+    /// Reports one operation, once, after its end.
+    pub(crate) fn record(&self, operation: &Operation, result: &Result<Response, Error>) {
+        let ended = Ended::new(operation, result);
+        self.series.with(&ended, |handles| count(handles, &ended));
+        event::emit(&ended, &self.host, self.port);
+    }
+}
+
+impl Drop for Telemetry {
+    fn drop(&mut self) {
+        self.instances.decrement(1);
+    }
+}
+
+fn count(handles: &Handles, ended: &Ended<'_>) {
+    let diagnostics = ended.diagnostics;
+    handles.duration.record(diagnostics.elapsed().as_secs_f64());
+    handles.request_charge.record(diagnostics.charge());
+    if let Some(rows) = ended.returned_rows {
+        handles.returned_rows.record(rows as f64);
+    }
+    let (mut attempts, mut hedges, mut failovers, mut throttles) = (diagnostics.omitted(), 0, 0, 0);
+    for attempt in diagnostics.attempts() {
+        attempts += 1;
+        hedges += u64::from(attempt.context == Context::Hedge);
+        failovers += u64::from(attempt.context == Context::Failover);
+        throttles += u64::from(attempt.throttled);
+    }
+    handles.attempts.increment(attempts.into());
+    for (counter, count) in
+        [(&handles.hedges, hedges), (&handles.failovers, failovers), (&handles.throttles, throttles)]
+    {
+        if count > 0 {
+            counter.increment(count);
+        }
+    }
+}
+
+impl<'a> Ended<'a> {
+    fn new(operation: &'a Operation, result: &'a Result<Response, Error>) -> Self {
+        let container = operation.target.container.as_deref();
+        let (status, error, diagnostics, returned_rows) = match result {
+            Ok(answer) => (Some(answer.status), None, &answer.diagnostics, rows(answer)),
+            Err(error) => (error.status(), Some(error), error.diagnostics(), None),
+        };
+        Ended {
+            operation: operation_name(operation.target.kind, operation.verb),
+            database: container.map(|container| container.database()),
+            container: container.map(|container| container.name()),
+            is_data_plane: operation.is_data_plane(),
+            status,
+            error,
+            error_kind: error.and_then(error_kind),
+            diagnostics,
+            returns_rows: returns_rows(operation.verb),
+            returned_rows,
+        }
+    }
+
+    /// `error.type`: the status, or what went wrong on our side.
+    fn error_type(&self) -> Option<Cow<'static, str>> {
+        self.error?;
+        match (self.error_kind, self.status) {
+            (Some(kind), _) => Some(Cow::Borrowed(kind)),
+            (None, Some(status)) => Some(Cow::Owned(status.code.to_string())),
+            (None, None) => Some(Cow::Borrowed("_OTHER")),
+        }
+    }
+
+    /// How long is long.
+    fn is_slow(&self) -> bool {
+        let limit = if self.is_data_plane { SLOW_DATA } else { SLOW_METADATA };
+        self.diagnostics.elapsed() >= limit
+    }
+}
+
+/// An operation on documents takes milliseconds; one that takes this long is
+/// worth a line in the log.
+const SLOW_DATA: Duration = Duration::from_secs(1);
+/// Creating a container takes seconds on a good day.
+const SLOW_METADATA: Duration = Duration::from_secs(10);
+
+/// How many documents a page holds; `None` when the answer is no page.
+fn rows(answer: &Response) -> Option<u64> {
+    answer.header(&headers::ITEM_COUNT)?.parse().ok()
+}
+
+fn returns_rows(verb: Verb) -> bool {
+    match verb {
+        Verb::Query | Verb::ReadFeed | Verb::ChangeFeed => true,
+        Verb::Read
+        | Verb::Create
+        | Verb::Upsert
+        | Verb::Replace
+        | Verb::Delete
+        | Verb::Patch
+        | Verb::QueryPlan
+        | Verb::Batch => false,
+    }
+}
+
+/// `error.type` where it is not the status: what went wrong on our side.
+fn error_kind(error: &Error) -> Option<&'static str> {
+    match error.kind() {
+        ErrorKind::Service => None,
+        ErrorKind::Transport => {
+            let last = error.diagnostics().attempts().last().map(|attempt| &attempt.outcome);
+            Some(match last {
+                Some(Outcome::Failed { kind, .. }) => crate::diagnostics::failure_name(*kind),
+                Some(Outcome::Answered(_) | Outcome::Abandoned) | None => "transport",
+            })
+        }
+        ErrorKind::Timeout => Some("timeout"),
+        ErrorKind::Ambiguous => Some("ambiguous"),
+        ErrorKind::Credential => Some("credential"),
+        ErrorKind::Input => Some("input"),
+        ErrorKind::Answer => Some("answer"),
+    }
+}
+
+/// `db.operation.name`: the well-known value where the conventions have one.
+fn operation_name(kind: ResourceKind, verb: Verb) -> &'static str {
+    macro_rules! names {
+        ($one:literal, $many:literal) => {
+            match verb {
+                Verb::Read => concat!("read_", $one),
+                Verb::Create => concat!("create_", $one),
+                Verb::Upsert => concat!("upsert_", $one),
+                Verb::Replace => concat!("replace_", $one),
+                Verb::Delete => concat!("delete_", $one),
+                Verb::Patch => concat!("patch_", $one),
+                Verb::Query => concat!("query_", $many),
+                Verb::ReadFeed => concat!("read_all_", $many),
+                Verb::QueryPlan => "read_query_plan",
+                Verb::ChangeFeed => "query_change_feed",
+                Verb::Batch => "execute_batch",
+            }
+        };
+    }
+    match kind {
+        ResourceKind::Item => names!("item", "items"),
+        ResourceKind::Container => names!("container", "containers"),
+        ResourceKind::Database => names!("database", "databases"),
+        ResourceKind::Account => names!("account", "accounts"),
+        ResourceKind::Range => names!("partition_key_range", "partition_key_ranges"),
+        ResourceKind::Offer => names!("offer", "offers"),
+    }
+}
+
+/// Tells the recorder what the metrics mean.
+fn describe() {
+    metrics::describe_histogram!(DURATION, Unit::Seconds, "Duration of database client operations");
+    metrics::describe_histogram!(RETURNED_ROWS, Unit::Count, "Rows that one page of an answer holds");
+    metrics::describe_histogram!(REQUEST_CHARGE, Unit::Count, "Request units that an operation consumed");
+    metrics::describe_gauge!(ACTIVE_INSTANCES, Unit::Count, "Drivers that are connected to an account");
+    metrics::describe_counter!(ATTEMPTS, Unit::Count, "Requests that operations made, hedges included");
+    metrics::describe_counter!(HEDGES, Unit::Count, "Requests beside one that was slow to answer");
+    metrics::describe_counter!(FAILOVERS, Unit::Count, "Requests in another region after a failure");
+    metrics::describe_counter!(THROTTLES, Unit::Count, "Times the service throttled a request");
+}
