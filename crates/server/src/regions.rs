@@ -47,6 +47,10 @@ const WRITE_REGION_NOTE: &str = "write-region";
 /// How often maintenance looks for expired documents and full partitions.
 const MAINTENANCE_PAUSE: Duration = Duration::from_secs(1);
 
+/// A task that has given back its lock is gone a few turns of the scheduler
+/// later; one that is not holds a request that outlived its grace.
+const CLOSE_TURNS_MAX: usize = 1000;
+
 /// All regions of an account.
 pub(crate) struct Regions {
     pub(crate) names: RegionNames,
@@ -259,11 +263,21 @@ impl Regions {
     }
 
     /// Closes the stores once nobody else holds them.
-    pub(crate) async fn close(self: Arc<Self>) {
-        // A change of the catalog that is under way ends first.
-        drop(self.catalog.write().await);
-        let Some(regions) = Arc::into_inner(self) else { return };
-        for engine in regions.engines {
+    pub(crate) async fn close(mut self: Arc<Self>) {
+        // A move or a change of the catalog that is under way ends first.
+        drop((self.relocation.lock().await, self.catalog.write().await));
+        for _ in 0..CLOSE_TURNS_MAX {
+            match Arc::try_unwrap(self) {
+                Ok(regions) => return regions.close_engines(),
+                Err(held) => self = held,
+            }
+            tokio::task::yield_now().await;
+        }
+        tracing::warn!("a request outlives the server; its store is closed when that ends");
+    }
+
+    fn close_engines(self) {
+        for engine in self.engines {
             if let Some(engine) = Arc::into_inner(engine) {
                 engine.close();
             }

@@ -174,7 +174,9 @@ fn admit<H: Handler>(
     let entry = door.roster.enter(&line);
     let shared = Arc::clone(shared);
     tokio::spawn(async move {
-        let (_slot, _entry) = (slot, entry);
+        // Dropped from the last to the first: when the slot is free, nothing
+        // of the connection is left.
+        let (_slot, _entry, shared) = (slot, entry, shared);
         supervised(&line, connection::run(&shared, Arc::clone(&line), stream, remote)).await;
     });
 }

@@ -1,6 +1,7 @@
 //! Several regions over real sockets: who answers, who writes, what arrives
 //! where and when.
 
+mod in_process;
 mod outages;
 mod relocation;
 mod replication;

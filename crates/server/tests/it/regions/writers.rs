@@ -6,55 +6,6 @@ use crate::client::{Call, Client};
 use crate::planet::{EAST, NAMES, NORTH, Planet, WEST, send, upsert};
 use crate::world::docs;
 
-#[tokio::test]
-async fn two_regions_that_wrote_apart_agree_on_the_later_write() {
-    let planet = Planet::of_writers().await;
-    for region in [WEST, EAST] {
-        planet.order("replication/cut", region).await;
-    }
-    assert_eq!(planet.upsert(EAST, "1", 1).await.status, 201);
-    // `_ts` counts seconds: the next one makes the later write later.
-    let first = planet.read(EAST, "1").await.json().unwrap().get("_ts").unwrap().as_i64().unwrap();
-    loop {
-        assert!(matches!(planet.upsert(WEST, "1", 2).await.status, 200 | 201));
-        let second = planet.read(WEST, "1").await.json().unwrap().get("_ts").unwrap().as_i64().unwrap();
-        if second > first {
-            break;
-        }
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-    }
-    planet.manage("POST", "replication/heal", "").await;
-    let documents = planet.assert_alike().await;
-    assert_eq!(documents.len(), 1);
-    assert_eq!(documents[0].get("n"), Some(&2i64.into()));
-    planet.stop().await;
-}
-
-#[tokio::test]
-async fn a_late_older_write_does_not_bring_a_deleted_document_back() {
-    let planet = Planet::of_writers().await;
-    planet.upsert(WEST, "1", 1).await;
-    planet.settle().await;
-    planet.order("replication/cut", WEST).await;
-    planet.upsert(WEST, "1", 2).await;
-    // The delete sees later: it is written again and again until it is later.
-    loop {
-        assert!(matches!(planet.upsert(EAST, "1", 3).await.status, 200 | 201));
-        let there = planet.read(EAST, "1").await.json().unwrap().get("_ts").unwrap().as_i64();
-        let here = planet.read(WEST, "1").await.json().unwrap().get("_ts").unwrap().as_i64();
-        assert_eq!(planet.delete(EAST, "1").await.status, 204);
-        if there > here {
-            break;
-        }
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-    }
-    planet.order("replication/heal", WEST).await;
-    assert_eq!(planet.assert_alike().await.len(), 0);
-    assert_eq!(planet.upsert(NORTH, "1", 4).await.status, 201);
-    assert_eq!(planet.assert_alike().await.len(), 1);
-    planet.stop().await;
-}
-
 /// A die that needs no crate: every `RandomState` is keyed differently.
 struct Dice(RandomState, u64);
 
@@ -92,7 +43,10 @@ async fn regions_that_all_write_at_once_end_up_alike() {
         if round % 3 == 1 {
             planet.manage("POST", "split", r#"{"database":"d","container":"c"}"#).await;
         }
-        tokio::time::sleep(std::time::Duration::from_millis(30)).await;
+        // Some writes pile up meanwhile, or all are done.
+        for _ in 0..20 {
+            assert_eq!(planet.read(round % 3, "none").await.status, 404);
+        }
         planet.order("replication/heal", round % 3).await;
     }
     while let Some(outcome) = writers.join_next().await {

@@ -1,0 +1,255 @@
+//! The same regions without a socket, under a clock that the tests turn.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, Method};
+use perihelion_model::json::{self, Value};
+use perihelion_server::{Clock, Embedded, EmbeddedOptions, InProcess, RegionNames};
+use perihelion_wire::transport::{Endpoint, Failure, FailureKind, Request, Response, Sent, Transport};
+use tokio::time::Instant;
+
+use crate::planet::{EAST, NAMES, NORTH, WEST};
+
+const WAIT: Duration = Duration::from_secs(20);
+const DELAY: Duration = Duration::from_millis(50);
+
+/// Three regions in this process.
+struct Sphere {
+    database: Embedded,
+    transport: InProcess,
+    endpoints: Vec<Endpoint>,
+    /// What the regions take for the time, in seconds.
+    seconds: Arc<AtomicU64>,
+}
+
+impl Sphere {
+    async fn new(is_multi_write: bool) -> Sphere {
+        let seconds = Arc::new(AtomicU64::new(1_700_000_000));
+        let told = Arc::clone(&seconds);
+        let options = EmbeddedOptions::default()
+            .with_regions(RegionNames::new(NAMES).unwrap())
+            .with_multi_write(is_multi_write)
+            .with_replication_delay(DELAY)
+            .with_clock(Clock::from_fn(move || Duration::from_secs(told.load(Ordering::SeqCst))));
+        let database = Embedded::open(options).await.unwrap();
+        let endpoints = NAMES.iter().map(|name| database.region_endpoint(name).unwrap()).collect();
+        let sphere = Sphere { transport: database.transport(), endpoints, database, seconds };
+        sphere.expect(WEST, Method::POST, "/dbs", r#"{"id":"d"}"#, 201).await;
+        let container = r#"{"id":"c","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2}}"#;
+        sphere.expect(WEST, Method::POST, "/dbs/d/colls", container, 201).await;
+        sphere
+    }
+
+    async fn try_send(
+        &self,
+        endpoint: Endpoint,
+        method: Method,
+        path: &str,
+        headers: &[(&'static str, &str)],
+        body: &str,
+    ) -> Result<Response, Failure> {
+        let mut map = HeaderMap::new();
+        map.insert("x-ms-documentdb-partitionkey", r#"["a"]"#.parse().unwrap());
+        for (name, value) in headers {
+            map.insert(*name, value.parse().unwrap());
+        }
+        let deadline = (Instant::now() + WAIT).into_std();
+        let (target, body) = (path.parse().unwrap(), Bytes::copy_from_slice(body.as_bytes()));
+        self.transport.send(Request { endpoint, method, target, headers: map, body, deadline }).await
+    }
+
+    async fn expect(&self, region: usize, method: Method, path: &str, body: &str, status: u16) -> Response {
+        let endpoint = self.endpoints[region].clone();
+        let answer = self.try_send(endpoint, method, path, &[], body).await.unwrap();
+        assert_eq!(answer.status(), status, "{path}: {answer:?}");
+        answer
+    }
+
+    async fn upsert(&self, region: usize, id: &str, n: u64) -> Response {
+        let body = format!(r#"{{"id":"{id}","pk":"a","n":{n}}}"#);
+        let headers = [("x-ms-documentdb-is-upsert", "true")];
+        let endpoint = self.endpoints[region].clone();
+        self.try_send(endpoint, Method::POST, "/dbs/d/colls/c/docs", &headers, &body).await.unwrap()
+    }
+
+    async fn delete(&self, region: usize, id: &str) {
+        self.expect(region, Method::DELETE, &format!("/dbs/d/colls/c/docs/{id}"), "", 204).await;
+    }
+
+    async fn try_read(&self, region: usize, id: &str, token: Option<&str>) -> Result<Response, Failure> {
+        let headers: Vec<_> = token.map(|token| ("x-ms-session-token", token)).into_iter().collect();
+        let path = format!("/dbs/d/colls/c/docs/{id}");
+        self.try_send(self.endpoints[region].clone(), Method::GET, &path, &headers, "").await
+    }
+
+    /// The `n` of a document; `None` when it is not there.
+    async fn read(&self, region: usize, id: &str) -> Option<i64> {
+        let answer = self.try_read(region, id, None).await.unwrap();
+        (answer.status() == 200)
+            .then(|| json::parse(answer.body()).unwrap().get("n").unwrap().as_i64().unwrap())
+    }
+
+    async fn manage(&self, name: &str, body: &str) -> Value {
+        let answer = self.database.manage(Method::POST, name, body).await.unwrap();
+        assert_eq!(answer.status(), 200, "{name} {body}: {answer:?}");
+        json::parse(answer.body()).unwrap()
+    }
+
+    async fn settle(&self) {
+        self.manage("replication/wait", "").await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_region_has_a_host_name_and_only_they_answer() {
+    let sphere = Sphere::new(false).await;
+    let account = sphere.expect(EAST, Method::GET, "/", "", 200).await;
+    let text = String::from_utf8(account.body().to_vec()).unwrap();
+    for host in ["west-us", "east-us", "north-europe"] {
+        assert!(text.contains(&format!("\"https://{host}.perihelion.internal/\"")), "{text}");
+    }
+    assert_eq!(sphere.endpoints[NORTH].to_string(), "https://north-europe.perihelion.internal");
+    let global = sphere.try_send(sphere.database.endpoint(), Method::GET, "/dbs/d", &[], "").await.unwrap();
+    assert_eq!(global.status(), 200);
+    let stranger = Endpoint::parse("https://south.perihelion.internal").unwrap();
+    let failure = sphere.try_send(stranger, Method::GET, "/", &[], "").await.unwrap_err();
+    assert_eq!((failure.kind, failure.sent), (FailureKind::Connect, Sent::No));
+    sphere.database.close().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_arrives_after_the_delay_to_the_millisecond() {
+    let sphere = Sphere::new(false).await;
+    sphere.settle().await;
+    let begun = Instant::now();
+    let written = sphere.upsert(WEST, "1", 1).await;
+    let token = written.headers()["x-ms-session-token"].to_str().unwrap().to_owned();
+    tokio::time::sleep(DELAY - Duration::from_millis(2)).await;
+    let early = sphere.try_read(EAST, "1", Some(&token)).await.unwrap();
+    assert_eq!(
+        (early.status().as_u16(), &early.headers()["x-ms-substatus"]),
+        (404, &"1002".parse().unwrap())
+    );
+    sphere.settle().await;
+    assert!(begun.elapsed() <= DELAY + Duration::from_millis(2), "{:?}", begun.elapsed());
+    assert_eq!(sphere.try_read(EAST, "1", Some(&token)).await.unwrap().status(), 200);
+    sphere.database.close().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outage_is_a_failure_a_refusal_or_silence() {
+    let sphere = Sphere::new(false).await;
+    sphere.manage("regions/offline", r#"{"region":"East US"}"#).await;
+    let failure = sphere.try_read(EAST, "1", None).await.unwrap_err();
+    assert_eq!((failure.kind, failure.sent), (FailureKind::Closed, Sent::Unknown));
+    sphere.manage("regions/offline", r#"{"region":"East US","mode":"refuse"}"#).await;
+    assert_eq!(sphere.try_read(EAST, "1", None).await.unwrap().status(), 503);
+    sphere.manage("regions/offline", r#"{"region":"East US","mode":"hang"}"#).await;
+    let begun = Instant::now();
+    assert_eq!(sphere.try_read(EAST, "1", None).await.unwrap_err().kind, FailureKind::Timeout);
+    assert!(begun.elapsed() >= WAIT);
+    sphere.manage("regions/online", r#"{"region":"East US"}"#).await;
+    assert_eq!(sphere.read(EAST, "1").await, None);
+    sphere.database.close().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_region_is_slow_alone() {
+    let sphere = Sphere::new(false).await;
+    sphere.manage("faults", r#"{"region":"East US","delayMs":300}"#).await;
+    let begun = Instant::now();
+    sphere.read(NORTH, "1").await;
+    assert!(begun.elapsed() < Duration::from_millis(10));
+    sphere.read(EAST, "1").await;
+    assert!(begun.elapsed() >= Duration::from_millis(300));
+    sphere.database.close().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_regions_that_wrote_apart_agree_on_the_later_write() {
+    let sphere = Sphere::new(true).await;
+    sphere.manage("replication/cut", r#"{"region":"East US"}"#).await;
+    sphere.upsert(EAST, "1", 1).await;
+    sphere.seconds.fetch_add(5, Ordering::SeqCst);
+    sphere.upsert(WEST, "1", 2).await;
+    sphere.upsert(WEST, "2", 1).await;
+    sphere.seconds.fetch_add(5, Ordering::SeqCst);
+    sphere.upsert(EAST, "2", 2).await;
+    sphere.manage("replication/heal", "").await;
+    sphere.settle().await;
+    for region in [WEST, EAST, NORTH] {
+        assert_eq!((sphere.read(region, "1").await, sphere.read(region, "2").await), (Some(2), Some(2)));
+    }
+    sphere.database.close().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_late_older_write_does_not_bring_a_deleted_document_back() {
+    let sphere = Sphere::new(true).await;
+    sphere.upsert(WEST, "1", 1).await;
+    sphere.settle().await;
+    sphere.manage("replication/cut", r#"{"region":"West US"}"#).await;
+    sphere.upsert(WEST, "1", 2).await;
+    sphere.seconds.fetch_add(5, Ordering::SeqCst);
+    sphere.delete(EAST, "1").await;
+    sphere.manage("replication/heal", "").await;
+    sphere.settle().await;
+    for region in [WEST, EAST, NORTH] {
+        assert_eq!(sphere.read(region, "1").await, None, "{region}");
+    }
+    sphere.seconds.fetch_add(1, Ordering::SeqCst);
+    sphere.upsert(NORTH, "1", 3).await;
+    sphere.settle().await;
+    assert_eq!(sphere.read(WEST, "1").await, Some(3));
+    sphere.database.close().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_goes_back_does_not_undo_a_write() {
+    let sphere = Sphere::new(true).await;
+    sphere.upsert(WEST, "1", 1).await;
+    sphere.settle().await;
+    sphere.seconds.fetch_sub(60, Ordering::SeqCst);
+    sphere.upsert(EAST, "1", 2).await;
+    sphere.settle().await;
+    for region in [WEST, EAST, NORTH] {
+        assert_eq!(sphere.read(region, "1").await, Some(2), "{region}");
+    }
+    sphere.database.close().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_write_region_moves_and_takes_everything_along() {
+    let sphere = Sphere::new(false).await;
+    sphere.manage("replication/delay", r#"{"milliseconds":10000}"#).await;
+    for n in 0..50 {
+        assert_eq!(sphere.upsert(WEST, &n.to_string(), n).await.status(), 201);
+    }
+    let begun = Instant::now();
+    sphere.manage("regions/write", r#"{"region":"North Europe"}"#).await;
+    assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+    assert_eq!(sphere.read(NORTH, "49").await, Some(49));
+    assert_eq!(sphere.upsert(WEST, "x", 1).await.status(), 403);
+    assert_eq!(sphere.upsert(NORTH, "x", 1).await.status(), 201);
+    sphere.database.close().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_container_that_is_made_anew_holds_nothing_of_the_old_one() {
+    let sphere = Sphere::new(false).await;
+    sphere.manage("replication/cut", r#"{"region":"East US"}"#).await;
+    sphere.upsert(WEST, "old", 1).await;
+    sphere.expect(WEST, Method::DELETE, "/dbs/d/colls/c", "", 204).await;
+    let container = r#"{"id":"c","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2}}"#;
+    sphere.expect(WEST, Method::POST, "/dbs/d/colls", container, 201).await;
+    sphere.upsert(WEST, "new", 1).await;
+    sphere.manage("replication/heal", "").await;
+    sphere.settle().await;
+    for region in [WEST, EAST, NORTH] {
+        assert_eq!((sphere.read(region, "old").await, sphere.read(region, "new").await), (None, Some(1)));
+    }
+    sphere.database.close().await;
+}
