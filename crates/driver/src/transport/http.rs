@@ -18,7 +18,7 @@ use perihelion_wire::transport::{Endpoint, Failure, FailureKind, Request, Respon
 use tokio::time::{self, Instant};
 
 use super::connect::Connector;
-use super::http1::Http1Outcome;
+use super::http1::{Http1Answer, Http1Lease};
 use super::limits::{ENDPOINTS_MAX, TURNS_MAX};
 use super::options::HttpOptions;
 use super::progress::Progress;
@@ -35,19 +35,12 @@ pub struct HttpTransport {
     growing: Mutex<()>,
 }
 
-/// What of a request is sent, however often that takes.
+/// What of a request is sent.
 struct Message {
     method: Method,
     target: PathAndQuery,
     headers: HeaderMap,
     body: Bytes,
-}
-
-/// What one turn came to.
-enum Turn {
-    Done(Result<Response, Failure>),
-    /// Not sent; another connection may take it.
-    Again(Message, Failure),
 }
 
 impl HttpTransport {
@@ -81,65 +74,65 @@ impl HttpTransport {
         Ok(slot)
     }
 
+    /// Sends on the first connection that takes the request. What a connection
+    /// took is sent once: whether to repeat it is for the caller to judge.
     async fn send_within(
         &self,
         endpoint: &Endpoint,
-        message: Message,
+        mut message: Message,
         progress: &mut Progress,
     ) -> Result<Response, Failure> {
         let slot = self.slot(endpoint)?;
-        let mut message = message;
-        let mut turns_left = TURNS_MAX;
-        loop {
-            turns_left -= 1;
-            match turn(&slot, message, turns_left, progress).await {
-                Turn::Done(done) => return done,
-                Turn::Again(_, failure) if turns_left == 0 => return Err(failure),
-                Turn::Again(again, _) => message = again,
-            }
-        }
-    }
-}
-
-/// One try on one connection.
-async fn turn(slot: &Slot, message: Message, turns_left: u32, progress: &mut Progress) -> Turn {
-    match slot.lease(progress).await {
-        Err(failure) => Turn::Done(Err(failure)),
-        Ok(Lease::Http2(connection)) => {
+        for _ in 0..TURNS_MAX {
+            let connection = match slot.http2() {
+                Some(connection) => connection,
+                // Apart, so that the future of the usual case stays small.
+                None => match Box::pin(slot.lease(progress)).await? {
+                    Lease::Http2(connection) => connection,
+                    Lease::Http1(lease) => {
+                        match Box::pin(send_http1(&slot, lease, message, progress)).await? {
+                            Answer::Whole(response) => return Ok(response),
+                            Answer::NotTaken(returned) => message = returned,
+                        }
+                        continue;
+                    }
+                },
+            };
             *progress = Progress::Queued;
             let Some(ready) = connection.ready().await else {
                 slot.retire(&connection);
-                return Turn::Again(message, closing(&slot.endpoint));
+                continue;
             };
-            let spare = (turns_left > 0).then(|| message.headers.clone());
             let Message { method, target, headers, body } = message;
-            let request = head(slot.endpoint.uri(target.clone()), method.clone(), headers, ());
-            let sent = ready.send(&slot.endpoint, request, body.clone(), progress).await;
-            match (sent, spare) {
-                (Err(failure), Some(headers)) if failure.sent == Sent::No => {
-                    if connection.is_closing() {
-                        slot.retire(&connection);
-                    }
-                    *progress = Progress::Connecting;
-                    Turn::Again(Message { method, target, headers, body }, failure)
-                }
-                (done, _) => Turn::Done(done),
-            }
+            let request = head(endpoint.uri(target), method, headers, ());
+            return ready.send(endpoint, request, body, progress).await;
         }
-        Ok(Lease::Http1(lease)) => {
-            let Message { method, target, headers, body } = message;
-            let request = head(Uri::from(target), method, headers, Full::new(body.clone()));
-            match lease.send(&slot.endpoint, &slot.host, request, progress).await {
-                Http1Outcome::Answered(response) => Turn::Done(Ok(response)),
-                Http1Outcome::Failed(failure) => Turn::Done(Err(failure)),
-                Http1Outcome::Returned(request) => {
-                    let (head, _) = request.into_parts();
-                    let target =
-                        head.uri.into_parts().path_and_query.unwrap_or(PathAndQuery::from_static("/"));
-                    let message = Message { method: head.method, target, headers: head.headers, body };
-                    Turn::Again(message, closing(&slot.endpoint))
-                }
-            }
+        let text = format!("{endpoint}: {TURNS_MAX} connections in a row were closing");
+        Err(Failure::new(FailureKind::Closed, Sent::No, text))
+    }
+}
+
+/// What a connection made of a request.
+enum Answer {
+    Whole(Response),
+    /// It was closing; nothing was sent.
+    NotTaken(Message),
+}
+
+async fn send_http1(
+    slot: &Slot,
+    lease: Http1Lease<'_>,
+    message: Message,
+    progress: &mut Progress,
+) -> Result<Answer, Failure> {
+    let Message { method, target, headers, body } = message;
+    let request = head(Uri::from(target), method, headers, Full::new(body.clone()));
+    match lease.send(&slot.endpoint, &slot.host, request, progress).await? {
+        Http1Answer::Whole(response) => Ok(Answer::Whole(response)),
+        Http1Answer::NotTaken(request) => {
+            let (head, _) = request.into_parts();
+            let target = head.uri.into_parts().path_and_query.unwrap_or(PathAndQuery::from_static("/"));
+            Ok(Answer::NotTaken(Message { method: head.method, target, headers: head.headers, body }))
         }
     }
 }
@@ -150,11 +143,6 @@ fn head<B>(uri: Uri, method: Method, headers: HeaderMap, body: B) -> http::Reque
     *request.method_mut() = method;
     *request.headers_mut() = headers;
     request
-}
-
-fn closing(endpoint: &Endpoint) -> Failure {
-    let text = format!("{endpoint}: every connection that was tried was closing");
-    Failure::new(FailureKind::Closed, Sent::No, text)
 }
 
 fn find(slots: &[Arc<Slot>], endpoint: &Endpoint) -> Option<Arc<Slot>> {

@@ -112,12 +112,11 @@ impl<'a> Turn<'a> {
     }
 }
 
-/// What became of a request over HTTP/1.1.
-pub(super) enum Http1Outcome {
-    Answered(Response),
-    /// The connection was closing and gave the request back.
-    Returned(http::Request<Full<Bytes>>),
-    Failed(Failure),
+/// What a connection made of a request.
+pub(super) enum Http1Answer {
+    Whole(Response),
+    /// It was closing, nothing was sent, and here is the request again.
+    NotTaken(http::Request<Full<Bytes>>),
 }
 
 impl Http1Lease<'_> {
@@ -128,29 +127,24 @@ impl Http1Lease<'_> {
         host: &HeaderValue,
         mut request: http::Request<Full<Bytes>>,
         progress: &mut Progress,
-    ) -> Http1Outcome {
+    ) -> Result<Http1Answer, Failure> {
         request.headers_mut().insert(HOST, host.clone());
         *progress = Progress::Accepted;
         let answer = match self.connection.sender.try_send_request(request).await {
             Ok(answer) => answer,
-            Err(mut error) => match error.take_message() {
-                Some(request) => {
-                    *progress = Progress::Connecting;
-                    return Http1Outcome::Returned(request);
-                }
-                None => return Http1Outcome::Failed(head_failure(endpoint, &error.into_error())),
-            },
+            Err(mut error) => {
+                let Some(request) = error.take_message() else {
+                    return Err(head_failure(endpoint, &error.into_error()));
+                };
+                *progress = Progress::Connecting;
+                return Ok(Http1Answer::NotTaken(request));
+            }
         };
         *progress = Progress::Answering;
         let (head, body) = answer.into_parts();
-        match read_body(endpoint, &head.headers, body).await {
-            Ok(body) => {
-                let Http1Lease { turn, connection } = self;
-                turn.pool.keep(connection);
-                Http1Outcome::Answered(Response::from_parts(head, body))
-            }
-            Err(failure) => Http1Outcome::Failed(failure),
-        }
+        let body = read_body(endpoint, &head.headers, body).await?;
+        self.turn.pool.keep(self.connection);
+        Ok(Http1Answer::Whole(Response::from_parts(head, body)))
     }
 }
 

@@ -14,7 +14,6 @@
 
 use std::future::{pending, poll_fn};
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -106,12 +105,6 @@ impl Http2Connection {
         let mut sender = self.sender.clone();
         poll_fn(|cx| sender.poll_ready(cx)).await.ok()?;
         Some(Ready { sender, _stream: stream })
-    }
-
-    /// Whether it takes no more requests.
-    pub(super) fn is_closing(&self) -> bool {
-        let mut context = Context::from_waker(Waker::noop());
-        matches!(self.sender.clone().poll_ready(&mut context), Poll::Ready(Err(_)))
     }
 }
 

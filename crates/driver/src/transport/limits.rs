@@ -32,9 +32,9 @@ pub(super) const RESETS_REMEMBERED_MAX: usize = 4096;
 /// Longer than anyone waits for an answer, so that no late one is a surprise.
 pub(super) const RESETS_REMEMBERED_FOR: Duration = Duration::from_secs(30);
 
-/// Turns of one request: a connection that turns out to be closing costs one,
-/// and the next goes to a fresh connection. The third is for a fresh one that is
-/// refused as well, as during a restart; then it is the caller's turn.
+/// Connections that a request asks to take it: one that turns out to be closing
+/// costs a turn, and the next is fresh. The third is for a fresh one that closes
+/// at once, as during a restart; then it is the caller's turn.
 pub(super) const TURNS_MAX: u32 = 3;
 
 /// Endpoints with a connection: an account has one per region, and there are

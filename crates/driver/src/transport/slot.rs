@@ -78,11 +78,13 @@ impl Slot {
         })
     }
 
-    /// A connection for one request, opened if there is none.
+    /// The shared connection, if there is one.
+    pub(super) fn http2(&self) -> Option<Arc<Http2Connection>> {
+        self.http2.load_full()
+    }
+
+    /// A connection for one request when none is shared.
     pub(super) async fn lease(&self, progress: &mut Progress) -> Result<Lease<'_>, Failure> {
-        if let Some(connection) = self.http2.load_full() {
-            return Ok(Lease::Http2(connection));
-        }
         *progress = Progress::Connecting;
         if !self.is_http1.load(Ordering::Relaxed) {
             match self.opened().await? {

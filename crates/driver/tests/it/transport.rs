@@ -139,7 +139,7 @@ async fn no_more_streams_are_opened_than_the_peer_allows() {
                     echo(exchange).await;
                 }
             };
-            serve_http2(accept_tls(stream, &["h2"]).await, 5, answer).await;
+            serve_http2(accept_tls(stream, &["h2"]).await, 20, answer).await;
         }
     })
     .await;
@@ -147,7 +147,7 @@ async fn no_more_streams_are_opened_than_the_peer_allows() {
     for (_, answer) in at_once(&transport, 200, |_| peer.get()).await {
         assert_eq!(answer.unwrap().status().as_u16(), 200);
     }
-    assert!((1..=5).contains(&seen.load(Ordering::SeqCst)));
+    assert!((1..=20).contains(&seen.load(Ordering::SeqCst)));
     assert_eq!(peer.connections(), 1);
 }
 
@@ -177,7 +177,7 @@ async fn a_dropped_request_ends_its_stream_and_not_the_connection() {
         async move {
             let mut frames = Frames::greet(stream).await;
             let mut first = None;
-            while let Some((kind, stream)) = frames.next().await {
+            while let Some(Frame { kind, stream, .. }) = frames.next().await {
                 match kind {
                     HEADERS if first.is_none() => first = Some(stream),
                     HEADERS => frames.ok(stream).await,

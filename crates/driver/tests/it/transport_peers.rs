@@ -185,6 +185,13 @@ pub(crate) async fn never((_request, _respond): Exchange) {
 /// HTTP/2 by hand, for what no library would send.
 pub(crate) struct Frames<T>(T);
 
+/// What the tests look at of a frame.
+pub(crate) struct Frame {
+    pub(crate) kind: u8,
+    flags: u8,
+    pub(crate) stream: u32,
+}
+
 /// The kinds of frames that the tests look at.
 pub(crate) const HEADERS: u8 = 1;
 pub(crate) const RST_STREAM: u8 = 3;
@@ -219,8 +226,8 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Frames<T> {
         let _ = self.0.write_all(&frame).await;
     }
 
-    /// The next frame as kind and stream; `None` at the end.
-    pub(crate) async fn next(&mut self) -> Option<(u8, u32)> {
+    /// The next frame; `None` at the end. Settings and pings are answered.
+    pub(crate) async fn next(&mut self) -> Option<Frame> {
         let mut head = [0; 9];
         self.0.read_exact(&mut head).await.ok()?;
         let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
@@ -233,15 +240,16 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Frames<T> {
                 _ => {}
             }
         }
-        Some((head[3], u32::from_be_bytes([head[5], head[6], head[7], head[8]])))
+        let stream = u32::from_be_bytes([head[5], head[6], head[7], head[8]]);
+        Some(Frame { kind: head[3], flags: head[4], stream })
     }
 
     /// Waits for the next request; its stream.
     pub(crate) async fn request(&mut self) -> Option<u32> {
         loop {
-            let (kind, stream) = self.next().await?;
-            if kind == HEADERS {
-                return Some(stream);
+            let frame = self.next().await?;
+            if frame.kind == HEADERS {
+                return Some(frame.stream);
             }
         }
     }
@@ -249,6 +257,19 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Frames<T> {
     /// Reads until the client is gone.
     pub(crate) async fn drain(mut self) {
         while self.next().await.is_some() {}
+    }
+
+    /// Says that nothing after `last` was or will be processed, and waits until
+    /// the client has heard it.
+    pub(crate) async fn go_away_heard(&mut self, last: u32) {
+        self.go_away(last).await;
+        self.send(PING, 0, 0, b"heard it").await;
+        loop {
+            let frame = self.next().await.expect("the client goes on");
+            if (frame.kind, frame.flags) == (PING, ACK) {
+                return;
+            }
+        }
     }
 
     /// Says that nothing after `last` was or will be processed.
