@@ -192,6 +192,12 @@ impl Diagnostics {
         serde_json::to_string(self).expect("names are strings and nothing else can fail")
     }
 
+    /// Those of a single attempt.
+    pub(crate) fn of(attempt: Attempt) -> Self {
+        let elapsed = attempt.elapsed;
+        Diagnostics { first: Some(attempt), elapsed, ..Diagnostics::default() }
+    }
+
     pub(crate) fn into_attempts(self) -> impl Iterator<Item = Attempt> {
         self.first.into_iter().chain(self.further)
     }

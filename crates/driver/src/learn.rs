@@ -13,7 +13,7 @@ use perihelion_wire::headers;
 use tokio::time::Instant;
 
 use crate::container::{Container, Known};
-use crate::diagnostics::Context;
+use crate::diagnostics::{Context, Diagnostics};
 use crate::driver::Core;
 use crate::error::Error;
 use crate::operation::{Operation, Scope, Target, Verb};
@@ -82,11 +82,17 @@ impl Core {
             started: now,
             deadline: deadline.min(now + ACCOUNT_ATTEMPT_TIMEOUT),
         };
-        let Leg { result, .. } = attempt(self, sending).await?;
-        let response = result.map_err(|failure| Error::unanswered(&failure))?;
-        let status = status_of(&response);
-        let (parts, body) = response.into_parts();
-        if status.is_success() { Ok(body) } else { Err(Error::refused(status, parts.headers, body)) }
+        let Leg { result, record } = attempt(self, sending).await?;
+        let error = match result {
+            Ok(response) if status_of(&response).is_success() => return Ok(response.into_body()),
+            Ok(response) => {
+                let status = status_of(&response);
+                let (parts, body) = response.into_parts();
+                Error::refused(status, parts.headers, body)
+            }
+            Err(failure) => Error::unanswered(&failure),
+        };
+        Err(error.with_diagnostics(Diagnostics::of(record)))
     }
 
     fn publish_account(&self, body: &Bytes) -> Result<(), Error> {

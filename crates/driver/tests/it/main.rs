@@ -1,7 +1,9 @@
 //! The driver's integration tests, one binary, against the real engine and
 //! server.
 
+mod credentials;
 mod pipeline;
+mod telemetry;
 mod transport;
 mod transport_failures;
 mod transport_peers;

@@ -1,0 +1,144 @@
+//! Who the driver is, as a server that checks sees it: signatures of every kind
+//! of operation, tokens, and what happens when neither is right.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use http::HeaderValue;
+use perihelion_driver::credential::{AccessToken, TokenSource};
+use perihelion_driver::operation::{Scope, Target, Verb};
+use perihelion_driver::transport::AnyTransport;
+use perihelion_driver::{
+    Credential, Driver, DriverOptions, Error, ErrorKind, Operation, OperationOptions, Response, Status,
+};
+use perihelion_server::{AuthMode, Embedded, EmbeddedOptions, Keys, MasterKey};
+use perihelion_wire::headers;
+
+use crate::world::customer;
+
+const KEY: &str = "dsZQi3KtZmCv1ljt3VNWNm7sQUF1y5rJfC6kv5JiwvW0EndXdDku/dkKBp8/ufDToSxLzR4y+O/0H/t4bQtVNw==";
+
+async fn server(auth: AuthMode) -> Embedded {
+    let keys = Keys { primary: MasterKey::from_base64(KEY).unwrap() };
+    Embedded::open(EmbeddedOptions::default().with_auth(auth, keys)).await.unwrap()
+}
+
+async fn open(server: &Embedded, credential: Credential) -> Result<Driver, Error> {
+    let transport = AnyTransport::foreign(server.transport());
+    Driver::open(server.endpoint(), credential, transport, DriverOptions::default()).await
+}
+
+async fn run(driver: &Driver, verb: Verb, target: Target, scope: Scope, body: &str) -> Response {
+    let mut operation = Operation::new(verb, target, scope, Bytes::from(body.to_owned()));
+    if verb == Verb::Query {
+        operation = operation
+            .with_header(headers::CONTENT_TYPE, HeaderValue::from_static("application/query+json"))
+            .with_header(headers::IS_QUERY, HeaderValue::from_static("True"));
+    }
+    let result = driver.execute(&operation, &OperationOptions::default()).await;
+    result.unwrap_or_else(|error| panic!("{verb:?} {}: {error:?}", operation.target.path))
+}
+
+/// Databases, containers, documents, ranges and offers, with names that a path
+/// must escape and a signature must not.
+#[tokio::test]
+async fn every_kind_of_operation_is_signed_as_the_server_checks() {
+    let server = server(AuthMode::Key).await;
+    let driver = open(&server, Credential::key(KEY).unwrap()).await.unwrap();
+    let whole = || Scope::Unpartitioned;
+    for (database, container, id) in
+        [("shop", "orders", "1"), ("My Shop", "Bestellungen für +1%", "hé l+%2F&=1")]
+    {
+        run(&driver, Verb::Create, Target::databases(), whole(), &format!(r#"{{"id":"{database}"}}"#)).await;
+        let body = format!(
+            r#"{{"id":"{container}","partitionKey":{{"paths":["/customer"],"kind":"Hash","version":2}}}}"#
+        );
+        run(&driver, Verb::Create, Target::containers(database), whole(), &body).await;
+        run(&driver, Verb::Read, Target::database(database), whole(), "").await;
+        run(&driver, Verb::ReadFeed, Target::databases(), whole(), "").await;
+        run(&driver, Verb::ReadFeed, Target::containers(database), whole(), "").await;
+        let container = driver.container(database, container);
+        run(&driver, Verb::Read, Target::container(&container), whole(), "").await;
+        run(&driver, Verb::ReadFeed, Target::ranges(&container), whole(), "").await;
+        let document = format!(r#"{{"id":"{id}","customer":"ada"}}"#);
+        run(&driver, Verb::Create, Target::items(&container), customer("ada"), &document).await;
+        run(&driver, Verb::Upsert, Target::items(&container), customer("ada"), &document).await;
+        run(&driver, Verb::Read, Target::item(&container, id), customer("ada"), "").await;
+        run(&driver, Verb::Replace, Target::item(&container, id), customer("ada"), &document).await;
+        let query = r#"{"query":"SELECT * FROM c","parameters":[]}"#;
+        run(&driver, Verb::Query, Target::items(&container), customer("ada"), query).await;
+        run(&driver, Verb::Delete, Target::item(&container, id), customer("ada"), "").await;
+        run(&driver, Verb::Delete, Target::container(&container), whole(), "").await;
+        run(&driver, Verb::Delete, Target::database(database), whole(), "").await;
+    }
+    run(&driver, Verb::ReadFeed, Target::offers(), whole(), "").await;
+    server.close().await;
+}
+
+#[tokio::test]
+async fn the_wrong_key_is_refused_at_once() {
+    let server = server(AuthMode::Key).await;
+    let error = open(&server, Credential::emulator()).await.unwrap_err();
+    assert_eq!((error.kind(), error.status()), (ErrorKind::Service, Some(Status::new(401, 0))), "{error}");
+    assert_eq!(error.diagnostics().attempts().count(), 1, "a wrong key stays wrong");
+    assert!(!format!("{error:?}").contains("C2y6yDjf"), "{error:?}");
+    server.close().await;
+}
+
+/// Gives a token that is good for an hour, or none, and counts.
+#[derive(Default)]
+struct Identity {
+    is_signed_out: bool,
+    asked: AtomicUsize,
+}
+
+impl TokenSource for Identity {
+    fn token<'a>(
+        &'a self,
+        scope: &'a str,
+    ) -> Pin<Box<dyn Future<Output = Result<AccessToken, Error>> + Send + 'a>> {
+        assert_eq!(scope, "https://account.perihelion.internal/.default");
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        let expires_on = SystemTime::now() + Duration::from_secs(3600);
+        let outcome = match self.is_signed_out {
+            true => Err(Error::credential("nobody is signed in")),
+            false => Ok(AccessToken::new("hidden.token.text", expires_on)),
+        };
+        Box::pin(std::future::ready(outcome))
+    }
+}
+
+#[tokio::test]
+async fn a_token_is_fetched_once_and_opens_the_account() {
+    let identity = Arc::new(Identity::default());
+    let server = server(AuthMode::Any).await;
+    let driver = open(&server, Credential::token_source(identity.clone())).await.unwrap();
+    run(&driver, Verb::Create, Target::databases(), Scope::Unpartitioned, r#"{"id":"shop"}"#).await;
+    run(&driver, Verb::Read, Target::database("shop"), Scope::Unpartitioned, "").await;
+    assert_eq!(identity.asked.load(Ordering::Relaxed), 1);
+    server.close().await;
+}
+
+#[tokio::test]
+async fn a_token_that_is_not_accepted_is_the_services_refusal() {
+    let server = server(AuthMode::Key).await;
+    let identity = Credential::token_source(Arc::new(Identity::default()));
+    let error = open(&server, identity).await.unwrap_err();
+    assert_eq!(error.status(), Some(Status::new(401, 0)), "{error}");
+    assert!(!format!("{error:?}").contains("hidden"), "{error:?}");
+    server.close().await;
+}
+
+#[tokio::test]
+async fn without_a_token_nothing_is_sent() {
+    let server = server(AuthMode::Any).await;
+    let identity = Arc::new(Identity { is_signed_out: true, ..Identity::default() });
+    let error = open(&server, Credential::token_source(identity)).await.unwrap_err();
+    assert_eq!((error.kind(), error.message()), (ErrorKind::Credential, "nobody is signed in"));
+    assert_eq!(error.diagnostics().attempts().count(), 0);
+    server.close().await;
+}
