@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::Version;
-use perihelion_driver::transport::{AnyTransport, HttpTransport};
+use perihelion_driver::transport::{AnyTransport, HttpOptions, HttpTransport};
 use perihelion_server::{AuthMode, Server, ServerOptions};
 use perihelion_wire::transport::{Endpoint, Failure, FailureKind, Request, Response, Sent, Transport};
 use tokio::sync::{Barrier, mpsc};
@@ -245,15 +245,52 @@ async fn nothing_is_left_running_when_the_transport_is_gone() {
 }
 
 #[test]
-fn a_transport_is_made_without_a_runtime_and_outlives_one() {
+fn a_transport_is_made_without_a_runtime_and_survives_the_ends_of_several() {
     let transport = transport();
-    for _ in 0..2 {
+    let host = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let peer = host.block_on(Peer::start("https", |number, stream| async move {
+        match number {
+            // Never shakes hands: the runtime ends while the attempt is under way.
+            2 => drop(tokio::io::copy(&mut { stream }, &mut tokio::io::sink()).await),
+            _ => serve_http2(accept_tls(stream, &["h2"]).await, 100, echo).await,
+        }
+    }));
+    for number in 1..=3 {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(async {
-            let peer = Peer::start("http", |_, stream| serve_http2(stream, 100, echo)).await;
-            assert_eq!(transport.send(peer.get()).await.unwrap().status().as_u16(), 200);
-        });
+        let request = if number == 2 { peer.get_soon() } else { peer.get() };
+        assert_eq!(runtime.block_on(transport.send(request)).is_ok(), number != 2);
+        assert_eq!(peer.connections(), number);
     }
+}
+
+/// Runs itself once more with the variable set: the environment belongs to
+/// the whole process.
+#[tokio::test]
+async fn the_authority_in_ssl_cert_file_is_trusted() {
+    const DIRECTORY: &str = "PERIHELION_TRANSPORT_TEST_DIRECTORY";
+    let Some(directory) = std::env::var_os(DIRECTORY).map(std::path::PathBuf::from) else {
+        let directory =
+            std::env::temp_dir().join(format!("perihelion-transport-roots-{}", std::process::id()));
+        let itself = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "transport::the_authority_in_ssl_cert_file_is_trusted"])
+            .env(DIRECTORY, &directory)
+            .env("SSL_CERT_FILE", directory.join("ca.pem"))
+            .output()
+            .unwrap();
+        std::fs::remove_dir_all(directory).unwrap();
+        let text = String::from_utf8_lossy(&itself.stdout);
+        assert!(itself.status.success() && text.contains("1 passed"), "{text}");
+        return;
+    };
+    let options = ServerOptions { tls_dir: Some(directory), ..server_options() };
+    let server = Server::start(options).await.unwrap();
+    let endpoint = Endpoint::parse(&format!("https://localhost:{}", server.local_addr().port())).unwrap();
+    let peer = Peer::start("http", |_, _| async {}).await;
+    let transport = HttpTransport::new(HttpOptions::default()).unwrap();
+    let response = transport.send(Request { endpoint, ..peer.get() }).await.unwrap();
+    assert_eq!(response.status().as_u16(), 200);
+    drop(transport);
+    server.drain(Duration::from_secs(5)).await;
 }
 
 #[tokio::test]

@@ -16,7 +16,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use perihelion_driver::transport::{HttpOptions, HttpTransport};
 use perihelion_server::certificates::{Certificates, Names};
-use perihelion_wire::transport::{Endpoint, Request};
+use perihelion_wire::transport::{Endpoint, Failure, FailureKind, Request, Sent};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
@@ -86,6 +86,20 @@ impl Peer {
     /// A request with a body.
     pub(crate) fn post(&self, body: impl Into<Bytes>) -> Request {
         Request { method: Method::POST, body: body.into(), ..self.get() }
+    }
+}
+
+/// What a failure must say.
+#[track_caller]
+pub(crate) fn check(failure: &Failure, kind: FailureKind, sent: Sent) {
+    assert_eq!((failure.kind, failure.sent), (kind, sent), "{failure}");
+}
+
+/// Reads the head of an HTTP/1.1 request.
+pub(crate) async fn read_head<T: tokio::io::AsyncRead + Unpin>(stream: &mut T) {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(stream.read_u8().await.unwrap());
     }
 }
 

@@ -1,0 +1,118 @@
+//! The default transport and time: an answer or a failure by the deadline, at
+//! every stage, with what is known there about whether the request was sent.
+
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use perihelion_driver::transport::HttpTransport;
+use perihelion_wire::transport::{FailureKind, Request, Sent, Transport};
+use tokio::io::AsyncWriteExt;
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use crate::transport_peers::*;
+
+#[tokio::test]
+async fn the_deadline_holds_while_connecting() {
+    let peer = Peer::start("https", |_, stream| async {
+        tokio::io::copy(&mut { stream }, &mut tokio::io::sink()).await.unwrap();
+    })
+    .await;
+    let failure = transport().send(peer.get_soon()).await.unwrap_err();
+    check(&failure, FailureKind::Timeout, Sent::No);
+    let impatient = trusting().with_connect_timeout(SOON);
+    let failure = HttpTransport::new(impatient).unwrap().send(peer.get()).await.unwrap_err();
+    check(&failure, FailureKind::Connect, Sent::No);
+}
+
+#[tokio::test]
+async fn a_deadline_in_the_past_sends_nothing() {
+    let peer = Peer::start("http", |_, stream| serve_http2(stream, 100, echo)).await;
+    let transport = transport();
+    transport.send(peer.get()).await.unwrap();
+    let late = Request { deadline: Instant::now().into_std(), ..peer.get() };
+    check(&transport.send(late).await.unwrap_err(), FailureKind::Timeout, Sent::No);
+}
+
+#[tokio::test]
+async fn who_gives_up_connecting_does_not_take_the_attempt_from_the_others() {
+    let (go, gone) = oneshot::channel::<()>();
+    let gone = Arc::new(Mutex::new(Some(gone)));
+    let peer = Peer::start("https", move |_, stream| {
+        let gone = gone.lock().unwrap().take().unwrap();
+        async move {
+            gone.await.unwrap();
+            serve_http2(accept_tls(stream, &["h2"]).await, 100, echo).await;
+        }
+    })
+    .await;
+    let transport = transport();
+    let (patient, ()) = tokio::join!(transport.send(peer.get()), async {
+        let failure = transport.send(peer.get_soon()).await.unwrap_err();
+        check(&failure, FailureKind::Timeout, Sent::No);
+        go.send(()).unwrap();
+    });
+    assert_eq!(patient.unwrap().status().as_u16(), 200);
+    assert_eq!(peer.connections(), 1);
+}
+
+#[tokio::test]
+async fn the_deadline_holds_while_waiting_for_the_head() {
+    let http2 = Peer::start("http", |_, stream| serve_http2(stream, 100, never)).await;
+    let http1 = Peer::start("https", |_, stream| async {
+        let mut stream = accept_tls(stream, &["http/1.1"]).await;
+        tokio::io::copy(&mut stream, &mut tokio::io::sink()).await.unwrap();
+    })
+    .await;
+    for peer in [http2, http1] {
+        let failure = transport().send(peer.get_soon()).await.unwrap_err();
+        check(&failure, FailureKind::Timeout, Sent::Unknown);
+    }
+}
+
+#[tokio::test]
+async fn the_deadline_holds_while_reading_the_body() {
+    let http2 = Peer::start("http", |_, stream| {
+        serve_http2(stream, 100, |(_, mut respond): Exchange| async move {
+            let mut stream = respond.send_response(http::Response::new(()), false).unwrap();
+            stream.send_data(Bytes::from_static(b"half"), false).unwrap();
+            std::future::pending::<()>().await;
+        })
+    })
+    .await;
+    let http1 = Peer::start("https", |_, stream| async {
+        let mut stream = accept_tls(stream, &["http/1.1"]).await;
+        read_head(&mut stream).await;
+        stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhalf").await.unwrap();
+        stream.flush().await.unwrap();
+        std::future::pending::<()>().await;
+    })
+    .await;
+    for peer in [http2, http1] {
+        let failure = transport().send(peer.get_soon()).await.unwrap_err();
+        check(&failure, FailureKind::Timeout, Sent::Yes);
+    }
+}
+
+#[tokio::test]
+async fn who_waits_for_a_stream_or_a_connection_until_the_deadline_has_sent_nothing() {
+    let http2 = Peer::start("http", |_, stream| serve_http2(stream, 1, never)).await;
+    let http1 = Peer::start("https", |_, stream| async {
+        let mut stream = accept_tls(stream, &["http/1.1"]).await;
+        tokio::io::copy(&mut stream, &mut tokio::io::sink()).await.unwrap();
+    })
+    .await;
+    for peer in [http2, http1] {
+        let transport = Arc::new(HttpTransport::new(trusting().with_http1_connections_max(1)).unwrap());
+        // Takes the only place there is, and stays.
+        let first = tokio::spawn({
+            let (transport, request) = (Arc::clone(&transport), peer.get());
+            async move { transport.send(request).await }
+        });
+        // By then the connection is there and its limit known.
+        check(&transport.send(peer.get_soon()).await.unwrap_err(), FailureKind::Timeout, Sent::No);
+        check(&transport.send(peer.get_soon()).await.unwrap_err(), FailureKind::Timeout, Sent::No);
+        assert!(!first.is_finished());
+        first.abort();
+    }
+}
