@@ -6,7 +6,9 @@
 use std::io::Write;
 use std::net::SocketAddr;
 
-use crate::load::{EMULATOR_KEY, Signer};
+use perihelion_bench_client::KEY;
+
+use crate::load::Signer;
 
 pub const DATABASE: &str = "bench";
 
@@ -76,7 +78,7 @@ impl Verb {
 
 impl Requests {
     pub fn new(address: SocketAddr) -> anyhow::Result<Self> {
-        Ok(Self { host: address.to_string(), signer: Signer::new(EMULATOR_KEY)?, buffer: Vec::new() })
+        Ok(Self { host: address.to_string(), signer: Signer::new(KEY)?, buffer: Vec::new() })
     }
 
     pub fn account(&mut self) -> anyhow::Result<&[u8]> {

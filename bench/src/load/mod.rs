@@ -8,4 +8,4 @@ mod sign;
 
 pub use connection::{Answer, Connection};
 pub use run::{Clients, Limits, Workload};
-pub use sign::{EMULATOR_KEY, Signer};
+pub use sign::Signer;

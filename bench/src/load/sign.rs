@@ -9,10 +9,6 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
 
-/// The key every Cosmos emulator publishes in its documentation.
-pub const EMULATOR_KEY: &str =
-    "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw==";
-
 /// A date is reused for this long; the service accepts 15 minutes of skew.
 const DATE_LIFETIME: Duration = Duration::from_secs(1);
 /// Base64 of the 32 bytes of a SHA-256.

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use anyhow::{Context, ensure};
+use perihelion_bench_client::KEY;
 use serde_json::Value;
 use tokio::process::Command;
 
@@ -44,6 +45,7 @@ pub fn command(binary: &Path, port: u16, data: Option<&Path>) -> Command {
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with(OPTIONS)) {
         command.env_remove(name);
     }
+    command.env(format!("{OPTIONS}KEY"), KEY);
     command.args(["server", "--host", "127.0.0.1", "--port", &port.to_string()]);
     if let Some(data) = data {
         command.arg("--data").arg(data);

@@ -15,11 +15,11 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::http2::SendRequest;
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use perihelion_bench_client::{Arguments, CA_VARIABLE, Client, Document, NewDocument, Problem};
+use perihelion_bench_client::{Arguments, CA_VARIABLE, Client, Document, KEY, NewDocument, Problem};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
-use sign::{EMULATOR_KEY, Signer};
+use sign::Signer;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
@@ -47,7 +47,7 @@ async fn connect(arguments: Arguments) -> Result<Raw, Problem> {
     });
     let link = format!("dbs/{}/colls/{}", arguments.database, arguments.container);
     let place = Place { prefix: format!("https://{authority}/"), link };
-    Ok(Raw { sender, signer: Signer::new(EMULATOR_KEY)?, place: Arc::new(place) })
+    Ok(Raw { sender, signer: Signer::new(KEY)?, place: Arc::new(place) })
 }
 
 fn tls() -> Result<ClientConfig, Problem> {

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use azure_data_cosmos::clients::ContainerClient;
 use azure_data_cosmos::options::{ConnectionPoolOptions, Region, ServerCertificateValidation};
 use azure_data_cosmos::{AccountReference, CosmosClient, CosmosRuntime, RoutingStrategy};
-use perihelion_bench_client::{Arguments, Client, Document, EMULATOR_KEY, NewDocument, Problem};
+use perihelion_bench_client::{Arguments, Client, Document, KEY, NewDocument, Problem};
 
 /// Any region will do: the account names one, and the SDK falls back to it.
 const REGION: &str = "East US";
@@ -21,8 +21,7 @@ async fn connect(arguments: Arguments) -> Result<Sdk, Problem> {
         .with_server_certificate_validation(ServerCertificateValidation::Required)
         .build()?;
     let runtime = CosmosRuntime::builder().with_connection_pool(pool).build().await?;
-    let account =
-        AccountReference::with_authentication_key(arguments.endpoint.parse()?, EMULATOR_KEY.to_owned());
+    let account = AccountReference::with_authentication_key(arguments.endpoint.parse()?, KEY.to_owned());
     let client = CosmosClient::builder()
         .with_runtime(runtime)
         .build(account, RoutingStrategy::ProximityTo(Region::from(REGION)))
