@@ -81,6 +81,7 @@ fn fmt(checkout: &Checkout) -> Vec<StepOutcome> {
         "bench/Cargo.toml",
         "bench/clients/sdk/Cargo.toml",
         "bench/clients/raw/Cargo.toml",
+        "bench/clients/ours/Cargo.toml",
         "interop/rust/Cargo.toml",
     ];
     let step = |manifest: &str| {

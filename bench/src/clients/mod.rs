@@ -36,7 +36,7 @@ pub struct Options {
     #[arg(long)]
     skip_instructions: bool,
     /// Which clients to run.
-    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Program::Sdk, Program::Raw])]
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = Program::ALL)]
     clients: Vec<Program>,
     /// Operations under way at once.
     #[arg(long, value_delimiter = ',', default_values_t = [1, 16, 64])]

@@ -28,6 +28,8 @@ pub enum Program {
 }
 
 impl Program {
+    pub const ALL: [Program; 3] = [Program::Sdk, Program::Ours, Program::Raw];
+
     pub fn name(self) -> &'static str {
         match self {
             Program::Sdk => "sdk",

@@ -1,0 +1,37 @@
+//! Our own client, `perihelion-client`, with its defaults but one: a write does
+//! not ask for the document back, as the SDK does not. Certificates are
+//! verified: the key is not the emulators', and the platform's store is read
+//! from `SSL_CERT_FILE`.
+
+use std::process::ExitCode;
+
+use perihelion_bench_client::{Arguments, Document, KEY, NewDocument, Problem};
+use perihelion_client::{Client, Container, Credential, ItemOptions};
+
+fn main() -> ExitCode {
+    perihelion_bench_client::main(connect)
+}
+
+async fn connect(arguments: Arguments) -> Result<Ours, Problem> {
+    let client = Client::with_credential(&arguments.endpoint, Credential::key(KEY)?).await?;
+    let container = client.database(&arguments.database).container(&arguments.container);
+    let write = ItemOptions::new().with_content_on_write(false);
+    Ok(Ours { container, write })
+}
+
+#[derive(Clone)]
+struct Ours {
+    container: Container,
+    write: ItemOptions,
+}
+
+impl perihelion_bench_client::Client for Ours {
+    async fn read(&mut self, key: &str, id: &str) -> Result<Document, Problem> {
+        Ok(self.container.read::<Document>(key, id).await?.into_value())
+    }
+
+    async fn create(&mut self, document: &NewDocument<'_>) -> Result<(), Problem> {
+        self.container.create_with(document.pk, document, &self.write).await?;
+        Ok(())
+    }
+}
