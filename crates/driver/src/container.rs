@@ -6,11 +6,14 @@
 //! read finds route and session without looking anything up by name.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::ArcSwapOption;
 use http::HeaderValue;
 use http::uri::PathAndQuery;
 use perihelion_model::partition_key::PartitionKeyDefinition;
+use perihelion_model::session_token;
+use tokio::time::Instant;
 
 use crate::operation::{encode, path};
 use crate::routing::ranges::RangeMap;
@@ -28,8 +31,11 @@ pub struct Container {
     known: ArcSwapOption<Known>,
     /// Held by the one task that is learning.
     pub(crate) learning: tokio::sync::Mutex<()>,
-    /// How far this client has seen each range.
-    pub(crate) sessions: Sessions,
+    /// What was known before it was forgotten, for the session it holds.
+    forgotten: ArcSwapOption<Known>,
+    /// An answer came from a range that `known` does not have: it was split or
+    /// merged, and what is known of the session lies under other ids.
+    has_strange_range: AtomicBool,
 }
 
 /// What was learnt about a container, immutable.
@@ -43,6 +49,11 @@ pub struct Known {
     pub partition_key: PartitionKeyDefinition,
     /// Its physical partitions.
     pub ranges: RangeMap,
+    /// How far this client has seen each range. It belongs to the `_rid`: a
+    /// late answer of a deleted container says nothing about its successor.
+    pub(crate) sessions: Arc<Sessions>,
+    /// When this was learnt.
+    pub(crate) learnt: Instant,
 }
 
 impl Container {
@@ -57,7 +68,8 @@ impl Container {
             link: format!("dbs/{database}/colls/{name}"),
             known: ArcSwapOption::empty(),
             learning: tokio::sync::Mutex::new(()),
-            sessions: Sessions::default(),
+            forgotten: ArcSwapOption::empty(),
+            has_strange_range: AtomicBool::new(false),
         })
     }
 
@@ -96,24 +108,42 @@ impl Container {
         self.known.load_full()
     }
 
-    /// Publishes what was learnt. A container of another `_rid` starts a new
-    /// session: the old one's progress says nothing about it.
-    pub(crate) fn publish(&self, known: Arc<Known>) {
-        let previous = self.known.swap(Some(Arc::clone(&known)));
-        if previous.is_some_and(|previous| previous.rid != known.rid) {
-            self.sessions.clear();
+    /// The session of the container with this `_rid`, as far as it is known.
+    pub(crate) fn sessions_of(&self, rid: &str) -> Arc<Sessions> {
+        let earlier = self.known().or_else(|| self.forgotten.load_full()).filter(|known| *known.rid == *rid);
+        earlier.map_or_else(Arc::default, |known| Arc::clone(&known.sessions))
+    }
+
+    /// Remembers how far an answer had come, and whether it came from a range
+    /// that is not known.
+    pub(crate) fn note_session(&self, token: &str, known: &Known) {
+        known.sessions.note(token, Some(&known.ranges));
+        let is_strange =
+            |part: &str| part.split_once(':').is_some_and(|(id, _)| known.ranges.get(id).is_none());
+        if session_token::split(token).any(is_strange) {
+            self.has_strange_range.store(true, Ordering::Release);
         }
+    }
+
+    /// Whether the session has seen ranges that are not known: they must be
+    /// learnt, and until then a token of all ranges be sent.
+    pub(crate) fn has_strange_range(&self) -> bool {
+        self.has_strange_range.load(Ordering::Acquire)
+    }
+
+    /// Publishes what was learnt.
+    pub(crate) fn publish(&self, known: Arc<Known>) {
+        let is_strange = known.sessions.names_others_than(&known.ranges);
+        self.known.store(Some(known));
+        self.has_strange_range.store(is_strange, Ordering::Release);
     }
 
     /// Forgets what turned out to be wrong, unless that was replaced meanwhile.
     pub(crate) fn forget(&self, stale: Option<&Arc<Known>>) {
-        let current = self.known();
-        if let (Some(current), Some(stale)) = (&current, stale)
-            && !Arc::ptr_eq(current, stale)
-        {
-            return;
+        let Some(current) = self.known() else { return };
+        if stale.is_none_or(|stale| Arc::ptr_eq(&current, stale)) {
+            self.known.store(None);
+            self.forgotten.store(Some(current));
         }
-        self.known.store(None);
-        self.sessions.clear();
     }
 }

@@ -141,7 +141,10 @@ impl Core {
         let ranges = self.fetch_ranges(container, deadline).await?;
         let rid_header =
             HeaderValue::from_str(&rid).map_err(|_| Error::answer("the container's _rid is not ASCII"))?;
-        let known = Arc::new(Known { rid: rid.into(), rid_header, partition_key, ranges });
+        let sessions = container.sessions_of(&rid);
+        let known =
+            Known { rid: rid.into(), rid_header, partition_key, ranges, sessions, learnt: Instant::now() };
+        let known = Arc::new(known);
         container.publish(Arc::clone(&known));
         Ok(known)
     }

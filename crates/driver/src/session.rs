@@ -82,13 +82,23 @@ impl Sessions {
         if text.is_empty() { None } else { HeaderValue::from_maybe_shared(Bytes::from(text)).ok() }
     }
 
+    /// Whether a range was seen that is neither one of these nor an ancestor
+    /// of one.
+    pub(crate) fn names_others_than(&self, ranges: &RangeMap) -> bool {
+        let is_ancestor =
+            |id: &str| ranges.iter().any(|range| range.parents.iter().any(|parent| **parent == *id));
+        let map = self.map.load();
+        map.seen.iter().any(|seen| ranges.get(&seen.range).is_none() && !is_ancestor(&seen.range))
+    }
+
     /// How far a range was seen.
     #[cfg(test)]
     pub(crate) fn progress(&self, range: &str) -> Option<Progress> {
         self.map.load().find(range).map(|seen| seen.progress.clone())
     }
 
-    /// Forgets everything: the container is another one.
+    /// Forgets everything.
+    #[cfg(test)]
     pub(crate) fn clear(&self) {
         self.map.store(Arc::default());
     }

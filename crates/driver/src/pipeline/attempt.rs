@@ -3,13 +3,14 @@
 //! service's hint, within a budget of its own; the request carries the earlier
 //! of its own timeout and the operation's deadline.
 
-use http::HeaderMap;
+use http::{HeaderMap, StatusCode};
 use perihelion_wire::headers;
 use perihelion_wire::transport::{Failure, FailureKind, Request, Response, Sent, Transport};
 use std::time::Duration;
 use tokio::time::Instant;
 
 use super::build::{self, Resolved};
+use super::hedge;
 use super::throttle::{self, ThrottleBudget};
 use crate::chance;
 use crate::diagnostics::{Attempt, Context, Outcome};
@@ -54,7 +55,7 @@ pub(crate) async fn attempt(core: &Core, sending: Sending<'_>) -> Result<Leg, Er
         let sent_at = Instant::now();
         let result = send(core, &sending, headers, sent_at).await;
         let Some(retry_after) = throttle_hint(&result) else {
-            sending.site.latency.record(sent_at, sent_at.elapsed());
+            note_latency(&sending, &result, sent_at);
             break result;
         };
         let time_left = sending.deadline.saturating_duration_since(Instant::now());
@@ -68,6 +69,18 @@ pub(crate) async fn attempt(core: &Core, sending: Sending<'_>) -> Result<Leg, Er
     };
     let record = record(&sending, begun, &result, budget.retries());
     Ok(Leg { result, record })
+}
+
+/// Only what may be hedged says how long a hedge should wait, and only answers
+/// do: a connection that is refused at once does not make a region fast.
+fn note_latency(sending: &Sending<'_>, result: &Answer, sent_at: Instant) {
+    let is_answer = result.as_ref().is_ok_and(|response| {
+        response.status().is_success()
+            || matches!(response.status(), StatusCode::NOT_FOUND | StatusCode::NOT_MODIFIED)
+    });
+    if is_answer && hedge::is_eligible(sending.operation, sending.resolved.is_multi_write) {
+        sending.site.latency.record(sent_at, sent_at.elapsed());
+    }
 }
 
 fn throttle_budget(sending: &Sending<'_>) -> ThrottleBudget {

@@ -78,7 +78,7 @@ pub(crate) async fn race(
         leg = &mut first => {
             let leg = leg?;
             if is_final(&leg) {
-                let loser = harvest(second, || alternate.abandoned(alternate_begun)).await;
+                let loser = harvest(second, || no_help(&alternate, alternate_begun, &leg)).await;
                 return Ok(Race { leg, winner: Winner::Primary, loser: Some(loser) });
             }
             let other = second.await?;
@@ -121,6 +121,14 @@ async fn harvest(
         leg = &mut loser => leg.map_or_else(|_| abandoned(), |leg| leg.record),
         () = std::future::ready(()) => abandoned(),
     }
+}
+
+/// The alternate is given up before it answered. How long it would have taken
+/// is not known; it counts as no faster than the primary, so that a threshold
+/// at which second requests do not help rises until they are no longer sent.
+fn no_help(alternate: &Sending<'_>, begun: Instant, primary: &Leg) -> Attempt {
+    alternate.site.latency.record(begun, primary.record.elapsed);
+    alternate.abandoned(begun)
 }
 
 /// The primary is given up. It took at least this long, which counts for its

@@ -1,6 +1,7 @@
 //! The loop: snapshot, resolve, send, judge, apply, act.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::{HeaderValue, StatusCode};
 use tokio::time::Instant;
@@ -14,7 +15,7 @@ use super::read_back::read_back;
 use super::state::{State, locate, nature};
 use super::verdict::{Budgets, Ending, Limits, Place, Regions, Verdict};
 use crate::chance;
-use crate::container::Known;
+use crate::container::{Container, Known};
 use crate::diagnostics::{Diagnostics, Resolution};
 use crate::driver::Core;
 use crate::error::{Error, ErrorKind};
@@ -23,6 +24,7 @@ use crate::operation::{Operation, ResourceKind, Scope, Verb};
 use crate::options::{Hedging, ReadConsistency, Settings};
 use crate::response::Response;
 use crate::routing::account::Consistency;
+use crate::routing::ranges::Range;
 use crate::routing::resolve::{Route, RouteRequest, alternate, resolve};
 use crate::routing::topology::{Partition, Snapshot};
 use crate::status::{self, Status};
@@ -62,8 +64,8 @@ pub(crate) async fn run(core: &Core, task: Task<'_>) -> Result<Response, Error> 
 
 async fn drive(core: &Core, task: Task<'_>, state: &mut State) -> Result<Response, Error> {
     loop {
-        let turn = prepare(core, task, state).await?;
-        let Leg { result, record } = send(core, &turn, state).await?;
+        let mut turn = prepare(core, task, state).await?;
+        let Leg { result, record } = send(core, &mut turn, state).await?;
         note_session(&turn, &result);
         let (verdict, effects) = evaluate(
             nature(task.operation),
@@ -110,32 +112,58 @@ async fn drive(core: &Core, task: Task<'_>, state: &mut State) -> Result<Respons
 /// Learns what must be known, takes the snapshot and resolves the route.
 async fn prepare<'a>(core: &Core, task: Task<'a>, state: &State) -> Result<Turn<'a>, Error> {
     let operation = task.operation;
-    let known = match &operation.target.container {
-        Some(container) if operation.target.kind == ResourceKind::Item => match container.known() {
-            Some(known) => Some(known),
-            None => Some(Box::pin(core.learn(container, task.deadline)).await?),
-        },
-        _ => None,
+    let (known, is_strange) = match &operation.target.container {
+        Some(container) if operation.target.kind == ResourceKind::Item => {
+            let known = current(core, container, task.deadline).await?;
+            (Some(known), container.has_strange_range())
+        }
+        Some(_) | None => (None, false),
     };
     let range = known.as_deref().and_then(|known| locate(&operation.scope, known));
     let partition = known
         .as_ref()
         .zip(range)
         .map(|(known, range)| Partition { container: Arc::clone(&known.rid), range: Arc::clone(&range.id) });
-    let snapshot = core.topology().snapshot();
-    let route = resolve(&route_request(&snapshot, task, partition.as_ref(), state));
-    if route.is_probe
-        && let Some(partition) = &partition
-    {
-        core.topology().claim_probe(partition, &route.site.region, usage(operation), Instant::now());
-    }
+    let (snapshot, route) = pick_route(core, task, partition.as_ref(), state);
     let resolved = Resolved {
         container_rid: known.as_ref().map(|known| known.rid_header.clone()),
-        session_token: session_token(task, &snapshot, range),
+        session_token: session_token(task, &snapshot, known.as_deref(), range.filter(|_| !is_strange)),
         is_multi_write: snapshot.account.is_multi_write,
         hub_only: state.place == Some(Place::WriteRegion) && operation.verb.is_read(),
     };
     Ok(Turn { task, known, partition, snapshot, route, resolved })
+}
+
+/// What is known of a container, learnt now if need be: at first use, and when
+/// the session has seen a range that is not known.
+async fn current(core: &Core, container: &Arc<Container>, deadline: Instant) -> Result<Arc<Known>, Error> {
+    match container.known() {
+        None => Box::pin(core.learn(container, deadline)).await,
+        Some(known) if container.has_strange_range() && known.learnt.elapsed() >= RELEARN_PAUSE => {
+            // What was known still serves: a token of all ranges is sent with it.
+            Ok(Box::pin(core.relearn(container, &known, deadline)).await.unwrap_or(known))
+        }
+        Some(known) => Ok(known),
+    }
+}
+
+/// Resolves a route. One operation at a time probes a partition whose breaker
+/// is open: whoever does not get to resolves once more, without it.
+fn pick_route(
+    core: &Core,
+    task: Task<'_>,
+    partition: Option<&Partition>,
+    state: &State,
+) -> (Snapshot, Route) {
+    let snapshot = core.topology().snapshot();
+    let route = resolve(&route_request(&snapshot, task, partition, state));
+    let Some(partition) = partition.filter(|_| route.is_probe) else { return (snapshot, route) };
+    if core.topology().claim_probe(partition, &route.site.region, usage(task.operation), Instant::now()) {
+        return (snapshot, route);
+    }
+    let snapshot = core.topology().snapshot();
+    let route = resolve(&route_request(&snapshot, task, Some(partition), state));
+    (snapshot, route)
 }
 
 fn route_request<'a>(
@@ -162,7 +190,8 @@ fn route_request<'a>(
 fn session_token(
     task: Task<'_>,
     snapshot: &Snapshot,
-    range: Option<&crate::routing::ranges::Range>,
+    known: Option<&Known>,
+    range: Option<&Range>,
 ) -> Option<HeaderValue> {
     let operation = task.operation;
     if !operation.is_data_plane() || operation.verb == Verb::QueryPlan {
@@ -179,7 +208,7 @@ fn session_token(
     if !wants_session || !(operation.verb.is_read() || snapshot.account.is_multi_write) {
         return None;
     }
-    let sessions = &operation.target.container.as_ref()?.sessions;
+    let sessions = &known?.sessions;
     match range {
         Some(range) => sessions.header_for(range),
         None => sessions.compound(),
@@ -187,7 +216,8 @@ fn session_token(
 }
 
 /// Makes the attempt, hedged where that is allowed and another region is there.
-async fn send(core: &Core, turn: &Turn<'_>, state: &mut State) -> Result<Leg, Error> {
+/// Afterwards the turn's route is that of the leg that counts.
+async fn send(core: &Core, turn: &mut Turn<'_>, state: &mut State) -> Result<Leg, Error> {
     let task = turn.task;
     let primary = Sending {
         operation: task.operation,
@@ -205,8 +235,9 @@ async fn send(core: &Core, turn: &Turn<'_>, state: &mut State) -> Result<Leg, Er
     if let Some(loser) = loser {
         state.diagnostics.record(loser);
     }
+    let usage = usage(task.operation);
     if let Some(partition) = &turn.partition {
-        let (usage, region) = (usage(task.operation), &turn.route.site.region);
+        let region = &turn.route.site.region;
         match winner {
             Winner::Alone => {}
             Winner::Primary => core.topology().hedge_won(partition, region, usage),
@@ -214,6 +245,9 @@ async fn send(core: &Core, turn: &Turn<'_>, state: &mut State) -> Result<Leg, Er
                 core.topology().hedge_lost(partition, region, usage, Instant::now(), chance::sample());
             }
         }
+    }
+    if winner == Winner::Alternate {
+        turn.route = other;
     }
     Ok(leg)
 }
@@ -280,6 +314,10 @@ fn limits(settings: &Settings) -> Limits {
     }
 }
 
+/// The least time between two lookups of ranges that answers have named and the
+/// feed does not know yet.
+const RELEARN_PAUSE: Duration = Duration::from_millis(500);
+
 /// Once more in the region that takes writes, and once again for luck.
 const SESSION_RETRIES_USUAL: u32 = 2;
 
@@ -315,13 +353,15 @@ fn batch_refusal(body: &[u8]) -> Option<Status> {
 /// not there yet has nothing to tell.
 fn note_session(turn: &Turn<'_>, result: &Answer) {
     let operation = turn.task.operation;
-    let (Some(container), Ok(response)) = (&operation.target.container, result) else { return };
-    if operation.is_data_plane()
-        && status_of(response) != status::READ_SESSION_NOT_AVAILABLE
+    let (Some(container), Some(known), Ok(response)) = (&operation.target.container, &turn.known, result)
+    else {
+        return;
+    };
+    if status_of(response) != status::READ_SESSION_NOT_AVAILABLE
         && let Some(token) = response.headers().get(&perihelion_wire::headers::SESSION_TOKEN)
         && let Ok(token) = token.to_str()
     {
-        container.sessions.note(token, turn.known.as_deref().map(|known| &known.ranges));
+        container.note_session(token, known);
     }
 }
 
@@ -360,7 +400,11 @@ async fn resolve_ambiguity(
             Ok(response)
         }
         Ok(None) if refused => Err(failure),
-        Ok(None) | Err(_) => Err(failure.into_ambiguous()),
+        Ok(None) => Err(failure.into_ambiguous()),
+        Err(error) => {
+            error.diagnostics().attempts().for_each(|attempt| state.diagnostics.record(attempt.clone()));
+            Err(failure.into_ambiguous())
+        }
     }
 }
 

@@ -130,8 +130,21 @@ impl Topology {
         self.update_breakers(|breakers| breakers.hedge_won(&partition.key(), region, usage));
     }
 
-    pub(crate) fn claim_probe(&self, partition: &Partition, region: &Region, usage: Usage, now: Instant) {
-        self.update_breakers(|breakers| breakers.claim_probe(&partition.key(), region, usage, now));
+    /// Whether the caller is the one who may try a partition that is open.
+    pub(crate) fn claim_probe(
+        &self,
+        partition: &Partition,
+        region: &Region,
+        usage: Usage,
+        now: Instant,
+    ) -> bool {
+        let mut is_mine = false;
+        self.breakers.rcu(|breakers| {
+            let claimed = breakers.claim_probe(&partition.key(), region, usage, now);
+            is_mine = claimed.is_some();
+            claimed.map_or_else(|| Arc::clone(breakers), Arc::new)
+        });
+        is_mine
     }
 
     /// Forgets what is past.

@@ -1,8 +1,9 @@
-//! The driver's integration tests, one binary, against the real engine and
-//! server.
+//! The driver's integration tests, one binary.
 
 mod credentials;
+mod hedging;
 mod pipeline;
+mod planet;
 mod telemetry;
 mod transport;
 mod transport_deadlines;

@@ -68,6 +68,16 @@ impl World {
         assert!(response.status().is_success(), "{rule}: {response:?}");
     }
 
+    pub(crate) async fn clear_faults(&self) {
+        assert!(self.server.manage(Method::DELETE, "faults", "").await.unwrap().status().is_success());
+    }
+
+    /// Gives an order that has no particulars.
+    pub(crate) async fn manage(&self, path: &str) {
+        let response = self.server.manage(Method::POST, path, "{}").await.unwrap();
+        assert!(response.status().is_success(), "{path}: {response:?}");
+    }
+
     /// How often the server was asked, by operation.
     pub(crate) async fn asked(&self, operation: &str) -> u64 {
         let response = self.server.manage(Method::GET, "counters", "").await.unwrap();

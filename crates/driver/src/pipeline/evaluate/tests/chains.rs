@@ -218,10 +218,11 @@ fn the_services_hint_wins_in_the_region_it_is_for() {
         .0
         {
             Verdict::Retry { after, .. } => Some(after),
-            other => {
-                assert_eq!(other, Verdict::Abort);
-                None
-            }
+            Verdict::Abort => None,
+            other @ (Verdict::Complete
+            | Verdict::CompleteAsGone
+            | Verdict::ReadBack { .. }
+            | Verdict::AbortAmbiguous) => panic!("{other:?}"),
         }
     };
     let millis = Duration::from_millis;

@@ -1,0 +1,157 @@
+//! Hedging measured, in a world of three regions in this process: tails under
+//! one slow region, a threshold that follows, and next to no extra requests
+//! while all is well. Every region takes a few milliseconds of tokio's paused
+//! time, so that the figures are exact.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use perihelion_driver::diagnostics::{Context, Outcome};
+use perihelion_driver::operation::{Target, Verb};
+use perihelion_driver::options::{CircuitBreakerOptions, Hedging};
+use perihelion_driver::{DriverOptions, Operation, OperationOptions, Response};
+use perihelion_server::{EmbeddedOptions, RegionNames};
+use tokio::time::Instant;
+
+use crate::planet::{EAST, NORTH, WEST, prefers_east};
+use crate::world::{World, ada, document};
+
+/// What a region usually takes.
+const USUAL_MS: u64 = 5;
+
+/// The breaker would route around a slow region after a few reads; here the
+/// hedge itself is looked at.
+fn without_breaker() -> DriverOptions {
+    prefers_east().with_circuit_breaker(CircuitBreakerOptions::default().with_enabled(false))
+}
+
+async fn three_regions(multi_write: bool, options: DriverOptions) -> World {
+    let regions = RegionNames::new([WEST, EAST, NORTH]).unwrap();
+    let server = EmbeddedOptions::default().with_regions(regions).with_multi_write(multi_write);
+    World::with(server, options).await
+}
+
+async fn with_an_order(options: DriverOptions) -> World {
+    let world = three_regions(false, options).await;
+    world.run(&world.write(Verb::Create, "1", "a")).await.unwrap();
+    world.manage("replication/wait").await;
+    delay(&world, USUAL_MS).await;
+    world
+}
+
+/// From now on every region takes this long to read.
+async fn delay(world: &World, milliseconds: u64) {
+    world.clear_faults().await;
+    world.fault(&format!(r#"{{"operation":"read_item","delayMs":{milliseconds}}}"#)).await;
+}
+
+/// East takes 300 ms, the others as long as usual.
+async fn slow_east(world: &World) {
+    world.clear_faults().await;
+    world.fault(&format!(r#"{{"operation":"read_item","region":"{EAST}","delayMs":300}}"#)).await;
+    world.fault(&format!(r#"{{"operation":"read_item","delayMs":{USUAL_MS}}}"#)).await;
+}
+
+/// Reads one after the other, with their times in order.
+async fn read_many(world: &World, count: usize) -> Vec<Duration> {
+    let mut times = Vec::with_capacity(count);
+    for _ in 0..count {
+        let before = Instant::now();
+        let response = world.run(&world.read("1")).await.unwrap();
+        times.push(before.elapsed());
+        assert_eq!(document(&response)["stamp"], "a");
+    }
+    times.sort();
+    times
+}
+
+fn p99(sorted: &[Duration]) -> Duration {
+    sorted[sorted.len() * 99 / 100]
+}
+
+fn hedges(response: &Response) -> usize {
+    response.diagnostics.attempts().filter(|attempt| attempt.context == Context::Hedge).count()
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_slow_region_does_not_show_in_the_tail() {
+    let world = with_an_order(without_breaker()).await;
+    read_many(&world, 200).await;
+    slow_east(&world).await;
+    let times = read_many(&world, 100).await;
+    // Both regions answer within milliseconds, so the threshold is at its floor.
+    let limit = Hedging::DYNAMIC_MIN + Duration::from_millis(50);
+    assert!(p99(&times) < limit, "p99 {:?} with one slow region", p99(&times));
+    let response = world.run(&world.read("1")).await.unwrap();
+    let regions: Vec<_> = response.diagnostics.attempts().map(|attempt| attempt.region.to_string()).collect();
+    assert_eq!(regions, [EAST, WEST], "both legs are told, the loser first");
+    assert!(matches!(response.diagnostics.attempts().next().unwrap().outcome, Outcome::Abandoned));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lastingly_slow_region_is_not_asked_first_for_long() {
+    let world = with_an_order(prefers_east()).await;
+    read_many(&world, 50).await;
+    slow_east(&world).await;
+    read_many(&world, 10).await;
+    let response = world.run(&world.read("1")).await.unwrap();
+    let first = response.diagnostics.attempts().next().unwrap();
+    assert_eq!((first.region.name(), hedges(&response)), (WEST, 0), "{}", response.diagnostics);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_threshold_follows_a_shift_of_all_regions() {
+    let world = with_an_order(without_breaker()).await;
+    read_many(&world, 200).await;
+    // Everything becomes slower, as when the client moves to another continent:
+    // at first reads are hedged, then that is the new normal.
+    delay(&world, 120).await;
+    let mut hedged = Vec::new();
+    for _ in 0..80 {
+        hedged.push(hedges(&world.run(&world.read("1")).await.unwrap()));
+    }
+    assert!(hedged[..5].contains(&1), "right after the shift reads are hedged");
+    let late: usize = hedged[60..].iter().sum();
+    assert!(late <= 2, "the threshold has not followed: {late} hedges in the last 20 reads");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_healthy_region_gets_next_to_no_second_requests() {
+    let world = with_an_order(prefers_east()).await;
+    read_many(&world, 100).await;
+    let before = world.asked("read_item").await;
+    const READS: usize = 1000;
+    read_many(&world, READS).await;
+    let asked = world.asked("read_item").await - before;
+    assert!(asked < READS as u64 * 102 / 100, "{asked} requests for {READS} reads");
+}
+
+#[tokio::test(start_paused = true)]
+async fn hedging_can_be_turned_off_and_fixed_per_operation() {
+    let world = with_an_order(without_breaker()).await;
+    slow_east(&world).await;
+    let run = async |hedging| {
+        let options = OperationOptions::default().with_hedging(hedging);
+        let before = Instant::now();
+        let response = world.driver.execute(&world.read("1"), &options).await.unwrap();
+        (hedges(&response), before.elapsed())
+    };
+    let (count, elapsed) = run(Hedging::Off).await;
+    assert!(count == 0 && elapsed >= Duration::from_millis(300), "{count} {elapsed:?}");
+    let (count, elapsed) = run(Hedging::Fixed(Duration::from_millis(10))).await;
+    assert!(count == 1 && elapsed < Duration::from_millis(150), "{count} {elapsed:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn writes_are_hedged_only_where_every_region_takes_them() {
+    for (multi_write, expected) in [(true, 1), (false, 0)] {
+        let world = three_regions(multi_write, without_breaker()).await;
+        let slow = if multi_write { EAST } else { WEST };
+        world.fault(&format!(r#"{{"operation":"upsert_item","region":"{slow}","delayMs":300}}"#)).await;
+        let options = OperationOptions::default().with_hedging(Hedging::Fixed(Duration::from_millis(20)));
+        let body = Bytes::from_static(br#"{"id":"1","customer":"ada","n":2}"#);
+        let upsert = Operation::new(Verb::Upsert, Target::items(&world.orders), ada(), body);
+        let response = world.driver.execute(&upsert, &options).await.unwrap();
+        assert_eq!(hedges(&response), expected, "multi-write {multi_write}: {}", response.diagnostics);
+    }
+}

@@ -1,0 +1,206 @@
+//! Constant load with a ledger: each key has one writer that counts up, and
+//! any number of readers that know what must be visible.
+//!
+//! The ledger has epochs, because a container that is deleted and recreated
+//! begins anew: an even epoch is a container, an odd one the gap between two.
+//! What happens within one even epoch is held to the rules; what touches a gap
+//! may find nothing.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use perihelion_driver::operation::{Scope, Target, Verb};
+use perihelion_driver::{Container, Driver, Error, Operation, OperationOptions};
+use tokio::task::JoinSet;
+
+use super::{EAST, NORTH, Planet, WEST};
+use crate::world::{customer, document};
+
+/// Customers, each a partition of its own; their documents spread over ranges.
+const KEYS: usize = 24;
+const WRITERS: usize = 6;
+const READERS: usize = 6;
+const EPOCHS: usize = 4;
+
+/// What every task shares.
+struct Ledger {
+    epoch: AtomicU64,
+    /// Per container and key, the highest value acknowledged or read: no later
+    /// read may show less.
+    floors: Vec<Vec<AtomicU64>>,
+    stop: AtomicBool,
+    writes: AtomicU64,
+    reads: AtomicU64,
+    problems: Mutex<Vec<String>>,
+}
+
+pub(super) struct Load {
+    ledger: Arc<Ledger>,
+    tasks: JoinSet<()>,
+}
+
+impl Load {
+    pub(super) fn start(planet: &Planet) -> Load {
+        let floors = || (0..KEYS).map(|_| AtomicU64::new(0)).collect();
+        let ledger = Arc::new(Ledger {
+            epoch: AtomicU64::new(0),
+            floors: (0..EPOCHS).map(|_| floors()).collect(),
+            stop: AtomicBool::new(false),
+            writes: AtomicU64::new(0),
+            reads: AtomicU64::new(0),
+            problems: Mutex::default(),
+        });
+        let mut tasks = JoinSet::new();
+        for writer in 0..WRITERS {
+            let task = Task::new(planet, &ledger);
+            tasks.spawn(async move { task.write_all(writer).await });
+        }
+        for reader in 0..READERS {
+            let task = Task::new(planet, &ledger);
+            tasks.spawn(async move { task.read_all(reader).await });
+        }
+        Load { ledger, tasks }
+    }
+
+    /// Lets the load run for a while: until both sides have made this many
+    /// more operations, which shows that neither is stuck.
+    pub(super) async fn go_on(&self, operations: u64) {
+        let target = |counter: &AtomicU64| counter.load(Ordering::SeqCst) + operations;
+        let (writes, reads) = (target(&self.ledger.writes), target(&self.ledger.reads));
+        let progress = async {
+            while self.ledger.writes.load(Ordering::SeqCst) < writes
+                || self.ledger.reads.load(Ordering::SeqCst) < reads
+            {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        let result = tokio::time::timeout(Duration::from_secs(30), progress).await;
+        assert!(result.is_ok(), "the load is stuck: {:?}", self.ledger.problems.lock().unwrap());
+    }
+
+    /// The container is about to be deleted, or has been created again.
+    pub(super) fn next_epoch(&self) {
+        self.ledger.epoch.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Stops the load, lets replication finish, and checks every region.
+    pub(super) async fn finish(mut self, planet: &Planet) {
+        self.ledger.stop.store(true, Ordering::SeqCst);
+        while let Some(task) = self.tasks.join_next().await {
+            task.unwrap();
+        }
+        let problems = std::mem::take(&mut *self.ledger.problems.lock().unwrap());
+        assert!(
+            problems.is_empty(),
+            "{} problems, first: {:#?}",
+            problems.len(),
+            &problems[..problems.len().min(5)]
+        );
+        planet.settle().await;
+        let epoch = self.ledger.epoch.load(Ordering::SeqCst);
+        for region in [WEST, EAST, NORTH] {
+            for key in 0..KEYS {
+                let floor = self.ledger.floors[epoch as usize / 2][key].load(Ordering::SeqCst);
+                if floor > 0 {
+                    let response = planet.run_in(region, &read(&planet.orders, key)).await;
+                    let value = document(&response)["n"].as_u64().unwrap();
+                    assert!(value >= floor, "{region} lost a write of key {key}: {value} < {floor}");
+                }
+            }
+        }
+    }
+}
+
+struct Task {
+    driver: Driver,
+    orders: Arc<Container>,
+    ledger: Arc<Ledger>,
+}
+
+impl Task {
+    fn new(planet: &Planet, ledger: &Arc<Ledger>) -> Task {
+        Task { driver: planet.driver.clone(), orders: Arc::clone(&planet.orders), ledger: Arc::clone(ledger) }
+    }
+
+    async fn write_all(self, writer: usize) {
+        let mut value = 0;
+        while !self.ledger.stop.load(Ordering::SeqCst) {
+            value += 1;
+            for key in (writer..KEYS).step_by(WRITERS) {
+                self.write(key, value).await;
+            }
+        }
+    }
+
+    async fn write(&self, key: usize, value: u64) {
+        let epoch = self.ledger.epoch.load(Ordering::SeqCst);
+        let body = format!(r#"{{"id":"{key}","customer":"c{key}","n":{value}}}"#);
+        let upsert = Operation::new(Verb::Upsert, Target::items(&self.orders), scope(key), Bytes::from(body));
+        let result = self.driver.execute(&upsert, &OperationOptions::default()).await;
+        match result {
+            Ok(_) if self.is_still(epoch) => {
+                self.ledger.floors[epoch as usize / 2][key].fetch_max(value, Ordering::SeqCst);
+            }
+            Ok(_) => {}
+            Err(error) => self.judge(epoch, &format!("write {value} of key {key}"), &error),
+        }
+        self.ledger.writes.fetch_add(1, Ordering::SeqCst);
+    }
+
+    async fn read_all(self, reader: usize) {
+        let mut key = reader;
+        while !self.ledger.stop.load(Ordering::SeqCst) {
+            key = (key + 7) % KEYS;
+            self.read(key).await;
+        }
+    }
+
+    async fn read(&self, key: usize) {
+        let epoch = self.ledger.epoch.load(Ordering::SeqCst);
+        let floors = &self.ledger.floors[epoch as usize / 2];
+        let floor = floors[key].load(Ordering::SeqCst);
+        let result = self.driver.execute(&read(&self.orders, key), &OperationOptions::default()).await;
+        match result {
+            Ok(response) if self.is_still(epoch) => {
+                let value = document(&response)["n"].as_u64().unwrap();
+                if value < floor {
+                    self.report(format!(
+                        "key {key} went back from {floor} to {value}: {}",
+                        response.diagnostics
+                    ));
+                }
+                floors[key].fetch_max(value, Ordering::SeqCst);
+            }
+            Ok(_) => {}
+            Err(error) if error.is_not_found() && floor == 0 => tokio::task::yield_now().await,
+            Err(error) => self.judge(epoch, &format!("read of key {key}"), &error),
+        }
+        self.ledger.reads.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Whether a container has been there all along since `epoch` was read.
+    fn is_still(&self, epoch: u64) -> bool {
+        epoch.is_multiple_of(2) && self.ledger.epoch.load(Ordering::SeqCst) == epoch
+    }
+
+    /// Without a container nothing is found; anything else is a problem.
+    fn judge(&self, epoch: u64, what: &str, error: &Error) {
+        if self.is_still(epoch) || !error.is_not_found() {
+            self.report(format!("{what}: {error:?}"));
+        }
+    }
+
+    fn report(&self, problem: String) {
+        self.ledger.problems.lock().unwrap().push(problem);
+    }
+}
+
+fn scope(key: usize) -> Scope {
+    customer(&format!("c{key}"))
+}
+
+fn read(orders: &Arc<Container>, key: usize) -> Operation {
+    Operation::new(Verb::Read, Target::item(orders, &key.to_string()), scope(key), Bytes::new())
+}

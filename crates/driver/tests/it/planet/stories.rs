@@ -1,0 +1,155 @@
+//! The outages, each under constant load.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use perihelion_driver::operation::{Scope, Target, Verb};
+use perihelion_driver::{Operation, OperationOptions, Region};
+
+use super::load::Load;
+use super::{EAST, NORTH, Planet, WEST};
+
+/// Operations of each side between two events of a story.
+const A_WHILE: u64 = 150;
+
+async fn offline(planet: &Planet, region: &str, mode: &str) {
+    planet.order("regions/offline", &format!(r#"{{"region":"{region}","mode":"{mode}"}}"#)).await;
+}
+
+#[tokio::test]
+async fn a_read_region_goes_offline_and_comes_back() {
+    for mode in ["drop", "refuse"] {
+        let planet = Planet::new().await;
+        let load = Load::start(&planet);
+        load.go_on(A_WHILE).await;
+        offline(&planet, EAST, mode).await;
+        load.go_on(A_WHILE).await;
+        planet.order_region("regions/online", EAST).await;
+        load.go_on(A_WHILE).await;
+        load.finish(&planet).await;
+        assert_returns_to(&planet, EAST).await;
+        planet.stop().await;
+    }
+}
+
+/// The preferred region is used again, by itself, once it answers.
+async fn assert_returns_to(planet: &Planet, region: &str) {
+    let returned = async {
+        loop {
+            let read = Operation::new(
+                Verb::Read,
+                Target::item(&planet.orders, "0"),
+                super::super::world::customer("c0"),
+                Bytes::new(),
+            );
+            let response = planet.run(&read).await;
+            if response.diagnostics.attempts().last().unwrap().region == Region::new(region) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), returned).await.expect("the region is used again");
+}
+
+#[tokio::test]
+async fn the_write_region_is_away_for_a_moment() {
+    let planet = Planet::new().await;
+    let load = Load::start(&planet);
+    load.go_on(A_WHILE).await;
+    offline(&planet, WEST, "drop").await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    planet.order_region("regions/online", WEST).await;
+    load.go_on(A_WHILE).await;
+    load.finish(&planet).await;
+    planet.stop().await;
+}
+
+#[tokio::test]
+async fn a_region_of_many_that_write_goes_offline_and_comes_back() {
+    let planet = Planet::of_writers().await;
+    let load = Load::start(&planet);
+    load.go_on(A_WHILE).await;
+    offline(&planet, EAST, "drop").await;
+    load.go_on(A_WHILE).await;
+    planet.order_region("regions/online", EAST).await;
+    load.go_on(A_WHILE).await;
+    load.finish(&planet).await;
+    planet.stop().await;
+}
+
+#[tokio::test]
+async fn the_write_region_moves() {
+    let planet = Planet::new().await;
+    let load = Load::start(&planet);
+    load.go_on(A_WHILE).await;
+    for region in [EAST, NORTH, WEST] {
+        planet.order_region("regions/write", region).await;
+        load.go_on(A_WHILE).await;
+        assert_eq!(planet.driver.account().write_regions, [Region::new(region)]);
+    }
+    load.finish(&planet).await;
+    planet.stop().await;
+}
+
+#[tokio::test]
+async fn a_region_answers_slowly() {
+    let planet = Planet::new().await;
+    let load = Load::start(&planet);
+    load.go_on(A_WHILE).await;
+    planet.fault(&format!(r#"{{"operation":"any","region":"{EAST}","delayMs":300}}"#)).await;
+    load.go_on(A_WHILE).await;
+    planet.clear_faults().await;
+    load.go_on(A_WHILE).await;
+    load.finish(&planet).await;
+    planet.stop().await;
+}
+
+#[tokio::test]
+async fn a_region_is_cut_off_from_replication() {
+    let planet = Planet::new().await;
+    let load = Load::start(&planet);
+    load.go_on(A_WHILE).await;
+    planet.order_region("replication/cut", EAST).await;
+    load.go_on(A_WHILE).await;
+    planet.order_region("replication/heal", EAST).await;
+    load.go_on(A_WHILE).await;
+    load.finish(&planet).await;
+    planet.stop().await;
+}
+
+#[tokio::test]
+async fn partitions_split() {
+    let planet = Planet::new().await;
+    let load = Load::start(&planet);
+    for range in ["0", "1", "2"] {
+        load.go_on(A_WHILE).await;
+        planet
+            .order("split", &format!(r#"{{"database":"shop","container":"orders","range":"{range}"}}"#))
+            .await;
+    }
+    load.go_on(A_WHILE).await;
+    load.finish(&planet).await;
+    let known = planet.driver.known(&planet.orders).await.unwrap();
+    assert_eq!(known.ranges.len(), 4, "the driver has learnt the new ranges");
+    planet.stop().await;
+}
+
+#[tokio::test]
+async fn a_container_is_deleted_and_created_again() {
+    let planet = Planet::new().await;
+    let stranger = planet.stranger().await;
+    let load = Load::start(&planet);
+    for _ in 0..2 {
+        load.go_on(A_WHILE).await;
+        load.next_epoch();
+        let target = Target::container(&planet.orders);
+        let delete = Operation::new(Verb::Delete, target, Scope::Unpartitioned, Bytes::new());
+        stranger.execute(&delete, &OperationOptions::default()).await.unwrap();
+        planet.create_container().await;
+        load.next_epoch();
+    }
+    load.go_on(A_WHILE).await;
+    load.finish(&planet).await;
+    planet.stop().await;
+}
