@@ -2,17 +2,19 @@
 
 use std::sync::Arc;
 
-use perihelion_driver::{Driver, container};
+use perihelion_driver::{Driver, OperationOptions, container};
 use perihelion_model::partition_key::PartitionKey;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::answer::{Item, Written, encode};
 use crate::batch::{self, Batch, BatchResults};
+use crate::change_feed::{self, Change, ChangeFeed, ChangeFeedOptions};
 use crate::items::{self, ItemOptions};
 use crate::patch::Patch;
 use crate::properties::ContainerProperties;
 use crate::query::{self, Query, QueryFeed};
+use crate::read_many::{self, ManyItems};
 use crate::throughput::{ProvisionedThroughput, Throughput};
 use crate::{Error, Etag, FeedRange, manage, throughput};
 
@@ -319,6 +321,53 @@ impl Container {
     /// ```
     pub fn query<T: DeserializeOwned>(&self, query: impl Into<Query>) -> QueryFeed<T> {
         QueryFeed::new(self, query.into())
+    }
+
+    /// All documents, a page or a document at a time.
+    pub fn read_all<T: DeserializeOwned>(&self) -> QueryFeed<T> {
+        self.query("SELECT * FROM c")
+    }
+
+    /// Reads many documents by key and id, with as few requests as it takes:
+    /// one query for those that lie in the same physical partition, a point
+    /// read for one that is alone. The answers come in the order they were
+    /// asked for, `None` for what is absent.
+    ///
+    /// ```no_run
+    /// # #[derive(serde::Deserialize)] struct Order { total: f64 }
+    /// # async fn example(orders: perihelion_client::Container) -> Result<(), perihelion_client::Error> {
+    /// let found = orders.read_many::<Order>([("ada", "1"), ("bob", "2"), ("ada", "3")]).await?;
+    /// println!("{} of 3 for {} RU", found.items.iter().flatten().count(), found.charge());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn read_many<T: DeserializeOwned>(
+        &self,
+        items: impl IntoIterator<Item = (impl Into<PartitionKey>, impl Into<String>)>,
+    ) -> Result<ManyItems<T>, Error> {
+        self.read_many_with(items, &OperationOptions::default()).await
+    }
+
+    /// [`Container::read_many`] with options; they hold for each request.
+    pub async fn read_many_with<T: DeserializeOwned>(
+        &self,
+        items: impl IntoIterator<Item = (impl Into<PartitionKey>, impl Into<String>)>,
+        options: &OperationOptions,
+    ) -> Result<ManyItems<T>, Error> {
+        let items = items.into_iter().map(|(key, id)| (key.into(), id.into())).collect();
+        read_many::read_many(self, items, options).await
+    }
+
+    /// What was created and replaced, each document as it is now. Nothing is
+    /// sent before the first page is asked for. See [`ChangeFeed`].
+    pub fn change_feed<T: DeserializeOwned>(&self, options: ChangeFeedOptions) -> ChangeFeed<T> {
+        ChangeFeed::new(self, change_feed::Mode::Latest, options)
+    }
+
+    /// Every version and every deletion, from now on or from a token: for
+    /// accounts with continuous backup. See [`ChangeFeed`].
+    pub fn all_changes<T: DeserializeOwned>(&self, options: ChangeFeedOptions) -> ChangeFeed<Change<T>> {
+        ChangeFeed::new(self, change_feed::Mode::All, options)
     }
 
     /// One range for each physical partition that the container has now, to

@@ -38,6 +38,11 @@ impl FeedRange {
         FeedRange { min: range.min.to_hex(), max: range.max.to_hex() }
     }
 
+    pub(crate) fn effective(&self) -> EffectiveRange {
+        let key = |text: &str| EffectiveKey::from_hex(text).unwrap_or_default();
+        EffectiveRange { min: key(&self.min), max: key(&self.max) }
+    }
+
     pub(crate) fn ends(&self) -> (&str, &str) {
         (&self.min, &self.max)
     }

@@ -5,6 +5,7 @@
 mod answer;
 mod batch;
 mod builder;
+mod change_feed;
 mod client;
 mod container;
 mod database;
@@ -16,11 +17,15 @@ mod manage;
 mod patch;
 mod properties;
 mod query;
+mod read_many;
 mod throughput;
 
 pub use answer::{Item, Receipt, Written};
 pub use batch::{Batch, BatchResult, BatchResults};
 pub use builder::ClientBuilder;
+pub use change_feed::{
+    Change, ChangeFeed, ChangeFeedOptions, ChangeKind, ChangeMetadata, ChangePage, Changes,
+};
 pub use client::Client;
 pub use container::Container;
 pub use database::Database;
@@ -43,4 +48,5 @@ pub use properties::{
     PartitionKeyPaths, SortOrder, TimeToLive, UniqueKey, UniqueKeyPolicy,
 };
 pub use query::{Page, Pages, Query, QueryFeed, Rows};
+pub use read_many::ManyItems;
 pub use throughput::{ProvisionedThroughput, Throughput};

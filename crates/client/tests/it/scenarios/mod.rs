@@ -41,10 +41,12 @@ macro_rules! scenarios {
 
 scenarios! {
     batches
+    change_feeds
     conditions
     items
     management
     patches
+    read_many
     throughput
 }
 
@@ -58,5 +60,5 @@ fn the_suite_says_which_worlds_it_runs_in() {
     };
     let worlds = format!("{COUNT} scenarios: the engine in process, our server over TLS, {live}");
     println!("{worlds}");
-    assert!(COUNT >= 6, "{worlds}");
+    assert!(COUNT >= 8, "{worlds}");
 }

@@ -1,0 +1,121 @@
+//! Where a change feed stands in one part of a container. Pure.
+
+use perihelion_driver::container::Known;
+use perihelion_driver::operation::{KeyScope, Scope};
+use perihelion_model::partition_key::{EffectiveKey, EffectiveRange, PartitionKey};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// A part of a container, and how far it was read.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Cursor {
+    pub(crate) part: Part,
+    pub(crate) position: Position,
+}
+
+/// A part of a container.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Part {
+    /// From one effective partition key to another.
+    Range(RangeText),
+    /// One logical partition, as its header.
+    Key(KeyText),
+}
+
+/// How far a part was read.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Position {
+    Beginning,
+    Now,
+    /// Seconds since 1970.
+    Since(u64),
+    /// Behind a page with that etag.
+    After(String),
+}
+
+/// A range as a pair of hexadecimal texts.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct RangeText(pub(crate) EffectiveRange);
+
+/// A key as the text of its header.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct KeyText(pub(crate) PartitionKey);
+
+impl Part {
+    pub(crate) fn whole() -> Self {
+        Part::Range(RangeText(EffectiveRange::whole()))
+    }
+
+    pub(crate) fn range(&self) -> Option<&EffectiveRange> {
+        match self {
+            Part::Range(RangeText(range)) => Some(range),
+            Part::Key(_) => None,
+        }
+    }
+}
+
+impl Cursor {
+    /// The same cursor, once for each of these ranges that its part lies in.
+    pub(crate) fn divided<'r>(&self, ranges: impl Iterator<Item = &'r EffectiveRange>) -> Vec<Cursor> {
+        let Some(wanted) = self.part.range() else { return vec![self.clone()] };
+        ranges
+            .filter(|range| range.overlaps(wanted))
+            .map(|range| Cursor {
+                part: Part::Range(RangeText(EffectiveRange {
+                    min: wanted.min.clone().max(range.min.clone()),
+                    max: wanted.max.clone().min(range.max.clone()),
+                })),
+                position: self.position.clone(),
+            })
+            .collect()
+    }
+
+    /// Whom to ask; `None` when no one partition holds it all.
+    pub(crate) fn scope(&self, known: &Known) -> Option<Scope> {
+        let wanted = match &self.part {
+            Part::Key(KeyText(key)) => return Some(Scope::Key(KeyScope::new(key.clone()))),
+            Part::Range(RangeText(range)) => range,
+        };
+        let range = known.ranges.locate(&wanted.min).filter(|range| wanted.max <= range.range.max)?;
+        Some(if range.range == *wanted {
+            Scope::Range(range.id.clone())
+        } else {
+            Scope::Slice(range.id.clone(), wanted.clone())
+        })
+    }
+}
+
+impl Serialize for RangeText {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        [self.0.min.to_hex(), self.0.max.to_hex()].serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for RangeText {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let ends = <[String; 2]>::deserialize(deserializer)?;
+        let [min, max] = ends.map(|end| EffectiveKey::from_hex(&end));
+        match (min, max) {
+            (Some(min), Some(max)) if min < max && max <= EffectiveKey::max() => {
+                Ok(RangeText(EffectiveRange { min, max }))
+            }
+            _ => Err(serde::de::Error::custom("not a range of effective partition keys")),
+        }
+    }
+}
+
+impl Serialize for KeyText {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let text = perihelion_model::json::to_text(&self.0.to_json(), perihelion_model::json::Style::Point);
+        serializer.serialize_str(&text)
+    }
+}
+
+impl<'de> Deserialize<'de> for KeyText {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let key = PartitionKey::from_header(&text);
+        key.map(KeyText).ok_or_else(|| serde::de::Error::custom("not a partition key"))
+    }
+}

@@ -1,0 +1,81 @@
+//! One request of a change feed.
+
+use bytes::Bytes;
+use http::{HeaderValue, StatusCode};
+use perihelion_driver::Response;
+use perihelion_driver::container::Known;
+use perihelion_driver::operation::{Operation, Target, Verb};
+use perihelion_wire::{date, headers};
+use serde::de::DeserializeOwned;
+
+use super::Mode;
+use super::cursor::{Cursor, Position};
+use super::options::ChangeFeedOptions;
+use crate::Error;
+use crate::answer::{Receipt, decode};
+use crate::container::Container;
+use crate::feed;
+
+const FULL_FIDELITY: HeaderValue = HeaderValue::from_static("Full-Fidelity Feed");
+
+/// The form in which versions and deletions come: `current`, `previous`,
+/// `metadata`.
+const WIRE_FORMAT: HeaderValue = HeaderValue::from_static("2021-09-15");
+
+/// What a request found.
+pub(super) enum Fetched<T> {
+    Changes { items: Vec<T>, etag: String, receipt: Receipt },
+    Nothing { etag: String },
+}
+
+pub(super) async fn fetch<T: DeserializeOwned>(
+    container: &Container,
+    mode: Mode,
+    cursor: &Cursor,
+    known: &Known,
+    options: &ChangeFeedOptions,
+) -> Result<Fetched<T>, Error> {
+    let scope = cursor.scope(known).ok_or_else(|| Error::input("the change feed's range has moved"))?;
+    let target = Target::items(container.inner());
+    let mut operation = Operation::new(Verb::ChangeFeed, target, scope, Bytes::new());
+    if mode == Mode::All {
+        operation = operation
+            .with_header(headers::A_IM, FULL_FIDELITY)
+            .with_header(headers::CHANGE_FEED_WIRE_FORMAT_VERSION, WIRE_FORMAT);
+    }
+    if let Some(size) = options.page_size {
+        operation = operation.with_header(headers::MAX_ITEM_COUNT, size.into());
+    }
+    operation = positioned(operation, &cursor.position)?;
+    let response = container.driver().execute(&operation, &options.operation).await?;
+    read(response)
+}
+
+fn positioned(operation: Operation, position: &Position) -> Result<Operation, Error> {
+    let header = |text: &str| {
+        HeaderValue::from_str(text).map_err(|_| Error::input("the change feed token holds no header"))
+    };
+    Ok(match position {
+        Position::Beginning => operation,
+        Position::Now => operation.with_header(headers::IF_NONE_MATCH, HeaderValue::from_static("*")),
+        Position::Since(seconds) => {
+            operation.with_header(headers::IF_MODIFIED_SINCE, header(&date::format(*seconds))?)
+        }
+        Position::After(etag) => operation.with_header(headers::IF_NONE_MATCH, header(etag)?),
+    })
+}
+
+fn read<T: DeserializeOwned>(response: Response) -> Result<Fetched<T>, Error> {
+    let etag = response.etag().map(str::to_owned);
+    let etag = etag.ok_or_else(|| Error::answer("a page of the change feed has no etag"))?;
+    if response.status.code == StatusCode::NOT_MODIFIED.as_u16() {
+        return Ok(Fetched::Nothing { etag });
+    }
+    let (receipt, body) = Receipt::split(response);
+    let page: feed::Page<T> = decode(&body, &"a page of the change feed")
+        .map_err(|error| error.with_diagnostics(receipt.diagnostics().clone()))?;
+    if page.entries.is_empty() {
+        return Ok(Fetched::Nothing { etag });
+    }
+    Ok(Fetched::Changes { items: page.entries, etag, receipt })
+}

@@ -1,0 +1,70 @@
+//! A change feed's position as text that can be kept anywhere.
+//!
+//! The text is ours: JSON with a version, so that a later release can read it
+//! or say that it cannot.
+
+use serde::{Deserialize, Serialize};
+
+use super::Mode;
+use super::cursor::Cursor;
+use crate::Error;
+
+/// The form that this release writes.
+const VERSION: u32 = 1;
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Token {
+    version: u32,
+    mode: Mode,
+    /// The `_rid` of the container; absent before a page was read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    container: Option<String>,
+    cursors: Vec<Cursor>,
+}
+
+impl Token {
+    pub(super) fn new(mode: Mode, container: Option<&str>, cursors: Vec<Cursor>) -> Self {
+        Token { version: VERSION, mode, container: container.map(str::to_owned), cursors }
+    }
+
+    pub(super) fn to_text(&self) -> String {
+        serde_json::to_string(self).expect("texts and numbers can be written")
+    }
+
+    pub(super) fn parse(text: &str) -> Result<Self, Error> {
+        #[derive(Deserialize)]
+        struct Versioned {
+            version: u32,
+        }
+        let bad = |error: serde_json::Error| Error::input(format!("this is no change feed token: {error}"));
+        let Versioned { version } = serde_json::from_str(text).map_err(bad)?;
+        if version != VERSION {
+            return Err(Error::input(format!(
+                "this change feed token has version {version}; this client reads version {VERSION}"
+            )));
+        }
+        serde_json::from_str(text).map_err(bad)
+    }
+
+    /// The cursors, for a feed of that mode over that container.
+    pub(super) fn cursors(self, mode: Mode, container: &str) -> Result<Vec<Cursor>, Error> {
+        if self.mode != mode {
+            return Err(Error::input("this token is of the other kind of change feed"));
+        }
+        if self.container.is_some_and(|own| own != container) {
+            return Err(other_container());
+        }
+        if self.cursors.is_empty() {
+            return Err(Error::input("this change feed token has no position"));
+        }
+        Ok(self.cursors)
+    }
+}
+
+/// Positions in one container mean nothing in another.
+pub(super) fn other_container() -> Error {
+    Error::input(
+        "the change feed was about another container: it was deleted and created again, or the token \
+         is not this container's. Begin anew",
+    )
+}

@@ -1,0 +1,61 @@
+//! The query for several documents of one physical partition.
+//!
+//! `c.id IN (...)` lets an index find them; the pairs of id and key keep out
+//! documents of the same id in other logical partitions. The pairs form a
+//! balanced tree, so that the statement nests no deeper than it must.
+
+use bytes::Bytes;
+use perihelion_model::partition_key::{KeyPath, KeyValue, PartitionKeyDefinition};
+use serde_json::{Value, json};
+
+use super::plan::Wanted;
+use crate::Error;
+use crate::answer::encode;
+
+pub(super) fn body(wanted: &[Wanted], definition: &PartitionKeyDefinition) -> Result<Bytes, Error> {
+    let mut parameters = Vec::new();
+    let mut ids = Vec::with_capacity(wanted.len());
+    let mut pairs = Vec::with_capacity(wanted.len());
+    for (number, one) in wanted.iter().enumerate() {
+        let id = format!("@i{number}");
+        let mut terms = vec![format!("c.id = {id}")];
+        for (level, (path, value)) in definition.paths.iter().zip(&one.key.values).enumerate() {
+            terms.push(key_term(path, value, &format!("@k{number}_{level}"), &mut parameters));
+        }
+        pairs.push(format!("({})", terms.join(" AND ")));
+        parameters.push(json!({"name": id, "value": one.id}));
+        ids.push(id);
+    }
+    let query = format!("SELECT * FROM c WHERE c.id IN ({}) AND {}", ids.join(", "), any(&pairs));
+    encode(&json!({"query": query, "parameters": parameters}))
+}
+
+/// One level of a partition key.
+fn key_term(path: &KeyPath, value: &KeyValue, name: &str, parameters: &mut Vec<Value>) -> String {
+    let mut place = String::from("c");
+    for step in &path.steps {
+        // A JSON string is a string of the query language too.
+        place.push_str(&format!("[{}]", Value::from(step.as_str())));
+    }
+    let value = match value {
+        KeyValue::Undefined => return format!("NOT IS_DEFINED({place})"),
+        KeyValue::Null => Value::Null,
+        KeyValue::Bool(flag) => json!(flag),
+        KeyValue::Number(number) => json!(number),
+        KeyValue::String(text) => json!(text),
+    };
+    parameters.push(json!({"name": name, "value": value}));
+    format!("{place} = {name}")
+}
+
+/// A balanced tree of alternatives.
+fn any(pairs: &[String]) -> String {
+    match pairs {
+        [] => "false".to_owned(),
+        [only] => only.clone(),
+        _ => {
+            let (left, right) = pairs.split_at(pairs.len() / 2);
+            format!("({} OR {})", any(left), any(right))
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! How documents are divided, and the statement that asks for them.
+
+use perihelion_model::partition_key::{HashVersion, KeyKind, KeyPath, PartitionKeyDefinition};
+use serde_json::{Value, json};
+
+use super::plan::{CHUNK_MAX, Wanted, cut, layers};
+use super::statement;
+
+fn wanted(place: usize, key: &str, id: &str) -> Wanted {
+    Wanted { place, key: key.into(), id: id.to_owned() }
+}
+
+#[test]
+fn an_id_stands_once_in_a_layer() {
+    let list = vec![wanted(0, "a", "1"), wanted(1, "b", "1"), wanted(2, "a", "2"), wanted(3, "a", "1")];
+    let places: Vec<Vec<usize>> =
+        layers(list).iter().map(|layer| layer.iter().map(|one| one.place).collect()).collect();
+    assert_eq!(places, [vec![0, 2], vec![1], vec![3]]);
+}
+
+#[test]
+fn a_layer_is_cut_into_bounded_pieces() {
+    let list = (0..2 * CHUNK_MAX + 1).map(|place| wanted(place, "a", &place.to_string())).collect();
+    assert_eq!(cut(list).map(|piece| piece.len()).collect::<Vec<_>>(), [CHUNK_MAX, CHUNK_MAX, 1]);
+}
+
+#[test]
+fn the_statement_names_pairs_of_id_and_key() {
+    let definition = PartitionKeyDefinition {
+        paths: vec![KeyPath::parse("/tenant").unwrap(), KeyPath::parse("/a/\"odd name\"").unwrap()],
+        kind: KeyKind::MultiHash,
+        version: HashVersion::V2,
+    };
+    let list = [
+        Wanted { place: 0, key: ("eu", 7).into(), id: "1".to_owned() },
+        Wanted { place: 1, key: ("eu", ()).into(), id: "it's".to_owned() },
+    ];
+    let body: Value = serde_json::from_slice(&statement::body(&list, &definition).unwrap()).unwrap();
+    assert_eq!(
+        body["query"],
+        "SELECT * FROM c WHERE c.id IN (@i0, @i1) AND ((c.id = @i0 AND c[\"tenant\"] = @k0_0 AND \
+         c[\"a\"][\"odd name\"] = @k0_1) OR (c.id = @i1 AND c[\"tenant\"] = @k1_0 AND c[\"a\"][\"odd name\"] = @k1_1))"
+    );
+    assert_eq!(body["parameters"][1], json!({"name": "@k0_1", "value": 7.0}));
+    assert_eq!(body["parameters"][5], json!({"name": "@i1", "value": "it's"}));
+}

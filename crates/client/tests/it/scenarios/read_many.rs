@@ -1,0 +1,94 @@
+//! Many documents at once: in the order asked for, with few requests, across
+//! a split.
+
+use perihelion_client::{ContainerProperties, ErrorKind, PartitionKey};
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::worlds::World;
+
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+struct Document {
+    id: String,
+    n: u32,
+}
+
+pub(crate) async fn scenario(world: &World) {
+    many_keys(world).await;
+    same_ids_and_odd_keys(world).await;
+    across_a_split(world).await;
+}
+
+async fn many_keys(world: &World) {
+    let container = world.container(ContainerProperties::new("many", "/pk")).await;
+    let key = |n: u32| format!("key-{}", n % 16);
+    for n in 0..64 {
+        container.create(key(n), &json!({"id": format!("id-{n}"), "pk": key(n), "n": n})).await.unwrap();
+    }
+    let asked: Vec<u32> = (0..80).rev().collect();
+    let found = container
+        .read_many::<Document>(asked.iter().map(|n| (key(*n), format!("id-{n}"))))
+        .await
+        .unwrap();
+    assert_eq!(found.items.len(), 80);
+    for (n, item) in asked.iter().zip(&found.items) {
+        assert_eq!(item.as_ref().map(|document| document.n), (*n < 64).then_some(*n));
+    }
+    let partitions = container.feed_ranges().await.unwrap().len();
+    assert!(found.requests() <= partitions, "{} requests, {partitions} partitions", found.requests());
+    assert!(found.charge() > 0.0);
+
+    let one = container.read_many::<Document>([("key-3", "id-3")]).await.unwrap();
+    assert_eq!((one.items[0].as_ref().unwrap().n, one.requests()), (3, 1));
+    let none = container.read_many::<Document>([("key-3", "absent")]).await.unwrap();
+    assert!(none.items[0].is_none() && none.charge() > 0.0);
+    let nothing = container.read_many::<Document>(Vec::<(&str, &str)>::new()).await.unwrap();
+    assert_eq!((nothing.items.len(), nothing.requests()), (0, 0));
+    let elsewhere = container.read_many::<Document>([("key-3", "id-4"), ("key-4", "id-3")]).await.unwrap();
+    assert_eq!(elsewhere.items, [None, None], "the right id under the wrong key is absent");
+}
+
+async fn same_ids_and_odd_keys(world: &World) {
+    let container = world.container(ContainerProperties::new("odd", "/a/b")).await;
+    let keys: [(PartitionKey, serde_json::Value); 6] = [
+        ("x".into(), json!({"b": "x"})),
+        (7.into(), json!({"b": 7})),
+        (true.into(), json!({"b": true})),
+        (().into(), json!({"b": null})),
+        (PartitionKey::undefined(), json!({})),
+        ("it's \"odd\" ☃".into(), json!({"b": "it's \"odd\" ☃"})),
+    ];
+    for (n, (key, member)) in keys.iter().enumerate() {
+        for id in ["same", "other"] {
+            container.create(key, &json!({"id": id, "n": n, "a": member})).await.unwrap();
+        }
+    }
+    let asked = keys.iter().flat_map(|(key, _)| [(key, "same"), (key, "other"), (key, "same")]);
+    let found = container.read_many::<Document>(asked).await.unwrap();
+    for (place, item) in found.items.iter().enumerate() {
+        let (n, id) = (place as u32 / 3, if place % 3 == 1 { "other" } else { "same" });
+        assert_eq!(item.as_ref(), Some(&Document { id: id.to_owned(), n }), "place {place}");
+    }
+
+    let levels = world.container(ContainerProperties::new("odd-levels", ["/t", "/u"])).await;
+    for u in 0..4 {
+        levels.create(("t", u), &json!({"id": "1", "t": "t", "u": u, "n": u})).await.unwrap();
+    }
+    let found = levels.read_many::<Document>((0..4).map(|u| (("t", u), "1"))).await.unwrap();
+    let numbers: Vec<Option<u32>> = found.items.iter().map(|item| item.as_ref().map(|item| item.n)).collect();
+    assert_eq!(numbers, [Some(0), Some(1), Some(2), Some(3)]);
+    let prefix = levels.read_many::<Document>([("t", "1"), ("t", "2")]).await.unwrap_err();
+    assert_eq!(prefix.kind(), ErrorKind::Input);
+}
+
+async fn across_a_split(world: &World) {
+    let container = world.database.container("many");
+    let asked = || (0..64).map(|n| (format!("key-{}", n % 16), format!("id-{n}")));
+    let before = container.read_many::<Document>(asked()).await.unwrap();
+    if !world.split(&container).await {
+        return;
+    }
+    let after = container.read_many::<Document>(asked()).await.unwrap();
+    assert_eq!(before.items, after.items);
+    assert!(after.items.iter().all(Option::is_some));
+}
