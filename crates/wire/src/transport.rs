@@ -72,7 +72,7 @@ pub enum Sent {
 /// What went wrong below HTTP statuses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FailureKind {
-    /// No connection: name resolution, refusal, unreachable.
+    /// No connection: name resolution, refusal, unreachable, not in time.
     Connect,
     /// The TLS handshake failed, or the certificate is not trusted.
     Tls,
@@ -80,7 +80,7 @@ pub enum FailureKind {
     Closed,
     /// The peer broke the protocol, or the answer exceeds a limit.
     Protocol,
-    /// The deadline passed.
+    /// The deadline passed, with a connection at hand.
     Timeout,
 }
 

@@ -155,7 +155,7 @@ impl Transport for HttpTransport {
         let mut progress = Progress::Connecting;
         let deadline = Instant::from_std(deadline);
         if deadline <= Instant::now() {
-            return Err(progress.timed_out(&endpoint));
+            return Err(Progress::Queued.timed_out(&endpoint));
         }
         let message = Message { method, target, headers, body };
         let sending = self.send_within(&endpoint, message, &mut progress);

@@ -29,16 +29,14 @@ impl Progress {
 
     /// The deadline passed at this stage.
     pub(super) fn timed_out(self, endpoint: &Endpoint) -> Failure {
-        let doing = match self {
-            Progress::Connecting => "connecting",
-            Progress::Queued => "waiting for a free connection or stream",
-            Progress::Accepted => "waiting for the answer",
-            Progress::Answering => "reading the answer's body",
+        let (kind, doing) = match self {
+            // Not to get through in time says something about the endpoint;
+            // to wait for room in our own queue does not.
+            Progress::Connecting => (FailureKind::Connect, "connecting"),
+            Progress::Queued => (FailureKind::Timeout, "waiting for a free connection or stream"),
+            Progress::Accepted => (FailureKind::Timeout, "waiting for the answer"),
+            Progress::Answering => (FailureKind::Timeout, "reading the answer's body"),
         };
-        Failure::new(
-            FailureKind::Timeout,
-            self.sent(),
-            format!("{endpoint}: the deadline passed while {doing}"),
-        )
+        Failure::new(kind, self.sent(), format!("{endpoint}: the deadline passed while {doing}"))
     }
 }

@@ -19,7 +19,7 @@ async fn the_deadline_holds_while_connecting() {
     })
     .await;
     let failure = transport().send(peer.get_soon()).await.unwrap_err();
-    check(&failure, FailureKind::Timeout, Sent::No);
+    check(&failure, FailureKind::Connect, Sent::No);
     let impatient = trusting().with_connect_timeout(SOON);
     let failure = HttpTransport::new(impatient).unwrap().send(peer.get()).await.unwrap_err();
     check(&failure, FailureKind::Connect, Sent::No);
@@ -49,7 +49,7 @@ async fn who_gives_up_connecting_does_not_take_the_attempt_from_the_others() {
     let transport = transport();
     let (patient, ()) = tokio::join!(transport.send(peer.get()), async {
         let failure = transport.send(peer.get_soon()).await.unwrap_err();
-        check(&failure, FailureKind::Timeout, Sent::No);
+        check(&failure, FailureKind::Connect, Sent::No);
         go.send(()).unwrap();
     });
     assert_eq!(patient.unwrap().status().as_u16(), 200);

@@ -95,8 +95,9 @@ pub(super) fn answer(status: Status) -> Finding {
 /// What a failure means.
 pub(super) fn failure(failure: &Failure) -> Finding {
     match (failure.sent, failure.kind) {
-        (Sent::No, FailureKind::Connect | FailureKind::Tls | FailureKind::Timeout) => Finding::Unreachable,
-        (Sent::No, FailureKind::Closed | FailureKind::Protocol) => Finding::TurnedAway,
+        (Sent::No, FailureKind::Connect | FailureKind::Tls) => Finding::Unreachable,
+        // A timeout here was spent waiting for room on a connection that stands.
+        (Sent::No, FailureKind::Closed | FailureKind::Protocol | FailureKind::Timeout) => Finding::TurnedAway,
         (
             Sent::Yes | Sent::Unknown,
             FailureKind::Connect

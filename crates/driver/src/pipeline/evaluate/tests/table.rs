@@ -37,8 +37,8 @@ const FRESH: &str = "
     503/0 503/1 503/3092 503/20001                          | failover   settle     failover?  failover?  failover?
     408/0 408/1                                             | failover   settle     failover?  failover?  failover?
     500/0 500/1 500/5411 501/0 502/0 504/0 505/0 511/0 599/0| failover   settle     failover?  failover?  failover?
-    no-connect no-tls no-timeout                            | failover   failover   failover   failover   failover
-    no-closed no-protocol                                   | reconnect  reconnect  reconnect  reconnect  reconnect
+    no-connect no-tls                                       | failover   failover   failover   failover   failover
+    no-closed no-protocol no-timeout                        | reconnect  reconnect  reconnect  reconnect  reconnect
     yes-connect yes-tls yes-closed yes-protocol yes-timeout | failover   settle     failover?  failover?  failover?
     unknown-connect unknown-tls unknown-closed              | failover   settle     failover?  failover?  failover?
     unknown-protocol unknown-timeout                        | failover   settle     failover?  failover?  failover?
@@ -68,8 +68,8 @@ const DOUBTFUL: &str = "
     503/0 503/1 503/3092 503/20001                          | failover   settle     failover?  failover?  failover?
     408/0 408/1                                             | failover   settle     failover?  failover?  failover?
     500/0 500/1 500/5411 501/0 502/0 504/0 505/0 511/0 599/0| failover   settle     failover?  failover?  failover?
-    no-connect no-tls no-timeout                            | failover   settle     failover?  failover?  failover?
-    no-closed no-protocol                                   | reconnect  settle     reconnect? reconnect? reconnect?
+    no-connect no-tls                                       | failover   settle     failover?  failover?  failover?
+    no-closed no-protocol no-timeout                        | reconnect  settle     reconnect? reconnect? reconnect?
     yes-connect yes-tls yes-closed yes-protocol yes-timeout | failover   settle     failover?  failover?  failover?
     unknown-connect unknown-tls unknown-closed              | failover   settle     failover?  failover?  failover?
     unknown-protocol unknown-timeout                        | failover   settle     failover?  failover?  failover?
@@ -99,8 +99,8 @@ const SPENT: &str = "
     503/0 503/1 503/3092 503/20001                          | abort      settle     settle     settle     settle
     408/0 408/1                                             | abort      settle     settle     settle     settle
     500/0 500/1 500/5411 501/0 502/0 504/0 505/0 511/0 599/0| abort      settle     settle     settle     settle
-    no-connect no-tls no-timeout                            | abort      abort      abort      abort      abort
-    no-closed no-protocol                                   | abort      abort      abort      abort      abort
+    no-connect no-tls                                       | abort      abort      abort      abort      abort
+    no-closed no-protocol no-timeout                        | abort      abort      abort      abort      abort
     yes-connect yes-tls yes-closed yes-protocol yes-timeout | abort      settle     settle     settle     settle
     unknown-connect unknown-tls unknown-closed              | abort      settle     settle     settle     settle
     unknown-protocol unknown-timeout                        | abort      settle     settle     settle     settle
@@ -130,8 +130,8 @@ const SPENT_DOUBTFUL: &str = "
     503/0 503/1 503/3092 503/20001                          | abort      settle     settle     settle     settle
     408/0 408/1                                             | abort      settle     settle     settle     settle
     500/0 500/1 500/5411 501/0 502/0 504/0 505/0 511/0 599/0| abort      settle     settle     settle     settle
-    no-connect no-tls no-timeout                            | abort      settle     settle     settle     settle
-    no-closed no-protocol                                   | abort      settle     settle     settle     settle
+    no-connect no-tls                                       | abort      settle     settle     settle     settle
+    no-closed no-protocol no-timeout                        | abort      settle     settle     settle     settle
     yes-connect yes-tls yes-closed yes-protocol yes-timeout | abort      settle     settle     settle     settle
     unknown-connect unknown-tls unknown-closed              | abort      settle     settle     settle     settle
     unknown-protocol unknown-timeout                        | abort      settle     settle     settle     settle
@@ -183,8 +183,8 @@ const EFFECTS: &str = "
     503/0 503/1 503/3092 503/20001                          | partition  partition?   partition  | -         -          -
     408/0 408/1                                             | partition? partition?   partition? | -         -          -
     500/0 500/1 500/5411 501/0 502/0 504/0 505/0 511/0 599/0| partition? partition?   partition? | -         -          -
-    no-connect no-tls no-timeout                            | endpoint   account+endpoint? endpoint | endpoint account+endpoint? endpoint
-    no-closed no-protocol                                   | -          -            -          | -         -          -
+    no-connect no-tls                                       | endpoint   account+endpoint? endpoint | endpoint account+endpoint? endpoint
+    no-closed no-protocol no-timeout                        | -          -            -          | -         -          -
     yes-connect yes-tls yes-closed yes-protocol yes-timeout | partition  partition?   partition  | -         -          -
     unknown-connect unknown-tls unknown-closed              | partition  partition?   partition  | -         -          -
     unknown-protocol unknown-timeout                        | partition  partition?   partition  | -         -          -
