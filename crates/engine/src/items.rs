@@ -3,7 +3,7 @@
 //! Each verb is a function on a transaction that either leaves its writes
 //! there and answers, or refuses. They are the operations of a batch too. A
 //! [`Stamp`] gives the writes of one atomic batch a common LSN. What a write
-//! must keep true around the document itself is in [`upkeep`].
+//! must keep true around the document itself is in `upkeep`.
 
 mod upkeep;
 

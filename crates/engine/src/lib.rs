@@ -2,7 +2,7 @@
 //! indexes, charges.
 //!
 //! [`Engine`] is the door. Reads take one snapshot of the store and one of
-//! the catalog; writes are jobs for the group-commit [`writer`]; what runs in
+//! the catalog; writes are jobs for the group-commit `writer`; what runs in
 //! the background ([`maintenance`]) runs only while its owner drives it. The
 //! engine speaks JSON values and refusals; it knows no HTTP.
 //!

@@ -2,7 +2,7 @@
 //! containers, partitions that grew too large, indexes that queries wished for.
 //!
 //! There is no thread of its own: the engine's owner awaits
-//! [`Wishes::due`] and calls [`run_once`], and when the owner stops, so does
+//! `Wishes::due` and calls `run_once`, and when the owner stops, so does
 //! this. Everything is done in small jobs through the writer, each of which
 //! leaves the database whole, so it may stop anywhere.
 

@@ -14,7 +14,7 @@ pub enum GatewayVerdict {
     Served,
     /// 400/1004: the client has to fetch the plan and merge the answers.
     NeedsPlan,
-    /// 400: "Cross partition query only supports 'VALUE <AggregateFunc>' for
+    /// 400: "Cross partition query only supports `VALUE <AggregateFunc>` for
     /// aggregates."
     AggregateNotValue,
 }

@@ -1,10 +1,10 @@
 //! Running queries: one page at a time, from one snapshot.
 //!
 //! The language lives in `perihelion-query`; here it meets the store. A page
-//! is made in four steps, a file each: [`access`] chooses which keys to look
-//! at (a document scan, a partition's members, an index), [`sources`] walks
-//! them, [`rows`] turns documents into rows in the wanted order ([`gather`] when
-//! all of them are needed first), and [`continuation`] says where the next page
+//! is made in four steps, a file each: `access` chooses which keys to look
+//! at (a document scan, a partition's members, an index), `sources` walks
+//! them, `rows` turns documents into rows in the wanted order (`gather` when
+//! all of them are needed first), and `continuation` says where the next page
 //! starts. A query that had to look
 //! at many documents for few rows leaves a wish for the index it missed.
 

@@ -89,7 +89,7 @@ impl Merge {
     }
 
     /// The next page: a page of the service where there is no sort, else as
-    /// many rows as [`Settings::page_rows`] says, or the last ones.
+    /// many rows as [`Settings::page_rows`](super::Settings::page_rows) says, or the last ones.
     pub fn next_page(&mut self) -> Result<NextPage, MergeError> {
         loop {
             match self.next_row()? {
