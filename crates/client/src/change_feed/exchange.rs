@@ -22,10 +22,11 @@ const FULL_FIDELITY: HeaderValue = HeaderValue::from_static("Full-Fidelity Feed"
 /// `metadata`.
 const WIRE_FORMAT: HeaderValue = HeaderValue::from_static("2021-09-15");
 
-/// What a request found.
-pub(super) enum Fetched<T> {
-    Changes { items: Vec<T>, etag: String, receipt: Receipt },
-    Nothing { etag: String },
+/// What a request found, and where it ended; no items when nothing is new.
+pub(super) struct Fetched<T> {
+    pub(super) items: Vec<T>,
+    pub(super) etag: String,
+    pub(super) receipt: Receipt,
 }
 
 pub(super) async fn fetch<T: DeserializeOwned>(
@@ -43,7 +44,7 @@ pub(super) async fn fetch<T: DeserializeOwned>(
             .with_header(headers::A_IM, FULL_FIDELITY)
             .with_header(headers::CHANGE_FEED_WIRE_FORMAT_VERSION, WIRE_FORMAT);
     }
-    if let Some(size) = options.page_size {
+    if let Some(size) = options.max_items {
         operation = operation.with_header(headers::MAX_ITEM_COUNT, size.into());
     }
     operation = positioned(operation, &cursor.position)?;
@@ -68,14 +69,11 @@ fn positioned(operation: Operation, position: &Position) -> Result<Operation, Er
 fn read<T: DeserializeOwned>(response: Response) -> Result<Fetched<T>, Error> {
     let etag = response.etag().map(str::to_owned);
     let etag = etag.ok_or_else(|| Error::answer("a page of the change feed has no etag"))?;
-    if response.status.code == StatusCode::NOT_MODIFIED.as_u16() {
-        return Ok(Fetched::Nothing { etag });
-    }
     let (receipt, body) = Receipt::split(response);
+    if receipt.status().code == StatusCode::NOT_MODIFIED.as_u16() {
+        return Ok(Fetched { items: Vec::new(), etag, receipt });
+    }
     let page: feed::Page<T> = decode(&body, &"a page of the change feed")
         .map_err(|error| error.with_diagnostics(receipt.diagnostics().clone()))?;
-    if page.entries.is_empty() {
-        return Ok(Fetched::Nothing { etag });
-    }
-    Ok(Fetched::Changes { items: page.entries, etag, receipt })
+    Ok(Fetched { items: page.entries, etag, receipt })
 }

@@ -162,14 +162,14 @@ impl<T: DeserializeOwned> ChangeFeed<T> {
                 continue;
             }
             match self.fetch(&known).await {
-                Ok(Fetched::Changes { items, etag, receipt }) => {
+                Ok(Fetched { items, etag, .. }) if items.is_empty() => {
+                    self.advance(etag);
+                    self.drained += 1;
+                }
+                Ok(Fetched { items, etag, receipt }) => {
                     let range = self.advance(etag);
                     self.drained = 0;
                     return Ok(Some(ChangePage { items, range, receipt }));
-                }
-                Ok(Fetched::Nothing { etag }) => {
-                    self.advance(etag);
-                    self.drained += 1;
                 }
                 Err(error) if is_gone(&error) => self.refresh(&known, &mut refreshes).await?,
                 Err(error) => return Err(error),

@@ -13,7 +13,7 @@ use crate::{Error, FeedRange};
 ///
 /// ```
 /// # use perihelion_client::ChangeFeedOptions;
-/// let one_customer = ChangeFeedOptions::from_beginning().in_partition("ada").with_page_size(100);
+/// let one_customer = ChangeFeedOptions::from_beginning().in_partition("ada").with_max_items(100);
 /// let from_here_on = ChangeFeedOptions::from_now();
 /// ```
 #[derive(Debug, Clone)]
@@ -23,7 +23,7 @@ pub struct ChangeFeedOptions {
     pub(super) part: Part,
     /// Changes per page, about: those of one batch come together. The service
     /// decides when it is `None`.
-    pub page_size: Option<u32>,
+    pub max_items: Option<u32>,
     /// Timeouts, regions, consistency.
     pub operation: OperationOptions,
 }
@@ -62,14 +62,14 @@ impl ChangeFeedOptions {
         ChangeFeedOptions {
             start,
             part: Part::whole(),
-            page_size: None,
+            max_items: None,
             operation: OperationOptions::default(),
         }
     }
 
     /// Only this part of the container, so that several readers can share the
     /// work: see [`Container::feed_ranges`](crate::Container::feed_ranges).
-    pub fn in_range(mut self, range: &FeedRange) -> Self {
+    pub fn in_range(mut self, range: FeedRange) -> Self {
         self.part = Part::Range(RangeText(range.effective()));
         self
     }
@@ -81,8 +81,8 @@ impl ChangeFeedOptions {
     }
 
     /// About so many changes per page.
-    pub fn with_page_size(mut self, size: u32) -> Self {
-        self.page_size = Some(size);
+    pub fn with_max_items(mut self, max_items: u32) -> Self {
+        self.max_items = Some(max_items);
         self
     }
 

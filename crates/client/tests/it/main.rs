@@ -4,6 +4,7 @@
 //! and run in each world. `queries` looks closer, with outages and counters
 //! that only the engine in this process has. One binary, so that it links once.
 
+mod examples;
 mod queries;
 mod scenarios;
 mod world;

@@ -61,7 +61,7 @@ fn assert_in_order(documents: &[Document]) {
 async fn everything_once_and_in_order(world: &World) {
     let container = world.container(ContainerProperties::new("feed", "/pk")).await;
     write(&container, 0, 40).await;
-    let mut feed = container.change_feed::<Document>(ChangeFeedOptions::from_beginning().with_page_size(3));
+    let mut feed = container.change_feed::<Document>(ChangeFeedOptions::from_beginning().with_max_items(3));
     let unstarted = feed.token();
     let all = drain(&mut feed).await;
     assert_eq!((all.len(), numbers(&all)), (40, (0..40).collect()));
@@ -100,7 +100,7 @@ async fn now_and_parts(world: &World) {
 
     let mut of_ranges = Vec::new();
     for range in container.feed_ranges().await.unwrap() {
-        let options = ChangeFeedOptions::from_beginning().in_range(&range);
+        let options = ChangeFeedOptions::from_beginning().in_range(range);
         of_ranges.extend(drain(&mut container.change_feed::<Document>(options)).await);
     }
     let all = drain(&mut container.change_feed::<Document>(ChangeFeedOptions::from_beginning())).await;
@@ -120,7 +120,7 @@ async fn now_and_parts(world: &World) {
 async fn across_a_split(world: &World) {
     let container = world.container(ContainerProperties::new("splitting", "/pk")).await;
     write(&container, 0, 64).await;
-    let options = ChangeFeedOptions::from_beginning().with_page_size(2);
+    let options = ChangeFeedOptions::from_beginning().with_max_items(2);
     let mut feed = container.change_feed::<Document>(options);
     let mut seen = feed.next_page().await.unwrap().unwrap().items;
     let token = feed.token();

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use perihelion_client::{ContainerProperties, ErrorKind, IndexingPolicy, TimeToLive};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::worlds::World;
 
@@ -12,6 +12,7 @@ pub(crate) async fn scenario(world: &World) {
     containers(world).await;
     unique_keys(world).await;
     changes(world).await;
+    recreation(world).await;
 }
 
 async fn databases(world: &World) {
@@ -74,4 +75,17 @@ async fn changes(world: &World) {
     assert_eq!(replaced.ttl, Some(TimeToLive::PerItem));
     assert!(container.replace_properties(&stale).await.unwrap_err().is_precondition_failed());
     assert_eq!(container.properties().await.unwrap().ttl, Some(TimeToLive::PerItem));
+}
+
+/// A handle is a name: it goes on with the container that has it now.
+async fn recreation(world: &World) {
+    let properties = ContainerProperties::new("again", "/pk");
+    let container = world.container(properties.clone()).await;
+    let document = |n: u32| json!({"id": "1", "pk": "k", "n": n});
+    container.create("k", &document(1)).await.unwrap();
+    container.delete_container().await.unwrap();
+    world.container(properties).await;
+    assert!(container.find::<Value>("k", "1").await.unwrap().is_none());
+    container.create("k", &document(2)).await.unwrap();
+    assert_eq!(container.read::<Value>("k", "1").await.unwrap().value["n"], 2);
 }

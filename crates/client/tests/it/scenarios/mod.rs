@@ -34,8 +34,8 @@ macro_rules! scenarios {
             })*
         }
 
-        /// How many scenarios there are.
-        const COUNT: usize = [$(stringify!($name)),*].len();
+        /// All scenarios.
+        const NAMES: [&str; [$(stringify!($name)),*].len()] = [$(stringify!($name)),*];
     };
 }
 
@@ -46,19 +46,24 @@ scenarios! {
     items
     management
     patches
+    queries
     read_many
     throughput
 }
 
-/// Says which worlds this run is about; `--nocapture` shows it, and so does a
-/// failure.
+/// Says which worlds this run is about (`--nocapture` shows it), and that no
+/// file beside this one was forgotten.
 #[test]
 fn the_suite_says_which_worlds_it_runs_in() {
     let live = match std::env::var(LIVE_VARIABLE) {
         Ok(text) if !text.is_empty() => "a live account".to_owned(),
         _ => format!("no live account ({LIVE_VARIABLE} is not set)"),
     };
-    let worlds = format!("{COUNT} scenarios: the engine in process, our server over TLS, {live}");
-    println!("{worlds}");
-    assert!(COUNT >= 8, "{worlds}");
+    println!("{} scenarios: the engine in process, our server over TLS, {live}", NAMES.len());
+    let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/scenarios");
+    let files = std::fs::read_dir(directory).unwrap().map(|file| file.unwrap().file_name());
+    let mut files: Vec<String> = files.filter_map(|name| name.into_string().ok()).collect();
+    files.retain(|name| name != "mod.rs");
+    files.sort();
+    assert_eq!(files, NAMES.map(|name| format!("{name}.rs")));
 }

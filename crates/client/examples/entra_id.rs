@@ -1,0 +1,57 @@
+//! Entra ID instead of a key: anything that gives tokens will do.
+//!
+//! With the feature `azure-core`, a credential of `azure_identity` is such a
+//! source as it is. Here one is written by hand, and the database in this
+//! process takes any token, as a local one may.
+//!
+//! `cargo run -p perihelion-client --example entra_id`
+
+use std::error::Error;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use perihelion_client::credential::{AccessToken, TokenSource};
+use perihelion_client::{Client, Credential};
+use perihelion_server::{AuthMode, Embedded, EmbeddedOptions, Keys, MasterKey};
+
+/// Asks whoever it is that knows who we are.
+struct Identity;
+
+impl TokenSource for Identity {
+    fn token<'a>(
+        &'a self,
+        scope: &'a str,
+    ) -> Pin<Box<dyn Future<Output = Result<AccessToken, perihelion_client::Error>> + Send + 'a>> {
+        Box::pin(async move {
+            println!("a token for {scope}");
+            // A real one comes from the platform, and is asked for again before it expires.
+            Ok(AccessToken::new("header.payload.signature", SystemTime::now() + Duration::from_secs(3600)))
+        })
+    }
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let credential = Credential::token_source(Arc::new(Identity));
+    if let Ok(endpoint) = std::env::var("COSMOS_ENDPOINT") {
+        // Against a real account the made-up token above is refused: put yours there.
+        let client = Client::with_credential(&endpoint, credential).await?;
+        println!("regions: {:?}", client.account().read_regions);
+        return Ok(());
+    }
+    let keys = Keys { primary: MasterKey::emulator() };
+    let embedded = Embedded::open(EmbeddedOptions::default().with_auth(AuthMode::Any, keys)).await?;
+    let client = Client::builder()
+        .with_endpoint(&embedded.endpoint().to_string())
+        .with_credential(credential)
+        .with_transport(embedded.transport())
+        .connect()
+        .await?;
+    let shop = client.create_database("shop").await?;
+    println!("database {} is {}", shop.name(), shop.read().await?.resource_id);
+    drop((shop, client));
+    embedded.close().await;
+    Ok(())
+}

@@ -1,0 +1,55 @@
+//! One document's life: create, read, replace if unchanged, upsert, delete.
+//!
+//! `cargo run -p perihelion-client --example items`
+
+mod common;
+
+use std::error::Error;
+
+use perihelion_client::{Etag, ItemOptions};
+use serde::{Deserialize, Serialize};
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Order {
+    id: String,
+    customer: String,
+    total: f64,
+    #[serde(rename = "_etag", skip_serializing)]
+    etag: Option<Etag>,
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let place = common::Place::find("items").await?;
+    let orders = place.orders().await?;
+
+    let order = Order { id: "1".to_owned(), customer: "ada".to_owned(), total: 12.5, etag: None };
+    let created = orders.create("ada", &order).await?;
+    println!("created for {} RU, version {}", created.charge(), created.etag()?);
+
+    // The same id again is a conflict, and errors answer questions.
+    let again = orders.create("ada", &order).await;
+    println!("again: {}", if again.is_err_and(|error| error.is_conflict()) { "conflict" } else { "?" });
+
+    // Read, change, and write back only if nobody else was faster.
+    let mut read = orders.read::<Order>("ada", "1").await?;
+    read.value.total += 1.0;
+    let unchanged = ItemOptions::new().with_if_match(read.etag()?);
+    orders.replace_with("ada", "1", &read.value, &unchanged).await?;
+    let late = orders.replace_with("ada", "1", &read.value, &unchanged).await;
+    println!("second writer: {}", late.map_or_else(|error| error.to_string(), |_| "?".to_owned()));
+
+    // A document may carry its own etag.
+    let now = orders.read::<Order>("ada", "1").await?.into_value();
+    println!("total {} at version {:?}", now.total, now.etag);
+    if let Some(etag) = &now.etag {
+        let changed = orders.read_if_changed::<Order>("ada", "1", etag).await?;
+        println!("changed since: {}", changed.is_some());
+    }
+
+    let upserted = orders.upsert("ada", &order).await?;
+    println!("upserted, new: {}", upserted.is_new());
+    orders.delete("ada", "1").await?;
+    println!("after deletion: {:?}", orders.find::<Order>("ada", "1").await?.map(|order| order.value.id));
+    place.leave().await
+}

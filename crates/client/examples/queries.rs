@@ -1,0 +1,59 @@
+//! Queries: typed rows, parameters, one partition or all, pages that can be
+//! continued elsewhere.
+//!
+//! `cargo run -p perihelion-client --example queries`
+
+mod common;
+
+use std::error::Error;
+
+use perihelion_client::Query;
+use serde::Deserialize;
+use serde_json::json;
+
+#[derive(Debug, Deserialize)]
+struct Spent {
+    customer: String,
+    orders: u32,
+    total: f64,
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let place = common::Place::find("queries").await?;
+    let orders = place.orders().await?;
+    for n in 0..60 {
+        let customer = ["ada", "bob", "cyd"][n % 3];
+        let order = json!({"id": n.to_string(), "customer": customer, "total": n as f64 / 2.0});
+        orders.create(customer, &order).await?;
+    }
+
+    // Within one partition the service does everything.
+    let dear = Query::new("SELECT VALUE c.id FROM c WHERE c.total > @least ORDER BY c.total DESC")
+        .with_parameter("@least", 25)
+        .in_partition("ada");
+    println!("ada's dearest: {:?}", orders.query::<String>(dear).collect().await?);
+
+    // Across partitions, orders and aggregates are merged here.
+    let count = orders.query::<u32>("SELECT VALUE COUNT(1) FROM c").first().await?;
+    println!("{count:?} orders in all");
+    let spent = "SELECT c.customer, COUNT(1) AS orders, SUM(c.total) AS total FROM c GROUP BY c.customer";
+    for Spent { customer, orders, total } in orders.query::<Spent>(spent).collect().await? {
+        println!("{customer}: {orders} orders, {total} in all");
+    }
+
+    // A page at a time; the continuation can be kept and used by another process.
+    let paged = Query::new("SELECT VALUE c.total FROM c ORDER BY c.total").with_max_items(20);
+    let first = orders.query::<f64>(paged.clone()).next_page().await?;
+    if let Some(token) = first.as_ref().and_then(|page| page.continuation()) {
+        let second = orders.query::<f64>(paged.with_continuation(token)).next_page().await?;
+        println!("second page begins with {:?}", second.and_then(|page| page.items.first().copied()));
+    }
+
+    // Or as a stream.
+    let mut rows = orders.query::<String>("SELECT VALUE c.id FROM c WHERE c.total < 1").into_stream();
+    while let Some(id) = rows.next().await {
+        println!("cheap: {}", id?);
+    }
+    place.leave().await
+}
