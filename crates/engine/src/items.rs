@@ -119,8 +119,8 @@ pub struct Stamp {
     place_next: u64,
     /// The LSN that the write had in its own region, if that is not this one.
     follows: Option<u64>,
-    /// The group of the outbox that these writes make up.
-    pub(crate) group: Option<u64>,
+    /// The parcel of the outbox that these writes make up.
+    pub(crate) parcel: Option<u64>,
 }
 
 /// Anything documents can be read from: a snapshot or a transaction.

@@ -239,22 +239,22 @@ pub fn note(name: &str) -> Vec<u8> {
     KeyBuilder::new(Kind::Note).bytes(name.as_bytes()).done()
 }
 
-/// A change that other regions are to apply: the group of its write, and its
+/// A change that other regions are to apply: the parcel of its write, and its
 /// place there.
-pub fn outbox(group: u64, place: u64) -> Vec<u8> {
-    KeyBuilder::new(Kind::Outbox).u64(group).u64(place).done()
+pub fn outbox(parcel: u64, place: u64) -> Vec<u8> {
+    KeyBuilder::new(Kind::Outbox).u64(parcel).u64(place).done()
 }
 
 pub fn outboxes() -> Vec<u8> {
     KeyBuilder::new(Kind::Outbox).done()
 }
 
-/// The number of the next group.
+/// The number of the next parcel.
 pub fn outbox_next() -> Vec<u8> {
     KeyBuilder::new(Kind::OutboxNext).done()
 }
 
-/// Up to which group a region's outbox has been applied here.
+/// Up to which parcel a region's outbox has been applied here.
 pub fn applied(region: u8) -> Vec<u8> {
     KeyBuilder::new(Kind::Applied).bytes(&[region]).done()
 }

@@ -2,13 +2,13 @@
 //! and what is written in one is applied in the others later.
 //!
 //! A write leaves a copy of itself in the *outbox* of its region, in its own
-//! commit; whoever owns the engines carries outbox groups from one to the
-//! other ([`Engine::outbox`], [`Engine::apply`]). A group is what one write
+//! commit; whoever owns the engines carries outbox parcels from one to the
+//! other ([`Engine::outbox`], [`Engine::apply`]). A parcel is what one write
 //! made, so a batch is applied in one commit as it was made in one. The target
 //! keeps its position in the commit that applies, so nothing is applied twice
 //! and nothing that was acknowledged is lost, wherever a process ends.
 //!
-//! What always holds: a group is applied only after everything its region had
+//! What always holds: a parcel is applied only after everything its region had
 //! seen in that range (`seen`), so every region's history is a history that
 //! could have happened; and the version of a document, its time and then its
 //! etag's counter, decides between two writes in every region alike.
@@ -26,7 +26,7 @@ use tokio::sync::watch;
 
 pub use apply::Applied;
 pub(crate) use change::{Change, Kind, Version};
-pub use outbox::Group;
+pub use outbox::Parcel;
 pub(crate) use outbox::log;
 
 use crate::catalog::Catalog;
@@ -77,7 +77,7 @@ pub(crate) struct Replication {
     pub(crate) replica: Replica,
     writes: AtomicBool,
     expires: AtomicBool,
-    /// The last group of the outbox that is durable.
+    /// The last parcel of the outbox that is durable.
     pub(crate) written: watch::Sender<u64>,
     /// Changes whenever something was applied.
     applied: watch::Sender<u64>,
@@ -148,7 +148,7 @@ impl Engine {
         replication.is_none_or(|replication| replication.expires.load(Ordering::SeqCst))
     }
 
-    /// The last group of the outbox, and news of the next.
+    /// The last parcel of the outbox, and news of the next.
     pub fn written(&self) -> Option<watch::Receiver<u64>> {
         self.shared.replication.as_ref().map(|replication| replication.written.subscribe())
     }
@@ -158,12 +158,12 @@ impl Engine {
         self.shared.replication.as_ref().map(|replication| replication.applied.subscribe())
     }
 
-    /// Groups of the outbox after `after` up to `to`, as many as make a page.
-    pub fn outbox(&self, after: u64, to: u64) -> Result<Vec<Group>, Refusal> {
+    /// Parcels of the outbox after `after` up to `to`, as many as make a page.
+    pub fn outbox(&self, after: u64, to: u64) -> Result<Vec<Parcel>, Refusal> {
         outbox::read(&*self.view()?, after, to)
     }
 
-    /// Forgets groups that every other region has applied. Returns what is
+    /// Forgets parcels that every other region has applied. Returns what is
     /// forgotten up to: a call does a bounded part of the work.
     pub async fn trim_outbox(&self, to: u64) -> Result<u64, Refusal> {
         let trimmed = self.write(move |transaction| outbox::trim(transaction, to)).await?;
@@ -173,15 +173,15 @@ impl Engine {
         Ok(trimmed)
     }
 
-    /// Up to which group of a region's outbox everything is applied here.
+    /// Up to which parcel of a region's outbox everything is applied here.
     pub fn applied_from(&self, source: RegionId) -> Result<u64, Refusal> {
         Ok(apply::position(self.view()?.get(&keys::applied(source.0))?))
     }
 
-    /// Applies groups of another region's outbox, in one commit.
-    pub async fn apply(&self, source: RegionId, groups: Vec<Group>) -> Result<Applied, Refusal> {
-        let applied = self.write(move |transaction| apply::apply(transaction, source, &groups)).await?;
-        if applied.groups > 0
+    /// Applies parcels of another region's outbox, in one commit.
+    pub async fn apply(&self, source: RegionId, parcels: Vec<Parcel>) -> Result<Applied, Refusal> {
+        let applied = self.write(move |transaction| apply::apply(transaction, source, &parcels)).await?;
+        if applied.parcels > 0
             && let Some(replication) = &self.shared.replication
         {
             replication.applied.send_modify(|ticks| *ticks += 1);

@@ -22,6 +22,7 @@ mod client;
 #[path = "../../../engine/tests/it/dice.rs"]
 mod dice;
 mod journal;
+mod regions;
 mod writer;
 
 use std::net::SocketAddr;

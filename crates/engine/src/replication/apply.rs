@@ -17,11 +17,11 @@ use crate::versions;
 /// How far an apply came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Applied {
-    /// Everything up to this group is here.
+    /// Everything up to this parcel is here.
     pub to: u64,
-    /// How many groups were new.
-    pub groups: usize,
-    /// The next group must wait for the writes of a third region.
+    /// How many parcels were new.
+    pub parcels: usize,
+    /// The next parcel must wait for the writes of a third region.
     pub is_blocked: bool,
 }
 
@@ -33,24 +33,24 @@ pub(crate) fn position(record: Option<Bytes>) -> u64 {
 pub(crate) fn apply(
     transaction: &mut Transaction<'_>,
     source: RegionId,
-    groups: &[super::Group],
+    parcels: &[super::Parcel],
 ) -> Result<Applied, Refusal> {
     let begun = position(transaction.get(&keys::applied(source.0))?);
-    let mut applied = Applied { to: begun, groups: 0, is_blocked: false };
-    for group in groups.iter().filter(|group| group.seq > begun) {
-        let changes = group.changes.iter().map(Change::decode).collect::<Option<Vec<_>>>();
+    let mut applied = Applied { to: begun, parcels: 0, is_blocked: false };
+    for parcel in parcels.iter().filter(|parcel| parcel.seq > begun) {
+        let changes = parcel.changes.iter().map(Change::decode).collect::<Option<Vec<_>>>();
         let changes = changes.ok_or_else(|| {
-            Refusal::gateway(500, format!("Group {} of an outbox cannot be read.", group.seq))
+            Refusal::gateway(500, format!("Parcel {} of an outbox cannot be read.", parcel.seq))
         })?;
         if !is_due(transaction, source, &changes)? {
             applied.is_blocked = true;
             break;
         }
-        apply_group(transaction, source, changes)?;
-        applied.to = group.seq;
-        applied.groups += 1;
+        apply_parcel(transaction, source, changes)?;
+        applied.to = parcel.seq;
+        applied.parcels += 1;
     }
-    if applied.groups > 0 {
+    if applied.parcels > 0 {
         transaction.put(keys::applied(source.0), applied.to.to_be_bytes().to_vec());
     }
     Ok(applied)
@@ -80,7 +80,7 @@ fn heirs(container: &Container, range: RangeId) -> impl Iterator<Item = RangeId>
     container.ranges.iter().filter(is_heir).map(|heir| heir.id)
 }
 
-fn apply_group(
+fn apply_parcel(
     transaction: &mut Transaction<'_>,
     source: RegionId,
     changes: Vec<Change>,

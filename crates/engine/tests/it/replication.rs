@@ -88,13 +88,13 @@ impl Regions {
         self.write(region, pk, ItemOperation::Delete { id: id.to_owned() }).await
     }
 
-    /// Carries at most `groups` from one region to another; tells whether
+    /// Carries at most `parcels` from one region to another; tells whether
     /// anything moved.
-    async fn carry(&self, from: usize, to: usize, groups: u64) -> bool {
+    async fn carry(&self, from: usize, to: usize, parcels: u64) -> bool {
         let source = RegionId(from as u8);
         let position = self.engines[to].applied_from(source).unwrap();
         let last = *self.engines[from].written().unwrap().borrow();
-        let page = self.engines[from].outbox(position, last.min(position.saturating_add(groups))).unwrap();
+        let page = self.engines[from].outbox(position, last.min(position.saturating_add(parcels))).unwrap();
         !page.is_empty() && self.engines[to].apply(source, page).await.unwrap().to > position
     }
 
@@ -202,7 +202,7 @@ async fn a_batch_arrives_whole() {
         continues_on_error: false,
     };
     assert!(!regions.engines[0].batch(&regions.container(0), batch).await.unwrap().has_failed());
-    assert!(regions.carry(0, 1, 1).await, "one group");
+    assert!(regions.carry(0, 1, 1).await, "one parcel");
     assert_eq!(regions.documents(1).len(), 5);
     regions.assert_alike("a batch");
 }
@@ -234,7 +234,7 @@ async fn the_later_write_wins_in_every_region_and_so_does_a_later_delete() {
 }
 
 #[tokio::test]
-async fn a_group_waits_for_what_its_writer_had_seen() {
+async fn a_parcel_waits_for_what_its_writer_had_seen() {
     let regions = Regions::new(3, DEFINITION).await;
     regions.upsert(0, "a", "1", 1).await.unwrap();
     assert!(regions.carry(0, 1, u64::MAX).await);

@@ -39,7 +39,7 @@ pub(super) async fn carry(regions: Arc<Regions>, from: usize, to: usize) {
                 Ok(outcome) => {
                     link.applied.send_replace(outcome.to);
                     is_blocked = outcome.is_blocked;
-                    if outcome.groups > 0 {
+                    if outcome.parcels > 0 {
                         continue;
                     }
                 }
@@ -66,8 +66,8 @@ pub(super) async fn carry(regions: Arc<Regions>, from: usize, to: usize) {
 /// Applies one page. No catalog changes meanwhile.
 async fn apply(regions: &Regions, from: usize, to: usize, after: u64, due: u64) -> Result<Applied, Refusal> {
     let _held = regions.catalog.read().await;
-    let groups = regions.engines[from].outbox(after, due)?;
-    regions.engines[to].apply(RegionId(from as u8), groups).await
+    let parcels = regions.engines[from].outbox(after, due)?;
+    regions.engines[to].apply(RegionId(from as u8), parcels).await
 }
 
 async fn sleep_until(at: Option<Instant>) {

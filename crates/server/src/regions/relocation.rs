@@ -81,7 +81,7 @@ impl Regions {
         Ok(())
     }
 
-    /// The last group of a region's outbox.
+    /// The last parcel of a region's outbox.
     pub(super) fn written(&self, region: usize) -> u64 {
         self.engines[region].written().map_or(0, |written| *written.borrow())
     }

@@ -119,7 +119,7 @@ impl Planet {
         first
     }
 
-    /// How many groups wait on the way from one region to another.
+    /// How many parcels wait on the way from one region to another.
     pub(crate) async fn pending(&self, from: usize, to: usize) -> i64 {
         let report = self.manage("GET", "regions", "").await;
         let links = report.get("replication").unwrap().as_array().unwrap().to_vec();

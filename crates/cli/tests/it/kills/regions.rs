@@ -1,0 +1,122 @@
+//! The same for several regions: what any of them acknowledged before the kill
+//! is in all of them after the next start, and they are alike.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use perihelion_model::json::{Value, object, parse_str};
+
+use super::client::{Answer, Call, Client};
+use super::dice::Dice;
+use super::{kill, setting};
+use crate::program::{Running, Scratch, command};
+
+const REGIONS: [&str; 3] = ["West US", "East US", "North Europe"];
+
+/// Clients in each region.
+const CLIENTS: usize = 3;
+
+/// The longest life under load.
+const LIFE_MAX: Duration = Duration::from_millis(400);
+
+/// A server with three regions that all write, slowly enough for the kill to
+/// find writes under way.
+fn start(scratch: &Scratch) -> (Running, Vec<SocketAddr>) {
+    let data = scratch.path().join("data").display().to_string();
+    let list = REGIONS.join(",");
+    let arguments = ["server", "--port", "0", "--data", &data, "--regions", &list, "--multi-write"];
+    let mut command = command(scratch, &arguments);
+    command.args(["--replication-delay", "20ms", "--management", "--log", "error"]);
+    let running = Running::start(&mut command);
+    let banner = running.banner();
+    let address = |name: &&str| {
+        let rest = banner.split_once(&format!("{name}: http://")).expect("a region in the banner").1;
+        rest.split('/').next().and_then(|address| address.parse().ok()).expect("an address")
+    };
+    let addresses = REGIONS.iter().map(address).collect();
+    (running, addresses)
+}
+
+async fn send(client: &Client, call: Call, status: u16) -> Answer {
+    let answer = client.send(&call).await.expect("an answer");
+    assert_eq!(answer.status, status, "{call:?}: {}", answer.text());
+    answer
+}
+
+fn docs(method: &str) -> Call {
+    Call::new(method, "/dbs/d/colls/c/docs").header("x-ms-version", "2020-07-15")
+}
+
+/// Creates documents until the server is gone; returns the ids of those that
+/// were acknowledged.
+async fn write_until_the_end(address: SocketAddr, name: String) -> Vec<String> {
+    let client = Client::new(address);
+    let mut acknowledged = Vec::new();
+    for n in 0.. {
+        let (id, pk) = (format!("{name}-{n}"), format!("k{}", n % 5));
+        let body = object([("id", id.as_str().into()), ("pk", pk.as_str().into())]);
+        let call = docs("POST").header("x-ms-documentdb-partitionkey", format!("[\"{pk}\"]")).json(&body);
+        match client.send(&call).await {
+            Ok(answer) if answer.status == 201 => acknowledged.push(id),
+            Ok(answer) => panic!("{}: {}", answer.status, answer.text()),
+            Err(_) => break,
+        }
+    }
+    acknowledged
+}
+
+/// Every document of a region, as text by id.
+async fn documents(address: SocketAddr) -> Vec<(String, Value)> {
+    let answer = send(&Client::new(address), docs("GET").header("x-ms-max-item-count", "-1"), 200).await;
+    let feed = answer.json().expect("JSON");
+    let list = feed.get("Documents").and_then(Value::as_array).expect("documents").to_vec();
+    let id = |document: &Value| document.get("id").and_then(Value::as_str).expect("an id").to_owned();
+    let mut found: Vec<(String, Value)> =
+        list.into_iter().map(|document| (id(&document), document)).collect();
+    found.sort_by(|left, right| left.0.cmp(&right.0));
+    found
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sigkill_between_regions_loses_nothing_acknowledged() {
+    let (kills, seed) = (setting("REGION_KILLS", 8), setting("KILLS_SEED", 1));
+    let (scratch, mut dice) = (Scratch::new(), Dice::new(seed));
+    let mut acknowledged: BTreeSet<String> = BTreeSet::new();
+    for life in 0..kills {
+        let (running, addresses) = start(&scratch);
+        if life == 0 {
+            let client = Client::new(addresses[0]);
+            let container = r#"{"id":"c","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2}}"#;
+            for (path, body) in [("/dbs", r#"{"id":"d"}"#), ("/dbs/d/colls", container)] {
+                send(&client, Call::new("POST", path).json(&parse_str(body).expect("JSON")), 201).await;
+            }
+        }
+        let mut writers = Vec::new();
+        for (region, address) in addresses.iter().enumerate() {
+            for client in 0..CLIENTS {
+                let name = format!("{life}-{region}-{client}");
+                writers.push(tokio::spawn(write_until_the_end(*address, name)));
+            }
+        }
+        // The one wait of this test that is for the clock and not for an event.
+        tokio::time::sleep(Duration::from_micros(dice.roll(LIFE_MAX.as_micros() as u64))).await;
+        kill(running);
+        for writer in writers {
+            acknowledged.extend(writer.await.expect("a writer ends without a panic"));
+        }
+        let (running, addresses) = start(&scratch);
+        let wait = Call::new("POST", "/_perihelion/replication/wait").omit("authorization");
+        send(&Client::new(addresses[0]), wait, 200).await;
+        let first = documents(addresses[0]).await;
+        for (name, address) in REGIONS.iter().zip(&addresses).skip(1) {
+            assert_eq!(first, documents(*address).await, "seed {seed}, life {life}: {name} differs");
+        }
+        let found: BTreeSet<&String> = first.iter().map(|(id, _)| id).collect();
+        let lost: Vec<&String> = acknowledged.iter().filter(|id| !found.contains(id)).collect();
+        assert!(lost.is_empty(), "seed {seed}, life {life}: lost {lost:?}");
+        kill(running);
+    }
+    println!("{kills} kills: {} writes acknowledged, in three regions, 0 lost", acknowledged.len());
+    assert!(acknowledged.len() as u64 > kills * 10, "seed {seed}: hardly anything was written");
+}
