@@ -1,6 +1,7 @@
 //! Sending a batch, and telling from its answer which operation was to blame.
 
 use bytes::Bytes;
+use http::StatusCode;
 use perihelion_driver::diagnostics::Resolution;
 use perihelion_driver::operation::{KeyScope, Operation, Scope, Target, Verb};
 use perihelion_driver::{Response, Status};
@@ -27,8 +28,25 @@ pub(crate) async fn execute(container: &Container, batch: Batch) -> Result<Batch
     if let Some(witness) = witness {
         operation = operation.with_witness(witness);
     }
-    let response = container.driver().execute(&operation, &options).await?;
+    let response = container.driver().execute(&operation, &options).await.or_else(refused_after_all)?;
     conclude(&entries, response)
+}
+
+/// A batch that was repeated because its first answer was lost, and then
+/// refused: the driver gives the refusal of the second as an error, results and
+/// all. When it cannot tell what became of the first, that stays as it is.
+fn refused_after_all(error: Error) -> Result<Response, Error> {
+    match error.status() {
+        Some(status) if status.code == StatusCode::MULTI_STATUS.as_u16() && !error.is_ambiguous() => {
+            Ok(Response {
+                status,
+                headers: error.headers().clone(),
+                body: error.body().clone(),
+                diagnostics: error.diagnostics().clone(),
+            })
+        }
+        _ => Err(error),
+    }
 }
 
 /// All results, or the operation that failed.

@@ -5,6 +5,8 @@
 //! that only the engine in this process has. One binary, so that it links once.
 
 mod examples;
+mod futures;
+mod lost_answers;
 mod queries;
 mod scenarios;
 mod world;
