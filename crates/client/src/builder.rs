@@ -116,3 +116,30 @@ impl ClientBuilder {
         Driver::open(endpoint, credential, transport, options).await.map(Client::from_driver)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn refusal(builder: ClientBuilder) -> String {
+        builder.connect().await.unwrap_err().to_string()
+    }
+
+    #[tokio::test]
+    async fn what_is_missing_or_wrong_is_said_without_secrets() {
+        assert!(refusal(Client::builder()).await.contains("endpoint"));
+        let nobody = Client::builder().with_endpoint("https://localhost:1/");
+        assert!(refusal(nobody).await.contains("credential"));
+        let bad_endpoint =
+            Client::builder().with_endpoint("localhost").with_credential(Credential::emulator());
+        assert!(refusal(bad_endpoint).await.contains("https://"));
+        let text = "AccountEndpoint=https://localhost/;AccountKey=not base64 secret;";
+        let bad_key = refusal(Client::builder().with_connection_string(text)).await;
+        assert!(bad_key.contains("AccountKey") && !bad_key.contains("secret"), "{bad_key}");
+        let bad_authority = Client::builder()
+            .with_endpoint("https://localhost:1/")
+            .with_credential(Credential::emulator())
+            .with_ca_pem("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----");
+        assert!(bad_authority.connect().await.is_err());
+    }
+}

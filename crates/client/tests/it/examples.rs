@@ -1,6 +1,9 @@
 //! Every example runs without arguments, against the engine in its process.
 
 use std::process::Command;
+use std::time::Duration;
+
+use perihelion_server::{EMULATOR_KEY, Server, ServerOptions};
 
 /// What each example prints, in part.
 const EXAMPLES: [(&str, &str); 10] = [
@@ -16,19 +19,37 @@ const EXAMPLES: [(&str, &str); 10] = [
     ("throughput", "Autoscale { max: 4000 }"),
 ];
 
+const VARIABLE: &str = "AZURE_COSMOS_CONNECTION_STRING";
+
+fn run(name: &str, configure: impl FnOnce(&mut Command) -> &mut Command) -> String {
+    let mut command = Command::new(env!("CARGO"));
+    command
+        .args(["run", "--quiet", "--package", "perihelion-client", "--example", name])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .env_remove("COSMOS_ENDPOINT");
+    let output = configure(&mut command).output().expect("cargo runs");
+    let told = String::from_utf8_lossy(&output.stdout).into_owned();
+    let failed = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{name}: {told}{failed}");
+    told
+}
+
 #[test]
 fn every_example_runs_and_does_what_it_says() {
     for (name, expected) in EXAMPLES {
-        let output = Command::new(env!("CARGO"))
-            .args(["run", "--quiet", "--package", "perihelion-client", "--example", name])
-            .current_dir(env!("CARGO_MANIFEST_DIR"))
-            .env_remove("AZURE_COSMOS_CONNECTION_STRING")
-            .env_remove("COSMOS_ENDPOINT")
-            .output()
-            .expect("cargo runs");
-        let told = String::from_utf8_lossy(&output.stdout);
-        let failed = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{name}: {told}{failed}");
+        let told = run(name, |command| command.env_remove(VARIABLE));
         assert!(told.to_lowercase().contains(&expected.to_lowercase()), "{name}: {told}");
     }
+}
+
+/// A local server with the emulators' key may show a certificate that nobody
+/// has signed, and the environment names the account.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_example_runs_against_a_server_that_the_environment_names() {
+    let options = ServerOptions { management: true, ..ServerOptions::default() };
+    let server = Server::start(options).await.unwrap();
+    let text = format!("AccountEndpoint=https://{}/;AccountKey={EMULATOR_KEY};", server.local_addr());
+    let told = tokio::task::spawn_blocking(move || run("items", |command| command.env(VARIABLE, text)));
+    assert!(told.await.unwrap().contains("after deletion: None"));
+    server.drain(Duration::from_secs(5)).await;
 }

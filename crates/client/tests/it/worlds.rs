@@ -35,16 +35,15 @@ pub(crate) struct World {
 
 enum Host {
     InProcess(Embedded),
-    Server { server: Server, endpoint: Endpoint, transport: HttpTransport },
-    Live,
+    Server { server: Server, endpoint: Endpoint, transport: HttpTransport, authority: Bytes },
+    Live { connection_string: String },
 }
 
 impl World {
     pub(crate) async fn in_process() -> World {
         let options = EmbeddedOptions::default().with_partitions(PARTITIONS);
         let embedded = Embedded::open(options).await.expect("the engine opens in memory");
-        let client = Client::over(&embedded.endpoint(), embedded.transport()).await.expect("it answers");
-        World::with(client, Host::InProcess(embedded)).await
+        World::with(Host::InProcess(embedded)).await
     }
 
     pub(crate) async fn server() -> World {
@@ -53,24 +52,23 @@ impl World {
         let clear = Endpoint::parse(&format!("http://{address}")).expect("an address is an endpoint");
         let transport = HttpTransport::new(HttpOptions::default()).expect("the defaults are good");
         let authority = send(&transport, &clear, Method::GET, "/_explorer/emulator.pem", "").await;
-        let client = Client::builder()
-            .with_endpoint(&format!("https://{address}"))
-            .with_credential(Credential::key(KEY).expect("the key is base64"))
-            .with_ca_pem(authority.body())
-            .connect()
-            .await
-            .expect("the server answers over TLS");
-        World::with(client, Host::Server { server, endpoint: clear, transport }).await
+        let authority = authority.into_body();
+        World::with(Host::Server { server, endpoint: clear, transport, authority }).await
     }
 
     /// `None` when no live account is configured.
     pub(crate) async fn live() -> Option<World> {
         let connection_string = std::env::var(LIVE_VARIABLE).ok().filter(|text| !text.is_empty())?;
-        let client = Client::connect(&connection_string).await.expect("the live account answers");
-        Some(World::with(client, Host::Live).await)
+        Some(World::with(Host::Live { connection_string }).await)
     }
 
-    async fn with(client: Client, host: Host) -> World {
+    /// A client that shares nothing with the first one.
+    pub(crate) async fn another_client(&self) -> Client {
+        self.host.connect().await
+    }
+
+    async fn with(host: Host) -> World {
+        let client = host.connect().await;
         let database = client.create_database(&unique_name()).await.expect("a database of our own");
         World { client, database, host }
     }
@@ -90,7 +88,7 @@ impl World {
             Host::Server { endpoint, transport, .. } => {
                 send(transport, endpoint, Method::POST, "/_perihelion/split", &body).await
             }
-            Host::Live => return false,
+            Host::Live { .. } => return false,
         };
         assert_eq!(response.status(), 200, "{:?}", response.body());
         true
@@ -106,8 +104,26 @@ impl World {
                 drop(transport);
                 server.drain(DRAIN_GRACE).await;
             }
-            Host::Live => {}
+            Host::Live { .. } => {}
         }
+    }
+}
+
+impl Host {
+    async fn connect(&self) -> Client {
+        match self {
+            Host::InProcess(embedded) => Client::over(&embedded.endpoint(), embedded.transport()).await,
+            Host::Server { server, authority, .. } => {
+                Client::builder()
+                    .with_endpoint(&format!("https://{}", server.local_addr()))
+                    .with_credential(Credential::key(KEY).expect("the key is base64"))
+                    .with_ca_pem(authority)
+                    .connect()
+                    .await
+            }
+            Host::Live { connection_string } => Client::connect(connection_string).await,
+        }
+        .expect("the account answers")
     }
 }
 

@@ -23,6 +23,7 @@ pub(crate) async fn scenario(world: &World) {
     keys_of_all_kinds(world).await;
     hierarchical_keys(world).await;
     failures(world).await;
+    another_client(world).await;
 }
 
 async fn life_of_a_document(world: &World) {
@@ -115,4 +116,15 @@ async fn failures(world: &World) {
 
     let nowhere = world.database.container("no such container");
     assert!(nowhere.read::<Order>("ada", "1").await.unwrap_err().is_not_found());
+}
+
+/// A reader elsewhere sees what the token covers.
+async fn another_client(world: &World) {
+    let written = world.database.container("orders").upsert("ada", &order("9", 9.0)).await.unwrap();
+    let token = written.receipt().session_token().unwrap();
+    let other = world.another_client().await;
+    let orders = other.database(world.database.name()).container("orders");
+    let options = ItemOptions::new().with_session_token(token);
+    let read = orders.read_with::<Order>("ada", "9", &options).await.unwrap();
+    assert_eq!(read.etag().unwrap(), written.etag().unwrap());
 }

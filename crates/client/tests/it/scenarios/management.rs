@@ -13,6 +13,7 @@ pub(crate) async fn scenario(world: &World) {
     unique_keys(world).await;
     changes(world).await;
     recreation(world).await;
+    whole_partitions(world).await;
 }
 
 async fn databases(world: &World) {
@@ -88,4 +89,20 @@ async fn recreation(world: &World) {
     assert!(container.find::<Value>("k", "1").await.unwrap().is_none());
     container.create("k", &document(2)).await.unwrap();
     assert_eq!(container.read::<Value>("k", "1").await.unwrap().value["n"], 2);
+}
+
+async fn whole_partitions(world: &World) {
+    let container = world.container(ContainerProperties::new("partitions", "/pk")).await;
+    for (id, key) in [("1", "gone"), ("2", "gone"), ("1", "kept")] {
+        container.create(key, &json!({"id": id, "pk": key})).await.unwrap();
+    }
+    match container.delete_partition("gone").await {
+        Ok(()) => {}
+        // A live account must have the feature enabled.
+        Err(error) if error.status().is_some_and(|status| status.code == 400) => return,
+        Err(error) => panic!("{error}"),
+    }
+    assert!(container.find::<Value>("gone", "1").await.unwrap().is_none());
+    assert!(container.find::<Value>("gone", "2").await.unwrap().is_none());
+    assert!(container.find::<Value>("kept", "1").await.unwrap().is_some());
 }
