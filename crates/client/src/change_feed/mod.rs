@@ -227,7 +227,13 @@ impl<T: DeserializeOwned> ChangeFeed<T> {
 
     async fn fetch(&self, known: &Known) -> Result<Fetched<T>, Error> {
         let first = self.cursors.front().ok_or_else(|| Error::input("the change feed has no cursor"))?;
-        exchange::fetch(&self.container, self.mode, first, known, &self.options).await
+        let fetched = exchange::fetch(&self.container, self.mode, first, known, &self.options).await?;
+        // The driver goes on with a container that was made anew; a position in
+        // the old one means nothing there.
+        match self.known().await? {
+            now if now.rid == known.rid => Ok(fetched),
+            _ => Err(token::other_container()),
+        }
     }
 
     /// The first cursor has come this far; the next one is asked next.

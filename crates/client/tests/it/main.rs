@@ -5,6 +5,7 @@
 //! that only the engine in this process has. One binary, so that it links once.
 
 mod examples;
+mod feeds;
 mod futures;
 mod lost_answers;
 mod queries;

@@ -35,6 +35,11 @@ impl World {
         self.client.database("shop").container(name)
     }
 
+    /// A client that shares nothing with the first one.
+    pub(crate) async fn another_client(&self) -> Client {
+        Client::over(&self.server.endpoint(), self.server.transport()).await.unwrap()
+    }
+
     async fn create(&self, target: Target, body: String) {
         let operation = Operation::new(Verb::Create, target, Scope::Unpartitioned, Bytes::from(body));
         self.client.driver().execute(&operation, &OperationOptions::default()).await.unwrap();

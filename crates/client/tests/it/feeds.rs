@@ -1,0 +1,131 @@
+//! Change feeds under trouble: writers and splits at the same time, failed
+//! requests, calls that are given up, containers made anew.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use perihelion_client::{ChangeFeed, ChangeFeedOptions, Container, ContainerProperties, ErrorKind};
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::world::World;
+
+const PLAIN: &str = r#"{"paths":["/pk"],"kind":"Hash","version":2}"#;
+
+#[derive(Debug, Deserialize)]
+struct Document {
+    n: u32,
+}
+
+async fn write(container: &Container, numbers: std::ops::Range<u32>) {
+    for n in numbers {
+        let key = format!("key-{}", n % 32);
+        container.create(key.as_str(), &json!({"id": n.to_string(), "pk": key, "n": n})).await.unwrap();
+    }
+}
+
+/// Adds what is there now; a number that comes twice is a fault, because no
+/// document is written twice.
+async fn drain(feed: &mut ChangeFeed<Document>, seen: &mut BTreeSet<u32>) {
+    while let Some(page) = feed.next_page().await.unwrap() {
+        for document in page.items {
+            assert!(seen.insert(document.n), "{} came twice", document.n);
+        }
+    }
+}
+
+#[tokio::test]
+async fn writers_and_splits_at_the_same_time_lose_and_repeat_nothing() {
+    const WRITERS: u32 = 4;
+    const EACH: u32 = 150;
+    let world = World::new(2).await;
+    let container = world.container("c", PLAIN).await;
+    let writers: Vec<_> = (0..WRITERS)
+        .map(|writer| {
+            let container = container.clone();
+            tokio::spawn(async move { write(&container, writer * EACH..(writer + 1) * EACH).await })
+        })
+        .collect();
+    let mut feed = container.change_feed::<Document>(ChangeFeedOptions::from_beginning().with_max_items(7));
+    let mut seen = BTreeSet::new();
+    for range in ["0", "1", "2"] {
+        drain(&mut feed, &mut seen).await;
+        world.split("c", range).await;
+        // As if another process went on.
+        feed = container.change_feed(ChangeFeedOptions::resume(feed.token()).with_max_items(7));
+        tokio::task::yield_now().await;
+    }
+    for writer in writers {
+        writer.await.unwrap();
+    }
+    drain(&mut feed, &mut seen).await;
+    assert_eq!(seen, (0..WRITERS * EACH).collect());
+    assert_eq!(container.feed_ranges().await.unwrap().len(), 5);
+}
+
+#[tokio::test]
+async fn after_a_failed_request_the_feed_goes_on() {
+    let world = World::new(2).await;
+    let container = world.container("c", PLAIN).await;
+    write(&container, 0..50).await;
+    let mut feed = container.change_feed::<Document>(ChangeFeedOptions::from_beginning().with_max_items(5));
+    let (mut seen, mut failures) = (BTreeSet::new(), 0);
+    for call in 0.. {
+        let token = feed.token();
+        if call % 3 == 0 {
+            world.fault(r#"{"operation":"change_feed","count":1,"status":400}"#).await;
+        }
+        match feed.next_page().await {
+            Ok(None) => break,
+            Ok(Some(page)) => {
+                assert!(page.items.iter().all(|document| seen.insert(document.n)));
+                assert_ne!(feed.token(), token);
+            }
+            Err(error) => {
+                assert_eq!(error.status().unwrap().code, 400);
+                failures += 1;
+            }
+        }
+    }
+    assert_eq!(seen, (0..50).collect());
+    assert!(failures >= 4, "{failures}");
+}
+
+#[tokio::test]
+async fn a_call_that_is_given_up_loses_nothing() {
+    let world = World::new(3).await;
+    let container = world.container("c", PLAIN).await;
+    write(&container, 0..30).await;
+    let mut feed = container.change_feed::<Document>(ChangeFeedOptions::from_beginning());
+    world.fault(r#"{"operation":"change_feed","count":3,"delayMs":2000}"#).await;
+    for _ in 0..3 {
+        let given_up = tokio::time::timeout(Duration::from_millis(30), feed.next_page()).await;
+        assert!(given_up.is_err());
+    }
+    let mut seen = BTreeSet::new();
+    drain(&mut feed, &mut seen).await;
+    assert_eq!(seen, (0..30).collect());
+}
+
+#[tokio::test]
+async fn a_container_made_anew_is_another_one() {
+    let world = World::new(1).await;
+    let container = world.container("c", PLAIN).await;
+    write(&container, 0..5).await;
+    let mut feed = container.change_feed::<Document>(ChangeFeedOptions::from_beginning());
+    drain(&mut feed, &mut BTreeSet::new()).await;
+    let token = feed.token();
+    // By another client, so that this one has yet to find out.
+    let other = world.another_client().await.database("shop");
+    other.container("c").delete_container().await.unwrap();
+    other.create_container(&ContainerProperties::new("c", "/pk")).await.unwrap();
+    write(&other.container("c"), 10..12).await;
+    let refused = feed.next_page().await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Input, "{refused}");
+    let mut resumed = container.change_feed::<Document>(ChangeFeedOptions::resume(token));
+    assert_eq!(resumed.next_page().await.unwrap_err().kind(), ErrorKind::Input);
+    let mut anew = container.change_feed::<Document>(ChangeFeedOptions::from_beginning());
+    let mut seen = BTreeSet::new();
+    drain(&mut anew, &mut seen).await;
+    assert_eq!(seen, (10..12).collect());
+}
