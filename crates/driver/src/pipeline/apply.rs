@@ -49,7 +49,8 @@ pub(super) async fn apply(core: &Core, effects: Effects, place: &Place<'_>, stat
     }
 }
 
-/// Another region has answered: what was suspected of the others holds.
+/// Another region has answered, and well: what was suspected of the others
+/// holds. A request that fails everywhere is at fault itself.
 pub(super) fn confirm(core: &Core, place: &Place<'_>, state: &mut State) {
     for (effect, route) in std::mem::take(&mut state.unconfirmed) {
         if route.site.region != place.route.site.region {

@@ -83,7 +83,7 @@ async fn drive(core: &Core, task: Task<'_>, state: &mut State) -> Result<Respons
         };
         state.diagnostics.record(record);
         apply::apply(core, effects, &place, state).await;
-        if !matches!(verdict, Verdict::Retry { .. }) && result.is_ok() {
+        if !matches!(verdict, Verdict::Retry { .. }) && result.is_ok() && !effects.is_blame() {
             apply::confirm(core, &place, state);
         }
         match verdict {

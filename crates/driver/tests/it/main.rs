@@ -2,6 +2,7 @@
 
 mod credentials;
 mod hedging;
+mod lessons;
 mod pipeline;
 mod planet;
 mod telemetry;

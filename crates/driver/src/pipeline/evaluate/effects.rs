@@ -28,6 +28,15 @@ impl Effects {
     const fn two(first: Effect, second: Effect) -> Self {
         Effects([Some(first), Some(second)])
     }
+
+    /// Whether something is held against the place, so that its answer is no
+    /// proof that another place was at fault.
+    pub(crate) fn is_blame(self) -> bool {
+        self.into_iter().any(|effect| match effect {
+            Effect::RefreshAccount | Effect::EndpointFailed { .. } | Effect::PartitionFailed { .. } => true,
+            Effect::PartitionSucceeded | Effect::RefreshRanges | Effect::ForgetContainer => false,
+        })
+    }
 }
 
 impl IntoIterator for Effects {

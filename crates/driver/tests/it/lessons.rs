@@ -1,0 +1,57 @@
+//! What one operation's bad luck may teach the others, and what it may not: a
+//! request that fails everywhere, or a caller without patience, says nothing
+//! about a region that works.
+
+use perihelion_driver::OperationOptions;
+use perihelion_driver::operation::Verb;
+use perihelion_driver::options::Hedging;
+use perihelion_server::{EmbeddedOptions, RegionNames};
+
+use crate::planet::{EAST, NORTH, WEST, prefers_east};
+use crate::world::World;
+
+/// Three regions that all have the document `1`; East is preferred.
+async fn three_regions() -> World {
+    let regions = RegionNames::new([WEST, EAST, NORTH]).unwrap();
+    let world = World::with(EmbeddedOptions::default().with_regions(regions), prefers_east()).await;
+    world.run(&world.write(Verb::Create, "1", "a")).await.unwrap();
+    world.manage("replication/wait").await;
+    world
+}
+
+fn unhedged() -> OperationOptions {
+    OperationOptions::default().with_hedging(Hedging::Off)
+}
+
+/// Where a read goes now.
+async fn region_of_a_read(world: &World) -> String {
+    let response = world.driver.execute(&world.read("1"), &unhedged()).await.unwrap();
+    response.diagnostics.attempts().next().unwrap().region.to_string()
+}
+
+/// 500 is the service's fault or the request's. Answered so by every region,
+/// it is the request's, and the regions stay in use.
+#[tokio::test(start_paused = true)]
+async fn a_request_that_fails_everywhere_condemns_no_region() {
+    let world = three_regions().await;
+    assert_eq!(region_of_a_read(&world).await, EAST);
+    world.fault(r#"{"operation":"read_item","status":500}"#).await;
+    // Of two regions and four attempts the last is in the other one.
+    let in_two = unhedged().with_excluded_regions([NORTH]);
+    for _ in 0..3 {
+        let error = world.driver.execute(&world.read("1"), &in_two).await.unwrap_err();
+        assert_eq!(error.status().unwrap().code, 500);
+    }
+    world.clear_faults().await;
+    assert_eq!(region_of_a_read(&world).await, EAST);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_region_that_fails_alone_is_avoided() {
+    let world = three_regions().await;
+    world.fault(&format!(r#"{{"operation":"read_item","region":"{EAST}","status":500}}"#)).await;
+    for _ in 0..2 {
+        assert_eq!(region_of_a_read(&world).await, EAST);
+    }
+    assert_eq!(region_of_a_read(&world).await, WEST, "two confirmed failures open the breaker");
+}
