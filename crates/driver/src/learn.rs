@@ -82,7 +82,7 @@ impl Core {
             started: now,
             deadline: deadline.min(now + ACCOUNT_ATTEMPT_TIMEOUT),
         };
-        let Leg { result, record } = attempt(self, sending).await?;
+        let Leg { result, record, .. } = attempt(self, sending).await?;
         let error = match result {
             Ok(response) if status_of(&response).is_success() => return Ok(response.into_body()),
             Ok(response) => {

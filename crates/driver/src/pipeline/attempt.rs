@@ -43,24 +43,34 @@ pub(crate) type Answer = Result<Response, Failure>;
 pub(crate) struct Leg {
     pub(crate) result: Answer,
     pub(crate) record: Attempt,
+    /// Its caller gave up too soon for this to say anything about the place.
+    pub(crate) is_cut_short: bool,
 }
+
+/// An answer that did not come within less than this is the impatience of one
+/// caller, not a lesson for the others: crossing a continent twice and a slow
+/// query fit in it.
+const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Makes one attempt. Only a credential that cannot be used is an error here;
 /// every other ending is for the judge.
 pub(crate) async fn attempt(core: &Core, sending: Sending<'_>) -> Result<Leg, Error> {
     let begun = Instant::now();
     let mut budget = throttle_budget(&sending);
-    let result = loop {
+    let (result, is_cut_short) = loop {
         let headers = signed_headers(core, &sending).await?;
         let sent_at = Instant::now();
-        let result = send(core, &sending, headers, sent_at).await;
+        let allowed =
+            sending.settings.attempt_timeout.min(sending.deadline.saturating_duration_since(sent_at));
+        let result = send(core, &sending, headers, sent_at + allowed).await;
         let Some(retry_after) = throttle_hint(&result) else {
             note_latency(&sending, &result, sent_at);
-            break result;
+            let is_cut_short = result.is_err() && allowed < PATIENCE && sent_at.elapsed() >= allowed;
+            break (result, is_cut_short);
         };
         let time_left = sending.deadline.saturating_duration_since(Instant::now());
         match throttle::judge(budget, retry_after, chance::sample(), time_left) {
-            throttle::Verdict::GiveUp(_) => break result,
+            throttle::Verdict::GiveUp(_) => break (result, false),
             throttle::Verdict::RetryAfter { wait, budget: left } => {
                 budget = left;
                 tokio::time::sleep(wait).await;
@@ -68,7 +78,7 @@ pub(crate) async fn attempt(core: &Core, sending: Sending<'_>) -> Result<Leg, Er
         }
     };
     let record = record(&sending, begun, &result, budget.retries());
-    Ok(Leg { result, record })
+    Ok(Leg { result, record, is_cut_short })
 }
 
 /// Only what may be hedged says how long a hedge should wait, and only answers
@@ -103,8 +113,8 @@ async fn signed_headers(core: &Core, sending: &Sending<'_>) -> Result<HeaderMap,
     Ok(map)
 }
 
-async fn send(core: &Core, sending: &Sending<'_>, headers: HeaderMap, now: Instant) -> Answer {
-    if now >= sending.deadline {
+async fn send(core: &Core, sending: &Sending<'_>, headers: HeaderMap, deadline: Instant) -> Answer {
+    if Instant::now() >= deadline {
         return Err(Failure::new(
             FailureKind::Timeout,
             Sent::No,
@@ -117,7 +127,7 @@ async fn send(core: &Core, sending: &Sending<'_>, headers: HeaderMap, now: Insta
         target: sending.operation.target.path.clone(),
         headers,
         body: sending.operation.body.clone(),
-        deadline: sending.deadline.min(now + sending.settings.attempt_timeout).into_std(),
+        deadline: deadline.into_std(),
     };
     core.transport().send(request).await
 }

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::apply::{self, usage};
 use super::attempt::{Answer, Leg, Sending, attempt, retry_after, status_of};
 use super::build::Resolved;
-use super::evaluate::evaluate;
+use super::evaluate::{Effects, evaluate};
 use super::hedge::{self, Race, Winner};
 use super::read_back::read_back;
 use super::state::{State, locate, nature};
@@ -65,7 +65,7 @@ pub(crate) async fn run(core: &Core, task: Task<'_>) -> Result<Response, Error> 
 async fn drive(core: &Core, task: Task<'_>, state: &mut State) -> Result<Response, Error> {
     loop {
         let mut turn = prepare(core, task, state).await?;
-        let Leg { result, record } = send(core, &mut turn, state).await?;
+        let Leg { result, record, is_cut_short } = send(core, &mut turn, state).await?;
         note_session(&turn, &result);
         let (verdict, effects) = evaluate(
             nature(task.operation),
@@ -75,6 +75,7 @@ async fn drive(core: &Core, task: Task<'_>, state: &mut State) -> Result<Respons
             state.budgets,
             chance::sample(),
         );
+        let effects = if is_cut_short { Effects::NONE } else { effects };
         let place = apply::Place {
             operation: task.operation,
             route: &turn.route,

@@ -2,6 +2,8 @@
 //! request that fails everywhere, or a caller without patience, says nothing
 //! about a region that works.
 
+use std::time::Duration;
+
 use perihelion_driver::OperationOptions;
 use perihelion_driver::operation::Verb;
 use perihelion_driver::options::Hedging;
@@ -54,4 +56,26 @@ async fn a_region_that_fails_alone_is_avoided() {
         assert_eq!(region_of_a_read(&world).await, EAST);
     }
     assert_eq!(region_of_a_read(&world).await, WEST, "two confirmed failures open the breaker");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_without_patience_condemns_no_region() {
+    let world = three_regions().await;
+    world.fault(r#"{"operation":"read_item","delayMs":100}"#).await;
+    assert_eq!(region_of_a_read(&world).await, EAST);
+    let impatient = unhedged().with_timeout(Duration::from_millis(20));
+    for _ in 0..3 {
+        assert!(world.driver.execute(&world.read("1"), &impatient).await.unwrap_err().is_timeout());
+    }
+    assert_eq!(region_of_a_read(&world).await, EAST);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_region_that_does_not_answer_in_good_time_is_avoided() {
+    let world = three_regions().await;
+    world.fault(&format!(r#"{{"operation":"read_item","region":"{EAST}","delayMs":30000}}"#)).await;
+    for _ in 0..2 {
+        assert_eq!(region_of_a_read(&world).await, EAST);
+    }
+    assert_eq!(region_of_a_read(&world).await, WEST);
 }

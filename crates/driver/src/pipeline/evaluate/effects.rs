@@ -19,7 +19,7 @@ const EFFECTS_MAX: usize = 2;
 pub(crate) struct Effects([Option<Effect>; EFFECTS_MAX]);
 
 impl Effects {
-    const NONE: Effects = Effects([None; EFFECTS_MAX]);
+    pub(crate) const NONE: Effects = Effects([None; EFFECTS_MAX]);
 
     const fn one(effect: Effect) -> Self {
         Effects([Some(effect), None])
