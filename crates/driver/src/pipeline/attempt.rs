@@ -7,7 +7,7 @@ use http::{HeaderMap, StatusCode};
 use perihelion_wire::headers;
 use perihelion_wire::transport::{Failure, FailureKind, Request, Response, Sent, Transport};
 use std::time::Duration;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 use super::build::{self, Resolved};
 use super::hedge;
@@ -15,7 +15,7 @@ use super::throttle::{self, ThrottleBudget};
 use crate::chance;
 use crate::diagnostics::{Attempt, Context, Outcome};
 use crate::driver::Core;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::operation::Operation;
 use crate::options::Settings;
 use crate::response;
@@ -103,10 +103,13 @@ async fn signed_headers(core: &Core, sending: &Sending<'_>) -> Result<HeaderMap,
     let target = &sending.operation.target;
     let method = sending.operation.verb.method();
     let date = core.date().now();
-    let authorization = core
-        .credential()
-        .authorize(&method, target.kind.signing_type(), target.signing_link(), &date, core.token_scope())
-        .await?;
+    let scope = core.token_scope();
+    let authorizing =
+        core.credential().authorize(&method, target.kind.signing_type(), target.signing_link(), &date, scope);
+    let authorization = timeout_at(sending.deadline, authorizing).await.map_err(|_| {
+        let text = "the operation's time was up while waiting for an access token";
+        Error::new(ErrorKind::Timeout, text.to_owned())
+    })??;
     map.insert(headers::MS_DATE, date);
     map.insert(headers::AUTHORIZATION, authorization);
     map.insert(headers::ACTIVITY_ID, chance::activity_id());

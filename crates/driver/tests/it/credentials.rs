@@ -142,3 +142,28 @@ async fn without_a_token_nothing_is_sent() {
     assert_eq!(error.diagnostics().attempts().count(), 0);
     server.close().await;
 }
+
+/// Never gives a token.
+struct Silent;
+
+impl TokenSource for Silent {
+    fn token<'a>(
+        &'a self,
+        _scope: &'a str,
+    ) -> Pin<Box<dyn Future<Output = Result<AccessToken, Error>> + Send + 'a>> {
+        Box::pin(std::future::pending())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiting_for_a_token_ends_with_the_operation() {
+    let server = server(AuthMode::Any).await;
+    let options = OperationOptions::default().with_timeout(Duration::from_secs(1));
+    let options = DriverOptions::default().with_operation(options);
+    let transport = AnyTransport::foreign(server.transport());
+    let before = tokio::time::Instant::now();
+    let credential = Credential::token_source(Arc::new(Silent));
+    let error = Driver::open(server.endpoint(), credential, transport, options).await.unwrap_err();
+    assert_eq!((error.kind(), before.elapsed()), (ErrorKind::Timeout, Duration::from_secs(1)), "{error}");
+    server.close().await;
+}
