@@ -15,6 +15,7 @@ use perihelion_model::partition_key::PartitionKeyDefinition;
 use perihelion_model::session_token;
 use tokio::time::Instant;
 
+use crate::error::Error;
 use crate::operation::{encode, path};
 use crate::routing::ranges::RangeMap;
 use crate::session::Sessions;
@@ -29,13 +30,20 @@ pub struct Container {
     items_path: PathAndQuery,
     /// Learnt at first use; replaced whole after a split or a recreation.
     known: ArcSwapOption<Known>,
-    /// Held by the one task that is learning.
-    pub(crate) learning: tokio::sync::Mutex<()>,
+    /// Held by the one task that is learning; remembers how that went last.
+    pub(crate) learning: tokio::sync::Mutex<Option<Learning>>,
     /// What was known before it was forgotten, for the session it holds.
     forgotten: ArcSwapOption<Known>,
     /// An answer came from a range that `known` does not have: it was split or
     /// merged, and what is known of the session lies under other ids.
     has_strange_range: AtomicBool,
+}
+
+/// How learning went when it was last tried.
+#[derive(Debug)]
+pub(crate) struct Learning {
+    pub(crate) ended: Instant,
+    pub(crate) failure: Option<Error>,
 }
 
 /// What was learnt about a container, immutable.
@@ -52,8 +60,6 @@ pub struct Known {
     /// How far this client has seen each range. It belongs to the `_rid`: a
     /// late answer of a deleted container says nothing about its successor.
     pub(crate) sessions: Arc<Sessions>,
-    /// When this was learnt.
-    pub(crate) learnt: Instant,
 }
 
 impl Container {
@@ -67,7 +73,7 @@ impl Container {
             path: container_path,
             link: format!("dbs/{database}/colls/{name}"),
             known: ArcSwapOption::empty(),
-            learning: tokio::sync::Mutex::new(()),
+            learning: tokio::sync::Mutex::new(None),
             forgotten: ArcSwapOption::empty(),
             has_strange_range: AtomicBool::new(false),
         })

@@ -10,12 +10,13 @@ use http::HeaderValue;
 use perihelion_model::json;
 use perihelion_model::partition_key::PartitionKeyDefinition;
 use perihelion_wire::headers;
+use tokio::sync::MutexGuard;
 use tokio::time::Instant;
 
-use crate::container::{Container, Known};
+use crate::container::{Container, Known, Learning};
 use crate::diagnostics::{Context, Diagnostics};
 use crate::driver::Core;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::operation::{Operation, Scope, Target, Verb};
 use crate::pipeline::{Leg, Resolved, Sending, Task, attempt, run, status_of};
 use crate::routing::account::Site;
@@ -23,6 +24,13 @@ use crate::routing::ranges::RangeMap;
 
 /// The pages of one pkranges feed; each holds hundreds of ranges.
 const RANGE_PAGES_MAX: usize = 1000;
+
+/// The least time between two lookups of ranges that answers have named and the
+/// feed does not know yet.
+const RELEARN_PAUSE: Duration = Duration::from_millis(500);
+
+/// How long one operation is held up by such a lookup.
+const RELEARN_WAIT_MAX: Duration = Duration::from_secs(2);
 
 /// How long a region may take to tell about the account before the next one is
 /// asked.
@@ -108,11 +116,12 @@ impl Core {
         container: &Arc<Container>,
         deadline: Instant,
     ) -> Result<Arc<Known>, Error> {
-        let _learning = container.learning.lock().await;
-        if let Some(known) = container.known() {
-            return Ok(known);
+        let asked = Instant::now();
+        let mut learning = turn_to_learn(container, deadline).await?;
+        match container.known() {
+            Some(known) => Ok(known),
+            None => self.learn_now(container, &mut learning, asked, deadline).await,
         }
-        self.fetch(container, deadline).await
     }
 
     /// Learns a container again, unless someone did since `stale` was current.
@@ -122,11 +131,50 @@ impl Core {
         stale: &Arc<Known>,
         deadline: Instant,
     ) -> Result<Arc<Known>, Error> {
-        let _learning = container.learning.lock().await;
+        let asked = Instant::now();
+        let mut learning = turn_to_learn(container, deadline).await?;
         match container.known() {
             Some(known) if !Arc::ptr_eq(&known, stale) => Ok(known),
-            Some(_) | None => self.fetch(container, deadline).await,
+            Some(_) | None => self.learn_now(container, &mut learning, asked, deadline).await,
         }
+    }
+
+    /// Learns a container's newest ranges if that is quickly done: nobody is
+    /// waited for, it is not tried again and again, and what is known serves
+    /// meanwhile.
+    pub(crate) async fn try_relearn(
+        &self,
+        container: &Arc<Container>,
+        known: Arc<Known>,
+        deadline: Instant,
+    ) -> Arc<Known> {
+        let now = Instant::now();
+        let Ok(mut learning) = container.learning.try_lock() else { return known };
+        if learning.as_ref().is_some_and(|last| now.duration_since(last.ended) < RELEARN_PAUSE) {
+            return known;
+        }
+        let deadline = deadline.min(now + RELEARN_WAIT_MAX);
+        self.learn_now(container, &mut learning, now, deadline).await.unwrap_or(known)
+    }
+
+    /// Learns, unless whoever did so while this task waited has failed: their
+    /// failure is shared, or a crowd would repeat it one by one.
+    async fn learn_now(
+        &self,
+        container: &Arc<Container>,
+        learning: &mut Option<Learning>,
+        asked: Instant,
+        deadline: Instant,
+    ) -> Result<Arc<Known>, Error> {
+        let failure =
+            learning.as_ref().filter(|last| last.ended > asked).and_then(|last| last.failure.as_ref());
+        // A deadline is its owner's alone.
+        if let Some(failure) = failure.filter(|failure| !failure.is_timeout()) {
+            return Err(failure.clone());
+        }
+        let result = self.fetch(container, deadline).await;
+        *learning = Some(Learning { ended: Instant::now(), failure: result.as_ref().err().cloned() });
+        result
     }
 
     /// Reads properties and ranges; the caller holds `learning`.
@@ -142,9 +190,7 @@ impl Core {
         let rid_header =
             HeaderValue::from_str(&rid).map_err(|_| Error::answer("the container's _rid is not ASCII"))?;
         let sessions = container.sessions_of(&rid);
-        let known =
-            Known { rid: rid.into(), rid_header, partition_key, ranges, sessions, learnt: Instant::now() };
-        let known = Arc::new(known);
+        let known = Arc::new(Known { rid: rid.into(), rid_header, partition_key, ranges, sessions });
         container.publish(Arc::clone(&known));
         Ok(known)
     }
@@ -179,6 +225,18 @@ impl Core {
             ))
         })
     }
+}
+
+/// Waits for the right to learn.
+async fn turn_to_learn(
+    container: &Container,
+    deadline: Instant,
+) -> Result<MutexGuard<'_, Option<Learning>>, Error> {
+    tokio::time::timeout_at(deadline, container.learning.lock()).await.map_err(|_| {
+        let text =
+            format!("the operation's time was up while container {:?} was being learnt", container.name());
+        Error::new(ErrorKind::Timeout, text)
+    })
 }
 
 /// `_rid` and `partitionKey` of a container's properties.

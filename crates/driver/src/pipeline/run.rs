@@ -1,7 +1,6 @@
 //! The loop: snapshot, resolve, send, judge, apply, act.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use http::{HeaderValue, StatusCode};
 use tokio::time::Instant;
@@ -58,14 +57,18 @@ pub(crate) async fn run(core: &Core, task: Task<'_>) -> Result<Response, Error> 
     diagnostics.elapsed = started.elapsed();
     match result {
         Ok(response) => Ok(Response { diagnostics: joined(diagnostics, response.diagnostics), ..response }),
-        Err(error) => Err(error.with_diagnostics(diagnostics)),
+        Err(error) => {
+            let diagnostics = joined(diagnostics, error.diagnostics().clone());
+            Err(error.with_diagnostics(diagnostics))
+        }
     }
 }
 
 async fn drive(core: &Core, task: Task<'_>, state: &mut State) -> Result<Response, Error> {
     loop {
-        let mut turn = prepare(core, task, state).await?;
-        let Leg { result, record, is_cut_short } = send(core, &mut turn, state).await?;
+        let mut turn = prepare(core, task, state).await.map_err(|error| in_doubt(error, state.budgets))?;
+        let leg = send(core, &mut turn, state).await.map_err(|error| in_doubt(error, state.budgets))?;
+        let Leg { result, record, is_cut_short } = leg;
         note_session(&turn, &result);
         let (verdict, effects) = evaluate(
             nature(task.operation),
@@ -140,9 +143,9 @@ async fn prepare<'a>(core: &Core, task: Task<'a>, state: &State) -> Result<Turn<
 async fn current(core: &Core, container: &Arc<Container>, deadline: Instant) -> Result<Arc<Known>, Error> {
     match container.known() {
         None => Box::pin(core.learn(container, deadline)).await,
-        Some(known) if container.has_strange_range() && known.learnt.elapsed() >= RELEARN_PAUSE => {
-            // What was known still serves: a token of all ranges is sent with it.
-            Ok(Box::pin(core.relearn(container, &known, deadline)).await.unwrap_or(known))
+        // What was known still serves: a token of all ranges is sent with it.
+        Some(known) if container.has_strange_range() => {
+            Ok(Box::pin(core.try_relearn(container, known, deadline)).await)
         }
         Some(known) => Ok(known),
     }
@@ -315,10 +318,6 @@ fn limits(settings: &Settings) -> Limits {
     }
 }
 
-/// The least time between two lookups of ranges that answers have named and the
-/// feed does not know yet.
-const RELEARN_PAUSE: Duration = Duration::from_millis(500);
-
 /// Once more in the region that takes writes, and once again for luck.
 const SESSION_RETRIES_USUAL: u32 = 2;
 
@@ -402,10 +401,7 @@ async fn resolve_ambiguity(
         }
         Ok(None) if refused => Err(failure),
         Ok(None) => Err(failure.into_ambiguous()),
-        Err(error) => {
-            error.diagnostics().attempts().for_each(|attempt| state.diagnostics.record(attempt.clone()));
-            Err(failure.into_ambiguous())
-        }
+        Err(error) => Err(failure.with_diagnostics(error.diagnostics().clone()).into_ambiguous()),
     }
 }
 
@@ -425,7 +421,12 @@ fn is_pointless(turn: &Turn<'_>, result: &Answer) -> bool {
 
 /// The retry would come too late. A write that may have been applied says so.
 fn give_up(result: Answer, state: &State, budgets: Budgets) -> Error {
-    let error = failure(result, state);
+    in_doubt(failure(result, state), budgets)
+}
+
+/// What keeps an operation from another attempt does not tell what became of
+/// the earlier ones.
+fn in_doubt(error: Error, budgets: Budgets) -> Error {
     if budgets.is_ambiguous { error.into_ambiguous() } else { error }
 }
 
@@ -444,7 +445,8 @@ fn failure(result: Answer, state: &State) -> Error {
     }
 }
 
-/// The attempts of an operation followed by those of its read-back, if any.
+/// The attempts of an operation followed by those that were made for it: to
+/// read back, or to learn its container.
 fn joined(mut own: Diagnostics, inner: Diagnostics) -> Diagnostics {
     inner.into_attempts().for_each(|attempt| own.record(attempt));
     own

@@ -2,6 +2,7 @@
 
 mod credentials;
 mod hedging;
+mod learning;
 mod lessons;
 mod pipeline;
 mod planet;
