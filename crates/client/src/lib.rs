@@ -78,7 +78,7 @@ pub use answer::{Item, Receipt, Written};
 pub use batch::{Batch, BatchResult, BatchResults};
 pub use builder::ClientBuilder;
 pub use change_feed::{
-    Change, ChangeFeed, ChangeFeedOptions, ChangeKind, ChangeMetadata, ChangePage, Changes,
+    Change, ChangeFeed, ChangeFeedOptions, ChangeKind, ChangeMetadata, ChangePage, ChangePages,
 };
 pub use client::Client;
 pub use container::Container;

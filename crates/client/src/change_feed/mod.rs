@@ -28,7 +28,7 @@ use serde::de::DeserializeOwned;
 
 pub use change::{Change, ChangeKind, ChangeMetadata};
 pub use options::ChangeFeedOptions;
-pub use stream::Changes;
+pub use stream::ChangePages;
 
 use crate::answer::Receipt;
 use crate::container::Container;
@@ -142,8 +142,8 @@ impl<T> ChangeFeed<T> {
     }
 
     /// The pages there are now, as a stream; it ends when there are no more.
-    pub fn into_stream(self) -> Changes<T> {
-        Changes::new(self)
+    pub fn pages(self) -> ChangePages<T> {
+        ChangePages::new(self)
     }
 }
 

@@ -14,8 +14,8 @@ type NextPage<T> =
     Pin<Box<dyn Future<Output = (Box<ChangeFeed<T>>, Result<Option<ChangePage<T>>, Error>)> + Send>>;
 
 /// The pages of a change feed; a `Stream` that ends when everything up to now
-/// was seen, or after its first error. [`Changes::into_feed`] has the position.
-pub struct Changes<T> {
+/// was seen, or after its first error. [`ChangePages::into_feed`] has the position.
+pub struct ChangePages<T> {
     state: State<T>,
 }
 
@@ -27,9 +27,9 @@ enum State<T> {
     Moving,
 }
 
-impl<T> Changes<T> {
+impl<T> ChangePages<T> {
     pub(super) fn new(feed: ChangeFeed<T>) -> Self {
-        Changes { state: State::Idle(Box::new(feed)) }
+        ChangePages { state: State::Idle(Box::new(feed)) }
     }
 
     /// The feed, to keep its position or to go on later; `None` while a page is
@@ -42,14 +42,14 @@ impl<T> Changes<T> {
     }
 }
 
-impl<T: DeserializeOwned + Send + 'static> Changes<T> {
+impl<T: DeserializeOwned + Send + 'static> ChangePages<T> {
     /// The next page, without the need for an extension trait.
     pub async fn next(&mut self) -> Option<Result<ChangePage<T>, Error>> {
         poll_fn(|context| Pin::new(&mut *self).poll_next(context)).await
     }
 }
 
-impl<T: DeserializeOwned + Send + 'static> Stream for Changes<T> {
+impl<T: DeserializeOwned + Send + 'static> Stream for ChangePages<T> {
     type Item = Result<ChangePage<T>, Error>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
@@ -76,8 +76,8 @@ impl<T: DeserializeOwned + Send + 'static> Stream for Changes<T> {
     }
 }
 
-impl<T> std::fmt::Debug for Changes<T> {
+impl<T> std::fmt::Debug for ChangePages<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Changes")
+        f.write_str("ChangePages")
     }
 }

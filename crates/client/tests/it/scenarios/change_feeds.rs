@@ -78,7 +78,7 @@ async fn everything_once_and_in_order(world: &World) {
     let again = drain(&mut container.change_feed::<Document>(ChangeFeedOptions::resume(unstarted))).await;
     assert_eq!(again.len(), 39, "a token from before the first page is the beginning");
 
-    let mut stream = container.change_feed::<Document>(ChangeFeedOptions::from_beginning()).into_stream();
+    let mut stream = container.change_feed::<Document>(ChangeFeedOptions::from_beginning()).pages();
     let mut streamed = 0;
     while let Some(page) = stream.next().await {
         streamed += page.unwrap().items.len();
@@ -105,6 +105,14 @@ async fn now_and_parts(world: &World) {
     }
     let all = drain(&mut container.change_feed::<Document>(ChangeFeedOptions::from_beginning())).await;
     assert_eq!((of_ranges.len(), numbers(&of_ranges)), (all.len(), numbers(&all)));
+
+    // Parts need not be partitions.
+    let (mut of_parts, parts) = (Vec::new(), ["-0A", "0A-1B55", "1B55-FF"]);
+    for part in parts {
+        let options = ChangeFeedOptions::from_beginning().in_range(part.parse().unwrap());
+        of_parts.extend(drain(&mut container.change_feed::<Document>(options)).await);
+    }
+    assert_eq!((of_parts.len(), numbers(&of_parts)), (all.len(), numbers(&all)));
 
     let long_ago = std::time::SystemTime::now() - Duration::from_secs(3600);
     let since = drain(&mut container.change_feed::<Document>(ChangeFeedOptions::from_time(long_ago))).await;
