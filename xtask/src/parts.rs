@@ -21,6 +21,9 @@ const SUITE_LIMIT: Duration = Duration::from_secs(10 * 60);
 /// The variable by which a suite learns which server to start.
 const SERVER_VARIABLE: &str = "PERIHELION_BIN";
 
+/// The variable that names a live account for the client's scenarios.
+const LIVE_VARIABLE: &str = "PERIHELION_LIVE_CONNECTION_STRING";
+
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Part {
     Fmt,
@@ -63,7 +66,7 @@ pub(crate) fn run(part: Part, checkout: &Checkout) -> PartOutcome {
     let outcomes = match part {
         Part::Fmt => fmt(checkout),
         Part::Clippy => clippy(checkout),
-        Part::Unit => vec![process::run(unit(checkout))],
+        Part::Unit => unit(checkout).into_iter().map(process::run).collect(),
         Part::Doc => doc(checkout).into_iter().map(process::run).collect(),
         Part::Python => suite(checkout, "python3", "interop/python/run.py"),
         Part::Javascript => suite(checkout, "node", "interop/javascript/run.mjs"),
@@ -108,13 +111,19 @@ fn clippy(checkout: &Checkout) -> Vec<StepOutcome> {
         .collect()
 }
 
-fn unit(checkout: &Checkout) -> Step {
-    if checkout.has_cargo_command("nextest") {
-        let words = ["nextest", "run", "--workspace", "--no-fail-fast"];
-        return cargo_step(checkout, &words, Runner::Nextest);
-    }
-    let words = ["test", "--workspace", "--lib", "--bins", "--tests", "--no-fail-fast"];
-    cargo_step(checkout, &words, Runner::CargoTest)
+/// All tests of the workspace, and the client's scenarios on a live account
+/// when one is named; they count as skipped when none is.
+fn unit(checkout: &Checkout) -> Vec<Step> {
+    let live = ["test", "--package", "perihelion-client", "--test", "it", "live_account", "--", "--ignored"];
+    let is_live = std::env::var_os(LIVE_VARIABLE).is_some_and(|text| !text.is_empty());
+    let live = is_live.then(|| cargo_step(checkout, &live, Runner::CargoTest));
+    let all = if checkout.has_cargo_command("nextest") {
+        cargo_step(checkout, &["nextest", "run", "--workspace", "--no-fail-fast"], Runner::Nextest)
+    } else {
+        let words = ["test", "--workspace", "--lib", "--bins", "--tests", "--no-fail-fast"];
+        cargo_step(checkout, &words, Runner::CargoTest)
+    };
+    [Some(all), live].into_iter().flatten().collect()
 }
 
 /// The pages must build without a warning (a broken link is one), and their

@@ -27,8 +27,9 @@ macro_rules! scenarios {
 
         mod live_account {
             $(#[tokio::test]
+            #[ignore = "needs an account: set PERIHELION_LIVE_CONNECTION_STRING, and run with --ignored"]
             async fn $name() {
-                let Some(world) = super::World::live().await else { return };
+                let world = super::World::live().await;
                 super::$name::scenario(&world).await;
                 world.end().await;
             })*
