@@ -47,6 +47,29 @@ impl Operation {
         Operation::ALL.iter().copied().find(|operation| operation.name() == name)
     }
 
+    /// Whether it changes documents; a batch may, so it counts.
+    pub(crate) fn writes_documents(self) -> bool {
+        match self {
+            Operation::CreateItem
+            | Operation::UpsertItem
+            | Operation::ReplaceItem
+            | Operation::PatchItem
+            | Operation::DeleteItem
+            | Operation::Batch => true,
+            Operation::ReadItem
+            | Operation::Query
+            | Operation::QueryPlan
+            | Operation::ReadFeed
+            | Operation::ChangeFeed
+            | Operation::ReadRanges
+            | Operation::ReadAccount
+            | Operation::Database
+            | Operation::Container
+            | Operation::Offer
+            | Operation::Other => false,
+        }
+    }
+
     pub(crate) fn of(call: &Call) -> Self {
         match &call.resource {
             Resource::Account => Operation::ReadAccount,

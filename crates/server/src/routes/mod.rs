@@ -201,6 +201,7 @@ impl Service {
     async fn serve(&self, call: &Call) -> Result<Answer, Refusal> {
         check_consistency(call)?;
         check_triggers(call)?;
+        self.check_region(call)?;
         match &call.resource {
             Resource::Account => account::read(self, call),
             Resource::Databases => databases::serve_feed(self, call).await,
@@ -228,6 +229,23 @@ impl Service {
             Resource::Offer { offer } => offers::serve(self, call, offer).await,
             Resource::DistributedTransactions => Err(unsupported("Distributed transactions")),
         }
+    }
+
+    /// Refuses what is for the write region, or what its sender did not expect
+    /// another one to do. Whether this region writes at all is the engine's to
+    /// say, in the order of its writes.
+    fn check_region(&self, call: &Call) -> Result<(), Refusal> {
+        let topology = self.account.regions.topology();
+        if topology.write_region == self.region || call.resource == Resource::Account {
+            return Ok(());
+        }
+        let is_unexpected = topology.is_multi_write
+            && Operation::of(call).writes_documents()
+            && !call.flag(&headers::ALLOW_TENTATIVE_WRITES);
+        if is_unexpected || call.flag(&headers::HUB_REGION_PROCESSING_ONLY) {
+            return Err(Refusal::write_forbidden());
+        }
+        Ok(())
     }
 
     /// The container of a request, checked against the one the client means.

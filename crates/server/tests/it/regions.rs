@@ -102,6 +102,35 @@ async fn where_all_write_documents_the_catalog_is_still_changed_in_one_place() {
 }
 
 #[tokio::test]
+async fn a_write_away_from_the_write_region_must_be_expected_to_be_one() {
+    let planet = Planet::of_writers().await;
+    let body = json(r#"{"id":"1","pk":"a"}"#);
+    let create = docs("POST", "", r#"["a"]"#).json(&body);
+    let refused = planet.regions[EAST].send(&create).await.unwrap();
+    assert_eq!((refused.status, refused.header("x-ms-substatus")), (403, Some("3")), "{}", refused.text());
+    assert_eq!(planet.regions[WEST].send(&create).await.unwrap().status, 201);
+    planet.settle().await;
+    let tentative = docs("DELETE", "1", r#"["a"]"#).header("x-ms-cosmos-allow-tentative-writes", "True");
+    assert_eq!(planet.regions[EAST].send(&tentative).await.unwrap().status, 204);
+    planet.stop().await;
+}
+
+#[tokio::test]
+async fn a_read_that_is_for_the_write_region_is_refused_elsewhere() {
+    let planet = Planet::new().await;
+    planet.upsert(WEST, "1", 1).await;
+    planet.settle().await;
+    let read = docs("GET", "1", r#"["a"]"#).header("x-ms-cosmos-hub-region-processing-only", "True");
+    assert_eq!(planet.send(WEST, read.clone()).await.status, 200);
+    let refused = planet.send(EAST, read.clone()).await;
+    assert_eq!((refused.status, refused.header("x-ms-substatus")), (403, Some("3")));
+    planet.order("regions/write", EAST).await;
+    assert_eq!(planet.send(EAST, read.clone()).await.status, 200);
+    assert_eq!(planet.send(WEST, read).await.header("x-ms-substatus"), Some("3"));
+    planet.stop().await;
+}
+
+#[tokio::test]
 async fn the_catalog_is_in_every_region_when_it_is_acknowledged() {
     let planet = Planet::new().await;
     let script = json(r#"{"id":"s","body":"function(){}"}"#);

@@ -45,7 +45,8 @@ async fn send(client: &Client, call: Call, status: u16) -> Answer {
 }
 
 fn docs(method: &str) -> Call {
-    Call::new(method, "/dbs/d/colls/c/docs").header("x-ms-version", "2020-07-15")
+    let call = Call::new(method, "/dbs/d/colls/c/docs").header("x-ms-version", "2020-07-15");
+    call.header("x-ms-cosmos-allow-tentative-writes", "true")
 }
 
 /// Creates documents until the server is gone; returns the ids of those that

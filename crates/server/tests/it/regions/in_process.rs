@@ -53,6 +53,7 @@ impl Sphere {
     ) -> Result<Response, Failure> {
         let mut map = HeaderMap::new();
         map.insert("x-ms-documentdb-partitionkey", r#"["a"]"#.parse().unwrap());
+        map.insert("x-ms-cosmos-allow-tentative-writes", "true".parse().unwrap());
         for (name, value) in headers {
             map.insert(*name, value.parse().unwrap());
         }
