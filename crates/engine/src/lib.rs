@@ -96,6 +96,8 @@ pub struct EngineOptions {
     pub clock: Clock,
     /// Which of several regions this is; `None` when it is alone.
     pub replica: Option<Replica>,
+    /// How many writes may wait for other regions before no more are taken.
+    pub outbox_max: u64,
 }
 
 /// Ten gibibytes, a fifth of what the service puts into a partition: a split
@@ -110,6 +112,7 @@ impl Default for EngineOptions {
             partition_bytes_max: PARTITION_BYTES_MAX,
             clock: Clock::system(),
             replica: None,
+            outbox_max: replication::OUTBOX_MAX,
         }
     }
 }
@@ -135,6 +138,11 @@ impl EngineOptions {
         self
     }
 
+    pub fn with_outbox_max(mut self, writes: u64) -> Self {
+        self.outbox_max = writes;
+        self
+    }
+
     pub fn with_clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
         self
@@ -156,7 +164,7 @@ impl Engine {
         let catalog = Catalog::load(&*store.view()?)?;
         let replication = match options.replica {
             None => None,
-            Some(replica) => Some(Replication::open(replica, &*store.view()?)?),
+            Some(replica) => Some(Replication::open(replica, options.outbox_max, &*store.view()?)?),
         };
         let shared = Arc::new(Shared::new(Box::new(store), catalog, options.clock.clone(), replication));
         let writer = Writer::start(&shared).map_err(|error| StoreError {

@@ -42,7 +42,7 @@ pub const REGION_BITS: u32 = 3;
 /// one costs a store and a place in every session token.
 pub const REGIONS_MAX: usize = 1 << REGION_BITS;
 
-/// How many writes may wait in an outbox. A region that is cut off for so
+/// How many writes may wait in an outbox by default. A region that is cut off for so
 /// long that this is reached stops the writes, not the memory.
 pub const OUTBOX_MAX: u64 = 1_000_000;
 
@@ -83,10 +83,11 @@ pub(crate) struct Replication {
     applied: watch::Sender<u64>,
     /// Everything up to here has left the outbox.
     floor: AtomicU64,
+    outbox_max: u64,
 }
 
 impl Replication {
-    pub(crate) fn open(replica: Replica, view: &dyn View) -> Result<Self, StoreError> {
+    pub(crate) fn open(replica: Replica, outbox_max: u64, view: &dyn View) -> Result<Self, StoreError> {
         let written = outbox::next(view.get(&keys::outbox_next())?) - 1;
         let floor = outbox::first(view)?.map_or(written, |first| first - 1);
         Ok(Replication {
@@ -96,6 +97,7 @@ impl Replication {
             written: watch::Sender::new(written),
             applied: watch::Sender::new(0),
             floor: AtomicU64::new(floor),
+            outbox_max,
         })
     }
 
@@ -105,7 +107,7 @@ impl Replication {
         if !self.writes.load(Ordering::SeqCst) {
             return Err(Refusal::write_forbidden());
         }
-        if self.written.borrow().saturating_sub(self.floor.load(Ordering::SeqCst)) >= OUTBOX_MAX {
+        if self.written.borrow().saturating_sub(self.floor.load(Ordering::SeqCst)) >= self.outbox_max {
             return Err(Refusal::replication_behind());
         }
         Ok(())

@@ -289,6 +289,11 @@ impl StartError {
         StartError { kind: StartErrorKind::DataDirectory, text }
     }
 
+    fn wrong_store(region: &str, owner: &str) -> StartError {
+        let text = format!("the data of the region {region} is that of {owner}: put its own directory back");
+        StartError { kind: StartErrorKind::DataDirectory, text }
+    }
+
     fn ports(port: u16, regions: usize) -> StartError {
         let text = format!("there are not {regions} ports behind {port} for the regions");
         StartError { kind: StartErrorKind::Address, text }

@@ -91,6 +91,9 @@ impl Regions {
         is_multi_write: bool,
         delay: Duration,
     ) -> Result<Arc<Regions>, StartError> {
+        if engines.len() > 1 {
+            layout::claim(&engines, &names).await?;
+        }
         let lead = &engines[LEAD];
         let write_region = lead.note(WRITE_REGION_NOTE).map_err(StartError::refused)?;
         let write_region = write_region.and_then(|name| names.find(&name)).unwrap_or(LEAD);

@@ -42,10 +42,15 @@ struct Regions {
 
 impl Regions {
     async fn new(count: u8, definition: &str) -> Regions {
+        Regions::with(count, definition, EngineOptions::default()).await
+    }
+
+    async fn with(count: u8, definition: &str, options: EngineOptions) -> Regions {
         let seconds = Arc::new(AtomicU64::new(1_000_000));
         let engines = (0..count).map(|region| {
             let told = Arc::clone(&seconds);
-            let options = EngineOptions::default()
+            let options = options
+                .clone()
                 .with_clock(Clock::from_fn(move || Duration::from_secs(told.load(Ordering::SeqCst))))
                 .with_replica(Some(Replica { region: RegionId(region), regions: count }));
             Arc::new(Engine::open(MemoryStore::new(), options).unwrap())
@@ -297,6 +302,37 @@ async fn an_outbox_is_trimmed_and_goes_on() {
     regions.upsert(0, "a", "more", 1).await.unwrap();
     regions.settle().await;
     regions.assert_alike("trimmed");
+}
+
+#[tokio::test]
+async fn a_full_outbox_stops_the_writes_until_the_others_have_caught_up() {
+    let regions = Regions::with(2, DEFINITION, EngineOptions::default().with_outbox_max(3)).await;
+    for n in 0..3 {
+        regions.upsert(0, "a", &n.to_string(), n).await.unwrap();
+    }
+    assert_eq!(regions.upsert(0, "a", "4", 1).await, Err(503));
+    assert!(regions.read(0, "a", "2").is_some(), "reads go on");
+    regions.settle().await;
+    assert_eq!(regions.engines[0].trim_outbox(3).await.unwrap(), 3);
+    assert!(regions.upsert(0, "a", "4", 1).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_tombstone_holds_for_a_day_and_is_then_forgotten() {
+    const DAY: u64 = 24 * 60 * 60;
+    for (wait, comes_back) in [(DAY - 60, false), (DAY + 60, true)] {
+        let regions = Regions::new(2, DEFINITION).await;
+        regions.upsert(0, "a", "1", 1).await.unwrap();
+        regions.settle().await;
+        // Region 1 is cut off with a change that nobody has seen.
+        regions.upsert(1, "a", "1", 2).await.unwrap();
+        regions.seconds.fetch_add(10, Ordering::SeqCst);
+        regions.delete(0, "a", "1").await.unwrap();
+        regions.seconds.fetch_add(wait, Ordering::SeqCst);
+        regions.engines[0].maintain().await.unwrap();
+        assert!(regions.carry(1, 0, 1).await);
+        assert_eq!(regions.read(0, "a", "1").is_some(), comes_back, "after {wait} s");
+    }
 }
 
 #[tokio::test]

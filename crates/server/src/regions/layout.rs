@@ -44,6 +44,23 @@ fn open(directory: &Path, options: EngineOptions) -> Result<Engine, perihelion_e
     DiskStore::open(directory).and_then(|store| Engine::open(store, options))
 }
 
+/// Where each store keeps whose it is.
+const OWNER_NOTE: &str = "region";
+
+/// Checks that each store is its region's, and says so in a new one: the list
+/// in the directory does not follow a store that is copied or moved.
+pub(super) async fn claim(engines: &[Arc<Engine>], names: &RegionNames) -> Result<(), StartError> {
+    for (region, engine) in engines.iter().enumerate() {
+        let owner = format!("{} of {names}", names.name(region));
+        match engine.note(OWNER_NOTE).map_err(StartError::refused)? {
+            Some(found) if found == owner => {}
+            Some(found) => return Err(StartError::wrong_store(names.name(region), &found)),
+            None => engine.set_note(OWNER_NOTE, &owner).await.map_err(StartError::refused)?,
+        }
+    }
+    Ok(())
+}
+
 /// Checks that a directory is for these regions, and says so in a new one.
 fn check(directory: &Path, names: &RegionNames) -> Result<(), StartError> {
     let list = directory.join(LIST_FILE);

@@ -60,6 +60,14 @@ async fn a_directory_is_for_the_regions_it_was_made_with() {
         assert_eq!(error.kind(), StartErrorKind::DataDirectory);
         assert!(error.to_string().contains("West US,East US,North Europe"), "{error}");
     }
+    // A store that stands in for another is noticed.
+    let (west, east) = (scratch.0.join("west-us"), scratch.0.join("east-us"));
+    std::fs::rename(&west, scratch.0.join("aside")).unwrap();
+    std::fs::rename(&east, &west).unwrap();
+    std::fs::rename(scratch.0.join("aside"), &east).unwrap();
+    let error = Server::start(scratch.options()).await.unwrap_err();
+    assert!(error.to_string().contains("East US of"), "{error}");
+
     let single = Scratch::new("single");
     let alone = ServerOptions { regions: RegionNames::default(), ..single.options() };
     Server::start(alone).await.unwrap().drain(Duration::from_secs(5)).await;
