@@ -1,37 +1,65 @@
 //! What became of a write whose answer was lost: reads the one thing that only
 //! this write can have left behind.
-
-use tokio::time::Instant;
+//!
+//! The witness is read in the region that takes the writes, and in the session
+//! that the repeat's refusal belongs to, whatever the operation's own options
+//! say about reads. Found anywhere, it is proof. Missing, it says something
+//! only where writes are taken: other regions may not have it yet.
 
 use super::run::{Task, run};
 use super::verdict::Place;
+use crate::diagnostics::Diagnostics;
 use crate::driver::Core;
-use crate::error::Error;
 use crate::operation::{Operation, Target, Verb, Witness};
-use crate::options::Settings;
+use crate::options::{ReadConsistency, Settings};
 use crate::response::Response;
 
-/// Reads the witness where every write has been seen. `Some` is proof that the
-/// write was applied; `None` that the document does not hold it.
-pub(super) async fn read_back(
-    core: &Core,
-    operation: &Operation,
-    witness: &Witness,
-    settings: &Settings,
-    deadline: Instant,
-) -> Result<Option<Response>, Error> {
-    let Some(container) = &operation.target.container else { return Ok(None) };
+/// What the witness says.
+pub(super) enum Evidence {
+    /// The write was applied.
+    Applied(Response),
+    /// The region that takes the writes does not hold it.
+    Absent(Diagnostics),
+    /// Nothing: it could not be read, or only where it may be late.
+    None(Diagnostics),
+}
+
+/// Reads the witness of a write.
+pub(super) async fn read_back(core: &Core, task: Task<'_>, witness: &Witness) -> Evidence {
+    let Some(container) = &task.operation.target.container else {
+        return Evidence::None(Diagnostics::default());
+    };
     let target = Target::item(container, &witness.id);
-    let read = Operation::new(Verb::Read, target, operation.scope.clone(), bytes::Bytes::new());
-    let task = Task { operation: &read, settings, deadline, place: Some(Place::WriteRegion) };
+    let read = Operation::new(Verb::Read, target, task.operation.scope.clone(), bytes::Bytes::new());
+    let settings = Settings {
+        excluded_regions: Vec::new(),
+        session_token: None,
+        read_consistency: match task.settings.read_consistency {
+            ReadConsistency::Eventual => ReadConsistency::Account,
+            stronger => stronger,
+        },
+        ..task.settings.clone()
+    };
+    let task = Task { operation: &read, settings: &settings, place: Some(Place::WriteRegion), ..task };
     match Box::pin(run(core, task)).await {
-        Ok(response) => Ok(holds(&response, witness).then_some(response)),
-        Err(error) if error.is_not_found() => Ok(None),
-        Err(error) => Err(error),
+        Ok(response) if holds(&response, witness) => Evidence::Applied(response),
+        Ok(response) => without(core, response.diagnostics),
+        Err(error) if error.is_not_found() => without(core, error.diagnostics().clone()),
+        Err(error) => Evidence::None(error.diagnostics().clone()),
     }
 }
 
 fn holds(response: &Response, witness: &Witness) -> bool {
     serde_json::from_slice::<serde_json::Value>(&response.body)
         .is_ok_and(|document| document.pointer(&witness.pointer) == Some(&witness.value))
+}
+
+/// A read that did not find the witness, by where it was answered.
+fn without(core: &Core, diagnostics: Diagnostics) -> Evidence {
+    let writes = &core.topology().snapshot().account.writes;
+    let takes_writes = diagnostics
+        .attempts()
+        .last()
+        .is_some_and(|answered| writes.iter().any(|site| site.region == answered.region));
+    if takes_writes { Evidence::Absent(diagnostics) } else { Evidence::None(diagnostics) }
 }

@@ -10,12 +10,12 @@ use super::attempt::{Answer, Leg, Sending, attempt, retry_after, status_of};
 use super::build::Resolved;
 use super::evaluate::{Effects, evaluate};
 use super::hedge::{self, Race, Winner};
-use super::read_back::read_back;
+use super::read_back::{Evidence, read_back};
 use super::state::{State, locate, nature};
 use super::verdict::{Budgets, Ending, Limits, Place, Regions, Verdict};
 use crate::chance;
 use crate::container::{Container, Known};
-use crate::diagnostics::{Diagnostics, Resolution};
+use crate::diagnostics::{Attempt, Diagnostics, Resolution};
 use crate::driver::Core;
 use crate::error::{Error, ErrorKind};
 use crate::latency;
@@ -394,14 +394,15 @@ async fn resolve_ambiguity(
     state: &mut State,
 ) -> Result<Response, Error> {
     let Some(witness) = &task.operation.witness else { return Err(failure.into_ambiguous()) };
-    match read_back(core, task.operation, witness, task.settings, task.deadline).await {
-        Ok(Some(response)) => {
+    match read_back(core, task, witness).await {
+        Evidence::Applied(response) => {
             state.diagnostics.resolved = Some(Resolution::Witnessed);
             Ok(response)
         }
-        Ok(None) if refused => Err(failure),
-        Ok(None) => Err(failure.into_ambiguous()),
-        Err(error) => Err(failure.with_diagnostics(error.diagnostics().clone()).into_ambiguous()),
+        Evidence::Absent(diagnostics) if refused => Err(failure.with_diagnostics(diagnostics)),
+        Evidence::Absent(diagnostics) | Evidence::None(diagnostics) => {
+            Err(failure.with_diagnostics(diagnostics).into_ambiguous())
+        }
     }
 }
 
@@ -445,9 +446,12 @@ fn failure(result: Answer, state: &State) -> Error {
     }
 }
 
-/// The attempts of an operation followed by those that were made for it: to
-/// read back, or to learn its container.
+/// The attempts of an operation followed by those that were made for it at its
+/// end: to read back, or to learn its container.
 fn joined(mut own: Diagnostics, inner: Diagnostics) -> Diagnostics {
-    inner.into_attempts().for_each(|attempt| own.record(attempt));
+    let begun = own.elapsed.saturating_sub(inner.elapsed);
+    for attempt in inner.into_attempts() {
+        own.record(Attempt { started_after: begun + attempt.started_after, ..attempt });
+    }
     own
 }

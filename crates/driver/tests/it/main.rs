@@ -1,6 +1,7 @@
 //! The driver's integration tests, one binary.
 
 mod credentials;
+mod doubt;
 mod hedging;
 mod learning;
 mod lessons;

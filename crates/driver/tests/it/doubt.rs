@@ -1,0 +1,55 @@
+//! Writes whose outcome is in doubt, over several regions: what counts as
+//! proof that one was applied, what as proof that it was not, and what as
+//! neither.
+
+use perihelion_driver::operation::{Verb, Witness};
+use perihelion_driver::options::ReadConsistency;
+use perihelion_driver::{DriverOptions, Operation, OperationOptions};
+use perihelion_server::{EmbeddedOptions, RegionNames};
+
+use crate::planet::{EAST, NORTH, WEST, prefers_east};
+use crate::world::World;
+
+/// Writes go to West, reads to East.
+async fn three_regions(options: DriverOptions) -> World {
+    let regions = RegionNames::new([WEST, EAST, NORTH]).unwrap();
+    World::with(EmbeddedOptions::default().with_regions(regions), options).await
+}
+
+/// A create that finds its own document there, because the first answer was
+/// lost, while the other regions hear nothing new.
+async fn lost_create(world: &World) -> Operation {
+    world.run(&world.write(Verb::Create, "0", "a")).await.unwrap();
+    world.manage("replication/wait").await;
+    for region in [EAST, NORTH] {
+        let body = format!(r#"{{"region":"{region}"}}"#);
+        let cut = world.server.manage(http::Method::POST, "replication/cut", &body).await;
+        assert!(cut.unwrap().status().is_success());
+    }
+    world.fault(r#"{"operation":"create_item","count":1,"drop":"after"}"#).await;
+    let witness = Witness { id: "1".to_owned(), pointer: "/stamp".to_owned(), value: "mine".into() };
+    world.write(Verb::Create, "1", "mine").with_witness(witness)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_region_that_may_be_late_proves_nothing() {
+    let world = three_regions(prefers_east()).await;
+    let create = lost_create(&world).await;
+    world.fault(&format!(r#"{{"operation":"read_item","region":"{WEST}","status":503}}"#)).await;
+    let options = OperationOptions::default().with_read_consistency(ReadConsistency::Eventual);
+    let error = world.driver.execute(&create, &options).await.unwrap_err();
+    assert!(error.is_ambiguous(), "the write was applied: {error:?}");
+    let regions = error.diagnostics().regions();
+    assert!(regions.iter().any(|region| region.name() == EAST), "the read-back is told: {regions:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn reads_that_must_avoid_the_write_region_do_not_hide_a_write() {
+    let world = three_regions(prefers_east()).await;
+    let create = lost_create(&world).await;
+    let options = OperationOptions::default().with_excluded_regions([WEST]);
+    let created = world.driver.execute(&create, &options).await.unwrap();
+    assert!(created.diagnostics.resolution().is_some());
+    let starts: Vec<_> = created.diagnostics.attempts().map(|attempt| attempt.started_after).collect();
+    assert!(starts.is_sorted() && !starts[2].is_zero(), "one clock for all attempts: {starts:?}");
+}
