@@ -22,6 +22,7 @@ use std::time::SystemTime;
 use http::{HeaderValue, Method};
 use perihelion_wire::signature::{Credentials, MasterKey};
 use perihelion_wire::transport::Endpoint;
+use tokio::time::Instant;
 
 use crate::error::Error;
 use cache::TokenCache;
@@ -126,6 +127,16 @@ impl Credential {
             }
             Kind::ResourceToken(header) => Ok(header.clone()),
             Kind::Tokens(cache) => cache.header(scope).await,
+        }
+    }
+
+    /// The service has refused (401) what was sent at `sent_at`. Whether that was
+    /// a token that another one can replace: revoked, or ended by a clock that is
+    /// not ours.
+    pub(crate) fn is_replaceable(&self, scope: &str, sent_at: Instant) -> bool {
+        match &self.0 {
+            Kind::Tokens(cache) => cache.refused(scope, sent_at),
+            Kind::Key(_) | Kind::ResourceToken(_) => false,
         }
     }
 }

@@ -32,8 +32,9 @@ const END_MARGIN: Duration = Duration::from_secs(5);
 /// tool, a metadata service under load) take seconds; operations give up after
 /// about a minute.
 const WAIT_MAX: Duration = Duration::from_secs(30);
-/// Between a failed renewal and the next, so that a token service in trouble is
-/// not asked by every request.
+/// Between a failed renewal and the next, and between a token and the one that
+/// replaces it because it was refused, so that a token service in trouble is not
+/// asked by every request.
 const RENEWAL_PAUSE: Duration = Duration::from_secs(30);
 /// Scopes that one credential keeps tokens for. An application speaks to a few
 /// accounts; more than this only costs fetching tokens again.
@@ -62,6 +63,7 @@ struct Slot {
 
 struct Cached {
     header: HeaderValue,
+    obtained: Instant,
     renew_at: Instant,
     ends_at: Instant,
     /// The same end by the wall clock, in seconds since 1970.
@@ -107,6 +109,24 @@ impl TokenCache {
                 WAIT_MAX.as_secs()
             ))),
         }
+    }
+
+    /// The service has refused the token that was sent at `sent_at`. Whether
+    /// another try may fare better: there is a newer one by now, or this one is
+    /// given up. One that was fetched a moment ago stays: the next would be
+    /// refused as well, and the token service is not to hear of every refusal.
+    pub(super) fn refused(&self, scope: &str, sent_at: Instant) -> bool {
+        let slot = self.slot(scope);
+        let current = slot.token.load();
+        let Some(cached) = current.as_deref() else { return true };
+        if cached.obtained > sent_at {
+            return true;
+        }
+        let is_aged = sent_at.saturating_duration_since(cached.obtained) >= RENEWAL_PAUSE;
+        if is_aged {
+            slot.token.compare_and_swap(&*current, None);
+        }
+        is_aged
     }
 
     fn slot(&self, scope: &str) -> Arc<Slot> {
@@ -220,6 +240,7 @@ impl Cached {
         let life = life.min(LIFE_MAX);
         Ok(Cached {
             header,
+            obtained: now,
             renew_at: now + life - RENEW_BEFORE_END.min(life / 2),
             ends_at: now + life,
             ends_on: unix_seconds + life.as_secs(),

@@ -1,7 +1,8 @@
 //! The transport pipeline: one attempt on one route. Headers, date and
 //! signature are direct calls; a throttled request is sent again after the
-//! service's hint, within a budget of its own; the request carries the earlier
-//! of its own timeout and the operation's deadline.
+//! service's hint, within a budget of its own, and one whose access token was
+//! refused once with a new token; the request carries the earlier of its own
+//! timeout and the operation's deadline.
 
 use http::{HeaderMap, StatusCode};
 use perihelion_wire::headers;
@@ -57,12 +58,20 @@ const PATIENCE: Duration = Duration::from_millis(500);
 pub(crate) async fn attempt(core: &Core, sending: Sending<'_>) -> Result<Leg, Error> {
     let begun = Instant::now();
     let mut budget = throttle_budget(&sending);
+    let mut is_token_replaced = false;
     let (result, is_cut_short) = loop {
         let headers = signed_headers(core, &sending).await?;
         let sent_at = Instant::now();
         let allowed =
             sending.settings.attempt_timeout.min(sending.deadline.saturating_duration_since(sent_at));
         let result = send(core, &sending, headers, sent_at + allowed).await;
+        if !is_token_replaced && is_unauthorized(&result) {
+            is_token_replaced = core.credential().is_replaceable(core.token_scope(), sent_at);
+            if is_token_replaced {
+                tracing::info!("the service refused the access token; trying once with another");
+                continue;
+            }
+        }
         let Some(retry_after) = throttle_hint(&result) else {
             note_latency(&sending, &result, sent_at);
             let is_cut_short = result.is_err() && allowed < PATIENCE && sent_at.elapsed() >= allowed;
@@ -133,6 +142,10 @@ async fn send(core: &Core, sending: &Sending<'_>, headers: HeaderMap, deadline: 
         deadline: deadline.into_std(),
     };
     core.transport().send(request).await
+}
+
+fn is_unauthorized(result: &Answer) -> bool {
+    result.as_ref().is_ok_and(|response| response.status() == StatusCode::UNAUTHORIZED)
 }
 
 /// The service's hint when it throttled the request; `None` when it did not.

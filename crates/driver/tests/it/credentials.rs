@@ -167,3 +167,36 @@ async fn waiting_for_a_token_ends_with_the_operation() {
     assert_eq!((error.kind(), before.elapsed()), (ErrorKind::Timeout, Duration::from_secs(1)), "{error}");
     server.close().await;
 }
+
+/// A token is revoked, or ended by the service's clock, which is not ours.
+#[tokio::test(start_paused = true)]
+async fn a_refused_token_is_replaced_once() {
+    let identity = Arc::new(Identity::default());
+    let server = server(AuthMode::Any).await;
+    let driver = open(&server, Credential::token_source(identity.clone())).await.unwrap();
+    let create = |id: &str| {
+        let body = format!(r#"{{"id":"{id}"}}"#);
+        Operation::new(Verb::Create, Target::databases(), Scope::Unpartitioned, Bytes::from(body))
+    };
+    let refuse = async |count: u32| {
+        let rule = format!(r#"{{"operation":"database","count":{count},"status":401}}"#);
+        assert!(server.manage(http::Method::POST, "faults", &rule).await.unwrap().status().is_success());
+    };
+    let options = OperationOptions::default();
+    let asked = || identity.asked.load(Ordering::Relaxed);
+
+    tokio::time::advance(Duration::from_secs(60)).await;
+    refuse(1).await;
+    driver.execute(&create("a"), &options).await.unwrap();
+    assert_eq!(asked(), 2, "the refused one and its successor");
+
+    refuse(1).await;
+    let error = driver.execute(&create("b"), &options).await.unwrap_err();
+    assert_eq!((error.status(), asked()), (Some(Status::new(401, 0)), 2), "a fresh token stays");
+
+    tokio::time::advance(Duration::from_secs(60)).await;
+    refuse(2).await;
+    let error = driver.execute(&create("c"), &options).await.unwrap_err();
+    assert_eq!((error.status(), asked()), (Some(Status::new(401, 0)), 3), "once, not again and again");
+    server.close().await;
+}
