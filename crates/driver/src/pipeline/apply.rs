@@ -32,8 +32,26 @@ pub(super) fn usage(operation: &Operation) -> Usage {
 /// Applies the effects of one attempt. Those that wait for confirmation are
 /// kept with the operation.
 pub(super) async fn apply(core: &Core, effects: Effects, place: &Place<'_>, state: &mut State) {
+    marks(core, effects, place, state);
     for effect in effects {
-        state.diagnostics.note(effect.name());
+        if !effect.is_mark() {
+            state.diagnostics.note(effect.name());
+        }
+        match effect {
+            Effect::RefreshAccount => core.refresh_account(state.deadline).await,
+            Effect::RefreshRanges => refresh_ranges(core, place, state.deadline).await,
+            Effect::ForgetContainer => forget_container(place),
+            Effect::EndpointFailed { .. } | Effect::PartitionFailed { .. } | Effect::PartitionSucceeded => {}
+        }
+    }
+}
+
+/// Applies the effects that take no time: marks of endpoints and partitions.
+pub(super) fn marks(core: &Core, effects: Effects, place: &Place<'_>, state: &mut State) {
+    for effect in effects {
+        if effect.is_mark() {
+            state.diagnostics.note(effect.name());
+        }
         match effect {
             Effect::EndpointFailed { confirmed_first: true }
             | Effect::PartitionFailed { confirmed_first: true } => {
@@ -42,9 +60,7 @@ pub(super) async fn apply(core: &Core, effects: Effects, place: &Place<'_>, stat
             Effect::EndpointFailed { confirmed_first: false }
             | Effect::PartitionFailed { confirmed_first: false }
             | Effect::PartitionSucceeded => mark(core, effect, place.route, place),
-            Effect::RefreshAccount => core.refresh_account(state.deadline).await,
-            Effect::RefreshRanges => refresh_ranges(core, place, state.deadline).await,
-            Effect::ForgetContainer => forget_container(place),
+            Effect::RefreshAccount | Effect::RefreshRanges | Effect::ForgetContainer => {}
         }
     }
 }

@@ -87,6 +87,34 @@ pub(crate) fn evaluate(
     (case.judge(finding), effects::of(finding, nature, regions))
 }
 
+/// Whether a write that ended so was applied, or may have been.
+pub(crate) fn may_have_applied(ending: Ending<'_>) -> bool {
+    let finding = match ending {
+        Ending::Answered { status, .. } => classify::answer(status),
+        Ending::Failed(failure) => classify::failure(failure),
+    };
+    match finding {
+        Finding::Done | Finding::Nonsense | Finding::Unavailable | Finding::Failing | Finding::AnswerLost => {
+            true
+        }
+        Finding::BatchRefused
+        | Finding::Absent
+        | Finding::RefusedByState
+        | Finding::Refused
+        | Finding::Throttled
+        | Finding::WriteForbidden
+        | Finding::AccountUnknown
+        | Finding::SessionBehind
+        | Finding::OwnerGone
+        | Finding::ContainerReplaced
+        | Finding::RangeMoved
+        | Finding::RetryWith
+        | Finding::NotTaken
+        | Finding::Unreachable
+        | Finding::TurnedAway => false,
+    }
+}
+
 /// All that a verdict depends on, besides the finding.
 #[derive(Debug, Clone, Copy)]
 struct Case {

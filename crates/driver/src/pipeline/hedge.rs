@@ -3,8 +3,11 @@
 //! answer wins.
 //!
 //! A leg that ends in something the judge would retry is not final: the other
-//! leg is waited for. The loser is given up by dropping it; if it had answered
-//! by then its charge is known and reported.
+//! leg is waited for. So it is when a write is refused for the state of the
+//! data, which its own other leg may have made, and when a second region does
+//! not know some metadata, which may be on their way there. The loser is given
+//! up by dropping it; if it had answered by then its charge is known and
+//! reported.
 
 use std::pin::pin;
 
@@ -20,8 +23,16 @@ use crate::operation::{Operation, Repeat, ResourceKind, Scope, Verb};
 pub(crate) struct Race {
     pub(crate) leg: Leg,
     pub(crate) winner: Winner,
-    /// The other leg's line, when there was one.
-    pub(crate) loser: Option<Attempt>,
+    /// The other leg, when there was one.
+    pub(crate) loser: Option<Loser>,
+}
+
+/// What became of the other leg.
+pub(crate) enum Loser {
+    /// It ended too.
+    Ended(Leg),
+    /// It was under way; its line.
+    GivenUp(Attempt),
 }
 
 /// Which leg answered first.
@@ -61,7 +72,7 @@ pub(crate) async fn race(
     primary: Sending<'_>,
     alternate: Sending<'_>,
     threshold_at: Instant,
-    is_final: impl Fn(&Leg) -> bool,
+    is_final: impl Fn(&Leg, Winner) -> bool,
 ) -> Result<Race, Error> {
     let primary_begun = Instant::now();
     let mut first = pin!(attempt(core, primary));
@@ -75,51 +86,54 @@ pub(crate) async fn race(
     let mut second = pin!(attempt(core, alternate));
     tokio::select! {
         biased;
-        leg = &mut first => {
-            let leg = leg?;
-            if is_final(&leg) {
+        leg = &mut first => match leg {
+            Ok(leg) if is_final(&leg, Winner::Primary) => {
                 let loser = harvest(second, || no_help(&alternate, alternate_begun, &leg)).await;
-                return Ok(Race { leg, winner: Winner::Primary, loser: Some(loser) });
+                Ok(Race { leg, winner: Winner::Primary, loser: Some(loser) })
             }
-            let other = second.await?;
-            Ok(settle(leg, Winner::Primary, other, Winner::Alternate, &is_final))
-        }
-        leg = &mut second => {
-            let leg = leg?;
-            if is_final(&leg) {
+            early => settle(early, second.await, Winner::Alternate, is_final),
+        },
+        leg = &mut second => match leg {
+            Ok(leg) if is_final(&leg, Winner::Alternate) => {
                 let loser = harvest(first, || given_up(&primary, primary_begun)).await;
-                return Ok(Race { leg, winner: Winner::Alternate, loser: Some(loser) });
+                Ok(Race { leg, winner: Winner::Alternate, loser: Some(loser) })
             }
-            let other = first.await?;
-            Ok(settle(leg, Winner::Alternate, other, Winner::Primary, &is_final))
-        }
+            early => settle(early, first.await, Winner::Primary, is_final),
+        },
     }
 }
 
-/// Of two legs that both ended, the final one counts, else the later.
+/// Of two legs that both ended, the early one not finally: the later counts,
+/// unless only that is not final. A leg without a credential does not count.
 fn settle(
-    early: Leg,
-    early_name: Winner,
-    late: Leg,
+    early: Result<Leg, Error>,
+    late: Result<Leg, Error>,
     late_name: Winner,
-    is_final: impl Fn(&Leg) -> bool,
-) -> Race {
-    if is_final(&early) && !is_final(&late) {
-        return Race { leg: early, winner: early_name, loser: Some(late.record) };
+    is_final: impl Fn(&Leg, Winner) -> bool,
+) -> Result<Race, Error> {
+    let early_name = if late_name == Winner::Primary { Winner::Alternate } else { Winner::Primary };
+    match (early, late) {
+        // The first region is the one to ask about metadata.
+        (Ok(early), Ok(late)) if late_name == Winner::Alternate && !is_final(&late, late_name) => {
+            Ok(Race { leg: early, winner: early_name, loser: Some(Loser::Ended(late)) })
+        }
+        (Ok(early), Ok(late)) => Ok(Race { leg: late, winner: late_name, loser: Some(Loser::Ended(early)) }),
+        (Err(_), Ok(late)) => Ok(Race { leg: late, winner: late_name, loser: None }),
+        (Ok(early), Err(_)) => Ok(Race { leg: early, winner: early_name, loser: None }),
+        (Err(error), Err(_)) => Err(error),
     }
-    Race { leg: late, winner: late_name, loser: Some(early.record) }
 }
 
-/// The loser's line: complete if it has answered by now, else given up.
+/// The loser: complete if it has ended by now, else given up.
 async fn harvest(
     loser: impl Future<Output = Result<Leg, Error>>,
     abandoned: impl FnOnce() -> Attempt,
-) -> Attempt {
+) -> Loser {
     let mut loser = pin!(loser);
     tokio::select! {
         biased;
-        leg = &mut loser => leg.map_or_else(|_| abandoned(), |leg| leg.record),
-        () = std::future::ready(()) => abandoned(),
+        leg = &mut loser => leg.map_or_else(|_| Loser::GivenUp(abandoned()), Loser::Ended),
+        () = std::future::ready(()) => Loser::GivenUp(abandoned()),
     }
 }
 

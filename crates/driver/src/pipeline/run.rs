@@ -8,8 +8,8 @@ use tokio::time::Instant;
 use super::apply::{self, usage};
 use super::attempt::{Answer, Leg, Sending, attempt, retry_after, status_of};
 use super::build::Resolved;
-use super::evaluate::{Effects, evaluate};
-use super::hedge::{self, Race, Winner};
+use super::evaluate::{Effects, evaluate, may_have_applied};
+use super::hedge::{self, Loser, Race, Winner};
 use super::read_back::{Evidence, read_back};
 use super::state::{State, locate, nature};
 use super::verdict::{Budgets, Ending, Limits, Place, Regions, Verdict};
@@ -234,26 +234,60 @@ async fn send(core: &Core, turn: &mut Turn<'_>, state: &mut State) -> Result<Leg
     };
     let Some((other, threshold_at)) = hedge_plan(turn, state) else { return attempt(core, primary).await };
     let alternate = Sending { site: &other.site, ..primary };
-    let is_final = |leg: &Leg| is_final(turn, state, leg);
+    let is_final = |leg: &Leg, winner| is_final(turn, state, leg, winner);
     let Race { leg, winner, loser } = hedge::race(core, primary, alternate, threshold_at, is_final).await?;
+    note_race(core, turn, winner);
+    let lost = match winner {
+        Winner::Alternate => std::mem::replace(&mut turn.route, other),
+        Winner::Alone | Winner::Primary => other,
+    };
     if let Some(loser) = loser {
-        state.diagnostics.record(loser);
-    }
-    let usage = usage(task.operation);
-    if let Some(partition) = &turn.partition {
-        let region = &turn.route.site.region;
-        match winner {
-            Winner::Alone => {}
-            Winner::Primary => core.topology().hedge_won(partition, region, usage),
-            Winner::Alternate => {
-                core.topology().hedge_lost(partition, region, usage, Instant::now(), chance::sample());
-            }
-        }
-    }
-    if winner == Winner::Alternate {
-        turn.route = other;
+        note_loser(core, turn, &lost, loser, state);
     }
     Ok(leg)
+}
+
+/// Counts who was faster, for the breaker of the first region.
+fn note_race(core: &Core, turn: &Turn<'_>, winner: Winner) {
+    let Some(partition) = &turn.partition else { return };
+    let (region, usage) = (&turn.route.site.region, usage(turn.task.operation));
+    match winner {
+        Winner::Alone => {}
+        Winner::Primary => core.topology().hedge_won(partition, region, usage),
+        Winner::Alternate => {
+            core.topology().hedge_lost(partition, region, usage, Instant::now(), chance::sample());
+        }
+    }
+}
+
+/// Keeps what the leg that does not count has to tell: its line, its marks, and
+/// that a write may have been applied by it.
+fn note_loser(core: &Core, turn: &Turn<'_>, route: &Route, loser: Loser, state: &mut State) {
+    let operation = turn.task.operation;
+    let leg = match loser {
+        Loser::Ended(leg) => leg,
+        Loser::GivenUp(record) => {
+            state.diagnostics.record(record);
+            state.budgets.is_ambiguous |= !operation.verb.is_read();
+            return;
+        }
+    };
+    let ending = ending(operation, &state.budgets, &leg.result);
+    let (_, effects) = evaluate(
+        nature(operation),
+        ending,
+        regions(turn),
+        limits(turn.task.settings),
+        state.budgets,
+        chance::sample(),
+    );
+    state.budgets.is_ambiguous |= !operation.verb.is_read() && may_have_applied(ending);
+    state.diagnostics.record(leg.record);
+    state.tried.push(route.site.region.clone());
+    if !leg.is_cut_short {
+        let (partition, known) = (turn.partition.as_ref(), turn.known.as_ref());
+        apply::marks(core, effects, &apply::Place { operation, route, partition, known }, state);
+    }
 }
 
 /// The second region and when to ask it. One race per operation, at its start.
@@ -285,18 +319,27 @@ fn hedge_plan(turn: &Turn<'_>, state: &State) -> Option<(Route, Instant)> {
     Some((other, now + threshold))
 }
 
-/// Whether the judge would not retry after this leg.
-fn is_final(turn: &Turn<'_>, state: &State, leg: &Leg) -> bool {
+/// Whether the other leg has nothing to add to this one. While it is under way
+/// a write may be applied by it.
+fn is_final(turn: &Turn<'_>, state: &State, leg: &Leg, winner: Winner) -> bool {
     let operation = turn.task.operation;
     let (verdict, _) = evaluate(
         nature(operation),
         ending(operation, &state.budgets, &leg.result),
         regions(turn),
         limits(turn.task.settings),
-        state.budgets,
+        Budgets { is_ambiguous: true, ..state.budgets },
         0.0,
     );
-    !matches!(verdict, Verdict::Retry { .. } | Verdict::ReadBack { .. } | Verdict::AbortAmbiguous)
+    match verdict {
+        Verdict::Complete => true,
+        // Metadata that a second region does not have may be on their way there.
+        Verdict::Abort => winner != Winner::Alternate || operation.is_data_plane(),
+        Verdict::Retry { .. }
+        | Verdict::ReadBack { .. }
+        | Verdict::CompleteAsGone
+        | Verdict::AbortAmbiguous => false,
+    }
 }
 
 fn regions(turn: &Turn<'_>) -> Regions {

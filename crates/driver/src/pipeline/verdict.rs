@@ -124,6 +124,16 @@ pub(crate) enum Effect {
 }
 
 impl Effect {
+    /// Whether it is about the endpoint or the partition, and takes no time.
+    pub(crate) fn is_mark(self) -> bool {
+        match self {
+            Effect::EndpointFailed { .. } | Effect::PartitionFailed { .. } | Effect::PartitionSucceeded => {
+                true
+            }
+            Effect::RefreshAccount | Effect::RefreshRanges | Effect::ForgetContainer => false,
+        }
+    }
+
     /// The name in diagnostics.
     pub(crate) fn name(self) -> &'static str {
         match self {

@@ -2,8 +2,11 @@
 //! proof that one was applied, what as proof that it was not, and what as
 //! neither.
 
+use std::time::Duration;
+
+use perihelion_driver::diagnostics::Resolution;
 use perihelion_driver::operation::{Verb, Witness};
-use perihelion_driver::options::ReadConsistency;
+use perihelion_driver::options::{Hedging, ReadConsistency};
 use perihelion_driver::{DriverOptions, Operation, OperationOptions};
 use perihelion_server::{EmbeddedOptions, RegionNames};
 
@@ -52,4 +55,25 @@ async fn reads_that_must_avoid_the_write_region_do_not_hide_a_write() {
     assert!(created.diagnostics.resolution().is_some());
     let starts: Vec<_> = created.diagnostics.attempts().map(|attempt| attempt.started_after).collect();
     assert!(starts.is_sorted() && !starts[2].is_zero(), "one clock for all attempts: {starts:?}");
+}
+
+/// Both legs of a hedged deletion arrive, and the second finds nothing left.
+/// That is no reason to say that there was nothing.
+#[tokio::test(start_paused = true)]
+async fn the_second_leg_of_a_write_is_not_refused_for_what_the_first_has_done() {
+    let regions = RegionNames::new([WEST, EAST, NORTH]).unwrap();
+    let server = EmbeddedOptions::default().with_regions(regions).with_multi_write(true);
+    let world = World::with(server, prefers_east()).await;
+    world.run(&world.write(Verb::Create, "1", "a")).await.unwrap();
+    world.manage("replication/wait").await;
+    // The first is done, and its answer lost, before the second begins.
+    let lost =
+        format!(r#"{{"operation":"delete_item","region":"{EAST}","count":1,"delayMs":50,"drop":"after"}}"#);
+    world.fault(&lost).await;
+    world.fault(r#"{"operation":"delete_item","delayMs":100}"#).await;
+    let options = OperationOptions::default().with_hedging(Hedging::Fixed(Duration::from_millis(20)));
+    let deleted = world.driver.execute(&world.delete("1"), &options).await.unwrap();
+    assert_eq!(deleted.diagnostics.resolution(), Some(Resolution::AlreadyGone));
+    let absent = world.driver.execute(&world.delete("1"), &options).await.unwrap_err();
+    assert!(absent.is_not_found(), "where both find nothing, there was nothing: {absent:?}");
 }

@@ -155,3 +155,29 @@ async fn writes_are_hedged_only_where_every_region_takes_them() {
         assert_eq!(hedges(&response), expected, "multi-write {multi_write}: {}", response.diagnostics);
     }
 }
+
+/// A container that was just created is not everywhere yet.
+#[tokio::test(start_paused = true)]
+async fn a_second_region_is_not_believed_that_metadata_are_not_there() {
+    let options = OperationOptions::default().with_hedging(Hedging::Fixed(Duration::from_millis(20)));
+    let world = three_regions(false, without_breaker().with_operation(options)).await;
+    world.fault(&format!(r#"{{"operation":"container","region":"{EAST}","delayMs":200}}"#)).await;
+    world.fault(r#"{"operation":"container","status":404}"#).await;
+    world.run(&world.write(Verb::Create, "1", "a")).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_that_a_hedge_made_good_still_counts() {
+    let options = OperationOptions::default().with_hedging(Hedging::Fixed(Duration::from_millis(20)));
+    let world = with_an_order(prefers_east().with_operation(options)).await;
+    world.clear_faults().await;
+    world.fault(&format!(r#"{{"operation":"read_item","region":"{EAST}","delayMs":60,"status":503}}"#)).await;
+    world.fault(r#"{"operation":"read_item","delayMs":100}"#).await;
+    for _ in 0..2 {
+        let response = world.run(&world.read("1")).await.unwrap();
+        let lost = response.diagnostics.attempts().next().unwrap();
+        assert_eq!((lost.region.name(), &lost.effects[..]), (EAST, &["partition_failed"][..]));
+    }
+    let response = world.run(&world.read("1")).await.unwrap();
+    assert_eq!(response.diagnostics.regions()[0].name(), WEST, "two failures open the breaker");
+}
