@@ -53,9 +53,10 @@ pub struct Attempt {
     pub elapsed: Duration,
     /// How it ended.
     pub outcome: Outcome,
-    /// Request units, when the service stated them.
+    /// Request units, when the service stated them, those of throttled answers
+    /// included.
     pub charge: Option<f64>,
-    /// The service's name for the request.
+    /// The service's name for the request; ours, when there was no answer.
     pub activity_id: Option<HeaderValue>,
     /// How often the service throttled it.
     pub throttled: u32,

@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout_at};
 use super::build::{self, Resolved};
 use super::hedge;
 use super::throttle::{self, ThrottleBudget};
-use crate::chance;
+use crate::chance::{self, ActivityId};
 use crate::diagnostics::{Attempt, Context, Outcome};
 use crate::driver::Core;
 use crate::error::{Error, ErrorKind};
@@ -59,8 +59,10 @@ pub(crate) async fn attempt(core: &Core, sending: Sending<'_>) -> Result<Leg, Er
     let begun = Instant::now();
     let mut budget = throttle_budget(&sending);
     let mut is_token_replaced = false;
-    let (result, is_cut_short) = loop {
-        let headers = signed_headers(core, &sending).await?;
+    let mut throttles = Throttles::default();
+    let (result, is_cut_short, activity_id) = loop {
+        let activity_id = chance::activity_id();
+        let headers = signed_headers(core, &sending, activity_id).await?;
         let sent_at = Instant::now();
         let allowed =
             sending.settings.attempt_timeout.min(sending.deadline.saturating_duration_since(sent_at));
@@ -75,19 +77,36 @@ pub(crate) async fn attempt(core: &Core, sending: Sending<'_>) -> Result<Leg, Er
         let Some(retry_after) = throttle_hint(&result) else {
             note_latency(&sending, &result, sent_at);
             let is_cut_short = result.is_err() && allowed < PATIENCE && sent_at.elapsed() >= allowed;
-            break (result, is_cut_short);
+            break (result, is_cut_short, activity_id);
         };
+        throttles.count += 1;
         let time_left = sending.deadline.saturating_duration_since(Instant::now());
         match throttle::judge(budget, retry_after, chance::sample(), time_left) {
-            throttle::Verdict::GiveUp(_) => break (result, false),
+            throttle::Verdict::GiveUp(_) => break (result, false, activity_id),
             throttle::Verdict::RetryAfter { wait, budget: left } => {
                 budget = left;
+                throttles.repeat(&result);
                 tokio::time::sleep(wait).await;
             }
         }
     };
-    let record = record(&sending, begun, &result, budget.retries());
+    let record = record(&sending, begun, &result, throttles, activity_id);
     Ok(Leg { result, record, is_cut_short })
+}
+
+/// The throttled answers of one attempt.
+#[derive(Debug, Clone, Copy, Default)]
+struct Throttles {
+    count: u32,
+    /// Request units of those that were repeated.
+    charge: Option<f64>,
+}
+
+impl Throttles {
+    fn repeat(&mut self, result: &Answer) {
+        let charge = result.as_ref().ok().and_then(|answer| response::charge(answer.headers()));
+        self.charge = sum(self.charge, charge);
+    }
 }
 
 /// Only what may be hedged says how long a hedge should wait, and only answers
@@ -107,7 +126,11 @@ fn throttle_budget(sending: &Sending<'_>) -> ThrottleBudget {
     ThrottleBudget::new(throttle_retries_max, throttle_wait_max, sending.operation.is_data_plane())
 }
 
-async fn signed_headers(core: &Core, sending: &Sending<'_>) -> Result<HeaderMap, Error> {
+async fn signed_headers(
+    core: &Core,
+    sending: &Sending<'_>,
+    activity_id: ActivityId,
+) -> Result<HeaderMap, Error> {
     let mut map = build::headers(sending.operation, sending.resolved, sending.settings, core.user_agent());
     let target = &sending.operation.target;
     let method = sending.operation.verb.method();
@@ -121,7 +144,7 @@ async fn signed_headers(core: &Core, sending: &Sending<'_>) -> Result<HeaderMap,
     })??;
     map.insert(headers::MS_DATE, date);
     map.insert(headers::AUTHORIZATION, authorization);
-    map.insert(headers::ACTIVITY_ID, chance::activity_id());
+    map.insert(headers::ACTIVITY_ID, activity_id.header());
     Ok(map)
 }
 
@@ -166,7 +189,13 @@ pub(crate) fn status_of(response: &Response) -> Status {
     Status::new(response.status().as_u16(), sub.unwrap_or(0))
 }
 
-fn record(sending: &Sending<'_>, begun: Instant, result: &Answer, throttled: u32) -> Attempt {
+fn record(
+    sending: &Sending<'_>,
+    begun: Instant,
+    result: &Answer,
+    throttles: Throttles,
+    activity_id: ActivityId,
+) -> Attempt {
     let (outcome, charge, activity_id) = match result {
         Ok(answer) => (
             Outcome::Answered(status_of(answer)),
@@ -175,7 +204,8 @@ fn record(sending: &Sending<'_>, begun: Instant, result: &Answer, throttled: u32
         ),
         Err(failure) => {
             let Failure { kind, sent, message } = failure.clone();
-            (Outcome::Failed { kind, sent, message }, None, None)
+            // The service may know it by the name we gave it.
+            (Outcome::Failed { kind, sent, message }, None, Some(activity_id.header()))
         }
     };
     Attempt {
@@ -185,11 +215,16 @@ fn record(sending: &Sending<'_>, begun: Instant, result: &Answer, throttled: u32
         started_after: begun.duration_since(sending.started),
         elapsed: begun.elapsed(),
         outcome,
-        charge,
+        charge: sum(throttles.charge, charge),
         activity_id,
-        throttled,
+        throttled: throttles.count,
         effects: Vec::new(),
     }
+}
+
+/// What is stated, together; `None` when nothing is.
+fn sum(one: Option<f64>, other: Option<f64>) -> Option<f64> {
+    one.into_iter().chain(other).reduce(|one, other| one + other)
 }
 
 impl Sending<'_> {

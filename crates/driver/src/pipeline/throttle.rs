@@ -43,11 +43,6 @@ impl ThrottleBudget {
         let one_wait_max = if is_data_plane { DATA_WAIT_MAX } else { METADATA_WAIT_MAX };
         ThrottleBudget { retries: 0, retries_max, wait_left: wait_max, one_wait_max }
     }
-
-    /// How often the request was repeated.
-    pub(crate) fn retries(self) -> u32 {
-        self.retries
-    }
 }
 
 /// What to do about a throttled answer.

@@ -43,6 +43,23 @@ async fn a_throttled_request_waits_as_long_as_the_service_says() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn every_throttled_answer_is_counted_and_every_lost_one_has_a_name() {
+    let world = World::new().await;
+    world.run(&world.read("1")).await.unwrap_err();
+    world.fault(r#"{"operation":"read_item","status":429,"subStatus":3200,"retryAfterMs":1}"#).await;
+    let once = OperationOptions::default().with_throttle_retries_max(1);
+    let error = world.driver.execute(&world.read("1"), &once).await.unwrap_err();
+    assert!(error.is_throttled());
+    let attempt = error.diagnostics().attempts().next().unwrap();
+    assert_eq!((attempt.throttled, attempt.charge.is_some()), (2, true), "the last one too");
+    world.clear_faults().await;
+    world.fault(r#"{"operation":"read_item","count":1,"drop":"after"}"#).await;
+    let error = world.run(&world.read("1")).await.unwrap_err();
+    let lost = error.diagnostics().attempts().next().unwrap();
+    assert_eq!(lost.activity_id.as_ref().unwrap().len(), 36, "to find it in the service's log");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_replica_without_resources_is_not_throttling() {
     let world = World::new().await;
     world

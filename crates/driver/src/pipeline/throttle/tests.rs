@@ -19,7 +19,7 @@ fn follow(mut budget: ThrottleBudget, hint: Option<Duration>, jitter: f64) -> (V
     loop {
         match judge(budget, hint, jitter, LONG) {
             Verdict::RetryAfter { wait, budget: left } => {
-                assert_eq!(left.retries(), budget.retries() + 1);
+                assert_eq!(left.retries, budget.retries + 1);
                 waits.push(wait);
                 budget = left;
             }
