@@ -37,7 +37,7 @@ async fn keep_fresh(weak: Weak<Core>) {
         let now = Instant::now();
         if now.duration_since(refreshed) >= topology.options().refresh_interval {
             refreshed = now;
-            core.refresh_account(now + core.settings().metadata().timeout).await;
+            core.refresh_account(None, now + core.settings().metadata().timeout).await;
         }
         if now.duration_since(swept) >= topology.breaker_options().failback_interval {
             swept = now;

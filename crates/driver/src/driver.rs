@@ -97,7 +97,8 @@ impl Driver {
             user_agent,
         });
         let deadline = Instant::now() + core.settings.metadata().timeout;
-        core.read_account(deadline).await?;
+        core.read_account(None, deadline).await?;
+        core.warn_of_unknown_regions();
         let background = Arc::new(background::start(&core));
         Ok(Driver { core, _background: background })
     }

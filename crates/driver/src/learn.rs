@@ -10,6 +10,7 @@ use http::HeaderValue;
 use perihelion_model::json;
 use perihelion_model::partition_key::PartitionKeyDefinition;
 use perihelion_wire::headers;
+use perihelion_wire::transport::Endpoint;
 use tokio::sync::MutexGuard;
 use tokio::time::Instant;
 
@@ -19,8 +20,10 @@ use crate::driver::Core;
 use crate::error::{Error, ErrorKind};
 use crate::operation::{Operation, Scope, Target, Verb};
 use crate::pipeline::{Leg, Resolved, Sending, Task, attempt, run, status_of};
+use crate::region::Region;
 use crate::routing::account::Site;
 use crate::routing::ranges::RangeMap;
+use crate::status::UNAUTHORIZED;
 
 /// The pages of one pkranges feed; each holds hundreds of ranges.
 const RANGE_PAGES_MAX: usize = 1000;
@@ -37,39 +40,59 @@ const RELEARN_WAIT_MAX: Duration = Duration::from_secs(2);
 const ACCOUNT_ATTEMPT_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Core {
-    /// Reads the account from the first region that tells: the configured
-    /// endpoint, then those known.
-    pub(crate) async fn read_account(&self, deadline: Instant) -> Result<(), Error> {
+    /// Reads the account from the first region that tells. One that is
+    /// `suspect` is asked last.
+    pub(crate) async fn read_account(
+        &self,
+        suspect: Option<&Endpoint>,
+        deadline: Instant,
+    ) -> Result<(), Error> {
         let account = self.topology().snapshot().account;
         let mut last = None;
-        let mut asked: Vec<&Arc<Site>> = Vec::new();
-        for site in std::iter::once(&account.hub).chain(&account.reads).chain(&account.writes) {
-            if asked.iter().any(|earlier| earlier.endpoint == site.endpoint) {
-                continue;
-            }
-            asked.push(site);
-            match self.ask_account(site, deadline).await {
+        for site in account.whom_to_ask(self.preferred_regions(), suspect) {
+            match self.ask_account(&site, deadline).await {
                 Ok(body) => return self.publish_account(&body),
-                Err(error) => last = Some(error),
+                // No other will accept what this one does not.
+                Err(error) if error.status().is_some_and(|status| status.code == UNAUTHORIZED.code) => {
+                    return Err(error);
+                }
+                // The first is the one that the user has named.
+                Err(error) => last = last.or(Some(error)),
             }
         }
         Err(last.unwrap_or_else(|| Error::answer("the account has no endpoint")))
     }
 
     /// Reads the account again, unless that was done a moment ago. Failures
-    /// leave what was known.
-    pub(crate) async fn refresh_account(&self, deadline: Instant) {
+    /// leave what was known. A caller who leaves, or has too little time, leaves
+    /// it to the next.
+    pub(crate) async fn refresh_account(&self, suspect: Option<&Endpoint>, deadline: Instant) {
         let Ok(mut last) = tokio::time::timeout_at(deadline, self.refreshing.lock()).await else { return };
-        let now = Instant::now();
-        if last.is_some_and(|last| now.duration_since(last) < self.topology().options().refresh_pause) {
+        let pause = self.topology().options().refresh_pause;
+        if last.is_some_and(|last| last.elapsed() < pause) {
             return;
         }
-        *last = Some(now);
-        if let Err(error) = self.read_account(deadline).await {
+        let result = self.read_account(suspect, deadline).await;
+        let now = Instant::now();
+        if result.is_ok() || now < deadline {
+            *last = Some(now);
+        }
+        if let Err(error) = result {
             tracing::warn!(
                 error = error.message(),
                 "the account could not be read; its regions stay as they were"
             );
+        }
+    }
+
+    /// A preferred region that the account does not have is mostly a slip of the
+    /// pen. It is not an error: regions come and go.
+    pub(crate) fn warn_of_unknown_regions(&self) {
+        let account = self.topology().snapshot().account;
+        let is_unknown = |region: &&Region| account.reads.iter().all(|site| site.region != **region);
+        for region in self.preferred_regions().iter().filter(is_unknown) {
+            let has: Vec<&str> = account.reads.iter().map(|site| site.region.name()).collect();
+            tracing::warn!(%region, ?has, "the account does not have this preferred region");
         }
     }
 

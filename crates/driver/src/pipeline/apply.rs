@@ -38,7 +38,9 @@ pub(super) async fn apply(core: &Core, effects: Effects, place: &Place<'_>, stat
             state.diagnostics.note(effect.name());
         }
         match effect {
-            Effect::RefreshAccount => core.refresh_account(state.deadline).await,
+            Effect::RefreshAccount => {
+                core.refresh_account(Some(&place.route.site.endpoint), state.deadline).await;
+            }
             Effect::RefreshRanges => refresh_ranges(core, place, state.deadline).await,
             Effect::ForgetContainer => forget_container(place),
             Effect::EndpointFailed { .. } | Effect::PartitionFailed { .. } | Effect::PartitionSucceeded => {}

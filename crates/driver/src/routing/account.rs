@@ -136,6 +136,35 @@ impl Account {
         })
     }
 
+    /// Whom to ask about the account, in this order, each endpoint once: the
+    /// configured one, then the regions; last those that something speaks
+    /// against, `suspect` among them. The configured endpoint leads to the region
+    /// that takes writes and is as suspect as that.
+    ///
+    /// Before the account was read, nothing is known but how the service names
+    /// its regions, so the preferred ones are asked by that name.
+    pub(crate) fn whom_to_ask(&self, preferred: &[Region], suspect: Option<&Endpoint>) -> Vec<Arc<Site>> {
+        let is_hub_suspect = self.writes.iter().any(|site| Some(&site.endpoint) == suspect);
+        let mut asked: Vec<Arc<Site>> = Vec::new();
+        let guesses = preferred.iter().filter(|_| self.generation == 0).take(REGIONS_MAX);
+        let guesses = guesses.filter_map(|region| {
+            let endpoint = regional_endpoint(&self.hub.endpoint, region)?;
+            Some(Arc::new(Site::new(region.clone(), endpoint)))
+        });
+        let known = std::iter::once(&self.hub).chain(&self.reads).chain(&self.writes).cloned();
+        for site in known.chain(guesses) {
+            if asked.iter().all(|earlier| earlier.endpoint != site.endpoint) {
+                asked.push(site);
+            }
+        }
+        asked.sort_by_key(|site| {
+            !self.is_available(&site.endpoint, Usage::Read)
+                || Some(&site.endpoint) == suspect
+                || (is_hub_suspect && site.endpoint == self.hub.endpoint)
+        });
+        asked
+    }
+
     /// The account when `endpoint` has failed: it is avoided, and may be probed
     /// after `period`.
     pub(crate) fn mark_unavailable(
@@ -237,6 +266,18 @@ impl Account {
         let mut known = known.filter(|site| site.region == region && site.endpoint == endpoint);
         known.next().cloned().unwrap_or_else(|| Arc::new(Site::new(region, endpoint)))
     }
+}
+
+/// Where the service serves a region of an account: `shop.documents.azure.com`
+/// as `shop-westus.documents.azure.com`. Other hosts have their own ways.
+fn regional_endpoint(hub: &Endpoint, region: &Region) -> Option<Endpoint> {
+    let (account, rest) = hub.host().split_once('.')?;
+    if !rest.starts_with("documents.azure.") {
+        return None;
+    }
+    let region: String = region.name().split_whitespace().collect::<String>().to_ascii_lowercase();
+    let scheme = if hub.is_tls() { "https" } else { "http" };
+    Endpoint::parse(&format!("{scheme}://{account}-{region}.{rest}:{}", hub.port())).ok()
 }
 
 /// An emulator in a container names itself by an address inside it

@@ -5,6 +5,7 @@ mod doubt;
 mod hedging;
 mod learning;
 mod lessons;
+mod opening;
 mod pipeline;
 mod planet;
 mod telemetry;

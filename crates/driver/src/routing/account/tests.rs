@@ -195,3 +195,40 @@ fn an_emulator_behind_a_mapped_port_is_used_where_it_was_reached() {
         "several regions are as they say"
     );
 }
+
+fn hosts(sites: &[Arc<Site>]) -> Vec<&str> {
+    sites.iter().map(|site| site.endpoint.host().split('.').next().unwrap()).collect()
+}
+
+#[test]
+fn those_that_something_speaks_against_are_asked_last() {
+    let account = read(&document(&THREE, &["West US"], false), &["East US"], &bootstrap());
+    let ask = |account: &Account, suspect: Option<&str>| {
+        let suspect = suspect.map(endpoint);
+        hosts(&account.whom_to_ask(&[Region::new("East US")], suspect.as_ref())).join(" ")
+    };
+    assert_eq!(ask(&account, None), "a a-eastus a-westus a-northeurope");
+    assert_eq!(ask(&account, Some("https://a-eastus.example:443/")), "a a-westus a-northeurope a-eastus");
+    // The configured endpoint leads to the region that takes writes.
+    assert_eq!(ask(&account, Some("https://a-westus.example:443/")), "a-eastus a-northeurope a a-westus");
+    let marked =
+        account.mark_unavailable(&endpoint("https://a.example:443/"), Usage::Read, Instant::now(), PERIOD);
+    assert_eq!(ask(&marked, None), "a-eastus a-westus a-northeurope a");
+}
+
+#[test]
+fn before_the_account_is_known_preferred_regions_are_asked_by_the_services_names() {
+    let preferred = [Region::new("West US 2"), Region::new("northeurope")];
+    let ask = |hub: &str| {
+        let asked = Account::bootstrap(endpoint(hub)).whom_to_ask(&preferred, None);
+        asked.iter().map(|site| site.endpoint.to_string()).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(
+        ask("https://shop.documents.azure.com:443/"),
+        "https://shop.documents.azure.com:443 https://shop-westus2.documents.azure.com:443 \
+         https://shop-northeurope.documents.azure.com:443"
+    );
+    for own in ["http://localhost:8081", "https://127.0.0.1:8081", "https://cosmos.example:443"] {
+        assert_eq!(ask(own), own, "only the service's own hosts are named so");
+    }
+}

@@ -1,0 +1,91 @@
+//! Finding the account, at first and again: when its own address does not
+//! answer, when a region hangs, when whoever is asking leaves.
+
+use std::time::Duration;
+
+use perihelion_driver::operation::Verb;
+use perihelion_driver::options::TopologyOptions;
+use perihelion_driver::transport::AnyTransport;
+use perihelion_driver::{Credential, Driver, DriverOptions, ErrorKind, OperationOptions};
+use perihelion_server::{Embedded, EmbeddedOptions, RegionNames};
+use perihelion_wire::transport::{
+    DynTransport, Endpoint, Failure, FailureKind, Request, Response, Sent, Transport,
+};
+use tokio::time::Instant;
+
+use crate::planet::{EAST, NORTH, WEST, prefers_east};
+use crate::world::World;
+
+/// The service's names in front of a server of ours: one host answers.
+struct Names {
+    server: Embedded,
+    answering: &'static str,
+}
+
+impl Transport for Names {
+    async fn send(&self, mut request: Request) -> Result<Response, Failure> {
+        let host = request.endpoint.host();
+        if host.ends_with(".azure.com") && host != self.answering {
+            return Err(Failure::new(FailureKind::Connect, Sent::No, "nobody answers"));
+        }
+        if host == self.answering {
+            request.endpoint = self.server.endpoint();
+        }
+        self.server.transport().send_boxed(request).await
+    }
+}
+
+async fn open_by(answering: &'static str) -> Result<Driver, perihelion_driver::Error> {
+    let server = Embedded::open(EmbeddedOptions::default()).await.unwrap();
+    let account = Endpoint::parse("https://shop.documents.azure.com:443/").unwrap();
+    let options = DriverOptions::default().with_preferred_regions([NORTH, WEST]);
+    let transport = AnyTransport::foreign(Names { server, answering });
+    Driver::open(account, Credential::emulator(), transport, options).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_account_is_found_by_its_preferred_regions() {
+    let driver = open_by("shop-westus.documents.azure.com").await.unwrap();
+    assert_eq!(driver.account().read_regions[0].name(), WEST);
+    let error = open_by("nobody").await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Transport);
+    let asked = error.diagnostics().attempts().next().unwrap();
+    assert_eq!(asked.endpoint.host(), "shop.documents.azure.com", "the one that was configured");
+}
+
+/// The write region's endpoint refuses, and the account's own address hangs:
+/// the other regions know as well.
+#[tokio::test(start_paused = true)]
+async fn a_region_under_suspicion_is_not_asked_about_the_account_first() {
+    let regions = RegionNames::new([WEST, EAST, NORTH]).unwrap();
+    let options = prefers_east().with_topology(TopologyOptions::default());
+    let world = World::with(EmbeddedOptions::default().with_regions(regions), options).await;
+    world.run(&world.write(Verb::Create, "1", "a")).await.unwrap();
+    tokio::time::advance(Duration::from_secs(10)).await;
+    world.fault(&format!(r#"{{"operation":"read_account","region":"{WEST}","delayMs":30000}}"#)).await;
+    world.fault(r#"{"operation":"upsert_item","count":1,"status":403,"subStatus":3}"#).await;
+    let before = Instant::now();
+    world.run(&world.write(Verb::Upsert, "1", "b")).await.unwrap();
+    assert!(before.elapsed() < Duration::from_secs(5), "{:?}", before.elapsed());
+}
+
+/// Whoever reads the account leaves in the middle of it; the next does it
+/// instead of believing that it was done.
+#[tokio::test(start_paused = true)]
+async fn a_refresh_that_was_left_is_not_taken_for_done() {
+    let regions = RegionNames::new([WEST, EAST, NORTH]).unwrap();
+    let world = World::with(EmbeddedOptions::default().with_regions(regions), prefers_east()).await;
+    world.run(&world.write(Verb::Create, "1", "a")).await.unwrap();
+    tokio::time::advance(Duration::from_secs(10)).await;
+    world.fault(r#"{"operation":"read_account","count":1,"delayMs":3000}"#).await;
+    world.fault(r#"{"operation":"upsert_item","count":2,"status":403,"subStatus":3}"#).await;
+    let asked = world.asked("read_account").await;
+    let (driver, write) = (world.driver.clone(), world.write(Verb::Upsert, "1", "b"));
+    let leaving =
+        tokio::spawn(async move { driver.execute(&write, &OperationOptions::default()).await.map(drop) });
+    tokio::time::sleep(Duration::from_millis(10)).await;
+    leaving.abort();
+    assert!(leaving.await.unwrap_err().is_cancelled());
+    world.run(&world.write(Verb::Upsert, "1", "c")).await.unwrap();
+    assert_eq!(world.asked("read_account").await - asked, 2);
+}
