@@ -233,6 +233,21 @@ impl Engine {
         Ok(document.as_ref().and_then(|document| document.get("id")?.as_str()).map(str::to_owned))
     }
 
+    /// Refuses a session that is ahead of what this region has of a range:
+    /// what writes ask for where several regions take them, so that a write is
+    /// made over all that its writer has seen.
+    pub fn check_session(
+        &self,
+        container: &Container,
+        range: RangeId,
+        session: &[SessionToken],
+    ) -> Result<(), Refusal> {
+        if session.is_empty() {
+            return Ok(());
+        }
+        check_session(container, &self.state(container)?, session, &[range])
+    }
+
     pub async fn write_item(
         &self,
         container: &Arc<Container>,

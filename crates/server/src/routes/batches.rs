@@ -40,6 +40,7 @@ pub(super) async fn serve(service: &Service, call: &Call) -> Result<Answer, Refu
         BatchScope::Partition(key) => Target::resolve(&container, key.clone())?.range.id,
         BatchScope::Range(range) => *range,
     };
+    items::check_session(service, call, &container, range)?;
     let batch = Batch {
         scope,
         operations,

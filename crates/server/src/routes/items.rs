@@ -8,6 +8,7 @@ use perihelion_engine::ITEM_BYTES_MAX;
 use perihelion_engine::body::NewBody;
 use perihelion_engine::container::Container;
 use perihelion_engine::items::{ItemAnswer, ItemOperation, Target};
+use perihelion_engine::keys::RangeId;
 use perihelion_engine::refusal::Refusal;
 use perihelion_model::partition_key::PartitionKey;
 use perihelion_wire::headers;
@@ -106,12 +107,27 @@ async fn write(
     call: &Call,
 ) -> Result<ItemAnswer, Refusal> {
     let range = Target::resolve(container, key.clone())?.range.id;
+    check_session(service, call, container, range)?;
     let bucket = service.engine.admit(container, range)?;
     let written = service.engine.write_item(container, key, operation, call.precondition()).await;
     service
         .engine
         .spend(bucket, written.as_ref().map_or_else(|refusal| refusal.charge, |answer| answer.charge));
     written
+}
+
+/// Where several regions take writes, one is made only over all that its writer
+/// has seen: otherwise the older of two writes of one session could win.
+pub(super) fn check_session(
+    service: &Service,
+    call: &Call,
+    container: &Container,
+    range: RangeId,
+) -> Result<(), Refusal> {
+    if !service.account.regions.topology().is_multi_write {
+        return Ok(());
+    }
+    service.engine.check_session(container, range, &call.session()?)
 }
 
 /// Deletes all items of a partition key.
