@@ -22,7 +22,7 @@ use crate::latency;
 use crate::operation::{Operation, ResourceKind, Scope, Verb};
 use crate::options::{Hedging, ReadConsistency, Settings};
 use crate::response::Response;
-use crate::routing::account::Consistency;
+use crate::routing::account::{Account, Consistency};
 use crate::routing::ranges::Range;
 use crate::routing::resolve::{Route, RouteRequest, alternate, resolve};
 use crate::routing::topology::{Partition, Snapshot};
@@ -104,6 +104,7 @@ async fn drive(core: &Core, task: Task<'_>, state: &mut State) -> Result<Respons
                 }
                 state.tried.push(turn.route.site.region.clone());
                 state.last = Some(turn.route.site.region.clone());
+                state.write_region = turn.snapshot.account.only_write_region().cloned();
                 (state.place, state.context, state.budgets) = (Some(place), context, budgets);
                 if !after.is_zero() {
                     tokio::time::sleep(after).await;
@@ -183,10 +184,18 @@ fn route_request<'a>(
         partition: partition.map(|partition| (&*partition.container, &*partition.range)),
         excluded: &task.settings.excluded_regions,
         tried: &state.tried,
-        place: state.place,
+        place: followed(&snapshot.account, task.operation, state),
         last: state.last.as_ref(),
         now: Instant::now(),
     }
+}
+
+/// Where the judge wants the next attempt; but a write follows the account. When
+/// that now names another write region than at the last attempt, what was tried
+/// before says nothing about it.
+fn followed(account: &Account, operation: &Operation, state: &State) -> Option<Place> {
+    let has_moved = state.write_region.as_ref().zip(account.only_write_region()).is_some_and(|(a, b)| a != b);
+    if has_moved && !operation.verb.is_read() { Some(Place::WriteRegion) } else { state.place }
 }
 
 /// The token the answer must cover. Reads have one when the consistency is

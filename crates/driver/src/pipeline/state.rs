@@ -23,6 +23,9 @@ pub(super) struct State {
     /// Regions that failed this operation since the last full round.
     pub(super) tried: Vec<Region>,
     pub(super) last: Option<Region>,
+    /// The region that took writes, by the account, when the last attempt was
+    /// made; `None` before the first, and where all regions take them.
+    pub(super) write_region: Option<Region>,
     /// Effects that wait until another region has answered.
     pub(super) unconfirmed: Vec<(Effect, Route)>,
     pub(super) diagnostics: Diagnostics,
@@ -39,6 +42,7 @@ impl State {
             place,
             tried: Vec::new(),
             last: None,
+            write_region: None,
             unconfirmed: Vec::new(),
             diagnostics: Diagnostics::default(),
         }

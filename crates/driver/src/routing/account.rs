@@ -123,7 +123,14 @@ impl Account {
             *endpoint == previous.hub.endpoint
                 || reads.iter().chain(&writes).any(|site| site.endpoint == *endpoint)
         };
-        let marks = previous.unavailable.iter().filter(|mark| is_known(&mark.endpoint));
+        // A region that has just become the one that takes writes is no longer
+        // what it was when it refused them.
+        let is_new_writer = |mark: &Mark| {
+            let named = |writes: &[Arc<Site>]| writes.iter().any(|site| site.endpoint == mark.endpoint);
+            mark.usage == Usage::Write && named(&writes) && !named(&previous.writes)
+        };
+        let marks =
+            previous.unavailable.iter().filter(|mark| is_known(&mark.endpoint) && !is_new_writer(mark));
         Ok(Account {
             generation: previous.generation + 1,
             unavailable: marks.cloned().collect(),
@@ -190,6 +197,11 @@ impl Account {
     /// Whether nothing speaks against using `endpoint`.
     pub(crate) fn is_available(&self, endpoint: &Endpoint, usage: Usage) -> bool {
         !self.unavailable.iter().any(|mark| mark.usage == usage && mark.endpoint == *endpoint)
+    }
+
+    /// The one region that takes writes; `None` where all do.
+    pub(crate) fn only_write_region(&self) -> Option<&Region> {
+        self.writes.first().filter(|_| !self.is_multi_write).map(|site| &site.region)
     }
 
     /// Whether any endpoint is avoided.

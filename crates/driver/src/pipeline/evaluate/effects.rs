@@ -76,13 +76,18 @@ pub(super) fn of(finding: Finding, nature: Nature, regions: Regions) -> Effects 
         Finding::OwnerGone => Effects::NONE,
         Finding::ContainerReplaced => Effects::one(Effect::ForgetContainer),
         Finding::RangeMoved => Effects::one(Effect::RefreshRanges),
+        // A write region that is failing may have been replaced by another,
+        // and nobody else would tell.
+        Finding::Unavailable | Finding::AnswerLost if is_bound_write && nature.is_data_plane => {
+            Effects::two(Effect::RefreshAccount, Effect::PartitionFailed { confirmed_first: true })
+        }
+        Finding::Unavailable | Finding::AnswerLost if is_bound_write => Effects::one(Effect::RefreshAccount),
         Finding::NotTaken | Finding::Unavailable | Finding::AnswerLost => {
             partition_failed(nature, is_bound_write)
         }
         // Slow or faulty by itself, or only for this request.
         Finding::Failing => partition_failed(nature, true),
-        // A write region that is down may have been replaced by another, and
-        // nobody else would tell.
+        // The same of one that is down.
         Finding::Unreachable if is_bound_write => {
             Effects::two(Effect::RefreshAccount, Effect::EndpointFailed { confirmed_first: true })
         }

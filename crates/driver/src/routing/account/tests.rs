@@ -177,6 +177,29 @@ fn reading_the_account_again_keeps_the_marks_of_endpoints_that_are_left() {
     assert_eq!(second.due_for_probe(now + PERIOD), [west], "the region that left is not probed");
 }
 
+/// The write region went from West to East and, within the minute for which a
+/// region that refuses writes is avoided, back to West: writes that looked for
+/// it asked every region but the one that the account had named.
+#[test]
+fn a_region_that_becomes_the_write_region_is_no_longer_avoided_for_writes() {
+    let now = Instant::now();
+    let moved_to =
+        |region: &str, previous: &Account| read(&document(&THREE, &[region], false), &[], previous);
+    let first = moved_to("West US", &bootstrap());
+    let [west, east] = [0, 1].map(|place| first.reads[place].endpoint.clone());
+    let second = moved_to("East US", &first);
+    let marked = second.mark_unavailable(&west, Usage::Write, now, PERIOD);
+    let marked = marked.mark_unavailable(&west, Usage::Read, now, PERIOD);
+    let third = moved_to("West US", &marked);
+    assert!(third.is_available(&west, Usage::Write));
+    assert!(!third.is_available(&west, Usage::Read), "of reads the account says nothing");
+    let again = third.mark_unavailable(&west, Usage::Write, now, PERIOD);
+    let again = again.mark_unavailable(&east, Usage::Write, now, PERIOD);
+    let fourth = moved_to("West US", &again);
+    assert!(!fourth.is_available(&west, Usage::Write), "it was named before, and failed");
+    assert!(!fourth.is_available(&east, Usage::Write));
+}
+
 #[test]
 fn an_emulator_behind_a_mapped_port_is_used_where_it_was_reached() {
     let previous = Account::bootstrap(endpoint("http://localhost:9000"));
