@@ -49,7 +49,7 @@ pub struct OperationOptions {
     pub session_token: Option<Arc<str>>,
     /// Retries in another region (default 3).
     pub failovers_max: Option<u32>,
-    /// Retries of a read whose session is not there yet (default 2, or the
+    /// Retries of a read whose session is not there yet (default 5, or the
     /// number of regions when all take writes).
     pub session_retries_max: Option<u32>,
     /// Retries of a throttled request (default 18; metadata 9).

@@ -370,8 +370,10 @@ fn limits(settings: &Settings) -> Limits {
     }
 }
 
-/// Once more in the region that takes writes, and once again for luck.
-const SESSION_RETRIES_USUAL: u32 = 2;
+/// Once in the region that takes writes (or in each that does), and then, when
+/// that cannot be asked, while replication brings it: 0.7 to 1.5 s of waiting,
+/// which outlasts a usual delay between regions.
+const SESSION_RETRIES_USUAL: u32 = 5;
 
 fn ending<'l>(operation: &Operation, budgets: &Budgets, result: &'l Answer) -> Ending<'l> {
     match result {

@@ -111,10 +111,14 @@ impl<'a> RouteRequest<'a> {
         self.candidates().chain(known).find(|site| site.region == *last)
     }
 
-    /// The region that has seen every write, if it may be used and can be reached.
+    /// The region that has seen every write, if it may be used and can be
+    /// reached; and once all others were tried also if it is said that it
+    /// cannot, because nobody else knows.
     fn write_site(&self) -> Option<&'a Arc<Site>> {
-        let mut writes = self.account.writes.iter();
-        writes.find(|site| !self.excluded.contains(&site.region) && self.is_available(site))
+        let (account, excluded) = (self.account, self.excluded);
+        let mut writes = account.writes.iter().filter(|site| !excluded.contains(&site.region));
+        let reachable = writes.clone().find(|site| self.is_available(site));
+        reachable.or_else(|| writes.next().filter(|_| self.candidates().all(|site| self.is_tried(site))))
     }
 
     fn rank(&self, place: usize, site: &Arc<Site>) -> Rank {

@@ -176,7 +176,9 @@ fn the_judge_may_name_the_place() {
     check(Case { multi_write: true, ..write_region.clone() }, "A/3+C");
     // Not where it may not go, or where nobody answers: then the next one.
     check(Case { excluded: "A", ..write_region.clone() }, "C/2");
-    check(Case { unavailable: "A", ..write_region }, "C/3");
+    check(Case { unavailable: "A", ..write_region.clone() }, "C/3");
+    // Nobody else knows: it is asked once more.
+    check(Case { unavailable: "A", tried: "ACB", ..write_region }, "A/3");
 }
 
 #[test]
