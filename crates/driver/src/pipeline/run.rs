@@ -342,8 +342,11 @@ fn is_final(turn: &Turn<'_>, state: &State, leg: &Leg, winner: Winner) -> bool {
     );
     match verdict {
         Verdict::Complete => true,
-        // Metadata that a second region does not have may be on their way there.
-        Verdict::Abort => winner != Winner::Alternate || operation.is_data_plane(),
+        // A region that refuses a write says nothing of the other leg. Metadata
+        // that a second region does not have may be on their way there.
+        Verdict::Abort => {
+            operation.verb.is_read() && (winner != Winner::Alternate || operation.is_data_plane())
+        }
         Verdict::Retry { .. }
         | Verdict::ReadBack { .. }
         | Verdict::CompleteAsGone

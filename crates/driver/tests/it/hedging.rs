@@ -142,6 +142,33 @@ async fn hedging_can_be_turned_off_and_fixed_per_operation() {
     assert!(count == 1 && elapsed < Duration::from_millis(150), "{count} {elapsed:?}");
 }
 
+/// The first leg of a replacement is slow, the second goes to a region that has
+/// not heard of the document. Its 404 was the caller's answer, while the first
+/// leg replaced the document, or was about to.
+#[tokio::test(start_paused = true)]
+async fn a_hedged_write_is_not_refused_by_a_region_that_is_behind() {
+    let world = three_regions(true, without_breaker()).await;
+    for region in [WEST, NORTH] {
+        let body = format!(r#"{{"region":"{region}"}}"#);
+        world.server.manage(http::Method::POST, "replication/cut", &body).await.unwrap();
+    }
+    let stranger = World::connect(&world.server, without_breaker()).await;
+    stranger.execute(&world.write(Verb::Create, "1", "a"), &OperationOptions::default()).await.unwrap();
+    let rule = |more: &str| {
+        format!(r#"{{"operation":"replace_item","region":"{EAST}","count":1,"delayMs":300{more}}}"#)
+    };
+    world.fault(&rule("")).await;
+    let options = OperationOptions::default().with_hedging(Hedging::Fixed(Duration::from_millis(20)));
+    let replace = world.write(Verb::Replace, "1", "b");
+    let response = world.driver.execute(&replace, &options).await.unwrap();
+    assert_eq!(hedges(&response), 1, "{}", response.diagnostics);
+    // With the first leg's answer lost, nobody knows; it is not plainly refused.
+    world.fault(&rule(r#","drop":"after""#)).await;
+    let options = options.with_failovers_max(0);
+    let error = world.driver.execute(&world.write(Verb::Replace, "1", "c"), &options).await.unwrap_err();
+    assert!(error.is_ambiguous(), "{error:?}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn writes_are_hedged_only_where_every_region_takes_them() {
     for (multi_write, expected) in [(true, 1), (false, 0)] {

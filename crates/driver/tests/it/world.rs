@@ -26,19 +26,18 @@ impl World {
 
     pub(crate) async fn with(server: EmbeddedOptions, options: DriverOptions) -> World {
         let server = Embedded::open(server).await.unwrap();
-        let driver = Driver::open(
-            server.endpoint(),
-            Credential::emulator(),
-            AnyTransport::foreign(server.transport()),
-            options,
-        )
-        .await
-        .unwrap();
+        let driver = World::connect(&server, options).await;
         let orders = driver.container("shop", "orders");
         let world = World { server, driver, orders };
         world.create(Target::databases(), r#"{"id":"shop"}"#).await;
         world.create_container().await;
         world
+    }
+
+    /// A driver that shares nothing with others.
+    pub(crate) async fn connect(server: &Embedded, options: DriverOptions) -> Driver {
+        let transport = AnyTransport::foreign(server.transport());
+        Driver::open(server.endpoint(), Credential::emulator(), transport, options).await.unwrap()
     }
 
     pub(crate) async fn create_container(&self) {
