@@ -19,7 +19,7 @@ use super::{EAST, NORTH, Planet, WEST};
 use crate::world::{customer, document};
 
 /// Customers, each a partition of its own; their documents spread over ranges.
-const KEYS: usize = 24;
+pub(super) const KEYS: usize = 24;
 const WRITERS: usize = 6;
 const READERS: usize = 6;
 const EPOCHS: usize = 4;
@@ -201,6 +201,6 @@ fn scope(key: usize) -> Scope {
     customer(&format!("c{key}"))
 }
 
-fn read(orders: &Arc<Container>, key: usize) -> Operation {
+pub(super) fn read(orders: &Arc<Container>, key: usize) -> Operation {
     Operation::new(Verb::Read, Target::item(orders, &key.to_string()), scope(key), Bytes::new())
 }
