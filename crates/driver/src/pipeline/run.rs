@@ -11,7 +11,7 @@ use super::build::Resolved;
 use super::evaluate::{Effects, evaluate, may_have_applied};
 use super::hedge::{self, Loser, Race, Winner};
 use super::read_back::{Evidence, read_back};
-use super::state::{State, locate, nature};
+use super::state::{AskedSession, State, locate, nature};
 use super::verdict::{Budgets, Ending, Limits, Place, Regions, Verdict};
 use crate::chance;
 use crate::container::{Container, Known};
@@ -43,6 +43,8 @@ struct Turn<'a> {
     task: Task<'a>,
     known: Option<Arc<Known>>,
     partition: Option<Partition>,
+    /// The range that the session token is about; `None`: all.
+    session_range: Option<Arc<str>>,
     snapshot: Snapshot,
     route: Route,
     resolved: Resolved,
@@ -105,6 +107,11 @@ async fn drive(core: &Core, task: Task<'_>, state: &mut State) -> Result<Respons
                 state.tried.push(turn.route.site.region.clone());
                 state.last = Some(turn.route.site.region.clone());
                 state.write_region = turn.snapshot.account.only_write_region().cloned();
+                state.asked = Some(AskedSession {
+                    known: turn.known,
+                    range: turn.session_range,
+                    token: turn.resolved.session_token,
+                });
                 (state.place, state.context, state.budgets) = (Some(place), context, budgets);
                 if !after.is_zero() {
                     tokio::time::sleep(after).await;
@@ -130,13 +137,21 @@ async fn prepare<'a>(core: &Core, task: Task<'a>, state: &State) -> Result<Turn<
         .zip(range)
         .map(|(known, range)| Partition { container: Arc::clone(&known.rid), range: Arc::clone(&range.id) });
     let (snapshot, route) = pick_route(core, task, partition.as_ref(), state);
+    let session_range = range.filter(|_| !is_strange);
+    // What others have seen since this operation began is not its session: who
+    // asks for the latest at each attempt never catches up with busy writers.
+    let session_token = match &state.asked {
+        Some(asked) if asked.is_about(known.as_deref(), session_range) => asked.token.clone(),
+        Some(_) | None => session_token(task, &snapshot, known.as_deref(), session_range),
+    };
+    let session_range = session_range.map(|range| Arc::clone(&range.id));
     let resolved = Resolved {
         container_rid: known.as_ref().map(|known| known.rid_header.clone()),
-        session_token: session_token(task, &snapshot, known.as_deref(), range.filter(|_| !is_strange)),
+        session_token,
         is_multi_write: snapshot.account.is_multi_write,
         hub_only: state.place == Some(Place::WriteRegion) && operation.verb.is_read(),
     };
-    Ok(Turn { task, known, partition, snapshot, route, resolved })
+    Ok(Turn { task, known, partition, session_range, snapshot, route, resolved })
 }
 
 /// What is known of a container, learnt now if need be: at first use, and when

@@ -1,6 +1,9 @@
 //! What an operation carries from attempt to attempt. The loop in `run` is the
 //! only writer; `budgets` come from the judge.
 
+use std::sync::Arc;
+
+use http::HeaderValue;
 use tokio::time::Instant;
 
 use crate::container::Known;
@@ -26,6 +29,8 @@ pub(super) struct State {
     /// The region that took writes, by the account, when the last attempt was
     /// made; `None` before the first, and where all regions take them.
     pub(super) write_region: Option<Region>,
+    /// The session that the last attempt asked for.
+    pub(super) asked: Option<AskedSession>,
     /// Effects that wait until another region has answered.
     pub(super) unconfirmed: Vec<(Effect, Route)>,
     pub(super) diagnostics: Diagnostics,
@@ -43,9 +48,31 @@ impl State {
             tried: Vec::new(),
             last: None,
             write_region: None,
+            asked: None,
             unconfirmed: Vec::new(),
             diagnostics: Diagnostics::default(),
         }
+    }
+}
+
+/// What an attempt asked for: a token, and the range (or all, when `None`) of
+/// the container that it is about.
+#[derive(Debug)]
+pub(super) struct AskedSession {
+    pub(super) known: Option<Arc<Known>>,
+    pub(super) range: Option<Arc<str>>,
+    pub(super) token: Option<HeaderValue>,
+}
+
+impl AskedSession {
+    /// Whether it was asked of the same place as is to be asked now.
+    pub(super) fn is_about(&self, known: Option<&Known>, range: Option<&Range>) -> bool {
+        let is_same_container = match (self.known.as_deref(), known) {
+            (Some(asked), Some(known)) => std::ptr::eq(asked, known),
+            (None, None) => true,
+            (Some(_), None) | (None, Some(_)) => false,
+        };
+        is_same_container && self.range.as_deref() == range.map(|range| &*range.id)
     }
 }
 
