@@ -1,5 +1,7 @@
 //! The driver's integration tests, one binary.
 
+mod chaos;
+mod chaos_stories;
 mod credentials;
 mod doubt;
 mod hedging;

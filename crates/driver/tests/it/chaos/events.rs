@@ -1,0 +1,254 @@
+//! What happens to the service during a run, drawn from the seed.
+//!
+//! A gentle run keeps within what the driver promises to sit out: one region
+//! in trouble at a time, a write region away for less than the failovers last,
+//! replication no later than sessions are waited for. A rough run does not.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::ledger::Ledger;
+use super::stage::{REGIONS, SLUGS, Stage};
+use super::tap::{Fault, Rule};
+
+/// How rough a run is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mode {
+    Gentle,
+    Rough,
+}
+
+/// Events of one run.
+const EVENTS: usize = 12;
+/// Ranges that a run's container is split into at most.
+const RANGES_MAX: usize = 5;
+
+/// A write region that is away no longer than this comes back within three
+/// failovers, the shortest spread of their waits and one of them spent on
+/// another fault (0.19 + 0.38 s).
+const GENTLE_WRITE_OUTAGE_MS: u64 = 400;
+const GENTLE_OUTAGE_MS: u64 = 2000;
+/// Where all regions write, a session is waited for one round and 75 ms.
+const GENTLE_DELAY_MS: u64 = 50;
+const ROUGH_OUTAGE_MS: u64 = 6000;
+const ROUGH_DELAY_MS: u64 = 2000;
+
+/// What may strike documents.
+const REFUSALS: [(u16, u32, u64); 11] = [
+    (429, 3200, 40),
+    (429, 0, 0),
+    (449, 0, 0),
+    (503, 0, 0),
+    (500, 0, 0),
+    (408, 0, 0),
+    (410, 0, 0),
+    (410, 1002, 0),
+    (429, 3092, 0),
+    (404, 1002, 0),
+    (403, 3, 0),
+];
+
+const DOCUMENT_OPERATIONS: [&str; 9] = [
+    "any",
+    "create_item",
+    "upsert_item",
+    "read_item",
+    "replace_item",
+    "patch_item",
+    "delete_item",
+    "batch",
+    "query",
+];
+const METADATA_OPERATIONS: [&str; 3] = ["read_account", "read_ranges", "container"];
+
+/// Brings events about, one after the other.
+pub(super) struct Events<'a> {
+    pub(super) stage: &'a Stage,
+    pub(super) ledger: &'a Arc<Ledger>,
+    pub(super) rng: fastrand::Rng,
+    pub(super) mode: Mode,
+    pub(super) ranges: Vec<String>,
+    pub(super) write_region: usize,
+    /// The regions that are away.
+    pub(super) away: BTreeSet<usize>,
+    /// What happened, for the one who reads a failure.
+    pub(super) log: Vec<String>,
+}
+
+impl Events<'_> {
+    pub(super) async fn play(&mut self) {
+        for _ in 0..EVENTS {
+            self.sleep(20, 300).await;
+            match self.rng.u32(..12) {
+                0..=4 => self.strike_documents(),
+                5 => self.strike_metadata(),
+                6 | 7 => self.take_offline().await,
+                8 => self.move_write_region().await,
+                9 => self.disturb_replication().await,
+                10 => self.split().await,
+                _ => self.replace_scratch().await,
+            }
+        }
+        self.sleep(20, 300).await;
+    }
+
+    /// Everything is as it should be from now on.
+    pub(super) async fn end(&mut self) {
+        self.note("end".to_owned());
+        self.stage.clear_faults().await;
+        for region in REGIONS {
+            self.stage.order("regions/online", &named(region)).await;
+        }
+        self.stage.order("replication/heal", "{}").await;
+        self.stage.order("replication/delay", r#"{"milliseconds":5}"#).await;
+    }
+
+    async fn sleep(&mut self, least: u64, most: u64) {
+        tokio::time::sleep(Duration::from_millis(self.rng.u64(least..=most))).await;
+    }
+
+    fn note(&mut self, what: String) {
+        let at = tokio::time::Instant::now();
+        self.log.push(format!("{at:?} {what}"));
+    }
+
+    fn is_gentle(&self) -> bool {
+        self.mode == Mode::Gentle
+    }
+
+    fn strike_documents(&mut self) {
+        let operation = DOCUMENT_OPERATIONS[self.rng.usize(..DOCUMENT_OPERATIONS.len())];
+        let fault = match self.rng.u32(..10) {
+            0..=4 => {
+                // In a gentle run only a move of the write region forbids writes.
+                let refusals = if self.is_gentle() { &REFUSALS[..REFUSALS.len() - 1] } else { &REFUSALS[..] };
+                let (status, sub_status, retry_after_ms) = refusals[self.rng.usize(..refusals.len())];
+                Fault::Refuse { status, sub_status, retry_after_ms }
+            }
+            5 => Fault::RefuseAfter { status: [500, 503, 408][self.rng.usize(..3)] },
+            6 => Fault::DropBefore,
+            7 => Fault::DropAfter,
+            8 => Fault::Unreachable,
+            _ => self.delay(),
+        };
+        // Only writes are forbidden in a region.
+        let operation = match fault {
+            Fault::Refuse { status: 403, .. } => {
+                ["upsert_item", "replace_item", "patch_item", "batch"][self.rng.usize(..4)]
+            }
+            _ => operation,
+        };
+        self.strike(operation, fault);
+    }
+
+    fn delay(&mut self) -> Fault {
+        let ms = if self.is_gentle() { self.rng.u64(30..=900) } else { self.rng.u64(30..=12_000) };
+        if self.rng.bool() { Fault::DelayBefore { ms } } else { Fault::DelayAfter { ms } }
+    }
+
+    fn strike_metadata(&mut self) {
+        let operation = METADATA_OPERATIONS[self.rng.usize(..METADATA_OPERATIONS.len())];
+        let fault = match self.rng.u32(..4) {
+            0 => Fault::Refuse { status: 503, sub_status: 0, retry_after_ms: 0 },
+            1 => Fault::DropBefore,
+            2 => Fault::Unreachable,
+            _ => self.delay(),
+        };
+        self.strike(operation, fault);
+    }
+
+    fn strike(&mut self, operation: &'static str, fault: Fault) {
+        let region = self.rng.bool().then(|| SLUGS[self.rng.usize(..SLUGS.len())]);
+        let left = if self.is_gentle() { self.rng.u32(1..=6) } else { self.rng.u32(1..=60) };
+        let rule = Rule { operation, region, left, fault };
+        self.note(format!("{rule:?}"));
+        self.stage.tap.add(rule);
+    }
+
+    async fn take_offline(&mut self) {
+        let region = self.rng.usize(..REGIONS.len());
+        let mode = match (self.mode, self.rng.u32(..3)) {
+            (_, 0) => "drop",
+            (Mode::Rough, 1) => "hang",
+            (_, _) => "refuse",
+        };
+        self.note(format!("{} offline: {mode}", REGIONS[region]));
+        let body = format!(r#"{{"region":"{}","mode":"{mode}"}}"#, REGIONS[region]);
+        self.away.insert(region);
+        self.stage.order("regions/offline", &body).await;
+        let is_only_writer = region == self.write_region && !self.stage.is_multi_write;
+        let most = match (self.mode, is_only_writer) {
+            (Mode::Gentle, true) => GENTLE_WRITE_OUTAGE_MS,
+            (Mode::Gentle, false) => GENTLE_OUTAGE_MS,
+            (Mode::Rough, _) => ROUGH_OUTAGE_MS,
+        };
+        self.sleep(1, most).await;
+        // In a rough run the region may stay away while other things happen.
+        if self.is_gentle() || self.rng.bool() {
+            self.note(format!("{} online", REGIONS[region]));
+            self.stage.order("regions/online", &named(REGIONS[region])).await;
+            self.away.remove(&region);
+        }
+    }
+
+    async fn move_write_region(&mut self) {
+        let to = self.rng.usize(..REGIONS.len());
+        let (status, _) = self.stage.order("regions/write", &named(REGIONS[to])).await;
+        self.note(format!("write region to {}: {status}", REGIONS[to]));
+        if status < 300 {
+            self.write_region = to;
+        }
+    }
+
+    async fn disturb_replication(&mut self) {
+        let region = REGIONS[self.rng.usize(..REGIONS.len())];
+        let most = if self.is_gentle() { GENTLE_DELAY_MS } else { ROUGH_DELAY_MS };
+        // Where all write, a session may need what only a cut region has.
+        if self.rng.bool() || (self.is_gentle() && self.stage.is_multi_write) {
+            let ms = self.rng.u64(0..=most);
+            self.note(format!("delay to {region}: {ms} ms"));
+            let body = format!(r#"{{"region":"{region}","milliseconds":{ms}}}"#);
+            self.stage.order("replication/delay", &body).await;
+            return;
+        }
+        self.note(format!("{region} cut"));
+        self.stage.order("replication/cut", &named(region)).await;
+        self.sleep(1, if self.is_gentle() { GENTLE_OUTAGE_MS } else { ROUGH_OUTAGE_MS }).await;
+        if self.is_gentle() || self.rng.bool() {
+            self.note(format!("{region} healed"));
+            self.stage.order("replication/heal", &named(region)).await;
+        }
+    }
+
+    async fn split(&mut self) {
+        if self.ranges.len() >= RANGES_MAX {
+            return;
+        }
+        let range = self.ranges.swap_remove(self.rng.usize(..self.ranges.len()));
+        self.note(format!("split of {range}"));
+        let body = format!(r#"{{"database":"shop","container":"orders","range":"{range}"}}"#);
+        let (_, children) = self.stage.order("split", &body).await;
+        let children = children["children"].as_array().cloned().unwrap_or_default();
+        assert_eq!(children.len(), 2, "a split has two children");
+        self.ranges.extend(children.iter().map(|id| id.as_str().map_or(id.to_string(), str::to_owned)));
+    }
+
+    async fn replace_scratch(&mut self) {
+        // The catalog is changed by a client, who needs the write region.
+        if !self.away.is_empty() {
+            return;
+        }
+        self.note("scratch container replaced".to_owned());
+        self.ledger.epoch.fetch_add(1, Ordering::SeqCst);
+        self.stage.delete_container(&self.stage.scratch).await;
+        self.sleep(1, 100).await;
+        self.stage.create_container("scratch").await;
+        self.ledger.epoch.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+fn named(region: &str) -> String {
+    format!(r#"{{"region":"{region}"}}"#)
+}

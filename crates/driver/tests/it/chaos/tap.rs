@@ -1,0 +1,313 @@
+//! Between the driver and the service: faults on order, and the truth about
+//! every request.
+//!
+//! The tap asks the real service and then decides what the driver gets to see
+//! of the answer, so it knows for every write whether it was applied, whatever
+//! the driver was told. A request that the driver gives up goes on, as one on
+//! a real network does. Faults are rules with a count; no die is thrown here,
+//! so that a seed replays.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderName, Method, StatusCode};
+use perihelion_server::InProcess;
+use perihelion_wire::headers;
+use perihelion_wire::transport::{Failure, FailureKind, Request, Response, Sent, Transport};
+use tokio::time::Instant;
+
+/// Says which operation a request is made for.
+pub(super) const OPERATION: HeaderName = HeaderName::from_static("x-chaos-operation");
+
+/// Longer than any delay of a rule and any outage: a request that was given up
+/// still arrives.
+const ARRIVES_WITHIN: Duration = Duration::from_secs(120);
+
+/// Between two strikes at requests that belong to no operation (metadata,
+/// read-backs), when strikes are rationed.
+const METADATA_STRIKE_PAUSE: Duration = Duration::from_secs(3);
+
+/// Which requests, how often, and what happens to them.
+#[derive(Debug, Clone)]
+pub(super) struct Rule {
+    /// As the server's fault rules name operations; `any` for all documents.
+    pub(super) operation: &'static str,
+    /// The host's first label.
+    pub(super) region: Option<&'static str>,
+    pub(super) left: u32,
+    pub(super) fault: Fault,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Fault {
+    /// Answered so, and nothing was done.
+    Refuse { status: u16, sub_status: u32, retry_after_ms: u64 },
+    /// Answered so, although it was done.
+    RefuseAfter { status: u16 },
+    /// The connection closes, and nothing was done.
+    DropBefore,
+    /// It was done, and the connection closes.
+    DropAfter,
+    /// No connection at all.
+    Unreachable,
+    /// It arrives late.
+    DelayBefore { ms: u64 },
+    /// It is done at once, and the answer is late.
+    DelayAfter { ms: u64 },
+}
+
+/// What a fault costs an operation, so that strikes can be rationed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Class {
+    Failover,
+    Session,
+    Forbidden,
+    Wait,
+}
+
+impl Fault {
+    pub(super) fn class(self) -> Class {
+        match self {
+            Fault::Refuse { status: 404, .. } => Class::Session,
+            Fault::Refuse { status: 403, .. } => Class::Forbidden,
+            Fault::Refuse { status: 429, sub_status: 3092, .. } => Class::Failover,
+            Fault::Refuse { status: 429 | 449, .. } => Class::Wait,
+            Fault::Refuse { status: 410, sub_status: 1002, .. } => Class::Wait,
+            Fault::DelayBefore { .. } | Fault::DelayAfter { .. } => Class::Wait,
+            Fault::Refuse { .. }
+            | Fault::RefuseAfter { .. }
+            | Fault::DropBefore
+            | Fault::DropAfter
+            | Fault::Unreachable => Class::Failover,
+        }
+    }
+}
+
+/// One request as it really went.
+#[derive(Debug, Clone)]
+pub(super) struct Exchange {
+    pub(super) operation: Option<u32>,
+    pub(super) name: &'static str,
+    pub(super) region: String,
+    pub(super) at: Instant,
+    /// Whether the service applied it; `None` while it is under way.
+    pub(super) applied: Option<bool>,
+    /// It was applied after the driver had stopped waiting for it.
+    pub(super) is_late: bool,
+    pub(super) seen: Seen,
+}
+
+/// What the driver saw of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Seen {
+    /// Nothing yet.
+    Nothing,
+    /// It stopped waiting.
+    GaveUp,
+    Answer(u16, u32),
+    Lost,
+    NotSent,
+}
+
+impl Exchange {
+    /// The driver cannot know whether a write was applied.
+    pub(super) fn is_unknowable(&self) -> bool {
+        match self.seen {
+            Seen::Nothing | Seen::GaveUp | Seen::Lost => true,
+            Seen::Answer(status, _) => status == 408 || status >= 500,
+            Seen::NotSent => false,
+        }
+    }
+}
+
+#[derive(Default)]
+struct State {
+    rules: Vec<Rule>,
+    exchanges: Vec<Exchange>,
+    /// Strikes that each operation may take of each class; no limit when `None`.
+    ration: Option<u32>,
+    struck: HashMap<(u32, Class), u32>,
+    struck_metadata: Option<Instant>,
+}
+
+/// The transport with its rules and its log; clones share both.
+#[derive(Clone)]
+pub(super) struct Tap {
+    inner: InProcess,
+    state: Arc<Mutex<State>>,
+}
+
+impl Tap {
+    pub(super) fn new(inner: InProcess, ration: Option<u32>) -> Tap {
+        let state = State { ration, ..State::default() };
+        Tap { inner, state: Arc::new(Mutex::new(state)) }
+    }
+
+    pub(super) fn add(&self, rule: Rule) {
+        self.state.lock().unwrap().rules.push(rule);
+    }
+
+    pub(super) fn clear(&self) {
+        self.state.lock().unwrap().rules.clear();
+    }
+
+    pub(super) fn exchanges(&self) -> Vec<Exchange> {
+        self.state.lock().unwrap().exchanges.clone()
+    }
+}
+
+impl Transport for Tap {
+    async fn send(&self, request: Request) -> Result<Response, Failure> {
+        let deadline = Instant::from_std(request.deadline);
+        let (index, fault) = self.state.lock().unwrap().open(&request);
+        let waiting = Waiting { state: &self.state, index };
+        let exchange = exchange(self.inner.clone(), Arc::clone(&self.state), index, request, fault);
+        let outcome = match tokio::time::timeout_at(deadline, tokio::spawn(exchange)).await {
+            Ok(outcome) => outcome.expect("an exchange does not panic"),
+            Err(_) => Err(Failure::new(FailureKind::Timeout, Sent::Yes, "no answer by the deadline")),
+        };
+        self.state.lock().unwrap().exchanges[index].seen = seen(&outcome);
+        drop(waiting);
+        outcome
+    }
+}
+
+/// The driver waits for an answer, until this is dropped.
+struct Waiting<'a> {
+    state: &'a Mutex<State>,
+    index: usize,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        let seen = &mut self.state.lock().unwrap().exchanges[self.index].seen;
+        if *seen == Seen::Nothing {
+            *seen = Seen::GaveUp;
+        }
+    }
+}
+
+impl State {
+    fn open(&mut self, request: &Request) -> (usize, Option<Fault>) {
+        let operation = request.headers.get(&OPERATION).and_then(|id| id.to_str().ok()?.parse().ok());
+        let region = request.endpoint.host().split('.').next().unwrap_or_default().to_owned();
+        let name = name(request);
+        let fault = self.pick(operation, name, &region);
+        self.exchanges.push(Exchange {
+            operation,
+            name,
+            region,
+            at: Instant::now(),
+            applied: None,
+            is_late: false,
+            seen: Seen::Nothing,
+        });
+        (self.exchanges.len() - 1, fault)
+    }
+
+    /// The fault of the first rule that fits and that the ration allows.
+    fn pick(&mut self, operation: Option<u32>, name: &'static str, region: &str) -> Option<Fault> {
+        let State { rules, ration, struck, struck_metadata, .. } = self;
+        let is_document = name.ends_with("_item") || matches!(name, "batch" | "query" | "change_feed");
+        let rule = rules.iter_mut().find(|rule| {
+            rule.left > 0
+                && (rule.operation == name || (rule.operation == "any" && is_document))
+                && rule.region.is_none_or(|wanted| wanted == region)
+                && ration.is_none_or(|ration| match operation {
+                    Some(id) => struck.get(&(id, rule.fault.class())).is_none_or(|count| *count < ration),
+                    None => struck_metadata.is_none_or(|at| at.elapsed() >= METADATA_STRIKE_PAUSE),
+                })
+        })?;
+        rule.left -= 1;
+        match operation {
+            Some(id) => *struck.entry((id, rule.fault.class())).or_default() += 1,
+            None => *struck_metadata = Some(Instant::now()),
+        }
+        Some(rule.fault)
+    }
+}
+
+/// Asks the service, as the fault allows, and notes what it did.
+async fn exchange(
+    inner: InProcess,
+    state: Arc<Mutex<State>>,
+    index: usize,
+    mut request: Request,
+    fault: Option<Fault>,
+) -> Result<Response, Failure> {
+    if let Some(Fault::DelayBefore { ms }) = fault {
+        tokio::time::sleep(Duration::from_millis(ms)).await;
+    }
+    let is_write = request.method != Method::GET && !matches!(name(&request), "query");
+    request.deadline = (Instant::now() + ARRIVES_WITHIN).into_std();
+    let outcome = match fault {
+        Some(Fault::Refuse { status, sub_status, retry_after_ms }) => {
+            Ok(refusal(status, sub_status, retry_after_ms))
+        }
+        Some(Fault::DropBefore) => Err(Failure::new(FailureKind::Closed, Sent::Unknown, "dropped before")),
+        Some(Fault::Unreachable) => Err(Failure::new(FailureKind::Connect, Sent::No, "unreachable")),
+        _ => inner.send(request).await,
+    };
+    // An operation of a batch that is refused makes it 207, and nothing of it
+    // is applied; an outage drops a request before it is served.
+    let applied = is_write
+        && outcome
+            .as_ref()
+            .is_ok_and(|answer| answer.status().is_success() && answer.status() != StatusCode::MULTI_STATUS);
+    {
+        let exchange = &mut state.lock().unwrap().exchanges[index];
+        exchange.applied = Some(applied);
+        exchange.is_late = applied && exchange.seen != Seen::Nothing;
+    }
+    match fault {
+        Some(Fault::DropAfter) => Err(Failure::new(FailureKind::Closed, Sent::Yes, "dropped after")),
+        Some(Fault::RefuseAfter { status }) => Ok(refusal(status, 0, 0)),
+        Some(Fault::DelayAfter { ms }) => {
+            tokio::time::sleep(Duration::from_millis(ms)).await;
+            outcome
+        }
+        _ => outcome,
+    }
+}
+
+fn seen(outcome: &Result<Response, Failure>) -> Seen {
+    match outcome {
+        Ok(response) => {
+            let sub = response.headers().get(&headers::SUBSTATUS).and_then(|sub| sub.to_str().ok());
+            Seen::Answer(response.status().as_u16(), sub.and_then(|sub| sub.parse().ok()).unwrap_or(0))
+        }
+        Err(Failure { sent: Sent::No, .. }) => Seen::NotSent,
+        Err(_) => Seen::Lost,
+    }
+}
+
+fn refusal(status: u16, sub_status: u32, retry_after_ms: u64) -> Response {
+    let mut response = Response::new(Bytes::from_static(br#"{"code":"Chaos","message":"chaos"}"#));
+    *response.status_mut() = StatusCode::from_u16(status).unwrap();
+    response.headers_mut().insert(headers::SUBSTATUS, sub_status.into());
+    if retry_after_ms > 0 {
+        response.headers_mut().insert(headers::RETRY_AFTER_MS, retry_after_ms.into());
+    }
+    response
+}
+
+/// What a request is, as the server's fault rules name it.
+fn name(request: &Request) -> &'static str {
+    let (path, has) = (request.target.path(), |name| request.headers.contains_key(name));
+    match request.method {
+        _ if path == "/" => "read_account",
+        _ if path.ends_with("/pkranges") => "read_ranges",
+        _ if !path.contains("/docs") => "container",
+        Method::GET if has(headers::A_IM) => "change_feed",
+        Method::GET => "read_item",
+        Method::PUT => "replace_item",
+        Method::PATCH => "patch_item",
+        Method::DELETE => "delete_item",
+        _ if has(headers::IS_BATCH_REQUEST) => "batch",
+        _ if has(headers::IS_QUERY) => "query",
+        _ if has(headers::IS_UPSERT) => "upsert_item",
+        _ => "create_item",
+    }
+}

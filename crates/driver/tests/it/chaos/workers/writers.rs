@@ -1,0 +1,221 @@
+//! The writers, one for each kind of write.
+
+use perihelion_driver::operation::{Repeat, Verb};
+use perihelion_driver::{Error, Response};
+use serde_json::json as value;
+
+use super::{Worker, json, witness};
+
+impl Worker {
+    pub(super) async fn upsert(mut self) {
+        for n in 1.. {
+            let body = format!(r#"{{"id":"upsert","customer":"{}","n":{n}}}"#, self.partition);
+            let upsert = self.item(Verb::Upsert, "upsert", body);
+            let result = self.run(self.ask("upsert", "upsert", n, upsert)).await;
+            self.acknowledge("upsert", n, &result);
+            self.pause().await;
+            if self.is_stopped() {
+                return;
+            }
+        }
+    }
+
+    pub(super) async fn replace(mut self) {
+        for n in 1.. {
+            let body = format!(r#"{{"id":"replace","customer":"{}","n":{n}}}"#, self.partition);
+            let replace = self.item(Verb::Replace, "replace", body);
+            let result = self.run(self.ask("replace", "replace", n, replace)).await;
+            self.acknowledge("replace", n, &result);
+            self.pause().await;
+            if self.is_stopped() {
+                return;
+            }
+        }
+    }
+
+    /// A patch that only sets may be repeated.
+    pub(super) async fn set(mut self) {
+        for n in 1.. {
+            let body = format!(r#"{{"operations":[{{"op":"set","path":"/n","value":{n}}}]}}"#);
+            let set = self.item(Verb::Patch, "set", body).with_repeat(Repeat::Freely);
+            let result = self.run(self.ask("set", "set", n, set)).await;
+            self.acknowledge("set", n, &result);
+            self.pause().await;
+            if self.is_stopped() {
+                return;
+            }
+        }
+    }
+
+    /// A patch that increments must not be repeated. What it answers is the
+    /// floor: at least as many as were acknowledged.
+    pub(super) async fn count(mut self) {
+        while !self.is_stopped() {
+            let floor = self.ledger.floor("p3/count");
+            let body = r#"{"operations":[{"op":"incr","path":"/n","value":1}]}"#;
+            let count = self.item(Verb::Patch, "count", body.to_owned());
+            let result = self.run(self.ask("increment", "count", 1, count)).await;
+            if let Ok(response) = &result {
+                let n = json(&response.body)["n"].as_u64().unwrap();
+                if n <= floor {
+                    let problem = format!("came to {n}, after {floor}: {}", response.diagnostics);
+                    self.ledger.report("p3/count", problem);
+                }
+                self.acknowledge("count", n, &result);
+            }
+            self.pause().await;
+        }
+    }
+
+    /// Compare and swap, against another who does the same. Everyone leaves a
+    /// mark that stays, so that the last document tells who was there.
+    pub(super) async fn swap(mut self) {
+        while !self.is_stopped() {
+            if let Ok(response) = self.fetch("swap").await {
+                let (mut document, id) = (json(&response.body), self.ledger.next_id());
+                let n = document["n"].as_u64().unwrap() + 1;
+                document["n"] = value!(n);
+                document["by"][id.to_string()] = value!(true);
+                let mut swap = self
+                    .item(Verb::Replace, "swap", document.to_string())
+                    .with_if_match(response.headers["etag"].clone());
+                if self.rng.bool() {
+                    swap = swap.with_witness(witness("swap", format!("/by/{id}"), value!(true)));
+                }
+                let result = self.run(self.ask("swap", "swap", n, swap)).await;
+                self.acknowledge_contested("swap", n, &result);
+            }
+            self.pause().await;
+        }
+    }
+
+    /// Creates under an id that another wants as well.
+    pub(super) async fn contest(mut self) {
+        for n in 1.. {
+            let (id, stamp) = (format!("contest-{n}"), self.ledger.next_id());
+            let body = format!(r#"{{"id":"{id}","customer":"{}","n":{n},"stamp":{stamp}}}"#, self.partition);
+            let mut create = self.item(Verb::Create, &id, body);
+            if self.rng.bool() {
+                create = create.with_witness(witness(&id, "/stamp".to_owned(), value!(stamp)));
+            }
+            let result = self.run(self.ask("create", &id, n, create)).await;
+            self.acknowledge_contested(&id, n, &result);
+            self.pause().await;
+            if self.is_stopped() {
+                return;
+            }
+        }
+    }
+
+    /// Deletes its document and creates it again. Having been told that one
+    /// was done, it must not hear that the other cannot be.
+    pub(super) async fn cycle(mut self) {
+        let mut is_there = Some(true);
+        while !self.is_stopped() {
+            is_there = match is_there {
+                Some(true) => self.delete_own().await,
+                Some(false) => self.create_own().await,
+                None => self.look_for_own().await,
+            };
+            self.pause().await;
+        }
+    }
+
+    async fn delete_own(&mut self) -> Option<bool> {
+        let delete = self.item(Verb::Delete, "cycle", String::new());
+        match self.run(self.ask("delete", "cycle", 0, delete)).await {
+            Ok(_) => Some(false),
+            Err(error) => {
+                if error.is_not_found() {
+                    self.ledger.report("p6/cycle", format!("gone before it was deleted: {error:?}"));
+                }
+                None
+            }
+        }
+    }
+
+    async fn create_own(&mut self) -> Option<bool> {
+        let stamp = self.ledger.next_id();
+        let body = format!(r#"{{"id":"cycle","customer":"{}","stamp":{stamp}}}"#, self.partition);
+        let create = self.item(Verb::Create, "cycle", body).with_witness(witness(
+            "cycle",
+            "/stamp".to_owned(),
+            value!(stamp),
+        ));
+        match self.run(self.ask("create", "cycle", stamp.into(), create)).await {
+            Ok(_) => Some(true),
+            Err(error) => {
+                if error.is_conflict() {
+                    self.ledger.report("p6/cycle", format!("there before it was created: {error:?}"));
+                }
+                None
+            }
+        }
+    }
+
+    async fn look_for_own(&mut self) -> Option<bool> {
+        match self.fetch("cycle").await {
+            Ok(_) => Some(true),
+            Err(error) if error.is_not_found() => Some(false),
+            Err(_) => None,
+        }
+    }
+
+    /// A batch that must not be repeated: it counts.
+    pub(super) async fn batch(mut self) {
+        while !self.is_stopped() {
+            let stamp = self.ledger.next_id();
+            let body = format!(
+                r#"[{{"operationType":"Create","resourceBody":{{"id":"batch-{stamp}","customer":"{0}","stamp":{stamp}}}}},
+                {{"operationType":"Patch","id":"count","resourceBody":{{"operations":[{{"op":"incr","path":"/n","value":1}}]}}}}]"#,
+                self.partition
+            );
+            let mut batch = self.item(Verb::Batch, "", body);
+            if self.rng.bool() {
+                let id = format!("batch-{stamp}");
+                batch = batch.with_witness(witness(&id, "/stamp".to_owned(), value!(stamp)));
+            }
+            let _ = self.run(self.ask("batch", "batch", stamp.into(), batch)).await;
+            self.pause().await;
+        }
+    }
+
+    /// A batch with a guard: the head must be as it was read.
+    pub(super) async fn guarded_batch(mut self) {
+        while !self.is_stopped() {
+            if let Ok(response) = self.fetch("head").await {
+                let stamp = self.ledger.next_id();
+                let n = json(&response.body)["n"].as_u64().unwrap() + 1;
+                let etag = value!(response.etag().unwrap());
+                let body = format!(
+                    r#"[{{"operationType":"Replace","id":"head","ifMatch":{etag},"resourceBody":{{"id":"head","customer":"{0}","n":{n}}}}},
+                    {{"operationType":"Create","resourceBody":{{"id":"turn-{n}-{stamp}","customer":"{0}","stamp":{stamp}}}}}]"#,
+                    self.partition
+                );
+                let mut batch = self.item(Verb::Batch, "", body).with_repeat(Repeat::Guarded);
+                if self.rng.bool() {
+                    let id = format!("turn-{n}-{stamp}");
+                    batch = batch.with_witness(witness(&id, "/stamp".to_owned(), value!(stamp)));
+                }
+                let result = self.run(self.ask("guarded batch", "head", n, batch)).await;
+                if result.as_ref().is_ok_and(|response| response.status.code == 200) {
+                    self.acknowledge("head", n, &result);
+                }
+            }
+            self.pause().await;
+        }
+    }
+
+    /// Where all regions write, the other's write may win later.
+    fn acknowledge_contested(&self, id: &str, n: u64, result: &Result<Response, Error>) {
+        if !self.is_multi_write {
+            self.acknowledge(id, n, result);
+        }
+    }
+
+    fn acknowledge(&self, id: &str, n: u64, result: &Result<Response, Error>) {
+        if result.is_ok() {
+            self.ledger.raise(&self.name(id), n);
+        }
+    }
+}

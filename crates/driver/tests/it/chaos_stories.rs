@@ -1,0 +1,76 @@
+//! What chaos found, each as the shortest story that shows it.
+
+use std::time::Duration;
+
+use http::Method;
+use perihelion_driver::operation::Verb;
+use perihelion_server::{EmbeddedOptions, RegionNames};
+
+use crate::planet::{EAST, NORTH, WEST, prefers_east};
+use crate::world::{World, document};
+
+async fn three_regions(is_multi_write: bool, delay: Duration) -> World {
+    let server = EmbeddedOptions::default()
+        .with_regions(RegionNames::new([WEST, EAST, NORTH]).unwrap())
+        .with_multi_write(is_multi_write)
+        .with_replication_delay(delay);
+    World::with(server, prefers_east()).await
+}
+
+async fn order(world: &World, path: &str, body: &str) {
+    let response = world.server.manage(Method::POST, path, body).await.unwrap();
+    assert!(response.status().is_success(), "{path} {body}: {response:?}");
+}
+
+/// Seed 4, one write region: West refuses everything, and the service moves the
+/// write region to North. A write under way asked West again and again, since it
+/// was to be repeated where it had been, and was then reported as ambiguous.
+#[tokio::test(start_paused = true)]
+async fn a_write_under_way_follows_the_write_region() {
+    let world = three_regions(false, Duration::ZERO).await;
+    world.run(&world.write(Verb::Create, "1", "a")).await.unwrap();
+    order(&world, "regions/offline", &format!(r#"{{"region":"{WEST}","mode":"refuse"}}"#)).await;
+    let (driver, upsert) = (world.driver.clone(), world.write(Verb::Upsert, "1", "b"));
+    let write = tokio::spawn(async move { driver.execute(&upsert, &Default::default()).await });
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    order(&world, "regions/write", &format!(r#"{{"region":"{NORTH}"}}"#)).await;
+    let written = write.await.unwrap().unwrap();
+    assert_eq!(written.diagnostics.attempts().last().unwrap().region.name(), NORTH);
+    assert_eq!(document(&world.run(&world.read("1")).await.unwrap())["stamp"], "b");
+}
+
+/// Seed 2, all regions writing: East takes a write and goes away before it has
+/// replicated it. A read of that session went round the other regions and gave
+/// up (404/1002) after a tenth of a second; replication is seldom that quick.
+#[tokio::test(start_paused = true)]
+async fn a_session_whose_region_went_away_waits_for_replication() {
+    let world = three_regions(true, Duration::from_millis(400)).await;
+    world.run(&world.write(Verb::Create, "1", "a")).await.unwrap();
+    order(&world, "regions/offline", &format!(r#"{{"region":"{EAST}"}}"#)).await;
+    let read = world.run(&world.read("1")).await.unwrap();
+    assert_eq!(document(&read)["stamp"], "a");
+}
+
+/// Seed 124, all regions writing: East answers no reads for a moment, and takes
+/// writes. Each attempt of a read asked for all that anyone had written by then,
+/// which the other regions had a moment later, when it was no longer enough.
+#[tokio::test(start_paused = true)]
+async fn a_read_does_not_chase_the_writes_of_others() {
+    let world = three_regions(true, Duration::from_millis(50)).await;
+    world.run(&world.write(Verb::Create, "1", "a")).await.unwrap();
+    world.fault(&format!(r#"{{"operation":"read_item","region":"{EAST}","status":503}}"#)).await;
+    let (driver, upsert) = (world.driver.clone(), world.write(Verb::Upsert, "2", "busy"));
+    let busy = tokio::spawn(async move {
+        loop {
+            driver.execute(&upsert, &Default::default()).await.unwrap();
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    });
+    for _ in 0..5 {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let before = tokio::time::Instant::now();
+        assert_eq!(document(&world.run(&world.read("1")).await.unwrap())["stamp"], "a");
+        assert!(before.elapsed() <= Duration::from_millis(250), "{:?}", before.elapsed());
+    }
+    busy.abort();
+}
