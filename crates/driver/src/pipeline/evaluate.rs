@@ -51,6 +51,10 @@ const FORBIDDEN_WAIT_MAX: Duration = Duration::from_secs(5);
 /// For replication to bring what a session has seen (tens of milliseconds
 /// between regions), once every place that may know it was asked.
 const SESSION: Backoff = Backoff { first: Duration::from_millis(100), longest: Duration::from_secs(1) };
+/// Once in the region that takes writes (or in each that does), and then, when
+/// that cannot be asked, while replication brings it: 1.5 to 2.5 s of waiting,
+/// which outlasts a usual delay between regions.
+const SESSION_RETRIES_USUAL: u32 = 5;
 
 /// While a split, a merge or a move completes. The first retry does not wait:
 /// mostly it is over, and only this client's map was old.
@@ -215,12 +219,13 @@ impl Case {
     /// region that is the one, else any.
     fn session_behind(self) -> Verdict {
         let others = self.others();
-        let (place, elsewhere, retries_max) = match (self.regions.is_multi_write, others) {
-            (false, 0..=u32::MAX) => (Place::WriteRegion, others.min(1), self.limits.session_retries_max),
-            (true, 0) => (Place::Same, 0, self.limits.session_retries_max.max(1)),
-            (true, 1..=u32::MAX) => (Place::Next, others, self.limits.session_retries_max.max(others + 1)),
+        let (place, elsewhere) = match (self.regions.is_multi_write, others) {
+            (false, 0..=u32::MAX) => (Place::WriteRegion, others.min(1)),
+            (true, 0) => (Place::Same, 0),
+            (true, 1..=u32::MAX) => (Place::Next, others),
         };
-        if self.budgets.session_retries >= retries_max {
+        let usual = SESSION_RETRIES_USUAL.max(elsewhere.saturating_add(1));
+        if self.budgets.session_retries >= self.limits.session_retries_max.unwrap_or(usual) {
             return self.end();
         }
         let after = SESSION.wait_after(elsewhere, self.budgets.session_retries, self.jitter);

@@ -380,18 +380,9 @@ fn regions(turn: &Turn<'_>) -> Regions {
     }
 }
 
-/// On an account of several write regions each may be asked once.
 fn limits(settings: &Settings) -> Limits {
-    Limits {
-        failovers_max: settings.failovers_max,
-        session_retries_max: settings.session_retries_max.unwrap_or(SESSION_RETRIES_USUAL),
-    }
+    Limits { failovers_max: settings.failovers_max, session_retries_max: settings.session_retries_max }
 }
-
-/// Once in the region that takes writes (or in each that does), and then, when
-/// that cannot be asked, while replication brings it: 0.7 to 1.5 s of waiting,
-/// which outlasts a usual delay between regions.
-const SESSION_RETRIES_USUAL: u32 = 5;
 
 fn ending<'l>(operation: &Operation, budgets: &Budgets, result: &'l Answer) -> Ending<'l> {
     match result {

@@ -50,7 +50,8 @@ pub(crate) struct Regions {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
     pub(crate) failovers_max: u32,
-    pub(crate) session_retries_max: u32,
+    /// `None`: once in every place that may know the session, and once more.
+    pub(crate) session_retries_max: Option<u32>,
 }
 
 /// What an operation has spent.

@@ -18,7 +18,7 @@ use crate::pipeline::verdict::{Budgets, Effect, Ending, Limits, Nature, Regions,
 use crate::status::Status;
 
 /// The defaults.
-const LIMITS: Limits = Limits { failovers_max: 3, session_retries_max: 2 };
+const LIMITS: Limits = Limits { failovers_max: 3, session_retries_max: None };
 
 /// The sample that spreads nothing.
 const MIDDLE: f64 = 0.5;

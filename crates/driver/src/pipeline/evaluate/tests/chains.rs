@@ -31,11 +31,11 @@ const CHAINS: &str = "
     403/3           never   one 1 | 0 1000 2000 2000          | Abort
     403/3           freely  one 3 | 0 1000 2000 2000          | Abort
     403/1008        read    all 2 | 0 1000 2000 2000          | Abort
-    404/1002        read    one 1 | 100 200                   | Abort
-    404/1002        read    one 3 | 0 100                     | Abort
-    404/1002        read    all 1 | 100 200                   | Abort
-    404/1002        read    all 2 | 0 100                     | Abort
-    404/1002        never   all 3 | 0 0 100                   | Abort
+    404/1002        read    one 1 | 100 200 400 800 1000      | Abort
+    404/1002        read    one 3 | 0 100 200 400 800         | Abort
+    404/1002        read    all 1 | 100 200 400 800 1000      | Abort
+    404/1002        read    all 2 | 0 100 200 400 800         | Abort
+    404/1002        never   all 3 | 0 0 100 200 400           | Abort
     404/1003        read    one 1 | 0                         | Abort
     400/1024        never   one 2 | 0 100 200 400 800 1600 2000 2000 | Abort
     410/1000        read    one 1 | 0 100 200 400 800 1600 2000 2000 | Abort
@@ -47,14 +47,14 @@ const CHAINS: &str = "
 ";
 
 /// Attempts that an operation can make at most, whatever happens: the first,
-/// and 3 failovers, 1 reconnect, 3 session retries (in three regions), 10 after
+/// and 3 failovers, 1 reconnect, 5 session retries, 10 after
 /// 403, 30 after 449, 8 with new maps.
-const ATTEMPTS_MAX: usize = 1 + 3 + 1 + 3 + 10 + 30 + 8;
+const ATTEMPTS_MAX: usize = 1 + 3 + 1 + 5 + 10 + 30 + 8;
 
-/// Waiting at most, in whole seconds: failovers 1.75, sessions 0.7, moving
+/// Waiting at most, in whole seconds: failovers 1.75, sessions 2.5, moving
 /// write regions 5, 449 24.4 (30 with hints), maps 7.1; all but 449 a quarter
 /// longer with the worst jitter.
-const WAIT_MAX: Duration = Duration::from_secs(48);
+const WAIT_MAX: Duration = Duration::from_secs(50);
 
 /// Follows one operation to its end.
 fn follow<'a>(
@@ -162,7 +162,7 @@ fn any_chain_of_endings_ends() {
 fn a_chain_that_spends_every_budget_in_turn_still_ends() {
     // The adversary answers with whatever has budget left, worst jitter.
     let turns =
-        [("449/0", 30), ("410/1002", 8), ("403/3", 3), ("404/1002", 3), ("no-closed", 1), ("503/0", 4)];
+        [("449/0", 30), ("410/1002", 8), ("403/3", 3), ("404/1002", 5), ("no-closed", 1), ("503/0", 4)];
     let endings: Vec<_> =
         turns.iter().flat_map(|(ending, times)| std::iter::repeat_n(Told::read(ending), *times)).collect();
     let mut endings = endings.iter();
@@ -173,7 +173,7 @@ fn a_chain_that_spends_every_budget_in_turn_still_ends() {
         || 1.0,
     );
     assert_eq!(last, Verdict::AbortAmbiguous);
-    assert_eq!(waits.len(), 30 + 8 + 3 + 3 + 1 + 3);
+    assert_eq!(waits.len(), 30 + 8 + 3 + 5 + 1 + 3);
     assert!(waits.iter().sum::<Duration>() <= WAIT_MAX);
 }
 
@@ -238,13 +238,20 @@ fn the_services_hint_wins_in_the_region_it_is_for() {
 #[test]
 fn limits_are_kept() {
     let told = Told::read("503/0");
-    let none = Limits { failovers_max: 0, session_retries_max: 0 };
+    let none = Limits { failovers_max: 0, session_retries_max: Some(0) };
     let verdict = |kind, limits, budgets| {
         evaluate(nature(kind, true), told.ending(), regions(3, false), limits, budgets, MIDDLE).0
     };
     assert_eq!(verdict("read", none, Budgets::default()), Verdict::Abort);
     assert_eq!(verdict("freely", none, Budgets::default()), Verdict::ReadBack { refused: false });
-    let endless = Limits { failovers_max: u32::MAX, session_retries_max: u32::MAX };
+    let behind = Told::read("404/1002");
+    for (candidates, is_multi_write) in [(1, false), (3, false), (1, true), (3, true)] {
+        let regions = regions(candidates, is_multi_write);
+        let ending = behind.ending();
+        let (verdict, _) = evaluate(nature("read", false), ending, regions, none, Budgets::default(), MIDDLE);
+        assert_eq!(verdict, Verdict::Abort, "{candidates} {is_multi_write}");
+    }
+    let endless = Limits { failovers_max: u32::MAX, session_retries_max: Some(u32::MAX) };
     let late = Budgets { failovers: u32::MAX - 1, session_retries: u32::MAX - 1, ..Budgets::default() };
     let Verdict::Retry { after, budgets, .. } = verdict("read", endless, late) else { panic!("one is left") };
     assert_eq!((after, budgets.failovers), (Duration::from_secs(4), u32::MAX));

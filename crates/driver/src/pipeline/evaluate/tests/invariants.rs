@@ -222,7 +222,10 @@ fn nothing_the_outside_says_makes_the_judge_panic() {
         };
         let regions =
             Regions { candidates: edge(&mut random), is_multi_write: random.bool(), has_breaker: true };
-        let limits = Limits { failovers_max: edge(&mut random), session_retries_max: edge(&mut random) };
+        let limits = Limits {
+            failovers_max: edge(&mut random),
+            session_retries_max: random.bool().then(|| edge(&mut random)),
+        };
         let jitter = *random.choice([0.0, 1.0, -1.0, f64::NAN, f64::INFINITY].iter()).unwrap();
         let ending = told[random.usize(..told.len())].hinted(random.bool().then(|| time(&mut random)));
         let kind = KINDS[random.usize(..KINDS.len())];

@@ -209,7 +209,7 @@ fn histories() -> [(&'static str, Budgets); 4] {
     let spent = Budgets {
         failovers: 3,
         reconnects: 1,
-        session_retries: 3,
+        session_retries: 5,
         forbidden_retries: 10,
         forbidden_waited: Duration::from_secs(5),
         retry_with_retries: 30,
