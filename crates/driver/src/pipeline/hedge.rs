@@ -83,7 +83,8 @@ pub(crate) async fn race(
     }
     let alternate = Sending { context: Context::Hedge, ..alternate };
     let alternate_begun = Instant::now();
-    let mut second = pin!(attempt(core, alternate));
+    // Apart, so that the future of the usual case, without a second leg, is small.
+    let mut second = Box::pin(attempt(core, alternate));
     tokio::select! {
         biased;
         leg = &mut first => match leg {

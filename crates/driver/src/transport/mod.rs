@@ -23,7 +23,8 @@ mod tls;
 use std::fmt;
 use std::sync::Arc;
 
-use perihelion_wire::transport::{DynTransport, Failure, Request, Response, Transport};
+use perihelion_wire::transport::{DynTransport, Failure, FailureKind, Request, Response, Sent, Transport};
+use tokio::time::{Instant, timeout_at};
 
 pub use self::http::HttpTransport;
 pub use self::options::HttpOptions;
@@ -50,7 +51,15 @@ impl Transport for AnyTransport {
     async fn send(&self, request: Request) -> Result<Response, Failure> {
         match self {
             AnyTransport::Http(transport) => transport.send(request).await,
-            AnyTransport::Foreign(transport) => transport.send_boxed(request).await,
+            AnyTransport::Foreign(transport) => {
+                // It should keep the deadline itself; an operation's end must
+                // not depend on that.
+                let deadline = Instant::from_std(request.deadline);
+                timeout_at(deadline, transport.send_boxed(request)).await.unwrap_or_else(|_| {
+                    let text = "the transport has not answered by the deadline";
+                    Err(Failure::new(FailureKind::Timeout, Sent::Unknown, text))
+                })
+            }
         }
     }
 }

@@ -89,3 +89,33 @@ async fn a_refresh_that_was_left_is_not_taken_for_done() {
     world.run(&world.write(Verb::Upsert, "1", "c")).await.unwrap();
     assert_eq!(world.asked("read_account").await - asked, 2);
 }
+
+/// A transport that forgets its deadlines.
+struct Forgetful;
+
+impl Transport for Forgetful {
+    async fn send(&self, _request: Request) -> Result<Response, Failure> {
+        std::future::pending().await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_operation_ends_whatever_its_transport_does() {
+    let account = Endpoint::parse("https://shop.example").unwrap();
+    let options = OperationOptions::default().with_timeout(Duration::from_secs(1));
+    let options = DriverOptions::default().with_operation(options);
+    let transport = AnyTransport::foreign(Forgetful);
+    let opening = Driver::open(account, Credential::emulator(), transport, options);
+    let error = tokio::time::timeout(Duration::from_secs(60), opening).await.expect("it ends").unwrap_err();
+    assert!(error.message().contains("deadline"), "{error}");
+}
+
+/// Futures of operations are nested in those of their callers and moved about:
+/// large ones cost stack and copies.
+#[tokio::test(start_paused = true)]
+async fn the_future_of_an_operation_is_small() {
+    let world = World::new().await;
+    let (read, options) = (world.read("1"), OperationOptions::default());
+    let size = std::mem::size_of_val(&world.driver.execute(&read, &options));
+    assert!(size <= 7 * 1024, "{size} bytes");
+}
