@@ -1,0 +1,129 @@
+//! duroxide's `ProviderAdmin`, one line per method.
+
+use async_trait::async_trait;
+use duroxide::Event;
+use duroxide::providers::{
+    DeleteInstanceResult, ExecutionInfo, InstanceFilter, InstanceInfo, InstanceTree, ProviderAdmin,
+    ProviderError, PruneOptions, PruneResult, QueueDepths, SystemMetrics,
+};
+
+use crate::contract::told;
+use crate::failure::Failure;
+use crate::ops::{delete, list, prune, read};
+use crate::plan::is_terminal;
+use crate::provider::CosmosDBProvider;
+
+#[async_trait]
+impl ProviderAdmin for CosmosDBProvider {
+    async fn list_instances(&self) -> Result<Vec<String>, ProviderError> {
+        told("list_instances", list::instances(&self.inner, None).await)
+    }
+
+    async fn list_instances_by_status(&self, status: &str) -> Result<Vec<String>, ProviderError> {
+        told("list_instances_by_status", list::instances(&self.inner, Some(status)).await)
+    }
+
+    async fn list_executions(&self, instance: &str) -> Result<Vec<u64>, ProviderError> {
+        told("list_executions", list::executions(&self.inner, instance).await)
+    }
+
+    async fn read_history_with_execution_id(
+        &self,
+        instance: &str,
+        execution_id: u64,
+    ) -> Result<Vec<Event>, ProviderError> {
+        told("read_history_with_execution_id", read::execution(&self.inner, instance, execution_id).await)
+    }
+
+    async fn read_history(&self, instance: &str) -> Result<Vec<Event>, ProviderError> {
+        told("read_history", read::latest(&self.inner, instance).await)
+    }
+
+    async fn latest_execution_id(&self, instance: &str) -> Result<u64, ProviderError> {
+        told("latest_execution_id", list::latest_execution(&self.inner, instance).await)
+    }
+
+    async fn get_instance_info(&self, instance: &str) -> Result<InstanceInfo, ProviderError> {
+        told("get_instance_info", list::instance(&self.inner, instance).await)
+    }
+
+    async fn get_execution_info(
+        &self,
+        instance: &str,
+        execution_id: u64,
+    ) -> Result<ExecutionInfo, ProviderError> {
+        told("get_execution_info", list::execution(&self.inner, instance, execution_id).await)
+    }
+
+    async fn get_system_metrics(&self) -> Result<SystemMetrics, ProviderError> {
+        told("get_system_metrics", list::metrics(&self.inner).await)
+    }
+
+    async fn get_queue_depths(&self) -> Result<QueueDepths, ProviderError> {
+        told("get_queue_depths", list::depths(&self.inner).await)
+    }
+
+    async fn list_children(&self, instance_id: &str) -> Result<Vec<String>, ProviderError> {
+        told("list_children", list::children(&self.inner, instance_id).await)
+    }
+
+    async fn get_parent_id(&self, instance_id: &str) -> Result<Option<String>, ProviderError> {
+        let state = read::created(&self.inner, instance_id).await;
+        told("get_parent_id", state.map(|state| state.parent_instance_id))
+    }
+
+    async fn delete_instances_atomic(
+        &self,
+        ids: &[String],
+        force: bool,
+    ) -> Result<DeleteInstanceResult, ProviderError> {
+        told("delete_instances_atomic", delete::run(&self.inner, ids, force).await)
+    }
+
+    async fn get_instance_tree(&self, instance_id: &str) -> Result<InstanceTree, ProviderError> {
+        let all_ids = told("get_instance_tree", delete::tree(&self.inner, instance_id).await)?;
+        Ok(InstanceTree { root_id: instance_id.to_owned(), all_ids })
+    }
+
+    async fn delete_instance_bulk(
+        &self,
+        filter: InstanceFilter,
+    ) -> Result<DeleteInstanceResult, ProviderError> {
+        told("delete_instance_bulk", delete_bulk(self, &filter).await)
+    }
+
+    async fn prune_executions(
+        &self,
+        instance_id: &str,
+        options: PruneOptions,
+    ) -> Result<PruneResult, ProviderError> {
+        told("prune_executions", prune::run(&self.inner, instance_id, &options).await)
+    }
+
+    async fn prune_executions_bulk(
+        &self,
+        filter: InstanceFilter,
+        options: PruneOptions,
+    ) -> Result<PruneResult, ProviderError> {
+        told("prune_executions_bulk", prune::bulk(&self.inner, &filter, &options).await)
+    }
+}
+
+/// Roots that have ended, each with all below it.
+async fn delete_bulk(
+    provider: &CosmosDBProvider,
+    filter: &InstanceFilter,
+) -> Result<DeleteInstanceResult, Failure> {
+    let inner = &provider.inner;
+    let is_ended_root = |row: &list::Summary| row.parent_instance_id.is_none() && is_terminal(&row.status);
+    let mut result = DeleteInstanceResult::default();
+    for root in list::matching(inner, filter, is_ended_root).await? {
+        let tree = delete::tree(inner, &root).await?;
+        let one = delete::run(inner, &tree, true).await?;
+        result.instances_deleted += one.instances_deleted;
+        result.executions_deleted += one.executions_deleted;
+        result.events_deleted += one.events_deleted;
+        result.queue_messages_deleted += one.queue_messages_deleted;
+    }
+    Ok(result)
+}

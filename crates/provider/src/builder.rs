@@ -1,0 +1,129 @@
+//! Building a provider that needs more than a configuration: other credentials,
+//! a connection string, a client that exists, the engine in this process.
+
+use std::time::Duration;
+
+use duroxide::providers::ProviderError;
+use perihelion_client::{Client, ClientBuilder, Credential};
+
+use crate::config::{CosmosDBProviderConfig, Options};
+use crate::failure::Failure;
+use crate::inner::Inner;
+use crate::provider::CosmosDBProvider;
+
+/// Builds a [`CosmosDBProvider`]. Where the account is, and who we are to it,
+/// is said in one of four ways: a connection string, an endpoint with a
+/// credential, a client, or (feature `embedded`) the engine itself.
+#[derive(Debug)]
+#[must_use = "nothing happens before open()"]
+pub struct CosmosDBProviderBuilder {
+    place: Place,
+    connection: ClientBuilder,
+    database: String,
+    container: String,
+    options: Options,
+}
+
+#[derive(Debug)]
+enum Place {
+    Account,
+    Client(Client),
+    #[cfg(feature = "embedded")]
+    Embedded(Box<perihelion_server::EmbeddedOptions>),
+}
+
+impl Default for CosmosDBProviderBuilder {
+    fn default() -> Self {
+        let config = CosmosDBProviderConfig::default();
+        CosmosDBProviderBuilder {
+            place: Place::Account,
+            connection: Client::builder(),
+            database: config.database,
+            container: config.container,
+            options: Options::default(),
+        }
+    }
+}
+
+impl CosmosDBProviderBuilder {
+    /// Endpoint and key as the portal shows them together.
+    pub fn with_connection_string(mut self, text: &str) -> Self {
+        self.connection = self.connection.with_connection_string(text);
+        self
+    }
+
+    /// An endpoint, with a key, a resource token or a source of Entra ID tokens.
+    pub fn with_credential(mut self, endpoint: &str, credential: Credential) -> Self {
+        self.connection = self.connection.with_endpoint(endpoint).with_credential(credential);
+        self
+    }
+
+    /// Regions in order of preference.
+    pub fn with_preferred_regions<'r>(mut self, regions: impl IntoIterator<Item = &'r str>) -> Self {
+        self.connection = self.connection.with_preferred_regions(regions);
+        self
+    }
+
+    /// A client that exists: connections and sessions are shared with it.
+    pub fn with_client(mut self, client: Client) -> Self {
+        self.place = Place::Client(client);
+        self
+    }
+
+    /// The engine in this process.
+    #[cfg(feature = "embedded")]
+    pub fn with_embedded(mut self, options: perihelion_server::EmbeddedOptions) -> Self {
+        self.place = Place::Embedded(Box::new(options));
+        self
+    }
+
+    /// The database, made if missing. Without it: `duroxide`.
+    pub fn with_database(mut self, name: impl Into<String>) -> Self {
+        self.database = name.into();
+        self
+    }
+
+    /// The container, made if missing. Without it: `duroxide`.
+    pub fn with_container(mut self, name: impl Into<String>) -> Self {
+        self.container = name.into();
+        self
+    }
+
+    /// From which `poll_timeout` on a fetch waits for work instead of looking
+    /// once. Without it: one second.
+    pub fn with_long_poll_threshold(mut self, threshold: Duration) -> Self {
+        self.options.long_poll_threshold = threshold;
+        self
+    }
+
+    /// How often undelivered messages and unfinished work are looked for, and
+    /// how old they must be. Without it: both two seconds.
+    pub fn with_reconciler(mut self, interval: Duration, age: Duration) -> Self {
+        (self.options.reconciler_interval, self.options.reconciler_age) = (interval, age);
+        self
+    }
+
+    /// Connects, makes database and container if they are missing, and starts
+    /// the reconciler. Must be called inside a tokio runtime.
+    pub async fn open(self) -> Result<CosmosDBProvider, ProviderError> {
+        let CosmosDBProviderBuilder { place, connection, database, container, options } = self;
+        let failed = |error: perihelion_client::Error| Failure::Storage(error).into_error("open");
+        let inner = match place {
+            Place::Account => {
+                let client = connection.connect().await.map_err(failed)?;
+                Inner::open(client, &database, &container, options).await
+            }
+            Place::Client(client) => Inner::open(client, &database, &container, options).await,
+            #[cfg(feature = "embedded")]
+            Place::Embedded(engine) => {
+                let engine = perihelion_server::Embedded::open(*engine).await.map_err(|error| {
+                    ProviderError::permanent("open", format!("the embedded database does not open: {error}"))
+                })?;
+                let client = Client::over(&engine.endpoint(), engine.transport()).await.map_err(failed)?;
+                let inner = Inner::open(client, &database, &container, options).await;
+                inner.inspect(|inner| inner.keep(engine))
+            }
+        };
+        Ok(CosmosDBProvider::new_from(inner.map_err(|failure| failure.into_error("open"))?))
+    }
+}

@@ -1,0 +1,101 @@
+//! Time as documents have it: hybrid logical clock values, milliseconds since
+//! 1970 times 4096 plus a counter, so that two stamps of one process are never
+//! equal and never go backwards, whatever the wall clock does.
+//!
+//! They stay below 2^53 until 2039 and so survive any JSON reader.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Bits of the counter below the milliseconds.
+const COUNTER_BITS: u32 = 12;
+
+/// The largest integer that every JSON reader keeps exactly.
+const STAMP_MAX: u64 = (1 << 53) - 1;
+
+/// How far the clocks of two machines may differ. Messages that are to be seen
+/// at once are stamped this far in the past, so that a reader whose clock is
+/// behind the writer's sees them at once too.
+pub(crate) const SKEW_MAX: Duration = Duration::from_secs(120);
+
+/// A moment as documents have it.
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
+#[serde(transparent)]
+pub(crate) struct Stamp(pub(crate) u64);
+
+impl Stamp {
+    /// The first stamp of a millisecond; far futures are one and the same.
+    pub(crate) fn at_ms(ms: u64) -> Self {
+        Stamp(ms.saturating_mul(1 << COUNTER_BITS).min(STAMP_MAX))
+    }
+
+    pub(crate) fn ms(self) -> u64 {
+        self.0 >> COUNTER_BITS
+    }
+
+    /// Visible to every reader from now on.
+    pub(crate) fn at_once(self) -> Self {
+        Stamp(self.0.saturating_sub((SKEW_MAX.as_millis() as u64) << COUNTER_BITS))
+    }
+
+    pub(crate) fn after(self, delay: Duration) -> Self {
+        let delay = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
+        Stamp::at_ms(self.ms().saturating_add(delay)).max(self)
+    }
+}
+
+/// Gives out stamps.
+#[derive(Debug, Default)]
+pub(crate) struct HybridClock {
+    last: AtomicU64,
+}
+
+impl HybridClock {
+    /// A stamp that is later than all before it.
+    pub(crate) fn stamp(&self) -> Stamp {
+        self.reserve(1)
+    }
+
+    /// The first of so many stamps in a row that nobody else gets.
+    pub(crate) fn reserve(&self, count: usize) -> Stamp {
+        let wall = Stamp::at_ms(wall_ms()).0;
+        let count = u64::try_from(count).unwrap_or(u64::MAX).max(1);
+        let first = |last: u64| wall.max(last.saturating_add(1));
+        let next = |last: u64| Some(first(last).saturating_add(count - 1));
+        let before = self.last.fetch_update(Ordering::AcqRel, Ordering::Acquire, next).unwrap_or(wall);
+        Stamp(first(before).min(STAMP_MAX))
+    }
+}
+
+/// Milliseconds since 1970 by this machine's clock.
+pub(crate) fn wall_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// A lock's end: milliseconds since 1970.
+pub(crate) fn ends_ms(now_ms: u64, lasts: Duration) -> u64 {
+    now_ms.saturating_add(u64::try_from(lasts.as_millis()).unwrap_or(u64::MAX)).min(STAMP_MAX >> COUNTER_BITS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stamps_of_one_clock_only_grow() {
+        let clock = HybridClock::default();
+        let stamps: Vec<Stamp> = (0..10_000).map(|_| clock.stamp()).collect();
+        assert!(stamps.windows(2).all(|pair| pair[0] < pair[1]));
+    }
+
+    #[test]
+    fn no_time_leaves_the_integers_of_json() {
+        assert_eq!(Stamp::at_ms(u64::MAX).0, STAMP_MAX);
+        assert_eq!(Stamp::at_ms(7).after(Duration::MAX).0, STAMP_MAX);
+        assert_eq!(Stamp::at_ms(5).at_once(), Stamp(0));
+        assert_eq!(Stamp::at_ms(1_700_000_000_000).ms(), 1_700_000_000_000);
+    }
+}

@@ -1,0 +1,66 @@
+//! What can go wrong inside, and how the contract wants it said. The runtime
+//! and its client read the words of some messages: they are spelt here, once.
+
+use duroxide::providers::ProviderError;
+use perihelion_client::{Error, ErrorKind};
+
+/// A failure, before it is said in the contract's words.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The database refused or could not be asked.
+    Storage(Error),
+    /// The token is not one, or its lock is another's, gone, or run out.
+    LockLost,
+    /// What is asked for is not there.
+    NotFound(String),
+    /// What is asked for cannot be, and will not be by asking again.
+    Refused(String),
+    /// Someone else was faster too often; ask again.
+    Contended(String),
+}
+
+impl Failure {
+    /// Whether the same request may succeed later.
+    pub(crate) fn is_transient(&self) -> bool {
+        match self {
+            Failure::Storage(error) => is_transient(error),
+            Failure::Contended(_) => true,
+            Failure::LockLost | Failure::NotFound(_) | Failure::Refused(_) => false,
+        }
+    }
+
+    pub(crate) fn into_error(self, operation: &str) -> ProviderError {
+        let is_transient = self.is_transient();
+        let message = match self {
+            Failure::Storage(error) => error.to_string(),
+            Failure::LockLost => {
+                "Invalid lock token: the lock is unknown, has expired, or is held by another".to_owned()
+            }
+            Failure::NotFound(instance) => format!("Instance {instance} not found"),
+            Failure::Refused(message) | Failure::Contended(message) => message,
+        };
+        if is_transient {
+            ProviderError::retryable(operation, message)
+        } else {
+            ProviderError::permanent(operation, message)
+        }
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Failure::Storage(error)
+    }
+}
+
+/// Whether the service, and not the request, is at fault.
+pub(crate) fn is_transient(error: &Error) -> bool {
+    match error.kind() {
+        ErrorKind::Transport | ErrorKind::Timeout | ErrorKind::Ambiguous => true,
+        ErrorKind::Credential | ErrorKind::Input | ErrorKind::Answer => false,
+        ErrorKind::Service => {
+            error.status().is_some_and(|status| matches!(status.code, 408 | 410 | 429 | 449 | 500..))
+        }
+        _ => false,
+    }
+}

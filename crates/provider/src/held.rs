@@ -1,0 +1,83 @@
+//! Locks that this process holds: the state and etags that came with them, so
+//! that an ack needs no read. A shortcut, not the truth: what is not here, or is
+//! wrong, is read from the document that has the lock.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use perihelion_client::Etag;
+use tokio::time::Instant;
+
+use crate::documents::{Activity, State, Versioned};
+
+/// Locks kept. More than any process has dispatchers; beyond it the oldest are
+/// forgotten, which costs a read each.
+const HELD_MAX: usize = 4096;
+
+/// A lock on an instance. Operations on one token take turns.
+#[derive(Debug)]
+pub(crate) struct Turn {
+    pub(crate) state: Versioned<State>,
+    /// Messages of the lock that must not be delivered twice.
+    pub(crate) once: Vec<String>,
+    pub(crate) until: Instant,
+    /// More messages waited than were taken.
+    pub(crate) is_more: bool,
+}
+
+/// A lock on an activity.
+#[derive(Debug)]
+pub(crate) struct Work {
+    pub(crate) activity: Versioned<Activity>,
+    pub(crate) until: Instant,
+}
+
+/// Locks by nonce.
+#[derive(Debug)]
+pub(crate) struct Held<T> {
+    entries: Mutex<HashMap<String, Entry<T>>>,
+}
+
+#[derive(Debug)]
+struct Entry<T> {
+    since: Instant,
+    held: Arc<tokio::sync::Mutex<T>>,
+}
+
+impl<T> Default for Held<T> {
+    fn default() -> Self {
+        Held { entries: Mutex::default() }
+    }
+}
+
+impl<T> Held<T> {
+    pub(crate) fn insert(&self, nonce: &str, held: T) -> Arc<tokio::sync::Mutex<T>> {
+        let held = Arc::new(tokio::sync::Mutex::new(held));
+        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        if entries.len() >= HELD_MAX {
+            let oldest = entries.iter().min_by_key(|(_, entry)| entry.since).map(|(nonce, _)| nonce.clone());
+            oldest.map(|nonce| entries.remove(&nonce));
+        }
+        let entry = Entry { since: Instant::now(), held: Arc::clone(&held) };
+        entries.insert(nonce.to_owned(), entry);
+        held
+    }
+
+    pub(crate) fn get(&self, nonce: &str) -> Option<Arc<tokio::sync::Mutex<T>>> {
+        let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        entries.get(nonce).map(|entry| Arc::clone(&entry.held))
+    }
+
+    pub(crate) fn remove(&self, nonce: &str) {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner).remove(nonce);
+    }
+}
+
+/// When a lock ends that ends at `until_ms`, by this process's own clock.
+pub(crate) fn deadline(until_ms: u64, now_ms: u64) -> Instant {
+    Instant::now() + Duration::from_millis(until_ms.saturating_sub(now_ms))
+}
+
+/// Kept with an activity that is offered: its version.
+pub(crate) type Offered = (Activity, Etag);

@@ -1,0 +1,46 @@
+//! What this process knows of work to do: hints, in memory. Every enqueue and
+//! commit leaves some, polls add what other processes made, and fetches take
+//! from here. A hint that is wrong costs a request; one that is missing is found
+//! by the next poll.
+
+mod instances;
+mod works;
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+pub(crate) use instances::{Instances, Skipped};
+pub(crate) use works::{Claimant, Works};
+
+/// Hints of one kind, who waits for them, and who polls.
+#[derive(Debug, Default)]
+pub(crate) struct Queue<H> {
+    pub(crate) hints: Mutex<H>,
+    pub(crate) wake: Notify,
+    /// When storage was last asked, by what was asked; whoever has it asks.
+    pub(crate) polls: tokio::sync::Mutex<HashMap<String, Instant>>,
+}
+
+impl<H> Queue<H> {
+    /// Changes the hints and wakes whoever waits for them.
+    pub(crate) fn tell<R>(&self, change: impl FnOnce(&mut H) -> R) -> R {
+        let result = self.quietly(change);
+        self.wake.notify_waiters();
+        result
+    }
+
+    /// Changes or reads the hints.
+    pub(crate) fn quietly<R>(&self, change: impl FnOnce(&mut H) -> R) -> R {
+        change(&mut self.hints.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
+    }
+}
+
+/// Both queues.
+#[derive(Debug, Default)]
+pub(crate) struct Hub {
+    pub(crate) instances: Queue<Instances>,
+    pub(crate) works: Queue<Works>,
+}

@@ -1,0 +1,111 @@
+//! What all clones of a provider share, and what ends with the last of them.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use perihelion_client::Client;
+use tokio::task::JoinHandle;
+
+use crate::clock::HybridClock;
+use crate::config::{Options, OutboxFaultInjector};
+use crate::failure::Failure;
+use crate::held::{Held, Turn, Work};
+use crate::hub::Hub;
+use crate::ops::reconcile;
+use crate::store::Store;
+
+/// The provider itself.
+pub(crate) struct Inner {
+    pub(crate) client: Client,
+    pub(crate) store: Store,
+    pub(crate) options: Options,
+    pub(crate) clock: HybridClock,
+    pub(crate) hub: Hub,
+    pub(crate) turns: Held<Turn>,
+    pub(crate) works: Held<Work>,
+    /// Sessions that workers of this process have claimed, by owner.
+    pub(crate) sessions: Mutex<HashMap<String, HashSet<String>>>,
+    faults: Mutex<Option<OutboxFaultInjector>>,
+    reconciler: Mutex<Option<JoinHandle<()>>>,
+    #[cfg(feature = "embedded")]
+    engine: Mutex<Option<perihelion_server::Embedded>>,
+}
+
+impl Inner {
+    pub(crate) async fn open(
+        client: Client,
+        database: &str,
+        container: &str,
+        options: Options,
+    ) -> Result<Arc<Inner>, Failure> {
+        let store = Store::open(&client, database, container).await?;
+        let interval = options.reconciler_interval;
+        let inner = Arc::new(Inner {
+            client,
+            store,
+            options,
+            clock: HybridClock::default(),
+            hub: Hub::default(),
+            turns: Held::default(),
+            works: Held::default(),
+            sessions: Mutex::default(),
+            faults: Mutex::default(),
+            reconciler: Mutex::default(),
+            #[cfg(feature = "embedded")]
+            engine: Mutex::default(),
+        });
+        let task = tokio::spawn(reconcile::run(Arc::downgrade(&inner) as Weak<Inner>, interval));
+        *locked(&inner.reconciler) = Some(task);
+        Ok(inner)
+    }
+
+    /// The engine lives as long as its provider.
+    #[cfg(feature = "embedded")]
+    pub(crate) fn keep(&self, engine: perihelion_server::Embedded) {
+        *locked(&self.engine) = Some(engine);
+    }
+
+    pub(crate) fn set_fault_injector(&self, injector: OutboxFaultInjector) {
+        *locked(&self.faults) = Some(injector);
+    }
+
+    /// Whether this delivery is to fail, for a test.
+    pub(crate) fn is_delivery_failed(&self) -> bool {
+        locked(&self.faults).as_ref().is_some_and(OutboxFaultInjector::takes_one)
+    }
+
+    pub(crate) async fn close(&self) {
+        let task = locked(&self.reconciler).take();
+        if let Some(task) = task {
+            task.abort();
+            // Being cancelled is how it ends.
+            let _ = task.await;
+        }
+        #[cfg(feature = "embedded")]
+        {
+            let engine = locked(&self.engine).take();
+            if let Some(engine) = engine {
+                engine.close().await;
+            }
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if let Some(task) = locked(&self.reconciler).take() {
+            task.abort();
+        }
+        #[cfg(feature = "embedded")]
+        if let Some(engine) = locked(&self.engine).take()
+            && let Ok(runtime) = tokio::runtime::Handle::try_current()
+        {
+            drop(runtime.spawn(engine.close()));
+        }
+    }
+}
+
+/// What a panic elsewhere left behind is as good as before it.
+pub(crate) fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

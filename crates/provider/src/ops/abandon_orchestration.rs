@@ -1,0 +1,85 @@
+//! `abandon_orchestration_item`: the lock ends, and the messages that came with
+//! it, and no others, are seen again at once or after a delay. A lock that ran
+//! out may be given back as long as nobody else has taken it.
+
+use std::time::Duration;
+
+use perihelion_client::{Batch, Etag, Patch};
+
+use crate::clock::Stamp;
+use crate::documents::{Lock, STATE, State};
+use crate::failure::Failure;
+use crate::inner::Inner;
+use crate::ops::turn;
+use crate::store::{PATIENCE, patiently, quiet_operation};
+use crate::token::nonce;
+
+/// Attempts when the state changes, or messages go, under the lock.
+const ATTEMPTS_MAX: usize = 80;
+
+pub(crate) async fn run(
+    inner: &Inner,
+    token: &str,
+    delay: Option<Duration>,
+    ignore_attempt: bool,
+) -> Result<(), Failure> {
+    let (token, turn) = turn::of(inner, token).await?;
+    let mut turn = turn.lock().await;
+    let now = inner.clock.stamp();
+    let visible_at = delay.filter(|delay| !delay.is_zero()).map(|delay| now.after(delay));
+    let mut gone: Vec<String> = Vec::new();
+    let until = tokio::time::Instant::now() + PATIENCE;
+    for _ in 0..ATTEMPTS_MAX {
+        let state = &turn.state.value;
+        let lock = state.lock.clone().filter(|lock| lock.n == token.nonce).ok_or(Failure::LockLost)?;
+        let (next, messages) = released(state, lock, &gone);
+        let batch = || as_batch(&next, &messages, visible_at, ignore_attempt, &turn.state.etag);
+        let send = || async { Ok(inner.store.container.batch(batch()?).await?) };
+        match patiently(until, send).await {
+            Ok(_) => {
+                inner.turns.remove(&token.nonce);
+                inner.hub.instances.tell(|hints| {
+                    hints.hint(&token.instance, visible_at.unwrap_or(now.at_once()));
+                    hints.released(&token.instance);
+                });
+                return Ok(());
+            }
+            Err(Failure::Storage(error)) if error.operation_index().is_some_and(|index| index > 0) => {
+                let index = error.operation_index().unwrap_or(0);
+                gone.extend(messages.get(index - 1).map(|(id, _)| id.clone()));
+            }
+            Err(Failure::Storage(error)) if error.is_precondition_failed() || error.is_not_found() => {
+                turn::refresh(inner, &token, &mut turn).await?;
+            }
+            Err(failure) => return Err(failure),
+        }
+    }
+    Err(Failure::Contended(format!("the state of {} keeps changing", token.instance)))
+}
+
+/// The state without its lock, and what the lock counted.
+fn released(state: &State, lock: Lock, gone: &[String]) -> (State, Vec<(String, u32)>) {
+    let next = State { lock: None, ack: nonce(), ..state.clone() };
+    let messages = lock.att.into_iter().filter(|(id, _)| !gone.contains(id)).collect();
+    (next, messages)
+}
+
+fn as_batch(
+    next: &State,
+    messages: &[(String, u32)],
+    visible_at: Option<Stamp>,
+    ignore_attempt: bool,
+    etag: &Etag,
+) -> Result<Batch, Failure> {
+    let mut batch = Batch::new(next.instance_id.as_str());
+    batch.replace_if_match(STATE, next, etag)?;
+    for (id, attempts) in messages {
+        let count = if ignore_attempt { attempts.saturating_sub(1) } else { *attempts };
+        let mut patch = Patch::new().set("/attemptCount", count)?;
+        if let Some(visible_at) = visible_at {
+            patch = patch.set("/visibleAt", visible_at)?;
+        }
+        batch.patch(id, &patch)?;
+    }
+    Ok(batch.with_witness(STATE, "/ack", next.ack.as_str()).with_options(quiet_operation()))
+}

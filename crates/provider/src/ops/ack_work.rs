@@ -1,0 +1,122 @@
+//! `ack_work_item`: the activity goes and its completion comes, in one batch.
+
+use std::sync::Arc;
+
+use duroxide::providers::WorkItem;
+use perihelion_client::{Batch, Etag};
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+use crate::clock::wall_ms;
+use crate::documents::{Activity, Message, Versioned, kind};
+use crate::failure::Failure;
+use crate::held::{self, Work};
+use crate::inner::Inner;
+use crate::ops::sessions;
+use crate::plan::{instance_of, message};
+use crate::store::{patiently, quiet_operation};
+use crate::token::{Kind, Token};
+
+/// Attempts when the document changes under the lock: renewals do it, in this
+/// process one after the other.
+const ATTEMPTS_MAX: usize = 16;
+
+pub(crate) async fn run(inner: &Inner, token: &str, completion: Option<&WorkItem>) -> Result<(), Failure> {
+    let (token, work) = held(inner, token).await?;
+    let mut work = work.lock().await;
+    let completion = completion.map(|item| completion_of(inner, &token, &work, item)).transpose()?;
+    for _ in 0..ATTEMPTS_MAX {
+        check(&work)?;
+        let etag = work.activity.etag.clone();
+        let send = || async {
+            Ok(inner.store.container.batch(as_batch(&token, completion.as_ref(), &etag)?).await?)
+        };
+        match patiently(work.until, send).await {
+            Ok(_) => {
+                conclude(inner, &token, &work, completion.as_ref()).await;
+                return Ok(());
+            }
+            Err(Failure::Storage(error)) if error.is_precondition_failed() || error.is_not_found() => {
+                refresh(inner, &token, &mut work).await?;
+            }
+            // Its completion is there: an earlier one of the same activity.
+            Err(Failure::Storage(error)) if error.is_conflict() => {
+                return Err(Failure::Refused(format!("activity {} was completed before", token.id)));
+            }
+            Err(failure) => return Err(failure),
+        }
+    }
+    Err(Failure::Contended(format!("the activity {} keeps changing", token.id)))
+}
+
+async fn conclude(inner: &Inner, token: &Token, work: &Work, completion: Option<&Message>) {
+    inner.works.remove(&token.nonce);
+    inner.hub.works.quietly(|hints| hints.forget(&token.instance, &token.id));
+    if let Some(message) = completion {
+        inner.hub.instances.tell(|hints| hints.hint(&message.instance_id, message.visible_at));
+    }
+    sessions::touch(inner, work.activity.value.session_id.as_deref()).await;
+}
+
+/// The completion as a message, under an id that every attempt shares.
+fn completion_of(inner: &Inner, token: &Token, work: &Work, item: &WorkItem) -> Result<Message, Failure> {
+    if !matches!(item, WorkItem::ActivityCompleted { .. } | WorkItem::ActivityFailed { .. }) {
+        return Err(Failure::Refused("an activity ends with ActivityCompleted or ActivityFailed".to_owned()));
+    }
+    if instance_of(item) != token.instance {
+        return Err(Failure::Refused("the completion is for another instance than the activity".to_owned()));
+    }
+    let id = token.id.replacen("a:", "c:", 1);
+    let mut message = message(item, id, inner.clock.stamp(), None)?;
+    message.inc.clone_from(&work.activity.value.inc);
+    message.by = Some(token.nonce.clone());
+    Ok(message)
+}
+
+fn as_batch(token: &Token, completion: Option<&Message>, etag: &Etag) -> Result<Batch, Failure> {
+    let mut batch = Batch::new(token.instance.as_str());
+    batch.delete_if_match(&token.id, etag)?;
+    let Some(message) = completion else { return Ok(batch) };
+    batch.create(message)?;
+    Ok(batch.with_witness(message.id.as_str(), "/by", token.nonce.as_str()).with_options(quiet_operation()))
+}
+
+/// What a token of an activity stands for.
+pub(crate) async fn held(inner: &Inner, text: &str) -> Result<(Token, Arc<Mutex<Work>>), Failure> {
+    let token = Token::read(text, Kind::Work).ok_or(Failure::LockLost)?;
+    if let Some(work) = inner.works.get(&token.nonce) {
+        return Ok((token, work));
+    }
+    let work = find(inner, &token).await?;
+    let work = inner.works.insert(&token.nonce, work);
+    Ok((token, work))
+}
+
+/// Takes up what the document says now, if the lock in it is still ours.
+pub(crate) async fn refresh(inner: &Inner, token: &Token, work: &mut Work) -> Result<(), Failure> {
+    match find(inner, token).await {
+        Ok(found) => work.activity = found.activity,
+        Err(failure) => {
+            inner.works.remove(&token.nonce);
+            inner.hub.works.quietly(|hints| hints.forget(&token.instance, &token.id));
+            return Err(failure);
+        }
+    }
+    Ok(())
+}
+
+async fn find(inner: &Inner, token: &Token) -> Result<Work, Failure> {
+    let found: Option<Versioned<serde_json::Value>> = inner.store.find(&token.instance, &token.id).await?;
+    let Versioned { value, etag } = found.ok_or(Failure::LockLost)?;
+    if value["type"] != kind::ACTIVITY || value["lock"] != token.nonce.as_str() {
+        return Err(Failure::LockLost);
+    }
+    let value: Activity = serde_json::from_value(value).map_err(|_| Failure::LockLost)?;
+    let until = held::deadline(value.visible_at.ms(), wall_ms());
+    Ok(Work { activity: Versioned { value, etag }, until })
+}
+
+/// A lock that ran out is no lock, even if nobody has taken it since.
+pub(crate) fn check(work: &Work) -> Result<(), Failure> {
+    if work.until <= Instant::now() { Err(Failure::LockLost) } else { Ok(()) }
+}

@@ -1,0 +1,75 @@
+//! `append_with_execution`: events straight into a history, for tests and
+//! repairs. What comes twice is refused, nothing is ever overwritten.
+
+use duroxide::Event;
+use duroxide::providers::ExecutionMetadata;
+use tokio::time::Instant;
+
+use crate::documents::{PastExecution, State};
+use crate::failure::Failure;
+use crate::inner::Inner;
+use crate::ops::commit::{Outcome, commit};
+use crate::plan::{self, Basis, TurnAck, past_id};
+use crate::store::{PATIENCE, patiently};
+use crate::token::nonce;
+
+/// Attempts when the state changes meanwhile.
+const ATTEMPTS_MAX: usize = 16;
+
+pub(crate) async fn run(
+    inner: &Inner,
+    instance: &str,
+    execution: u64,
+    events: Vec<Event>,
+) -> Result<(), Failure> {
+    if events.iter().any(|event| event.event_id == 0) {
+        return Err(Failure::Refused("event id 0 is not an id: events are numbered from 1".to_owned()));
+    }
+    let ack = TurnAck {
+        execution,
+        history_delta: events,
+        worker_items: Vec::new(),
+        orchestrator_items: Vec::new(),
+        metadata: ExecutionMetadata::default(),
+        cancelled: Vec::new(),
+    };
+    for _ in 0..ATTEMPTS_MAX {
+        let found = inner.store.state(instance).await?;
+        let Some(found) = found else {
+            let blank = State::blank(instance, nonce());
+            let witness = blank.incarnation.clone();
+            match inner.store.put_state(&blank, None, "/incarnation", witness.into()).await {
+                Err(Failure::Storage(error)) if !error.is_conflict() => return Err(error.into()),
+                _ => continue,
+            }
+        };
+        if found.value.is_deleted() || found.value.del.is_some() {
+            return Err(Failure::NotFound(instance.to_owned()));
+        }
+        let past = inner.store.find::<PastExecution>(instance, &past_id(execution)).await?;
+        let (now, nonce) = (inner.clock.reserve(ack.stamps()), nonce());
+        let basis = Basis {
+            state: &found.value,
+            past: past.map(|past| past.value.execution),
+            bundles: &[],
+            once: &[],
+            now,
+            nonce: &nonce,
+        };
+        let mut plan = plan::turn(&basis, &ack)?;
+        // Only the history is touched: locks, messages, bundles and values stay.
+        plan.consumed.clear();
+        plan.state.lock.clone_from(&found.value.lock);
+        plan.state.bundles.clone_from(&found.value.bundles);
+        plan.state.kv_delta.clone_from(&found.value.kv_delta);
+        plan.state.custom_status.clone_from(&found.value.custom_status);
+        plan.state.custom_status_version = found.value.custom_status_version;
+        let until = Instant::now() + PATIENCE;
+        match patiently(until, || commit(inner, &plan, &found.etag)).await? {
+            Outcome::Committed(_) => return Ok(()),
+            Outcome::Stale => {}
+            Outcome::Refused(error) => return Err(Failure::Refused(error.to_string())),
+        }
+    }
+    Err(Failure::Contended(format!("the state of {instance} keeps changing")))
+}

@@ -1,0 +1,165 @@
+//! What management asks about many instances, or about one that must exist.
+
+use std::collections::HashSet;
+
+use duroxide::providers::{ExecutionInfo, InstanceFilter, InstanceInfo, QueueDepths, SystemMetrics};
+use perihelion_client::Query;
+use serde::Deserialize;
+
+use crate::documents::{Execution, State};
+use crate::failure::Failure;
+use crate::inner::Inner;
+use crate::ops::{prune, read};
+
+const CREATED: &str = "FROM c WHERE c.type = 'history' AND c.created = true";
+
+pub(crate) async fn instances(inner: &Inner, status: Option<&str>) -> Result<Vec<String>, Failure> {
+    let query = match status {
+        None => Query::new(format!("SELECT VALUE c.instanceId {CREATED}")),
+        Some(status) => Query::new(format!("SELECT VALUE c.instanceId {CREATED} AND c.status = @status"))
+            .with_parameter("@status", status),
+    };
+    inner.store.rows(query).await
+}
+
+pub(crate) async fn children(inner: &Inner, parent: &str) -> Result<Vec<String>, Failure> {
+    let query = Query::new(format!("SELECT VALUE c.instanceId {CREATED} AND c.parentInstanceId = @parent"))
+        .with_parameter("@parent", parent);
+    inner.store.rows(query).await
+}
+
+/// An instance in short.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Summary {
+    instance_id: String,
+    pub(crate) status: String,
+    #[serde(default)]
+    completed_at: Option<u64>,
+    #[serde(default)]
+    pub(crate) parent_instance_id: Option<String>,
+}
+
+/// Instances that a bulk operation is for.
+pub(crate) async fn matching(
+    inner: &Inner,
+    filter: &InstanceFilter,
+    suits: impl Fn(&Summary) -> bool,
+) -> Result<Vec<String>, Failure> {
+    let text = format!("SELECT c.instanceId, c.status, c.completedAt, c.parentInstanceId {CREATED}");
+    let query = match &filter.instance_ids {
+        Some(ids) => Query::new(format!("{text} AND ARRAY_CONTAINS(@ids, c.instanceId)"))
+            .with_parameter("@ids", ids.clone()),
+        None => Query::new(text),
+    };
+    let named: Option<HashSet<&String>> = filter.instance_ids.as_ref().map(|ids| ids.iter().collect());
+    let rows: Vec<Summary> = inner.store.rows(query).await?;
+    let is_old = |row: &Summary| {
+        filter.completed_before.is_none_or(|before| row.completed_at.is_some_and(|at| at < before))
+    };
+    let is_named = |row: &Summary| named.as_ref().is_none_or(|named| named.contains(&row.instance_id));
+    let found = rows.into_iter().filter(|row| is_old(row) && is_named(row) && suits(row));
+    let limit = filter.limit.unwrap_or(prune::BULK_MAX) as usize;
+    Ok(found.map(|row| row.instance_id).take(limit).collect())
+}
+
+pub(crate) async fn executions(inner: &Inner, instance: &str) -> Result<Vec<u64>, Failure> {
+    let Some(state) = read::live(inner, instance).await? else { return Ok(Vec::new()) };
+    let past = prune::past(inner, instance).await?;
+    let mut all: Vec<u64> = past.iter().map(|past| past.value.execution.execution).collect();
+    if state.execution.execution > 0 {
+        all.push(state.execution.execution);
+    }
+    all.sort_unstable();
+    Ok(all)
+}
+
+pub(crate) async fn latest_execution(inner: &Inner, instance: &str) -> Result<u64, Failure> {
+    let state = read::live(inner, instance).await?;
+    Ok(state.map_or(1, |state| state.execution.execution.max(1)))
+}
+
+pub(crate) async fn instance(inner: &Inner, instance: &str) -> Result<InstanceInfo, Failure> {
+    let State { name, version, execution, created_at, updated_at, parent_instance_id, .. } =
+        read::created(inner, instance).await?;
+    Ok(InstanceInfo {
+        instance_id: instance.to_owned(),
+        orchestration_name: name.unwrap_or_default(),
+        orchestration_version: version.unwrap_or_default(),
+        current_execution_id: execution.execution.max(1),
+        status: execution.status,
+        output: execution.output,
+        created_at,
+        updated_at,
+        parent_instance_id,
+    })
+}
+
+pub(crate) async fn execution(inner: &Inner, instance: &str, number: u64) -> Result<ExecutionInfo, Failure> {
+    let absent = || Failure::NotFound(format!("{instance}, execution {number},"));
+    let state = read::live(inner, instance).await?.ok_or_else(absent)?;
+    let execution = match state.execution.execution == number {
+        true => state.execution,
+        false => read::past(inner, instance, number).await?.ok_or_else(absent)?,
+    };
+    let Execution { execution, status, output, started_at, completed_at, events, .. } = execution;
+    Ok(ExecutionInfo {
+        execution_id: execution,
+        status,
+        output,
+        started_at,
+        completed_at,
+        event_count: usize::try_from(events).unwrap_or(usize::MAX),
+    })
+}
+
+/// One row of a count.
+#[derive(Debug, Deserialize)]
+struct Count {
+    #[serde(rename = "type")]
+    kind: String,
+    #[serde(default)]
+    status: String,
+    n: u64,
+    #[serde(default)]
+    events: u64,
+}
+
+pub(crate) async fn metrics(inner: &Inner) -> Result<SystemMetrics, Failure> {
+    let query = Query::new(
+        "SELECT c.type, c.status, COUNT(1) AS n, SUM(c.events) AS events FROM c WHERE \
+         c.type = 'execution' OR (c.type = 'history' AND c.created = true) GROUP BY c.type, c.status",
+    );
+    let mut metrics = SystemMetrics::default();
+    for row in inner.store.rows::<Count>(query).await? {
+        metrics.total_executions += row.n;
+        metrics.total_events += row.events;
+        if row.kind != crate::documents::kind::HISTORY {
+            continue;
+        }
+        metrics.total_instances += row.n;
+        match row.status.as_str() {
+            "Running" => metrics.running_instances += row.n,
+            "Completed" => metrics.completed_instances += row.n,
+            "Failed" => metrics.failed_instances += row.n,
+            _ => {}
+        }
+    }
+    Ok(metrics)
+}
+
+/// Messages and activities that wait, and messages that will: timers.
+pub(crate) async fn depths(inner: &Inner) -> Result<QueueDepths, Failure> {
+    let now = inner.clock.stamp();
+    let count = async |filter: &str| {
+        let query =
+            Query::new(format!("SELECT VALUE COUNT(1) FROM c WHERE {filter}")).with_parameter("@now", now.0);
+        let found: Option<usize> = inner.store.container.query(query).first().await?;
+        Ok::<_, Failure>(found.unwrap_or(0))
+    };
+    Ok(QueueDepths {
+        orchestrator_queue: count("c.type = 'orch_queue' AND c.visibleAt <= @now").await?,
+        worker_queue: count("c.type = 'worker_queue' AND c.visibleAt <= @now").await?,
+        timer_queue: count("c.type = 'orch_queue' AND c.visibleAt > @now").await?,
+    })
+}

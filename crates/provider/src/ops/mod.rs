@@ -1,0 +1,23 @@
+//! One file per operation of the contract; `contract` and `admin` call them.
+
+pub(crate) mod abandon_orchestration;
+pub(crate) mod abandon_work;
+pub(crate) mod ack_orchestration;
+pub(crate) mod ack_work;
+pub(crate) mod append;
+pub(crate) mod claim;
+pub(crate) mod commit;
+pub(crate) mod delete;
+pub(crate) mod deliver;
+pub(crate) mod enqueue;
+pub(crate) mod fetch_orchestration;
+pub(crate) mod fetch_work;
+pub(crate) mod list;
+pub(crate) mod prune;
+pub(crate) mod purge;
+pub(crate) mod read;
+pub(crate) mod reconcile;
+pub(crate) mod renew;
+pub(crate) mod sessions;
+pub(crate) mod turn;
+pub(crate) mod unpack;

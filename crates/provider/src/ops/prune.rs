@@ -1,0 +1,90 @@
+//! Pruning: past executions go, each with one batch whose heart is the deletion
+//! of its summary. The current execution, and any that runs, is never touched.
+
+use duroxide::providers::{InstanceFilter, PruneOptions, PruneResult};
+use perihelion_client::{Batch, Query};
+use serde_json::Value;
+
+use crate::documents::{Execution, PastExecution, Versioned};
+use crate::failure::Failure;
+use crate::inner::Inner;
+use crate::ops::{list, purge, read};
+use crate::store::versioned;
+
+/// Instances of a bulk operation when none is said.
+pub(crate) const BULK_MAX: u32 = 1000;
+
+/// Past executions with their versions.
+pub(crate) async fn past(inner: &Inner, instance: &str) -> Result<Vec<Versioned<PastExecution>>, Failure> {
+    let query = Query::new("SELECT * FROM c WHERE c.type = 'execution'").in_partition(instance);
+    let rows: Vec<Value> = inner.store.rows(query).await?;
+    let mut past: Vec<Versioned<PastExecution>> =
+        rows.into_iter().map(versioned).collect::<Result<_, _>>()?;
+    past.sort_by_key(|past| past.value.execution.execution);
+    Ok(past)
+}
+
+pub(crate) async fn run(
+    inner: &Inner,
+    instance: &str,
+    options: &PruneOptions,
+) -> Result<PruneResult, Failure> {
+    let state = read::created(inner, instance).await?;
+    let past = past(inner, instance).await?;
+    let mut result = PruneResult { instances_processed: 1, ..PruneResult::default() };
+    // The current one is the first of those that are kept.
+    let kept = options.keep_last.map_or(0, |kept| kept.saturating_sub(1) as usize);
+    let oldest = past.len().saturating_sub(kept);
+    for execution in &past[..oldest] {
+        let number = execution.value.execution.execution;
+        if number != state.execution.execution && is_prunable(&execution.value.execution, options) {
+            remove(inner, instance, execution).await?;
+            result.executions_deleted += 1;
+            result.events_deleted += execution.value.execution.events;
+        }
+    }
+    Ok(result)
+}
+
+fn is_prunable(execution: &Execution, options: &PruneOptions) -> bool {
+    let is_old =
+        options.completed_before.is_none_or(|before| execution.completed_at.is_some_and(|at| at < before));
+    execution.status != "Running" && is_old
+}
+
+/// The summary first, with as many chunks as fit: without it they are nobody's.
+async fn remove(inner: &Inner, instance: &str, past: &Versioned<PastExecution>) -> Result<(), Failure> {
+    let chunks = &past.value.execution.chunks;
+    let (first, rest) = chunks.split_at(chunks.len().min(Batch::OPERATIONS_MAX - 1));
+    let mut batch = Batch::new(instance);
+    batch.delete_if_match(&past.value.id, &past.etag)?;
+    for id in first {
+        batch.delete(id)?;
+    }
+    match inner.store.container.batch(batch).await {
+        Ok(_) => {}
+        Err(error) if error.is_not_found() || error.is_precondition_failed() => {
+            return Err(Failure::Contended(format!("{} changes while it is pruned", past.value.id)));
+        }
+        Err(error) => return Err(error.into()),
+    }
+    for ids in rest.chunks(Batch::OPERATIONS_MAX) {
+        purge::remove(inner, instance, ids).await?;
+    }
+    Ok(())
+}
+
+pub(crate) async fn bulk(
+    inner: &Inner,
+    filter: &InstanceFilter,
+    options: &PruneOptions,
+) -> Result<PruneResult, Failure> {
+    let mut result = PruneResult::default();
+    for instance in list::matching(inner, filter, |_| true).await? {
+        let one = run(inner, &instance, options).await?;
+        result.instances_processed += one.instances_processed;
+        result.executions_deleted += one.executions_deleted;
+        result.events_deleted += one.events_deleted;
+    }
+    Ok(result)
+}

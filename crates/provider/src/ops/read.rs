@@ -1,0 +1,136 @@
+//! Histories and the other things that are read of one instance.
+
+use std::collections::{BTreeMap, HashMap};
+
+use duroxide::{Event, SystemStats};
+use perihelion_client::Query;
+use serde::Deserialize;
+
+use crate::documents::{Execution, KvValue, PastExecution, State};
+use crate::failure::Failure;
+use crate::inner::Inner;
+use crate::plan::past_id;
+
+/// A live instance's state: one that was deleted is none.
+pub(crate) async fn live(inner: &Inner, instance: &str) -> Result<Option<State>, Failure> {
+    let found = inner.store.state(instance).await?;
+    Ok(found.map(|found| found.value).filter(|state| !state.is_deleted()))
+}
+
+/// The state of an instance that exists, to whoever manages instances.
+pub(crate) async fn created(inner: &Inner, instance: &str) -> Result<State, Failure> {
+    let state = live(inner, instance).await?.filter(|state| state.created);
+    state.ok_or_else(|| Failure::NotFound(instance.to_owned()))
+}
+
+/// The history of the latest execution; nothing for an unknown instance.
+pub(crate) async fn latest(inner: &Inner, instance: &str) -> Result<Vec<Event>, Failure> {
+    let Some(state) = live(inner, instance).await? else { return Ok(Vec::new()) };
+    current(inner, &state).await?.map_err(Failure::Refused)
+}
+
+/// The history of one execution.
+pub(crate) async fn execution(inner: &Inner, instance: &str, execution: u64) -> Result<Vec<Event>, Failure> {
+    let Some(state) = live(inner, instance).await? else { return Ok(Vec::new()) };
+    if state.execution.execution == execution {
+        return current(inner, &state).await?.map_err(Failure::Refused);
+    }
+    let Some(past) = past(inner, instance, execution).await? else { return Ok(Vec::new()) };
+    let text = chunks(inner, instance, &past).await?;
+    decode(&text).map_err(Failure::Refused)
+}
+
+/// An execution that is no longer current.
+pub(crate) async fn past(
+    inner: &Inner,
+    instance: &str,
+    execution: u64,
+) -> Result<Option<Execution>, Failure> {
+    let found = inner.store.find::<PastExecution>(instance, &past_id(execution)).await?;
+    Ok(found.map(|found| found.value.execution))
+}
+
+/// The current execution's history, or why it cannot be read.
+pub(crate) async fn current(inner: &Inner, state: &State) -> Result<Result<Vec<Event>, String>, Failure> {
+    let mut text = chunks(inner, &state.instance_id, &state.execution).await?;
+    text.push_str(&state.event_data);
+    Ok(decode(&text))
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Part {
+    id: String,
+    event_data: String,
+}
+
+/// The text of an execution's chunks, put together.
+async fn chunks(inner: &Inner, instance: &str, execution: &Execution) -> Result<String, Failure> {
+    if execution.chunks.is_empty() {
+        return Ok(String::new());
+    }
+    let query = Query::new("SELECT c.id, c.eventData FROM c WHERE c.hx = @execution")
+        .with_parameter("@execution", execution.execution)
+        .in_partition(instance);
+    let parts: Vec<Part> = inner.store.rows(query).await?;
+    let mut parts: HashMap<String, String> =
+        parts.into_iter().map(|part| (part.id, part.event_data)).collect();
+    let mut text = String::new();
+    for id in &execution.chunks {
+        let part = parts.remove(id);
+        let missing = || Failure::Refused(format!("the history of {instance} has lost its part {id}"));
+        text.push_str(&part.ok_or_else(missing)?);
+    }
+    Ok(text)
+}
+
+fn decode(text: &str) -> Result<Vec<Event>, String> {
+    let lines = text.lines().filter(|line| !line.is_empty());
+    let events: Result<Vec<Event>, _> = lines.map(serde_json::from_str).collect();
+    events.map_err(|error| format!("the history cannot be read: {error}"))
+}
+
+pub(crate) async fn custom_status(
+    inner: &Inner,
+    instance: &str,
+    last_seen: u64,
+) -> Result<Option<(Option<String>, u64)>, Failure> {
+    let state = live(inner, instance).await?.filter(|state| state.created);
+    let newer = state.filter(|state| state.custom_status_version > last_seen);
+    Ok(newer.map(|state| (state.custom_status, state.custom_status_version)))
+}
+
+/// Key-value pairs as they are now: the delta over the base.
+pub(crate) fn values(state: State) -> BTreeMap<String, KvValue> {
+    let mut values = state.kv;
+    for (key, value) in state.kv_delta {
+        match value {
+            Some(value) => values.insert(key, value),
+            None => values.remove(&key),
+        };
+    }
+    values
+}
+
+pub(crate) async fn value(inner: &Inner, instance: &str, key: &str) -> Result<Option<String>, Failure> {
+    let state = live(inner, instance).await?;
+    Ok(state.and_then(|state| values(state).remove(key)).map(|value| value.v))
+}
+
+pub(crate) async fn all_values(inner: &Inner, instance: &str) -> Result<HashMap<String, String>, Failure> {
+    let state = live(inner, instance).await?;
+    Ok(state.map(values).unwrap_or_default().into_iter().map(|(key, value)| (key, value.v)).collect())
+}
+
+pub(crate) async fn stats(inner: &Inner, instance: &str) -> Result<Option<SystemStats>, Failure> {
+    let Some(state) = live(inner, instance).await?.filter(|state| state.created) else { return Ok(None) };
+    let execution = state.execution.clone();
+    let values = values(state);
+    Ok(Some(SystemStats {
+        history_event_count: execution.events,
+        history_size_bytes: execution.event_bytes,
+        queue_pending_count: execution.carried,
+        kv_user_key_count: values.len() as u64,
+        kv_total_value_bytes: values.values().map(|value| value.v.len() as u64).sum(),
+    }))
+}

@@ -1,0 +1,85 @@
+//! The reconciler: what a process left half done after a commit, and no fetch
+//! would come across, is finished here: outboxes, bundles, deletions, purges.
+//! It holds the provider weakly and ends with it.
+
+use std::sync::Weak;
+use std::time::Duration;
+
+use perihelion_client::Query;
+use serde_json::Value;
+use tokio::time::Instant;
+
+use crate::clock::Stamp;
+use crate::documents::{Deletion, DeletionStage, Outbox, State, Versioned, kind};
+use crate::failure::Failure;
+use crate::inner::Inner;
+use crate::ops::{delete, deliver, purge, unpack};
+use crate::store::versioned;
+
+/// When nothing is left to do, it looks this many intervals later: what it is
+/// for happens only after crashes.
+const IDLE_INTERVALS: u32 = 5;
+
+/// Documents of one round.
+const ROWS_MAX: u32 = 64;
+
+/// A deletion that is not committed by then was given up by its process.
+const DELETION_AGE: Duration = Duration::from_secs(60);
+
+pub(crate) async fn run(inner: Weak<Inner>, interval: Duration) {
+    let interval = interval.max(Duration::from_millis(50));
+    let mut wait = interval;
+    loop {
+        tokio::time::sleep_until(Instant::now() + wait).await;
+        let Some(inner) = inner.upgrade() else { return };
+        wait = match round(&inner).await {
+            Ok(0) => interval * IDLE_INTERVALS,
+            Ok(_) => interval,
+            Err(failure) => {
+                tracing::warn!(?failure, "the reconciler will try again");
+                interval
+            }
+        };
+    }
+}
+
+/// Finishes what is old enough; how much there was.
+async fn round(inner: &Inner) -> Result<usize, Failure> {
+    let age = u64::try_from(inner.options.reconciler_age.as_millis()).unwrap_or(u64::MAX);
+    let old = Stamp::at_ms(inner.clock.stamp().ms().saturating_sub(age));
+    let query = Query::new(format!("SELECT TOP {ROWS_MAX} * FROM c WHERE c.madeAt <= @old"))
+        .with_parameter("@old", old.0);
+    let rows: Vec<Value> = inner.store.rows(query).await?;
+    let count = rows.len();
+    for row in rows {
+        let id = row["id"].as_str().unwrap_or_default().to_owned();
+        if let Err(failure) = finish(inner, row).await {
+            tracing::warn!(id, ?failure, "left for the next round");
+        }
+    }
+    Ok(count)
+}
+
+async fn finish(inner: &Inner, row: Value) -> Result<(), Failure> {
+    let text = |name: &str| row[name].as_str().unwrap_or_default().to_owned();
+    match text("type").as_str() {
+        kind::OUTBOX => deliver::attempt(inner, versioned::<Outbox>(row)?.value).await,
+        kind::BUNDLE => unpack::run(inner, &text("instanceId"), &text("id")).await,
+        kind::DELETED => purge::finish(inner, &versioned::<State>(row)?).await,
+        kind::DELETION => {
+            let Versioned { value, etag } = versioned::<Deletion>(row)?;
+            let age = inner.clock.stamp().ms().saturating_sub(value.made_at.ms());
+            match value.stage {
+                DeletionStage::Committed => {
+                    delete::roll_forward(inner, &value, &mut Default::default()).await
+                }
+                DeletionStage::Aborted => delete::abort(inner, value, &etag).await,
+                DeletionStage::Prepared if age > DELETION_AGE.as_millis() as u64 => {
+                    delete::abort(inner, value, &etag).await
+                }
+                DeletionStage::Prepared => Ok(()),
+            }
+        }
+        _ => Ok(()),
+    }
+}

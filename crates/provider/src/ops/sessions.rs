@@ -1,0 +1,184 @@
+//! Sessions: which worker has them. Global, a document each in a partition of
+//! its own, so that every claim, renewal and release is conditional on one.
+
+use std::time::Duration;
+
+use duroxide::providers::SessionFetchConfig;
+use perihelion_client::{Etag, Patch, Query};
+use serde_json::Value;
+
+use crate::clock::{Stamp, ends_ms, wall_ms};
+use crate::documents::{Session, Versioned, kind};
+use crate::failure::Failure;
+use crate::inner::{Inner, locked};
+use crate::plan::session_of;
+use crate::store::{quiet, versioned};
+
+/// Attempts when a session changes hands under us.
+const ATTEMPTS_MAX: usize = 8;
+
+/// Whose a session is.
+pub(crate) enum Claimed {
+    /// Ours, and what to undo should the activity be lost to another.
+    Ours(Undo),
+    Foreign,
+}
+
+/// A claim that may be given back: only one that was not ours before.
+pub(crate) struct Undo(Option<Versioned<Session>>);
+
+/// Claims a session, or renews it if it is ours.
+pub(crate) async fn claim(
+    inner: &Inner,
+    session: &str,
+    config: &SessionFetchConfig,
+) -> Result<Claimed, Failure> {
+    let (id, key) = session_of(session);
+    for _ in 0..ATTEMPTS_MAX {
+        let found = find(inner, key, &id).await?;
+        let now = wall_ms();
+        if let Some(held) =
+            found.as_ref().filter(|held| held.value.owner != config.owner_id && held.value.locked_until > now)
+        {
+            let (owner, until) = (held.value.owner.clone(), Stamp::at_ms(held.value.locked_until));
+            inner.hub.works.quietly(|hints| hints.foreign(session, owner, until));
+            return Ok(Claimed::Foreign);
+        }
+        let next = Session {
+            id: id.clone(),
+            instance_id: key,
+            kind: kind::SESSION.to_owned(),
+            session: session.to_owned(),
+            owner: config.owner_id.clone(),
+            locked_until: ends_ms(now, config.lock_timeout),
+            last_activity: now,
+        };
+        let is_new = found.as_ref().is_none_or(|held| held.value.owner != config.owner_id);
+        if let Some(etag) = put(inner, &next, found.map(|found| found.etag)).await? {
+            let mut owned = locked(&inner.sessions);
+            owned.entry(config.owner_id.clone()).or_default().insert(session.to_owned());
+            return Ok(Claimed::Ours(Undo(is_new.then_some(Versioned { value: next, etag }))));
+        }
+    }
+    Err(Failure::Contended("a session keeps changing hands".to_owned()))
+}
+
+/// Gives back a session whose activity was lost to another.
+pub(crate) async fn release(inner: &Inner, Undo(claimed): Undo) {
+    let Some(Versioned { value, etag }) = claimed else { return };
+    let options = quiet().with_if_match(&etag);
+    if let Err(error) = inner.store.container.delete_with(value.instance_id, &value.id, &options).await {
+        tracing::debug!(%error, "a session was not given back and runs out by itself");
+    }
+    if let Some(owned) = locked(&inner.sessions).get_mut(&value.owner) {
+        owned.remove(&value.session);
+    }
+}
+
+/// A session was used. Best effort: an unused session only runs out sooner.
+pub(crate) async fn touch(inner: &Inner, session: Option<&str>) {
+    let Some(session) = session else { return };
+    let (id, number) = session_of(session);
+    let now = wall_ms();
+    let Ok(patch) = Patch::new().set("/lastActivity", now) else { return };
+    let patch = patch.with_condition(format!("FROM c WHERE c.lockedUntil > {now}"));
+    if let Err(error) = inner.store.container.patch(number, &id, &patch).await {
+        tracing::debug!(%error, "a session's use was not noted");
+    }
+}
+
+/// `renew_session_lock`: those of these owners that are locked and in use.
+pub(crate) async fn renew(
+    inner: &Inner,
+    owners: &[&str],
+    extend_for: Duration,
+    idle_timeout: Duration,
+) -> Result<usize, Failure> {
+    let mut count = 0;
+    for owner in owners {
+        let owned = locked(&inner.sessions).get(*owner).cloned().unwrap_or_default();
+        for session in owned {
+            count += usize::from(renew_one(inner, owner, &session, extend_for, idle_timeout).await?);
+        }
+    }
+    Ok(count)
+}
+
+async fn renew_one(
+    inner: &Inner,
+    owner: &str,
+    session: &str,
+    extend_for: Duration,
+    idle_timeout: Duration,
+) -> Result<bool, Failure> {
+    let (id, number) = session_of(session);
+    for _ in 0..ATTEMPTS_MAX {
+        let now = wall_ms();
+        let held = find(inner, number, &id).await?.filter(|held| held.value.owner == owner);
+        let Some(Versioned { mut value, etag }) = held.filter(|held| held.value.locked_until > now) else {
+            if let Some(owned) = locked(&inner.sessions).get_mut(owner) {
+                owned.remove(session);
+            }
+            return Ok(false);
+        };
+        if ends_ms(value.last_activity, idle_timeout) <= now {
+            return Ok(false);
+        }
+        value.locked_until = value.locked_until.max(ends_ms(now, extend_for));
+        if put(inner, &value, Some(etag)).await?.is_some() {
+            return Ok(true);
+        }
+    }
+    Err(Failure::Contended("a session keeps changing".to_owned()))
+}
+
+/// `cleanup_orphaned_sessions`: those that ran out and have nothing to do.
+pub(crate) async fn clean_up(inner: &Inner) -> Result<usize, Failure> {
+    let query = Query::new("SELECT * FROM c WHERE c.type = 'session' AND c.lockedUntil <= @now")
+        .with_parameter("@now", wall_ms());
+    let rows: Vec<Value> = inner.store.rows(query).await?;
+    let mut count = 0;
+    for row in rows {
+        let Versioned { value, etag } = versioned::<Session>(row)?;
+        let pending =
+            Query::new("SELECT VALUE c.id FROM c WHERE c.type = 'worker_queue' AND c.sessionId = @session")
+                .with_parameter("@session", value.session.as_str())
+                .with_max_items(1);
+        if inner.store.container.query::<String>(pending).first().await?.is_some() {
+            continue;
+        }
+        let options = quiet().with_if_match(&etag);
+        match inner.store.container.delete_with(value.instance_id, &value.id, &options).await {
+            Ok(_) => count += 1,
+            Err(error) if error.is_precondition_failed() || error.is_not_found() => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(count)
+}
+
+async fn find(inner: &Inner, number: u64, id: &str) -> Result<Option<Versioned<Session>>, Failure> {
+    match inner.store.container.find::<Session>(number, id).await? {
+        Some(item) => Ok(Some(Versioned { etag: item.etag()?.clone(), value: item.into_value() })),
+        None => Ok(None),
+    }
+}
+
+/// `None` when it has changed.
+async fn put(inner: &Inner, session: &Session, etag: Option<Etag>) -> Result<Option<Etag>, Failure> {
+    let container = &inner.store.container;
+    let written = match &etag {
+        Some(etag) => {
+            let options = quiet().with_if_match(etag);
+            container.replace_with(session.instance_id, &session.id, session, &options).await
+        }
+        None => container.create_with(session.instance_id, session, &quiet()).await,
+    };
+    match written {
+        Ok(written) => Ok(Some(written.etag()?.clone())),
+        Err(error) if error.is_conflict() || error.is_precondition_failed() || error.is_not_found() => {
+            Ok(None)
+        }
+        Err(error) => Err(error.into()),
+    }
+}

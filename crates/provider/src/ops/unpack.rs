@@ -1,0 +1,119 @@
+//! Unpacking bundles: a batch at a time, each of which makes documents and takes
+//! them out of the bundle at once, so that none is made twice or forgotten,
+//! whoever does it and wherever it stops.
+
+use perihelion_client::{Batch, Error, Etag};
+
+use crate::documents::{Activity, Bundle, Message, Versioned};
+use crate::failure::Failure;
+use crate::inner::Inner;
+use crate::plan::tombstone;
+use crate::store::quiet_operation;
+
+/// Documents of one step: a batch holds a hundred operations, one is the
+/// bundle.
+const STEP_MAX: usize = 98;
+
+/// Bytes of one step beside the rest of the bundle, which it writes again.
+const STEP_BYTES_MAX: usize = 500_000;
+
+/// Steps of a bundle, and attempts when others unpack it too.
+const STEPS_MAX: usize = 10_000;
+
+/// One step: what is made, and the bundle without it.
+struct Step {
+    activities: Vec<Activity>,
+    messages: Vec<Message>,
+    cancelled: Vec<String>,
+    rest: Bundle,
+}
+
+pub(crate) async fn run(inner: &Inner, instance: &str, id: &str) -> Result<(), Failure> {
+    for _ in 0..STEPS_MAX {
+        let Some(bundle) = inner.store.find::<Bundle>(instance, id).await? else { return Ok(()) };
+        let Versioned { value, etag } = bundle;
+        let step = split(value);
+        let batch = as_batch(instance, &step, &etag)?;
+        match inner.store.container.batch(batch).await {
+            Ok(results) => announce(inner, instance, step, |index| results.get(index)?.etag().cloned()),
+            // Someone else was faster: see what is left.
+            Err(error) if error.is_precondition_failed() || error.is_not_found() => {}
+            // An activity of that id is there, or was cancelled: not again.
+            Err(error) if error.is_conflict() => skip(inner, instance, &etag, step, &error).await?,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Err(Failure::Contended(format!("the bundle {id} of {instance} does not end")))
+}
+
+fn split(mut bundle: Bundle) -> Step {
+    let mut bytes = 0;
+    let mut room = STEP_MAX;
+    let mut fits = |size: usize| {
+        let is_fitting = room > 0 && (bytes == 0 || bytes + size <= STEP_BYTES_MAX);
+        if is_fitting {
+            (bytes, room) = (bytes + size, room - 1);
+        }
+        is_fitting
+    };
+    let cut = bundle.cancelled.iter().take_while(|_| fits(64)).count();
+    let cancelled = bundle.cancelled.drain(..cut).collect();
+    let cut = bundle.activities.iter().take_while(|activity| fits(activity.item.len())).count();
+    let activities = bundle.activities.drain(..cut).collect();
+    let cut = bundle.messages.iter().take_while(|message| fits(message.item.len())).count();
+    let messages = bundle.messages.drain(..cut).collect();
+    Step { activities, messages, cancelled, rest: bundle }
+}
+
+fn as_batch(instance: &str, step: &Step, etag: &Etag) -> Result<Batch, Error> {
+    let mut batch = Batch::new(instance);
+    if step.rest.is_empty() {
+        batch.delete_if_match(&step.rest.id, etag)?;
+    } else {
+        batch.replace_if_match(&step.rest.id, &step.rest, etag)?;
+    }
+    for activity in &step.activities {
+        batch.create(activity)?;
+    }
+    for message in &step.messages {
+        batch.create(message)?;
+    }
+    for id in &step.cancelled {
+        batch.upsert(&tombstone(instance, id.clone()))?;
+    }
+    Ok(batch.with_options(quiet_operation()))
+}
+
+fn announce(inner: &Inner, instance: &str, step: Step, version: impl Fn(usize) -> Option<Etag>) {
+    inner.hub.works.tell(|hints| {
+        for (index, activity) in step.activities.into_iter().enumerate() {
+            if let Some(etag) = version(index + 1) {
+                hints.offer((activity, etag));
+            }
+        }
+    });
+    inner.hub.instances.tell(|hints| {
+        for message in &step.messages {
+            hints.hint(instance, message.visible_at);
+        }
+    });
+}
+
+/// Leaves the one document that exists out of the bundle.
+async fn skip(inner: &Inner, instance: &str, etag: &Etag, step: Step, error: &Error) -> Result<(), Failure> {
+    let Step { mut activities, mut messages, cancelled, mut rest } = step;
+    let position = error.operation_index().unwrap_or(0).saturating_sub(1);
+    if position < activities.len() {
+        activities.remove(position);
+    } else if position - activities.len() < messages.len() {
+        messages.remove(position - activities.len());
+    }
+    rest.activities.splice(0..0, activities);
+    rest.messages.splice(0..0, messages);
+    rest.cancelled.splice(0..0, cancelled);
+    match inner.store.put(instance, &rest.id, &rest, etag, crate::store::quiet()).await {
+        Ok(_) => Ok(()),
+        Err(Failure::Storage(error)) if error.is_precondition_failed() || error.is_not_found() => Ok(()),
+        Err(failure) => Err(failure),
+    }
+}

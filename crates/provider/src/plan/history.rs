@@ -1,0 +1,131 @@
+//! Histories: appended as text, a line per event, and never read again to do
+//! so. What grows too long for the state document becomes a chunk.
+
+use duroxide::{Event, EventKind};
+
+use super::{Basis, TurnAck, TurnPlan};
+use crate::documents::{Chunk, Execution, PastExecution, State, kind};
+use crate::failure::Failure;
+
+/// The state document keeps this much of the history; every commit rewrites it.
+const TAIL_BYTES_MAX: usize = 8 * 1024;
+
+/// A chunk's text. As JSON inside JSON it may grow by a half and must stay
+/// below the 2 MiB of a document.
+const CHUNK_BYTES_MAX: usize = 1024 * 1024;
+
+pub(crate) fn past_id(execution: u64) -> String {
+    format!("e:{execution}")
+}
+
+/// Brings the turn's execution forward: a newer one becomes current, an older
+/// one is appended to where it is.
+pub(super) fn advance(plan: &mut TurnPlan, basis: &Basis<'_>, ack: &TurnAck) -> Result<(), Failure> {
+    let now_ms = basis.now.ms();
+    if ack.execution < plan.state.execution.execution {
+        let mut past = basis.past.clone().unwrap_or_else(|| begun(ack.execution, now_ms));
+        judge(&mut past, ack, now_ms);
+        let mut text = String::new();
+        append(&mut past, &mut text, &ack.history_delta)?;
+        flush(plan, &mut past, &mut text);
+        plan.past = Some(as_past(&plan.state, past));
+        return Ok(());
+    }
+    if ack.execution > plan.state.execution.execution {
+        retire(plan);
+        plan.state.execution = begun(ack.execution, now_ms);
+    }
+    judge(&mut plan.state.execution, ack, now_ms);
+    let State { execution, event_data, .. } = &mut plan.state;
+    append(execution, event_data, &ack.history_delta)?;
+    if plan.state.event_data.len() > TAIL_BYTES_MAX {
+        let (mut execution, mut text) =
+            (std::mem::take(&mut plan.state.execution), std::mem::take(&mut plan.state.event_data));
+        flush(plan, &mut execution, &mut text);
+        (plan.state.execution, plan.state.event_data) = (execution, text);
+    }
+    Ok(())
+}
+
+fn begun(execution: u64, now_ms: u64) -> Execution {
+    Execution { execution, status: "Running".to_owned(), started_at: now_ms, ..Execution::default() }
+}
+
+/// The current execution becomes a past one, its history whole in chunks.
+fn retire(plan: &mut TurnPlan) {
+    if plan.state.execution.execution == 0 {
+        return;
+    }
+    let mut execution = std::mem::take(&mut plan.state.execution);
+    let mut text = std::mem::take(&mut plan.state.event_data);
+    flush(plan, &mut execution, &mut text);
+    plan.past = Some(as_past(&plan.state, execution));
+}
+
+fn as_past(state: &State, execution: Execution) -> PastExecution {
+    PastExecution {
+        id: past_id(execution.execution),
+        instance_id: state.instance_id.clone(),
+        kind: kind::EXECUTION.to_owned(),
+        execution,
+    }
+}
+
+fn judge(execution: &mut Execution, ack: &TurnAck, now_ms: u64) {
+    if let Some(version) = &ack.metadata.pinned_duroxide_version {
+        execution.pin = Some(version.to_string());
+    }
+    if let Some(status) = &ack.metadata.status {
+        execution.status.clone_from(status);
+        execution.completed_at = super::is_terminal(status).then_some(now_ms);
+    }
+    if ack.metadata.output.is_some() {
+        execution.output.clone_from(&ack.metadata.output);
+    }
+}
+
+/// Appends events, which must come after all there are.
+fn append(execution: &mut Execution, text: &mut String, events: &[Event]) -> Result<(), Failure> {
+    for event in events {
+        if event.event_id <= execution.last_event {
+            return Err(Failure::Refused(format!(
+                "Duplicate event id {} in execution {}: its history ends with {}",
+                event.event_id, execution.execution, execution.last_event
+            )));
+        }
+        let line = serde_json::to_string(event)
+            .map_err(|error| Failure::Refused(format!("an event is no JSON: {error}")))?;
+        execution.last_event = event.event_id;
+        execution.events += 1;
+        execution.event_bytes += line.len() as u64;
+        if let EventKind::OrchestrationStarted { carry_forward_events: Some(carried), .. } = &event.kind {
+            execution.carried = carried.len() as u64;
+        }
+        text.push_str(&line);
+        text.push('\n');
+    }
+    Ok(())
+}
+
+/// Moves text into chunks. They are cut anywhere: put together they are the
+/// text again.
+fn flush(plan: &mut TurnPlan, execution: &mut Execution, text: &mut String) {
+    let mut rest = text.as_str();
+    while !rest.is_empty() {
+        let mut cut = rest.len().min(CHUNK_BYTES_MAX);
+        while !rest.is_char_boundary(cut) {
+            cut -= 1;
+        }
+        let id = format!("h:{}:{}", execution.execution, execution.chunks.len());
+        plan.chunks.push(Chunk {
+            id: id.clone(),
+            instance_id: plan.state.instance_id.clone(),
+            kind: kind::HISTORY.to_owned(),
+            hx: execution.execution,
+            event_data: rest[..cut].to_owned(),
+        });
+        execution.chunks.push(id);
+        rest = &rest[cut..];
+    }
+    text.clear();
+}

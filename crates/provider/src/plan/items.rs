@@ -1,0 +1,146 @@
+//! Work items as documents: their ids, when they are seen, in which order.
+
+use std::time::Duration;
+
+use duroxide::providers::WorkItem;
+use sha2::{Digest, Sha256};
+
+use crate::clock::Stamp;
+use crate::documents::{Activity, Message, kind};
+use crate::failure::Failure;
+
+/// Before every other message: the start of the next execution, without which
+/// the runtime can do nothing with the others.
+pub(super) const FIRST: Stamp = Stamp(1);
+
+/// The longest instance id: what a partition key may have.
+const INSTANCE_BYTES_MAX: usize = 2048;
+
+/// Which instance a message goes to.
+pub(crate) fn instance_of(item: &WorkItem) -> &str {
+    match item {
+        WorkItem::SubOrchCompleted { parent_instance, .. }
+        | WorkItem::SubOrchFailed { parent_instance, .. } => parent_instance,
+        WorkItem::StartOrchestration { instance, .. }
+        | WorkItem::ActivityExecute { instance, .. }
+        | WorkItem::ActivityCompleted { instance, .. }
+        | WorkItem::ActivityFailed { instance, .. }
+        | WorkItem::TimerFired { instance, .. }
+        | WorkItem::ExternalRaised { instance, .. }
+        | WorkItem::CancelInstance { instance, .. }
+        | WorkItem::ContinueAsNew { instance, .. }
+        | WorkItem::QueueMessage { instance, .. } => instance,
+    }
+}
+
+/// A message as a document.
+pub(crate) fn message(
+    item: &WorkItem,
+    id: String,
+    now: Stamp,
+    delay: Option<Duration>,
+) -> Result<Message, Failure> {
+    let (visible_at, enq) = match (item, delay) {
+        (_, Some(delay)) if !delay.is_zero() => (now.after(delay), now.after(delay)),
+        (WorkItem::TimerFired { fire_at_ms, .. }, _) if *fire_at_ms > now.ms() => {
+            (Stamp::at_ms(*fire_at_ms), Stamp::at_ms(*fire_at_ms))
+        }
+        (WorkItem::ContinueAsNew { .. }, _) => (now.at_once(), FIRST),
+        _ => (now.at_once(), now),
+    };
+    let start_parent = match item {
+        WorkItem::StartOrchestration { parent_instance, .. } => parent_instance.clone(),
+        _ => None,
+    };
+    Ok(Message {
+        id,
+        instance_id: checked(instance_of(item))?,
+        kind: kind::MESSAGE.to_owned(),
+        visible_at,
+        enq,
+        attempt_count: 0,
+        item: encode(item)?,
+        once: is_once(item),
+        inc: None,
+        start_parent,
+        by: None,
+    })
+}
+
+/// What the runtime would take twice. Completions it knows by their event, and
+/// a second cancellation changes nothing.
+fn is_once(item: &WorkItem) -> bool {
+    match item {
+        WorkItem::StartOrchestration { .. }
+        | WorkItem::ExternalRaised { .. }
+        | WorkItem::QueueMessage { .. } => true,
+        WorkItem::ActivityExecute { .. }
+        | WorkItem::ActivityCompleted { .. }
+        | WorkItem::ActivityFailed { .. }
+        | WorkItem::TimerFired { .. }
+        | WorkItem::SubOrchCompleted { .. }
+        | WorkItem::SubOrchFailed { .. }
+        | WorkItem::CancelInstance { .. }
+        | WorkItem::ContinueAsNew { .. } => false,
+    }
+}
+
+pub(crate) fn activity_id(execution: u64, event: u64) -> String {
+    format!("a:{execution}:{event}")
+}
+
+/// An activity as a document.
+pub(crate) fn activity(item: &WorkItem, now: Stamp) -> Result<Activity, Failure> {
+    let WorkItem::ActivityExecute { instance, execution_id, id, session_id, tag, .. } = item else {
+        return Err(Failure::Refused("only ActivityExecute goes to workers".to_owned()));
+    };
+    Ok(Activity {
+        id: activity_id(*execution_id, *id),
+        instance_id: checked(instance)?,
+        kind: kind::ACTIVITY.to_owned(),
+        visible_at: now.at_once(),
+        enq: now,
+        attempt_count: 0,
+        item: encode(item)?,
+        tag: tag.clone(),
+        session_id: session_id.clone(),
+        lock: None,
+        inc: None,
+    })
+}
+
+fn encode(item: &WorkItem) -> Result<String, Failure> {
+    serde_json::to_string(item)
+        .map_err(|error| Failure::Refused(format!("the work item is no JSON: {error}")))
+}
+
+fn checked(instance: &str) -> Result<String, Failure> {
+    if instance.len() > INSTANCE_BYTES_MAX {
+        return Err(Failure::Refused(format!(
+            "an instance id has {} bytes; a partition key may have {INSTANCE_BYTES_MAX}",
+            instance.len()
+        )));
+    }
+    Ok(instance.to_owned())
+}
+
+/// Who sends, in an id: one that was deleted and made again is another.
+pub(super) fn source(instance: &str, incarnation: &str) -> String {
+    let mut hash = Sha256::new();
+    hash.update(instance.as_bytes());
+    hash.update([0]);
+    hash.update(incarnation.as_bytes());
+    hex(&hash.finalize()[..8])
+}
+
+/// Where a session's document is: id and numeric partition key.
+pub(crate) fn session_of(session: &str) -> (String, u64) {
+    let hash = Sha256::digest(session.as_bytes());
+    let mut key = [0; 8];
+    key.copy_from_slice(&hash[..8]);
+    (format!("s:{}", hex(&hash)), u64::from_be_bytes(key) >> 11)
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,180 @@
+use duroxide::providers::{ExecutionMetadata, ScheduledActivityIdentifier, WorkItem};
+use duroxide::{Event, EventKind};
+use perihelion_client::Etag;
+
+use super::*;
+use crate::documents::Lock;
+
+const INSTANCE: &str = "order-1";
+/// What a batch of the service holds.
+const OPERATIONS_MAX: usize = 100;
+
+fn state() -> State {
+    State { lock: Some(Lock { n: "n".into(), ..Lock::default() }), ..State::blank(INSTANCE, "inc".into()) }
+}
+
+fn ack(execution: u64) -> TurnAck {
+    TurnAck {
+        execution,
+        history_delta: Vec::new(),
+        worker_items: Vec::new(),
+        orchestrator_items: Vec::new(),
+        metadata: ExecutionMetadata::default(),
+        cancelled: Vec::new(),
+    }
+}
+
+fn event(id: u64) -> Event {
+    Event::with_event_id(id, INSTANCE, 1, None, EventKind::ExternalSubscribed { name: "approval".into() })
+}
+
+fn work(id: u64) -> WorkItem {
+    WorkItem::ActivityExecute {
+        instance: INSTANCE.into(),
+        execution_id: 1,
+        id,
+        name: "charge".into(),
+        input: "{}".into(),
+        session_id: None,
+        tag: None,
+    }
+}
+
+fn cancel(id: u64) -> ScheduledActivityIdentifier {
+    ScheduledActivityIdentifier { instance: INSTANCE.into(), execution_id: 1, activity_id: id }
+}
+
+fn plan_with(state: &State, bundles: &[Versioned<Bundle>], ack: &TurnAck) -> Result<TurnPlan, Failure> {
+    let now = Stamp::at_ms(1_800_000_000_000);
+    turn(&Basis { state, past: None, bundles, once: &[], now, nonce: "commit" }, ack)
+}
+
+fn plan(state: &State, ack: &TurnAck) -> TurnPlan {
+    plan_with(state, &[], ack).expect("the turn is in order")
+}
+
+fn operations(plan: &TurnPlan) -> usize {
+    1 + plan.activities.len()
+        + plan.messages.len()
+        + plan.chunks.len()
+        + plan.cancelled.len()
+        + plan.consumed.len()
+        + plan.edited_bundles.len()
+        + usize::from(plan.past.is_some())
+        + usize::from(plan.bundle.is_some())
+        + usize::from(plan.outbox.is_some())
+}
+
+#[test]
+fn the_largest_turn_fits_one_batch() {
+    let mut state = state();
+    let lock = state.lock.as_mut().expect("it has one");
+    lock.att = (0..64).map(|n| (format!("m:{n}"), 1)).collect();
+    state.execution.execution = 1;
+    state.event_data = "x".repeat(9000);
+    let other = |n: u64| WorkItem::CancelInstance { instance: format!("child-{n}"), reason: String::new() };
+    for count in [0, 10, 29, 30, 31, 1000] {
+        let mut ack = ack(2);
+        ack.history_delta = (1..=count).map(event).collect();
+        ack.worker_items = (0..count).map(work).collect();
+        ack.orchestrator_items = (0..200).map(other).collect();
+        ack.cancelled = (5000..5000 + count).map(cancel).collect();
+        let plan = plan(&state, &ack);
+        assert!(operations(&plan) <= OPERATIONS_MAX, "{count}: {}", operations(&plan));
+        let bundled = plan.bundle.as_ref().map_or(0, |bundle| bundle.activities.len());
+        assert_eq!(plan.activities.len() + bundled, count as usize);
+        assert_eq!(plan.outbox.expect("messages to others").messages.len(), 200);
+    }
+}
+
+#[test]
+fn what_is_scheduled_and_cancelled_in_one_turn_never_was() {
+    let mut ack = ack(1);
+    ack.worker_items = vec![work(2), work(3)];
+    ack.cancelled = vec![cancel(2), cancel(9)];
+    let plan = plan(&state(), &ack);
+    assert_eq!(plan.activities.iter().map(|activity| activity.id.as_str()).collect::<Vec<_>>(), ["a:1:3"]);
+    assert_eq!(plan.cancelled.iter().map(|gone| gone.id.as_str()).collect::<Vec<_>>(), ["a:1:9"]);
+}
+
+#[test]
+fn cancelling_reaches_into_a_bundle_that_is_not_unpacked() {
+    let mut first = ack(1);
+    first.worker_items = (1..=40).map(work).collect();
+    let planned = plan(&state(), &first);
+    let bundle = planned.bundle.expect("forty are too many to be loose");
+    let open = Versioned { value: bundle, etag: Etag::parse("\"1\"").expect("an etag") };
+    let mut second = ack(1);
+    second.cancelled = vec![cancel(7), cancel(99)];
+    let plan = plan_with(&planned.state, &[open], &second).expect("in order");
+    let [edited] = plan.edited_bundles.as_slice() else { panic!("one bundle is edited") };
+    assert_eq!(edited.value.activities.len(), 39);
+    assert_eq!(plan.cancelled.len(), 1, "only the one that is not in the bundle leaves a tombstone");
+    assert_eq!(plan.state.bundles, ["w:1"]);
+}
+
+#[test]
+fn an_event_id_comes_once() {
+    let mut first = ack(1);
+    first.history_delta = vec![event(1), event(2)];
+    let state = plan(&state(), &first).state;
+    for ids in [vec![2], vec![3, 3], vec![1], vec![4, 3]] {
+        let mut again = ack(1);
+        again.history_delta = ids.iter().copied().map(event).collect();
+        assert!(plan_with(&state, &[], &again).is_err(), "{ids:?}");
+    }
+}
+
+#[test]
+fn a_newer_execution_retires_the_older_with_its_whole_history() {
+    let mut first = ack(1);
+    first.history_delta = vec![event(1), event(2)];
+    first.metadata.status = Some("ContinuedAsNew".into());
+    let before = plan(&state(), &first).state;
+    let mut second = ack(2);
+    second.history_delta = vec![event(1)];
+    let plan = plan(&before, &second);
+    let past = plan.past.expect("the first is past");
+    assert_eq!((past.execution.events, past.execution.status.as_str()), (2, "ContinuedAsNew"));
+    assert_eq!(past.execution.chunks, ["h:1:0"]);
+    assert_eq!(plan.chunks[0].event_data, before.event_data);
+    assert_eq!((plan.state.execution.events, plan.state.execution.status.as_str()), (1, "Running"));
+}
+
+#[test]
+fn a_long_history_is_cut_anywhere_and_whole_again_when_put_together() {
+    let mut big = ack(1);
+    let data = "ä".repeat(700_000);
+    let kind = |n| EventKind::ExternalEvent { name: format!("{n}"), data: data.clone() };
+    big.history_delta = (1..=3).map(|id| Event::with_event_id(id, INSTANCE, 1, None, kind(id))).collect();
+    let plan = plan(&state(), &big);
+    assert!(plan.chunks.len() > 3 && plan.state.event_data.is_empty());
+    let text: String = plan.chunks.iter().map(|chunk| chunk.event_data.as_str()).collect();
+    let events: Vec<Event> = text.lines().map(|line| serde_json::from_str(line).expect("an event")).collect();
+    assert_eq!(events, big.history_delta);
+}
+
+#[test]
+fn a_turn_without_a_name_makes_no_instance() {
+    let plan_of = |metadata| plan(&state(), &TurnAck { metadata, ..ack(1) }).state;
+    assert!(!plan_of(ExecutionMetadata::default()).created);
+    let named = ExecutionMetadata {
+        orchestration_name: Some("Order".into()),
+        orchestration_version: Some("1.0.0".into()),
+        ..ExecutionMetadata::default()
+    };
+    assert!(plan_of(named).created);
+}
+
+#[test]
+fn what_must_not_come_twice_is_remembered_and_bounded() {
+    let mut state = state();
+    state.consumed = (0..CONSUMED_MAX).map(|n| format!("m:{n}")).collect();
+    let once = ["m:new".to_owned()];
+    let now = Stamp::at_ms(1);
+    let basis = Basis { state: &state, past: None, bundles: &[], once: &once, now, nonce: "commit" };
+    let plan = turn(&basis, &ack(1)).expect("in order");
+    assert_eq!(plan.state.consumed.len(), CONSUMED_MAX);
+    assert_eq!(plan.state.consumed.last().map(String::as_str), Some("m:new"));
+    assert_eq!(plan.state.consumed[0], "m:1");
+}

@@ -1,0 +1,112 @@
+//! The provider's handle: how it is made, and what it is made of. What it does
+//! is in `contract` and `admin`, one line per method.
+
+use std::sync::Arc;
+
+use duroxide::providers::ProviderError;
+use perihelion_client::{Client, Credential};
+
+use crate::builder::CosmosDBProviderBuilder;
+use crate::config::{CosmosDBProviderConfig, OutboxFaultInjector};
+use crate::failure::Failure;
+use crate::inner::Inner;
+
+/// duroxide's storage in a Cosmos container. Cheap to clone: clones share
+/// connections, hints and locks.
+#[derive(Clone)]
+pub struct CosmosDBProvider {
+    pub(crate) inner: Arc<Inner>,
+}
+
+impl CosmosDBProvider {
+    /// Opens the container `duroxide` of a database, both made if missing.
+    pub async fn new(endpoint: &str, key: &str, database: &str) -> Result<Self, ProviderError> {
+        let container = CosmosDBProviderConfig::default().container;
+        Self::new_with_container(endpoint, key, database, &container).await
+    }
+
+    /// Opens a container of a database, both made if missing.
+    pub async fn new_with_container(
+        endpoint: &str,
+        key: &str,
+        database: &str,
+        container: &str,
+    ) -> Result<Self, ProviderError> {
+        Self::new_with_config(CosmosDBProviderConfig {
+            endpoint: endpoint.to_owned(),
+            key: key.to_owned(),
+            database: database.to_owned(),
+            container: container.to_owned(),
+            ..CosmosDBProviderConfig::default()
+        })
+        .await
+    }
+
+    /// Opens what the configuration names.
+    pub async fn new_with_config(config: CosmosDBProviderConfig) -> Result<Self, ProviderError> {
+        let credential =
+            Credential::key(&config.key).map_err(|error| Failure::Storage(error).into_error("open"))?;
+        Self::builder()
+            .with_credential(&config.endpoint, credential)
+            .with_database(config.database)
+            .with_container(config.container)
+            .with_reconciler(config.reconciler_interval, config.reconciler_age_threshold)
+            .open()
+            .await
+    }
+
+    /// Keeps everything in this directory, with the engine in this process.
+    #[cfg(feature = "embedded")]
+    pub async fn embedded(path: impl Into<std::path::PathBuf>) -> Result<Self, ProviderError> {
+        let options = perihelion_server::EmbeddedOptions::default().with_data(path);
+        Self::builder().with_embedded(options).open().await
+    }
+
+    /// Keeps everything in memory, with the engine in this process.
+    #[cfg(feature = "embedded")]
+    pub async fn embedded_in_memory() -> Result<Self, ProviderError> {
+        Self::builder().with_embedded(perihelion_server::EmbeddedOptions::default()).open().await
+    }
+
+    /// For everything else.
+    pub fn builder() -> CosmosDBProviderBuilder {
+        CosmosDBProviderBuilder::default()
+    }
+
+    pub(crate) fn new_from(inner: Arc<Inner>) -> Self {
+        CosmosDBProvider { inner }
+    }
+
+    /// The client underneath: what is written with it is seen here.
+    pub fn client(&self) -> &Client {
+        &self.inner.client
+    }
+
+    /// The same container through the published crate's small client.
+    pub fn compatibility_client(&self) -> crate::client::CosmosDBClient {
+        crate::client::CosmosDBClient::over(self.inner.store.container.clone())
+    }
+
+    /// Lets deliveries between instances fail, for tests.
+    pub fn set_outbox_fault_injector(&mut self, injector: OutboxFaultInjector) {
+        self.inner.set_fault_injector(injector);
+    }
+
+    /// Deletes the container with everything in it. For tests.
+    pub async fn cleanup(&self) -> Result<(), ProviderError> {
+        let deleted = self.inner.store.container.delete_container().await;
+        deleted.map_err(|error| Failure::Storage(error).into_error("cleanup"))
+    }
+
+    /// Stops background work and, when the engine is in this process, closes
+    /// it. Dropping the last clone does the same without waiting.
+    pub async fn close(self) {
+        self.inner.close().await;
+    }
+}
+
+impl std::fmt::Debug for CosmosDBProvider {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "CosmosDBProvider({:?})", self.inner.store.container)
+    }
+}

@@ -1,0 +1,175 @@
+//! The container and the exchanges that several operations share.
+//!
+//! The driver retries what it may; what is here goes on where it gives up, as
+//! long as the caller has time: a lock's deadline, or a fixed patience.
+
+use std::future::Future;
+use std::time::Duration;
+
+use perihelion_client::{
+    Client, Container, ContainerProperties, Etag, IndexingPolicy, ItemOptions, OperationOptions, Query,
+    Written,
+};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tokio::time::Instant;
+
+use crate::documents::{STATE, State, Versioned};
+use crate::failure::Failure;
+
+/// How long operations without a lock go on when the service does not answer.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The first wait between attempts, doubled up to the last.
+const BACKOFF_FIRST: Duration = Duration::from_millis(20);
+const BACKOFF_LAST: Duration = Duration::from_secs(1);
+
+/// Everything that a query orders or filters by; nothing else is indexed.
+const INDEXED: [&str; 11] = [
+    "/type/?",
+    "/visibleAt/?",
+    "/enq/?",
+    "/tag/?",
+    "/sessionId/?",
+    "/status/?",
+    "/parentInstanceId/?",
+    "/startParent/?",
+    "/hx/?",
+    "/lockedUntil/?",
+    "/madeAt/?",
+];
+
+/// The container.
+#[derive(Debug, Clone)]
+pub(crate) struct Store {
+    pub(crate) container: Container,
+}
+
+impl Store {
+    /// Opens the container, made if it is missing.
+    pub(crate) async fn open(client: &Client, database: &str, container: &str) -> Result<Store, Failure> {
+        let handle = client.database(database).container(container);
+        let exists = match handle.properties().await {
+            Ok(found) if found.partition_key.paths == ["/instanceId"] => true,
+            Ok(_) => {
+                return Err(Failure::Refused(format!(
+                    "the container {database}/{container} is partitioned by another path than /instanceId"
+                )));
+            }
+            Err(error) if error.is_not_found() => false,
+            Err(error) => return Err(error.into()),
+        };
+        if exists {
+            return Ok(Store { container: handle });
+        }
+        let database = client.create_database_if_missing(database).await?;
+        let properties = ContainerProperties::new(container, "/instanceId")
+            .with_ttl_per_item()
+            .with_indexing_policy(IndexingPolicy::only(INDEXED));
+        Ok(Store { container: database.create_container_if_missing(&properties).await? })
+    }
+
+    /// An instance's state; `None` when nothing was ever committed or locked.
+    pub(crate) async fn state(&self, instance: &str) -> Result<Option<Versioned<State>>, Failure> {
+        self.find(instance, STATE).await
+    }
+
+    /// A document with its version.
+    pub(crate) async fn find<T: DeserializeOwned>(
+        &self,
+        instance: &str,
+        id: &str,
+    ) -> Result<Option<Versioned<T>>, Failure> {
+        match self.container.find::<T>(instance, id).await? {
+            Some(item) => Ok(Some(Versioned { etag: item.etag()?.clone(), value: item.into_value() })),
+            None => Ok(None),
+        }
+    }
+
+    /// All rows of a query.
+    pub(crate) async fn rows<T: DeserializeOwned>(&self, query: Query) -> Result<Vec<T>, Failure> {
+        Ok(self.container.query::<T>(query).collect().await?)
+    }
+
+    /// Creates the state document, or replaces it when it has that etag. What is
+    /// at `pointer`, and at no other time was, tells whether it was applied.
+    pub(crate) async fn put_state(
+        &self,
+        state: &State,
+        etag: Option<&Etag>,
+        pointer: &str,
+        witness: Value,
+    ) -> Result<Etag, Failure> {
+        let options = quiet().with_witness(STATE, pointer, witness);
+        let key = state.instance_id.as_str();
+        let written = match etag {
+            Some(etag) => {
+                self.container.replace_with(key, STATE, state, &options.with_if_match(etag)).await?
+            }
+            None => self.container.create_with(key, state, &options).await?,
+        };
+        self.version(key, STATE, &written).await
+    }
+
+    /// Replaces a document of an instance when it has that etag.
+    pub(crate) async fn put<T: Serialize>(
+        &self,
+        instance: &str,
+        id: &str,
+        value: &T,
+        etag: &Etag,
+        options: ItemOptions,
+    ) -> Result<Etag, Failure> {
+        let written = self.container.replace_with(instance, id, value, &options.with_if_match(etag)).await?;
+        self.version(instance, id, &written).await
+    }
+
+    /// The version written; read when the answer was lost.
+    async fn version(&self, instance: &str, id: &str, written: &Written) -> Result<Etag, Failure> {
+        if let Ok(etag) = written.etag() {
+            return Ok(etag.clone());
+        }
+        let found = self.find::<Value>(instance, id).await?;
+        found.map(|found| found.etag).ok_or(Failure::LockLost)
+    }
+}
+
+/// Writes whose answer need not repeat what was written.
+pub(crate) fn quiet() -> ItemOptions {
+    ItemOptions::new().with_content_on_write(false)
+}
+
+/// The same for batches.
+pub(crate) fn quiet_operation() -> OperationOptions {
+    OperationOptions::default().with_content_on_write(false)
+}
+
+/// Reads a row of a query with its version.
+pub(crate) fn versioned<T: DeserializeOwned>(row: Value) -> Result<Versioned<T>, Failure> {
+    let unreadable =
+        |what: &dyn std::fmt::Display| Failure::Refused(format!("a document is unreadable: {what}"));
+    let etag = row.get("_etag").and_then(Value::as_str).ok_or_else(|| unreadable(&"it has no etag"))?;
+    let etag = Etag::parse(etag)?;
+    let value = serde_json::from_value(row).map_err(|error| unreadable(&error))?;
+    Ok(Versioned { value, etag })
+}
+
+/// Tries until it succeeds, is refused, or the time is up; transient failures
+/// are waited out.
+pub(crate) async fn patiently<T, F>(until: Instant, mut attempt: impl FnMut() -> F) -> Result<T, Failure>
+where
+    F: Future<Output = Result<T, Failure>>,
+{
+    let mut wait = BACKOFF_FIRST;
+    loop {
+        match attempt().await {
+            Err(failure) if failure.is_transient() && Instant::now() + wait < until => {
+                tracing::debug!(?failure, "waiting before another attempt");
+                tokio::time::sleep(wait.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
+                wait = (wait * 2).min(BACKOFF_LAST);
+            }
+            outcome => return outcome,
+        }
+    }
+}
