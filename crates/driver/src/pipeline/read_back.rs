@@ -6,7 +6,8 @@
 //! say about reads. Found anywhere, it is proof. Missing, it says something
 //! only where writes are taken: other regions may not have it yet.
 
-use super::run::{Task, run};
+use super::run::run;
+use super::turn::Task;
 use super::verdict::Place;
 use crate::diagnostics::Diagnostics;
 use crate::driver::Core;

@@ -1,0 +1,57 @@
+//! Between the loop and the judge: what the judge is told about an attempt.
+
+use super::attempt::{Answer, retry_after, status_of};
+use super::evaluate::{Effects, evaluate};
+use super::state::nature;
+use super::turn::Turn;
+use super::verdict::{Budgets, Ending, Limits, Regions, Verdict};
+use crate::operation::{Operation, Verb};
+use crate::status::Status;
+
+/// Judges an attempt of this turn. `jitter` is a sample from 0 to 1.
+pub(super) fn judge(turn: &Turn<'_>, result: &Answer, budgets: Budgets, jitter: f64) -> (Verdict, Effects) {
+    let (operation, settings) = (turn.task.operation, turn.task.settings);
+    let limits =
+        Limits { failovers_max: settings.failovers_max, session_retries_max: settings.session_retries_max };
+    evaluate(nature(operation), ending(operation, &budgets, result), regions(turn), limits, budgets, jitter)
+}
+
+/// How an attempt ended, in the judge's words.
+pub(super) fn ending<'l>(operation: &Operation, budgets: &Budgets, result: &'l Answer) -> Ending<'l> {
+    match result {
+        Err(failure) => Ending::Failed(failure),
+        Ok(response) => {
+            let mut status = status_of(response);
+            if operation.verb == Verb::Batch && budgets.is_ambiguous && status.code == 207 {
+                status = batch_refusal(response.body()).unwrap_or(status);
+            }
+            Ending::Answered { status, retry_after: retry_after(response.headers()) }
+        }
+    }
+}
+
+/// Why a batch was refused: the status of its first operation that failed on
+/// its own account (424 failed because of another).
+fn batch_refusal(body: &[u8]) -> Option<Status> {
+    #[derive(serde::Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct OperationResult {
+        status_code: u16,
+        #[serde(default)]
+        sub_status_code: u32,
+    }
+    let results: Vec<OperationResult> = serde_json::from_slice(body).ok()?;
+    let failed = results.into_iter().find(|result| result.status_code >= 400 && result.status_code != 424)?;
+    Some(Status::new(failed.status_code, failed.sub_status_code))
+}
+
+fn regions(turn: &Turn<'_>) -> Regions {
+    let has_breaker = turn.partition.as_ref().is_some_and(|partition| {
+        turn.snapshot.breakers.has(&partition.container, &partition.range, &turn.route.site.region)
+    });
+    Regions {
+        candidates: turn.route.candidates.max(1),
+        is_multi_write: turn.snapshot.account.is_multi_write,
+        has_breaker,
+    }
+}
