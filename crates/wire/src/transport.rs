@@ -184,8 +184,11 @@ impl Endpoint {
 
 impl PartialEq for Endpoint {
     fn eq(&self, other: &Self) -> bool {
+        // A port that is left out is the scheme's own.
         Arc::ptr_eq(&self.0, &other.0)
-            || (self.0.scheme == other.0.scheme && self.0.authority == other.0.authority)
+            || (self.0.scheme == other.0.scheme
+                && self.port() == other.port()
+                && self.host().eq_ignore_ascii_case(other.host()))
     }
 }
 
@@ -194,7 +197,8 @@ impl Eq for Endpoint {}
 impl std::hash::Hash for Endpoint {
     fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
         self.0.scheme.hash(state);
-        self.0.authority.hash(state);
+        self.port().hash(state);
+        self.host().bytes().for_each(|byte| byte.to_ascii_lowercase().hash(state));
     }
 }
 
@@ -220,6 +224,11 @@ mod tests {
         assert_eq!(endpoint.to_string(), "https://Account.documents.azure.com:443");
         assert_eq!((endpoint.port(), endpoint.is_tls(), endpoint.is_loopback()), (443, true, false));
         assert_eq!(endpoint, Endpoint::parse("https://account.documents.azure.com:443").unwrap());
+        let set: std::collections::HashSet<Endpoint> =
+            ["https://a.example", "https://A.example:443/", "http://a.example:443", "https://a.example:444"]
+                .map(|text| Endpoint::parse(text).unwrap())
+                .into();
+        assert_eq!(set.len(), 3, "the first two are one");
         let local = Endpoint::parse("http://[::1]:8081").unwrap();
         assert_eq!((local.host(), local.port(), local.is_loopback()), ("::1", 8081, true));
         let uri = local.uri(PathAndQuery::from_static("/dbs/d"));
