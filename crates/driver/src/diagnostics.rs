@@ -23,8 +23,8 @@ pub(crate) use json::failure_name;
 use crate::region::Region;
 use crate::status::Status;
 
-/// How many attempts are kept; more are only counted. An operation within its
-/// budgets makes fewer than forty.
+/// How many attempts are kept; more are only counted. Only an operation that
+/// uses up several budgets, one after the other, makes more.
 const ATTEMPTS_MAX: usize = 40;
 
 /// The account of one operation.
@@ -33,6 +33,7 @@ pub struct Diagnostics {
     first: Option<Attempt>,
     further: Vec<Attempt>,
     omitted: u32,
+    omitted_charge: f64,
     pub(crate) elapsed: Duration,
     /// How an ambiguous write was resolved, if one was.
     pub(crate) resolved: Option<Resolution>,
@@ -154,7 +155,8 @@ impl Diagnostics {
     /// Request units of all attempts, as far as the service stated them.
     pub fn charge(&self) -> f64 {
         // Not `sum`: of nothing, that is -0.
-        self.attempts().filter_map(|attempt| attempt.charge).fold(0.0, |sum, charge| sum + charge)
+        let charges = self.attempts().filter_map(|attempt| attempt.charge);
+        charges.fold(self.omitted_charge, |sum, charge| sum + charge)
     }
 
     /// How an ambiguous write was resolved, if one was.
@@ -210,11 +212,15 @@ impl Diagnostics {
             self.further.push(attempt);
         } else {
             self.omitted += 1;
+            self.omitted_charge += attempt.charge.unwrap_or(0.0);
         }
     }
 
-    /// Notes what the latest attempt taught.
+    /// Notes what the latest attempt taught, if that was kept.
     pub(crate) fn note(&mut self, effect: &'static str) {
+        if self.omitted > 0 {
+            return;
+        }
         if let Some(attempt) = self.further.last_mut().or(self.first.as_mut()) {
             attempt.effects.push(effect);
         }

@@ -110,8 +110,12 @@ fn display_is_one_line() {
 fn attempts_beyond_the_bound_are_counted_and_not_kept() {
     let mut diagnostics = Diagnostics::default();
     for _ in 0..ATTEMPTS_MAX + 7 {
-        diagnostics.record(attempt(Context::Retry, "West US", 0, answered(449, 0)));
+        diagnostics
+            .record(Attempt { charge: Some(1.0), ..attempt(Context::Retry, "West US", 0, answered(449, 0)) });
     }
+    diagnostics.note("partition_failed");
+    assert!(diagnostics.attempts().all(|attempt| attempt.effects.is_empty()), "the one it is about is gone");
+    assert_eq!(diagnostics.charge(), (ATTEMPTS_MAX + 7) as f64, "but it was paid");
     assert_eq!((diagnostics.attempts().count(), diagnostics.omitted()), (ATTEMPTS_MAX, 7));
     assert!(diagnostics.to_string().ends_with("; and 7 more"));
     assert!(diagnostics.to_json().ends_with(r#","omitted_attempts":7}"#));
