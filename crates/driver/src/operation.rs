@@ -5,15 +5,17 @@
 //! differs from attempt to attempt (endpoint, session token, signature) is not
 //! part of it.
 
+mod target;
+
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderValue, Method};
 use perihelion_model::partition_key::{EffectiveRange, PartitionKey};
 use perihelion_wire::headers;
 
-use crate::container::Container;
+pub use target::{Link, Target};
+pub(crate) use target::{encode, path};
 
 /// One operation, whole.
 #[derive(Debug, Clone)]
@@ -128,31 +130,6 @@ impl ResourceKind {
             ResourceKind::Offer => "offers",
         }
     }
-}
-
-/// The resource an operation addresses.
-#[derive(Debug, Clone)]
-pub struct Target {
-    /// Its kind.
-    pub kind: ResourceKind,
-    /// The path, percent-encoded.
-    pub path: PathAndQuery,
-    /// The link under the signature: the path without its slash, decoded, or
-    /// the parent's when the path is a feed.
-    pub link: Link,
-    /// The container it lies in, for operations inside one.
-    pub container: Option<Arc<Container>>,
-}
-
-/// The link under a signature.
-#[derive(Debug, Clone)]
-pub enum Link {
-    /// The path without its leading slash: nothing in it was escaped.
-    Path,
-    /// The container itself (feeds of its documents and ranges).
-    Container,
-    /// Any other text.
-    Text(Arc<str>),
 }
 
 /// Which partition an operation concerns.
@@ -287,145 +264,9 @@ fn escape_non_ascii(text: &str) -> std::borrow::Cow<'_, str> {
     escaped.into()
 }
 
-impl Target {
-    /// The account: `/`.
-    pub fn account() -> Self {
-        Target::text(ResourceKind::Account, PathAndQuery::from_static("/"), "")
-    }
-
-    /// The feed of databases.
-    pub fn databases() -> Self {
-        Target::text(ResourceKind::Database, PathAndQuery::from_static("/dbs"), "")
-    }
-
-    /// One database.
-    pub fn database(database: &str) -> Self {
-        let path = path(&format!("/dbs/{}", encode(database)));
-        Target::text(ResourceKind::Database, path, &format!("dbs/{database}"))
-    }
-
-    /// The feed of a database's containers.
-    pub fn containers(database: &str) -> Self {
-        let path = path(&format!("/dbs/{}/colls", encode(database)));
-        Target::text(ResourceKind::Container, path, &format!("dbs/{database}"))
-    }
-
-    /// A container itself.
-    pub fn container(container: &Container) -> Self {
-        Target::text(ResourceKind::Container, path(container.path()), container.link())
-    }
-
-    /// The feed of all offers.
-    pub fn offers() -> Self {
-        Target::text(ResourceKind::Offer, PathAndQuery::from_static("/offers"), "")
-    }
-
-    /// One offer, signed by its id alone in lower case.
-    pub fn offer(id: &str) -> Self {
-        let path = path(&format!("/offers/{}", encode(id)));
-        Target::text(ResourceKind::Offer, path, &id.to_ascii_lowercase())
-    }
-
-    /// The feed of a container's documents: create, query, batch, changes.
-    pub fn items(container: &Arc<Container>) -> Self {
-        Target {
-            kind: ResourceKind::Item,
-            path: container.items_path().clone(),
-            link: Link::Container,
-            container: Some(Arc::clone(container)),
-        }
-    }
-
-    /// One document.
-    pub fn item(container: &Arc<Container>, id: &str) -> Self {
-        let encoded = encode(id);
-        let prefix = container.items_path().as_str();
-        let mut text = String::with_capacity(prefix.len() + 1 + encoded.len());
-        text.push_str(prefix);
-        text.push('/');
-        text.push_str(&encoded);
-        let is_plain = matches!(encoded, std::borrow::Cow::Borrowed(_)) && container.is_plain();
-        let link =
-            if is_plain { Link::Path } else { Link::Text(format!("{}/docs/{id}", container.link()).into()) };
-        Target {
-            kind: ResourceKind::Item,
-            path: owned_path(text),
-            link,
-            container: Some(Arc::clone(container)),
-        }
-    }
-
-    /// The feed of a container's partition key ranges.
-    pub fn ranges(container: &Arc<Container>) -> Self {
-        Target {
-            kind: ResourceKind::Range,
-            path: path(&format!("{}/pkranges", container.path())),
-            link: Link::Container,
-            container: Some(Arc::clone(container)),
-        }
-    }
-
-    fn text(kind: ResourceKind, path: PathAndQuery, link: &str) -> Self {
-        Target { kind, path, link: Link::Text(link.into()), container: None }
-    }
-
-    /// The text under the signature.
-    pub fn signing_link(&self) -> &str {
-        match (&self.link, &self.container) {
-            (Link::Text(text), _) => text,
-            (Link::Container, Some(container)) => container.link(),
-            (Link::Path | Link::Container, _) => self.path.as_str().trim_start_matches('/'),
-        }
-    }
-}
-
-pub(crate) fn path(text: &str) -> PathAndQuery {
-    owned_path(text.to_owned())
-}
-
-fn owned_path(text: String) -> PathAndQuery {
-    PathAndQuery::from_maybe_shared(Bytes::from(text)).expect("names are percent-encoded")
-}
-
-/// Percent-encodes one segment of a path; unreserved letters stay.
-pub(crate) fn encode(name: &str) -> std::borrow::Cow<'_, str> {
-    use std::fmt::Write;
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~!*'()@:$&+,;=".contains(&byte);
-    if name.bytes().all(is_plain) {
-        return name.into();
-    }
-    let mut encoded = String::with_capacity(name.len() + 16);
-    for byte in name.bytes() {
-        if is_plain(byte) {
-            encoded.push(byte as char);
-        } else {
-            let _ = write!(encoded, "%{byte:02X}");
-        }
-    }
-    encoded.into()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_plain_name_is_signed_as_its_path() {
-        let container = Container::new("shop", "orders");
-        let target = Target::item(&container, "a-1");
-        assert_eq!(target.path.as_str(), "/dbs/shop/colls/orders/docs/a-1");
-        assert_eq!(target.signing_link(), "dbs/shop/colls/orders/docs/a-1");
-        assert!(matches!(target.link, Link::Path));
-    }
-
-    #[test]
-    fn an_escaped_name_is_signed_as_it_is_meant() {
-        let container = Container::new("my shop", "orders");
-        let target = Target::item(&container, "ä/1");
-        assert_eq!(target.path.as_str(), "/dbs/my%20shop/colls/orders/docs/%C3%A4%2F1");
-        assert_eq!(target.signing_link(), "dbs/my shop/colls/orders/docs/ä/1");
-        assert_eq!(Target::items(&container).signing_link(), "dbs/my shop/colls/orders");
-    }
 
     #[test]
     fn a_key_header_is_ascii() {
