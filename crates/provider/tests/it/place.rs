@@ -1,0 +1,126 @@
+//! Where the tests run: an account that answers, whatever it is made of, and
+//! providers to it. Each provider has a client of its own, as one in another
+//! process would.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use duroxide::providers::Provider;
+use duroxide_cdb::CosmosDBProvider;
+use perihelion_client::{Client, Credential, Endpoint};
+use perihelion_server::{Embedded, EmbeddedOptions, InProcess, Server, ServerOptions};
+
+/// The container of every provider; databases tell them apart.
+pub(crate) const CONTAINER: &str = "workflows";
+
+/// How long requests under way may take when a test ends.
+const DRAIN_GRACE: Duration = Duration::from_secs(2);
+
+/// What an account is made of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Place {
+    /// The engine in this process.
+    Embedded,
+    /// Our server behind a socket.
+    Wire,
+    /// The same, and each container begins with four physical partitions.
+    WireWithFourPartitions,
+}
+
+/// What a provider does with a poll that finds nothing.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Polls {
+    /// Answers a poll under a second at once: the default.
+    AnswerAtOnce,
+    /// Waits every poll out.
+    Wait,
+}
+
+/// An account, empty at first.
+pub(crate) struct Account {
+    host: Host,
+}
+
+enum Host {
+    Embedded(Embedded),
+    Wire(Server),
+}
+
+/// How an account is reached, from any task.
+#[derive(Clone)]
+enum Way {
+    Embedded(Endpoint, InProcess),
+    Wire(String),
+}
+
+impl Account {
+    pub(crate) async fn open(place: Place) -> Account {
+        let host = match place {
+            Place::Embedded => Host::Embedded(Embedded::open(EmbeddedOptions::default()).await.unwrap()),
+            Place::Wire => Host::Wire(serve(1).await),
+            Place::WireWithFourPartitions => Host::Wire(serve(4).await),
+        };
+        Account { host }
+    }
+
+    /// A client that shares nothing with any provider.
+    pub(crate) async fn client(&self) -> Client {
+        self.way().client().await
+    }
+
+    /// A provider in a database, which is made when it is missing.
+    pub(crate) async fn provider(&self, database: &str, polls: Polls) -> Arc<dyn Provider> {
+        self.way().provider(database, polls).await
+    }
+
+    /// The same, its tasks and connections belonging to another tokio runtime.
+    pub(crate) async fn provider_in(
+        &self,
+        runtime: &tokio::runtime::Handle,
+        database: &str,
+        polls: Polls,
+    ) -> Arc<dyn Provider> {
+        let (way, database) = (self.way(), database.to_owned());
+        runtime.spawn(async move { way.provider(&database, polls).await }).await.unwrap()
+    }
+
+    pub(crate) async fn close(self) {
+        match self.host {
+            Host::Embedded(embedded) => embedded.close().await,
+            Host::Wire(server) => server.drain(DRAIN_GRACE).await,
+        }
+    }
+
+    fn way(&self) -> Way {
+        match &self.host {
+            Host::Embedded(embedded) => Way::Embedded(embedded.endpoint(), embedded.transport()),
+            Host::Wire(server) => Way::Wire(format!("http://{}", server.local_addr())),
+        }
+    }
+}
+
+async fn serve(partitions: u32) -> Server {
+    Server::start(ServerOptions { partitions, ..ServerOptions::default() }).await.unwrap()
+}
+
+impl Way {
+    async fn client(&self) -> Client {
+        match self {
+            Way::Embedded(endpoint, transport) => Client::over(endpoint, transport.clone()).await,
+            Way::Wire(endpoint) => Client::with_credential(endpoint, Credential::emulator()).await,
+        }
+        .unwrap()
+    }
+
+    async fn provider(&self, database: &str, polls: Polls) -> Arc<dyn Provider> {
+        let builder = CosmosDBProvider::builder()
+            .with_client(self.client().await)
+            .with_database(database)
+            .with_container(CONTAINER);
+        let builder = match polls {
+            Polls::AnswerAtOnce => builder,
+            Polls::Wait => builder.with_long_poll_threshold(Duration::ZERO),
+        };
+        Arc::new(builder.open().await.unwrap())
+    }
+}

@@ -1,0 +1,102 @@
+//! What duroxide's validations ask of us: fresh providers, and the two hooks
+//! that reach behind a provider's back. The hooks go through a client of their
+//! own and touch only what the published crate's test helpers touch: documents
+//! of type `history` with their `eventData`, documents of type `orch_queue`
+//! with their `attemptCount`.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use duroxide::provider_validation::ProviderFactory;
+use duroxide::providers::Provider;
+use perihelion_client::{Client, Container, Query};
+use serde_json::Value;
+
+use crate::place::{Account, CONTAINER, Place, Polls};
+
+/// Long enough for a handful of requests on a busy machine; two dozen
+/// validations wait it out.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// An empty short poll of half a second is over well before that.
+const SHORT_POLL_MAX: Duration = Duration::from_millis(250);
+
+/// Neither JSON nor an event.
+const RUBBISH: &str = "{ this was an event once";
+
+/// Makes providers, each in a database of its own in one account.
+pub(super) struct Factory {
+    account: Account,
+    /// Not one of a provider: what it does happens behind their backs.
+    client: Client,
+    polls: Polls,
+    /// How many databases there are; the hooks act on the last.
+    databases: AtomicU32,
+}
+
+impl Factory {
+    pub(super) async fn open(place: Place, polls: Polls) -> Factory {
+        let account = Account::open(place).await;
+        let client = account.client().await;
+        Factory { account, client, polls, databases: AtomicU32::new(0) }
+    }
+
+    pub(super) async fn close(self) {
+        drop(self.client);
+        self.account.close().await;
+    }
+
+    /// Where the youngest provider keeps its documents.
+    fn container(&self) -> Container {
+        let youngest = self.databases.load(Ordering::SeqCst);
+        self.client.database(&database(youngest)).container(CONTAINER)
+    }
+
+    async fn documents(&self, instance: &str, kind: &str) -> Vec<Value> {
+        let query = Query::new("SELECT * FROM c WHERE c.type = @type")
+            .with_parameter("@type", kind)
+            .in_partition(instance);
+        self.container().query(query).collect().await.unwrap()
+    }
+}
+
+fn database(number: u32) -> String {
+    format!("validation-{number}")
+}
+
+#[async_trait::async_trait]
+impl ProviderFactory for Factory {
+    async fn create_provider(&self) -> Arc<dyn Provider> {
+        let number = self.databases.fetch_add(1, Ordering::SeqCst) + 1;
+        self.account.provider(&database(number), self.polls).await
+    }
+
+    fn lock_timeout(&self) -> Duration {
+        LOCK_TIMEOUT
+    }
+
+    fn short_poll_threshold(&self) -> Duration {
+        SHORT_POLL_MAX
+    }
+
+    async fn corrupt_instance_history(&self, instance: &str) {
+        let documents = self.documents(instance, "history").await;
+        assert!(!documents.is_empty(), "{instance} has no history to corrupt");
+        for mut document in documents {
+            let id = document["id"].as_str().expect("documents have ids").to_owned();
+            assert!(document["eventData"].is_string(), "{document}");
+            document["eventData"] = RUBBISH.into();
+            self.container().replace(instance, &id, &document).await.unwrap();
+        }
+    }
+
+    async fn get_max_attempt_count(&self, instance: &str) -> u32 {
+        let messages = self.documents(instance, "orch_queue").await;
+        let counts = messages.iter().map(|message| {
+            message["attemptCount"].as_u64().unwrap_or_else(|| panic!("no attempt count: {message}"))
+        });
+        let highest = counts.max().unwrap_or_else(|| panic!("{instance} has no messages"));
+        u32::try_from(highest).expect("attempts are few")
+    }
+}

@@ -1,0 +1,238 @@
+//! The real runtime on the provider: an order with activities, a timer, a
+//! sub-orchestration, an external event and a second execution. Its process
+//! ends half way, once in good order and once by being cut off inside an
+//! activity; another one finishes it, and nothing is done twice that was
+//! recorded once.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use duroxide::providers::Provider;
+use duroxide::runtime::registry::ActivityRegistry;
+use duroxide::runtime::{OrchestrationStatus, Runtime, RuntimeOptions};
+use duroxide::{ActivityContext, Client, Event, EventKind, OrchestrationContext, OrchestrationRegistry};
+use tokio::sync::Notify;
+
+use crate::place::{Account, Place, Polls};
+
+const ORDER: &str = "order-1";
+const SHIPMENT: &str = "shipment";
+
+/// What the order says of itself when only the approval is missing.
+const AWAITING: &str = "awaiting approval";
+
+/// Long enough for a turn on a busy machine, short enough to wait for when its
+/// holder was cut off.
+const LOCK: Duration = Duration::from_secs(2);
+
+/// A workflow that takes longer has hung.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How often a client looks for a new status.
+const GLANCE: Duration = Duration::from_millis(20);
+
+/// How long a runtime that shuts down in good order may take, in milliseconds.
+const SHUTDOWN_MS: u64 = 2_000;
+
+/// How often each activity ran, by its input, in all processes together.
+#[derive(Clone, Default)]
+struct Ledger(Arc<Mutex<BTreeMap<String, u32>>>);
+
+impl Ledger {
+    /// Notes a run and tells which one it is.
+    fn note(&self, what: &str) -> u32 {
+        let mut runs = self.0.lock().unwrap();
+        let count = runs.entry(what.to_owned()).or_default();
+        *count += 1;
+        *count
+    }
+
+    fn runs(&self) -> Vec<(String, u32)> {
+        self.0.lock().unwrap().iter().map(|(what, count)| (what.clone(), *count)).collect()
+    }
+}
+
+#[tokio::test]
+async fn an_order_survives_a_restart_and_every_step_happens_once() {
+    for place in [Place::Embedded, Place::Wire] {
+        let account = Account::open(place).await;
+        let ledger = Ledger::default();
+
+        let first = account.provider("orders", Polls::AnswerAtOnce).await;
+        let runtime = start(Arc::clone(&first), &ledger, None).await;
+        let client = Client::new(first);
+        client.start_orchestration(ORDER, "Order", "1").await.unwrap();
+        await_approval(&client).await;
+        runtime.shutdown(Some(SHUTDOWN_MS)).await;
+        drop(client);
+
+        let second = account.provider("orders", Polls::AnswerAtOnce).await;
+        let runtime = start(Arc::clone(&second), &ledger, None).await;
+        let client = Client::new(Arc::clone(&second));
+        client.raise_event(ORDER, "approval", "granted").await.unwrap();
+        assert_eq!(output(&client).await, "order 1, shipped, granted, receipt sent");
+        runtime.shutdown(Some(SHUTDOWN_MS)).await;
+
+        let once = ["charge", "pack", "receipt", "settle"].map(|what| (what.to_owned(), 1));
+        assert_eq!(ledger.runs(), once, "{place:?}");
+        assert_one_completion_for_each(&second).await;
+        account.close().await;
+    }
+}
+
+/// The process dies while it charges: the charge runs again elsewhere when its
+/// lock has expired, and is recorded once.
+#[tokio::test]
+async fn an_activity_cut_off_runs_once_more_and_completes_once() {
+    for place in [Place::Embedded, Place::Wire] {
+        let account = Account::open(place).await;
+        let ledger = Ledger::default();
+        let charging = Arc::new(Notify::new());
+
+        let process = Process::start();
+        let doomed = account.provider_in(process.handle(), "orders", Polls::AnswerAtOnce).await;
+        let client = Client::new(Arc::clone(&doomed));
+        client.start_orchestration(ORDER, "Order", "1").await.unwrap();
+        drop(client);
+        let (cut, notes) = (Arc::clone(&charging), ledger.clone());
+        process.handle().spawn(async move { start(doomed, &notes, Some(cut)).await });
+        tokio::time::timeout(PATIENCE, charging.notified()).await.expect("the charge begins");
+        process.kill();
+
+        let survivor = account.provider("orders", Polls::AnswerAtOnce).await;
+        let runtime = start(Arc::clone(&survivor), &ledger, None).await;
+        let client = Client::new(Arc::clone(&survivor));
+        await_approval(&client).await;
+        client.raise_event(ORDER, "approval", "granted").await.unwrap();
+        assert_eq!(output(&client).await, "order 1, shipped, granted, receipt sent");
+        runtime.shutdown(Some(SHUTDOWN_MS)).await;
+
+        let runs = [("charge", 2), ("pack", 1), ("receipt", 1), ("settle", 1)];
+        assert_eq!(ledger.runs(), runs.map(|(what, count)| (what.to_owned(), count)), "{place:?}");
+        assert_one_completion_for_each(&survivor).await;
+        account.close().await;
+    }
+}
+
+/// A tokio runtime of its own, which can be torn down with all it was doing.
+struct Process(tokio::runtime::Runtime);
+
+impl Process {
+    fn start() -> Process {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+        Process(runtime.expect("a second runtime starts"))
+    }
+
+    fn handle(&self) -> &tokio::runtime::Handle {
+        self.0.handle()
+    }
+
+    /// Drops every task where it stands; none gets to say goodbye.
+    fn kill(self) {
+        self.0.shutdown_background();
+    }
+}
+
+/// Starts a runtime; with `cut_off` the first charge says so and never ends.
+async fn start(provider: Arc<dyn Provider>, ledger: &Ledger, cut_off: Option<Arc<Notify>>) -> Arc<Runtime> {
+    let notes = ledger.clone();
+    let step = move |_: ActivityContext, what: String| {
+        let (notes, cut_off) = (notes.clone(), cut_off.clone());
+        async move {
+            notes.note(&what);
+            if let (Some(begun), "charge") = (cut_off, what.as_str()) {
+                begun.notify_one();
+                std::future::pending::<()>().await;
+            }
+            Ok(what)
+        }
+    };
+    let activities = ActivityRegistry::builder().register("Step", step).build();
+    let orchestrations =
+        OrchestrationRegistry::builder().register("Order", order).register("Shipment", shipment).build();
+    let options = RuntimeOptions {
+        orchestrator_lock_timeout: LOCK,
+        worker_lock_timeout: LOCK,
+        worker_lock_renewal_buffer: LOCK / 2,
+        ..RuntimeOptions::default()
+    };
+    Runtime::start_with_options(provider, activities, orchestrations, options).await
+}
+
+/// Execution 1 charges, waits, ships, asks and settles; execution 2 reports.
+async fn order(context: OrchestrationContext, input: String) -> Result<String, String> {
+    if input != "1" {
+        context.schedule_activity("Step", "receipt").await?;
+        return Ok(format!("{input}, receipt sent"));
+    }
+    context.schedule_activity("Step", "charge").await?;
+    context.schedule_timer(Duration::from_millis(100)).await;
+    let shipped = context.schedule_sub_orchestration_with_id("Shipment", SHIPMENT, "").await?;
+    context.set_custom_status(AWAITING);
+    let approval = context.schedule_wait("approval").await;
+    context.schedule_activity("Step", "settle").await?;
+    context.continue_as_new(format!("order {input}, {shipped}, {approval}")).await
+}
+
+async fn shipment(context: OrchestrationContext, _: String) -> Result<String, String> {
+    context.schedule_activity("Step", "pack").await?;
+    Ok("shipped".to_owned())
+}
+
+async fn await_approval(client: &Client) {
+    let status = client.wait_for_status_change(ORDER, 0, GLANCE, PATIENCE).await.unwrap();
+    let OrchestrationStatus::Running { custom_status, .. } = status else { panic!("{status:?}") };
+    assert_eq!(custom_status.as_deref(), Some(AWAITING));
+}
+
+async fn output(client: &Client) -> String {
+    match client.wait_for_orchestration(ORDER, PATIENCE).await.unwrap() {
+        OrchestrationStatus::Completed { output, .. } => output,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Histories hold one completion of each thing that was scheduled, and
+/// nothing is left in any queue.
+async fn assert_one_completion_for_each(provider: &Arc<dyn Provider>) {
+    let admin = provider.as_management_capability().expect("the provider manages");
+    assert_eq!(admin.list_executions(ORDER).await.unwrap(), [1, 2]);
+    let mut instances = admin.list_instances_by_status("Completed").await.unwrap();
+    instances.sort();
+    assert_eq!(instances, [ORDER, SHIPMENT]);
+    for (instance, execution) in [(ORDER, 1), (ORDER, 2), (SHIPMENT, 1)] {
+        let history = admin.read_history_with_execution_id(instance, execution).await.unwrap();
+        let (mut scheduled, mut completed) = (ids(&history, scheduled), ids(&history, completed));
+        assert!(!scheduled.is_empty(), "{instance} {execution}: {history:?}");
+        scheduled.sort_unstable();
+        completed.sort_unstable();
+        assert_eq!(scheduled, completed, "{instance} {execution}: {history:?}");
+    }
+    let depths = admin.get_queue_depths().await.unwrap();
+    assert_eq!((depths.orchestrator_queue, depths.worker_queue, depths.timer_queue), (0, 0, 0));
+}
+
+fn ids(history: &[Event], which: fn(&Event) -> Option<u64>) -> Vec<u64> {
+    history.iter().filter_map(which).collect()
+}
+
+fn scheduled(event: &Event) -> Option<u64> {
+    matches!(
+        event.kind,
+        EventKind::ActivityScheduled { .. }
+            | EventKind::TimerCreated { .. }
+            | EventKind::SubOrchestrationScheduled { .. }
+    )
+    .then(|| event.event_id())
+}
+
+fn completed(event: &Event) -> Option<u64> {
+    matches!(
+        event.kind,
+        EventKind::ActivityCompleted { .. }
+            | EventKind::TimerFired { .. }
+            | EventKind::SubOrchestrationCompleted { .. }
+    )
+    .then(|| event.source_event_id())?
+}
