@@ -13,11 +13,18 @@ use crate::{exit, image};
 
 const EXAMPLES: &str = "\
 Examples:
+  perihelion demo                    a shop on durable workflows, and a kill half way
   perihelion dev                     in memory on 127.0.0.1:8081
   perihelion dev --data ./data       the same, kept in ./data
   perihelion dev --throughput 400    answers 429 as a container of 400 RU/s would
   perihelion server --data /var/lib/perihelion --key-file /etc/perihelion/key
   perihelion cert ca > ca.pem        the CA that signs the server's certificate";
+
+const DEMO_EXAMPLES: &str = "\
+Examples:
+  perihelion demo                    24 orders, nothing left behind
+  perihelion demo --orders 200
+  perihelion demo --data ./shop      keep the workflows, to look into them";
 
 const DEV_EXAMPLES: &str = "\
 Examples:
@@ -52,6 +59,10 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Run a small shop on durable workflows: kill its worker half way, start
+    /// another, and see every order completed exactly once.
+    #[command(after_help = format!("{DEMO_EXAMPLES}\n\n{}", exit::HELP))]
+    Demo(DemoArgs),
     /// Start a server for development: in memory unless told otherwise, with
     /// the management interface.
     #[command(after_help = format!("{DEV_EXAMPLES}\n\n{}", exit::HELP))]
@@ -64,6 +75,26 @@ pub(crate) enum Command {
     #[command(after_help = exit::HELP)]
     Cert(CertArgs),
 }
+
+/// What `demo` takes.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct DemoArgs {
+    /// How many customers order
+    #[arg(long, value_name = "N", default_value_t = 24, value_parser = clap::value_parser!(u32).range(2..=ORDERS_MAX))]
+    pub(crate) orders: u32,
+
+    /// Keep the workflows in this directory, made if missing and empty at
+    /// first [default: a temporary one, removed at the end]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: Option<PathBuf>,
+
+    /// Be the worker of a shop
+    #[arg(long, hide = true)]
+    pub(crate) worker: bool,
+}
+
+/// A demo that takes longer than a coffee is none.
+const ORDERS_MAX: i64 = 1_000;
 
 /// The options of `dev` and `server`.
 #[derive(Clone, Debug, Default, Args)]

@@ -27,6 +27,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 fn main() -> ExitCode {
     let begun = Instant::now();
     let outcome = match Cli::parse().command {
+        Command::Demo(typed) => commands::demo::run(typed, begun),
         Command::Dev(typed) => commands::dev::run(*typed, begun),
         Command::Server(typed) => commands::server::run(*typed, begun),
         Command::Cert(typed) => commands::cert::run(typed),

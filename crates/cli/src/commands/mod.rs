@@ -1,6 +1,7 @@
 //! One file per command, and the part that `dev` and `server` share.
 
 pub(crate) mod cert;
+pub(crate) mod demo;
 pub(crate) mod dev;
 pub(crate) mod server;
 

@@ -51,7 +51,8 @@ fn check(arguments: &[&str], expected: &[&str]) {
 
 #[test]
 fn help_names_the_commands_examples_and_exit_codes() {
-    let parts = ["dev", "server", "cert", "--version", "Examples:", "Exit codes:", "perihelion dev --data"];
+    let parts =
+        ["demo", "dev", "server", "cert", "--version", "Examples:", "Exit codes:", "perihelion dev --data"];
     check(&["--help"], &parts);
     check(&["-h"], &parts);
 }

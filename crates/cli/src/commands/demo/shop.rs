@@ -1,0 +1,102 @@
+//! The shop's workflows: an order, and its shipment as a sub-orchestration.
+//! Every step that touches the world is an activity; when the carrier refuses,
+//! what was done is undone in the opposite order.
+
+use std::time::Duration;
+
+use duroxide::runtime::registry::ActivityRegistry;
+use duroxide::{ActivityContext, OrchestrationContext, OrchestrationRegistry};
+
+use super::line::{Effect, Order};
+
+/// The workflow of an order.
+pub(super) const ORDER: &str = "Order";
+/// Where approvals are queued.
+pub(super) const APPROVALS: &str = "approvals";
+const SHIPMENT: &str = "Shipment";
+
+/// Packing takes that long, by a durable timer.
+const PACKING: Duration = Duration::from_millis(200);
+
+/// What the bank and the carrier take to answer.
+const ERRAND: Duration = Duration::from_millis(10);
+
+/// The instance of an order.
+pub(super) fn instance(order: Order) -> String {
+    format!("order-{order}")
+}
+
+/// Every third order is large enough to need a person's approval.
+pub(super) fn needs_approval(order: Order) -> bool {
+    order.is_multiple_of(3)
+}
+
+/// Every fourth address is unknown to the carrier.
+pub(super) fn is_undeliverable(order: Order) -> bool {
+    order.is_multiple_of(4)
+}
+
+/// What must have been done for an order when it has ended, each once.
+pub(super) fn due(order: Order) -> Vec<Effect> {
+    let mut due = vec![Effect::Reserve, Effect::Charge];
+    due.extend(needs_approval(order).then_some(Effect::Ask));
+    due.push(Effect::Label);
+    match is_undeliverable(order) {
+        true => due.extend([Effect::Refund, Effect::Release]),
+        false => due.push(Effect::HandOver),
+    }
+    due.push(Effect::Receipt);
+    due
+}
+
+pub(super) fn workflows() -> OrchestrationRegistry {
+    OrchestrationRegistry::builder().register(ORDER, order).register(SHIPMENT, shipment).build()
+}
+
+/// One activity for each effect; `act` is what does it.
+pub(super) fn activities(act: impl Fn(Order, Effect) + Clone + Send + Sync + 'static) -> ActivityRegistry {
+    let mut registry = ActivityRegistry::builder();
+    for effect in Effect::ALL {
+        let act = act.clone();
+        registry = registry.register(effect.name(), move |_: ActivityContext, input: String| {
+            let act = act.clone();
+            async move {
+                let order = input.parse().map_err(|_| format!("`{input}` is not an order"))?;
+                if effect == Effect::HandOver && is_undeliverable(order) {
+                    return Err("address unknown".to_owned());
+                }
+                tokio::time::sleep(ERRAND).await;
+                act(order, effect);
+                Ok(String::new())
+            }
+        });
+    }
+    registry.build()
+}
+
+async fn order(shop: OrchestrationContext, input: String) -> Result<String, String> {
+    let order: Order = input.parse().map_err(|_| format!("`{input}` is not an order"))?;
+    let step = |effect: Effect| shop.schedule_activity(effect.name(), input.clone());
+    step(Effect::Reserve).await?;
+    step(Effect::Charge).await?;
+    if needs_approval(order) {
+        step(Effect::Ask).await?;
+        shop.dequeue_event(APPROVALS).await;
+    }
+    shop.schedule_timer(PACKING).await;
+    let shipped = shop.schedule_sub_orchestration(SHIPMENT, input.clone()).await;
+    if shipped.is_err() {
+        step(Effect::Refund).await?;
+        step(Effect::Release).await?;
+    }
+    step(Effect::Receipt).await?;
+    Ok(match shipped {
+        Ok(_) => "delivered".to_owned(),
+        Err(reason) => format!("refunded: {reason}"),
+    })
+}
+
+async fn shipment(shop: OrchestrationContext, input: String) -> Result<String, String> {
+    shop.schedule_activity(Effect::Label.name(), input.clone()).await?;
+    shop.schedule_activity(Effect::HandOver.name(), input).await
+}

@@ -1,0 +1,165 @@
+//! The worker: a process that owns the database, runs the workflows, and does
+//! to the world what they say, by saying so on standard output. It may be
+//! killed at any time; the next one goes on from what is on disk.
+
+use std::io::{self, BufRead};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use duroxide::providers::Provider;
+use duroxide::runtime::{OrchestrationStatus, Runtime, RuntimeOptions};
+use duroxide::{Client, EventKind};
+use duroxide_cdb::CosmosDBProvider;
+use perihelion_server::{Embedded, EmbeddedOptions};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use super::line::{self, Order, Said, Told};
+use super::shop;
+use crate::exit::Failure;
+
+/// How long the work of a killed worker rests before it is done again.
+const LOCK: Duration = Duration::from_secs(2);
+
+/// An order with nothing left to do that has not ended by then has hung, and
+/// so has a shop in which nothing happens for so long.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How long a shutdown in good order may take, in milliseconds.
+const SHUTDOWN_MS: u64 = 2_000;
+
+/// How often the cost is told: what was asked after the last time goes
+/// uncounted when the worker is killed.
+const COST_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Lines from the shop that wait to be read; it tells two at most per order.
+const TOLD_MAX: usize = 1_024;
+
+pub(super) async fn run(data: PathBuf) -> Result<(), Failure> {
+    let engine = Embedded::open(EmbeddedOptions::default().with_data(data)).await;
+    let engine = engine.map_err(|error| Failure::start(&error))?;
+    let client = perihelion_client::Client::over(&engine.endpoint(), engine.transport()).await;
+    let provider = CosmosDBProvider::builder().with_client(client.map_err(Failure::runtime)?).open().await;
+    let provider: Arc<dyn Provider> = Arc::new(provider.map_err(Failure::runtime)?);
+    let options = RuntimeOptions {
+        orchestrator_lock_timeout: LOCK,
+        worker_lock_timeout: LOCK,
+        worker_lock_renewal_buffer: LOCK / 2,
+        ..RuntimeOptions::default()
+    };
+    let activities = shop::activities(|order, effect| say(&Said::Did { order, effect }));
+    let runtime =
+        Runtime::start_with_options(Arc::clone(&provider), activities, shop::workflows(), options).await;
+    let served = serve(&engine, Client::new(provider)).await;
+    runtime.shutdown(Some(SHUTDOWN_MS)).await;
+    engine.close().await;
+    served
+}
+
+/// Does what it is told until it is told to finish, or the shop is gone.
+async fn serve(engine: &Embedded, client: Client) -> Result<(), Failure> {
+    let client = Arc::new(client);
+    let (failed, mut failures) = mpsc::channel::<String>(1);
+    let mut told = listen();
+    let mut ticks = tokio::time::interval(COST_INTERVAL);
+    let mut hung = Instant::now() + PATIENCE;
+    loop {
+        let told = tokio::select! {
+            told = told.recv() => told,
+            _ = ticks.tick() => {
+                tell_cost(engine).await;
+                continue;
+            }
+            () = tokio::time::sleep_until(hung) => return Err(Failure::runtime("no order gets any further")),
+            failure = failures.recv() => return Err(Failure::runtime(failure.unwrap_or_default())),
+        };
+        let Some(told) = told else { return Ok(()) };
+        hung = Instant::now() + PATIENCE;
+        if told == Told::Finish {
+            tell_cost(engine).await;
+            return Ok(());
+        }
+        let (client, failed) = (Arc::clone(&client), failed.clone());
+        tokio::spawn(async move {
+            if let Err(failure) = obey(&client, told).await {
+                say(&Said::Failed { why: failure.clone() });
+                // One is enough: the worker ends with the first.
+                let _ = failed.try_send(failure);
+            }
+        });
+    }
+}
+
+async fn obey(client: &Client, told: Told) -> Result<(), String> {
+    let (order, done) = match told {
+        Told::Take(order) => (order, take(client, order).await),
+        Told::Approve(order) => {
+            (order, client.enqueue_event(shop::instance(order), shop::APPROVALS, "approved").await)
+        }
+        Told::Report(order) => return report(client, order).await,
+        Told::Finish => return Ok(()),
+    };
+    done.map_err(|error| format!("order {order}: {error}"))
+}
+
+/// Starts the order unless an earlier worker has.
+async fn take(client: &Client, order: Order) -> Result<(), duroxide::ClientError> {
+    let instance = shop::instance(order);
+    match client.get_orchestration_status(&instance).await? {
+        OrchestrationStatus::NotFound => {
+            client.start_orchestration(&instance, shop::ORDER, order.to_string()).await
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Waits for the end of an order and counts how often its history has one.
+async fn report(client: &Client, order: Order) -> Result<(), String> {
+    let instance = shop::instance(order);
+    let failed = |error: duroxide::ClientError| format!("order {order}: {error}");
+    let outcome = match client.wait_for_orchestration(&instance, PATIENCE).await.map_err(failed)? {
+        OrchestrationStatus::Completed { output, .. } => output,
+        other => return Err(format!("order {order}: {other:?}")),
+    };
+    let mut completions = 0;
+    for execution in client.list_executions(&instance).await.map_err(failed)? {
+        let history = client.read_execution_history(&instance, execution).await.map_err(failed)?;
+        let ends = |kind: &EventKind| matches!(kind, EventKind::OrchestrationCompleted { .. });
+        completions += history.iter().filter(|event| ends(&event.kind)).count();
+    }
+    say(&Said::Ended { order, outcome, completions });
+    Ok(())
+}
+
+async fn tell_cost(engine: &Embedded) {
+    let Ok(answer) = engine.manage(http::Method::GET, "counters", "").await else { return };
+    let Ok(counters) = serde_json::from_slice::<serde_json::Value>(answer.body()) else { return };
+    say(&Said::Cost {
+        requests: counters["requests"].as_u64().unwrap_or_default(),
+        units: counters["requestUnits"].as_f64().unwrap_or_default(),
+    });
+}
+
+/// The shop may be gone; its lines end then too, and with them the worker.
+fn say(said: &Said) {
+    let _ = line::write(&mut io::stdout().lock(), said);
+}
+
+/// Reads standard input on a thread of its own, which ends with the input or
+/// with the process.
+fn listen() -> mpsc::Receiver<Told> {
+    let (send, receive) = mpsc::channel(TOLD_MAX);
+    std::thread::spawn(move || {
+        for line in io::stdin().lock().lines() {
+            let Ok(told) = line.map_err(drop).and_then(|line| serde_json::from_str(&line).map_err(drop))
+            else {
+                return;
+            };
+            if send.blocking_send(told).is_err() {
+                return;
+            }
+        }
+    });
+    receive
+}
