@@ -27,6 +27,8 @@ pub(crate) mod kind {
     pub(crate) const CANCELLED: &str = "cancelled";
     pub(crate) const BUNDLE: &str = "bundle";
     pub(crate) const OUTBOX: &str = "outbox";
+    /// A bundle or outbox before its commit.
+    pub(crate) const STAGED: &str = "staged";
     pub(crate) const SESSION: &str = "session";
     pub(crate) const DELETION: &str = "deletion";
 }
@@ -182,6 +184,10 @@ pub(crate) struct Chunk {
     /// The execution, by a name of its own: chunks are found by it.
     pub(crate) hx: u64,
     pub(crate) event_data: String,
+    /// Only before the commit that makes it part of something: should that never
+    /// come, it goes by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) ttl: Option<u32>,
 }
 
 /// A message to an instance.
@@ -252,7 +258,7 @@ pub(crate) struct Cancelled {
     pub(crate) ttl: u32,
 }
 
-/// `w:{seq}`: many activities and messages of one turn, to be unpacked.
+/// `w:{seq}:{n}`: many activities and messages of one turn, to be unpacked.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Bundle {
@@ -266,6 +272,10 @@ pub(crate) struct Bundle {
     /// Activities of earlier turns to cancel.
     #[serde(default)]
     pub(crate) cancelled: Vec<String>,
+    /// Only before the commit that makes it part of something: should that never
+    /// come, it goes by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) ttl: Option<u32>,
 }
 
 impl Bundle {
@@ -274,7 +284,7 @@ impl Bundle {
     }
 }
 
-/// `o:{seq}`: the messages of one turn to other instances.
+/// `o:{seq}:{n}`: messages of one turn to other instances.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Outbox {
@@ -284,6 +294,10 @@ pub(crate) struct Outbox {
     pub(crate) kind: String,
     pub(crate) made_at: Stamp,
     pub(crate) messages: Vec<Message>,
+    /// Only before the commit that makes it part of something: should that never
+    /// come, it goes by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) ttl: Option<u32>,
 }
 
 /// `s:{hash}`: who has a session. Global, in a partition of its own.

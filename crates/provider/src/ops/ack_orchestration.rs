@@ -8,8 +8,8 @@ use crate::documents::{Bundle, PastExecution, State, Versioned};
 use crate::failure::Failure;
 use crate::held::Turn;
 use crate::inner::Inner;
-use crate::ops::commit::{Outcome, commit};
-use crate::ops::{deliver, turn, unpack};
+use crate::ops::commit::{Outcome, commit, is_too_large};
+use crate::ops::{deliver, stage, turn, unpack};
 use crate::plan::{self, Basis, TurnAck, TurnPlan, past_id};
 use crate::store::patiently;
 use crate::token::{Token, nonce};
@@ -24,15 +24,18 @@ pub(crate) async fn run(inner: &Inner, token: &str, ack: TurnAck) -> Result<(), 
     turn::check(&turn)?;
     let nonce = nonce();
     for _ in 0..REPLANS_MAX {
-        let plan = plan_turn(inner, &turn, &ack, &nonce).await?;
-        let outcome = patiently(turn.until, || commit(inner, &plan, &turn.state.etag)).await?;
+        let mut plan = plan_turn(inner, &turn, &ack, &nonce).await?;
+        if is_too_large(&plan, &turn.state.etag) {
+            stage::stage(inner, &mut plan, turn.until).await?;
+        }
+        let outcome = patiently(turn.until, || commit(inner, &plan, &turn.state.etag, turn.until)).await?;
         match outcome {
             Outcome::Committed(versions) => {
                 conclude(inner, &token, &turn, plan, versions).await;
                 return Ok(());
             }
             Outcome::Stale => {
-                if is_applied(inner, &token, &nonce).await? {
+                if patiently(turn.until, || is_applied(inner, &token, &nonce)).await? {
                     conclude(inner, &token, &turn, plan, Vec::new()).await;
                     return Ok(());
                 }
@@ -107,13 +110,13 @@ async fn conclude(
             });
         });
     }
-    if let Some(bundle) = plan.bundle {
+    for bundle in plan.bundles {
         let id = bundle.id;
         if let Err(failure) = unpack::run(inner, instance, &id).await {
             tracing::warn!(instance, id, ?failure, "a bundle waits for the reconciler");
         }
     }
-    if let Some(outbox) = plan.outbox {
+    for outbox in plan.outboxes {
         deliver::run(inner, outbox).await;
     }
 }

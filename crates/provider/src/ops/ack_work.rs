@@ -14,7 +14,7 @@ use crate::held::{self, Work};
 use crate::inner::Inner;
 use crate::ops::sessions;
 use crate::plan::{instance_of, message};
-use crate::store::{patiently, quiet_operation};
+use crate::store::{PATIENCE, patiently, quiet_operation};
 use crate::token::{Kind, Token};
 
 /// Attempts when the document changes under the lock: renewals do it, in this
@@ -87,14 +87,14 @@ pub(crate) async fn held(inner: &Inner, text: &str) -> Result<(Token, Arc<Mutex<
     if let Some(work) = inner.works.get(&token.nonce) {
         return Ok((token, work));
     }
-    let work = find(inner, &token).await?;
+    let work = patiently(Instant::now() + PATIENCE, || find(inner, &token)).await?;
     let work = inner.works.insert(&token.nonce, work);
     Ok((token, work))
 }
 
 /// Takes up what the document says now, if the lock in it is still ours.
 pub(crate) async fn refresh(inner: &Inner, token: &Token, work: &mut Work) -> Result<(), Failure> {
-    match find(inner, token).await {
+    match patiently(work.until, || find(inner, token)).await {
         Ok(found) => work.activity = found.activity,
         Err(failure) => {
             inner.works.remove(&token.nonce);

@@ -65,7 +65,7 @@ pub(crate) async fn run(
         plan.state.custom_status.clone_from(&found.value.custom_status);
         plan.state.custom_status_version = found.value.custom_status_version;
         let until = Instant::now() + PATIENCE;
-        match patiently(until, || commit(inner, &plan, &found.etag)).await? {
+        match patiently(until, || commit(inner, &plan, &found.etag, until)).await? {
             Outcome::Committed(_) => return Ok(()),
             Outcome::Stale => {}
             Outcome::Refused(error) => return Err(Failure::Refused(error.to_string())),

@@ -1,9 +1,12 @@
 //! A plan becomes one batch: the state under its etag first, everything else
 //! beside it. The nonce of the commit, in the state, is its witness.
 
-use perihelion_client::{Batch, Error, Etag};
+use std::time::Duration;
 
-use crate::documents::STATE;
+use perihelion_client::{Batch, Error, Etag, Patch};
+use tokio::time::Instant;
+
+use crate::documents::{STATE, kind};
 use crate::failure::Failure;
 use crate::inner::Inner;
 use crate::plan::TurnPlan;
@@ -12,6 +15,9 @@ use crate::store::quiet_operation;
 /// A commit's bytes. The service takes 2 MiB; the rest is room for its own
 /// accounting.
 const BYTES_MAX: usize = 1_800_000;
+
+/// A commit that is begun gets this long, however late it is.
+const TIMEOUT_MIN: Duration = Duration::from_millis(200);
 
 /// What became of a commit.
 pub(crate) enum Outcome {
@@ -24,8 +30,15 @@ pub(crate) enum Outcome {
     Refused(Error),
 }
 
-pub(crate) async fn commit(inner: &Inner, plan: &TurnPlan, etag: &Etag) -> Result<Outcome, Failure> {
-    let batch = as_batch(plan, etag)?;
+/// Commits a plan, or not: by `until` it is over.
+pub(crate) async fn commit(
+    inner: &Inner,
+    plan: &TurnPlan,
+    etag: &Etag,
+    until: Instant,
+) -> Result<Outcome, Failure> {
+    let timeout = until.saturating_duration_since(Instant::now()).max(TIMEOUT_MIN);
+    let batch = as_batch(plan, etag)?.with_options(quiet_operation().with_timeout(timeout));
     let (first, last) = (1, plan.activities.len());
     match inner.store.container.batch(batch).await {
         Ok(results) => {
@@ -44,6 +57,19 @@ fn is_gone(error: &Error) -> bool {
     error.is_not_found() || error.is_precondition_failed()
 }
 
+/// Whether a plan is too large for one batch as it is.
+pub(crate) fn is_too_large(plan: &TurnPlan, etag: &Etag) -> bool {
+    let chunks = plan.chunks.iter().map(|chunk| chunk.event_data.len());
+    let bundles = plan.bundles.iter().flat_map(|bundle| {
+        let messages = bundle.messages.iter().map(|message| message.item.len());
+        bundle.activities.iter().map(|activity| activity.item.len()).chain(messages)
+    });
+    let outboxes = plan.outboxes.iter().flat_map(|outbox| &outbox.messages).map(|message| message.item.len());
+    let least: usize = chunks.chain(bundles).chain(outboxes).sum();
+    // Below that nothing can make it too large, escapes included.
+    least > BYTES_MAX / 4 && as_batch(plan, etag).is_err()
+}
+
 fn as_batch(plan: &TurnPlan, etag: &Etag) -> Result<Batch, Failure> {
     let mut batch = Batch::new(plan.state.instance_id.as_str());
     fill(&mut batch, plan, etag)
@@ -55,7 +81,7 @@ fn as_batch(plan: &TurnPlan, etag: &Etag) -> Result<Batch, Failure> {
         )));
     }
     let nonce = plan.state.ack.as_str();
-    Ok(batch.with_witness(STATE, "/ack", nonce).with_options(quiet_operation()))
+    Ok(batch.with_witness(STATE, "/ack", nonce))
 }
 
 fn fill(batch: &mut Batch, plan: &TurnPlan, etag: &Etag) -> Result<(), Error> {
@@ -66,17 +92,21 @@ fn fill(batch: &mut Batch, plan: &TurnPlan, etag: &Etag) -> Result<(), Error> {
     for message in &plan.messages {
         batch.create(message)?;
     }
-    for chunk in &plan.chunks {
-        batch.create(chunk)?;
-    }
     if let Some(past) = &plan.past {
         batch.upsert(past)?;
     }
-    if let Some(bundle) = &plan.bundle {
-        batch.create(bundle)?;
-    }
-    if let Some(outbox) = &plan.outbox {
-        batch.create(outbox)?;
+    if plan.is_staged {
+        publish(batch, plan)?;
+    } else {
+        for chunk in &plan.chunks {
+            batch.create(chunk)?;
+        }
+        for bundle in &plan.bundles {
+            batch.create(bundle)?;
+        }
+        for outbox in &plan.outboxes {
+            batch.create(outbox)?;
+        }
     }
     for bundle in &plan.edited_bundles {
         batch.replace_if_match(&bundle.value.id, &bundle.value, &bundle.etag)?;
@@ -86,6 +116,21 @@ fn fill(batch: &mut Batch, plan: &TurnPlan, etag: &Etag) -> Result<(), Error> {
     }
     for message in &plan.consumed {
         batch.delete(message)?;
+    }
+    Ok(())
+}
+
+/// What was staged stays, and is what it was meant to be.
+fn publish(batch: &mut Batch, plan: &TurnPlan) -> Result<(), Error> {
+    let stays = || Patch::new().remove("/ttl");
+    for chunk in &plan.chunks {
+        batch.patch(&chunk.id, &stays()?)?;
+    }
+    for bundle in &plan.bundles {
+        batch.patch(&bundle.id, &stays()?.set("/type", kind::BUNDLE)?)?;
+    }
+    for outbox in &plan.outboxes {
+        batch.patch(&outbox.id, &stays()?.set("/type", kind::OUTBOX)?)?;
     }
     Ok(())
 }

@@ -118,10 +118,18 @@ async fn entomb(
         if found.as_ref().is_some_and(|found| found.value.is_deleted()) {
             return Ok(());
         }
-        match (operation, found.as_ref().and_then(|found| found.value.del.as_deref())) {
+        let mark = found.as_ref().and_then(|found| found.value.del.as_deref());
+        match (operation, mark) {
             (None, Some(_)) => return Err(Failure::Contended(format!("{instance} is being deleted"))),
-            (Some(ours), Some(mark)) if ours != mark => return Ok(()),
-            _ => check_status(found.as_ref(), instance, force || operation.is_some())?,
+            // Not ours any more: it was deleted, and perhaps made again.
+            (Some(ours), mark) if mark != Some(ours) => return Ok(()),
+            (Some(_), _) => {}
+            (None, None) => {
+                // After the state was read: a turn that makes a child since then
+                // changes the state, and the write below is refused.
+                check_status(found.as_ref(), instance, force)?;
+                check_children(inner, &BTreeSet::from([instance])).await?;
+            }
         }
         let entries = purge::entries(inner, instance).await?;
         let before = found.as_ref().map(|found| &found.value);

@@ -35,6 +35,9 @@ const LEAVING_PAUSE: Duration = Duration::from_secs(1);
 /// The same for messages without a start; its arrival in this process ends it.
 const UNSTARTED_PAUSE: Duration = Duration::from_secs(5);
 
+/// Between attempts of a waiting fetch while the database does not answer.
+pub(crate) const OUTAGE_PAUSE: Duration = Duration::from_millis(500);
+
 pub(crate) type Fetched = Option<(OrchestrationItem, String, u32)>;
 
 pub(crate) async fn run(
@@ -54,8 +57,17 @@ pub(crate) async fn run(
         tokio::pin!(woken);
         woken.as_mut().enable();
         let mut skipped = Skipped::new();
-        if let Some(found) = look(inner, lock_timeout, filter, &mut skipped, !is_long).await? {
-            return Ok(Some(found));
+        match look(inner, lock_timeout, filter, &mut skipped, !is_long).await {
+            Ok(Some(found)) => return Ok(Some(found)),
+            Ok(None) => {}
+            // An outage is waited out here: the runtime's own waits end in a
+            // hot loop after a minute of them.
+            Err(failure) if is_long && failure.is_transient() && Instant::now() + OUTAGE_PAUSE < deadline => {
+                tracing::warn!(?failure, "a fetch waits for the database");
+                tokio::time::sleep(OUTAGE_PAUSE).await;
+                continue;
+            }
+            Err(failure) => return Err(failure),
         }
         if !is_long || Instant::now() >= deadline {
             return Ok(None);

@@ -15,7 +15,7 @@ use crate::failure::Failure;
 use crate::held::{self, Offered, Work};
 use crate::hub::Claimant;
 use crate::inner::Inner;
-use crate::ops::fetch_orchestration::{POLL_INTERVAL, instant_of};
+use crate::ops::fetch_orchestration::{OUTAGE_PAUSE, POLL_INTERVAL, instant_of};
 use crate::ops::sessions::{self, Claimed};
 use crate::store::{quiet, versioned};
 use crate::token::{Kind, Token, nonce};
@@ -49,8 +49,15 @@ pub(crate) async fn run(
         let woken = queue.wake.notified();
         tokio::pin!(woken);
         woken.as_mut().enable();
-        if let Some(found) = look(inner, lock_timeout, session, &claimant, !is_long).await? {
-            return Ok(Some(found));
+        match look(inner, lock_timeout, session, &claimant, !is_long).await {
+            Ok(Some(found)) => return Ok(Some(found)),
+            Ok(None) => {}
+            Err(failure) if is_long && failure.is_transient() && Instant::now() + OUTAGE_PAUSE < deadline => {
+                tracing::warn!(?failure, "a fetch waits for the database");
+                tokio::time::sleep(OUTAGE_PAUSE).await;
+                continue;
+            }
+            Err(failure) => return Err(failure),
         }
         if !is_long || Instant::now() >= deadline {
             return Ok(None);

@@ -19,5 +19,8 @@ pub(crate) mod read;
 pub(crate) mod reconcile;
 pub(crate) mod renew;
 pub(crate) mod sessions;
+pub(crate) mod stage;
+#[cfg(test)]
+mod tests;
 pub(crate) mod turn;
 pub(crate) mod unpack;

@@ -47,8 +47,9 @@ pub(crate) async fn run(inner: Weak<Inner>, interval: Duration) {
 async fn round(inner: &Inner) -> Result<usize, Failure> {
     let age = u64::try_from(inner.options.reconciler_age.as_millis()).unwrap_or(u64::MAX);
     let old = Stamp::at_ms(inner.clock.stamp().ms().saturating_sub(age));
-    let query = Query::new(format!("SELECT TOP {ROWS_MAX} * FROM c WHERE c.madeAt <= @old"))
-        .with_parameter("@old", old.0);
+    let query =
+        Query::new(format!("SELECT TOP {ROWS_MAX} * FROM c WHERE c.madeAt <= @old AND c.type != 'staged'"))
+            .with_parameter("@old", old.0);
     let rows: Vec<Value> = inner.store.rows(query).await?;
     let count = rows.len();
     for row in rows {

@@ -10,6 +10,7 @@ use crate::documents::{State, Versioned};
 use crate::failure::Failure;
 use crate::held::{self, Turn};
 use crate::inner::Inner;
+use crate::store::{PATIENCE, patiently};
 use crate::token::{Kind, Token};
 
 /// What a token of an instance stands for.
@@ -18,7 +19,8 @@ pub(crate) async fn of(inner: &Inner, text: &str) -> Result<(Token, Arc<Mutex<Tu
     if let Some(turn) = inner.turns.get(&token.nonce) {
         return Ok((token, turn));
     }
-    let state = inner.store.state(&token.instance).await?.ok_or(Failure::LockLost)?;
+    let until = Instant::now() + PATIENCE;
+    let state = patiently(until, || inner.store.state(&token.instance)).await?.ok_or(Failure::LockLost)?;
     let turn = as_turn(&token, state).ok_or(Failure::LockLost)?;
     let turn = inner.turns.insert(&token.nonce, turn);
     Ok((token, turn))
@@ -27,7 +29,7 @@ pub(crate) async fn of(inner: &Inner, text: &str) -> Result<(Token, Arc<Mutex<Tu
 /// The state was changed behind our back: if the lock in it is still ours, the
 /// turn goes on from what it is now.
 pub(crate) async fn refresh(inner: &Inner, token: &Token, turn: &mut Turn) -> Result<(), Failure> {
-    let found = inner.store.state(&token.instance).await?;
+    let found = patiently(turn.until, || inner.store.state(&token.instance)).await?;
     let Some(fresh) = found.and_then(|state| as_turn(token, state)) else {
         inner.turns.remove(&token.nonce);
         return Err(Failure::LockLost);

@@ -10,9 +10,9 @@ use crate::failure::Failure;
 /// The state document keeps this much of the history; every commit rewrites it.
 const TAIL_BYTES_MAX: usize = 8 * 1024;
 
-/// A chunk's text. As JSON inside JSON it may grow by a half and must stay
-/// below the 2 MiB of a document.
-const CHUNK_BYTES_MAX: usize = 1024 * 1024;
+/// A chunk's text. As JSON inside JSON it may double, every quote with a
+/// backslash before it, and must stay below the 2 MiB of a document.
+const CHUNK_BYTES_MAX: usize = 768 * 1024;
 
 pub(crate) fn past_id(execution: u64) -> String {
     format!("e:{execution}")
@@ -123,6 +123,7 @@ fn flush(plan: &mut TurnPlan, execution: &mut Execution, text: &mut String) {
             kind: kind::HISTORY.to_owned(),
             hx: execution.execution,
             event_data: rest[..cut].to_owned(),
+            ttl: None,
         });
         execution.chunks.push(id);
         rest = &rest[cut..];

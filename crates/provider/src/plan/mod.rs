@@ -6,6 +6,7 @@
 //! operations. What is too many (activities, timers, cancellations) goes into a
 //! bundle, one document, to be unpacked after the commit.
 
+mod bundles;
 mod history;
 mod items;
 mod key_values;
@@ -74,9 +75,12 @@ pub(crate) struct TurnPlan {
     pub(crate) activities: Vec<Activity>,
     pub(crate) messages: Vec<Message>,
     pub(crate) cancelled: Vec<Cancelled>,
-    pub(crate) bundle: Option<Bundle>,
+    pub(crate) bundles: Vec<Bundle>,
     pub(crate) edited_bundles: Vec<Versioned<Bundle>>,
-    pub(crate) outbox: Option<Outbox>,
+    pub(crate) outboxes: Vec<Outbox>,
+    /// Chunks, bundles and outboxes are written already, and the commit makes
+    /// them count.
+    pub(crate) is_staged: bool,
 }
 
 impl TurnAck {
@@ -179,36 +183,20 @@ fn schedule(plan: &mut TurnPlan, basis: &Basis<'_>, ack: &TurnAck) -> Result<(),
     }
     plan.edited_bundles = edit_bundles(basis.bundles, &mut cancelled);
     plan.state.bundles = basis.bundles.iter().map(|bundle| bundle.value.id.clone()).collect();
-    if !outgoing.is_empty() {
-        plan.outbox = Some(Outbox {
-            id: format!("o:{seq:x}"),
-            instance_id: instance.clone(),
-            kind: kind::OUTBOX.to_owned(),
-            made_at: basis.now,
-            messages: outgoing,
-        });
-    }
+    plan.outboxes = bundles::outboxes(&instance, seq, basis.now, outgoing);
     let mut cancelled: Vec<String> = cancelled.into_iter().collect();
     cancelled.sort();
-    if activities.len() + messages.len() + cancelled.len() <= LOOSE_MAX {
+    let bytes = bundles::bytes(&activities, &messages);
+    if activities.len() + messages.len() + cancelled.len() <= LOOSE_MAX && bytes <= bundles::BYTES_MAX {
         plan.cancelled = cancelled.into_iter().map(|id| tombstone(&instance, id)).collect();
         (plan.activities, plan.messages) = (activities, messages);
         return Ok(());
     }
-    let id = format!("w:{seq:x}");
-    plan.state.bundles.push(id.clone());
     // The start of the next execution must be there with this commit.
     let (now, later) = messages.into_iter().partition(|message| message.enq <= items::FIRST);
     plan.messages = now;
-    plan.bundle = Some(Bundle {
-        id,
-        instance_id: instance,
-        kind: kind::BUNDLE.to_owned(),
-        made_at: basis.now,
-        activities,
-        messages: later,
-        cancelled,
-    });
+    plan.bundles = bundles::bundles(&instance, seq, basis.now, activities, later, cancelled);
+    plan.state.bundles.extend(plan.bundles.iter().map(|bundle| bundle.id.clone()));
     Ok(())
 }
 

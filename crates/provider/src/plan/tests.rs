@@ -61,8 +61,8 @@ fn operations(plan: &TurnPlan) -> usize {
         + plan.consumed.len()
         + plan.edited_bundles.len()
         + usize::from(plan.past.is_some())
-        + usize::from(plan.bundle.is_some())
-        + usize::from(plan.outbox.is_some())
+        + plan.bundles.len()
+        + plan.outboxes.len()
 }
 
 #[test]
@@ -81,9 +81,9 @@ fn the_largest_turn_fits_one_batch() {
         ack.cancelled = (5000..5000 + count).map(cancel).collect();
         let plan = plan(&state, &ack);
         assert!(operations(&plan) <= OPERATIONS_MAX, "{count}: {}", operations(&plan));
-        let bundled = plan.bundle.as_ref().map_or(0, |bundle| bundle.activities.len());
+        let bundled: usize = plan.bundles.iter().map(|bundle| bundle.activities.len()).sum();
         assert_eq!(plan.activities.len() + bundled, count as usize);
-        assert_eq!(plan.outbox.expect("messages to others").messages.len(), 200);
+        assert_eq!(plan.outboxes.iter().map(|outbox| outbox.messages.len()).sum::<usize>(), 200);
     }
 }
 
@@ -102,7 +102,8 @@ fn cancelling_reaches_into_a_bundle_that_is_not_unpacked() {
     let mut first = ack(1);
     first.worker_items = (1..=40).map(work).collect();
     let planned = plan(&state(), &first);
-    let bundle = planned.bundle.expect("forty are too many to be loose");
+    let [bundle] = planned.bundles.as_slice() else { panic!("forty are too many to be loose") };
+    let bundle = bundle.clone();
     let open = Versioned { value: bundle, etag: Etag::parse("\"1\"").expect("an etag") };
     let mut second = ack(1);
     second.cancelled = vec![cancel(7), cancel(99)];
@@ -110,7 +111,7 @@ fn cancelling_reaches_into_a_bundle_that_is_not_unpacked() {
     let [edited] = plan.edited_bundles.as_slice() else { panic!("one bundle is edited") };
     assert_eq!(edited.value.activities.len(), 39);
     assert_eq!(plan.cancelled.len(), 1, "only the one that is not in the bundle leaves a tombstone");
-    assert_eq!(plan.state.bundles, ["w:1"]);
+    assert_eq!(plan.state.bundles, ["w:1:0"]);
 }
 
 #[test]
@@ -177,4 +178,26 @@ fn what_must_not_come_twice_is_remembered_and_bounded() {
     assert_eq!(plan.state.consumed.len(), CONSUMED_MAX);
     assert_eq!(plan.state.consumed.last().map(String::as_str), Some("m:new"));
     assert_eq!(plan.state.consumed[0], "m:1");
+}
+
+#[test]
+fn large_work_items_are_packed_into_documents_that_fit() {
+    let big = |id| match work(id) {
+        WorkItem::ActivityExecute { instance, execution_id, id, name, session_id, tag, .. } => {
+            let input = "\"".repeat(100_000);
+            WorkItem::ActivityExecute { instance, execution_id, id, name, input, session_id, tag }
+        }
+        other => other,
+    };
+    let mut ack = ack(1);
+    ack.worker_items = (1..=20).map(big).collect();
+    let plan = plan(&state(), &ack);
+    assert!(plan.activities.is_empty() && plan.bundles.len() > 5);
+    for bundle in &plan.bundles {
+        let bytes = serde_json::to_vec(bundle).expect("JSON").len();
+        assert!(bytes < 2_000_000, "{} has {bytes} bytes", bundle.id);
+    }
+    let ids: Vec<&String> = plan.bundles.iter().flat_map(|b| &b.activities).map(|a| &a.id).collect();
+    assert_eq!(ids.len(), 20);
+    assert_eq!(plan.state.bundles.len(), plan.bundles.len());
 }

@@ -1,0 +1,307 @@
+//! Turns that are too large for one batch, answers that are lost, and holders
+//! that come too late: each on the real engine, in this process.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use duroxide::providers::{ExecutionMetadata, Provider, ProviderAdmin, TagFilter, WorkItem};
+use duroxide::{Event, EventKind};
+use perihelion_client::Client;
+use perihelion_server::{Embedded, EmbeddedOptions};
+
+use crate::{CosmosDBProvider, OutboxFaultInjector};
+
+const LOCK: Duration = Duration::from_secs(30);
+const NOW: Duration = Duration::ZERO;
+
+/// The engine and providers to it, each with a client of its own.
+struct World {
+    engine: Embedded,
+}
+
+impl World {
+    async fn open() -> World {
+        World { engine: Embedded::open(EmbeddedOptions::default()).await.unwrap() }
+    }
+
+    async fn provider(&self) -> CosmosDBProvider {
+        let client = Client::over(&self.engine.endpoint(), self.engine.transport()).await.unwrap();
+        let often = Duration::from_millis(50);
+        CosmosDBProvider::builder().with_client(client).with_reconciler(often, NOW).open().await.unwrap()
+    }
+
+    async fn fault(&self, rule: &str) {
+        let answer = self.engine.manage(http::Method::POST, "faults", rule).await.unwrap();
+        assert!(answer.status().is_success(), "{rule}");
+    }
+}
+
+fn start(instance: &str, input: String) -> WorkItem {
+    WorkItem::StartOrchestration {
+        instance: instance.into(),
+        orchestration: "Order".into(),
+        input,
+        version: Some("1.0.0".into()),
+        parent_instance: None,
+        parent_id: None,
+        parent_execution_id: None,
+        execution_id: 1,
+    }
+}
+
+fn raised(instance: &str, data: &str) -> WorkItem {
+    WorkItem::ExternalRaised { instance: instance.into(), name: "paid".into(), data: data.into() }
+}
+
+fn work(instance: &str, id: u64, input: String) -> WorkItem {
+    WorkItem::ActivityExecute {
+        instance: instance.into(),
+        execution_id: 1,
+        id,
+        name: "charge".into(),
+        input,
+        session_id: None,
+        tag: None,
+    }
+}
+
+fn event(instance: &str, id: u64, data: String) -> Event {
+    Event::with_event_id(id, instance, 1, None, EventKind::ExternalEvent { name: "paid".into(), data })
+}
+
+fn named() -> ExecutionMetadata {
+    ExecutionMetadata {
+        orchestration_name: Some("Order".into()),
+        orchestration_version: Some("1.0.0".into()),
+        ..ExecutionMetadata::default()
+    }
+}
+
+/// Takes the next instance; its token, and what it was told.
+async fn take(provider: &CosmosDBProvider) -> (String, Vec<WorkItem>) {
+    let found = provider.fetch_orchestration_item(LOCK, NOW, None).await.unwrap();
+    let (item, token, _) = found.expect("there is something to take");
+    (token, item.messages)
+}
+
+async fn ack(
+    provider: &CosmosDBProvider,
+    token: &str,
+    history: Vec<Event>,
+    works: Vec<WorkItem>,
+    messages: Vec<WorkItem>,
+) -> Result<(), duroxide::providers::ProviderError> {
+    provider.ack_orchestration_item(token, 1, history, works, messages, named(), Vec::new()).await
+}
+
+/// Takes and completes all activities; their numbers and inputs.
+async fn run_activities(provider: &CosmosDBProvider) -> Vec<(u64, String)> {
+    let mut seen = Vec::new();
+    while let Some((item, token, attempt)) =
+        provider.fetch_work_item(LOCK, NOW, None, &TagFilter::default()).await.unwrap()
+    {
+        let WorkItem::ActivityExecute { instance, execution_id, id, input, .. } = item else {
+            panic!("{item:?} is no activity")
+        };
+        assert_eq!(attempt, 1);
+        seen.push((id, input));
+        let done = WorkItem::ActivityCompleted { instance, execution_id, id, result: String::new() };
+        provider.ack_work_item(&token, Some(done)).await.unwrap();
+    }
+    seen
+}
+
+#[tokio::test]
+async fn a_turn_of_hundreds_of_activities_is_one_commit_and_each_is_run_once() {
+    const COUNT: u64 = 250;
+    let world = World::open().await;
+    let provider = world.provider().await;
+    provider.enqueue_for_orchestrator(start("fan", String::new()), None).await.unwrap();
+    let (token, _) = take(&provider).await;
+    let works = (1..=COUNT).map(|id| work("fan", id, String::new())).collect();
+    let timers = (1000..1100).map(|id| WorkItem::TimerFired {
+        instance: "fan".into(),
+        execution_id: 1,
+        id,
+        fire_at_ms: 1,
+    });
+    ack(&provider, &token, vec![event("fan", 1, String::new())], works, timers.collect()).await.unwrap();
+    let seen = run_activities(&provider).await;
+    assert_eq!(seen.iter().map(|(id, _)| *id).collect::<Vec<_>>(), (1..=COUNT).collect::<Vec<_>>());
+    let mut told = BTreeSet::new();
+    let mut next = 2;
+    while told.len() < (COUNT + 100) as usize {
+        let (token, messages) = take(&provider).await;
+        assert!(messages.len() <= 64);
+        for message in &messages {
+            let (WorkItem::ActivityCompleted { id, .. } | WorkItem::TimerFired { id, .. }) = message else {
+                panic!("{message:?} was never sent")
+            };
+            assert!(told.insert(*id), "{id} was told twice");
+        }
+        ack(&provider, &token, vec![event("fan", next, String::new())], vec![], vec![]).await.unwrap();
+        next += 1;
+    }
+    assert!(provider.fetch_orchestration_item(LOCK, NOW, None).await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn a_turn_of_ten_megabytes_is_committed_whole() {
+    let world = World::open().await;
+    let provider = world.provider().await;
+    provider.enqueue_for_orchestrator(start("big", String::new()), None).await.unwrap();
+    let (token, _) = take(&provider).await;
+    let large = |fill: &str| fill.repeat(1_200_000 / fill.len());
+    let history: Vec<Event> = (1..=4).map(|id| event("big", id, large("ä\""))).collect();
+    let works = (1..=3).map(|id| work("big", id, large("x"))).collect();
+    ack(&provider, &token, history.clone(), works, vec![start("child", large("y"))]).await.unwrap();
+    assert_eq!(provider.read("big").await.unwrap(), history);
+    let seen = run_activities(&provider).await;
+    assert_eq!(
+        seen.iter().map(|(id, input)| (*id, input.len())).collect::<Vec<_>>(),
+        [(1, 1_200_000), (2, 1_200_000), (3, 1_200_000)]
+    );
+    let mut names = BTreeSet::new();
+    for _ in 0..2 {
+        let (item, _, _) = provider.fetch_orchestration_item(LOCK, NOW, None).await.unwrap().unwrap();
+        if item.instance == "big" {
+            assert_eq!((item.history.len(), item.messages.len()), (4, 3));
+        }
+        names.insert(item.instance);
+    }
+    assert_eq!(names, BTreeSet::from(["big".to_owned(), "child".to_owned()]));
+}
+
+#[tokio::test]
+async fn a_commit_whose_answer_is_lost_is_made_once() {
+    for rule in [
+        r#"{"operation":"batch","count":1,"drop":"after"}"#,
+        r#"{"operation":"batch","count":3,"drop":"before"}"#,
+        r#"{"operation":"batch","count":2,"status":503,"when":"after"}"#,
+        r#"{"operation":"batch","count":8,"status":503}"#,
+        r#"{"operation":"batch","count":5,"status":429,"subStatus":3200,"retryAfterMs":5}"#,
+        r#"{"operation":"batch","count":5,"status":449}"#,
+        r#"{"operation":"batch","count":5,"status":408}"#,
+    ] {
+        let world = World::open().await;
+        let provider = world.provider().await;
+        provider.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
+        let (token, _) = take(&provider).await;
+        world.fault(rule).await;
+        let history = vec![event("a", 1, String::new())];
+        let works = vec![work("a", 7, String::new())];
+        ack(&provider, &token, history.clone(), works, vec![])
+            .await
+            .unwrap_or_else(|error| panic!("{rule}: {error}"));
+        assert_eq!(provider.read("a").await.unwrap(), history, "{rule}");
+        assert_eq!(run_activities(&provider).await.len(), 1, "{rule}");
+    }
+}
+
+#[tokio::test]
+async fn an_event_whose_enqueue_lost_its_answer_is_delivered_once() {
+    for rule in [
+        r#"{"operation":"create_item","count":1,"drop":"after"}"#,
+        r#"{"operation":"create_item","count":2,"drop":"before"}"#,
+        r#"{"operation":"create_item","count":6,"status":503}"#,
+    ] {
+        let world = World::open().await;
+        let provider = world.provider().await;
+        provider.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
+        world.fault(rule).await;
+        provider.enqueue_for_orchestrator(raised("a", "1"), None).await.unwrap();
+        let (_, messages) = take(&provider).await;
+        assert_eq!(messages, [start("a", String::new()), raised("a", "1")], "{rule}");
+    }
+}
+
+#[tokio::test]
+async fn what_could_not_be_delivered_after_the_commit_arrives_later_and_once() {
+    let world = World::open().await;
+    let mut provider = world.provider().await;
+    let injector = OutboxFaultInjector::new();
+    provider.set_outbox_fault_injector(injector.clone());
+    provider.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
+    let (token, _) = take(&provider).await;
+    injector.fail_next(2);
+    let messages = vec![start("b", String::new()), raised("b", "1"), raised("b", "2")];
+    ack(&provider, &token, vec![event("a", 1, String::new())], vec![], messages.clone()).await.unwrap();
+    let found = provider.fetch_orchestration_item(LOCK, Duration::from_secs(20), None).await.unwrap();
+    let (item, token, _) = found.expect("the reconciler delivers");
+    assert_eq!(item.instance, "b");
+    ack(&provider, &token, vec![event("b", 1, String::new())], vec![], vec![]).await.unwrap();
+    let mut told = item.messages;
+    if told.len() < messages.len() {
+        told.extend(take(&provider).await.1);
+    }
+    assert_eq!(told, messages);
+}
+
+#[tokio::test]
+async fn a_message_that_was_consumed_is_not_delivered_again() {
+    let world = World::open().await;
+    let provider = world.provider().await;
+    let now = provider.inner.clock.stamp();
+    let message = crate::plan::message(&raised("a", "1"), "x:source:1:0".into(), now, None).unwrap();
+    provider.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
+    super::enqueue::create(&provider.inner.store, &message).await.unwrap();
+    let (token, messages) = take(&provider).await;
+    assert_eq!(messages.len(), 2);
+    ack(&provider, &token, vec![event("a", 1, String::new())], vec![], vec![]).await.unwrap();
+    super::enqueue::create(&provider.inner.store, &message).await.unwrap();
+    assert!(provider.fetch_orchestration_item(LOCK, NOW, None).await.unwrap().is_none());
+    provider.delete_instance("a", true).await.unwrap();
+    super::enqueue::create(&provider.inner.store, &message).await.unwrap();
+    assert!(provider.fetch_orchestration_item(LOCK, NOW, None).await.unwrap().is_none(), "deleted or not");
+}
+
+#[tokio::test]
+async fn a_stale_holder_cannot_commit() {
+    let world = World::open().await;
+    let (first, second) = (world.provider().await, world.provider().await);
+    first.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
+    let short = Duration::from_millis(150);
+    let (_, stale, _) = first.fetch_orchestration_item(short, NOW, None).await.unwrap().unwrap();
+    assert!(second.fetch_orchestration_item(LOCK, NOW, None).await.unwrap().is_none(), "it is locked");
+    let waited = second.fetch_orchestration_item(LOCK, Duration::from_secs(10), None).await.unwrap();
+    let (_, token, attempts) = waited.expect("the lock runs out");
+    assert_eq!(attempts, 2);
+    let refused = ack(&first, &stale, vec![event("a", 1, "stale".into())], vec![], vec![]).await;
+    assert!(refused.unwrap_err().message.contains("Invalid lock token"));
+    ack(&second, &token, vec![event("a", 1, "fresh".into())], vec![], vec![]).await.unwrap();
+    assert_eq!(first.read("a").await.unwrap(), second.read("a").await.unwrap());
+    assert!(first.abandon_orchestration_item(&stale, None, false).await.is_err());
+}
+
+#[tokio::test]
+async fn what_is_renewed_and_appended_under_a_lock_does_not_lose_it() {
+    let world = World::open().await;
+    let (first, second) = (world.provider().await, world.provider().await);
+    first.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
+    let (token, _) = take(&first).await;
+    // Through another process, so that what the first remembers is stale.
+    second.renew_orchestration_item_lock(&token, LOCK).await.unwrap();
+    second.append_with_execution("a", 1, vec![event("a", 1, "behind its back".into())]).await.unwrap();
+    ack(&first, &token, vec![event("a", 2, "then".into())], vec![], vec![]).await.unwrap();
+    assert_eq!(second.read("a").await.unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn any_name_will_do_for_an_instance() {
+    let world = World::open().await;
+    let provider = world.provider().await;
+    for name in ["a/b", "a\\b?c#d", "\"quoted\"", "Grüße ☃", "~nodes", "", "i", "1"] {
+        provider.enqueue_for_orchestrator(start(name, String::new()), None).await.unwrap();
+        let (token, _) = take(&provider).await;
+        let works = vec![work(name, 2, String::new())];
+        ack(&provider, &token, vec![event(name, 1, String::new())], works, vec![]).await.unwrap();
+        assert_eq!(run_activities(&provider).await.len(), 1, "{name}");
+        let (token, messages) = take(&provider).await;
+        assert_eq!(messages.len(), 1, "{name}");
+        ack(&provider, &token, vec![event(name, 2, String::new())], vec![], vec![]).await.unwrap();
+        provider.delete_instance(name, true).await.unwrap();
+        assert!(provider.get_instance_info(name).await.is_err());
+    }
+    let long = "x".repeat(3000);
+    assert!(provider.enqueue_for_orchestrator(start(&long, String::new()), None).await.is_err());
+}
