@@ -21,7 +21,7 @@ pub(super) enum Mode {
 }
 
 /// Events of one run.
-const EVENTS: usize = 12;
+const EVENTS: usize = 10;
 /// Ranges that a run's container is split into at most.
 const RANGES_MAX: usize = 5;
 

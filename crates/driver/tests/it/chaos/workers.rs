@@ -25,11 +25,11 @@ use super::tap::OPERATION;
 use crate::world::customer;
 
 /// Between two operations of a worker, at most.
-const PAUSE_MS_MAX: u64 = 200;
+const PAUSE_MS_MAX: u64 = 400;
 /// The same in a rough run, whose outages take longer.
-const ROUGH_PAUSE_MS_MAX: u64 = 600;
+const ROUGH_PAUSE_MS_MAX: u64 = 1000;
 /// The same while what faults left behind fades: enough to notice that.
-const AFTERMATH_PAUSE_MS_MAX: u64 = 2000;
+const AFTERMATH_PAUSE_MS_MAX: u64 = 4000;
 
 /// The usual end-to-end timeout, which rationed faults never exhaust.
 const TIMEOUT_USUAL: Duration = Duration::from_secs(65);
