@@ -63,6 +63,7 @@ async fn play(draw: Draw) -> (History, Vec<String>) {
         mode: draw.mode,
         ranges: vec!["0".to_owned()],
         write_region: 0,
+        write_outage: None,
         away: BTreeSet::new(),
         log: Vec::new(),
     };

@@ -31,11 +31,12 @@ const LIVE_LEAST: usize = 100;
 
 pub(super) type Check = fn(&History, &mut Vec<String>);
 
-pub(super) const ALL: [(&str, Check); 8] = [
+pub(super) const ALL: [(&str, Check); 9] = [
     ("what was told failed was not applied", failures_left_nothing),
     ("what was told done was applied, and once if it must be", done_was_applied),
     ("an ambiguous error has its reason", ambiguity_has_a_reason),
     ("an operation ends by its deadline", deadlines_are_kept),
+    ("who gives up has spent a budget", giving_up_has_a_reason),
     ("what is retried does not fail within the budgets", nothing_fails_that_is_retried),
     ("everything works once faults have stopped", it_lives_on),
     ("an acknowledged write is there at the end", nothing_acknowledged_is_lost),
@@ -49,6 +50,17 @@ impl History {
 
     fn of(&self, record: &Record) -> &[Exchange] {
         self.exchanges.get(&record.id).map(Vec::as_slice).unwrap_or_default()
+    }
+
+    /// How often an operation met such an answer, or none, which counts as an
+    /// answer of 503.
+    fn met(&self, record: &Record, is_such: fn(u16, u32) -> bool) -> usize {
+        let is_met = |exchange: &&Exchange| match exchange.seen {
+            Seen::Answer(code, sub) => is_such(code, sub),
+            Seen::Lost | Seen::NotSent | Seen::GaveUp => is_such(503, 0),
+            Seen::Nothing => false,
+        };
+        self.of(record).iter().filter(is_met).count()
     }
 
     /// Whether a write of the document arrived after the driver had stopped
@@ -128,6 +140,48 @@ fn deadlines_are_kept(history: &History, problems: &mut Vec<String>) {
             problems.push(format!("took {took:?} of {:?}: {}", record.timeout, history.describe(record)));
         }
     }
+}
+
+/// An operation that has time left ends in a failure that passes only once it
+/// was met as often as the driver promises to bear it (`docs/driver.md`); and
+/// only one that has no time left ends in a timeout.
+fn giving_up_has_a_reason(history: &History, problems: &mut Vec<String>) {
+    for record in history.records.iter() {
+        let Some(end) = &record.end else { continue };
+        let took = end.at.duration_since(record.began);
+        let (met, least) = match end.told {
+            Told::Failed(ErrorKind::Timeout, _) if took + DEADLINE_SLACK < record.timeout => (0, 1),
+            Told::Failed(ErrorKind::Service, Some(status)) if took + LONGEST_WAIT < record.timeout => {
+                match (status.code, status.sub) {
+                    (429, sub) if sub != 3092 => (history.met(record, |code, _| code == 429), 19),
+                    (404, 1002) => (history.met(record, |code, sub| (code, sub) == (404, 1002)), 6),
+                    (449, _) => (history.met(record, |code, _| code == 449), 31),
+                    (410, 1002) => (history.met(record, |code, sub| (code, sub) == (410, 1002)), 9),
+                    (403, 3) if took < FORBIDDEN_TIME => {
+                        (history.met(record, |code, sub| (code, sub) == (403, 3)), 11)
+                    }
+                    (408 | 410 | 429 | 500..=599, _) => (history.met(record, is_failover), 4),
+                    _ => continue,
+                }
+            }
+            _ => continue,
+        };
+        // None at all: the container could not be learnt, which has budgets of
+        // its own.
+        if met < least && (met > 0 || least == 1) {
+            problems.push(format!("met {met} times, not {least}: {}", history.describe(record)));
+        }
+    }
+}
+
+/// The longest that a retry waits: an operation whose time would be up by then
+/// gives up at once.
+const LONGEST_WAIT: Duration = Duration::from_secs(16);
+/// How long a write looks for the region that takes it.
+const FORBIDDEN_TIME: Duration = Duration::from_secs(5);
+
+fn is_failover(code: u16, sub: u32) -> bool {
+    matches!((code, sub), (408 | 500..=599, _) | (429, 3092)) || (code == 410 && sub != 1002)
 }
 
 /// In a gentle run every failure is one that the data or the container gave.

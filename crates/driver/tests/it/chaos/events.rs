@@ -9,6 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use super::ledger::Ledger;
 use super::stage::{REGIONS, SLUGS, Stage};
 use super::tap::{Fault, Rule};
@@ -29,6 +31,8 @@ const RANGES_MAX: usize = 5;
 /// failovers, the shortest spread of their waits and one of them spent on
 /// another fault (0.19 + 0.38 s).
 const GENTLE_WRITE_OUTAGE_MS: u64 = 400;
+/// Between two of them, so that no operation meets both.
+const GENTLE_WRITE_OUTAGE_GAP: Duration = Duration::from_secs(3);
 const GENTLE_OUTAGE_MS: u64 = 2000;
 /// Where all regions write, a session is waited for one round and 75 ms.
 const GENTLE_DELAY_MS: u64 = 50;
@@ -71,6 +75,8 @@ pub(super) struct Events<'a> {
     pub(super) mode: Mode,
     pub(super) ranges: Vec<String>,
     pub(super) write_region: usize,
+    /// When the only write region was last taken away.
+    pub(super) write_outage: Option<Instant>,
     /// The regions that are away.
     pub(super) away: BTreeSet<usize>,
     /// What happened, for the one who reads a failure.
@@ -110,7 +116,7 @@ impl Events<'_> {
     }
 
     fn note(&mut self, what: String) {
-        let at = tokio::time::Instant::now();
+        let at = Instant::now();
         self.log.push(format!("{at:?} {what}"));
     }
 
@@ -169,6 +175,13 @@ impl Events<'_> {
 
     async fn take_offline(&mut self) {
         let region = self.rng.usize(..REGIONS.len());
+        let is_only_writer = region == self.write_region && !self.stage.is_multi_write;
+        if is_only_writer && self.is_gentle() {
+            if self.write_outage.is_some_and(|last| last.elapsed() < GENTLE_WRITE_OUTAGE_GAP) {
+                return;
+            }
+            self.write_outage = Some(Instant::now());
+        }
         let mode = match (self.mode, self.rng.u32(..3)) {
             (_, 0) => "drop",
             (Mode::Rough, 1) => "hang",
@@ -178,7 +191,6 @@ impl Events<'_> {
         let body = format!(r#"{{"region":"{}","mode":"{mode}"}}"#, REGIONS[region]);
         self.away.insert(region);
         self.stage.order("regions/offline", &body).await;
-        let is_only_writer = region == self.write_region && !self.stage.is_multi_write;
         let most = match (self.mode, is_only_writer) {
             (Mode::Gentle, true) => GENTLE_WRITE_OUTAGE_MS,
             (Mode::Gentle, false) => GENTLE_OUTAGE_MS,
