@@ -5,7 +5,6 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use perihelion_driver::ErrorKind;
-use perihelion_driver::operation::Repeat;
 use serde_json::Value;
 
 use super::ledger::{LIVE, Record, Told};
@@ -27,7 +26,7 @@ pub(super) struct History {
 const DEADLINE_SLACK: Duration = Duration::from_millis(5);
 
 /// Operations after the faults: fewer, and some worker is stuck.
-const LIVE_LEAST: usize = 100;
+const LIVE_LEAST: usize = 40;
 
 pub(super) type Check = fn(&History, &mut Vec<String>);
 
@@ -110,13 +109,23 @@ fn failures_left_nothing(history: &History, problems: &mut Vec<String>) {
 fn done_was_applied(history: &History, problems: &mut Vec<String>) {
     for (record, _) in history.told().filter(|(record, told)| record.is_write && *told == Told::Ok) {
         let applied = history.applied(record);
-        // Where several regions write, each may accept what one would refuse.
-        let may_repeat =
-            record.repeat == Repeat::Freely || (record.repeat == Repeat::Guarded && history.is_multi_write);
-        // A deletion that finds nothing after a lost answer is done, too.
-        if applied == 0 || (applied > 1 && !may_repeat) {
+        if applied == 0 || (applied > 1 && !may_be_done_twice(history, record)) {
             problems.push(format!("applied {applied} times: {}", history.describe(record)));
         }
+    }
+}
+
+/// Whether a write may be done twice, by what it is and not by what the driver
+/// thinks of it.
+fn may_be_done_twice(history: &History, record: &Record) -> bool {
+    match record.what {
+        "upsert" | "replace" | "set" | "delete" | "scratch upsert" => true,
+        // Where several regions write, each may accept what one would refuse.
+        "swap" | "guarded batch" => history.is_multi_write,
+        // And a latecomer may come after its document was deleted again.
+        "create" => history.is_multi_write || history.of(record).iter().any(|exchange| exchange.is_late),
+        "increment" | "batch" => false,
+        other => panic!("is {other} done twice?"),
     }
 }
 
@@ -194,7 +203,7 @@ fn nothing_fails_that_is_retried(history: &History, problems: &mut Vec<String>) 
             });
         // What may be repeated freely is never in doubt, unless its container
         // goes away.
-        let may_be_in_doubt = record.repeat != Repeat::Freely || record.what.starts_with("scratch");
+        let may_be_in_doubt = !matches!(record.what, "upsert" | "replace" | "set" | "delete");
         if !(is_of_the_data || (told.is_ambiguous() && may_be_in_doubt)) {
             problems.push(history.describe(record));
         }

@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use perihelion_driver::diagnostics::Diagnostics;
-use perihelion_driver::operation::Repeat;
 use perihelion_driver::{Error, ErrorKind, Response, Status};
 use tokio::time::Instant;
 
@@ -17,7 +16,6 @@ pub(super) struct Record {
     pub(super) id: u32,
     pub(super) what: &'static str,
     pub(super) is_write: bool,
-    pub(super) repeat: Repeat,
     /// The document's name, and what it was to become, for people.
     pub(super) document: String,
     pub(super) value: u64,

@@ -120,7 +120,6 @@ impl Worker {
             id,
             what,
             is_write: !operation.verb.is_read(),
-            repeat: operation.repeat,
             document,
             value,
             began: Instant::now(),
