@@ -172,6 +172,10 @@ pub enum Repeat {
 /// What only this write can have left behind, so that a read tells whether it
 /// was applied: the document `id` of the operation's partition holds `value`
 /// at `pointer`.
+///
+/// Later writes must leave it there, as those of a created document's stamp do,
+/// or of a member of its own. A place that the next writer overwrites is no
+/// witness: when both writes came through, the first is reported as refused.
 #[derive(Debug, Clone)]
 pub struct Witness {
     /// The document to read.

@@ -36,6 +36,8 @@ const GENTLE_WRITE_OUTAGE_GAP: Duration = Duration::from_secs(3);
 const GENTLE_OUTAGE_MS: u64 = 2000;
 /// Where all regions write, a session is waited for one round and 75 ms.
 const GENTLE_DELAY_MS: u64 = 50;
+/// How late a region is before it becomes the one that takes writes.
+const MOVE_DELAY_MS: u64 = 800;
 const ROUGH_OUTAGE_MS: u64 = 6000;
 const ROUGH_DELAY_MS: u64 = 2000;
 
@@ -207,10 +209,20 @@ impl Events<'_> {
 
     async fn move_write_region(&mut self) {
         let to = self.rng.usize(..REGIONS.len());
+        let is_far = !self.stage.is_multi_write && self.rng.bool();
+        if is_far {
+            // So that there is something to catch up with. Reads that need it
+            // find it in the write region meanwhile.
+            self.delay_to(REGIONS[to], MOVE_DELAY_MS).await;
+            self.sleep(1, MOVE_DELAY_MS).await;
+        }
         let (status, _) = self.stage.order("regions/write", &named(REGIONS[to])).await;
         self.note(format!("write region to {}: {status}", REGIONS[to]));
         if status < 300 {
             self.write_region = to;
+        }
+        if is_far {
+            self.delay_to(REGIONS[to], GENTLE_DELAY_MS).await;
         }
     }
 
@@ -220,10 +232,7 @@ impl Events<'_> {
         // Where all write, a session may need what only a cut region has.
         if self.rng.bool() || (self.is_gentle() && self.stage.is_multi_write) {
             let ms = self.rng.u64(0..=most);
-            self.note(format!("delay to {region}: {ms} ms"));
-            let body = format!(r#"{{"region":"{region}","milliseconds":{ms}}}"#);
-            self.stage.order("replication/delay", &body).await;
-            return;
+            return self.delay_to(region, ms).await;
         }
         self.note(format!("{region} cut"));
         self.stage.order("replication/cut", &named(region)).await;
@@ -232,6 +241,12 @@ impl Events<'_> {
             self.note(format!("{region} healed"));
             self.stage.order("replication/heal", &named(region)).await;
         }
+    }
+
+    async fn delay_to(&mut self, region: &str, ms: u64) {
+        self.note(format!("delay to {region}: {ms} ms"));
+        let body = format!(r#"{{"region":"{region}","milliseconds":{ms}}}"#);
+        self.stage.order("replication/delay", &body).await;
     }
 
     async fn split(&mut self) {
