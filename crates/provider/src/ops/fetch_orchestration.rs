@@ -13,11 +13,7 @@ use crate::failure::Failure;
 use crate::hub::{Hub, Skipped};
 use crate::inner::Inner;
 use crate::ops::claim::{Claim, claim};
-
-/// How often waiting fetches ask storage for what other processes made. With
-/// the workers' poll and the reconciler an idle process stays near one request
-/// per second.
-pub(crate) const POLL_INTERVAL: Duration = Duration::from_secs(2);
+use crate::ops::patience::{POLL_INTERVAL, Patience};
 
 /// Candidates of one poll.
 const POLL_ROWS: u32 = 64;
@@ -35,9 +31,6 @@ const LEAVING_PAUSE: Duration = Duration::from_secs(1);
 /// The same for messages without a start; its arrival in this process ends it.
 const UNSTARTED_PAUSE: Duration = Duration::from_secs(5);
 
-/// Between attempts of a waiting fetch while the database does not answer.
-pub(crate) const OUTAGE_PAUSE: Duration = Duration::from_millis(500);
-
 pub(crate) type Fetched = Option<(OrchestrationItem, String, u32)>;
 
 pub(crate) async fn run(
@@ -49,33 +42,26 @@ pub(crate) async fn run(
     if filter.is_some_and(|filter| filter.supported_duroxide_versions.is_empty()) {
         return Ok(None);
     }
-    let is_long = poll_timeout >= inner.options.long_poll_threshold && !poll_timeout.is_zero();
-    let deadline = Instant::now() + poll_timeout;
+    let patience = Patience::new(inner, poll_timeout);
     let queue = &inner.hub.instances;
     loop {
         let woken = queue.wake.notified();
         tokio::pin!(woken);
         woken.as_mut().enable();
         let mut skipped = Skipped::new();
-        match look(inner, lock_timeout, filter, &mut skipped, !is_long).await {
+        match look(inner, lock_timeout, filter, &mut skipped, !patience.is_long()).await {
             Ok(Some(found)) => return Ok(Some(found)),
             Ok(None) => {}
-            // An outage is waited out here: the runtime's own waits end in a
-            // hot loop after a minute of them.
-            Err(failure) if is_long && failure.is_transient() && Instant::now() + OUTAGE_PAUSE < deadline => {
-                tracing::warn!(?failure, "a fetch waits for the database");
-                tokio::time::sleep(OUTAGE_PAUSE).await;
+            Err(failure) => {
+                patience.outlast(failure).await?;
                 continue;
             }
-            Err(failure) => return Err(failure),
         }
-        if !is_long || Instant::now() >= deadline {
+        if patience.is_over() {
             return Ok(None);
         }
-        let hinted = queue.quietly(|hints| hints.next(&skipped)).map(instant_of);
-        let polled = Instant::now() + POLL_INTERVAL;
-        let until = hinted.unwrap_or(deadline).min(polled).min(deadline);
-        let _ = tokio::time::timeout_at(until, woken).await;
+        let hinted = queue.quietly(|hints| hints.next(&skipped));
+        let _ = tokio::time::timeout_at(patience.next_look(hinted), woken).await;
     }
 }
 
@@ -179,9 +165,4 @@ impl Drop for Taken<'_> {
             self.hub.instances.tell(|hints| hints.released(&self.instance));
         }
     }
-}
-
-/// When a stamp comes, by the clock that waiting goes by.
-pub(crate) fn instant_of(stamp: Stamp) -> Instant {
-    Instant::now() + Duration::from_millis((stamp.ms() + 1).saturating_sub(wall_ms()))
 }

@@ -15,7 +15,7 @@ use crate::failure::Failure;
 use crate::held::{self, Offered, Work};
 use crate::hub::Claimant;
 use crate::inner::Inner;
-use crate::ops::fetch_orchestration::{OUTAGE_PAUSE, POLL_INTERVAL, instant_of};
+use crate::ops::patience::{POLL_INTERVAL, Patience};
 use crate::ops::sessions::{self, Claimed};
 use crate::store::{quiet, versioned};
 use crate::token::{Kind, Token, nonce};
@@ -41,31 +41,27 @@ pub(crate) async fn run(
     if matches!(tags, TagFilter::None) {
         return Ok(None);
     }
-    let is_long = poll_timeout >= inner.options.long_poll_threshold && !poll_timeout.is_zero();
-    let deadline = Instant::now() + poll_timeout;
+    let patience = Patience::new(inner, poll_timeout);
     let claimant = Claimant { tags, owner: session.map(|session| session.owner_id.as_str()) };
     let queue = &inner.hub.works;
     loop {
         let woken = queue.wake.notified();
         tokio::pin!(woken);
         woken.as_mut().enable();
-        match look(inner, lock_timeout, session, &claimant, !is_long).await {
+        match look(inner, lock_timeout, session, &claimant, !patience.is_long()).await {
             Ok(Some(found)) => return Ok(Some(found)),
             Ok(None) => {}
-            Err(failure) if is_long && failure.is_transient() && Instant::now() + OUTAGE_PAUSE < deadline => {
-                tracing::warn!(?failure, "a fetch waits for the database");
-                tokio::time::sleep(OUTAGE_PAUSE).await;
+            Err(failure) => {
+                patience.outlast(failure).await?;
                 continue;
             }
-            Err(failure) => return Err(failure),
         }
-        if !is_long || Instant::now() >= deadline {
+        if patience.is_over() {
             return Ok(None);
         }
         let now = inner.clock.stamp();
-        let hinted = queue.quietly(|hints| hints.next(now, &claimant)).map(instant_of);
-        let until = hinted.unwrap_or(deadline).min(Instant::now() + POLL_INTERVAL).min(deadline);
-        let _ = tokio::time::timeout_at(until, woken).await;
+        let hinted = queue.quietly(|hints| hints.next(now, &claimant));
+        let _ = tokio::time::timeout_at(patience.next_look(hinted), woken).await;
     }
 }
 

@@ -1,0 +1,64 @@
+//! How long a fetch waits for work: both queues wait alike. A fetch with little
+//! time looks once; one with more waits for hints, looks at storage now and
+//! then, and waits out an outage.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::clock::{Stamp, wall_ms};
+use crate::failure::Failure;
+use crate::inner::Inner;
+
+/// How often waiting fetches ask storage for what other processes made. With
+/// the workers' poll and the reconciler an idle process stays near one request
+/// per second.
+pub(crate) const POLL_INTERVAL: Duration = Duration::from_secs(2);
+
+/// Between attempts of a waiting fetch while the database does not answer.
+const OUTAGE_PAUSE: Duration = Duration::from_millis(500);
+
+/// The time of one fetch.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Patience {
+    is_long: bool,
+    deadline: Instant,
+}
+
+impl Patience {
+    pub(crate) fn new(inner: &Inner, poll_timeout: Duration) -> Self {
+        let is_long = poll_timeout >= inner.options.long_poll_threshold && !poll_timeout.is_zero();
+        Patience { is_long, deadline: Instant::now() + poll_timeout }
+    }
+
+    /// Whether it waits at all.
+    pub(crate) fn is_long(self) -> bool {
+        self.is_long
+    }
+
+    pub(crate) fn is_over(self) -> bool {
+        !self.is_long || Instant::now() >= self.deadline
+    }
+
+    /// When to look again unless woken: at the next hint, or for a poll.
+    pub(crate) fn next_look(self, hinted: Option<Stamp>) -> Instant {
+        hinted.map_or(self.deadline, instant_of).min(Instant::now() + POLL_INTERVAL).min(self.deadline)
+    }
+
+    /// Waits out an outage, because the runtime's own waits end in a hot loop
+    /// after a minute of them. Gives the failure back when it is not one, or
+    /// when there is no time.
+    pub(crate) async fn outlast(self, failure: Failure) -> Result<(), Failure> {
+        if !(self.is_long && failure.is_transient() && Instant::now() + OUTAGE_PAUSE < self.deadline) {
+            return Err(failure);
+        }
+        tracing::warn!(?failure, "a fetch waits for the database");
+        tokio::time::sleep(OUTAGE_PAUSE).await;
+        Ok(())
+    }
+}
+
+/// When a stamp comes, by the clock that waiting goes by.
+fn instant_of(stamp: Stamp) -> Instant {
+    Instant::now() + Duration::from_millis((stamp.ms() + 1).saturating_sub(wall_ms()))
+}
