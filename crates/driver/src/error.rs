@@ -5,11 +5,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::HeaderMap;
-use perihelion_wire::headers;
 use perihelion_wire::transport::Failure;
 
 use crate::diagnostics::Diagnostics;
-use crate::response::Response;
+use crate::response::{self, Response};
 use crate::status::{self, Status};
 
 /// Why an operation has no answer to give.
@@ -182,8 +181,7 @@ impl Error {
 
     /// How long the service asks to wait.
     pub fn retry_after(&self) -> Option<Duration> {
-        let text = self.0.headers.get(&headers::RETRY_AFTER_MS)?.to_str().ok()?;
-        text.parse().ok().map(Duration::from_millis)
+        response::retry_after(&self.0.headers)
     }
 
     fn has(&self, code: u16) -> bool {

@@ -1,5 +1,7 @@
 //! A successful answer: status, headers, body, and how it came about.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName};
 use perihelion_wire::headers;
@@ -56,4 +58,9 @@ impl Response {
 /// The charge that an answer states.
 pub(crate) fn charge(headers: &HeaderMap) -> Option<f64> {
     headers.get(&headers::REQUEST_CHARGE)?.to_str().ok()?.parse().ok()
+}
+
+/// How long an answer asks to wait: `x-ms-retry-after-ms`.
+pub(crate) fn retry_after(map: &HeaderMap) -> Option<Duration> {
+    map.get(&headers::RETRY_AFTER_MS)?.to_str().ok()?.parse().ok().map(Duration::from_millis)
 }

@@ -175,12 +175,7 @@ fn is_unauthorized(result: &Answer) -> bool {
 /// A replica that is out of resources (429/3092) is not throttling.
 fn throttle_hint(result: &Answer) -> Option<Option<Duration>> {
     let response = result.as_ref().ok()?;
-    throttle::is_throttle(status_of(response)).then(|| retry_after(response.headers()))
-}
-
-/// `x-ms-retry-after-ms`.
-pub(crate) fn retry_after(map: &HeaderMap) -> Option<Duration> {
-    map.get(&headers::RETRY_AFTER_MS)?.to_str().ok()?.parse().ok().map(Duration::from_millis)
+    throttle::is_throttle(status_of(response)).then(|| response::retry_after(response.headers()))
 }
 
 /// The status of an answer with its sub-status.

@@ -1,11 +1,12 @@
 //! Between the loop and the judge: what the judge is told about an attempt.
 
-use super::attempt::{Answer, retry_after, status_of};
+use super::attempt::{Answer, status_of};
 use super::evaluate::{Effects, evaluate};
 use super::state::nature;
 use super::turn::Turn;
 use super::verdict::{Budgets, Ending, Limits, Regions, Verdict};
 use crate::operation::{Operation, Verb};
+use crate::response::retry_after;
 use crate::status::Status;
 
 /// Judges an attempt of this turn. `jitter` is a sample from 0 to 1.
