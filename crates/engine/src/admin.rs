@@ -15,6 +15,7 @@ use crate::container::{
     Container, ParsedDefinition, PartitionRange, check_replacement, resource_name, self_link,
 };
 use crate::index::{self, Column, IndexDefinition, IndexScope};
+use crate::indexed::IndexedPaths;
 use crate::keys;
 use crate::refusal::Refusal;
 use crate::state::ContainerState;
@@ -136,6 +137,7 @@ pub fn create_container(
             indexes: Vec::new(),
             index_next: 0,
             logs_versions: false,
+            indexed: IndexedPaths::new(parsed.definition.get("indexingPolicy")),
             definition: parsed.definition,
         };
         // The container is empty, so its declared indexes are complete.
@@ -164,6 +166,7 @@ pub fn replace_container(
         transaction.put(keys::retimed(old.number()), Vec::new());
     }
     Ok(update_container(transaction, &old, |container, moment| {
+        container.indexed = IndexedPaths::new(parsed.definition.get("indexingPolicy"));
         container.definition = parsed.definition;
         // The hash version belongs to the data and is kept.
         if let Some(key) = old.definition.get("partitionKey") {

@@ -29,7 +29,8 @@ impl NewBody {
     pub fn new(mut body: Object, container: &Container) -> Result<Self, Refusal> {
         let id = document_id(&body).map_err(|refusal| refusal.with_charge(charge::BAD_DOCUMENT))?;
         body.retain(|name| !SYSTEM_MEMBERS.contains(&name));
-        let (key, terms, ttl) = (container.partition_key.extract(&body), terms(&body), own_ttl(&body));
+        let (key, terms, ttl) =
+            (container.partition_key.extract(&body), container.indexed.terms(&body), own_ttl(&body));
         let body = Value::Object(body);
         let mut text = json::to_text(&body, Style::Point);
         text.pop();
@@ -53,10 +54,11 @@ impl Content {
         }
     }
 
-    pub(crate) fn terms(&self) -> u32 {
+    /// How many of its values the container indexes.
+    pub(crate) fn terms(&self, container: &Container) -> u32 {
         match self {
             Content::New(body) => body.terms,
-            Content::Patched(document) => terms(document),
+            Content::Patched(document) => container.indexed.terms(document),
         }
     }
 
@@ -143,7 +145,7 @@ pub fn document_id(body: &Object) -> Result<String, Refusal> {
     }
 }
 
-const SYSTEM_MEMBERS: [&str; 6] = ["_rid", "_self", "_etag", "_attachments", "_ts", "_lsn"];
+pub(crate) const SYSTEM_MEMBERS: [&str; 6] = ["_rid", "_self", "_etag", "_attachments", "_ts", "_lsn"];
 
 /// The `ttl` member: 0 when there is none, `None` when it is no time to live.
 fn own_ttl(document: &Object) -> Option<i32> {
@@ -152,19 +154,5 @@ fn own_ttl(document: &Object) -> Option<i32> {
         Some(value) => {
             value.as_i64().and_then(|ttl| i32::try_from(ttl).ok()).filter(|ttl| *ttl == -1 || *ttl > 0)
         }
-    }
-}
-
-/// How many values of the user's members are indexed: the leaves.
-fn terms(document: &Object) -> u32 {
-    let members = document.iter().filter(|(name, _)| !SYSTEM_MEMBERS.contains(name));
-    members.map(|(_, value)| leaves(value)).sum()
-}
-
-fn leaves(value: &Value) -> u32 {
-    match value {
-        Value::Array(items) => items.iter().map(leaves).sum::<u32>().max(1),
-        Value::Object(object) => object.iter().map(|(_, value)| leaves(value)).sum::<u32>().max(1),
-        _ => 1,
     }
 }

@@ -11,6 +11,7 @@ use perihelion_model::partition_key::{
 use perihelion_model::resource_id::{ContainerRid, DatabaseRid};
 
 use crate::index::IndexDefinition;
+use crate::indexed::IndexedPaths;
 use crate::keys::{ContainerNumber, RangeId, SegmentId};
 use crate::refusal::{Layer, Refusal};
 
@@ -27,6 +28,8 @@ pub struct Container {
     pub partition_key: PartitionKeyDefinition,
     pub unique_keys: Vec<Vec<KeyPath>>,
     pub default_ttl: Option<i64>,
+    /// What its indexing policy has indexed, for charges.
+    pub indexed: IndexedPaths,
     pub etag: String,
     pub timestamp: u64,
     /// In key order, without gap.
@@ -144,6 +147,7 @@ impl Container {
             rid_text: rid.to_text(),
             self_link: self_link(rid),
             name: parsed.name,
+            indexed: IndexedPaths::new(parsed.definition.get("indexingPolicy")),
             definition: parsed.definition,
             partition_key: parsed.partition_key,
             unique_keys: parsed.unique_keys,

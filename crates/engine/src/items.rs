@@ -393,8 +393,8 @@ impl ItemWrite<'_, '_> {
         let id = self.transaction.replica.map(|_| content.id().to_owned());
         let timestamp = self.unbury(id.as_deref(), old)?;
         let system = SystemMembers::new(&self.target.container, rid, etag_counter, timestamp);
-        let terms = content.terms();
         let container = &self.target.container;
+        let terms = content.terms(container);
         let (text, value) = system.complete(content, self.needs_value());
         let mut stored = StoredDocument {
             lsn,

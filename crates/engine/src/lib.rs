@@ -31,6 +31,7 @@ mod clock;
 pub mod container;
 pub mod document;
 pub mod index;
+pub mod indexed;
 pub mod items;
 pub mod keys;
 pub mod maintenance;

@@ -203,3 +203,13 @@ async fn resources_cost_what_was_recorded() {
     world.stop().await;
     table.finish(8);
 }
+
+#[tokio::test]
+async fn what_a_policy_leaves_out_of_the_index_is_not_charged() {
+    let policy = r#"{"id":"c","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2},"indexingPolicy":{"includedPaths":[{"path":"/n/?"}],"excludedPaths":[{"path":"/*"}]}}"#;
+    let (all, few) = (World::new(PLAIN).await, World::new(policy).await);
+    let key = r#"["t"]"#;
+    let body = r#"{"id":"1","pk":"t","n":1,"o":{"a":1,"b":[1,2,3]}}"#;
+    let (dear, cheap) = (charge(&all.create(key, body).await), charge(&few.create(key, body).await));
+    assert!((dear - cheap - 5.0 * 0.381).abs() < 0.02, "seven leaves {dear}, two of them {cheap}");
+}

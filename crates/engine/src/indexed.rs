@@ -1,0 +1,150 @@
+//! Which values of a document an indexing policy has indexed: what a write is
+//! charged for.
+//!
+//! The vendor's rules: of the paths that fit a value the most exact decides; a
+//! path ends in `/?` (the value itself) or `/*` (everything below); `[]` is any
+//! element of an array; `id` is indexed whatever the policy says, unless it
+//! indexes nothing at all.
+
+use perihelion_model::json::{Object, Value};
+
+use crate::body::SYSTEM_MEMBERS;
+
+/// A policy's paths, read once for each container.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct IndexedPaths {
+    /// Nothing is indexed.
+    is_none: bool,
+    /// Empty when everything is, as without a policy.
+    rules: Vec<Rule>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Rule {
+    steps: Vec<String>,
+    /// `/*`: whatever is below, too.
+    is_deep: bool,
+    is_included: bool,
+}
+
+/// How an element of an array is named in a path.
+const ELEMENT: &str = "[]";
+
+impl IndexedPaths {
+    pub fn new(policy: Option<&Value>) -> Self {
+        let Some(policy) = policy else { return IndexedPaths::default() };
+        if policy.get("indexingMode").and_then(Value::as_str) == Some("none") {
+            return IndexedPaths { is_none: true, rules: Vec::new() };
+        }
+        let rules = |member: &str, is_included: bool| -> Vec<Rule> {
+            let paths = policy.get(member).and_then(Value::as_array).unwrap_or_default();
+            let texts = paths.iter().filter_map(|path| path.get("path")?.as_str());
+            texts.filter_map(|text| Rule::parse(text, is_included)).collect()
+        };
+        let mut rules: Vec<Rule> =
+            rules("includedPaths", true).into_iter().chain(rules("excludedPaths", false)).collect();
+        rules.retain(|rule| !SYSTEM_MEMBERS.contains(&rule.steps.first().map_or("", String::as_str)));
+        let is_all = rules.iter().all(|rule| rule.is_included && rule.steps.is_empty() && rule.is_deep);
+        if is_all {
+            rules.clear();
+        }
+        IndexedPaths { is_none: false, rules }
+    }
+
+    /// How many values of the user's members are indexed.
+    pub fn terms(&self, document: &Object) -> u32 {
+        if self.is_none {
+            return 0;
+        }
+        let mut path = Vec::new();
+        let members = document.iter().filter(|(name, _)| !SYSTEM_MEMBERS.contains(name));
+        members.map(|(name, value)| self.below(&mut path, name, value)).sum()
+    }
+
+    fn below<'d>(&self, path: &mut Vec<&'d str>, step: &'d str, value: &'d Value) -> u32 {
+        path.push(step);
+        let terms = match value {
+            Value::Array(items) if !items.is_empty() => {
+                items.iter().map(|item| self.below(path, ELEMENT, item)).sum()
+            }
+            Value::Object(object) if object.iter().next().is_some() => {
+                object.iter().map(|(name, value)| self.below(path, name, value)).sum()
+            }
+            _ => u32::from(self.is_indexed(path)),
+        };
+        path.pop();
+        terms
+    }
+
+    fn is_indexed(&self, path: &[&str]) -> bool {
+        if self.rules.is_empty() || path == ["id"] {
+            return true;
+        }
+        let fitting = self.rules.iter().filter(|rule| rule.fits(path));
+        // Between equals the exact path wins, then the exclusion.
+        let best = fitting.max_by_key(|rule| (rule.steps.len(), !rule.is_deep, !rule.is_included));
+        best.is_some_and(|rule| rule.is_included)
+    }
+}
+
+impl Rule {
+    fn parse(text: &str, is_included: bool) -> Option<Rule> {
+        let mut steps: Vec<String> = text
+            .split('/')
+            .filter(|step| !step.is_empty())
+            .map(|step| step.trim_matches('"').to_owned())
+            .collect();
+        let is_deep = match steps.last().map(String::as_str) {
+            Some("*") => true,
+            Some("?") => false,
+            _ => return None,
+        };
+        steps.pop();
+        Some(Rule { steps, is_deep, is_included })
+    }
+
+    fn fits(&self, path: &[&str]) -> bool {
+        let is_long_enough =
+            if self.is_deep { path.len() >= self.steps.len() } else { path.len() == self.steps.len() };
+        is_long_enough && self.steps.iter().zip(path).all(|(step, name)| step == name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use perihelion_model::json;
+
+    fn terms(policy: &str, document: &str) -> u32 {
+        let policy = json::parse(policy.as_bytes()).unwrap();
+        let document = json::parse(document.as_bytes()).unwrap();
+        IndexedPaths::new(Some(&policy)).terms(document.as_object().unwrap())
+    }
+
+    const DOCUMENT: &str = r#"{"id":"1","a":1,"b":{"c":1,"d":[1,2,{"e":3}]},"f":[],"_ts":1}"#;
+
+    #[test]
+    fn without_a_policy_every_leaf_is_indexed_but_the_services_own() {
+        assert_eq!(terms("{}", DOCUMENT), 7);
+        assert_eq!(
+            terms(r#"{"includedPaths":[{"path":"/*"}],"excludedPaths":[{"path":"/\"_etag\"/?"}]}"#, DOCUMENT),
+            7
+        );
+    }
+
+    #[test]
+    fn only_what_is_included_counts_and_the_most_exact_path_decides() {
+        let only = r#"{"includedPaths":[{"path":"/a/?"}],"excludedPaths":[{"path":"/*"}]}"#;
+        assert_eq!(terms(only, DOCUMENT), 2, "id and a");
+        let within =
+            r#"{"includedPaths":[{"path":"/*"},{"path":"/b/d/[]/e/?"}],"excludedPaths":[{"path":"/b/*"}]}"#;
+        assert_eq!(terms(within, DOCUMENT), 4, "id, a, e, f");
+        let elements = r#"{"includedPaths":[{"path":"/b/d/[]/?"}],"excludedPaths":[{"path":"/*"}]}"#;
+        assert_eq!(terms(elements, DOCUMENT), 3, "id and two elements");
+    }
+
+    #[test]
+    fn an_index_that_is_off_has_nothing() {
+        assert_eq!(terms(r#"{"indexingMode":"none"}"#, DOCUMENT), 0);
+    }
+}
