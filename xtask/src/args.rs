@@ -13,9 +13,10 @@ test    runs every part, or those named, installs what they need, and ends with
         the line \"N passed, N failed, N skipped\". A failing part does not stop
         the parts after it.
 
-  fmt         formatting: the workspace, bench and interop/rust
+  fmt         formatting: the workspace, bench, interop/rust and compat
   clippy      lints without warnings: the workspace and bench
   unit        unit and integration tests (cargo-nextest when installed)
+  oldest      the provider on duroxide 0.1.29, with that version's validations
   doc         examples in the documentation
   python      the official Python SDK against the server
   javascript  the official JavaScript SDK against the server

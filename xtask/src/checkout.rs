@@ -27,10 +27,15 @@ impl Checkout {
         self.root.join(relative)
     }
 
+    /// Where the workspace is built.
+    pub(crate) fn target(&self) -> PathBuf {
+        let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| OsString::from("target"));
+        self.root.join(target)
+    }
+
     /// The server as the debug profile builds it.
     pub(crate) fn server(&self) -> PathBuf {
-        let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| OsString::from("target"));
-        self.root.join(target).join("debug").join(format!("perihelion{}", std::env::consts::EXE_SUFFIX))
+        self.target().join("debug").join(format!("perihelion{}", std::env::consts::EXE_SUFFIX))
     }
 
     /// The cargo that runs us, hence the same toolchain.

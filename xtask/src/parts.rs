@@ -24,11 +24,18 @@ const SERVER_VARIABLE: &str = "PERIHELION_BIN";
 /// The variable that names a live account for the client's scenarios.
 const LIVE_VARIABLE: &str = "PERIHELION_LIVE_CONNECTION_STRING";
 
+/// The provider on the oldest duroxide that it accepts.
+const OLDEST_MANIFEST: &str = "compat/duroxide-0.1.29/Cargo.toml";
+
+/// Validations mostly wait for locks to run out; see .config/nextest.toml.
+const VALIDATIONS_AT_A_TIME: &str = "--test-threads=8";
+
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Part {
     Fmt,
     Clippy,
     Unit,
+    Oldest,
     Doc,
     Python,
     Javascript,
@@ -37,14 +44,23 @@ pub(crate) enum Part {
 
 impl Part {
     /// In running order: what fails quickest comes first.
-    pub(crate) const ALL: [Self; 7] =
-        [Self::Fmt, Self::Clippy, Self::Unit, Self::Doc, Self::Python, Self::Javascript, Self::Rust];
+    pub(crate) const ALL: [Self; 8] = [
+        Self::Fmt,
+        Self::Clippy,
+        Self::Unit,
+        Self::Oldest,
+        Self::Doc,
+        Self::Python,
+        Self::Javascript,
+        Self::Rust,
+    ];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Fmt => "fmt",
             Self::Clippy => "clippy",
             Self::Unit => "unit",
+            Self::Oldest => "oldest",
             Self::Doc => "doc",
             Self::Python => "python",
             Self::Javascript => "javascript",
@@ -67,6 +83,7 @@ pub(crate) fn run(part: Part, checkout: &Checkout) -> PartOutcome {
         Part::Fmt => fmt(checkout),
         Part::Clippy => clippy(checkout),
         Part::Unit => unit(checkout).into_iter().map(process::run).collect(),
+        Part::Oldest => vec![process::run(oldest(checkout))],
         Part::Doc => doc(checkout).into_iter().map(process::run).collect(),
         Part::Python => suite(checkout, "python3", "interop/python/run.py"),
         Part::Javascript => suite(checkout, "node", "interop/javascript/run.mjs"),
@@ -86,6 +103,7 @@ fn fmt(checkout: &Checkout) -> Vec<StepOutcome> {
         "bench/clients/raw/Cargo.toml",
         "bench/clients/ours/Cargo.toml",
         "interop/rust/Cargo.toml",
+        OLDEST_MANIFEST,
     ];
     let step = |manifest: &str| {
         let words = ["fmt", "--all", "--check", "--manifest-path", manifest];
@@ -124,6 +142,24 @@ fn unit(checkout: &Checkout) -> Vec<Step> {
         cargo_step(checkout, &words, Runner::CargoTest)
     };
     [Some(all), live].into_iter().flatten().collect()
+}
+
+/// The provider's tests on the oldest duroxide that it accepts. Its lock file
+/// has the product's versions of everything else and it builds in the same
+/// directory, so that only our own crates are built a second time.
+fn oldest(checkout: &Checkout) -> Step {
+    let manifest = ["--locked", "--manifest-path", OLDEST_MANIFEST, "--no-fail-fast"];
+    let (words, runner): (&[&str], _) = if checkout.has_cargo_command("nextest") {
+        (&["nextest", "run", VALIDATIONS_AT_A_TIME], Runner::Nextest)
+    } else {
+        (&["test", "--tests"], Runner::CargoTest)
+    };
+    let mut step = cargo_step(checkout, &[words, &manifest].concat(), runner);
+    step.command.arg("--target-dir").arg(checkout.target());
+    if runner == Runner::CargoTest {
+        step.command.args(["--", VALIDATIONS_AT_A_TIME]);
+    }
+    step
 }
 
 /// The pages must build without a warning (a broken link is one), and their

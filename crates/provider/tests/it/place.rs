@@ -2,7 +2,9 @@
 //! providers to it. Each provider has a client of its own, as one in another
 //! process would.
 
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use duroxide::providers::Provider;
@@ -21,6 +23,8 @@ const DRAIN_GRACE: Duration = Duration::from_secs(2);
 pub(crate) enum Place {
     /// The engine in this process.
     Embedded,
+    /// The same, its data in a directory: commits wait for the disk.
+    OnDisk,
     /// Our server behind a socket.
     Wire,
     /// The same, and each container begins with four physical partitions.
@@ -39,6 +43,27 @@ pub(crate) enum Polls {
 /// An account, empty at first.
 pub(crate) struct Account {
     host: Host,
+    /// Goes after the host does.
+    _directory: Option<Directory>,
+}
+
+/// A directory for data, removed when its owner is done with it.
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new() -> Directory {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("duroxide-cdb-{}-{number}", std::process::id());
+        Directory(std::env::temp_dir().join(name))
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        // What cannot be removed is the temporary directory's to keep.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
 }
 
 enum Host {
@@ -55,12 +80,18 @@ enum Way {
 
 impl Account {
     pub(crate) async fn open(place: Place) -> Account {
+        let directory = matches!(place, Place::OnDisk).then(Directory::new);
         let host = match place {
-            Place::Embedded => Host::Embedded(Embedded::open(EmbeddedOptions::default()).await.unwrap()),
+            Place::Embedded | Place::OnDisk => {
+                let data = directory.as_ref().map(|directory| directory.0.clone());
+                let mut options = EmbeddedOptions::default();
+                options.data = data;
+                Host::Embedded(Embedded::open(options).await.unwrap())
+            }
             Place::Wire => Host::Wire(serve(1).await),
             Place::WireWithFourPartitions => Host::Wire(serve(4).await),
         };
-        Account { host }
+        Account { host, _directory: directory }
     }
 
     /// A client that shares nothing with any provider.

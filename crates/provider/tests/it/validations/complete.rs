@@ -5,35 +5,15 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use super::every_validation;
-
 /// A validation: its module, its name.
 type Validation = (String, String);
 
-macro_rules! names_of {
-    ([]
-     factory { $($module:ident { $($name:ident)* })* }
-     stamped { $($stamped:ident)* }
-     short_polls { $($short:ident)* }
-     long_polls { $($long:ident)* }
-     any_polls { $($any:ident)* }) => {
-        const LISTED: &[(&str, &str)] = &[
-            $($((stringify!($module), stringify!($name)),)*)*
-            $(("race_replay", stringify!($stamped)),)*
-            $(("long_polling", stringify!($short)),)*
-            $(("long_polling", stringify!($long)),)*
-            $(("long_polling", stringify!($any)),)*
-        ];
-    };
-}
-
-every_validation!(names_of[]);
-
-#[test]
-fn every_public_validation_is_wired_and_no_other() {
+/// Panics with the difference when the lists together are not the suite.
+pub(super) fn check(lists: &[&[(&str, &str)]]) {
+    let names = || lists.iter().copied().flatten();
     let listed: BTreeSet<Validation> =
-        LISTED.iter().map(|(module, name)| ((*module).to_owned(), (*name).to_owned())).collect();
-    assert_eq!(listed.len(), LISTED.len(), "a validation is listed twice");
+        names().map(|(module, name)| ((*module).to_owned(), (*name).to_owned())).collect();
+    assert_eq!(listed.len(), names().count(), "a validation is listed twice");
     let public = public_validations(&source_of_duroxide());
     let forgotten: Vec<_> = public.difference(&listed).collect();
     let unknown: Vec<_> = listed.difference(&public).collect();
@@ -73,8 +53,10 @@ fn public_functions(source: &str) -> impl Iterator<Item = &str> {
 
 /// Where cargo unpacked the crate that this build uses.
 fn source_of_duroxide() -> PathBuf {
-    let lock = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../Cargo.lock");
-    let lock = std::fs::read_to_string(&lock).expect("the workspace has a lock file");
+    let lock = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .ancestors()
+        .find_map(|directory| std::fs::read_to_string(directory.join("Cargo.lock")).ok())
+        .expect("the workspace has a lock file");
     let version = locked_version(&lock, "duroxide").expect("the lock file names duroxide");
     let home = std::env::var_os("CARGO_HOME").map(PathBuf::from).or_else(|| {
         let home = std::env::var_os("HOME").or_else(|| std::env::var_os("USERPROFILE"))?;
