@@ -6,22 +6,18 @@
 mod instances;
 mod works;
 
-use std::collections::HashMap;
 use std::sync::Mutex;
 
 use tokio::sync::Notify;
-use tokio::time::Instant;
 
 pub(crate) use instances::{Instances, Skipped};
 pub(crate) use works::{Claimant, Works};
 
-/// Hints of one kind, who waits for them, and who polls.
+/// Hints of one kind, and who waits for them.
 #[derive(Debug, Default)]
 pub(crate) struct Queue<H> {
     pub(crate) hints: Mutex<H>,
     pub(crate) wake: Notify,
-    /// When storage was last asked, by what was asked; whoever has it asks.
-    pub(crate) polls: tokio::sync::Mutex<HashMap<String, Instant>>,
 }
 
 impl<H> Queue<H> {

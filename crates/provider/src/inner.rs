@@ -11,6 +11,7 @@ use crate::config::{Options, OutboxFaultInjector};
 use crate::failure::Failure;
 use crate::held::{Held, Turn, Work};
 use crate::hub::Hub;
+use crate::ops::poll::Poller;
 use crate::ops::reconcile;
 use crate::store::Store;
 
@@ -21,6 +22,7 @@ pub(crate) struct Inner {
     pub(crate) options: Options,
     pub(crate) clock: HybridClock,
     pub(crate) hub: Hub,
+    pub(crate) poller: Poller,
     pub(crate) turns: Held<Turn>,
     pub(crate) works: Held<Work>,
     /// Sessions that workers of this process have claimed, by owner.
@@ -46,6 +48,7 @@ impl Inner {
             options,
             clock: HybridClock::default(),
             hub: Hub::default(),
+            poller: Poller::default(),
             turns: Held::default(),
             works: Held::default(),
             sessions: Mutex::default(),

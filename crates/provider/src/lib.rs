@@ -34,6 +34,7 @@ mod ops;
 mod plan;
 mod provider;
 mod store;
+mod together;
 mod token;
 
 pub use builder::CosmosDBProviderBuilder;

@@ -39,11 +39,12 @@ pub(super) async fn route(container: &Container, query: &Query) -> Result<Stage,
         QueryScope::Partition(key) => return direct(query, Scope::Key(KeyScope::new(key.clone()))),
         QueryScope::Everywhere => match reading.as_ref().and_then(|reading| reading.only_key(&known)) {
             Some(key) => return direct(query, Scope::Key(KeyScope::new(key))),
-            None if is_merged(query, reading.as_ref()) => FeedRange::whole(),
+            None if query.is_unplanned || is_merged(query, reading.as_ref()) => FeedRange::whole(),
             None => return direct(query, Scope::Everywhere),
         },
     };
     let plan = match reading.map(|reading| reading.verdict) {
+        _ if query.is_unplanned => MergePlan::concatenation(),
         Some(GatewayVerdict::Served) => MergePlan::concatenation(),
         Some(GatewayVerdict::NeedsPlan | GatewayVerdict::AggregateNotValue) | None => {
             fetch_plan(container, query).await?

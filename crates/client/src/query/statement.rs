@@ -29,6 +29,7 @@ pub struct Query {
     pub(super) scope: QueryScope,
     pub(super) max_items: Option<u32>,
     pub(super) parallel_max: Option<usize>,
+    pub(super) is_unplanned: bool,
     pub(super) continuation: Option<String>,
     pub(super) operation: OperationOptions,
 }
@@ -63,6 +64,7 @@ impl Query {
             scope: QueryScope::Everywhere,
             max_items: None,
             parallel_max: None,
+            is_unplanned: false,
             continuation: None,
             operation: OperationOptions::default(),
         }
@@ -110,6 +112,16 @@ impl Query {
     /// eight where all of them are needed for the first row.
     pub fn with_parallel_max(mut self, parallel_max: usize) -> Self {
         self.parallel_max = Some(parallel_max.max(1));
+        self
+    }
+
+    /// Asks each physical partition the statement as it is, without a plan and
+    /// without the request that it takes: answers follow one another, and order,
+    /// TOP, DISTINCT and aggregates hold within each partition only. For
+    /// [`in_range`](Query::in_range) with the range of one partition that is the
+    /// whole answer.
+    pub fn without_plan(mut self) -> Self {
+        self.is_unplanned = true;
         self
     }
 

@@ -206,6 +206,21 @@ async fn a_container_made_anew_is_another_one() {
     assert!(fresh.next_page().await.unwrap().is_none());
 }
 
+/// The poll of a queue: one request for each partition, in its own order.
+#[tokio::test(start_paused = true)]
+async fn each_partition_answers_a_statement_as_it_is_without_a_plan() {
+    let (world, orders) = world().await;
+    let first = Query::new("SELECT TOP 5 * FROM c ORDER BY c.total");
+    for range in orders.feed_ranges().await.unwrap() {
+        let planned = ids(orders.query(first.clone().in_range(range.clone()))).await;
+        let (asked, plans) = (world.asked("query").await, world.asked("query_plan").await);
+        assert_eq!(ids(orders.query(first.clone().in_range(range).without_plan())).await, planned);
+        assert_eq!((world.asked("query").await - asked, world.asked("query_plan").await - plans), (1, 0));
+    }
+    let of_each = ids(orders.query(first.without_plan())).await;
+    assert_eq!(of_each.iter().collect::<HashSet<_>>().len(), 20, "five of each partition");
+}
+
 #[tokio::test(start_paused = true)]
 async fn feed_ranges_divide_the_container() {
     let (_world, orders) = world().await;

@@ -38,6 +38,10 @@ impl Entry {
     fn when(&self) -> Option<Stamp> {
         self.dues.first().map(|due| (*due).max(self.blocked))
     }
+
+    fn is_known(&self, now: Stamp) -> bool {
+        self.blocked > now || self.when().is_some_and(|when| when <= now)
+    }
 }
 
 impl Instances {
@@ -118,10 +122,16 @@ impl Instances {
         self.order.iter().find(|(_, instance)| !skipped.contains(instance)).map(|(when, _)| *when)
     }
 
+    /// Whether a poll has nothing to tell of it: it is looked at anyway, now or
+    /// when what blocks it ends.
+    pub(crate) fn is_known(&self, instance: &str, now: Stamp) -> bool {
+        self.entries.get(instance).is_some_and(|entry| entry.is_known(now))
+    }
+
     /// Instances that a poll need not name, as far as `most`.
-    pub(crate) fn blocked(&self, now: Stamp, most: usize) -> Vec<String> {
-        let blocked = self.entries.iter().filter(|(_, entry)| entry.blocked > now);
-        blocked.map(|(instance, _)| instance.clone()).take(most).collect()
+    pub(crate) fn known(&self, now: Stamp, most: usize) -> Vec<String> {
+        let known = self.entries.iter().filter(|(_, entry)| entry.is_known(now));
+        known.map(|(instance, _)| instance.clone()).take(most).collect()
     }
 
     fn change(&mut self, instance: &str, change: impl FnOnce(&mut Entry)) {

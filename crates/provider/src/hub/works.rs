@@ -1,7 +1,7 @@
 //! Activities on offer, each with its document and version, so that taking one
 //! is one conditional write.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use duroxide::providers::TagFilter;
 
@@ -31,16 +31,17 @@ pub(crate) struct Claimant<'a> {
 }
 
 impl Works {
-    pub(crate) fn offer(&mut self, (activity, etag): Offered) {
+    /// Puts an activity on offer, in its newest version; whether it was not.
+    pub(crate) fn offer(&mut self, (activity, etag): Offered) -> bool {
         let name = (activity.instance_id.clone(), activity.id.clone());
         if self.offers.len() >= WORKS_MAX && !self.keys.contains_key(&name) {
-            return;
+            return false;
         }
         let key = (activity.visible_at, activity.enq, name.0.clone(), name.1.clone());
-        if let Some(before) = self.keys.insert(name, key.clone()) {
-            self.offers.remove(&before);
-        }
+        let before = self.keys.insert(name, key.clone()).and_then(|before| self.offers.remove(&before));
+        let is_news = before.is_none_or(|(_, version)| version != etag);
         self.offers.insert(key, (activity, etag));
+        is_news
     }
 
     pub(crate) fn forget(&mut self, instance: &str, id: &str) {
@@ -68,10 +69,10 @@ impl Works {
         self.foreign.insert(session.to_owned(), (owner, until));
     }
 
-    /// Sessions that a poll need not name for this claimant.
-    pub(crate) fn foreign_to(&mut self, owner: &str, now: Stamp, most: usize) -> Vec<String> {
+    /// Sessions that a poll need not name for these owners.
+    pub(crate) fn foreign_to(&mut self, owners: &BTreeSet<String>, now: Stamp, most: usize) -> Vec<String> {
         self.foreign.retain(|_, (_, until)| *until > now);
-        let others = self.foreign.iter().filter(|(_, (holder, _))| holder != owner);
+        let others = self.foreign.iter().filter(|(_, (holder, _))| !owners.contains(holder));
         others.map(|(session, _)| session.clone()).take(most).collect()
     }
 

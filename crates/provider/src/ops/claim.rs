@@ -127,10 +127,14 @@ async fn waiting(inner: &Inner, instance: &str, now: Stamp) -> Result<Waiting, F
     Ok(Waiting { state, messages, is_more })
 }
 
-/// One message that cannot be read must not stop the others: it stays, under
+/// A document of a queue that cannot be read must not stop the others: it stays, under
 /// another type, for a person to look at.
-async fn set_aside(inner: &Inner, instance: &str, id: &str) {
-    tracing::error!(instance, id, "a message is unreadable and is set aside as type 'unreadable'");
+pub(crate) async fn set_aside(inner: &Inner, instance: &str, id: &str) {
+    tracing::error!(
+        instance,
+        id,
+        "a document of a queue is unreadable and is set aside as type 'unreadable'"
+    );
     let Ok(patch) = Patch::new().set("/type", "unreadable") else { return };
     if let Err(error) = inner.store.container.patch(instance, id, &patch).await {
         tracing::warn!(instance, id, %error, "it could not be set aside");

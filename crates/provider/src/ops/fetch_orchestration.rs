@@ -4,24 +4,16 @@
 use std::time::Duration;
 
 use duroxide::providers::{DispatcherCapabilityFilter, OrchestrationItem};
-use perihelion_client::Query;
-use serde::Deserialize;
-use tokio::time::Instant;
 
 use crate::clock::{Stamp, wall_ms};
 use crate::failure::Failure;
 use crate::hub::{Hub, Skipped};
 use crate::inner::Inner;
 use crate::ops::claim::{Claim, claim};
-use crate::ops::patience::{POLL_INTERVAL, Patience};
+use crate::ops::patience::Patience;
+use crate::ops::poll::{Interest, Ticket};
 
-/// Candidates of one poll.
-const POLL_ROWS: u32 = 64;
-
-/// Instances that a poll is told to leave out; more are filtered here.
-const EXCLUDED_MAX: usize = 256;
-
-/// Pages of candidates that one fetch looks through, each without those before.
+/// Polls of one look, each without what was found before.
 const ROUNDS_MAX: usize = 8;
 
 /// How long an instance is left alone that another was faster to take, and one
@@ -44,12 +36,13 @@ pub(crate) async fn run(
     }
     let patience = Patience::new(inner, poll_timeout);
     let queue = &inner.hub.instances;
+    let ticket = inner.poller.join(Interest::Turns);
     loop {
         let woken = queue.wake.notified();
         tokio::pin!(woken);
         woken.as_mut().enable();
         let mut skipped = Skipped::new();
-        match look(inner, lock_timeout, filter, &mut skipped, !patience.is_long()).await {
+        match look(inner, lock_timeout, filter, &mut skipped, &ticket, !patience.is_long()).await {
             Ok(Some(found)) => return Ok(Some(found)),
             Ok(None) => {}
             Err(failure) => {
@@ -61,7 +54,7 @@ pub(crate) async fn run(
             return Ok(None);
         }
         let hinted = queue.quietly(|hints| hints.next(&skipped));
-        let _ = tokio::time::timeout_at(patience.next_look(hinted), woken).await;
+        let _ = tokio::time::timeout_at(patience.next_look(hinted, inner.poller.next(&ticket)), woken).await;
     }
 }
 
@@ -72,7 +65,8 @@ async fn look(
     lock_timeout: Duration,
     filter: Option<&DispatcherCapabilityFilter>,
     skipped: &mut Skipped,
-    is_poll_due: bool,
+    ticket: &Ticket<'_>,
+    must_poll: bool,
 ) -> Result<Fetched, Failure> {
     for _ in 0..ROUNDS_MAX {
         while let Some(taken) = Taken::next(inner, skipped) {
@@ -81,45 +75,11 @@ async fn look(
                 return Ok(Some(found));
             }
         }
-        if !poll(inner, skipped, is_poll_due).await? {
+        if !inner.poller.poll(inner, ticket, must_poll).await? {
             break;
         }
     }
     Ok(None)
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Candidate {
-    instance_id: String,
-    visible_at: Stamp,
-}
-
-/// Asks storage for instances with messages; whether there are any that are not
-/// known yet. Unless it is `due`, at most once per interval and process.
-async fn poll(inner: &Inner, skipped: &Skipped, is_due: bool) -> Result<bool, Failure> {
-    let queue = &inner.hub.instances;
-    let mut polls = queue.polls.lock().await;
-    if !is_due && polls.get("").is_some_and(|last| last.elapsed() < POLL_INTERVAL) {
-        return Ok(false);
-    }
-    let now = inner.clock.stamp();
-    let mut excluded = queue.quietly(|hints| hints.blocked(now, EXCLUDED_MAX));
-    excluded.extend(skipped.iter().cloned());
-    let text = format!(
-        "SELECT TOP {POLL_ROWS} c.instanceId, c.visibleAt FROM c WHERE c.type = 'orch_queue' AND \
-         c.visibleAt <= @now AND NOT ARRAY_CONTAINS(@excluded, c.instanceId) ORDER BY c.visibleAt"
-    );
-    let query = Query::new(text).with_parameter("@now", now.0).with_parameter("@excluded", excluded.clone());
-    let rows: Vec<Candidate> = inner.store.rows(query).await?;
-    polls.insert(String::new(), Instant::now());
-    drop(polls);
-    queue.quietly(|hints| {
-        for row in &rows {
-            hints.hint(&row.instance_id, row.visible_at);
-        }
-    });
-    Ok(!rows.is_empty())
 }
 
 /// An instance that a fetch is looking at; given back when the fetch is dropped.

@@ -5,9 +5,6 @@
 use std::time::Duration;
 
 use duroxide::providers::{SessionFetchConfig, TagFilter, WorkItem};
-use perihelion_client::Query;
-use serde_json::Value;
-use tokio::time::Instant;
 
 use crate::clock::{Stamp, ends_ms, wall_ms};
 use crate::documents::{Activity, Versioned};
@@ -15,18 +12,14 @@ use crate::failure::Failure;
 use crate::held::{self, Offered, Work};
 use crate::hub::Claimant;
 use crate::inner::Inner;
-use crate::ops::patience::{POLL_INTERVAL, Patience};
+use crate::ops::claim::set_aside;
+use crate::ops::patience::Patience;
+use crate::ops::poll::{Interest, Tags, Ticket};
 use crate::ops::sessions::{self, Claimed};
-use crate::store::{quiet, versioned};
+use crate::store::quiet;
 use crate::token::{Kind, Token, nonce};
 
-/// Candidates of one poll.
-const POLL_ROWS: u32 = 32;
-
-/// Sessions of others that a poll is told to leave out.
-const EXCLUDED_MAX: usize = 256;
-
-/// Pages of candidates that one fetch looks through.
+/// Polls of one look, each without what was found before.
 const ROUNDS_MAX: usize = 8;
 
 pub(crate) type Fetched = Option<(WorkItem, String, u32)>;
@@ -44,11 +37,13 @@ pub(crate) async fn run(
     let patience = Patience::new(inner, poll_timeout);
     let claimant = Claimant { tags, owner: session.map(|session| session.owner_id.as_str()) };
     let queue = &inner.hub.works;
+    let owner = claimant.owner.map(str::to_owned);
+    let ticket = inner.poller.join(Interest::Works { tags: Tags::from(tags), owner });
     loop {
         let woken = queue.wake.notified();
         tokio::pin!(woken);
         woken.as_mut().enable();
-        match look(inner, lock_timeout, session, &claimant, !patience.is_long()).await {
+        match look(inner, lock_timeout, session, &claimant, &ticket, !patience.is_long()).await {
             Ok(Some(found)) => return Ok(Some(found)),
             Ok(None) => {}
             Err(failure) => {
@@ -61,7 +56,7 @@ pub(crate) async fn run(
         }
         let now = inner.clock.stamp();
         let hinted = queue.quietly(|hints| hints.next(now, &claimant));
-        let _ = tokio::time::timeout_at(patience.next_look(hinted), woken).await;
+        let _ = tokio::time::timeout_at(patience.next_look(hinted, inner.poller.next(&ticket)), woken).await;
     }
 }
 
@@ -70,7 +65,8 @@ async fn look(
     lock_timeout: Duration,
     session: Option<&SessionFetchConfig>,
     claimant: &Claimant<'_>,
-    is_poll_due: bool,
+    ticket: &Ticket<'_>,
+    must_poll: bool,
 ) -> Result<Fetched, Failure> {
     for _ in 0..ROUNDS_MAX {
         loop {
@@ -80,7 +76,7 @@ async fn look(
                 return Ok(Some(found));
             }
         }
-        if !poll(inner, claimant, is_poll_due).await? {
+        if !inner.poller.poll(inner, ticket, must_poll).await? {
             break;
         }
     }
@@ -95,7 +91,7 @@ async fn take(
     session: Option<&SessionFetchConfig>,
 ) -> Result<Fetched, Failure> {
     let Ok(item) = serde_json::from_str::<WorkItem>(&activity.item) else {
-        tracing::error!(instance = activity.instance_id, id = activity.id, "an activity is unreadable");
+        set_aside(inner, &activity.instance_id, &activity.id).await;
         return Ok(None);
     };
     let claimed = match (&activity.session_id, session) {
@@ -155,57 +151,4 @@ fn taken(
         Work { activity: Versioned { value: activity, etag }, until: held::deadline(until, wall_ms()) };
     inner.works.insert(&token.nonce, work);
     (item, token.write(), attempts)
-}
-
-/// Asks storage for activities that this claimant may have; whether there are
-/// any. Unless it is due, at most once per interval and process.
-async fn poll(inner: &Inner, claimant: &Claimant<'_>, is_due: bool) -> Result<bool, Failure> {
-    let queue = &inner.hub.works;
-    let asked = format!("{:?} {}", claimant.tags, claimant.owner.is_some());
-    let mut polls = queue.polls.lock().await;
-    polls.retain(|_, last| last.elapsed() < POLL_INTERVAL);
-    if !is_due && polls.contains_key(&asked) {
-        return Ok(false);
-    }
-    let now = inner.clock.stamp();
-    let (tagged, tags) = match claimant.tags {
-        TagFilter::Any => ("true", Vec::new()),
-        TagFilter::DefaultOnly => ("NOT IS_DEFINED(c.tag)", Vec::new()),
-        TagFilter::Tags(tags) => ("ARRAY_CONTAINS(@tags, c.tag)", tags.iter().cloned().collect()),
-        TagFilter::DefaultAnd(tags) => {
-            ("(NOT IS_DEFINED(c.tag) OR ARRAY_CONTAINS(@tags, c.tag))", tags.iter().cloned().collect())
-        }
-        TagFilter::None => return Ok(false),
-    };
-    let (in_session, foreign) = match claimant.owner {
-        None => ("NOT IS_DEFINED(c.sessionId)", Vec::new()),
-        Some(owner) => (
-            "(NOT IS_DEFINED(c.sessionId) OR NOT ARRAY_CONTAINS(@foreign, c.sessionId))",
-            queue.quietly(|hints| hints.foreign_to(owner, now, EXCLUDED_MAX)),
-        ),
-    };
-    let text = format!(
-        "SELECT TOP {POLL_ROWS} * FROM c WHERE c.type = 'worker_queue' AND c.visibleAt <= @now AND \
-         {tagged} AND {in_session} ORDER BY c.visibleAt"
-    );
-    let query = Query::new(text)
-        .with_parameter("@now", now.0)
-        .with_parameter("@tags", tags)
-        .with_parameter("@foreign", foreign);
-    let rows: Vec<Value> = inner.store.rows(query).await?;
-    polls.insert(asked, Instant::now());
-    drop(polls);
-    let mut is_any = false;
-    queue.quietly(|hints| {
-        for row in rows {
-            match versioned::<Activity>(row) {
-                Ok(Versioned { value, etag }) => {
-                    is_any = true;
-                    hints.offer((value, etag));
-                }
-                Err(failure) => tracing::error!(?failure, "an activity is unreadable"),
-            }
-        }
-    });
-    Ok(is_any)
 }

@@ -10,11 +10,6 @@ use crate::clock::{Stamp, wall_ms};
 use crate::failure::Failure;
 use crate::inner::Inner;
 
-/// How often waiting fetches ask storage for what other processes made. With
-/// the workers' poll and the reconciler an idle process stays near one request
-/// per second.
-pub(crate) const POLL_INTERVAL: Duration = Duration::from_secs(2);
-
 /// Between attempts of a waiting fetch while the database does not answer.
 const OUTAGE_PAUSE: Duration = Duration::from_millis(500);
 
@@ -41,8 +36,8 @@ impl Patience {
     }
 
     /// When to look again unless woken: at the next hint, or for a poll.
-    pub(crate) fn next_look(self, hinted: Option<Stamp>) -> Instant {
-        hinted.map_or(self.deadline, instant_of).min(Instant::now() + POLL_INTERVAL).min(self.deadline)
+    pub(crate) fn next_look(self, hinted: Option<Stamp>, polled: Instant) -> Instant {
+        hinted.map_or(self.deadline, instant_of).min(polled).min(self.deadline)
     }
 
     /// Waits out an outage, because the runtime's own waits end in a hot loop

@@ -1,0 +1,157 @@
+//! The one poll of this process: what other processes left in storage, for all
+//! fetches that wait, both queues at once.
+//!
+//! A poll is one query per physical partition, in parallel and without a plan:
+//! nothing here needs one order over all of them. It asks only for what fetches
+//! under way can take, leaves out what is known to be taken or parked, and puts
+//! what it finds into the hub, from where fetches take it.
+//!
+//! What always holds: at most one poll is under way; whoever waits for it shares
+//! its answer; a fetch that must not miss anything has an answer to a question
+//! that was asked after it came. No task is behind it: the fetch that finds the
+//! poll due does it, and when that fetch is dropped, the next one does.
+
+mod absorb;
+mod interest;
+mod question;
+mod schedule;
+
+use std::collections::HashMap;
+
+use perihelion_client::{FeedRange, QueryFeed};
+use serde_json::Value;
+use tokio::time::Instant;
+
+pub(crate) use interest::{Interest, Tags, Ticket};
+use question::Question;
+use schedule::Schedule;
+
+use crate::clock::Stamp;
+use crate::failure::Failure;
+use crate::inner::Inner;
+use crate::together::together;
+use absorb::{Found, absorb};
+
+/// Rows of one page: a partition's head that is taken within a moment.
+const PAGE_ROWS: u32 = 64;
+
+/// Pages that one poll asks of a partition while all it finds is known here.
+/// What is behind is left to the next poll, which goes on from there.
+const PAGES_MAX: usize = 8;
+
+/// Partitions asked at once.
+const PARALLEL_MAX: usize = 32;
+
+/// Polls of a process.
+#[derive(Debug, Default)]
+pub(crate) struct Poller {
+    interests: interest::Interests,
+    schedule: Schedule,
+    /// Where a poll goes on in partitions whose head is all known; whoever has
+    /// it polls.
+    cursors: tokio::sync::Mutex<HashMap<FeedRange, Stamp>>,
+}
+
+impl Poller {
+    /// A fetch comes; it is asked for until the ticket is dropped.
+    pub(crate) fn join(&self, interest: Interest) -> Ticket<'_> {
+        self.interests.join(interest)
+    }
+
+    /// When the next poll for that fetch is due.
+    pub(crate) fn next(&self, ticket: &Ticket<'_>) -> Instant {
+        self.schedule.next(ticket.interest())
+    }
+
+    /// Asks storage when it is time to, or now if it `must`; whether there is
+    /// anything that was not known before.
+    pub(crate) async fn poll(&self, inner: &Inner, ticket: &Ticket<'_>, must: bool) -> Result<bool, Failure> {
+        let interest = ticket.interest();
+        let came = self.schedule.rounds();
+        if !must && !self.schedule.is_due(interest) {
+            return Ok(false);
+        }
+        let mut cursors = self.cursors.lock().await;
+        if let Some(found) = self.schedule.answered_since(came, interest) {
+            return Ok(found);
+        }
+        if !must && !self.schedule.is_due(interest) {
+            return Ok(false);
+        }
+        let interests = self.interests.all();
+        let round = self.schedule.begin();
+        let found = sweep(inner, &mut cursors, &Question::of(&interests)).await?;
+        self.schedule.end(round, &interests, &found);
+        Ok(found.has(interest))
+    }
+}
+
+/// How far a poll is in one partition.
+struct Place {
+    range: FeedRange,
+    from: Stamp,
+    feed: QueryFeed<Value>,
+}
+
+/// Looks through all partitions, page by page, until something is found that
+/// was not known. A partition that does not answer hides nothing of the others.
+async fn sweep(
+    inner: &Inner,
+    cursors: &mut HashMap<FeedRange, Stamp>,
+    question: &Question,
+) -> Result<Found, Failure> {
+    let now = inner.clock.stamp();
+    let before = std::mem::take(cursors);
+    let ask = |range: FeedRange, from: Stamp| {
+        let query = question.query(inner, now, from, PAGE_ROWS).in_range(range.clone());
+        Place { feed: inner.store.container.query(query), range, from }
+    };
+    let ranges = inner.store.container.feed_ranges().await?;
+    let begin = |range: &FeedRange| before.get(range).copied().unwrap_or_default();
+    let mut places: Vec<Place> = ranges.into_iter().map(|range| ask(range.clone(), begin(&range))).collect();
+    let (mut found, mut failure) = (Found::default(), None);
+    for page in 1..=PAGES_MAX {
+        let mut left = Vec::new();
+        for (place, answer) in pages(places).await {
+            match answer {
+                Ok(rows) if rows.len() < PAGE_ROWS as usize => {
+                    absorb(inner, rows, now, &mut found).await;
+                    // It began behind the head: the head comes last.
+                    left.extend((place.from > Stamp(0)).then(|| ask(place.range, Stamp(0))));
+                }
+                Ok(rows) => {
+                    let last = absorb(inner, rows, now, &mut found).await;
+                    if page == PAGES_MAX {
+                        // Of equal ones there may be more than a page.
+                        let next = if last > place.from { last } else { Stamp(last.0 + 1) };
+                        cursors.insert(place.range.clone(), next);
+                    }
+                    left.push(place);
+                }
+                Err(error) => failure = Some(error),
+            }
+        }
+        places = left;
+        if found.is_any() || places.is_empty() {
+            break;
+        }
+    }
+    match failure {
+        Some(failure) if !found.is_any() => Err(failure),
+        _ => Ok(found),
+    }
+}
+
+/// The next page of each place.
+async fn pages(mut places: Vec<Place>) -> Vec<(Place, Result<Vec<Value>, Failure>)> {
+    let mut answers = Vec::with_capacity(places.len());
+    while !places.is_empty() {
+        let some = places.drain(..places.len().min(PARALLEL_MAX)).map(|mut place| async move {
+            let page = place.feed.next_page().await;
+            let rows = page.map(|page| page.map(|page| page.items).unwrap_or_default());
+            (place, rows.map_err(Failure::from))
+        });
+        answers.extend(together(some.collect()).await);
+    }
+    answers
+}
