@@ -26,7 +26,7 @@ pub(crate) fn told<T>(operation: &str, outcome: Result<T, Failure>) -> Result<T,
 #[async_trait]
 impl Provider for CosmosDBProvider {
     fn name(&self) -> &str {
-        "cosmosdb"
+        "duroxide-cdb"
     }
 
     fn version(&self) -> &str {
