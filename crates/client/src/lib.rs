@@ -89,6 +89,7 @@ pub use items::ItemOptions;
 pub use patch::{Amount, Patch};
 pub use perihelion_driver::credential::{self, Credential};
 pub use perihelion_driver::diagnostics;
+pub use perihelion_driver::observer;
 pub use perihelion_driver::operation::Witness;
 pub use perihelion_driver::options;
 pub use perihelion_driver::transport::HttpOptions;

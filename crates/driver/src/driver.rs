@@ -14,6 +14,7 @@ use crate::container::{Container, Known};
 use crate::credential::{Credential, scope_of};
 use crate::environment::Environment;
 use crate::error::Error;
+use crate::observer::{Ended, Observer};
 use crate::operation::Operation;
 use crate::options::{DriverOptions, Layers, OperationOptions};
 use crate::pipeline::{Task, run};
@@ -37,6 +38,7 @@ const CONTAINERS_MAX: usize = 10_000;
 pub struct Driver {
     core: Arc<Core>,
     _background: Arc<Background>,
+    observer: Option<Arc<dyn Observer>>,
 }
 
 /// What the pipeline works with.
@@ -100,7 +102,13 @@ impl Driver {
         core.read_account(None, deadline).await?;
         core.warn_of_unknown_regions();
         let background = Arc::new(background::start(&core));
-        Ok(Driver { core, _background: background })
+        Ok(Driver { core, _background: background, observer: None })
+    }
+
+    /// The same driver, its connections and all it has learnt, with someone who
+    /// is told of every operation that is asked of this handle and its clones.
+    pub fn with_observer(&self, observer: Arc<dyn Observer>) -> Driver {
+        Driver { observer: Some(observer), ..self.clone() }
     }
 
     /// The container of that name; nothing is sent. Handles of one name share
@@ -128,6 +136,9 @@ impl Driver {
         let deadline = Instant::now() + settings.timeout;
         let result = run(&self.core, Task { operation, settings: &settings, deadline, place: None }).await;
         self.core.telemetry.record(operation, &result);
+        if let Some(observer) = &self.observer {
+            Ended::tell(observer.as_ref(), operation, &result);
+        }
         result
     }
 

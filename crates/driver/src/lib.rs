@@ -26,6 +26,7 @@ pub mod environment;
 mod error;
 mod latency;
 mod learn;
+pub mod observer;
 pub mod operation;
 pub mod options;
 mod pipeline;

@@ -7,24 +7,23 @@ use duroxide::providers::{
     ProviderError, PruneOptions, PruneResult, QueueDepths, SystemMetrics,
 };
 
-use crate::contract::told;
 use crate::failure::Failure;
-use crate::ops::{delete, list, prune, read};
+use crate::ops::{count, delete, list, prune, read};
 use crate::plan::is_terminal;
 use crate::provider::CosmosDBProvider;
 
 #[async_trait]
 impl ProviderAdmin for CosmosDBProvider {
     async fn list_instances(&self) -> Result<Vec<String>, ProviderError> {
-        told("list_instances", list::instances(&self.inner, None).await)
+        self.inner.meter.call("list_instances", list::instances(&self.inner, None)).await
     }
 
     async fn list_instances_by_status(&self, status: &str) -> Result<Vec<String>, ProviderError> {
-        told("list_instances_by_status", list::instances(&self.inner, Some(status)).await)
+        self.inner.meter.call("list_instances_by_status", list::instances(&self.inner, Some(status))).await
     }
 
     async fn list_executions(&self, instance: &str) -> Result<Vec<u64>, ProviderError> {
-        told("list_executions", list::executions(&self.inner, instance).await)
+        self.inner.meter.call("list_executions", list::executions(&self.inner, instance)).await
     }
 
     async fn read_history_with_execution_id(
@@ -32,19 +31,22 @@ impl ProviderAdmin for CosmosDBProvider {
         instance: &str,
         execution_id: u64,
     ) -> Result<Vec<Event>, ProviderError> {
-        told("read_history_with_execution_id", read::execution(&self.inner, instance, execution_id).await)
+        self.inner
+            .meter
+            .call("read_history_with_execution_id", read::execution(&self.inner, instance, execution_id))
+            .await
     }
 
     async fn read_history(&self, instance: &str) -> Result<Vec<Event>, ProviderError> {
-        told("read_history", read::latest(&self.inner, instance).await)
+        self.inner.meter.call("read_history", read::latest(&self.inner, instance)).await
     }
 
     async fn latest_execution_id(&self, instance: &str) -> Result<u64, ProviderError> {
-        told("latest_execution_id", list::latest_execution(&self.inner, instance).await)
+        self.inner.meter.call("latest_execution_id", list::latest_execution(&self.inner, instance)).await
     }
 
     async fn get_instance_info(&self, instance: &str) -> Result<InstanceInfo, ProviderError> {
-        told("get_instance_info", list::instance(&self.inner, instance).await)
+        self.inner.meter.call("get_instance_info", list::instance(&self.inner, instance)).await
     }
 
     async fn get_execution_info(
@@ -52,24 +54,27 @@ impl ProviderAdmin for CosmosDBProvider {
         instance: &str,
         execution_id: u64,
     ) -> Result<ExecutionInfo, ProviderError> {
-        told("get_execution_info", list::execution(&self.inner, instance, execution_id).await)
+        self.inner
+            .meter
+            .call("get_execution_info", list::execution(&self.inner, instance, execution_id))
+            .await
     }
 
     async fn get_system_metrics(&self) -> Result<SystemMetrics, ProviderError> {
-        told("get_system_metrics", list::metrics(&self.inner).await)
+        self.inner.meter.call("get_system_metrics", count::system_metrics(&self.inner)).await
     }
 
     async fn get_queue_depths(&self) -> Result<QueueDepths, ProviderError> {
-        told("get_queue_depths", list::depths(&self.inner).await)
+        self.inner.meter.call("get_queue_depths", count::queue_depths(&self.inner)).await
     }
 
     async fn list_children(&self, instance_id: &str) -> Result<Vec<String>, ProviderError> {
-        told("list_children", list::children(&self.inner, instance_id).await)
+        self.inner.meter.call("list_children", list::children(&self.inner, instance_id)).await
     }
 
     async fn get_parent_id(&self, instance_id: &str) -> Result<Option<String>, ProviderError> {
-        let state = read::created(&self.inner, instance_id).await;
-        told("get_parent_id", state.map(|state| state.parent_instance_id))
+        let parent = async { Ok(read::created(&self.inner, instance_id).await?.parent_instance_id) };
+        self.inner.meter.call("get_parent_id", parent).await
     }
 
     async fn delete_instances_atomic(
@@ -77,11 +82,12 @@ impl ProviderAdmin for CosmosDBProvider {
         ids: &[String],
         force: bool,
     ) -> Result<DeleteInstanceResult, ProviderError> {
-        told("delete_instances_atomic", delete::run(&self.inner, ids, force).await)
+        self.inner.meter.call("delete_instances_atomic", delete::run(&self.inner, ids, force)).await
     }
 
     async fn get_instance_tree(&self, instance_id: &str) -> Result<InstanceTree, ProviderError> {
-        let all_ids = told("get_instance_tree", delete::tree(&self.inner, instance_id).await)?;
+        let all_ids =
+            self.inner.meter.call("get_instance_tree", delete::tree(&self.inner, instance_id)).await?;
         Ok(InstanceTree { root_id: instance_id.to_owned(), all_ids })
     }
 
@@ -89,7 +95,7 @@ impl ProviderAdmin for CosmosDBProvider {
         &self,
         filter: InstanceFilter,
     ) -> Result<DeleteInstanceResult, ProviderError> {
-        told("delete_instance_bulk", delete_bulk(self, &filter).await)
+        self.inner.meter.call("delete_instance_bulk", delete_bulk(self, &filter)).await
     }
 
     async fn prune_executions(
@@ -97,7 +103,7 @@ impl ProviderAdmin for CosmosDBProvider {
         instance_id: &str,
         options: PruneOptions,
     ) -> Result<PruneResult, ProviderError> {
-        told("prune_executions", prune::run(&self.inner, instance_id, &options).await)
+        self.inner.meter.call("prune_executions", prune::run(&self.inner, instance_id, &options)).await
     }
 
     async fn prune_executions_bulk(
@@ -105,7 +111,7 @@ impl ProviderAdmin for CosmosDBProvider {
         filter: InstanceFilter,
         options: PruneOptions,
     ) -> Result<PruneResult, ProviderError> {
-        told("prune_executions_bulk", prune::bulk(&self.inner, &filter, &options).await)
+        self.inner.meter.call("prune_executions_bulk", prune::bulk(&self.inner, &filter, &options)).await
     }
 }
 

@@ -103,6 +103,14 @@ impl CosmosDBProviderBuilder {
         self
     }
 
+    /// Makes this machine's clock wrong by so many milliseconds, for tests: the
+    /// provider must go by the service's clock all the same.
+    #[doc(hidden)]
+    pub fn with_clock_error_ms(mut self, error: i64) -> Self {
+        self.options.clock_error_ms = error;
+        self
+    }
+
     /// Connects, makes database and container if they are missing, and starts
     /// the reconciler. Must be called inside a tokio runtime.
     pub async fn open(self) -> Result<CosmosDBProvider, ProviderError> {

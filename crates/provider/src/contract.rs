@@ -10,7 +10,6 @@ use duroxide::providers::{
 };
 use duroxide::{Event, SystemStats};
 
-use crate::failure::Failure;
 use crate::ops::{
     abandon_orchestration, abandon_work, ack_orchestration, ack_work, append, enqueue, fetch_orchestration,
     fetch_work, read, renew, sessions,
@@ -18,15 +17,10 @@ use crate::ops::{
 use crate::plan::TurnAck;
 use crate::provider::CosmosDBProvider;
 
-/// Says a failure in the contract's words.
-pub(crate) fn told<T>(operation: &str, outcome: Result<T, Failure>) -> Result<T, ProviderError> {
-    outcome.map_err(|failure| failure.into_error(operation))
-}
-
 #[async_trait]
 impl Provider for CosmosDBProvider {
     fn name(&self) -> &str {
-        "duroxide-cdb"
+        "cosmosdb"
     }
 
     fn version(&self) -> &str {
@@ -39,8 +33,8 @@ impl Provider for CosmosDBProvider {
         poll_timeout: Duration,
         filter: Option<&DispatcherCapabilityFilter>,
     ) -> Result<Option<(OrchestrationItem, String, u32)>, ProviderError> {
-        let fetched = fetch_orchestration::run(&self.inner, lock_timeout, poll_timeout, filter).await;
-        told("fetch_orchestration_item", fetched)
+        let fetched = fetch_orchestration::run(&self.inner, lock_timeout, poll_timeout, filter);
+        self.inner.meter.fetch("fetch_orchestration_item", fetched).await
     }
 
     async fn ack_orchestration_item(
@@ -60,8 +54,12 @@ impl Provider for CosmosDBProvider {
             orchestrator_items,
             metadata,
             cancelled: cancelled_activities,
+            clock_offset_ms: self.inner.clock.offset_ms(),
         };
-        told("ack_orchestration_item", ack_orchestration::run(&self.inner, lock_token, ack).await)
+        self.inner
+            .meter
+            .call("ack_orchestration_item", ack_orchestration::run(&self.inner, lock_token, ack))
+            .await
     }
 
     async fn abandon_orchestration_item(
@@ -70,12 +68,12 @@ impl Provider for CosmosDBProvider {
         delay: Option<Duration>,
         ignore_attempt: bool,
     ) -> Result<(), ProviderError> {
-        let abandoned = abandon_orchestration::run(&self.inner, lock_token, delay, ignore_attempt).await;
-        told("abandon_orchestration_item", abandoned)
+        let abandoned = abandon_orchestration::run(&self.inner, lock_token, delay, ignore_attempt);
+        self.inner.meter.call("abandon_orchestration_item", abandoned).await
     }
 
     async fn read(&self, instance: &str) -> Result<Vec<Event>, ProviderError> {
-        told("read", read::latest(&self.inner, instance).await)
+        self.inner.meter.call("read", read::latest(&self.inner, instance)).await
     }
 
     async fn read_with_execution(
@@ -83,7 +81,10 @@ impl Provider for CosmosDBProvider {
         instance: &str,
         execution_id: u64,
     ) -> Result<Vec<Event>, ProviderError> {
-        told("read_with_execution", read::execution(&self.inner, instance, execution_id).await)
+        self.inner
+            .meter
+            .call("read_with_execution", read::execution(&self.inner, instance, execution_id))
+            .await
     }
 
     async fn append_with_execution(
@@ -92,11 +93,14 @@ impl Provider for CosmosDBProvider {
         execution_id: u64,
         new_events: Vec<Event>,
     ) -> Result<(), ProviderError> {
-        told("append_with_execution", append::run(&self.inner, instance, execution_id, new_events).await)
+        self.inner
+            .meter
+            .call("append_with_execution", append::run(&self.inner, instance, execution_id, new_events))
+            .await
     }
 
     async fn enqueue_for_worker(&self, item: WorkItem) -> Result<(), ProviderError> {
-        told("enqueue_for_worker", enqueue::for_worker(&self.inner, &item).await)
+        self.inner.meter.call("enqueue_for_worker", enqueue::for_worker(&self.inner, &item)).await
     }
 
     async fn fetch_work_item(
@@ -106,16 +110,16 @@ impl Provider for CosmosDBProvider {
         session: Option<&SessionFetchConfig>,
         tag_filter: &TagFilter,
     ) -> Result<Option<(WorkItem, String, u32)>, ProviderError> {
-        let fetched = fetch_work::run(&self.inner, lock_timeout, poll_timeout, session, tag_filter).await;
-        told("fetch_work_item", fetched)
+        let fetched = fetch_work::run(&self.inner, lock_timeout, poll_timeout, session, tag_filter);
+        self.inner.meter.fetch("fetch_work_item", fetched).await
     }
 
     async fn ack_work_item(&self, token: &str, completion: Option<WorkItem>) -> Result<(), ProviderError> {
-        told("ack_work_item", ack_work::run(&self.inner, token, completion.as_ref()).await)
+        self.inner.meter.call("ack_work_item", ack_work::run(&self.inner, token, completion.as_ref())).await
     }
 
     async fn renew_work_item_lock(&self, token: &str, extend_for: Duration) -> Result<(), ProviderError> {
-        told("renew_work_item_lock", renew::work(&self.inner, token, extend_for).await)
+        self.inner.meter.call("renew_work_item_lock", renew::work(&self.inner, token, extend_for)).await
     }
 
     async fn renew_session_lock(
@@ -124,12 +128,12 @@ impl Provider for CosmosDBProvider {
         extend_for: Duration,
         idle_timeout: Duration,
     ) -> Result<usize, ProviderError> {
-        let renewed = sessions::renew(&self.inner, owner_ids, extend_for, idle_timeout).await;
-        told("renew_session_lock", renewed)
+        let renewed = sessions::renew(&self.inner, owner_ids, extend_for, idle_timeout);
+        self.inner.meter.call("renew_session_lock", renewed).await
     }
 
     async fn cleanup_orphaned_sessions(&self, _idle_timeout: Duration) -> Result<usize, ProviderError> {
-        told("cleanup_orphaned_sessions", sessions::clean_up(&self.inner).await)
+        self.inner.meter.call("cleanup_orphaned_sessions", sessions::clean_up(&self.inner)).await
     }
 
     async fn abandon_work_item(
@@ -138,7 +142,10 @@ impl Provider for CosmosDBProvider {
         delay: Option<Duration>,
         ignore_attempt: bool,
     ) -> Result<(), ProviderError> {
-        told("abandon_work_item", abandon_work::run(&self.inner, token, delay, ignore_attempt).await)
+        self.inner
+            .meter
+            .call("abandon_work_item", abandon_work::run(&self.inner, token, delay, ignore_attempt))
+            .await
     }
 
     async fn renew_orchestration_item_lock(
@@ -146,7 +153,10 @@ impl Provider for CosmosDBProvider {
         token: &str,
         extend_for: Duration,
     ) -> Result<(), ProviderError> {
-        told("renew_orchestration_item_lock", renew::orchestration(&self.inner, token, extend_for).await)
+        self.inner
+            .meter
+            .call("renew_orchestration_item_lock", renew::orchestration(&self.inner, token, extend_for))
+            .await
     }
 
     async fn enqueue_for_orchestrator(
@@ -154,7 +164,10 @@ impl Provider for CosmosDBProvider {
         item: WorkItem,
         delay: Option<Duration>,
     ) -> Result<(), ProviderError> {
-        told("enqueue_for_orchestrator", enqueue::for_orchestrator(&self.inner, &item, delay).await)
+        self.inner
+            .meter
+            .call("enqueue_for_orchestrator", enqueue::for_orchestrator(&self.inner, &item, delay))
+            .await
     }
 
     fn as_management_capability(&self) -> Option<&dyn ProviderAdmin> {
@@ -166,18 +179,21 @@ impl Provider for CosmosDBProvider {
         instance: &str,
         last_seen_version: u64,
     ) -> Result<Option<(Option<String>, u64)>, ProviderError> {
-        told("get_custom_status", read::custom_status(&self.inner, instance, last_seen_version).await)
+        self.inner
+            .meter
+            .call("get_custom_status", read::custom_status(&self.inner, instance, last_seen_version))
+            .await
     }
 
     async fn get_kv_value(&self, instance: &str, key: &str) -> Result<Option<String>, ProviderError> {
-        told("get_kv_value", read::value(&self.inner, instance, key).await)
+        self.inner.meter.call("get_kv_value", read::value(&self.inner, instance, key)).await
     }
 
     async fn get_kv_all_values(&self, instance: &str) -> Result<HashMap<String, String>, ProviderError> {
-        told("get_kv_all_values", read::all_values(&self.inner, instance).await)
+        self.inner.meter.call("get_kv_all_values", read::all_values(&self.inner, instance)).await
     }
 
     async fn get_instance_stats(&self, instance: &str) -> Result<Option<SystemStats>, ProviderError> {
-        told("get_instance_stats", read::stats(&self.inner, instance).await)
+        self.inner.meter.call("get_instance_stats", read::stats(&self.inner, instance)).await
     }
 }

@@ -1,17 +1,19 @@
 //! What all clones of a provider share, and what ends with the last of them.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
+use duroxide::providers::{QueueDepths, SystemMetrics};
 use perihelion_client::Client;
 use tokio::task::JoinHandle;
 
 use crate::clock::HybridClock;
 use crate::config::{Options, OutboxFaultInjector};
+use crate::counted::Counted;
 use crate::failure::Failure;
 use crate::held::{Held, Turn, Work};
 use crate::hub::Hub;
+use crate::meter::{Meter, Watch};
 use crate::ops::poll::Poller;
 use crate::ops::reconcile;
 use crate::store::Store;
@@ -21,7 +23,10 @@ pub(crate) struct Inner {
     pub(crate) client: Client,
     pub(crate) store: Store,
     pub(crate) options: Options,
-    pub(crate) clock: HybridClock,
+    pub(crate) clock: Arc<HybridClock>,
+    pub(crate) meter: Arc<Meter>,
+    pub(crate) system_metrics: Counted<SystemMetrics>,
+    pub(crate) queue_depths: Counted<QueueDepths>,
     pub(crate) hub: Hub,
     pub(crate) poller: Poller,
     pub(crate) turns: Held<Turn>,
@@ -29,8 +34,6 @@ pub(crate) struct Inner {
     /// Sessions that workers of this process have claimed, by owner.
     pub(crate) sessions: Mutex<HashMap<String, HashSet<String>>>,
     faults: Mutex<Option<OutboxFaultInjector>>,
-    /// Something was left to the reconciler since it last asked.
-    has_left_work: AtomicBool,
     reconciler: Mutex<Option<JoinHandle<()>>>,
     #[cfg(feature = "embedded")]
     engine: Mutex<Option<perihelion_server::Embedded>>,
@@ -43,20 +46,27 @@ impl Inner {
         container: &str,
         options: Options,
     ) -> Result<Arc<Inner>, Failure> {
-        let store = Store::open(&client, database, container).await?;
+        check_account(&client)?;
+        let meter = Arc::new(Meter::default());
+        let clock = Arc::new(HybridClock::with_error(options.clock_error_ms));
+        let watch = Watch { meter: Arc::clone(&meter), clock: Arc::clone(&clock) };
+        let observed = Client::from_driver(client.driver().with_observer(Arc::new(watch)));
+        let store = Store::open(&observed, database, container).await?;
         let interval = options.reconciler_interval;
         let inner = Arc::new(Inner {
             client,
             store,
             options,
-            clock: HybridClock::default(),
+            clock,
+            meter,
+            system_metrics: Counted::default(),
+            queue_depths: Counted::default(),
             hub: Hub::default(),
             poller: Poller::default(),
             turns: Held::default(),
             works: Held::default(),
             sessions: Mutex::default(),
             faults: Mutex::default(),
-            has_left_work: AtomicBool::default(),
             reconciler: Mutex::default(),
             #[cfg(feature = "embedded")]
             engine: Mutex::default(),
@@ -78,31 +88,16 @@ impl Inner {
 
     /// Whether this delivery is to fail, for a test.
     pub(crate) fn is_delivery_failed(&self) -> bool {
-        locked(&self.faults).as_ref().is_some_and(OutboxFaultInjector::should_fail)
+        locked(&self.faults).as_ref().is_some_and(OutboxFaultInjector::takes_one)
     }
 
-    /// Leaves something to the reconciler.
-    pub(crate) fn leave_work(&self) {
-        self.has_left_work.store(true, Ordering::Release);
-    }
-
-    /// Whether something was left since this was last asked.
-    pub(crate) fn has_left_work(&self) -> bool {
-        self.has_left_work.swap(false, Ordering::AcqRel)
-    }
-
-    /// Ends background work.
-    pub(crate) async fn stop(&self) {
+    pub(crate) async fn close(&self) {
         let task = locked(&self.reconciler).take();
         if let Some(task) = task {
             task.abort();
             // Being cancelled is how it ends.
             let _ = task.await;
         }
-    }
-
-    pub(crate) async fn close(&self) {
-        self.stop().await;
         #[cfg(feature = "embedded")]
         {
             let engine = locked(&self.engine).take();
@@ -125,6 +120,23 @@ impl Drop for Inner {
             drop(runtime.spawn(engine.close()));
         }
     }
+}
+
+/// Where every region takes writes, two may each accept a write under the same
+/// etag, and one of them is lost later: no lock and no commit would mean anything.
+fn check_account(client: &Client) -> Result<(), Failure> {
+    let account = client.account();
+    if !account.is_multi_write {
+        return Ok(());
+    }
+    let regions: Vec<String> = account.write_regions.iter().map(ToString::to_string).collect();
+    Err(Failure::Refused(format!(
+        "the account takes writes in every region ({}): an etag protects nothing there, because two regions \
+         may accept conflicting writes and drop one of them later, and with it a turn of a workflow. Turn \
+         multiple write locations off for this account (enableMultipleWriteLocations), or use an account \
+         with one write region; reads may go to as many regions as you like",
+        regions.join(", ")
+    )))
 }
 
 /// What a panic elsewhere left behind is as good as before it.

@@ -77,25 +77,32 @@ impl CosmosDBProvider {
         CosmosDBProvider { inner }
     }
 
+    /// What this provider has done since it was opened, and what it took: by
+    /// method requests, request units and latency; polls, steals, conflicts,
+    /// retries. Nothing is sent.
+    pub fn metrics(&self) -> crate::ProviderMetrics {
+        self.inner.meter.snapshot(&self.inner.clock)
+    }
+
     /// The client underneath: what is written with it is seen here.
     pub fn client(&self) -> &Client {
         &self.inner.client
     }
 
-    /// Lets deliveries right after a commit fail, for tests: the reconciler
-    /// makes up for them.
+    /// The same container through the published crate's small client.
+    pub fn compatibility_client(&self) -> crate::client::CosmosDBClient {
+        crate::client::CosmosDBClient::over(self.inner.store.container.clone())
+    }
+
+    /// Lets deliveries between instances fail, for tests.
     pub fn set_outbox_fault_injector(&mut self, injector: OutboxFaultInjector) {
         self.inner.set_fault_injector(injector);
     }
 
-    /// Stops background work and deletes the container with everything in it;
-    /// one that is gone already is as good. For tests.
+    /// Deletes the container with everything in it. For tests.
     pub async fn cleanup(&self) -> Result<(), ProviderError> {
-        self.inner.stop().await;
-        match self.inner.store.container.delete_container().await {
-            Err(error) if !error.is_not_found() => Err(Failure::Storage(error).into_error("cleanup")),
-            _ => Ok(()),
-        }
+        let deleted = self.inner.store.container.delete_container().await;
+        deleted.map_err(|error| Failure::Storage(error).into_error("cleanup"))
     }
 
     /// Stops background work and, when the engine is in this process, closes

@@ -7,7 +7,6 @@ use perihelion_client::{Batch, Etag};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use crate::clock::wall_ms;
 use crate::documents::{Activity, Message, Versioned, kind};
 use crate::failure::Failure;
 use crate::held::{self, Work};
@@ -112,7 +111,7 @@ async fn find(inner: &Inner, token: &Token) -> Result<Work, Failure> {
         return Err(Failure::LockLost);
     }
     let value: Activity = serde_json::from_value(value).map_err(|_| Failure::LockLost)?;
-    let until = held::deadline(value.visible_at.ms(), wall_ms());
+    let until = held::deadline(value.visible_at.ms(), inner.clock.now_ms());
     Ok(Work { activity: Versioned { value, etag }, until })
 }
 

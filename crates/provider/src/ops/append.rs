@@ -32,6 +32,7 @@ pub(crate) async fn run(
         orchestrator_items: Vec::new(),
         metadata: ExecutionMetadata::default(),
         cancelled: Vec::new(),
+        clock_offset_ms: 0,
     };
     for _ in 0..ATTEMPTS_MAX {
         let found = inner.store.state(instance).await?;

@@ -89,11 +89,17 @@ pub(crate) async fn claim(
     let Some(identity) = identity(before, history.as_deref().unwrap_or_default(), &messages) else {
         return unstarted(inner, instance, &messages).await;
     };
-    let (next, attempts) = next_state(instance, &state, &messages, lock_timeout);
+    // The lease begins now, not when the fetch did.
+    let (next, attempts) =
+        next_state(instance, &state, &messages, ends_ms(inner.clock.now_ms(), lock_timeout));
     let nonce = next.lock.as_ref().map(|lock| lock.n.clone()).unwrap_or_default();
     let etag = state.as_ref().map(|state| &state.etag);
     match inner.store.put_state(&next, etag, "/lock/n", nonce.into()).await {
         Ok(etag) => {
+            let expired = before.and_then(|state| state.lock.as_ref());
+            if expired.is_some_and(|lock| inner.turns.get(&lock.n).is_none()) {
+                inner.meter.stole();
+            }
             let state = Versioned { value: next, etag };
             Ok(Claim::Taken(Box::new(taken(inner, state, identity, history, messages, is_more, attempts))))
         }
@@ -237,7 +243,7 @@ fn next_state(
     instance: &str,
     before: &Option<Versioned<State>>,
     messages: &[(Message, WorkItem)],
-    lock_timeout: Duration,
+    until: u64,
 ) -> (State, u32) {
     let mut state = match before {
         Some(before) if !before.value.is_deleted() => before.value.clone(),
@@ -251,8 +257,6 @@ fn next_state(
     };
     let att: BTreeMap<String, u32> = messages.iter().map(|(message, _)| attempts(message)).collect();
     let most = att.values().copied().max().unwrap_or(1);
-    // The lease begins now, not when the fetch did.
-    let until = ends_ms(crate::clock::wall_ms(), lock_timeout);
     state.lock = Some(Lock { n: nonce(), until, att });
     (state, most)
 }
@@ -283,7 +287,7 @@ fn taken(
     let once = messages.iter().filter(|(message, _)| message.once).map(|(message, _)| message.id.clone());
     let turn = Turn {
         once: once.collect(),
-        until: held::deadline(until, crate::clock::wall_ms()),
+        until: held::deadline(until, inner.clock.now_ms()),
         is_more,
         state: state.clone(),
     };

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use duroxide::providers::{DispatcherCapabilityFilter, OrchestrationItem};
 
-use crate::clock::{Stamp, wall_ms};
+use crate::clock::Stamp;
 use crate::failure::Failure;
 use crate::hub::{Hub, Skipped};
 use crate::inner::Inner;
@@ -54,7 +54,11 @@ pub(crate) async fn run(
             return Ok(None);
         }
         let hinted = queue.quietly(|hints| hints.next(&skipped));
-        let _ = tokio::time::timeout_at(patience.next_look(hinted, inner.poller.next(&ticket)), woken).await;
+        let _ = tokio::time::timeout_at(
+            patience.next_look(&inner.clock, hinted, inner.poller.next(&ticket)),
+            woken,
+        )
+        .await;
     }
 }
 
@@ -71,7 +75,7 @@ async fn look(
     for _ in 0..ROUNDS_MAX {
         while let Some(taken) = Taken::next(inner, skipped) {
             let outcome = claim(inner, &taken.instance, lock_timeout, filter).await?;
-            if let Some(found) = taken.settle(outcome, skipped) {
+            if let Some(found) = taken.settle(outcome, inner.clock.now_ms(), skipped) {
                 return Ok(Some(found));
             }
         }
@@ -96,10 +100,10 @@ impl<'a> Taken<'a> {
         Some(Taken { hub: &inner.hub, instance, is_settled: false })
     }
 
-    fn settle(mut self, outcome: Claim, skipped: &mut Skipped) -> Fetched {
+    fn settle(mut self, outcome: Claim, now_ms: u64, skipped: &mut Skipped) -> Fetched {
         self.is_settled = true;
         let (queue, instance) = (&self.hub.instances, self.instance.as_str());
-        let pause = |pause| Stamp::at_ms(wall_ms()).after(pause);
+        let pause = |pause| Stamp::at_ms(now_ms).after(pause);
         match outcome {
             Claim::Taken(found) => return Some(*found),
             Claim::Idle => queue.quietly(|hints| hints.idle(instance)),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use duroxide::providers::{SessionFetchConfig, TagFilter, WorkItem};
 
-use crate::clock::{Stamp, ends_ms, wall_ms};
+use crate::clock::{Stamp, ends_ms};
 use crate::documents::{Activity, Versioned};
 use crate::failure::Failure;
 use crate::held::{self, Offered, Work};
@@ -56,7 +56,11 @@ pub(crate) async fn run(
         }
         let now = inner.clock.stamp();
         let hinted = queue.quietly(|hints| hints.next(now, &claimant));
-        let _ = tokio::time::timeout_at(patience.next_look(hinted, inner.poller.next(&ticket)), woken).await;
+        let _ = tokio::time::timeout_at(
+            patience.next_look(&inner.clock, hinted, inner.poller.next(&ticket)),
+            woken,
+        )
+        .await;
     }
 }
 
@@ -107,13 +111,18 @@ async fn take(
     };
     let nonce = nonce();
     activity.attempt_count = activity.attempt_count.saturating_add(1);
-    activity.lock = Some(nonce.clone());
+    let expired = activity.lock.replace(nonce.clone());
     // The lease begins now, not when the fetch did.
-    let until = ends_ms(wall_ms(), lock_timeout);
+    let until = ends_ms(inner.clock.now_ms(), lock_timeout);
     activity.visible_at = Stamp::at_ms(until);
     let options = quiet().with_witness(activity.id.as_str(), "/lock", nonce.as_str());
     match inner.store.put(&activity.instance_id, &activity.id, &activity, &etag, options).await {
-        Ok(etag) => Ok(Some(taken(inner, activity, etag, item, nonce, until))),
+        Ok(etag) => {
+            if expired.is_some_and(|nonce| inner.works.get(&nonce).is_none()) {
+                inner.meter.stole();
+            }
+            Ok(Some(taken(inner, activity, etag, item, nonce, until)))
+        }
         Err(Failure::Storage(error)) if error.is_precondition_failed() || error.is_not_found() => {
             if let Some(undo) = claimed {
                 sessions::release(inner, undo).await;
@@ -147,8 +156,10 @@ fn taken(
     let attempts = activity.attempt_count;
     // Should the lock run out, it is on offer again.
     inner.hub.works.quietly(|hints| hints.offer((activity.clone(), etag.clone())));
-    let work =
-        Work { activity: Versioned { value: activity, etag }, until: held::deadline(until, wall_ms()) };
+    let work = Work {
+        activity: Versioned { value: activity, etag },
+        until: held::deadline(until, inner.clock.now_ms()),
+    };
     inner.works.insert(&token.nonce, work);
     (item, token.write(), attempts)
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use duroxide::providers::{ExecutionInfo, InstanceFilter, InstanceInfo, QueueDepths, SystemMetrics};
+use duroxide::providers::{ExecutionInfo, InstanceFilter, InstanceInfo};
 use perihelion_client::Query;
 use serde::Deserialize;
 
@@ -110,56 +110,5 @@ pub(crate) async fn execution(inner: &Inner, instance: &str, number: u64) -> Res
         started_at,
         completed_at,
         event_count: usize::try_from(events).unwrap_or(usize::MAX),
-    })
-}
-
-/// One row of a count.
-#[derive(Debug, Deserialize)]
-struct Count {
-    #[serde(rename = "type")]
-    kind: String,
-    #[serde(default)]
-    status: String,
-    n: u64,
-    #[serde(default)]
-    events: u64,
-}
-
-pub(crate) async fn metrics(inner: &Inner) -> Result<SystemMetrics, Failure> {
-    let query = Query::new(
-        "SELECT c.type, c.status, COUNT(1) AS n, SUM(c.events) AS events FROM c WHERE \
-         c.type = 'execution' OR (c.type = 'history' AND c.created = true) GROUP BY c.type, c.status",
-    );
-    let mut metrics = SystemMetrics::default();
-    for row in inner.store.rows::<Count>(query).await? {
-        metrics.total_executions += row.n;
-        metrics.total_events += row.events;
-        if row.kind != crate::documents::kind::HISTORY {
-            continue;
-        }
-        metrics.total_instances += row.n;
-        match row.status.as_str() {
-            "Running" => metrics.running_instances += row.n,
-            "Completed" => metrics.completed_instances += row.n,
-            "Failed" => metrics.failed_instances += row.n,
-            _ => {}
-        }
-    }
-    Ok(metrics)
-}
-
-/// Messages and activities that wait, and messages that will: timers.
-pub(crate) async fn depths(inner: &Inner) -> Result<QueueDepths, Failure> {
-    let now = inner.clock.stamp();
-    let count = async |filter: &str| {
-        let query =
-            Query::new(format!("SELECT VALUE COUNT(1) FROM c WHERE {filter}")).with_parameter("@now", now.0);
-        let found: Option<usize> = inner.store.container.query(query).first().await?;
-        Ok::<_, Failure>(found.unwrap_or(0))
-    };
-    Ok(QueueDepths {
-        orchestrator_queue: count("c.type = 'orch_queue' AND c.visibleAt <= @now").await?,
-        worker_queue: count("c.type = 'worker_queue' AND c.visibleAt <= @now").await?,
-        timer_queue: count("c.type = 'orch_queue' AND c.visibleAt > @now").await?,
     })
 }

@@ -7,6 +7,7 @@ pub(crate) mod ack_work;
 pub(crate) mod append;
 pub(crate) mod claim;
 pub(crate) mod commit;
+pub(crate) mod count;
 pub(crate) mod delete;
 pub(crate) mod deliver;
 pub(crate) mod enqueue;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::clock::{Stamp, wall_ms};
+use crate::clock::{HybridClock, Stamp};
 use crate::failure::Failure;
 use crate::inner::Inner;
 
@@ -36,8 +36,9 @@ impl Patience {
     }
 
     /// When to look again unless woken: at the next hint, or for a poll.
-    pub(crate) fn next_look(self, hinted: Option<Stamp>, polled: Instant) -> Instant {
-        hinted.map_or(self.deadline, instant_of).min(polled).min(self.deadline)
+    pub(crate) fn next_look(self, clock: &HybridClock, hinted: Option<Stamp>, polled: Instant) -> Instant {
+        let hinted = hinted.map_or(self.deadline, |stamp| instant_of(clock, stamp));
+        hinted.min(polled).min(self.deadline)
     }
 
     /// Waits out an outage, because the runtime's own waits end in a hot loop
@@ -54,6 +55,6 @@ impl Patience {
 }
 
 /// When a stamp comes, by the clock that waiting goes by.
-fn instant_of(stamp: Stamp) -> Instant {
-    Instant::now() + Duration::from_millis((stamp.ms() + 1).saturating_sub(wall_ms()))
+fn instant_of(clock: &HybridClock, stamp: Stamp) -> Instant {
+    Instant::now() + Duration::from_millis((stamp.ms() + 1).saturating_sub(clock.now_ms()))
 }

@@ -80,6 +80,7 @@ impl Poller {
         }
         let interests = self.interests.all();
         let round = self.schedule.begin();
+        inner.meter.polled();
         let found = sweep(inner, &mut cursors, &Question::of(&interests)).await?;
         self.schedule.end(round, &interests, &found);
         Ok(found.has(interest))

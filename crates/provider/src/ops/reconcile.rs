@@ -17,8 +17,7 @@ use crate::ops::{delete, deliver, purge, unpack};
 use crate::store::versioned;
 
 /// When nothing is left to do, it looks this many intervals later: what it is
-/// for happens only after crashes. What this process itself could not do, it
-/// looks for at every interval.
+/// for happens only after crashes.
 const IDLE_INTERVALS: u32 = 5;
 
 /// Documents of one round.
@@ -29,24 +28,16 @@ const DELETION_AGE: Duration = Duration::from_secs(60);
 
 pub(crate) async fn run(inner: Weak<Inner>, interval: Duration) {
     let interval = interval.max(Duration::from_millis(50));
-    let (mut rest, mut awake_until) = (0, Instant::now());
+    let mut wait = interval;
     loop {
-        tokio::time::sleep(interval).await;
+        tokio::time::sleep_until(Instant::now() + wait).await;
         let Some(inner) = inner.upgrade() else { return };
-        if inner.has_left_work() {
-            // Until it is old enough to be found, and once more.
-            awake_until = Instant::now() + inner.options.reconciler_age + 2 * interval;
-        }
-        if rest > 0 && Instant::now() >= awake_until {
-            rest -= 1;
-            continue;
-        }
-        rest = match round(&inner).await {
-            Ok(0) => IDLE_INTERVALS - 1,
-            Ok(_) => 0,
+        wait = match inner.meter.count("reconcile", round(&inner)).await {
+            Ok(0) => interval * IDLE_INTERVALS,
+            Ok(_) => interval,
             Err(failure) => {
                 tracing::warn!(?failure, "the reconciler will try again");
-                0
+                interval
             }
         };
     }
@@ -61,6 +52,10 @@ async fn round(inner: &Inner) -> Result<usize, Failure> {
             .with_parameter("@old", old.0);
     let rows: Vec<Value> = inner.store.rows(query).await?;
     let count = rows.len();
+    let waiting =
+        rows.iter().filter(|row| row["type"] == kind::OUTBOX).filter_map(|row| row["madeAt"].as_u64());
+    let now_ms = inner.clock.now_ms();
+    inner.meter.outbox_age(waiting.min().map(|since| now_ms.saturating_sub(Stamp(since).ms())));
     for row in rows {
         let id = row["id"].as_str().unwrap_or_default().to_owned();
         if let Err(failure) = finish(inner, row).await {

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::clock::{Stamp, ends_ms, wall_ms};
+use crate::clock::{Stamp, ends_ms};
 use crate::failure::Failure;
 use crate::held;
 use crate::inner::Inner;
@@ -20,7 +20,7 @@ pub(crate) async fn orchestration(inner: &Inner, token: &str, extend_for: Durati
         turn::check(&turn)?;
         let mut next = turn.state.value.clone();
         let lock = next.lock.as_mut().filter(|lock| lock.n == token.nonce).ok_or(Failure::LockLost)?;
-        lock.until = lock.until.max(ends_ms(wall_ms(), extend_for));
+        lock.until = lock.until.max(ends_ms(inner.clock.now_ms(), extend_for));
         let until = lock.until;
         let etag = turn.state.etag.clone();
         match patiently(turn.until, || inner.store.put_state(&next, Some(&etag), "/lock/until", until.into()))
@@ -28,7 +28,7 @@ pub(crate) async fn orchestration(inner: &Inner, token: &str, extend_for: Durati
         {
             Ok(etag) => {
                 (turn.state.value, turn.state.etag) = (next, etag);
-                turn.until = held::deadline(until, wall_ms());
+                turn.until = held::deadline(until, inner.clock.now_ms());
                 inner.hub.instances.quietly(|hints| hints.renewed(&token.instance, Stamp::at_ms(until)));
                 return Ok(());
             }
@@ -47,7 +47,7 @@ pub(crate) async fn work(inner: &Inner, token: &str, extend_for: Duration) -> Re
     for _ in 0..ATTEMPTS_MAX {
         ack_work::check(&work)?;
         let mut next = work.activity.value.clone();
-        let until = next.visible_at.ms().max(ends_ms(wall_ms(), extend_for));
+        let until = next.visible_at.ms().max(ends_ms(inner.clock.now_ms(), extend_for));
         next.visible_at = Stamp::at_ms(until);
         let etag = work.activity.etag.clone();
         let options = || quiet().with_witness(next.id.as_str(), "/visibleAt", next.visible_at.0);
@@ -56,7 +56,7 @@ pub(crate) async fn work(inner: &Inner, token: &str, extend_for: Duration) -> Re
             Ok(etag) => {
                 inner.hub.works.quietly(|hints| hints.offer((next.clone(), etag.clone())));
                 (work.activity.value, work.activity.etag) = (next, etag);
-                work.until = held::deadline(until, wall_ms());
+                work.until = held::deadline(until, inner.clock.now_ms());
                 sessions::touch(inner, work.activity.value.session_id.as_deref()).await;
                 return Ok(());
             }

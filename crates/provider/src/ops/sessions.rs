@@ -7,7 +7,7 @@ use duroxide::providers::SessionFetchConfig;
 use perihelion_client::{Etag, Patch, Query};
 use serde_json::Value;
 
-use crate::clock::{Stamp, ends_ms, wall_ms};
+use crate::clock::{Stamp, ends_ms};
 use crate::documents::{Session, Versioned, kind};
 use crate::failure::Failure;
 use crate::inner::{Inner, locked};
@@ -36,7 +36,7 @@ pub(crate) async fn claim(
     let (id, key) = session_of(session);
     for _ in 0..ATTEMPTS_MAX {
         let found = find(inner, key, &id).await?;
-        let now = wall_ms();
+        let now = inner.clock.now_ms();
         if let Some(held) =
             found.as_ref().filter(|held| held.value.owner != config.owner_id && held.value.locked_until > now)
         {
@@ -79,7 +79,7 @@ pub(crate) async fn release(inner: &Inner, Undo(claimed): Undo) {
 pub(crate) async fn touch(inner: &Inner, session: Option<&str>) {
     let Some(session) = session else { return };
     let (id, number) = session_of(session);
-    let now = wall_ms();
+    let now = inner.clock.now_ms();
     let Ok(patch) = Patch::new().set("/lastActivity", now) else { return };
     let patch = patch.with_condition(format!("FROM c WHERE c.lockedUntil > {now}"));
     if let Err(error) = inner.store.container.patch(number, &id, &patch).await {
@@ -113,7 +113,7 @@ async fn renew_one(
 ) -> Result<bool, Failure> {
     let (id, number) = session_of(session);
     for _ in 0..ATTEMPTS_MAX {
-        let now = wall_ms();
+        let now = inner.clock.now_ms();
         let held = find(inner, number, &id).await?.filter(|held| held.value.owner == owner);
         let Some(Versioned { mut value, etag }) = held.filter(|held| held.value.locked_until > now) else {
             if let Some(owned) = locked(&inner.sessions).get_mut(owner) {
@@ -135,7 +135,7 @@ async fn renew_one(
 /// `cleanup_orphaned_sessions`: those that ran out and have nothing to do.
 pub(crate) async fn clean_up(inner: &Inner) -> Result<usize, Failure> {
     let query = Query::new("SELECT * FROM c WHERE c.type = 'session' AND c.lockedUntil <= @now")
-        .with_parameter("@now", wall_ms());
+        .with_parameter("@now", inner.clock.now_ms());
     let rows: Vec<Value> = inner.store.rows(query).await?;
     let mut count = 0;
     for row in rows {

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use crate::clock::wall_ms;
 use crate::documents::{State, Versioned};
 use crate::failure::Failure;
 use crate::held::{self, Turn};
@@ -21,7 +20,7 @@ pub(crate) async fn of(inner: &Inner, text: &str) -> Result<(Token, Arc<Mutex<Tu
     }
     let until = Instant::now() + PATIENCE;
     let state = patiently(until, || inner.store.state(&token.instance)).await?.ok_or(Failure::LockLost)?;
-    let turn = as_turn(&token, state).ok_or(Failure::LockLost)?;
+    let turn = as_turn(&token, state, inner.clock.now_ms()).ok_or(Failure::LockLost)?;
     let turn = inner.turns.insert(&token.nonce, turn);
     Ok((token, turn))
 }
@@ -30,7 +29,7 @@ pub(crate) async fn of(inner: &Inner, text: &str) -> Result<(Token, Arc<Mutex<Tu
 /// turn goes on from what it is now.
 pub(crate) async fn refresh(inner: &Inner, token: &Token, turn: &mut Turn) -> Result<(), Failure> {
     let found = patiently(turn.until, || inner.store.state(&token.instance)).await?;
-    let Some(fresh) = found.and_then(|state| as_turn(token, state)) else {
+    let Some(fresh) = found.and_then(|state| as_turn(token, state, inner.clock.now_ms())) else {
         inner.turns.remove(&token.nonce);
         return Err(Failure::LockLost);
     };
@@ -38,12 +37,12 @@ pub(crate) async fn refresh(inner: &Inner, token: &Token, turn: &mut Turn) -> Re
     Ok(())
 }
 
-fn as_turn(token: &Token, state: Versioned<State>) -> Option<Turn> {
+fn as_turn(token: &Token, state: Versioned<State>, now_ms: u64) -> Option<Turn> {
     let lock = state.value.lock.as_ref().filter(|lock| lock.n == token.nonce)?;
     if state.value.incarnation != token.incarnation || state.value.del.is_some() || state.value.is_deleted() {
         return None;
     }
-    let until = held::deadline(lock.until, wall_ms());
+    let until = held::deadline(lock.until, now_ms);
     // Which of them must not come twice is not in the lock: all of them, then.
     let once = lock.att.keys().cloned().collect();
     Some(Turn { state, once, until, is_more: true })

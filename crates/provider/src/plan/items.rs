@@ -67,6 +67,18 @@ pub(crate) fn message(
     })
 }
 
+/// A timer is set by the clock of the machine the runtime is on; when it is seen
+/// is told by ours, so many milliseconds ahead of that one.
+pub(super) fn set_by_our_clock(message: &mut Message, item: &WorkItem, offset_ms: i64, now: Stamp) {
+    let WorkItem::TimerFired { fire_at_ms, .. } = item else { return };
+    let due = fire_at_ms.saturating_add_signed(offset_ms);
+    if offset_ms != 0 && due > now.ms() {
+        (message.visible_at, message.enq) = (Stamp::at_ms(due), Stamp::at_ms(due));
+    } else if offset_ms != 0 {
+        (message.visible_at, message.enq) = (now.at_once(), now);
+    }
+}
+
 /// What the runtime would take twice. Completions it knows by their event, and
 /// a second cancellation changes nothing.
 fn is_once(item: &WorkItem) -> bool {

@@ -49,6 +49,9 @@ pub(crate) struct TurnAck {
     pub(crate) orchestrator_items: Vec<WorkItem>,
     pub(crate) metadata: ExecutionMetadata,
     pub(crate) cancelled: Vec<ScheduledActivityIdentifier>,
+    /// How far our clock is ahead of the runtime's, in milliseconds: timers are
+    /// set by the runtime's.
+    pub(crate) clock_offset_ms: i64,
 }
 
 /// What a turn is planned from, beside the ack.
@@ -174,6 +177,7 @@ fn schedule(plan: &mut TurnPlan, basis: &Basis<'_>, ack: &TurnAck) -> Result<(),
         let target = instance_of(item);
         if target == instance {
             let mut message = message(item, format!("m:{seq:x}:{position:05}"), next(), None)?;
+            items::set_by_our_clock(&mut message, item, ack.clock_offset_ms, basis.now);
             message.inc = inc.clone();
             messages.push(message);
         } else {

@@ -21,6 +21,7 @@ fn ack(execution: u64) -> TurnAck {
         orchestrator_items: Vec::new(),
         metadata: ExecutionMetadata::default(),
         cancelled: Vec::new(),
+        clock_offset_ms: 0,
     }
 }
 

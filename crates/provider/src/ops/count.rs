@@ -1,0 +1,87 @@
+//! How many instances there are, in which state, and how much waits in queues:
+//! aggregates over the container, no row is read here. `counted` keeps them.
+
+use duroxide::providers::{QueueDepths, SystemMetrics};
+use perihelion_client::Query;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use crate::documents::kind;
+use crate::failure::Failure;
+use crate::inner::Inner;
+
+pub(crate) async fn system_metrics(inner: &Inner) -> Result<SystemMetrics, Failure> {
+    inner.system_metrics.get(inner, || instances(inner)).await
+}
+
+pub(crate) async fn queue_depths(inner: &Inner) -> Result<QueueDepths, Failure> {
+    inner.queue_depths.get(inner, || queues(inner)).await
+}
+
+/// One row of a count.
+#[derive(Debug, Deserialize)]
+struct Count {
+    #[serde(rename = "type")]
+    kind: String,
+    #[serde(default)]
+    status: String,
+    n: u64,
+    #[serde(default)]
+    events: u64,
+}
+
+async fn instances(inner: &Inner) -> Result<(SystemMetrics, f64), Failure> {
+    let query = Query::new(
+        "SELECT c.type, c.status, COUNT(1) AS n, SUM(c.events) AS events FROM c WHERE \
+         c.type = 'execution' OR (c.type = 'history' AND c.created = true) GROUP BY c.type, c.status",
+    );
+    let (rows, charge) = ask::<Count>(inner, query).await?;
+    let mut metrics = SystemMetrics::default();
+    for row in rows {
+        metrics.total_executions += row.n;
+        metrics.total_events += row.events;
+        if row.kind != kind::HISTORY {
+            continue;
+        }
+        metrics.total_instances += row.n;
+        match row.status.as_str() {
+            "Running" => metrics.running_instances += row.n,
+            "Completed" => metrics.completed_instances += row.n,
+            "Failed" => metrics.failed_instances += row.n,
+            _ => {}
+        }
+    }
+    Ok((metrics, charge))
+}
+
+/// Messages and activities that wait, and messages that will: timers.
+async fn queues(inner: &Inner) -> Result<(QueueDepths, f64), Failure> {
+    let now = inner.clock.stamp();
+    let mut charge = 0.0;
+    let mut counts = [0; 3];
+    let filters = [
+        "c.type = 'orch_queue' AND c.visibleAt <= @now",
+        "c.type = 'worker_queue' AND c.visibleAt <= @now",
+        "c.type = 'orch_queue' AND c.visibleAt > @now",
+    ];
+    for (filter, count) in filters.into_iter().zip(&mut counts) {
+        let query =
+            Query::new(format!("SELECT VALUE COUNT(1) FROM c WHERE {filter}")).with_parameter("@now", now.0);
+        let (rows, paid) = ask::<usize>(inner, query).await?;
+        *count = rows.into_iter().sum();
+        charge += paid;
+    }
+    let [orchestrator_queue, worker_queue, timer_queue] = counts;
+    Ok((QueueDepths { orchestrator_queue, worker_queue, timer_queue }, charge))
+}
+
+/// All rows, and what they cost.
+async fn ask<T: DeserializeOwned>(inner: &Inner, query: Query) -> Result<(Vec<T>, f64), Failure> {
+    let mut feed = inner.store.container.query::<T>(query);
+    let (mut rows, mut charge) = (Vec::new(), 0.0);
+    while let Some(page) = feed.next_page().await? {
+        charge += page.charge();
+        rows.extend(page.items);
+    }
+    Ok((rows, charge))
+}

@@ -1,0 +1,91 @@
+//! Operating a provider: what it refuses to run on, whose clock it goes by, and
+//! what it tells of itself. Each test drives the public interface and asks the
+//! server what really happened.
+
+mod account;
+mod clocks;
+mod metrics;
+
+use std::time::Duration;
+
+use duroxide::providers::{ExecutionMetadata, Provider, TagFilter, WorkItem};
+use duroxide::{Event, EventKind};
+use duroxide_cdb::CosmosDBProvider;
+use perihelion_client::Client;
+use perihelion_server::Embedded;
+
+const LOCK: Duration = Duration::from_secs(30);
+
+/// A fetch that looks once.
+const NOW: Duration = Duration::ZERO;
+
+/// The reconciler out of the way.
+const RARELY: Duration = Duration::from_secs(3600);
+
+async fn client(engine: &Embedded) -> Client {
+    Client::over(&engine.endpoint(), engine.transport()).await.unwrap()
+}
+
+async fn provider(engine: &Embedded) -> CosmosDBProvider {
+    let builder = CosmosDBProvider::builder().with_client(client(engine).await);
+    builder.with_reconciler(RARELY, RARELY).open().await.unwrap()
+}
+
+fn start(instance: &str, parent: Option<&str>) -> WorkItem {
+    WorkItem::StartOrchestration {
+        instance: instance.into(),
+        orchestration: "Order".into(),
+        input: String::new(),
+        version: Some("1.0.0".into()),
+        parent_instance: parent.map(Into::into),
+        parent_id: parent.map(|_| 1),
+        parent_execution_id: parent.map(|_| 1),
+        execution_id: 1,
+    }
+}
+
+fn work(instance: &str, id: u64) -> WorkItem {
+    WorkItem::ActivityExecute {
+        instance: instance.into(),
+        execution_id: 1,
+        id,
+        name: "charge".into(),
+        input: String::new(),
+        session_id: None,
+        tag: None,
+    }
+}
+
+fn event(instance: &str, id: u64) -> Event {
+    let kind = EventKind::ExternalEvent { name: "paid".into(), data: String::new() };
+    Event::with_event_id(id, instance, 1, None, kind)
+}
+
+/// What a turn says of its instance.
+fn metadata(name: &str, status: Option<&str>) -> ExecutionMetadata {
+    ExecutionMetadata {
+        orchestration_name: Some(name.into()),
+        orchestration_version: Some("1.0.0".into()),
+        status: status.map(Into::into),
+        output: status.map(|_| "done".into()),
+        ..ExecutionMetadata::default()
+    }
+}
+
+/// Starts an instance, runs one activity and ends it.
+async fn smallest_workflow(provider: &CosmosDBProvider, instance: &str) {
+    provider.enqueue_for_orchestrator(start(instance, None), None).await.unwrap();
+    let (_, token, _) = provider.fetch_orchestration_item(LOCK, NOW, None).await.unwrap().unwrap();
+    let (begun, works) = (vec![event(instance, 1)], vec![work(instance, 2)]);
+    let running = metadata("Order", None);
+    provider.ack_orchestration_item(&token, 1, begun, works, vec![], running, vec![]).await.unwrap();
+    let fetched = provider.fetch_work_item(LOCK, NOW, None, &TagFilter::default()).await.unwrap();
+    let (_, activity, _) = fetched.expect("the activity");
+    provider.read(instance).await.unwrap();
+    let result = String::new();
+    let done = WorkItem::ActivityCompleted { instance: instance.into(), execution_id: 1, id: 2, result };
+    provider.ack_work_item(&activity, Some(done)).await.unwrap();
+    let (_, token, _) = provider.fetch_orchestration_item(LOCK, NOW, None).await.unwrap().unwrap();
+    let (ended, completed) = (vec![event(instance, 2)], metadata("Order", Some("Completed")));
+    provider.ack_orchestration_item(&token, 1, ended, vec![], vec![], completed, vec![]).await.unwrap();
+}

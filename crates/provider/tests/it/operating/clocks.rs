@@ -1,0 +1,75 @@
+//! Machines whose clocks disagree by two minutes, and a service whose clock is
+//! the one that counts.
+
+use duroxide::providers::{Provider, WorkItem};
+use duroxide_cdb::CosmosDBProvider;
+use perihelion_client::{Client, Credential};
+use perihelion_server::{Server, ServerOptions};
+
+use super::{LOCK, NOW, RARELY, event, metadata, start};
+
+const MINUTE_MS: i64 = 60_000;
+
+/// A provider on a machine whose clock is wrong by that much.
+async fn provider_with(server: &Server, error_ms: i64) -> CosmosDBProvider {
+    let endpoint = format!("http://{}", server.local_addr());
+    let client = Client::with_credential(&endpoint, Credential::emulator()).await.unwrap();
+    let builder = CosmosDBProvider::builder().with_client(client).with_reconciler(RARELY, RARELY);
+    builder.with_clock_error_ms(error_ms).open().await.unwrap()
+}
+
+#[tokio::test]
+async fn clocks_two_minutes_apart_neither_steal_locks_nor_hide_messages() {
+    let server = Server::start(ServerOptions::default()).await.unwrap();
+    for (holder, other) in [(-MINUTE_MS, MINUTE_MS), (MINUTE_MS, -MINUTE_MS)] {
+        let (holder, other) = (provider_with(&server, holder).await, provider_with(&server, other).await);
+        let instance = format!("of {}", holder.metrics().clock_offset_ms.signum());
+
+        // What the other one enqueues is seen here at once, and taken.
+        other.enqueue_for_orchestrator(start(&instance, None), None).await.unwrap();
+        let taken = holder.fetch_orchestration_item(LOCK, NOW, None).await.unwrap();
+        let (item, token, attempts) = taken.expect("the message is seen");
+        assert_eq!((item.instance.as_str(), attempts), (instance.as_str(), 1));
+
+        // The lock has half a minute left, whatever the other machine's clock says.
+        let stolen = other.fetch_orchestration_item(LOCK, NOW, None).await.unwrap();
+        assert!(stolen.is_none(), "{stolen:?}");
+
+        // A timer is set by the holder's machine and fires by the service's clock.
+        let machine_ms = now_ms().saturating_add_signed(-holder.metrics().clock_offset_ms);
+        let timer = WorkItem::TimerFired {
+            instance: instance.clone(),
+            execution_id: 1,
+            id: 9,
+            fire_at_ms: machine_ms + 1,
+        };
+        let ack = holder.ack_orchestration_item(
+            &token,
+            1,
+            vec![event(&instance, 1)],
+            vec![],
+            vec![timer],
+            metadata("Order", None),
+            vec![],
+        );
+        ack.await.unwrap();
+        let wait = std::time::Duration::from_secs(10);
+        let fired = holder.fetch_orchestration_item(LOCK, wait, None).await.unwrap();
+        assert!(matches!(
+            fired.expect("the timer fires").0.messages[..],
+            [WorkItem::TimerFired { id: 9, .. }]
+        ));
+
+        for (provider, ahead) in [(&holder, holder.metrics()), (&other, other.metrics())] {
+            let left = ahead.clock_offset_ms.abs() - MINUTE_MS;
+            assert!(left.abs() <= 2_500, "{provider:?} is {left} ms off");
+            assert_eq!(ahead.steals, 0);
+        }
+        holder.cleanup().await.unwrap();
+    }
+}
+
+fn now_ms() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    since.as_millis() as u64
+}

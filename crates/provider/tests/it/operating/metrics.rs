@@ -1,0 +1,92 @@
+//! What a provider tells of its own requests is what the server counted.
+
+use duroxide::providers::{Provider, ProviderAdmin};
+use duroxide_cdb::CosmosDBProvider;
+use http::Method;
+use perihelion_server::{Embedded, EmbeddedOptions};
+use serde_json::Value;
+
+use super::{LOCK, NOW, provider, smallest_workflow, start};
+
+async fn counters(engine: &Embedded) -> Value {
+    let answer = engine.manage(Method::GET, "counters", "").await.unwrap();
+    serde_json::from_slice(answer.body()).unwrap()
+}
+
+#[tokio::test]
+async fn what_a_provider_counts_is_what_the_server_counted() {
+    let engine = Embedded::open(EmbeddedOptions::default()).await.unwrap();
+    let provider = provider(&engine).await;
+    // Learning the container is the driver's affair, and over with the first.
+    smallest_workflow(&provider, "first").await;
+    let before = provider.metrics();
+    engine.manage(Method::DELETE, "counters", "").await.unwrap();
+    for n in 0..3 {
+        smallest_workflow(&provider, &format!("order {n}")).await;
+    }
+    let (after, counted) = (provider.metrics(), counters(&engine).await);
+    assert_eq!(after.requests - before.requests, counted["requests"].as_u64().unwrap(), "{counted}");
+    let spent = after.request_units - before.request_units;
+    let charged = counted["requestUnits"].as_f64().unwrap();
+    assert!((spent - charged).abs() < 0.1, "{spent} RU here, {charged} RU there");
+    let calls = |name: &str| after.methods[name].calls - before.methods[name].calls;
+    assert_eq!(calls("enqueue_for_orchestrator"), 3);
+    assert_eq!(calls("fetch_orchestration_item"), 6);
+    assert_eq!(calls("ack_orchestration_item"), 6);
+    assert_eq!(calls("ack_work_item"), 3);
+    assert!(after.methods["ack_orchestration_item"].latency.max_us > 0);
+    assert_eq!((after.conflicts, after.throttles, after.steals), (0, 0, 0));
+}
+
+#[tokio::test]
+async fn throttled_requests_failed_calls_and_stolen_locks_are_counted() {
+    let engine = Embedded::open(EmbeddedOptions::default()).await.unwrap();
+    let (first, second): (CosmosDBProvider, _) = (provider(&engine).await, provider(&engine).await);
+    let fault = r#"{"operation":"create_item","count":2,"status":429,"subStatus":3200,"retryAfterMs":1}"#;
+    engine.manage(Method::POST, "faults", fault).await.unwrap();
+    first.enqueue_for_orchestrator(start("a", None), None).await.unwrap();
+    let enqueued = &first.metrics().methods["enqueue_for_orchestrator"];
+    assert_eq!((enqueued.calls, enqueued.failures, enqueued.requests), (1, 0, 3), "{enqueued:?}");
+    assert_eq!((enqueued.throttles, enqueued.retries), (2, 2));
+
+    assert!(first.ack_work_item("no token", None).await.is_err());
+    assert_eq!(first.metrics().methods["ack_work_item"].failures, 1);
+
+    let short = std::time::Duration::from_millis(50);
+    first.fetch_orchestration_item(short, NOW, None).await.unwrap().expect("a lock that runs out");
+    let wait = std::time::Duration::from_secs(20);
+    second.fetch_orchestration_item(LOCK, wait, None).await.unwrap().expect("what the first left");
+    assert_eq!((first.metrics().steals, second.metrics().steals), (0, 1));
+    assert!(second.metrics().polls > 0);
+}
+
+/// The runtime asks once a minute in every process, tools as they like: a writer
+/// sees what it wrote, and whoever asks without end is answered from memory.
+#[tokio::test]
+async fn counts_are_fresh_for_a_writer_and_cheap_for_whoever_asks_without_end() {
+    let engine = Embedded::open(EmbeddedOptions::default()).await.unwrap();
+    let provider = provider(&engine).await;
+    for n in 1..=3 {
+        smallest_workflow(&provider, &format!("order {n}")).await;
+        assert_eq!(provider.get_system_metrics().await.unwrap().completed_instances, n);
+        let waiting = format!("waiting {n}");
+        provider.enqueue_for_orchestrator(start(&waiting, None), None).await.unwrap();
+        assert_eq!(provider.get_queue_depths().await.unwrap().orchestrator_queue, 1);
+        provider.delete_instances_atomic(&[waiting], true).await.unwrap();
+    }
+    let requests = |name: &str| provider.metrics().methods[name].requests;
+    let before = (requests("get_system_metrics"), requests("get_queue_depths"));
+    for _ in 0..200 {
+        let (metrics, depths) = tokio::join!(provider.get_system_metrics(), provider.get_queue_depths());
+        assert_eq!((metrics.unwrap().total_instances, depths.unwrap().worker_queue), (3, 0));
+    }
+    // Nothing was written since the first of these; a count takes a plan and an
+    // answer, and queues take three counts.
+    assert!(requests("get_system_metrics") <= before.0 + 2);
+    assert!(requests("get_queue_depths") <= before.1 + 3 * 2);
+    for n in 0..100 {
+        provider.enqueue_for_orchestrator(start(&format!("later {n}"), None), None).await.unwrap();
+        provider.get_queue_depths().await.unwrap();
+    }
+    assert!(requests("get_queue_depths") <= before.1 + 25 * 3 * 2, "{}", requests("get_queue_depths"));
+}
