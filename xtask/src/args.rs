@@ -13,7 +13,7 @@ test    runs every part, or those named, installs what they need, and ends with
         the line \"N passed, N failed, N skipped\". A failing part does not stop
         the parts after it.
 
-  fmt         formatting: the workspace, bench, interop/rust and compat
+  fmt         formatting: the workspace, bench, interop and compat
   clippy      lints without warnings: the workspace and bench
   unit        unit and integration tests (cargo-nextest when installed)
   oldest      the provider on duroxide 0.1.29, with that version's validations
@@ -21,6 +21,7 @@ test    runs every part, or those named, installs what they need, and ends with
   python      the official Python SDK against the server
   javascript  the official JavaScript SDK against the server
   rust        the official Rust SDK against the server
+  holes       the published provider on the server, where it must break
 
 bench   runs the side-by-side benchmarks of bench/: \"emulators\" (unless told
         otherwise) or \"clients\"; see bench/README.md for the arguments

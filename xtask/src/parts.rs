@@ -40,11 +40,12 @@ pub(crate) enum Part {
     Python,
     Javascript,
     Rust,
+    Holes,
 }
 
 impl Part {
     /// In running order: what fails quickest comes first.
-    pub(crate) const ALL: [Self; 8] = [
+    pub(crate) const ALL: [Self; 9] = [
         Self::Fmt,
         Self::Clippy,
         Self::Unit,
@@ -53,6 +54,7 @@ impl Part {
         Self::Python,
         Self::Javascript,
         Self::Rust,
+        Self::Holes,
     ];
 
     pub(crate) fn name(self) -> &'static str {
@@ -65,6 +67,7 @@ impl Part {
             Self::Python => "python",
             Self::Javascript => "javascript",
             Self::Rust => "rust",
+            Self::Holes => "holes",
         }
     }
 }
@@ -87,7 +90,8 @@ pub(crate) fn run(part: Part, checkout: &Checkout) -> PartOutcome {
         Part::Doc => doc(checkout).into_iter().map(process::run).collect(),
         Part::Python => suite(checkout, "python3", "interop/python/run.py"),
         Part::Javascript => suite(checkout, "node", "interop/javascript/run.mjs"),
-        Part::Rust => rust(checkout),
+        Part::Rust => rust(checkout, "interop/rust"),
+        Part::Holes => rust(checkout, "interop/holes"),
     };
     PartOutcome::new(part, started.elapsed(), outcomes)
 }
@@ -104,6 +108,7 @@ fn fmt(checkout: &Checkout) -> Vec<StepOutcome> {
         "bench/clients/ours/Cargo.toml",
         "interop/rust/Cargo.toml",
         OLDEST_MANIFEST,
+        "interop/holes/Cargo.toml",
     ];
     let step = |manifest: &str| {
         let words = ["fmt", "--all", "--check", "--manifest-path", manifest];
@@ -171,15 +176,16 @@ fn doc(checkout: &Checkout) -> [Step; 2] {
     [pages, cargo_step(checkout, &examples, Runner::CargoTest)]
 }
 
-fn rust(checkout: &Checkout) -> Vec<StepOutcome> {
-    let manifest = "interop/rust/Cargo.toml";
-    if let Err(missing) = ready_for_suite(checkout, manifest) {
+/// A suite in Rust, in a workspace of its own.
+fn rust(checkout: &Checkout, directory: &str) -> Vec<StepOutcome> {
+    let manifest = format!("{directory}/Cargo.toml");
+    if let Err(missing) = ready_for_suite(checkout, &manifest) {
         return vec![missing];
     }
-    // The SDK's crates stay out of the product's target directory: another
-    // lock file there would rebuild what the two have in common.
-    let mut step = cargo_step(checkout, &["run", "--locked", "--manifest-path", manifest], Runner::Suite);
-    step.command.arg("--target-dir").arg(checkout.path("interop/rust/target"));
+    // Foreign crates stay out of the product's target directory: another lock
+    // file there would rebuild what the two have in common.
+    let mut step = cargo_step(checkout, &["run", "--locked", "--manifest-path", &manifest], Runner::Suite);
+    step.command.arg("--target-dir").arg(checkout.path(&format!("{directory}/target")));
     step.command.env(SERVER_VARIABLE, checkout.server());
     vec![process::run(step)]
 }

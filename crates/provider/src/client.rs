@@ -1,17 +1,25 @@
-//! The published crate's small client, as far as programs use it: a query, a
-//! replace. A layer over ours, for tests that look into storage.
+//! The published crate's small client, as far as programs use it: documents by
+//! id, and queries. A layer over ours, for tests that look into storage.
+//!
+//! As there, what the service refuses is an answer with its status and not an
+//! error; an error is what kept the question from being asked or answered.
+
+use std::sync::Arc;
 
 use duroxide::providers::ProviderError;
-use perihelion_client::{Client, Container, Credential, Etag, ItemOptions, Query};
+use perihelion_client::{Client, Container, Credential, Error, Etag, ItemOptions, Query, Written};
 use serde_json::Value;
+use tokio::sync::OnceCell;
 
 use crate::failure::Failure;
 
 /// A parameter of a query.
 #[derive(Debug, Clone)]
 pub struct QueryParameter {
-    name: String,
-    value: Value,
+    /// Its name, the sign included.
+    pub name: String,
+    /// What stands for it.
+    pub value: Value,
 }
 
 impl QueryParameter {
@@ -21,35 +29,83 @@ impl QueryParameter {
     }
 }
 
+/// What the service answered about a document.
+#[derive(Debug)]
+pub struct CosmosDBResponse {
+    /// The status, refusals included.
+    pub status: u16,
+    /// The version that was read or written.
+    pub etag: Option<String>,
+    /// The document, or what the service said instead.
+    pub body: String,
+}
+
+impl CosmosDBResponse {
+    /// Whether it was done.
+    pub fn is_success(&self) -> bool {
+        (200..300).contains(&self.status)
+    }
+
+    fn of(outcome: Result<Written, Error>, operation: &str) -> Result<Self, ProviderError> {
+        match outcome {
+            Ok(written) => Ok(CosmosDBResponse {
+                status: written.receipt().status().code,
+                etag: written.etag().ok().map(|etag| etag.as_str().to_owned()),
+                body: String::from_utf8_lossy(written.body()).into_owned(),
+            }),
+            Err(error) => Self::refused(error, operation),
+        }
+    }
+
+    fn refused(error: Error, operation: &str) -> Result<Self, ProviderError> {
+        match error.status() {
+            Some(status) => Ok(CosmosDBResponse {
+                status: status.code,
+                etag: None,
+                body: String::from_utf8_lossy(error.body()).into_owned(),
+            }),
+            None => Err(Failure::Storage(error).into_error(operation)),
+        }
+    }
+}
+
 /// A container, for looking into it.
 #[derive(Debug, Clone)]
 pub struct CosmosDBClient {
-    place: Place,
-}
-
-#[derive(Debug, Clone)]
-enum Place {
-    Open(Container),
-    Named { endpoint: String, credential: Credential, database: String, container: String },
+    endpoint: String,
+    database: String,
+    container: String,
+    credential: Credential,
+    /// Connected at the first question.
+    client: Arc<OnceCell<Client>>,
 }
 
 impl CosmosDBClient {
     /// Names a container of an account; nothing is sent.
-    pub fn new(endpoint: &str, key: &str, database: &str, container: &str) -> Result<Self, ProviderError> {
-        let credential =
-            Credential::key(key).map_err(|error| Failure::Storage(error).into_error("CosmosDBClient"))?;
+    pub fn new(endpoint: &str, key: &str, database: &str, container: &str) -> Result<Self, String> {
+        let credential = Credential::key(key).map_err(|error| format!("Invalid CosmosDB key: {error}"))?;
         Ok(CosmosDBClient {
-            place: Place::Named {
-                endpoint: endpoint.to_owned(),
-                credential,
-                database: database.to_owned(),
-                container: container.to_owned(),
-            },
+            endpoint: endpoint.trim_end_matches('/').to_owned(),
+            database: database.to_owned(),
+            container: container.to_owned(),
+            credential,
+            client: Arc::default(),
         })
     }
 
-    pub(crate) fn over(container: Container) -> Self {
-        CosmosDBClient { place: Place::Open(container) }
+    /// Where the account answers.
+    pub fn endpoint(&self) -> &str {
+        &self.endpoint
+    }
+
+    /// The database's name.
+    pub fn database(&self) -> &str {
+        &self.database
+    }
+
+    /// The container's name.
+    pub fn container(&self) -> &str {
+        &self.container
     }
 
     /// Asks a query, in one partition or in all.
@@ -66,8 +122,44 @@ impl CosmosDBClient {
         if let Some(key) = partition_key {
             query = query.in_partition(key);
         }
-        let rows = self.container().await?.query(query).collect().await;
+        let rows = self.open().await?.query(query).collect().await;
         rows.map_err(|error| Failure::Storage(error).into_error("query"))
+    }
+
+    /// Creates a document.
+    pub async fn create_document(
+        &self,
+        partition_key: &str,
+        document: &Value,
+    ) -> Result<CosmosDBResponse, ProviderError> {
+        let written = self.open().await?.create(partition_key, document).await;
+        CosmosDBResponse::of(written, "create_document")
+    }
+
+    /// Creates a document or replaces it.
+    pub async fn upsert_document(
+        &self,
+        partition_key: &str,
+        document: &Value,
+    ) -> Result<CosmosDBResponse, ProviderError> {
+        let written = self.open().await?.upsert(partition_key, document).await;
+        CosmosDBResponse::of(written, "upsert_document")
+    }
+
+    /// Reads a document.
+    pub async fn read_document(
+        &self,
+        id: &str,
+        partition_key: &str,
+    ) -> Result<CosmosDBResponse, ProviderError> {
+        match self.open().await?.read::<Value>(partition_key, id).await {
+            Ok(item) => Ok(CosmosDBResponse {
+                status: item.receipt().status().code,
+                etag: item.etag().ok().map(|etag| etag.as_str().to_owned()),
+                body: item.value.to_string(),
+            }),
+            Err(error) => CosmosDBResponse::refused(error, "read_document"),
+        }
     }
 
     /// Replaces a document, with an etag only if it is unchanged.
@@ -76,25 +168,31 @@ impl CosmosDBClient {
         id: &str,
         partition_key: &str,
         document: &Value,
-        etag: Option<&str>,
-    ) -> Result<(), ProviderError> {
-        let failed = |error: perihelion_client::Error| Failure::Storage(error).into_error("replace_document");
+        if_match: Option<&str>,
+    ) -> Result<CosmosDBResponse, ProviderError> {
         let mut options = ItemOptions::new();
-        if let Some(etag) = etag {
-            options = options.with_if_match(&Etag::parse(etag).map_err(failed)?);
+        if let Some(etag) = if_match {
+            let etag = Etag::parse(etag);
+            let etag = etag.map_err(|error| Failure::Storage(error).into_error("replace_document"))?;
+            options = options.with_if_match(&etag);
         }
-        let container = self.container().await?;
-        container.replace_with(partition_key, id, document, &options).await.map(drop).map_err(failed)
+        let written = self.open().await?.replace_with(partition_key, id, document, &options).await;
+        CosmosDBResponse::of(written, "replace_document")
     }
 
-    async fn container(&self) -> Result<Container, ProviderError> {
-        match &self.place {
-            Place::Open(container) => Ok(container.clone()),
-            Place::Named { endpoint, credential, database, container } => {
-                let client = Client::with_credential(endpoint, credential.clone()).await;
-                let client = client.map_err(|error| Failure::Storage(error).into_error("connect"))?;
-                Ok(client.database(database).container(container))
-            }
-        }
+    /// Deletes a document.
+    pub async fn delete_document(
+        &self,
+        id: &str,
+        partition_key: &str,
+    ) -> Result<CosmosDBResponse, ProviderError> {
+        CosmosDBResponse::of(self.open().await?.delete(partition_key, id).await, "delete_document")
+    }
+
+    async fn open(&self) -> Result<Container, ProviderError> {
+        let connect = || Client::with_credential(&self.endpoint, self.credential.clone());
+        let client = self.client.get_or_try_init(connect).await;
+        let client = client.map_err(|error| Failure::Storage(error).into_error("connect"))?;
+        Ok(client.database(&self.database).container(&self.container))
     }
 }

@@ -43,6 +43,36 @@ impl Default for CosmosDBProviderConfig {
     }
 }
 
+/// Where the emulators answer, and with which key: what a program without
+/// configuration means.
+const EMULATOR_ENDPOINT: &str = "http://localhost:8081";
+const EMULATOR_KEY: &str =
+    "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw==";
+
+impl CosmosDBProviderConfig {
+    /// What the environment says: `COSMOS_ENDPOINT`, `COSMOS_KEY`,
+    /// `COSMOS_DATABASE` and `COSMOS_CONTAINER`, each also spelt `COSMOSDB_`.
+    /// Without them: the local emulator and `duroxide`.
+    pub fn from_env() -> Self {
+        Self::from_variables(|name| std::env::var(name).ok())
+    }
+
+    fn from_variables(variable: impl Fn(&str) -> Option<String>) -> Self {
+        let named = |name: &str| {
+            let spelt = ["COSMOS", "COSMOSDB"].map(|prefix| variable(&format!("{prefix}_{name}")));
+            spelt.into_iter().flatten().find(|value| !value.trim().is_empty())
+        };
+        let default = CosmosDBProviderConfig::default();
+        CosmosDBProviderConfig {
+            endpoint: named("ENDPOINT").unwrap_or_else(|| EMULATOR_ENDPOINT.to_owned()),
+            key: named("KEY").unwrap_or_else(|| EMULATOR_KEY.to_owned()),
+            database: named("DATABASE").unwrap_or_else(|| default.database.clone()),
+            container: named("CONTAINER").unwrap_or_else(|| default.container.clone()),
+            ..default
+        }
+    }
+}
+
 impl std::fmt::Debug for CosmosDBProviderConfig {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("CosmosDBProviderConfig")
@@ -81,26 +111,53 @@ impl Default for Options {
     }
 }
 
-/// Lets the next deliveries between instances fail, for tests: what was
-/// committed must arrive all the same, by the reconciler.
-#[derive(Clone, Debug, Default)]
+/// Lets deliveries between instances fail, for tests: what was committed must
+/// arrive all the same, by the reconciler, which is never made to fail. Clones
+/// share their count.
+#[derive(Clone, Debug)]
 pub struct OutboxFaultInjector {
     left: Arc<AtomicU32>,
 }
 
 impl OutboxFaultInjector {
-    /// One that does nothing until told to.
-    pub fn new() -> Self {
-        OutboxFaultInjector::default()
+    /// The next `count` deliveries right after a commit fail.
+    pub fn fail_next(count: u32) -> Self {
+        OutboxFaultInjector { left: Arc::new(AtomicU32::new(count)) }
     }
 
-    /// The next `count` deliveries fail.
-    pub fn fail_next(&self, count: u32) {
-        self.left.store(count, Ordering::SeqCst);
-    }
-
-    /// Whether this delivery is one of those.
-    pub(crate) fn takes_one(&self) -> bool {
+    /// Whether this delivery is one of those; it is counted.
+    pub fn should_fail(&self) -> bool {
         self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_environment_is_read_in_both_spellings_and_has_the_emulator_as_default() {
+        let nothing = CosmosDBProviderConfig::from_variables(|_| None);
+        assert_eq!(nothing.endpoint, "http://localhost:8081");
+        assert_eq!((nothing.database.as_str(), nothing.container.as_str()), ("duroxide", "duroxide"));
+        let set = |name: &str| match name {
+            "COSMOS_ENDPOINT" => Some("https://a/".to_owned()),
+            "COSMOSDB_ENDPOINT" => Some("https://b/".to_owned()),
+            "COSMOSDB_KEY" => Some("a2V5".to_owned()),
+            "COSMOS_DATABASE" => Some(" ".to_owned()),
+            _ => None,
+        };
+        let found = CosmosDBProviderConfig::from_variables(set);
+        assert_eq!((found.endpoint.as_str(), found.key.as_str()), ("https://a/", "a2V5"));
+        assert_eq!(found.database, "duroxide", "blank is not set");
+        assert!(!format!("{found:?}").contains("a2V5"), "a key is never shown");
+    }
+
+    #[test]
+    fn an_injector_counts_and_its_clones_count_with_it() {
+        let injector = OutboxFaultInjector::fail_next(2);
+        let clone = injector.clone();
+        assert!(injector.should_fail() && clone.should_fail());
+        assert!(!injector.should_fail() && !clone.should_fail());
     }
 }

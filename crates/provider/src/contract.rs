@@ -20,7 +20,7 @@ use crate::provider::CosmosDBProvider;
 #[async_trait]
 impl Provider for CosmosDBProvider {
     fn name(&self) -> &str {
-        "cosmosdb"
+        "duroxide-cdb"
     }
 
     fn version(&self) -> &str {

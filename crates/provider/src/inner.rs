@@ -1,6 +1,7 @@
 //! What all clones of a provider share, and what ends with the last of them.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use duroxide::providers::{QueueDepths, SystemMetrics};
@@ -34,6 +35,8 @@ pub(crate) struct Inner {
     /// Sessions that workers of this process have claimed, by owner.
     pub(crate) sessions: Mutex<HashMap<String, HashSet<String>>>,
     faults: Mutex<Option<OutboxFaultInjector>>,
+    /// Something was left to the reconciler since it last asked.
+    has_left_work: AtomicBool,
     reconciler: Mutex<Option<JoinHandle<()>>>,
     #[cfg(feature = "embedded")]
     engine: Mutex<Option<perihelion_server::Embedded>>,
@@ -67,6 +70,7 @@ impl Inner {
             works: Held::default(),
             sessions: Mutex::default(),
             faults: Mutex::default(),
+            has_left_work: AtomicBool::default(),
             reconciler: Mutex::default(),
             #[cfg(feature = "embedded")]
             engine: Mutex::default(),
@@ -88,16 +92,31 @@ impl Inner {
 
     /// Whether this delivery is to fail, for a test.
     pub(crate) fn is_delivery_failed(&self) -> bool {
-        locked(&self.faults).as_ref().is_some_and(OutboxFaultInjector::takes_one)
+        locked(&self.faults).as_ref().is_some_and(OutboxFaultInjector::should_fail)
     }
 
-    pub(crate) async fn close(&self) {
+    /// Leaves something to the reconciler.
+    pub(crate) fn leave_work(&self) {
+        self.has_left_work.store(true, Ordering::Release);
+    }
+
+    /// Whether something was left since this was last asked.
+    pub(crate) fn has_left_work(&self) -> bool {
+        self.has_left_work.swap(false, Ordering::AcqRel)
+    }
+
+    /// Ends background work.
+    pub(crate) async fn stop(&self) {
         let task = locked(&self.reconciler).take();
         if let Some(task) = task {
             task.abort();
             // Being cancelled is how it ends.
             let _ = task.await;
         }
+    }
+
+    pub(crate) async fn close(&self) {
+        self.stop().await;
         #[cfg(feature = "embedded")]
         {
             let engine = locked(&self.engine).take();

@@ -89,20 +89,20 @@ impl CosmosDBProvider {
         &self.inner.client
     }
 
-    /// The same container through the published crate's small client.
-    pub fn compatibility_client(&self) -> crate::client::CosmosDBClient {
-        crate::client::CosmosDBClient::over(self.inner.store.container.clone())
-    }
-
-    /// Lets deliveries between instances fail, for tests.
+    /// Lets deliveries right after a commit fail, for tests: the reconciler
+    /// makes up for them.
     pub fn set_outbox_fault_injector(&mut self, injector: OutboxFaultInjector) {
         self.inner.set_fault_injector(injector);
     }
 
-    /// Deletes the container with everything in it. For tests.
+    /// Stops background work and deletes the container with everything in it;
+    /// one that is gone already is as good. For tests.
     pub async fn cleanup(&self) -> Result<(), ProviderError> {
-        let deleted = self.inner.store.container.delete_container().await;
-        deleted.map_err(|error| Failure::Storage(error).into_error("cleanup"))
+        self.inner.stop().await;
+        match self.inner.store.container.delete_container().await {
+            Err(error) if !error.is_not_found() => Err(Failure::Storage(error).into_error("cleanup")),
+            _ => Ok(()),
+        }
     }
 
     /// Stops background work and, when the engine is in this process, closes

@@ -49,6 +49,13 @@ pub(crate) struct Store {
 impl Store {
     /// Opens the container, made if it is missing.
     pub(crate) async fn open(client: &Client, database: &str, container: &str) -> Result<Store, Failure> {
+        if client.account().is_multi_write {
+            return Err(Failure::Refused(
+                "the account takes writes in several regions, where an etag guards nothing; \
+                 workflows need one write region"
+                    .to_owned(),
+            ));
+        }
         let handle = client.database(database).container(container);
         let exists = match handle.properties().await {
             Ok(found) if found.partition_key.paths == ["/instanceId"] => true,

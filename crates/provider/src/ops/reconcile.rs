@@ -17,7 +17,8 @@ use crate::ops::{delete, deliver, purge, unpack};
 use crate::store::versioned;
 
 /// When nothing is left to do, it looks this many intervals later: what it is
-/// for happens only after crashes.
+/// for happens only after crashes. What this process itself could not do, it
+/// looks for at every interval.
 const IDLE_INTERVALS: u32 = 5;
 
 /// Documents of one round.
@@ -28,16 +29,24 @@ const DELETION_AGE: Duration = Duration::from_secs(60);
 
 pub(crate) async fn run(inner: Weak<Inner>, interval: Duration) {
     let interval = interval.max(Duration::from_millis(50));
-    let mut wait = interval;
+    let (mut rest, mut awake_until) = (0, Instant::now());
     loop {
-        tokio::time::sleep_until(Instant::now() + wait).await;
+        tokio::time::sleep(interval).await;
         let Some(inner) = inner.upgrade() else { return };
-        wait = match inner.meter.count("reconcile", round(&inner)).await {
-            Ok(0) => interval * IDLE_INTERVALS,
-            Ok(_) => interval,
+        if inner.has_left_work() {
+            // Until it is old enough to be found, and once more.
+            awake_until = Instant::now() + inner.options.reconciler_age + 2 * interval;
+        }
+        if rest > 0 && Instant::now() >= awake_until {
+            rest -= 1;
+            continue;
+        }
+        rest = match inner.meter.count("reconcile", round(&inner)).await {
+            Ok(0) => IDLE_INTERVALS - 1,
+            Ok(_) => 0,
             Err(failure) => {
                 tracing::warn!(?failure, "the reconciler will try again");
-                interval
+                0
             }
         };
     }

@@ -219,11 +219,9 @@ async fn an_event_whose_enqueue_lost_its_answer_is_delivered_once() {
 async fn what_could_not_be_delivered_after_the_commit_arrives_later_and_once() {
     let world = World::open().await;
     let mut provider = world.provider().await;
-    let injector = OutboxFaultInjector::new();
-    provider.set_outbox_fault_injector(injector.clone());
+    provider.set_outbox_fault_injector(OutboxFaultInjector::fail_next(1));
     provider.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
     let (token, _) = take(&provider).await;
-    injector.fail_next(2);
     let messages = vec![start("b", String::new()), raised("b", "1"), raised("b", "2")];
     ack(&provider, &token, vec![event("a", 1, String::new())], vec![], messages.clone()).await.unwrap();
     let found = provider.fetch_orchestration_item(LOCK, Duration::from_secs(20), None).await.unwrap();

@@ -1,0 +1,44 @@
+//! Ways to lose, double or block work, and that ours knows none of them. The
+//! cases themselves are in `interop/holes/cases`, because the published crate
+//! runs them too; here each is a test, on a server of its own over the wire.
+//! What needs to look inside is in `src/ops/tests/` and beside the file it is
+//! about; `docs/provider-holes.md` says which test closes which hole, and
+//! `table` that what it names exists.
+
+use std::time::Duration;
+
+use perihelion_server::{Server, ServerOptions};
+
+use crate::cases::world::{Broken, Outcome, World};
+
+/// How long requests under way may take when a test ends.
+const DRAIN_GRACE: Duration = Duration::from_secs(2);
+
+/// Runs a case on a server of its own.
+async fn keeps(case: impl AsyncFnOnce(World) -> Outcome) {
+    let options = ServerOptions { management: true, ..ServerOptions::default() };
+    let server = Server::start(options).await.unwrap();
+    let outcome = case(World::new(server.local_addr().port(), "case")).await;
+    if let Err(Broken(why)) = outcome {
+        panic!("{why}");
+    }
+    server.drain(DRAIN_GRACE).await;
+}
+
+macro_rules! tests {
+    ($($module:ident :: $case:ident : $verdict:ident $words:literal,)+) => {
+        $(
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $case() {
+                keeps(crate::cases::$module::$case).await;
+            }
+        )+
+    };
+}
+
+crate::cases::each_case!(tests);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_program_written_for_the_published_crate_compiles_and_works() {
+    keeps(crate::cases::drop_in::the_published_surface_works).await;
+}

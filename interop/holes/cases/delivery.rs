@@ -1,0 +1,171 @@
+//! Messages between instances: each arrives, once, whatever became of the
+//! delivery right after the commit.
+
+use duroxide::providers::WorkItem;
+use duroxide_cdb::OutboxFaultInjector;
+
+use super::steps::{
+    LOCK, QUIET, Turn, ack, admin, begin, child_start, ended, enqueue, look, raised, start, take, until,
+    within, work,
+};
+use super::world::{Outcome, World, ensure};
+
+/// The first delivery fails, and the next turn is quicker than the reconciler.
+pub(crate) async fn two_turns_send_two_messages(world: World) -> Outcome {
+    let mut provider = world.provider().await?;
+    provider.set_outbox_fault_injector(OutboxFaultInjector::fail_next(1));
+    enqueue(&provider, start("parent")).await?;
+    enqueue(&provider, raised("parent", "1")).await?;
+    let mut children = Vec::new();
+    let taken = take(&provider).await?;
+    let turn = Turn { messages: vec![start("child-1")], ..Turn::of("parent", 1) };
+    ack(&provider, &taken.token, turn).await?;
+    enqueue(&provider, raised("parent", "2")).await?;
+    let taken = take(&provider).await?;
+    ensure!(taken.item.instance == "parent", "{} came first", taken.item.instance);
+    let turn = Turn { messages: vec![start("child-2")], ..Turn::of("parent", 2) };
+    let acked = ack(&provider, &taken.token, turn).await;
+    ensure!(acked.is_ok(), "turn 2 was not committed: {acked:?}");
+    for _ in 0..2 {
+        children.push(take(&provider).await?.item.instance);
+    }
+    children.sort();
+    ensure!(children == ["child-1", "child-2"], "{children:?}");
+    Ok(())
+}
+
+/// What was sent first is delivered last, and is no less new for it.
+pub(crate) async fn a_late_message_is_not_taken_for_an_old_one(world: World) -> Outcome {
+    let mut provider = world.provider().await?;
+    begin(&provider, "target").await?;
+    provider.set_outbox_fault_injector(OutboxFaultInjector::fail_next(1));
+    enqueue(&provider, start("source")).await?;
+    let taken = take(&provider).await?;
+    let turn = Turn { messages: vec![raised("target", "first")], ..Turn::of("source", 1) };
+    ack(&provider, &taken.token, turn).await?;
+    enqueue(&provider, raised("source", "go on")).await?;
+    let taken = take(&provider).await?;
+    let turn = Turn { messages: vec![raised("target", "second")], ..Turn::of("source", 2) };
+    let acked = ack(&provider, &taken.token, turn).await;
+    ensure!(acked.is_ok(), "turn 2 was not committed: {acked:?}");
+    let (mut told, mut next) = (Vec::new(), 2);
+    while told.len() < 2 {
+        let taken = take(&provider).await?;
+        told.extend(taken.item.messages);
+        ack(&provider, &taken.token, Turn::of("target", next)).await?;
+        next += 1;
+    }
+    let both = told.contains(&raised("target", "first")) && told.contains(&raised("target", "second"));
+    ensure!(both, "{told:?}");
+    Ok(())
+}
+
+/// A detached start outlives its parent; a child's does not.
+pub(crate) async fn a_deleted_parent_still_starts_what_it_detached(world: World) -> Outcome {
+    let mut provider = world.slow_provider().await?;
+    provider.set_outbox_fault_injector(OutboxFaultInjector::fail_next(1));
+    enqueue(&provider, start("parent")).await?;
+    let taken = take(&provider).await?;
+    let turn = Turn {
+        messages: vec![start("detached"), child_start("child", Some("parent"))],
+        metadata: ended("Completed", ""),
+        ..Turn::of("parent", 1)
+    };
+    ack(&provider, &taken.token, turn).await?;
+    admin(&provider)?.delete_instance("parent", true).await?;
+    let found = within(QUIET, async || look(&provider, LOCK).await).await?;
+    let Some(found) = found else {
+        ensure!(false, "what the parent had detached was never started");
+        return Ok(());
+    };
+    ensure!(found.item.instance == "detached", "{} was started", found.item.instance);
+    let child = within(QUIET, async || look(&provider, LOCK).await).await?;
+    ensure!(child.is_none(), "the child of a deleted parent was started");
+    Ok(())
+}
+
+/// The delivery is made, and what says so is refused; the reconciler delivers
+/// again, to a child that has lived and gone.
+pub(crate) async fn a_finished_and_deleted_child_is_not_started_again(world: World) -> Outcome {
+    let provider = world.slow_provider().await?;
+    enqueue(&provider, start("parent")).await?;
+    let taken = take(&provider).await?;
+    world.refuse("delete_item", 1, 503).await?;
+    let turn = Turn { messages: vec![start("child")], ..Turn::of("parent", 1) };
+    ack(&provider, &taken.token, turn).await?;
+    let taken = take(&provider).await?;
+    ensure!(taken.item.instance == "child", "{} came first", taken.item.instance);
+    let last = Turn { metadata: ended("Completed", ""), ..Turn::of("child", 1) };
+    ack(&provider, &taken.token, last).await?;
+    admin(&provider)?.delete_instance("child", false).await?;
+    let reconciling = world.brisk_provider().await?;
+    let again = within(QUIET, async || look(&reconciling, LOCK).await).await?;
+    ensure!(again.is_none(), "a child that had finished and was deleted was started again");
+    Ok(())
+}
+
+pub(crate) async fn one_message_that_cannot_be_sent_stops_no_other(world: World) -> Outcome {
+    let mut provider = world.brisk_provider().await?;
+    provider.set_outbox_fault_injector(OutboxFaultInjector::fail_next(2));
+    enqueue(&provider, start("parent")).await?;
+    let taken = take(&provider).await?;
+    let turn = Turn { messages: vec![start("line\nbreak")], ..Turn::of("parent", 1) };
+    ack(&provider, &taken.token, turn).await?;
+    enqueue(&provider, raised("parent", "go on")).await?;
+    let taken = until(async || {
+        let found = look(&provider, LOCK).await?;
+        Ok::<_, duroxide::providers::ProviderError>(found.filter(|found| found.item.instance == "parent"))
+    });
+    let Some(taken) = taken.await? else {
+        ensure!(false, "the parent cannot go on");
+        return Ok(());
+    };
+    // The activity gives the message another place than the first had: there
+    // two at one place would meet.
+    let (works, messages) = (vec![work("parent", 9)], vec![start("plain")]);
+    let turn = Turn { works, messages, ..Turn::of("parent", 2) };
+    let acked = ack(&provider, &taken.token, turn).await;
+    ensure!(acked.is_ok(), "what was to be sent never arrived: {acked:?}");
+    let plain = within(QUIET * 2, async || {
+        let found = look(&provider, LOCK).await?;
+        Ok::<_, duroxide::providers::ProviderError>(found.filter(|found| found.item.instance == "plain"))
+    });
+    ensure!(plain.await?.is_some(), "the message behind one that cannot be sent never arrived");
+    Ok(())
+}
+
+pub(crate) async fn a_source_that_is_made_again_is_heard(world: World) -> Outcome {
+    let provider = world.provider().await?;
+    begin(&provider, "target").await?;
+    for round in 0..3 {
+        let data = round.to_string();
+        enqueue(&provider, start("source")).await?;
+        let taken = take(&provider).await?;
+        let turn = Turn {
+            messages: vec![raised("target", &data)],
+            metadata: ended("Completed", ""),
+            ..Turn::of("source", 1)
+        };
+        ack(&provider, &taken.token, turn).await?;
+        let taken = take(&provider).await?;
+        ensure!(taken.item.messages == [raised("target", &data)], "{round}: {:?}", taken.item.messages);
+        ack(&provider, &taken.token, Turn::of("target", 2 + round)).await?;
+        admin(&provider)?.delete_instance("source", false).await?;
+    }
+    Ok(())
+}
+
+/// A start for an instance that exists is for the runtime to answer.
+pub(crate) async fn a_start_that_collides_is_delivered(world: World) -> Outcome {
+    let provider = world.provider().await?;
+    begin(&provider, "taken").await?;
+    enqueue(&provider, start("parent")).await?;
+    let taken = take(&provider).await?;
+    let collision = child_start("taken", Some("parent"));
+    let turn = Turn { messages: vec![collision.clone()], ..Turn::of("parent", 1) };
+    ack(&provider, &taken.token, turn).await?;
+    let taken = take(&provider).await?;
+    let messages: &[WorkItem] = &taken.item.messages;
+    ensure!(messages == [collision], "{messages:?}");
+    Ok(())
+}

@@ -1,0 +1,175 @@
+//! Finding work: nothing is hidden by what stands before it, and nothing is
+//! nobody's.
+
+use std::collections::{BTreeSet, HashSet};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use duroxide::providers::{
+    DispatcherCapabilityFilter, ExecutionMetadata, Provider, ProviderError, SemverRange, TagFilter, WorkItem,
+};
+use duroxide_cdb::{CosmosDBProvider, CosmosDBProviderConfig};
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::steps::{
+    LOCK, PATIENCE, QUIET, Turn, ack, admin, begin, begin_with, ended, enqueue, look, named, raised,
+    special_work, start, take, timer, within, work,
+};
+use super::world::{Outcome, World, ensure};
+
+/// Four dispatchers were announced, two come.
+pub(crate) async fn fewer_dispatchers_than_configured_find_all_instances(world: World) -> Outcome {
+    const INSTANCES: usize = 24;
+    let config = CosmosDBProviderConfig { orch_concurrency: 4, worker_concurrency: 4, ..world.config() };
+    let provider = CosmosDBProvider::new_with_config(config).await?;
+    for n in 0..INSTANCES {
+        enqueue(&provider, start(&format!("order-{n}"))).await?;
+    }
+    let found = Arc::new(Mutex::new(BTreeSet::new()));
+    let dispatchers: Vec<_> =
+        (0..2).map(|_| tokio::spawn(dispatch(provider.clone(), Arc::clone(&found), INSTANCES))).collect();
+    for dispatcher in dispatchers {
+        dispatcher.await??;
+    }
+    let found = found.lock().unwrap().len();
+    ensure!(found == INSTANCES, "{} of {INSTANCES} instances were never dispatched", INSTANCES - found);
+    Ok(())
+}
+
+/// One dispatcher, until all are found or it has looked for long enough.
+async fn dispatch(
+    provider: CosmosDBProvider,
+    found: Arc<Mutex<BTreeSet<String>>>,
+    all: usize,
+) -> Result<(), ProviderError> {
+    let deadline = Instant::now() + PATIENCE / 2;
+    while Instant::now() < deadline && found.lock().unwrap().len() < all {
+        match look(&provider, LOCK).await? {
+            Some(taken) => drop(found.lock().unwrap().insert(taken.item.instance)),
+            None => tokio::time::sleep(Duration::from_millis(20)).await,
+        }
+    }
+    Ok(())
+}
+
+pub(crate) async fn instances_of_other_versions_do_not_hide_what_is_behind_them(world: World) -> Outcome {
+    const FOREIGN: usize = 21;
+    let provider = world.provider().await?;
+    let version = |text: &str| text.parse().expect("a version");
+    for n in 0..FOREIGN {
+        let name = format!("foreign-{n}");
+        let metadata = ExecutionMetadata { pinned_duroxide_version: Some(version("9.0.0")), ..named() };
+        begin_with(&provider, &name, Turn { metadata, ..Turn::of(&name, 1) }).await?;
+    }
+    for n in 0..FOREIGN {
+        enqueue(&provider, raised(&format!("foreign-{n}"), "1")).await?;
+    }
+    enqueue(&provider, start("ours")).await?;
+    let supported = vec![SemverRange::new(version("0.0.1"), version("0.9.0"))];
+    let filter = DispatcherCapabilityFilter { supported_duroxide_versions: supported };
+    let found = provider.fetch_orchestration_item(LOCK, Duration::ZERO, Some(&filter)).await?;
+    let instance = found.map(|(item, _, _)| item.instance);
+    ensure!(instance.as_deref() == Some("ours"), "the compatible instance was not found: {instance:?}");
+    Ok(())
+}
+
+/// A message loses all it says but where it is.
+pub(crate) async fn an_unreadable_message_stops_no_other_instance(world: World) -> Outcome {
+    let provider = world.provider().await?;
+    enqueue(&provider, start("broken")).await?;
+    let documents = world.documents()?;
+    let text = "SELECT * FROM c WHERE c.type = 'orch_queue'";
+    for document in documents.query(text, Vec::new(), Some("broken")).await? {
+        let Value::Object(members) = &document else { continue };
+        let is_kept =
+            |name: &str, value: &Value| matches!(name, "id" | "instanceId" | "type") || value.is_number();
+        let rest = members.iter().filter(|(name, value)| is_kept(name, value));
+        let spoilt: Value = Value::Object(rest.map(|(name, value)| (name.clone(), value.clone())).collect());
+        let id = document["id"].as_str().unwrap_or_default();
+        let replaced = documents.replace_document(id, "broken", &spoilt, None).await?;
+        ensure!(replaced.is_success(), "the message could not be spoilt: {replaced:?}");
+    }
+    enqueue(&provider, start("whole")).await?;
+    let found = look(&provider, LOCK).await;
+    let instance = found.as_ref().map(|found| found.as_ref().map(|found| found.item.instance.as_str()));
+    ensure!(matches!(instance, Ok(Some("whole"))), "another instance could not be fetched: {instance:?}");
+    Ok(())
+}
+
+pub(crate) async fn a_timer_comes_after_what_came_before_it_fired(world: World) -> Outcome {
+    const AHEAD: Duration = Duration::from_millis(800);
+    let provider = world.provider().await?;
+    let fires_at = now_ms() + AHEAD.as_millis() as u64;
+    let messages = vec![timer("order", 2, fires_at)];
+    begin_with(&provider, "order", Turn { messages, ..Turn::of("order", 1) }).await?;
+    enqueue(&provider, raised("order", "1")).await?;
+    ensure!(now_ms() < fires_at, "the machine is too slow for this case");
+    // Both are to be there, so that their order can be seen.
+    tokio::time::sleep(AHEAD + Duration::from_millis(200)).await;
+    let taken = take(&provider).await?;
+    let expected = [raised("order", "1"), timer("order", 2, fires_at)];
+    ensure!(taken.item.messages == expected, "the timer came first: {:?}", taken.item.messages);
+    Ok(())
+}
+
+pub(crate) async fn a_timer_of_the_far_future_waits(world: World) -> Outcome {
+    let provider = world.provider().await?;
+    let far = |id, years: u64| timer("order", id, now_ms() + years * 31_536_000_000);
+    let messages = vec![far(2, 10), far(3, 8000)];
+    begin_with(&provider, "order", Turn { messages, ..Turn::of("order", 1) }).await?;
+    ensure!(look(&provider, LOCK).await?.is_none(), "a timer fired centuries early");
+    let depths = admin(&provider)?.get_queue_depths().await?;
+    ensure!(depths.timer_queue == 2, "{} timers wait", depths.timer_queue);
+    enqueue(&provider, raised("order", "1")).await?;
+    let taken = take(&provider).await?;
+    ensure!(taken.item.messages == [raised("order", "1")], "{:?}", taken.item.messages);
+    Ok(())
+}
+
+pub(crate) async fn a_busy_instance_does_not_hide_another(world: World) -> Outcome {
+    const MESSAGES: usize = 150;
+    let (busy, other) = (world.provider().await?, world.provider().await?);
+    begin(&busy, "busy").await?;
+    enqueue(&busy, raised("busy", "first")).await?;
+    let held = take(&busy).await?;
+    for n in 0..MESSAGES {
+        enqueue(&busy, raised("busy", &n.to_string())).await?;
+    }
+    enqueue(&busy, start("other")).await?;
+    let found = look(&other, LOCK).await?.map(|found| found.item.instance);
+    ensure!(found.as_deref() == Some("other"), "the other instance was not found: {found:?}");
+    ack(&busy, &held.token, Turn::of("busy", 2)).await?;
+    Ok(())
+}
+
+pub(crate) async fn tagged_work_is_found_behind_untagged(world: World) -> Outcome {
+    const UNTAGGED: u64 = 80;
+    let (here, there) = (world.provider().await?, world.provider().await?);
+    let mut works: Vec<_> = (1..=UNTAGGED).map(|id| work("order", id)).collect();
+    works.push(special_work("order", 1000, None, Some("gpu")));
+    begin_with(&here, "order", Turn { works, ..Turn::of("order", 1) }).await?;
+    let tags = TagFilter::Tags(HashSet::from(["gpu".to_owned()]));
+    let found =
+        within(QUIET, async || there.fetch_work_item(LOCK, Duration::ZERO, None, &tags).await).await?;
+    let is_it = matches!(found, Some((WorkItem::ActivityExecute { id: 1000, .. }, _, _)));
+    ensure!(is_it, "the tagged activity was not found: {found:?}");
+    Ok(())
+}
+
+pub(crate) async fn a_reader_sees_what_another_node_finished(world: World) -> Outcome {
+    let (reader, writer) = (world.provider().await?, world.provider().await?);
+    begin(&reader, "order").await?;
+    ensure!(reader.read("order").await?.len() == 1, "its own turn is missing");
+    enqueue(&reader, raised("order", "1")).await?;
+    let taken = take(&writer).await?;
+    ack(&writer, &taken.token, Turn { metadata: ended("Completed", "done"), ..Turn::of("order", 2) }).await?;
+    ensure!(reader.read("order").await?.len() == 2, "another node's turn is not seen");
+    let info = admin(&reader)?.get_instance_info("order").await?;
+    ensure!(info.status == "Completed", "another node finished it, and it is {}", info.status);
+    Ok(())
+}
+
+fn now_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64
+}

@@ -1,0 +1,125 @@
+//! Names: whatever a person calls an instance or a key, a whole workflow runs
+//! under it, and it can be deleted.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use duroxide::providers::Provider;
+use duroxide::runtime::registry::ActivityRegistry;
+use duroxide::runtime::{OrchestrationStatus, Runtime, RuntimeOptions};
+use duroxide::{ActivityContext, Client, OrchestrationContext, OrchestrationRegistry};
+
+use super::steps::{PATIENCE, Turn, ack, admin, ended, enqueue, event, start, take};
+use super::world::{Broken, Outcome, World, ensure};
+
+/// How long a runtime that shuts down in good order may take, in milliseconds.
+const SHUTDOWN_MS: u64 = 2_000;
+
+/// What every workflow here does: an activity, a value, a timer, a child.
+async fn order(context: OrchestrationContext, key: String) -> Result<String, String> {
+    context.set_kv_value(key.as_str(), "set");
+    let charged = context.schedule_activity("Charge", "1").await?;
+    context.schedule_timer(Duration::from_millis(10)).await;
+    let packed = context.schedule_sub_orchestration("Pack", "1").await?;
+    Ok(format!("{charged} {packed}"))
+}
+
+async fn pack(context: OrchestrationContext, _: String) -> Result<String, String> {
+    context.schedule_activity("Charge", "2").await
+}
+
+/// Runs a whole workflow under a name, with a key, and deletes it.
+async fn check(world: World, name: &str, key: &str) -> Outcome {
+    let provider = world.provider().await?;
+    let store: Arc<dyn Provider> = Arc::new(provider.clone());
+    let activities = ActivityRegistry::builder()
+        .register("Charge", |_: ActivityContext, input: String| async move { Ok(format!("charged {input}")) })
+        .build();
+    let orchestrations =
+        OrchestrationRegistry::builder().register("Order", order).register("Pack", pack).build();
+    let client = Client::new(Arc::clone(&store));
+    client.start_orchestration(name, "Order", key).await.map_err(|error| Broken(format!("{error:?}")))?;
+    let options = RuntimeOptions::default();
+    let runtime = Runtime::start_with_options(Arc::clone(&store), activities, orchestrations, options).await;
+    let status = client.wait_for_orchestration(name, PATIENCE).await;
+    runtime.shutdown(Some(SHUTDOWN_MS)).await;
+    let output = match status {
+        Ok(OrchestrationStatus::Completed { output, .. }) => output,
+        other => return Err(Broken(format!("the workflow did not complete: {other:?}"))),
+    };
+    ensure!(output == "charged 1 charged 2", "{output}");
+    let value = provider.get_kv_value(name, key).await?;
+    ensure!(value.as_deref() == Some("set"), "the value under {key:?} is {value:?}");
+    let listed = admin(&provider)?.list_instances().await?;
+    ensure!(listed.iter().any(|instance| instance == name), "it is not listed: {listed:?}");
+    admin(&provider)?.delete_instance(name, false).await?;
+    ensure!(admin(&provider)?.get_instance_info(name).await.is_err(), "it was not deleted");
+    Ok(())
+}
+
+pub(crate) async fn a_name_with_a_quote_works(world: World) -> Outcome {
+    check(world, "the \"best\" order", "key").await
+}
+
+pub(crate) async fn a_name_with_a_backslash_works(world: World) -> Outcome {
+    check(world, "C:\\orders\\1", "key").await
+}
+
+pub(crate) async fn a_name_with_a_control_character_works(world: World) -> Outcome {
+    check(world, "line\nbreak\u{1}", "key").await
+}
+
+pub(crate) async fn a_name_with_slashes_works(world: World) -> Outcome {
+    check(world, "shop/orders/1", "key").await
+}
+
+pub(crate) async fn a_name_with_question_marks_and_hashes_works(world: World) -> Outcome {
+    check(world, "what? #1 & 100%", "key").await
+}
+
+pub(crate) async fn a_name_beyond_ascii_works(world: World) -> Outcome {
+    let outcome = check(world, "Bestellung für Zoë ☃ 注文", "key").await;
+    outcome.map_err(|Broken(why)| Broken(format!("a name beyond ASCII: {why}")))
+}
+
+/// As long as a partition key may be; its child's is longer by a suffix and so
+/// it has none.
+pub(crate) async fn a_name_of_two_kilobytes_works(world: World) -> Outcome {
+    let name = "x".repeat(2000);
+    let provider = world.provider().await?;
+    let lived = async {
+        enqueue(&provider, start(&name)).await?;
+        let taken = take(&provider).await?;
+        let last = Turn { metadata: ended("Completed", ""), ..Turn::of(&name, 1) };
+        ack(&provider, &taken.token, last).await?;
+        ensure!(provider.read(&name).await?.len() == 1, "its history is not there");
+        admin(&provider)?.delete_instance(&name, false).await?;
+        Ok(())
+    };
+    lived.await.map_err(|Broken(why)| Broken(format!("a name of 2 KB: {why}")))
+}
+
+pub(crate) async fn an_instance_may_be_called_like_a_system_document(world: World) -> Outcome {
+    for (n, name) in ["~nodes", "~ops", "i", "1"].into_iter().enumerate() {
+        check(World::named_after(&world, n), name, "i").await?;
+    }
+    Ok(())
+}
+
+pub(crate) async fn a_key_with_slashes_works(world: World) -> Outcome {
+    check(world, "order", "path/like/key?#").await
+}
+
+/// A deletion counts what it deletes, whatever stands in the name.
+pub(crate) async fn a_name_with_an_apostrophe_is_deleted_with_its_history(world: World) -> Outcome {
+    let provider = world.provider().await?;
+    let name = "it's done";
+    enqueue(&provider, start(name)).await?;
+    let taken = take(&provider).await?;
+    let history = (1..=3).map(|id| event(name, 1, id, "")).collect();
+    let last = Turn { history, metadata: ended("Completed", ""), ..Turn::of(name, 1) };
+    ack(&provider, &taken.token, last).await?;
+    let deleted = admin(&provider)?.delete_instance(name, false).await?;
+    ensure!(deleted.events_deleted == 3, "3 events went, {} events are told", deleted.events_deleted);
+    Ok(())
+}

@@ -1,0 +1,170 @@
+//! Outages: what passes is waited out, what was answered to nobody is found
+//! out, and no status is ever overlooked.
+
+use std::time::Duration;
+
+use duroxide::providers::Provider;
+use duroxide_cdb::{CosmosDBProvider, CosmosDBProviderConfig};
+use tokio::time::Instant;
+
+use super::steps::{
+    LOCK, QUIET, SHORT_LOCK, Turn, ack_like_the_runtime, begin, begin_with, done, enqueue, look,
+    look_for_work, queued, raised, start, take, take_work, until, within, work,
+};
+use super::world::{Outcome, World, ensure};
+
+pub(crate) async fn a_turn_is_not_lost_to_throttling(world: World) -> Outcome {
+    let provider = world.provider().await?;
+    enqueue(&provider, start("order")).await?;
+    let taken = take(&provider).await?;
+    world.refuse("batch", 6, 429).await?;
+    let acked = ack_like_the_runtime(&provider, &taken.token, Turn::of("order", 1)).await;
+    ensure!(acked.is_ok(), "six answers of 429 and the runtime gives the workflow up: {acked:?}");
+    Ok(())
+}
+
+pub(crate) async fn a_turn_outlives_every_passing_refusal(world: World) -> Outcome {
+    for status in [449, 410, 503, 408] {
+        let provider = world.provider().await?;
+        let name = format!("order-{status}");
+        enqueue(&provider, start(&name)).await?;
+        let taken = take(&provider).await?;
+        world.refuse("batch", 2, status).await?;
+        let turn = Turn { works: vec![work(&name, 1)], ..Turn::of(&name, 1) };
+        let acked = ack_like_the_runtime(&provider, &taken.token, turn).await;
+        ensure!(acked.is_ok(), "two answers of {status} and the turn is lost: {acked:?}");
+        let (_, token, attempts) = take_work(&provider, LOCK).await?;
+        ensure!(attempts == 1, "the activity of {status} was handed out {attempts} times");
+        world.refuse("batch", 2, status).await?;
+        let acked = provider.ack_work_item(&token, Some(done(&name, 1))).await;
+        ensure!(acked.is_ok(), "two answers of {status} and the activity's result is lost: {acked:?}");
+        let taken = take(&provider).await?;
+        ensure!(taken.item.messages == [done(&name, 1)], "{:?}", taken.item.messages);
+    }
+    Ok(())
+}
+
+/// The published crate asks four queries to fetch; the third is for history,
+/// after messages were counted as tried.
+pub(crate) async fn a_throttled_fetch_costs_no_attempt(world: World) -> Outcome {
+    let provider = world.provider().await?;
+    enqueue(&provider, start("order")).await?;
+    for _ in 0..3 {
+        world.pass("query", 2).await?;
+        world.refuse("query", 1, 429).await?;
+        if let Ok(Some(taken)) = look(&provider, Duration::from_millis(100)).await {
+            ensure!(taken.attempts == 1, "nobody has tried it, and this is attempt {}", taken.attempts);
+            return Ok(());
+        }
+        // The lock that the failed fetch left must end before the next.
+        tokio::time::sleep(Duration::from_millis(150)).await;
+    }
+    let taken = take(&provider).await?;
+    ensure!(taken.attempts == 1, "nobody has tried it, and this is attempt {}", taken.attempts);
+    Ok(())
+}
+
+pub(crate) async fn a_message_is_consumed_once_although_its_fetch_was_throttled(world: World) -> Outcome {
+    let provider = world.provider().await?;
+    begin(&provider, "order").await?;
+    enqueue(&provider, queued("order", "payment")).await?;
+    // There the first replace is the instance's lock, the second the message's.
+    world.pass("replace_item", 1).await?;
+    world.refuse("replace_item", 1, 429).await?;
+    let taken = take(&provider).await?;
+    ensure!(taken.item.messages == [queued("order", "payment")], "{:?}", taken.item.messages);
+    ack_like_the_runtime(&provider, &taken.token, Turn::of("order", 2)).await?;
+    let again = within(QUIET, async || look(&provider, LOCK).await).await?;
+    ensure!(again.is_none(), "the payment came twice");
+    Ok(())
+}
+
+pub(crate) async fn a_commit_whose_answer_is_lost_is_made_once(world: World) -> Outcome {
+    let provider = world.provider().await?;
+    enqueue(&provider, start("order")).await?;
+    let taken = take(&provider).await?;
+    world.lose_answer("batch").await?;
+    let turn = Turn { works: vec![work("order", 1)], ..Turn::of("order", 1) };
+    let acked = ack_like_the_runtime(&provider, &taken.token, turn).await;
+    ensure!(acked.is_ok(), "the turn was committed, and its holder is told: {acked:?}");
+    take_work(&provider, LOCK).await?;
+    let again = look_for_work(&provider, LOCK).await?;
+    ensure!(again.is_none(), "the activity was scheduled twice");
+    Ok(())
+}
+
+/// A caller does what any caller does: ask again when it is told to.
+pub(crate) async fn an_event_whose_enqueue_lost_its_answer_arrives_once(world: World) -> Outcome {
+    let provider = world.provider().await?;
+    begin(&provider, "order").await?;
+    world.lose_answer("create_item").await?;
+    if let Err(error) = provider.enqueue_for_orchestrator(raised("order", "payment"), None).await {
+        ensure!(error.is_retryable(), "{error}");
+        enqueue(&provider, raised("order", "payment")).await?;
+    }
+    let taken = take(&provider).await?;
+    ensure!(taken.item.messages == [raised("order", "payment")], "the payment came twice");
+    ack_like_the_runtime(&provider, &taken.token, Turn::of("order", 2)).await?;
+    let again = within(QUIET, async || look(&provider, LOCK).await).await?;
+    ensure!(again.is_none(), "the payment came twice");
+    Ok(())
+}
+
+pub(crate) async fn an_activity_that_was_acked_does_not_come_back(world: World) -> Outcome {
+    let provider = world.provider().await?;
+    begin_with(&provider, "order", Turn { works: vec![work("order", 1)], ..Turn::of("order", 1) }).await?;
+    let (_, token, _) = take_work(&provider, SHORT_LOCK).await?;
+    world.refuse("delete_item", 2, 503).await?;
+    provider.ack_work_item(&token, None).await?;
+    let again = within(SHORT_LOCK + QUIET, async || look_for_work(&provider, LOCK).await).await?;
+    ensure!(again.is_none(), "an activity whose end was acknowledged came back");
+    Ok(())
+}
+
+pub(crate) async fn an_activity_abandoned_with_a_delay_keeps_it(world: World) -> Outcome {
+    let provider = world.provider().await?;
+    begin_with(&provider, "order", Turn { works: vec![work("order", 1)], ..Turn::of("order", 1) }).await?;
+    let (_, token, _) = take_work(&provider, SHORT_LOCK).await?;
+    world.refuse("replace_item", 1, 429).await?;
+    provider.abandon_work_item(&token, Some(LOCK), false).await?;
+    let early = within(SHORT_LOCK + QUIET, async || look_for_work(&provider, LOCK).await).await?;
+    ensure!(early.is_none(), "an abandoned activity came before its delay was over");
+    Ok(())
+}
+
+/// The server takes the request and says nothing for a minute.
+pub(crate) async fn a_held_request_does_not_hold_the_caller(world: World) -> Outcome {
+    const LIMIT: Duration = Duration::from_secs(15);
+    let provider = world.provider().await?;
+    enqueue(&provider, start("order")).await?;
+    let taken = take(&provider).await?;
+    world.hold("batch", Duration::from_secs(60)).await?;
+    let began = Instant::now();
+    let acked =
+        tokio::time::timeout(LIMIT, ack_like_the_runtime(&provider, &taken.token, Turn::of("order", 1)));
+    let acked = acked.await;
+    ensure!(acked.is_ok(), "one answer did not come, and the caller was held for {:?}", began.elapsed());
+    ensure!(matches!(acked, Ok(Ok(()))), "{acked:?}");
+    let read =
+        until(async || provider.read("order").await.map(|events| (!events.is_empty()).then_some(events)));
+    ensure!(read.await?.is_some_and(|events| events.len() == 1), "the turn was not committed once");
+    Ok(())
+}
+
+/// With a key that is not the emulators' nothing excuses a certificate that
+/// nobody has signed: the program would sign requests for whoever is there.
+pub(crate) async fn an_unknown_certificate_is_refused(world: World) -> Outcome {
+    let config = CosmosDBProviderConfig {
+        endpoint: world.secure_endpoint(),
+        key: "YW5vdGhlciBrZXksIGFzIGxvbmcgYXMgYW55IG90aGVyIGtleSBvZiBhbiBhY2NvdW50".to_owned(),
+        ..world.config()
+    };
+    let opened = CosmosDBProvider::new_with_config(config).await.map(drop);
+    let Err(error) = opened else {
+        ensure!(false, "it took an unknown certificate, and the wrong key too");
+        return Ok(());
+    };
+    let is_about_it = error.message.to_lowercase().contains("certificate");
+    ensure!(is_about_it, "it took an unknown certificate and was refused later: {}", error.message);
+    Ok(())
+}

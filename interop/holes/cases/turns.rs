@@ -1,0 +1,215 @@
+//! Turns: any size is one commit, whole or not at all.
+
+use duroxide::providers::{Provider, ProviderError, WorkItem};
+use serde_json::json;
+
+use super::steps::{
+    LOCK, QUIET, Turn, ack, ack_like_the_runtime, begin, begin_with, cancel, child_start, continued, ended,
+    enqueue, event, look, look_for_work, raised, start, take, take_work, within, work,
+};
+use super::world::{Broken, Outcome, World, ensure};
+
+/// Enough activities for the published crate to cut a turn in two.
+const FAN_OUT: u64 = 60;
+
+/// Takes a turn of more than a hundred operations, of which the second batch,
+/// should there be one, is refused once.
+pub(crate) async fn a_large_turn_outlives_one_refusal(world: World) -> Outcome {
+    let provider = world.provider().await?;
+    enqueue(&provider, start("fan")).await?;
+    let taken = take(&provider).await?;
+    world.pass("batch", 1).await?;
+    world.refuse("batch", 1, 503).await?;
+    let turn = Turn {
+        history: (1..=FAN_OUT).map(|id| event("fan", 1, id, "")).collect(),
+        works: (1..=FAN_OUT).map(|id| work("fan", id)).collect(),
+        ..Turn::of("fan", 1)
+    };
+    let acked = ack_like_the_runtime(&provider, &taken.token, turn).await;
+    ensure!(acked.is_ok(), "the turn was not committed: {acked:?}");
+    for _ in 0..FAN_OUT {
+        take_work(&provider, LOCK).await?;
+    }
+    let events = provider.read("fan").await?.len() as u64;
+    ensure!(events == FAN_OUT, "{events} of {FAN_OUT} events were recorded");
+    Ok(())
+}
+
+pub(crate) async fn a_turn_of_two_hundred_sub_orchestrations_outlives_one_refusal(world: World) -> Outcome {
+    const CHILDREN: u64 = 200;
+    let provider = world.provider().await?;
+    enqueue(&provider, start("parent")).await?;
+    let taken = take(&provider).await?;
+    world.pass("batch", 1).await?;
+    world.refuse("batch", 1, 503).await?;
+    let turn = Turn {
+        history: (1..=CHILDREN).map(|id| event("parent", 1, id, "")).collect(),
+        messages: (1..=CHILDREN).map(|id| child_start(&format!("child-{id}"), Some("parent"))).collect(),
+        ..Turn::of("parent", 1)
+    };
+    let acked = ack_like_the_runtime(&provider, &taken.token, turn).await;
+    ensure!(acked.is_ok(), "the turn was not committed: {acked:?}");
+    let mut children = std::collections::BTreeSet::new();
+    for _ in 0..CHILDREN {
+        children.insert(take(&provider).await?.item.instance);
+    }
+    ensure!(children.len() as u64 == CHILDREN, "{} of {CHILDREN} children were started", children.len());
+    Ok(())
+}
+
+pub(crate) async fn a_turn_of_a_hundred_and_fifty_cancellations_is_one_commit(world: World) -> Outcome {
+    const ACTIVITIES: u64 = 150;
+    let provider = world.provider().await?;
+    let works = (1..=ACTIVITIES).map(|id| work("fan", id)).collect();
+    begin_with(&provider, "fan", Turn { works, ..Turn::of("fan", 1) }).await?;
+    enqueue(&provider, raised("fan", "stop")).await?;
+    let taken = take(&provider).await?;
+    world.refuse("batch", 1, 503).await?;
+    world.refuse("delete_item", 1, 503).await?;
+    let turn = Turn {
+        history: (2..=ACTIVITIES).map(|id| event("fan", 1, id, "")).collect(),
+        cancelled: (1..=ACTIVITIES).map(|id| cancel("fan", id)).collect(),
+        ..Turn::of("fan", 2)
+    };
+    let acked = ack_like_the_runtime(&provider, &taken.token, turn).await;
+    ensure!(acked.is_ok(), "the turn was not committed: {acked:?}");
+    let left = look_for_work(&provider, LOCK).await?;
+    ensure!(left.is_none(), "the turn was not committed whole: a cancelled activity is left: {left:?}");
+    Ok(())
+}
+
+pub(crate) async fn a_turn_of_two_megabytes_is_committed(world: World) -> Outcome {
+    let provider = world.provider().await?;
+    enqueue(&provider, start("big")).await?;
+    let taken = take(&provider).await?;
+    let large = "x".repeat(700_000);
+    let history: Vec<_> = (1..=3).map(|id| event("big", 1, id, &large)).collect();
+    let turn = Turn { history: history.clone(), ..Turn::of("big", 1) };
+    let acked = ack_like_the_runtime(&provider, &taken.token, turn).await;
+    ensure!(acked.is_ok(), "the turn was not committed: {acked:?}");
+    ensure!(provider.read("big").await? == history, "the history is another");
+    Ok(())
+}
+
+/// The second event is there already; the answer must not be that of the
+/// operations that were well and only went down with it.
+pub(crate) async fn a_refused_turn_says_what_was_wrong_with_it(world: World) -> Outcome {
+    let provider = world.provider().await?;
+    let Refused { error, .. } = refused(&provider).await?;
+    ensure!(!error.message.contains("424"), "the cause is hidden: {}", error.message);
+    Ok(())
+}
+
+/// A turn is refused for its second event: its first must not stay, nor its
+/// message be gone.
+pub(crate) async fn a_refused_turn_changes_nothing(world: World) -> Outcome {
+    let provider = world.provider().await?;
+    let Refused { token, .. } = refused(&provider).await?;
+    let events = provider.read("order").await?.len();
+    ensure!(events == 1, "a refused turn left {events} events where one was");
+    provider.abandon_orchestration_item(&token, None, false).await?;
+    let taken = take(&provider).await?;
+    ensure!(taken.item.messages == [raised("order", "1")], "a refused turn left {:?}", taken.item.messages);
+    Ok(())
+}
+
+struct Refused {
+    token: String,
+    error: ProviderError,
+}
+
+/// Takes a turn with an event that exists.
+async fn refused(provider: &dyn Provider) -> Outcome<Refused> {
+    begin(provider, "order").await?;
+    enqueue(provider, raised("order", "1")).await?;
+    let taken = take(provider).await?;
+    let history = vec![event("order", 1, 2, ""), event("order", 1, 1, "")];
+    match ack(provider, &taken.token, Turn { history, ..Turn::of("order", 1) }).await {
+        Ok(()) => Err(Broken("an event was recorded twice".to_owned())),
+        Err(error) => Ok(Refused { token: taken.token, error }),
+    }
+}
+
+pub(crate) async fn a_cancelled_activity_is_never_handed_out(world: World) -> Outcome {
+    let provider = world.provider().await?;
+    begin_with(&provider, "order", Turn { works: vec![work("order", 1)], ..Turn::of("order", 1) }).await?;
+    enqueue(&provider, raised("order", "stop")).await?;
+    let taken = take(&provider).await?;
+    world.refuse("delete_item", 1, 503).await?;
+    let turn = Turn { cancelled: vec![cancel("order", 1)], ..Turn::of("order", 2) };
+    ack_like_the_runtime(&provider, &taken.token, turn).await?;
+    let left = look_for_work(&provider, LOCK).await?;
+    ensure!(left.is_none(), "a cancelled activity was handed out: {left:?}");
+    Ok(())
+}
+
+/// What a turn consumed must still be there when it is committed: otherwise
+/// somebody else has consumed it.
+pub(crate) async fn a_turn_whose_message_is_gone_is_not_committed(world: World) -> Outcome {
+    let provider = world.provider().await?;
+    begin(&provider, "order").await?;
+    enqueue(&provider, raised("order", "1")).await?;
+    let taken = take(&provider).await?;
+    let documents = world.documents()?;
+    let text = "SELECT * FROM c WHERE c.type = 'orch_queue'";
+    for message in documents.query(text, Vec::new(), Some("order")).await? {
+        let id = message["id"].as_str().unwrap_or_default();
+        let deleted = documents.delete_document(id, "order").await?;
+        ensure!(deleted.is_success(), "the message could not be removed: {deleted:?}");
+    }
+    let acked = ack(&provider, &taken.token, Turn::of("order", 2)).await;
+    ensure!(acked.is_err(), "a turn was committed whose message somebody else has consumed");
+    ensure!(provider.read("order").await?.len() == 1, "a turn was committed in part");
+    Ok(())
+}
+
+pub(crate) async fn a_continued_execution_begins_before_two_hundred_messages(world: World) -> Outcome {
+    const MESSAGES: usize = 200;
+    let provider = world.provider().await?;
+    enqueue(&provider, start("order")).await?;
+    let taken = take(&provider).await?;
+    for n in 0..MESSAGES {
+        enqueue(&provider, raised("order", &n.to_string())).await?;
+    }
+    let turn = Turn {
+        messages: vec![continued("order")],
+        metadata: ended("ContinuedAsNew", ""),
+        ..Turn::of("order", 1)
+    };
+    ack(&provider, &taken.token, turn).await?;
+    let (mut told, mut execution) = (Vec::new(), 2);
+    while told.len() < MESSAGES {
+        let taken = take(&provider).await?;
+        let is_start = |item: &WorkItem| matches!(item, WorkItem::ContinueAsNew { .. });
+        let has_start = taken.item.messages.iter().any(is_start);
+        ensure!(has_start == told.is_empty(), "the start of execution 2 came with the wrong messages");
+        told.extend(taken.item.messages.into_iter().filter(|item| !is_start(item)));
+        let history = vec![event("order", 2, execution - 1, "")];
+        ack(&provider, &taken.token, Turn { execution: 2, history, ..Turn::of("order", 1) }).await?;
+        execution += 1;
+    }
+    let sent: Vec<_> = (0..MESSAGES).map(|n| raised("order", &n.to_string())).collect();
+    ensure!(told == sent, "messages came in another order, or not all");
+    Ok(())
+}
+
+pub(crate) async fn a_history_changed_behind_its_back_is_noticed(world: World) -> Outcome {
+    let provider = world.provider().await?;
+    begin(&provider, "order").await?;
+    let documents = world.documents()?;
+    let text = "SELECT * FROM c WHERE c.type = 'history'";
+    for mut document in documents.query(text, Vec::new(), Some("order")).await? {
+        let id = document["id"].as_str().unwrap_or_default().to_owned();
+        document["eventData"] = json!("{ rubbish");
+        let replaced = documents.replace_document(&id, "order", &document, None).await?;
+        ensure!(replaced.is_success(), "the history could not be spoilt: {replaced:?}");
+    }
+    ensure!(provider.read("order").await.is_err(), "a spoilt history was read");
+    enqueue(&provider, raised("order", "1")).await?;
+    let taken = take(&provider).await?;
+    ensure!(taken.item.history_error.is_some(), "a spoilt history was handed out as a good one");
+    ack(&provider, &taken.token, Turn::of("order", 7)).await?;
+    let more = within(QUIET, async || look(&provider, LOCK).await).await?;
+    ensure!(more.is_none(), "the message was not consumed");
+    Ok(())
+}

@@ -1,0 +1,169 @@
+//! Where a case runs: a container of its own on a server that takes faults on
+//! order. The few requests to its management interface need no library.
+
+use std::time::Duration;
+
+use duroxide_cdb::client::CosmosDBClient;
+use duroxide_cdb::{CosmosDBProvider, CosmosDBProviderConfig};
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+/// What a case comes to: nothing, or a sentence about what broke.
+pub(crate) type Outcome<T = ()> = Result<T, Broken>;
+
+/// What broke.
+#[derive(Debug)]
+pub(crate) struct Broken(pub(crate) String);
+
+impl<E: std::error::Error> From<E> for Broken {
+    fn from(error: E) -> Self {
+        Broken(error.to_string())
+    }
+}
+
+/// Ends a case with a sentence unless something holds.
+macro_rules! ensure {
+    ($holds:expr, $($sentence:tt)+) => {
+        if !$holds {
+            return Err($crate::cases::world::Broken(format!($($sentence)+)));
+        }
+    };
+}
+pub(crate) use ensure;
+
+/// The key that every emulator takes.
+pub(crate) const KEY: &str =
+    "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw==";
+
+const DATABASE: &str = "holes";
+
+/// The longest answer of the management interface that is read.
+const ANSWER_BYTES_MAX: u64 = 1 << 20;
+
+/// A container and the server it is on.
+#[derive(Debug, Clone)]
+pub(crate) struct World {
+    port: u16,
+    container: String,
+}
+
+impl World {
+    pub(crate) fn new(port: u16, container: &str) -> Self {
+        World { port, container: container.to_owned() }
+    }
+
+    /// Another container beside this one.
+    pub(crate) fn named_after(world: &World, n: usize) -> Self {
+        World { port: world.port, container: format!("{}-{n}", world.container) }
+    }
+
+    pub(crate) fn config(&self) -> CosmosDBProviderConfig {
+        CosmosDBProviderConfig {
+            endpoint: self.endpoint(),
+            key: KEY.to_owned(),
+            database: DATABASE.to_owned(),
+            container: self.container.clone(),
+            ..Default::default()
+        }
+    }
+
+    pub(crate) fn endpoint(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
+    }
+
+    /// The same server over TLS; its certificate is known to nobody.
+    pub(crate) fn secure_endpoint(&self) -> String {
+        format!("https://127.0.0.1:{}", self.port)
+    }
+
+    /// A provider, as a process of its own would have it.
+    pub(crate) async fn provider(&self) -> Outcome<CosmosDBProvider> {
+        Ok(CosmosDBProvider::new_with_config(self.config()).await?)
+    }
+
+    /// One that looks for undelivered messages often.
+    pub(crate) async fn brisk_provider(&self) -> Outcome<CosmosDBProvider> {
+        let often = Duration::from_millis(100);
+        let config = CosmosDBProviderConfig {
+            reconciler_interval: often,
+            reconciler_age_threshold: often,
+            ..self.config()
+        };
+        Ok(CosmosDBProvider::new_with_config(config).await?)
+    }
+
+    /// One that never does while a case lasts.
+    pub(crate) async fn slow_provider(&self) -> Outcome<CosmosDBProvider> {
+        let rarely = Duration::from_secs(3600);
+        let config = CosmosDBProviderConfig {
+            reconciler_interval: rarely,
+            reconciler_age_threshold: rarely,
+            ..self.config()
+        };
+        Ok(CosmosDBProvider::new_with_config(config).await?)
+    }
+
+    /// The documents themselves.
+    pub(crate) fn documents(&self) -> Outcome<CosmosDBClient> {
+        CosmosDBClient::new(&self.endpoint(), KEY, DATABASE, &self.container).map_err(Broken)
+    }
+
+    /// Lets so many requests of a kind pass before the rules after this one.
+    pub(crate) async fn pass(&self, operation: &str, count: u32) -> Outcome<u64> {
+        self.fault(json!({"operation": operation, "count": count, "delayMs": 1})).await
+    }
+
+    /// Refuses so many requests of a kind.
+    pub(crate) async fn refuse(&self, operation: &str, count: u32, status: u16) -> Outcome<u64> {
+        let mut rule = json!({"operation": operation, "count": count, "status": status});
+        if status == 429 {
+            rule["subStatus"] = json!(3200);
+            rule["retryAfterMs"] = json!(5);
+        }
+        self.fault(rule).await
+    }
+
+    /// Holds one request of a kind for so long, and then serves it.
+    pub(crate) async fn hold(&self, operation: &str, time: Duration) -> Outcome<u64> {
+        self.fault(json!({"operation": operation, "count": 1, "delayMs": time.as_millis() as u64})).await
+    }
+
+    /// Serves one request of a kind and closes the connection instead of
+    /// answering.
+    pub(crate) async fn lose_answer(&self, operation: &str) -> Outcome<u64> {
+        self.fault(json!({"operation": operation, "count": 1, "drop": "after"})).await
+    }
+
+    /// Adds a fault rule for this container; its id.
+    async fn fault(&self, mut rule: Value) -> Outcome<u64> {
+        rule["container"] = json!(self.container);
+        let added = self.manage("POST", "faults", &rule.to_string()).await?;
+        added["id"].as_u64().ok_or_else(|| Broken(format!("no rule was made: {added}")))
+    }
+
+    /// Whether a rule has struck.
+    pub(crate) async fn has_struck(&self, rule: u64) -> Outcome<bool> {
+        let rules = self.manage("GET", "faults", "").await?;
+        let rules = rules["faults"].as_array().or(rules.as_array()).cloned().unwrap_or_default();
+        let found = rules.iter().find(|found| found["id"] == rule);
+        let found = found.ok_or_else(|| Broken(format!("rule {rule} is unknown: {rules:?}")))?;
+        Ok(found["hits"].as_u64().unwrap_or(0) > 0)
+    }
+
+    async fn manage(&self, verb: &str, path: &str, body: &str) -> Outcome<Value> {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).await?;
+        let request = format!(
+            "{verb} /_perihelion/{path} HTTP/1.1\r\nhost: localhost:{}\r\nconnection: close\r\n\
+             content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+            self.port,
+            body.len()
+        );
+        stream.write_all(request.as_bytes()).await?;
+        let mut answer = String::new();
+        stream.take(ANSWER_BYTES_MAX).read_to_string(&mut answer).await?;
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_default();
+        ensure!(head.starts_with("HTTP/1.1 20"), "{verb} {path} {body}: {answer}");
+        Ok(serde_json::from_str(body)?)
+    }
+}

@@ -1,0 +1,69 @@
+//! One server as a child process, from its banner to its end. It is killed
+//! when this value goes.
+
+use std::error::Error;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use tokio::io::{AsyncBufReadExt, BufReader, Lines};
+use tokio::process::{Child, ChildStdout, Command};
+
+/// A debug build on a busy machine starts in well under a second.
+const START_LIMIT: Duration = Duration::from_secs(60);
+
+/// The line that says where the server listens, in the emulators' words.
+const LISTENING: &str = "Now listening on: ";
+
+/// The last line of the banner: from here on the server answers.
+const STARTED: &str = "Started";
+
+pub(crate) struct Server {
+    /// Held because dropping it kills the process.
+    _child: Child,
+    port: u16,
+}
+
+impl Server {
+    pub(crate) async fn start() -> Result<Self, Box<dyn Error>> {
+        let mut child = Command::new(binary())
+            .args(["dev", "--port", "0"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .map_err(|error| format!("cannot start {}: {error}", binary().display()))?;
+        let stdout = child.stdout.take().ok_or("the server has no standard output")?;
+        let mut lines = BufReader::new(stdout).lines();
+        let port = tokio::time::timeout(START_LIMIT, read_banner(&mut lines))
+            .await
+            .map_err(|_| format!("no \"{STARTED}\" after {} s", START_LIMIT.as_secs()))??;
+        // A full pipe would stop the server.
+        tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
+        Ok(Self { _child: child, port })
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+}
+
+async fn read_banner(lines: &mut Lines<BufReader<ChildStdout>>) -> Result<u16, Box<dyn Error>> {
+    let mut port = None;
+    while let Some(line) = lines.next_line().await? {
+        if let Some(address) = line.strip_prefix(LISTENING) {
+            port = address.trim_end_matches('/').rsplit(':').next().and_then(|port| port.parse().ok());
+        }
+        if line == STARTED {
+            return port.ok_or_else(|| format!("the banner has no line \"{LISTENING}\"").into());
+        }
+    }
+    Err("the server ended while starting".into())
+}
+
+fn binary() -> PathBuf {
+    match std::env::var_os("PERIHELION_BIN") {
+        Some(path) => PathBuf::from(path),
+        None => Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/debug/perihelion"),
+    }
+}
