@@ -96,6 +96,8 @@ pub(crate) struct Options {
     pub(crate) reconciler_age: Duration,
     /// How wrong this machine's clock is made, for tests.
     pub(crate) clock_error_ms: i64,
+    /// Opens a container that is being filled, which no provider may run on.
+    pub(crate) is_migrating: bool,
 }
 
 impl Default for Options {
@@ -107,6 +109,7 @@ impl Default for Options {
             reconciler_interval: Duration::from_secs(2),
             reconciler_age: Duration::from_secs(2),
             clock_error_ms: 0,
+            is_migrating: false,
         }
     }
 }

@@ -54,7 +54,7 @@ impl Inner {
         let clock = Arc::new(HybridClock::with_error(options.clock_error_ms));
         let watch = Watch { meter: Arc::clone(&meter), clock: Arc::clone(&clock) };
         let observed = Client::from_driver(client.driver().with_observer(Arc::new(watch)));
-        let store = Store::open(&observed, database, container).await?;
+        let store = Store::open(&observed, database, container, options.is_migrating).await?;
         let interval = options.reconciler_interval;
         let inner = Arc::new(Inner {
             client,

@@ -32,6 +32,7 @@ mod held;
 mod hub;
 mod inner;
 mod meter;
+mod migrate;
 mod ops;
 mod plan;
 mod provider;

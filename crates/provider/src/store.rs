@@ -17,6 +17,7 @@ use tokio::time::Instant;
 
 use crate::documents::{STATE, State, Versioned};
 use crate::failure::Failure;
+use crate::migrate;
 
 /// How long operations without a lock go on when the service does not answer.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
@@ -47,8 +48,14 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    /// Opens the container, made if it is missing.
-    pub(crate) async fn open(client: &Client, database: &str, container: &str) -> Result<Store, Failure> {
+    /// Opens the container, made if it is missing. One in another layout, or one
+    /// that a migration has not filled yet, is opened only by a migration.
+    pub(crate) async fn open(
+        client: &Client,
+        database: &str,
+        container: &str,
+        is_migrating: bool,
+    ) -> Result<Store, Failure> {
         if client.account().is_multi_write {
             return Err(Failure::Refused(
                 "the account takes writes in several regions, where an etag guards nothing; \
@@ -58,7 +65,10 @@ impl Store {
         }
         let handle = client.database(database).container(container);
         let exists = match handle.properties().await {
-            Ok(found) if found.partition_key.paths == ["/instanceId"] => true,
+            Ok(found) if found.partition_key.paths == ["/instanceId"] => {
+                migrate::check(&handle, &found, is_migrating).await?;
+                true
+            }
             Ok(_) => {
                 return Err(Failure::Refused(format!(
                     "the container {database}/{container} is partitioned by another path than /instanceId"

@@ -8,6 +8,7 @@
 #[path = "../../../../interop/holes/cases/mod.rs"]
 mod cases;
 mod holes;
+mod migration;
 mod operating;
 mod place;
 mod validations;

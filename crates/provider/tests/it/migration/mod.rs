@@ -1,0 +1,97 @@
+//! Containers of the published crate: recognised and refused by whoever opens
+//! them, moved by the migration, and every workflow in them finished. The
+//! container is a real one: see `interop/migration`.
+
+mod fixture;
+
+use duroxide_cdb::CosmosDBProvider;
+use perihelion_client::{Client, Container};
+use serde_json::{Value, json};
+
+use crate::place::{Account, Place};
+use fixture::{DATABASE, Fixture};
+
+const OLD: &str = "old";
+
+/// What opening a container is refused with; `None` if it is not.
+async fn refusal(client: &Client, container: &str) -> Option<String> {
+    let builder = CosmosDBProvider::builder()
+        .with_client(client.clone())
+        .with_database(DATABASE)
+        .with_container(container);
+    match builder.open().await {
+        Ok(provider) => {
+            provider.close().await;
+            None
+        }
+        Err(error) => {
+            assert!(!error.is_retryable(), "{error}");
+            Some(error.to_string())
+        }
+    }
+}
+
+async fn documents(container: &Container) -> Vec<Value> {
+    let mut documents: Vec<Value> = container.query("SELECT * FROM c").collect().await.unwrap();
+    documents.sort_by_key(|document| document["_rid"].to_string());
+    documents
+}
+
+#[tokio::test]
+async fn a_container_of_the_published_crate_is_refused_and_the_way_out_named() {
+    let fixture = Fixture::read();
+    for place in [Place::Embedded, Place::WireWithFourPartitions] {
+        let account = Account::open(place).await;
+        let client = account.client().await;
+        let old = fixture.put(&client, OLD, |_| true).await;
+        let before = documents(&old).await;
+        let why = refusal(&client, OLD).await.expect("it is not ours");
+        assert!(why.contains("perihelion migrate --from shop/old --to shop/"), "{why}");
+        assert_eq!(documents(&old).await, before, "{place:?}: something was written");
+        drop((client, old));
+        account.close().await;
+    }
+}
+
+/// Its own index is one sign, its documents are another; either suffices.
+#[tokio::test]
+async fn it_is_known_by_its_index_or_by_its_documents() {
+    let fixture = Fixture::read();
+    let account = Account::open(Place::Embedded).await;
+    let client = account.client().await;
+    let nothing = |_: &Value| false;
+    fixture.put(&client, "empty", nothing).await;
+    fixture.put(&client, "queued", |document| document["instanceId"] == "queued-1").await;
+    for kind in ["instance", "outbox_intent", "kv", "kv_delta"] {
+        let name = kind.replace('_', "-");
+        fixture.put_with(&client, &name, None, |document| document["type"] == kind).await;
+        assert!(refusal(&client, &name).await.is_some(), "{kind}");
+    }
+    for name in ["empty", "queued"] {
+        assert!(refusal(&client, name).await.is_some(), "{name}");
+    }
+    fixture.put_with(&client, "plain", None, nothing).await;
+    assert_eq!(refusal(&client, "plain").await, None, "an empty container of anybody's");
+    assert_eq!(refusal(&client, "new").await, None);
+    assert_eq!(refusal(&client, "new").await, None, "one of ours");
+    drop(client);
+    account.close().await;
+}
+
+#[tokio::test]
+async fn a_container_that_is_being_filled_is_refused_until_it_is_full() {
+    let account = Account::open(Place::Embedded).await;
+    let client = account.client().await;
+    assert_eq!(refusal(&client, "new").await, None);
+    let container = client.database(DATABASE).container("new");
+    let mut marker = json!({ "id": "migration", "instanceId": 0, "type": "migration", "status": "copying",
+        "source": "shop/old" });
+    container.create(0, &marker).await.unwrap();
+    let why = refusal(&client, "new").await.expect("it is not full");
+    assert!(why.contains("is not finished") && why.contains("--to shop/new"), "{why}");
+    marker["status"] = "done".into();
+    container.replace(0, "migration", &marker).await.unwrap();
+    assert_eq!(refusal(&client, "new").await, None);
+    drop((client, container));
+    account.close().await;
+}

@@ -1,0 +1,199 @@
+//! A container as the published duroxide-cdb 0.1.10 leaves it: workflows of
+//! every kind are begun on our server with the real crate, left half way, and
+//! written down, every document of the container and its indexing policy, as
+//! one JSON file. The provider's tests open such a file, must recognise it,
+//! move it and finish every workflow in it; the one they have in the repository
+//! came from here.
+//!
+//! Usage: perihelion-interop-migration FILE. `PERIHELION_BIN` names the server
+//! to start (by default the debug build of this checkout).
+
+#[path = "../../../crates/provider/tests/it/migration/workflows.rs"]
+mod workflows;
+
+mod server;
+
+use std::error::Error;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use duroxide::Client;
+use duroxide::providers::Provider;
+use duroxide::runtime::{OrchestrationStatus, Runtime, RuntimeOptions};
+use duroxide_cdb::client::CosmosDBClient;
+use duroxide_cdb::{CosmosDBProvider, CosmosDBProviderConfig, OutboxFaultInjector};
+use serde_json::{Value, json};
+
+use crate::server::Server;
+use crate::workflows::Side;
+
+const KEY: &str = "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw==";
+const DATABASE: &str = "duroxide";
+
+/// A workflow that is not where it should be by then has hung.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How often a workflow is looked at.
+const GLANCE: Duration = Duration::from_millis(50);
+
+/// How long the runtime may take to stop, in milliseconds; what is held never
+/// does.
+const SHUTDOWN_MS: u64 = 200;
+
+/// Events in the history of each workflow when it waits.
+const WAITING: [(&str, &str, usize); 9] = [
+    ("activity-1", "Activity", 4),
+    ("event-1", "Event", 3),
+    ("raised-1", "Event", 3),
+    ("parent-1", "Parent", 2),
+    ("eternal-1", "Eternal", 3),
+    ("queue-1", "Queue", 5),
+    ("session-1", "Session", 2),
+    ("cancelled-1", "Event", 3),
+    ("order::7", "Activity", 4),
+];
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let Some(file) = std::env::args().nth(1) else {
+        eprintln!("usage: perihelion-interop-migration FILE");
+        return ExitCode::from(2);
+    };
+    match write_down(&file).await {
+        Ok(documents) => {
+            println!("ok {documents} documents of the published crate are in {file}");
+            println!("1 passed, 0 failed, 0 skipped");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            println!("FAIL a container of the published crate: {error}");
+            println!("0 passed, 1 failed, 0 skipped");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn write_down(file: &str) -> Result<usize, Box<dyn Error>> {
+    let server = Server::start().await?;
+    let endpoint = format!("http://127.0.0.1:{}", server.port());
+    begin(&endpoint).await?;
+    leave_undelivered(&endpoint).await?;
+    leave_queued(&endpoint).await?;
+    let storage = CosmosDBClient::new(&endpoint, KEY, DATABASE, "duroxide")?;
+    let documents = storage.query("SELECT * FROM c", Vec::new(), None).await?;
+    for kind in
+        ["instance", "history", "orch_queue", "worker_queue", "outbox_intent", "kv", "kv_delta", "session"]
+    {
+        if !documents.iter().any(|document| document["type"] == kind) {
+            return Err(format!("no document of type {kind} was left").into());
+        }
+    }
+    let text = serde_json::to_string_pretty(&json!({
+        "writtenBy": "duroxide-cdb 0.1.10 on duroxide 0.1.29",
+        "indexingPolicy": duroxide_cdb::containers::default_indexing_policy(),
+        "documents": documents.iter().map(without_system_members).collect::<Vec<_>>(),
+    }))?;
+    std::fs::write(file, text + "\n")?;
+    Ok(documents.len())
+}
+
+/// Runs workflows until each waits for what will not come.
+async fn begin(endpoint: &str) -> Result<(), Box<dyn Error>> {
+    let provider: Arc<dyn Provider> = Arc::new(open(endpoint, None).await?);
+    let runtime = start(Arc::clone(&provider)).await;
+    let client = Client::new(Arc::clone(&provider));
+    client.start_orchestration("done-1", "Done", "").await?;
+    client.start_orchestration("failed-1", "Failed", "").await?;
+    for (instance, orchestration, _) in WAITING {
+        client.start_orchestration(instance, orchestration, "1").await?;
+    }
+    client.enqueue_event("queue-1", "inbox", "one").await?;
+    for instance in ["done-1", "failed-1"] {
+        let status = client.wait_for_orchestration(instance, PATIENCE).await?;
+        if matches!(status, OrchestrationStatus::Running { .. } | OrchestrationStatus::NotFound) {
+            return Err(format!("{instance} did not end").into());
+        }
+    }
+    for (instance, _, events) in WAITING {
+        until_events(&*provider, instance, events).await?;
+    }
+    until_events(&*provider, "child-1", 2).await?;
+    client.start_orchestration("timer-1", "Timer", "").await?;
+    until_events(&*provider, "timer-1", 4).await?;
+    // Last, because it keeps every worker.
+    client.start_orchestration("fan-1", "Fan", "").await?;
+    until_events(&*provider, "fan-1", 41).await?;
+    runtime.shutdown(Some(SHUTDOWN_MS)).await;
+    Ok(())
+}
+
+/// Lets every delivery to another instance fail: the intents stay.
+async fn leave_undelivered(endpoint: &str) -> Result<(), Box<dyn Error>> {
+    let injector = OutboxFaultInjector::fail_next(u32::MAX);
+    let provider: Arc<dyn Provider> = Arc::new(open(endpoint, Some(injector)).await?);
+    let client = Client::new(Arc::clone(&provider));
+    client.start_orchestration("spawner-1", "Spawner", "").await?;
+    let runtime = start(Arc::clone(&provider)).await;
+    until_events(&*provider, "spawner-1", 3).await?;
+    runtime.shutdown(Some(SHUTDOWN_MS)).await;
+    Ok(())
+}
+
+/// What clients send while nobody works stays in the queue.
+async fn leave_queued(endpoint: &str) -> Result<(), Box<dyn Error>> {
+    let client = Client::new(Arc::new(open(endpoint, None).await?));
+    client.raise_event("raised-1", "approval", "raised").await?;
+    client.enqueue_event("queue-1", "inbox", "two").await?;
+    client.cancel_instance("cancelled-1", "no longer wanted").await?;
+    client.start_orchestration("queued-1", "Late", "").await?;
+    Ok(())
+}
+
+async fn open(
+    endpoint: &str,
+    faults: Option<OutboxFaultInjector>,
+) -> Result<CosmosDBProvider, Box<dyn Error>> {
+    let config = CosmosDBProviderConfig {
+        endpoint: endpoint.to_owned(),
+        key: KEY.to_owned(),
+        database: DATABASE.to_owned(),
+        // Nothing is to be delivered behind our back.
+        reconciler_interval: Duration::from_secs(3600),
+        reconciler_age_threshold: Duration::from_secs(3600),
+        ..CosmosDBProviderConfig::default()
+    };
+    let mut provider = CosmosDBProvider::new_with_config(config).await?;
+    if let Some(faults) = faults {
+        provider.set_outbox_fault_injector(faults);
+    }
+    Ok(provider)
+}
+
+async fn start(provider: Arc<dyn Provider>) -> Arc<Runtime> {
+    // What is held keeps a worker each.
+    let options = RuntimeOptions { worker_concurrency: 8, ..RuntimeOptions::default() };
+    let (activities, orchestrations) = (workflows::activities(Side::Begins), workflows::orchestrations());
+    Runtime::start_with_options(provider, activities, orchestrations, options).await
+}
+
+async fn until_events(provider: &dyn Provider, instance: &str, count: usize) -> Result<(), Box<dyn Error>> {
+    let enough = async {
+        loop {
+            let found = provider.read(instance).await?.len();
+            if found >= count {
+                return Ok::<_, Box<dyn Error>>(());
+            }
+            tokio::time::sleep(GLANCE).await;
+        }
+    };
+    let late = || format!("{instance} does not reach {count} events");
+    tokio::time::timeout(PATIENCE, enough).await.map_err(|_| late())?
+}
+
+/// What the service adds to a document, it adds again.
+fn without_system_members(document: &Value) -> Value {
+    let members = document.as_object().into_iter().flatten();
+    let own = members.filter(|(name, _)| !name.starts_with('_'));
+    Value::Object(own.map(|(name, value)| (name.clone(), value.clone())).collect())
+}
