@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use duroxide::providers::{QueueDepths, SystemMetrics};
 use perihelion_client::Client;
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 use crate::clock::HybridClock;
 use crate::config::{Options, OutboxFaultInjector};
@@ -17,7 +18,7 @@ use crate::hub::Hub;
 use crate::meter::{Meter, Watch};
 use crate::ops::poll::Poller;
 use crate::ops::reconcile;
-use crate::store::Store;
+use crate::store::{PATIENCE, Store, patiently};
 
 /// The provider itself.
 pub(crate) struct Inner {
@@ -54,7 +55,8 @@ impl Inner {
         let clock = Arc::new(HybridClock::with_error(options.clock_error_ms));
         let watch = Watch { meter: Arc::clone(&meter), clock: Arc::clone(&clock) };
         let observed = Client::from_driver(client.driver().with_observer(Arc::new(watch)));
-        let store = Store::open(&observed, database, container, options.is_migrating).await?;
+        let open = || Store::open(&observed, database, container, options.is_migrating);
+        let store = patiently(Instant::now() + PATIENCE, open).await?;
         let interval = options.reconciler_interval;
         let inner = Arc::new(Inner {
             client,

@@ -33,7 +33,10 @@ pub(crate) async fn run(
             next.attempt_count = next.attempt_count.saturating_sub(1);
         }
         let etag = work.activity.etag.clone();
-        let put = || inner.store.put(&next.instance_id, &next.id, &next, &etag, quiet());
+        // While it is locked it is seen at another time. Who else gives it back
+        // leaves it as this does.
+        let options = || quiet().with_witness(next.id.as_str(), "/visibleAt", next.visible_at.0);
+        let put = || inner.store.put(&next.instance_id, &next.id, &next, &etag, options());
         match patiently(until, put).await {
             Ok(etag) => {
                 inner.works.remove(&token.nonce);

@@ -196,8 +196,7 @@ async fn together(
         made_at: inner.clock.stamp(),
         ttl: DELETION_TTL_SECONDS,
     };
-    let written = inner.store.container.create_with(COORDINATORS, &deletion, &quiet()).await?;
-    let etag = written.etag()?.clone();
+    let etag = register(inner, &deletion).await?;
     let prepared = async {
         for instance in set {
             mark(inner, instance, &deletion.id, force).await?;
@@ -211,6 +210,19 @@ async fn together(
     deletion.stage = DeletionStage::Committed;
     put(inner, &deletion, &etag).await?;
     roll_forward(inner, &deletion, result).await
+}
+
+/// Creates the coordinator; its id has a nonce, so one of that id is this one.
+async fn register(inner: &Inner, deletion: &Deletion) -> Result<Etag, Failure> {
+    let options = quiet().with_witness(deletion.id.as_str(), "/id", deletion.id.as_str());
+    let written = inner.store.container.create_with(COORDINATORS, deletion, &options).await?;
+    if let Ok(etag) = written.etag() {
+        return Ok(etag.clone());
+    }
+    // The answer was lost, and the witness has spoken.
+    let found = inner.store.container.find::<Deletion>(COORDINATORS, &deletion.id).await?;
+    let found = found.ok_or_else(|| Failure::Contended("a deletion was taken back".to_owned()))?;
+    Ok(found.etag()?.clone())
 }
 
 async fn mark(inner: &Inner, instance: &str, operation: &str, force: bool) -> Result<(), Failure> {
@@ -275,8 +287,11 @@ pub(crate) async fn roll_forward(
     forget(inner, deletion).await
 }
 
+/// Takes a deletion to its next stage. Only its own process commits it, and
+/// who else takes it back does what this would.
 async fn put(inner: &Inner, deletion: &Deletion, etag: &Etag) -> Result<(), Failure> {
-    let options = quiet().with_if_match(etag);
+    let stage = serde_json::to_value(deletion.stage).unwrap_or_default();
+    let options = quiet().with_if_match(etag).with_witness(deletion.id.as_str(), "/stage", stage);
     inner.store.container.replace_with(COORDINATORS, &deletion.id, deletion, &options).await?;
     Ok(())
 }

@@ -4,12 +4,13 @@
 use duroxide::providers::{InstanceFilter, PruneOptions, PruneResult};
 use perihelion_client::{Batch, Query};
 use serde_json::Value;
+use tokio::time::Instant;
 
 use crate::documents::{Execution, PastExecution, Versioned};
-use crate::failure::Failure;
+use crate::failure::{Failure, is_transient};
 use crate::inner::Inner;
 use crate::ops::{list, purge, read};
-use crate::store::versioned;
+use crate::store::{PATIENCE, patiently, versioned};
 
 /// Instances of a bulk operation when none is said.
 pub(crate) const BULK_MAX: u32 = 1000;
@@ -53,20 +54,30 @@ fn is_prunable(execution: &Execution, options: &PruneOptions) -> bool {
 }
 
 /// The summary first, with as many chunks as fit: without it they are nobody's.
+/// Should an answer be lost, the summary tells: nobody makes it again.
 async fn remove(inner: &Inner, instance: &str, past: &Versioned<PastExecution>) -> Result<(), Failure> {
     let chunks = &past.value.execution.chunks;
     let (first, rest) = chunks.split_at(chunks.len().min(Batch::OPERATIONS_MAX - 1));
-    let mut batch = Batch::new(instance);
-    batch.delete_if_match(&past.value.id, &past.etag)?;
-    for id in first {
-        batch.delete(id)?;
-    }
-    match inner.store.container.batch(batch).await {
-        Ok(_) => {}
-        Err(error) if error.is_not_found() || error.is_precondition_failed() => {
-            return Err(Failure::Contended(format!("{} changes while it is pruned", past.value.id)));
+    let attempt = || async {
+        let mut batch = Batch::new(instance);
+        batch.delete_if_match(&past.value.id, &past.etag)?;
+        for id in first {
+            batch.delete(id)?;
         }
-        Err(error) => return Err(error.into()),
+        match inner.store.container.batch(batch).await {
+            Ok(_) => Ok(true),
+            Err(error) if error.is_not_found() || error.is_precondition_failed() => Ok(false),
+            Err(error) if is_transient(&error) => {
+                match inner.store.find::<PastExecution>(instance, &past.value.id).await? {
+                    Some(_) => Err(error.into()),
+                    None => Ok(true),
+                }
+            }
+            Err(error) => Err(Failure::from(error)),
+        }
+    };
+    if !patiently(Instant::now() + PATIENCE, attempt).await? {
+        return Err(Failure::Contended(format!("{} changes while it is pruned", past.value.id)));
     }
     for ids in rest.chunks(Batch::OPERATIONS_MAX) {
         purge::remove(inner, instance, ids).await?;

@@ -4,11 +4,13 @@
 
 use perihelion_client::{Batch, Query};
 use serde::Deserialize;
+use tokio::time::Instant;
 
 use crate::documents::{Outbox, State, Versioned, kind};
-use crate::failure::Failure;
+use crate::failure::{Failure, is_transient};
 use crate::inner::Inner;
 use crate::ops::deliver;
+use crate::store::{PATIENCE, patiently};
 use crate::token::nonce;
 
 /// A document of the partition, in short.
@@ -60,7 +62,8 @@ async fn last_words(inner: &Inner, instance: &str, id: &str) -> Result<(), Failu
     deliver::attempt(inner, outbox).await
 }
 
-/// Removes documents, at once if all are there.
+/// Removes documents, at once if all are there. One by one it does not matter
+/// what became of an attempt whose answer was lost.
 pub(crate) async fn remove(inner: &Inner, instance: &str, ids: &[String]) -> Result<(), Failure> {
     let mut batch = Batch::new(instance);
     for id in ids {
@@ -68,14 +71,17 @@ pub(crate) async fn remove(inner: &Inner, instance: &str, ids: &[String]) -> Res
     }
     match inner.store.container.batch(batch).await {
         Ok(_) => return Ok(()),
-        Err(error) if error.is_not_found() => {}
+        Err(error) if error.is_not_found() || is_transient(&error) => {}
         Err(error) => return Err(error.into()),
     }
     for id in ids {
-        match inner.store.container.delete(instance, id).await {
-            Err(error) if !error.is_not_found() => return Err(error.into()),
-            _ => {}
-        }
+        let delete = || async {
+            match inner.store.container.delete(instance, id).await {
+                Err(error) if !error.is_not_found() => Err(Failure::from(error)),
+                _ => Ok(()),
+            }
+        };
+        patiently(Instant::now() + PATIENCE, delete).await?;
     }
     Ok(())
 }

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use duroxide::providers::SessionFetchConfig;
-use perihelion_client::{Etag, Patch, Query};
+use perihelion_client::{ErrorKind, Etag, Patch, Query};
 use serde_json::Value;
 
 use crate::clock::{Stamp, ends_ms};
@@ -164,7 +164,8 @@ async fn find(inner: &Inner, number: u64, id: &str) -> Result<Option<Versioned<S
     }
 }
 
-/// `None` when it has changed.
+/// `None` when it has changed. An answer that was lost is found out by reading:
+/// owner and end of the lock together are this write's alone.
 async fn put(inner: &Inner, session: &Session, etag: Option<Etag>) -> Result<Option<Etag>, Failure> {
     let container = &inner.store.container;
     let written = match &etag {
@@ -178,6 +179,10 @@ async fn put(inner: &Inner, session: &Session, etag: Option<Etag>) -> Result<Opt
         Ok(written) => Ok(Some(written.etag()?.clone())),
         Err(error) if error.is_conflict() || error.is_precondition_failed() || error.is_not_found() => {
             Ok(None)
+        }
+        Err(error) if error.kind() == ErrorKind::Ambiguous => {
+            let found = find(inner, session.instance_id, &session.id).await?;
+            Ok(found.filter(|found| found.value == *session).map(|found| found.etag))
         }
         Err(error) => Err(error.into()),
     }
