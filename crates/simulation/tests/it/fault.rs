@@ -1,0 +1,101 @@
+//! The ways in which one request can go wrong.
+
+use bytes::Bytes;
+use http::{HeaderValue, StatusCode};
+use perihelion_wire::transport::{Failure, FailureKind, Response, Sent};
+
+/// What a throttled request is told to wait, in milliseconds. More than stock
+/// duroxide bears in an ack (310 ms), so that the provider must wait itself.
+const RETRY_AFTER_MS: u64 = 400;
+
+/// What happens to one request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// 429 with a hint; nothing was done.
+    Throttled,
+    /// 449: a conflict inside the service; nothing was done.
+    RetryWith,
+    /// 503; nothing was done.
+    Unavailable,
+    /// 410: the replica has moved; nothing was done.
+    Gone,
+    /// No connection, and certainly nothing was sent.
+    Unsent,
+    /// The connection ends, nothing was done, and nobody can know.
+    LostRequest,
+    /// It was done, and the connection ends before the answer.
+    LostAnswer,
+    /// It was done, and the answer is 408.
+    DoneButTimeout,
+    /// It was done, and then the process that asked is killed.
+    Kill,
+}
+
+impl Fault {
+    pub(crate) const ALL: [Fault; 9] = [
+        Fault::Throttled,
+        Fault::RetryWith,
+        Fault::Unavailable,
+        Fault::Gone,
+        Fault::Unsent,
+        Fault::LostRequest,
+        Fault::LostAnswer,
+        Fault::DoneButTimeout,
+        Fault::Kill,
+    ];
+
+    /// What strikes the request of that number in systematic runs: everything
+    /// that differs to a client, and one in turn of those that differ little.
+    pub(crate) fn all_at(index: u64) -> [Fault; 7] {
+        let in_turn = [Fault::Gone, Fault::Unsent, Fault::DoneButTimeout];
+        [
+            Fault::Throttled,
+            Fault::RetryWith,
+            Fault::Unavailable,
+            Fault::LostRequest,
+            Fault::LostAnswer,
+            Fault::Kill,
+            in_turn[index as usize % in_turn.len()],
+        ]
+    }
+
+    /// Whether the server sees the request.
+    pub(crate) fn is_served(self) -> bool {
+        match self {
+            Fault::LostAnswer | Fault::DoneButTimeout | Fault::Kill => true,
+            Fault::Throttled
+            | Fault::RetryWith
+            | Fault::Unavailable
+            | Fault::Gone
+            | Fault::Unsent
+            | Fault::LostRequest => false,
+        }
+    }
+
+    /// What the driver gets instead of the answer.
+    pub(crate) fn outcome(self) -> Result<Response, Failure> {
+        let closed = |sent, message| Err(Failure::new(FailureKind::Closed, sent, message));
+        match self {
+            Fault::Throttled => Ok(answer(429, 3200, Some(RETRY_AFTER_MS))),
+            Fault::RetryWith => Ok(answer(449, 0, None)),
+            Fault::Unavailable => Ok(answer(503, 0, None)),
+            Fault::Gone => Ok(answer(410, 0, None)),
+            Fault::DoneButTimeout => Ok(answer(408, 0, None)),
+            Fault::Unsent => Err(Failure::new(FailureKind::Connect, Sent::No, "injected: no connection")),
+            Fault::LostRequest => closed(Sent::Unknown, "injected: closed before the request was served"),
+            Fault::LostAnswer | Fault::Kill => closed(Sent::Yes, "injected: closed before the answer"),
+        }
+    }
+}
+
+fn answer(status: u16, sub_status: u32, retry_after_ms: Option<u64>) -> Response {
+    let body = format!("{{\"code\":\"{status}\",\"message\":\"Injected by the simulation.\"}}");
+    let mut response = Response::new(Bytes::from(body));
+    *response.status_mut() = StatusCode::from_u16(status).expect("a status");
+    let headers = response.headers_mut();
+    headers.insert("x-ms-substatus", HeaderValue::from(sub_status));
+    if let Some(wait) = retry_after_ms {
+        headers.insert("x-ms-retry-after-ms", HeaderValue::from(wait));
+    }
+    response
+}

@@ -1,0 +1,233 @@
+//! What users do with the workflows: each scenario is small, so that every one
+//! of its requests can fail in every way.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::time::Duration;
+
+use duroxide::runtime::OrchestrationStatus;
+
+use crate::process::User;
+use crate::workflows::{FAN, LARGE, READY};
+
+/// How often a user looks at what it waits for.
+const GLANCE: Duration = Duration::from_millis(400);
+
+/// What a workflow must end with.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Ending {
+    Output(String),
+    /// Cancelled, by its user or with its parent.
+    Cancelled,
+}
+
+/// What a scenario leaves behind: instances, and how each must end.
+pub(crate) type Endings = Vec<(String, Ending)>;
+
+type Play<'u> = Pin<Box<dyn Future<Output = Result<Endings, String>> + Send + 'u>>;
+
+/// A user's part.
+#[derive(Clone, Copy)]
+pub(crate) struct Scenario {
+    pub(crate) name: &'static str,
+    /// Plays it, with instances named after the text.
+    pub(crate) play: for<'u> fn(&'u User, String) -> Play<'u>,
+}
+
+impl std::fmt::Debug for Scenario {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+macro_rules! scenario {
+    ($name:literal, $play:path) => {
+        Scenario { name: $name, play: |user, name| Box::pin($play(user, name)) }
+    };
+}
+
+/// Scenarios of few requests.
+pub(crate) const SMALL: [Scenario; 13] = [
+    scenario!("chain", chain),
+    scenario!("timer", timer),
+    scenario!("retry", retry),
+    scenario!("parent", parent),
+    scenario!("detach", detach),
+    scenario!("approval", approval),
+    scenario!("inbox", inbox),
+    scenario!("eternal", eternal),
+    scenario!("race", race),
+    scenario!("session", session),
+    scenario!("slow", slow),
+    scenario!("cancel", cancel),
+    scenario!("stats", stats),
+];
+
+/// A fan-out that needs a bundle.
+pub(crate) const FAN_OUT: Scenario = scenario!("fan", fan);
+
+/// A turn that must be staged.
+pub(crate) const STAGED: Scenario = scenario!("large", large);
+
+/// A scenario by name, `parked` included: a parent and a child that go on.
+pub(crate) fn by_name(name: &str) -> Scenario {
+    const PARKED: Scenario = scenario!("parked", parked);
+    let all = SMALL.into_iter().chain([FAN_OUT, STAGED, PARKED]);
+    all.into_iter().find(|scenario| scenario.name == name).expect("a scenario of that name")
+}
+
+fn done(instance: impl Into<String>, output: impl Into<String>) -> (String, Ending) {
+    (instance.into(), Ending::Output(output.into()))
+}
+
+async fn start(user: &User, instance: &str, orchestration: &str) -> Result<(), String> {
+    let started = user.client.start_orchestration(instance, orchestration, instance).await;
+    started.map_err(|error| format!("start of {instance}: {error}"))
+}
+
+/// Waits until it says that it is ready for its user.
+async fn ready(user: &User, instance: &str) {
+    while user.state(instance).await["customStatus"] != READY {
+        tokio::time::sleep(GLANCE).await;
+    }
+}
+
+/// Waits until all of them have ended, in whatever way.
+pub(crate) async fn ended(user: &User, endings: &Endings) {
+    for (instance, _) in endings {
+        while !matches!(user.state(instance).await["status"].as_str(), Some("Completed" | "Failed")) {
+            tokio::time::sleep(GLANCE).await;
+        }
+    }
+}
+
+async fn simple(user: &User, name: &str, orchestration: &str, output: String) -> Result<Endings, String> {
+    start(user, name, orchestration).await?;
+    Ok(vec![done(name, output)])
+}
+
+async fn chain(user: &User, name: String) -> Result<Endings, String> {
+    simple(user, &name, "Chain", format!("{name}/1 {name}/2")).await
+}
+
+async fn timer(user: &User, name: String) -> Result<Endings, String> {
+    simple(user, &name, "Timer", format!("{name}/1")).await
+}
+
+async fn retry(user: &User, name: String) -> Result<Endings, String> {
+    simple(user, &name, "Retry", format!("{name}/1")).await
+}
+
+async fn parent(user: &User, name: String) -> Result<Endings, String> {
+    let (one, two) = (format!("{name}-a"), format!("{name}-b"));
+    let mut endings = simple(user, &name, "Parent", format!("{one}/1 {two}/1")).await?;
+    for child in [one, two] {
+        let output = format!("{child}/1");
+        endings.push(done(child, output));
+    }
+    Ok(endings)
+}
+
+async fn detach(user: &User, name: String) -> Result<Endings, String> {
+    let mut endings = simple(user, &name, "Detach", format!("{name} has detached")).await?;
+    endings.push(done(format!("{name}-d"), format!("{name}-d/1")));
+    Ok(endings)
+}
+
+async fn approval(user: &User, name: String) -> Result<Endings, String> {
+    let endings = simple(user, &name, "Approval", format!("{name} granted")).await?;
+    ready(user, &name).await;
+    let raised = user.client.raise_event(&name, "approval", "granted").await;
+    raised.map_err(|error| format!("event: {error}"))?;
+    Ok(endings)
+}
+
+async fn enqueue(user: &User, name: &str) -> Result<(), String> {
+    for message in ["one", "two", "three"] {
+        let sent = user.client.enqueue_event(name, "inbox", message).await;
+        sent.map_err(|error| format!("message {message}: {error}"))?;
+    }
+    Ok(())
+}
+
+async fn inbox(user: &User, name: String) -> Result<Endings, String> {
+    let endings = simple(user, &name, "Inbox", "one two three".to_owned()).await?;
+    ready(user, &name).await;
+    enqueue(user, &name).await?;
+    Ok(endings)
+}
+
+async fn eternal(user: &User, name: String) -> Result<Endings, String> {
+    let endings = simple(user, &name, "Eternal", format!("one,two,three, {name}/1")).await?;
+    ready(user, &name).await;
+    enqueue(user, &name).await?;
+    Ok(endings)
+}
+
+async fn race(user: &User, name: String) -> Result<Endings, String> {
+    simple(user, &name, "Race", format!("timer {name}/1")).await
+}
+
+async fn session(user: &User, name: String) -> Result<Endings, String> {
+    simple(user, &name, "Session", format!("{name}/1 {name}/2 {name}/3")).await
+}
+
+async fn slow(user: &User, name: String) -> Result<Endings, String> {
+    simple(user, &name, "Slow", format!("{name}/slow")).await
+}
+
+async fn fan(user: &User, name: String) -> Result<Endings, String> {
+    simple(user, &name, "Fan", format!("{FAN} of {name}")).await
+}
+
+async fn large(user: &User, name: String) -> Result<Endings, String> {
+    let bytes = 700_000 + name.len() + "/0|".len();
+    let outputs: Vec<String> = (0..LARGE).map(|step| format!("{name}/{step}:{bytes}")).collect();
+    simple(user, &name, "Large", outputs.join(" ")).await
+}
+
+/// A running parent is cancelled, its child and the child's activity with it.
+async fn cancel(user: &User, name: String) -> Result<Endings, String> {
+    start(user, &name, "Family").await?;
+    ready(user, &name).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let cancelled = user.client.cancel_instance(&name, "no longer needed").await;
+    cancelled.map_err(|error| format!("cancel: {error}"))?;
+    let child = format!("{name}-stuck");
+    Ok(vec![(name, Ending::Cancelled), (child, Ending::Cancelled)])
+}
+
+/// Started, and left to itself.
+async fn parked(user: &User, name: String) -> Result<Endings, String> {
+    start(user, &name, "Family").await?;
+    ready(user, &name).await;
+    while user.state(&format!("{name}-stuck")).await["status"] != "Running" {
+        tokio::time::sleep(GLANCE).await;
+    }
+    tokio::time::sleep(GLANCE).await;
+    Ok(Endings::new())
+}
+
+/// What a client reads while and after a workflow runs.
+async fn stats(user: &User, name: String) -> Result<Endings, String> {
+    let endings = simple(user, &name, "Chain", format!("{name}/1 {name}/2")).await?;
+    ended(user, &endings).await;
+    let failed = |error| format!("read: {error}");
+    let value = user.client.get_kv_value(&name, "first").await.map_err(failed)?;
+    let all = user.client.get_kv_all_values(&name).await.map_err(failed)?;
+    let stats = user.client.get_orchestration_stats(&name).await.map_err(failed)?;
+    let status = user.client.get_orchestration_status(&name).await.map_err(failed)?;
+    let history = user.client.read_execution_history(&name, 1).await.map_err(failed)?;
+    let info = user.client.get_instance_info(&name).await.map_err(failed)?;
+    let tree = user.client.get_instance_tree(&name).await.map_err(failed)?;
+    if value != Some(format!("{name}/1")) || all.len() != 1 || stats.is_none() {
+        return Err(format!("values {value:?} {all:?}, stats {stats:?}"));
+    }
+    if !matches!(status, OrchestrationStatus::Completed { .. }) || history.len() < 6 {
+        return Err(format!("status {status:?}, {} events", history.len()));
+    }
+    if info.status != "Completed" || tree.all_ids.len() != 1 {
+        return Err(format!("info {info:?}, tree {tree:?}"));
+    }
+    Ok(endings)
+}

@@ -1,0 +1,142 @@
+//! Every request fails in every way, one at a time: a first run counts the
+//! requests of a scenario, then each of them is struck by each fault in a run of
+//! its own.
+
+use std::time::{Duration, Instant};
+
+use crate::audit::audit;
+use crate::fault::Fault;
+use crate::ledger::Ledger;
+use crate::network::{Plan, Role};
+use crate::process::{Settings, Slot, User, worker};
+use crate::scenarios::{FAN_OUT, SMALL, STAGED, Scenario, ended};
+use crate::world::{self, Program};
+
+/// A scenario that takes longer hangs. Four locks that run out one after the
+/// other, and a reconciler that comes round, fit.
+const TIME: Duration = Duration::from_secs(180);
+
+/// A killed process is back after this.
+const AWAY: Duration = Duration::from_millis(300);
+
+/// Requests that follow the end of a workflow are struck too, for as long.
+const AFTERMATH: Duration = Duration::from_millis(600);
+
+/// Problems shown of a test that fails.
+const SHOWN_MAX: usize = 3;
+
+/// Requests shown before and after the struck one.
+const STORY_LINES: usize = 12;
+
+struct Outcome {
+    requests: u64,
+    problems: Vec<String>,
+    story: String,
+}
+
+/// Plays a scenario with one worker process.
+fn run(scenario: Scenario, strike: Option<(u64, Fault)>) -> Outcome {
+    world::play(1, 1, |world| {
+        let ledger = Ledger::default();
+        world.add(Role::Worker, 0, AWAY, worker(Settings::default(), ledger.clone()));
+        let (counted, result) = (Slot::empty(), Slot::empty());
+        world.add(Role::User, 0, AWAY, user(scenario, strike, &ledger, &counted, &result));
+        let is_over = world.run(TIME, |_| result.is_full());
+        let problems = match result.take() {
+            Some(problems) => problems,
+            None if is_over => Vec::new(),
+            None => vec![format!("it hangs; the ledger has {:?}", ledger.runs())],
+        };
+        let story = match problems.is_empty() {
+            true => String::new(),
+            false => world.network().story(strike.map(|(index, _)| index), STORY_LINES),
+        };
+        Outcome { requests: counted.take().unwrap_or_default(), problems, story }
+    })
+}
+
+/// The user's program: plays, waits, and looks at what is left.
+fn user(
+    scenario: Scenario,
+    strike: Option<(u64, Fault)>,
+    ledger: &Ledger,
+    counted: &Slot<u64>,
+    result: &Slot<Vec<String>>,
+) -> Program {
+    let (ledger, counted, result) = (ledger.clone(), counted.clone(), result.clone());
+    std::sync::Arc::new(move |site| {
+        let (ledger, counted, result) = (ledger.clone(), counted.clone(), result.clone());
+        Box::pin(async move {
+            let user = User::open(site).await;
+            let network = std::sync::Arc::clone(&user.site.tap.network);
+            network.plan(match strike {
+                Some((index, fault)) => Plan::Strike { index, fault },
+                None => Plan::Calm,
+            });
+            let problems = match (scenario.play)(&user, scenario.name.to_owned()).await {
+                Ok(endings) => {
+                    ended(&user, &endings).await;
+                    tokio::time::sleep(AFTERMATH).await;
+                    counted.put(network.numbered());
+                    audit(&user, &ledger, &endings, network.kills()).await
+                }
+                Err(problem) => vec![problem],
+            };
+            result.put(problems);
+        })
+    })
+}
+
+/// Strikes those requests of a scenario that are chosen, with these faults.
+fn check(scenario: Scenario, is_chosen: impl Fn(u64) -> bool, faults: impl Fn(u64) -> Vec<Fault>) {
+    let began = Instant::now();
+    let calm = run(scenario, None);
+    assert!(
+        calm.problems.is_empty(),
+        "{} without faults: {:#?}\n{}",
+        scenario.name,
+        calm.problems,
+        calm.story
+    );
+    let (mut failed, mut runs) = (Vec::new(), 0);
+    for index in (0..calm.requests).filter(|index| is_chosen(*index)) {
+        for fault in faults(index) {
+            let outcome = run(scenario, Some((index, fault)));
+            runs += 1;
+            if !outcome.problems.is_empty() {
+                failed.push((index, fault, outcome));
+            }
+        }
+    }
+    println!("{}: {} requests, {runs} runs, {:?}", scenario.name, calm.requests, began.elapsed());
+    for (index, fault, outcome) in failed.iter().take(SHOWN_MAX) {
+        eprintln!(
+            "{} request {index} {fault:?}:\n  {}\n{}",
+            scenario.name,
+            outcome.problems.join("\n  "),
+            outcome.story
+        );
+    }
+    let names: Vec<String> = failed.iter().map(|(index, fault, _)| format!("{index} {fault:?}")).collect();
+    assert!(failed.is_empty(), "{}: {} of {runs} runs fail: {names:?}", scenario.name, failed.len());
+}
+
+#[test]
+fn every_request_of_small_workflows_may_fail() {
+    let only = std::env::var("SIMULATION_SCENARIO").ok();
+    for scenario in SMALL.iter().filter(|scenario| only.as_deref().is_none_or(|only| only == scenario.name)) {
+        check(*scenario, |_| true, |index| Fault::all_at(index).to_vec());
+    }
+}
+
+#[test]
+fn requests_of_a_fan_out_may_fail() {
+    check(FAN_OUT, |index| index < 14 || index % 17 == 0, |index| Fault::all_at(index).to_vec());
+}
+
+/// The first requests only, up to the first activity: it is the staging that is
+/// new here, and megabytes take their time.
+#[test]
+fn requests_of_a_staged_turn_may_fail() {
+    check(STAGED, |index| index < 24, |_| vec![Fault::LostAnswer, Fault::Kill]);
+}

@@ -1,0 +1,209 @@
+//! The workflows that the simulation runs: each uses one thing that the runtime
+//! asks of a provider. Their outputs say what happened, and inputs of activities
+//! are unique, so that the ledger can tell them apart.
+
+use std::time::Duration;
+
+use duroxide::runtime::registry::ActivityRegistry;
+use duroxide::{
+    ActivityContext, BackoffStrategy, Either2, OrchestrationContext, OrchestrationRegistry, RetryPolicy,
+};
+
+use crate::ledger::Ledger;
+
+/// Some activities ask for workers with this tag.
+pub(crate) const TAG: &str = "gpu";
+
+/// More than a turn commits one by one: it takes a bundle.
+pub(crate) const FAN: usize = 34;
+
+/// So many values of so many bytes are more than one commit takes.
+pub(crate) const LARGE: usize = 3;
+const LARGE_BYTES: usize = 700_000;
+
+/// What a workflow says of itself when it waits for its user.
+pub(crate) const READY: &str = "ready";
+
+/// Longer than a lock: it has to be renewed.
+const SLOW: Duration = Duration::from_secs(7);
+
+/// Longer than any workflow: only cancelling ends it.
+const ENDLESS: Duration = Duration::from_secs(3600);
+
+pub(crate) fn registries(ledger: &Ledger) -> (ActivityRegistry, OrchestrationRegistry) {
+    let (step, slow, flaky, endless, large) =
+        (ledger.clone(), ledger.clone(), ledger.clone(), ledger.clone(), ledger.clone());
+    let activities = ActivityRegistry::builder()
+        .register("Step", move |_: ActivityContext, input: String| {
+            step.note(&input);
+            async move { Ok(input) }
+        })
+        .register("Slow", move |_: ActivityContext, input: String| {
+            slow.note(&input);
+            async move {
+                tokio::time::sleep(SLOW).await;
+                Ok(input)
+            }
+        })
+        .register("Flaky", move |_: ActivityContext, input: String| {
+            let run = flaky.note(&input);
+            async move { if run < 2 { Err("not yet".to_owned()) } else { Ok(input) } }
+        })
+        .register("Endless", move |context: ActivityContext, input: String| {
+            endless.note(&input);
+            async move {
+                let _ = tokio::time::timeout(ENDLESS, context.cancelled()).await;
+                Err(format!("{input} was cancelled"))
+            }
+        })
+        .register("Large", move |_: ActivityContext, input: String| {
+            let name = input.split('|').next().unwrap_or_default().to_owned();
+            large.note(&name);
+            async move { Ok(format!("{name}:{}", input.len())) }
+        })
+        .build();
+    let orchestrations = OrchestrationRegistry::builder()
+        .register("Chain", chain)
+        .register("Timer", timer)
+        .register("Retry", retry)
+        .register("Parent", parent)
+        .register("Child", child)
+        .register("Detach", detach)
+        .register("Approval", approval)
+        .register("Inbox", inbox)
+        .register("Eternal", eternal)
+        .register("Race", race)
+        .register("Session", session)
+        .register("Fan", fan)
+        .register("Large", large_turn)
+        .register("Slow", slow_step)
+        .register("Stuck", stuck)
+        .register("Family", family)
+        .build();
+    (activities, orchestrations)
+}
+
+/// Two steps, a status, key-value pairs, a tag.
+async fn chain(context: OrchestrationContext, name: String) -> Result<String, String> {
+    context.set_custom_status("begun");
+    let first = context.schedule_activity("Step", format!("{name}/1")).await?;
+    context.set_kv_value("first", &first);
+    let second = context.schedule_activity("Step", format!("{name}/2")).with_tag(TAG).await?;
+    let kept = context.get_kv_value("first").unwrap_or_default();
+    Ok(format!("{kept} {second}"))
+}
+
+async fn timer(context: OrchestrationContext, name: String) -> Result<String, String> {
+    context.schedule_timer(Duration::from_millis(1500)).await;
+    context.schedule_activity("Step", format!("{name}/1")).await
+}
+
+async fn retry(context: OrchestrationContext, name: String) -> Result<String, String> {
+    let policy =
+        RetryPolicy::new(5).with_backoff(BackoffStrategy::Fixed { delay: Duration::from_millis(200) });
+    context.schedule_activity_with_retry("Flaky", format!("{name}/1"), policy).await
+}
+
+async fn parent(context: OrchestrationContext, name: String) -> Result<String, String> {
+    let one = context.schedule_sub_orchestration_with_id("Child", format!("{name}-a"), format!("{name}-a"));
+    let two = context.schedule_sub_orchestration_with_id("Child", format!("{name}-b"), format!("{name}-b"));
+    let (one, two) = context.join2(one, two).await;
+    Ok(format!("{} {}", one?, two?))
+}
+
+async fn child(context: OrchestrationContext, name: String) -> Result<String, String> {
+    context.schedule_activity("Step", format!("{name}/1")).await
+}
+
+/// Starts another workflow and does not wait for it.
+async fn detach(context: OrchestrationContext, name: String) -> Result<String, String> {
+    context.schedule_orchestration("Child", format!("{name}-d"), format!("{name}-d"));
+    Ok(format!("{name} has detached"))
+}
+
+async fn approval(context: OrchestrationContext, name: String) -> Result<String, String> {
+    context.set_custom_status(READY);
+    let granted = context.schedule_wait("approval").await;
+    Ok(format!("{name} {granted}"))
+}
+
+/// Takes three messages from its queue, in order.
+async fn inbox(context: OrchestrationContext, _: String) -> Result<String, String> {
+    context.set_custom_status(READY);
+    let mut all = Vec::new();
+    for _ in 0..3 {
+        all.push(context.dequeue_event("inbox").await);
+    }
+    Ok(all.join(" "))
+}
+
+/// Three executions: each takes a step and a message and hands both on.
+async fn eternal(context: OrchestrationContext, state: String) -> Result<String, String> {
+    let (name, so_far) = state.split_once('|').unwrap_or((state.as_str(), ""));
+    let round = context.execution_id();
+    context.set_custom_status(READY);
+    let step = context.schedule_activity("Step", format!("{name}/{round}")).await?;
+    let message = context.dequeue_event("inbox").await;
+    context.set_kv_value(format!("round{round}"), &step);
+    let so_far = format!("{so_far}{message},");
+    if round < 3 {
+        return context.continue_as_new(format!("{name}|{so_far}")).await;
+    }
+    let first = context.get_kv_value("round1").unwrap_or_default();
+    Ok(format!("{so_far} {first}"))
+}
+
+/// A timer wins over an activity, which is cancelled.
+async fn race(context: OrchestrationContext, name: String) -> Result<String, String> {
+    let endless = context.schedule_activity("Endless", format!("{name}/endless"));
+    let timer = context.schedule_timer(Duration::from_millis(1200));
+    let winner = match context.select2(endless, timer).await {
+        Either2::First(_) => "activity",
+        Either2::Second(()) => "timer",
+    };
+    let step = context.schedule_activity("Step", format!("{name}/1")).await?;
+    Ok(format!("{winner} {step}"))
+}
+
+async fn session(context: OrchestrationContext, name: String) -> Result<String, String> {
+    let mut all = Vec::new();
+    for step in 1..=3 {
+        let input = format!("{name}/{step}");
+        all.push(context.schedule_activity_on_session("Step", input, format!("session of {name}")).await?);
+    }
+    Ok(all.join(" "))
+}
+
+async fn fan(context: OrchestrationContext, name: String) -> Result<String, String> {
+    let steps = (0..FAN).map(|step| context.schedule_activity("Step", format!("{name}/{step}"))).collect();
+    let mut count = 0;
+    for outcome in context.join(steps).await {
+        count += usize::from(outcome?.starts_with(&name));
+    }
+    Ok(format!("{count} of {name}"))
+}
+
+/// One turn whose activities have inputs that no single commit holds.
+async fn large_turn(context: OrchestrationContext, name: String) -> Result<String, String> {
+    let filler = "x".repeat(LARGE_BYTES);
+    let steps = (0..LARGE)
+        .map(|step| context.schedule_activity("Large", format!("{name}/{step}|{filler}")))
+        .collect();
+    let outcomes: Result<Vec<String>, String> = context.join(steps).await.into_iter().collect();
+    Ok(outcomes?.join(" "))
+}
+
+async fn slow_step(context: OrchestrationContext, name: String) -> Result<String, String> {
+    context.schedule_activity("Slow", format!("{name}/slow")).await
+}
+
+/// Ends only by being cancelled, child and all.
+async fn family(context: OrchestrationContext, name: String) -> Result<String, String> {
+    context.set_custom_status(READY);
+    let child = format!("{name}-stuck");
+    context.schedule_sub_orchestration_with_id("Stuck", child.clone(), child).await
+}
+
+async fn stuck(context: OrchestrationContext, name: String) -> Result<String, String> {
+    context.schedule_activity("Endless", format!("{name}/endless")).await
+}
