@@ -31,6 +31,7 @@ mod failure;
 mod held;
 mod hub;
 mod inner;
+mod listing;
 mod meter;
 mod migrate;
 mod ops;
@@ -42,5 +43,6 @@ mod token;
 
 pub use builder::CosmosDBProviderBuilder;
 pub use config::{CosmosDBProviderConfig, OutboxFaultInjector};
+pub use listing::{ListOptions, ListOrder, ListPage, ListedInstance};
 pub use meter::{Latency, MethodMetrics, ProviderMetrics};
 pub use provider::CosmosDBProvider;

@@ -77,6 +77,11 @@ impl CosmosDBProvider {
         CosmosDBProvider { inner }
     }
 
+    /// Lists instances, a page at a time, for tools.
+    pub async fn list(&self, options: &crate::ListOptions) -> Result<crate::ListPage, ProviderError> {
+        self.inner.meter.call("list", crate::ops::page::run(&self.inner, options)).await
+    }
+
     /// What this provider has done since it was opened, and what it took: by
     /// method requests, request units and latency; polls, steals, conflicts,
     /// retries. Nothing is sent.

@@ -14,6 +14,7 @@ pub(crate) mod enqueue;
 pub(crate) mod fetch_orchestration;
 pub(crate) mod fetch_work;
 pub(crate) mod list;
+pub(crate) mod page;
 pub(crate) mod patience;
 pub(crate) mod poll;
 pub(crate) mod prune;

@@ -4,6 +4,7 @@
 
 mod account;
 mod clocks;
+mod listing;
 mod metrics;
 
 use std::time::Duration;

@@ -1,0 +1,153 @@
+//! Listing instances: every filter, every order, page by page, on one partition
+//! and on four.
+
+use std::collections::BTreeSet;
+
+use duroxide::providers::{Provider, ProviderAdmin};
+use duroxide_cdb::{CosmosDBProvider, ListOptions, ListOrder, ListPage};
+use perihelion_server::{Embedded, EmbeddedOptions};
+
+use super::{LOCK, NOW, client, event, metadata, start};
+
+const COUNT: usize = 23;
+
+async fn world(partitions: u32) -> (Embedded, CosmosDBProvider) {
+    let options = EmbeddedOptions::default().with_partitions(partitions).with_strict_gateway(true);
+    let engine = Embedded::open(options).await.unwrap();
+    let provider = CosmosDBProvider::builder().with_client(client(&engine).await).open().await.unwrap();
+    for n in 0..COUNT {
+        let instance = format!("{}-{n:02}", if n % 2 == 0 { "even" } else { "odd" });
+        let parent = (n % 5 == 4).then_some("even-00");
+        commit(&provider, &instance, parent, n).await;
+    }
+    // A message without a start, and an instance that is gone: no instances.
+    provider.enqueue_for_orchestrator(start("queued", None), None).await.unwrap();
+    commit(&provider, "gone", None, 0).await;
+    provider.delete_instance("gone", true).await.unwrap();
+    (engine, provider)
+}
+
+/// One turn of a new instance; of every three one completes and one fails.
+async fn commit(provider: &CosmosDBProvider, instance: &str, parent: Option<&str>, n: usize) {
+    provider.enqueue_for_orchestrator(start(instance, parent), None).await.unwrap();
+    let (item, token, _) = loop {
+        let found = provider.fetch_orchestration_item(LOCK, NOW, None).await.unwrap().unwrap();
+        if found.0.instance == instance {
+            break found;
+        }
+    };
+    let mut metadata = metadata(["Order", "Refund"][n % 2], [None, Some("Completed"), Some("Failed")][n % 3]);
+    metadata.parent_instance_id = parent.map(Into::into);
+    let history = vec![event(&item.instance, 1)];
+    provider.ack_orchestration_item(&token, 1, history, vec![], vec![], metadata, vec![]).await.unwrap();
+}
+
+/// All pages of a listing; none is longer than it may be.
+async fn pages(provider: &CosmosDBProvider, options: &ListOptions, size: u32) -> Vec<ListPage> {
+    let (mut pages, mut options) = (Vec::new(), options.clone().with_page_size(size));
+    loop {
+        let page = provider.list(&options).await.unwrap();
+        assert!(page.instances.len() <= size as usize, "{}", page.instances.len());
+        let token = page.continuation.clone();
+        pages.push(page);
+        match token {
+            Some(token) => options = options.with_continuation(token),
+            None => return pages,
+        }
+        assert!(pages.len() <= COUNT + 4, "the listing does not end");
+    }
+}
+
+async fn ids(provider: &CosmosDBProvider, options: &ListOptions, size: u32) -> Vec<String> {
+    let pages = pages(provider, options, size).await;
+    pages.into_iter().flat_map(|page| page.instances).map(|row| row.instance_id).collect()
+}
+
+#[tokio::test]
+async fn every_instance_is_listed_once_whatever_the_page_and_the_order() {
+    for partitions in [1, 4] {
+        let (engine, provider) = world(partitions).await;
+        let existing: BTreeSet<String> = provider.list_instances().await.unwrap().into_iter().collect();
+        assert_eq!(existing.len(), COUNT);
+        for order in [ListOrder::Stored, ListOrder::RecentFirst] {
+            for size in [1, 4, 100] {
+                let options = ListOptions::new().with_order(order);
+                let listed = ids(&provider, &options, size).await;
+                let set: BTreeSet<String> = listed.iter().cloned().collect();
+                assert_eq!((listed.len(), &set), (COUNT, &existing), "{partitions} {order:?} {size}");
+            }
+        }
+        engine.close().await;
+    }
+}
+
+#[tokio::test]
+async fn filters_leave_what_they_say_and_rows_say_what_is_known() {
+    let (_engine, provider) = world(4).await;
+    let all =
+        provider.list(&ListOptions::new().with_page_size(100).with_output(true)).await.unwrap().instances;
+    assert_eq!(all.len(), COUNT);
+    let middle = all.iter().map(|row| row.created_at).max().unwrap();
+    let cases: Vec<(ListOptions, Box<dyn Fn(&duroxide_cdb::ListedInstance) -> bool>)> = vec![
+        (ListOptions::new().with_status("Failed"), Box::new(|row| row.status == "Failed")),
+        (ListOptions::new().with_name("Refund"), Box::new(|row| row.name == "Refund")),
+        (ListOptions::new().with_parent("even-00"), Box::new(|row| row.parent_instance_id.is_some())),
+        (ListOptions::new().with_id_prefix("odd-1"), Box::new(|row| row.instance_id.starts_with("odd-1"))),
+        (ListOptions::new().with_created(0..middle), Box::new(move |row| row.created_at < middle)),
+        (
+            ListOptions::new().with_updated(middle..u64::MAX >> 12),
+            Box::new(move |row| row.updated_at >= middle),
+        ),
+        (
+            ListOptions::new()
+                .with_status("Completed")
+                .with_name("Refund")
+                .with_order(ListOrder::RecentFirst),
+            Box::new(|row| row.status == "Completed" && row.name == "Refund"),
+        ),
+        (ListOptions::new().with_status("Nothing"), Box::new(|_| false)),
+    ];
+    for (options, suits) in cases {
+        let expected: BTreeSet<&str> =
+            all.iter().filter(|row| suits(row)).map(|row| row.instance_id.as_str()).collect();
+        let listed = ids(&provider, &options, 3).await;
+        assert_eq!(listed.iter().map(String::as_str).collect::<BTreeSet<_>>(), expected, "{options:?}");
+        assert_eq!(listed.len(), expected.len(), "{options:?}");
+    }
+    let ended = all.iter().find(|row| row.status == "Completed").unwrap();
+    assert_eq!((ended.output.as_deref(), ended.output_length), (Some("done"), Some(4)));
+    assert_eq!((ended.execution_id, ended.version.as_str()), (1, "1.0.0"));
+    assert!(ended.completed_at.is_some_and(|at| at >= ended.created_at && at <= ended.updated_at));
+    let running = all.iter().find(|row| row.status == "Running").unwrap();
+    assert_eq!((running.output_length, running.completed_at), (None, None));
+    let short = provider.list(&ListOptions::new()).await.unwrap().instances;
+    assert!(short.iter().all(|row| row.output.is_none()));
+}
+
+#[tokio::test]
+async fn a_page_costs_the_same_among_few_and_among_many() {
+    let (_engine, provider) = world(1).await;
+    let spent = || provider.metrics().methods.get("list").map_or(0.0, |method| method.request_units);
+    let options = ListOptions::new().with_page_size(5);
+    provider.list(&options).await.unwrap();
+    let few = spent();
+    for n in 0..200 {
+        commit(&provider, &format!("more-{n}"), None, 1).await;
+    }
+    let before = spent();
+    assert_eq!(provider.list(&options).await.unwrap().instances.len(), 5);
+    let many = spent() - before;
+    assert!(many <= few * 1.1, "{few} RU among {COUNT}, {many} RU among {}", COUNT + 200);
+}
+
+#[tokio::test]
+async fn a_token_of_another_listing_is_refused() {
+    let (_engine, provider) = world(1).await;
+    let page = provider.list(&ListOptions::new().with_page_size(2)).await.unwrap();
+    let token = page.continuation.expect("there is more");
+    let other = ListOptions::new().with_status("Failed").with_continuation(token.as_str());
+    let error = provider.list(&other).await.unwrap_err();
+    assert!(error.message.contains("other filters") && !error.is_retryable(), "{error}");
+    assert!(provider.list(&ListOptions::new().with_continuation("rubbish")).await.is_err());
+    provider.list(&ListOptions::new().with_continuation(token)).await.unwrap();
+}
