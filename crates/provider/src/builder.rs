@@ -6,7 +6,7 @@ use std::time::Duration;
 use duroxide::providers::ProviderError;
 use perihelion_client::{Client, ClientBuilder, Credential};
 
-use crate::config::{CosmosDBProviderConfig, Options};
+use crate::config::{CommitTier, CosmosDBProviderConfig, Options};
 use crate::failure::Failure;
 use crate::inner::Inner;
 use crate::provider::CosmosDBProvider;
@@ -93,6 +93,21 @@ impl CosmosDBProviderBuilder {
     /// once. Without it: one second.
     pub fn with_long_poll_threshold(mut self, threshold: Duration) -> Self {
         self.options.long_poll_threshold = threshold;
+        self
+    }
+
+    /// How much of a claim is written before the commit. Without it: as little
+    /// as possible, [`CommitTier::Cached`].
+    pub fn with_commit_tier(mut self, tier: CommitTier) -> Self {
+        self.options.tier = tier;
+        self
+    }
+
+    /// Lets fetches that look once claim by the commit tier as well. Without it
+    /// they claim durably, and what they take no other provider on the
+    /// container takes before it is given back or the lock runs out.
+    pub fn with_commit_tier_for_short_polls(mut self) -> Self {
+        self.options.is_tier_for_all = true;
         self
     }
 

@@ -86,12 +86,33 @@ impl std::fmt::Debug for CosmosDBProviderConfig {
     }
 }
 
+/// How much of a claim is written before the commit. Every tier is as safe: one
+/// commit of an instance wins, by the etag of its state. They differ in what a
+/// turn costs, and in who sees that an instance is taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum CommitTier {
+    /// T0: every claim is a durable lock.
+    Durable,
+    /// T1: a turn on messages that came while this process was there is locked
+    /// in memory only, and an activity goes to a waiting worker of this process
+    /// already locked.
+    Optimistic,
+    /// T2: beside that, the state after a commit is kept, and completions that
+    /// this process made itself are taken without a read.
+    #[default]
+    Cached,
+}
+
 /// What the provider itself goes by.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
     /// A fetch with a shorter `poll_timeout` looks once and returns; one with
     /// this or more waits for work.
     pub(crate) long_poll_threshold: Duration,
+    pub(crate) tier: CommitTier,
+    /// The tier goes for fetches that look once, too; they claim durably
+    /// otherwise, because whoever calls them expects to be the only one.
+    pub(crate) is_tier_for_all: bool,
     pub(crate) reconciler_interval: Duration,
     pub(crate) reconciler_age: Duration,
     /// How wrong this machine's clock is made, for tests.
@@ -106,6 +127,8 @@ impl Default for Options {
             // The published crate's tests want an answer at once for 500 ms;
             // the runtime asks for 30 s.
             long_poll_threshold: Duration::from_secs(1),
+            tier: CommitTier::default(),
+            is_tier_for_all: false,
             reconciler_interval: Duration::from_secs(2),
             reconciler_age: Duration::from_secs(2),
             clock_error_ms: 0,

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use perihelion_client::Etag;
 use serde::{Deserialize, Serialize};
 
-use crate::clock::Stamp;
+use crate::clock::{SKEW_MAX, Stamp};
 
 /// The id of an instance's state document.
 pub(crate) const STATE: &str = "i";
@@ -190,6 +190,10 @@ pub(crate) struct Chunk {
     pub(crate) ttl: Option<u32>,
 }
 
+/// Before every other message of an instance: the start of its next execution,
+/// without which the runtime can do nothing with the others.
+pub(crate) const FIRST: Stamp = Stamp(1);
+
 /// A message to an instance.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -217,6 +221,15 @@ pub(crate) struct Message {
     /// The lock under which it was made, for a completion whose answer is lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) by: Option<String>,
+}
+
+impl Message {
+    /// From when on it can have been seen, by whatever clock stamped it.
+    pub(crate) fn seen_from(&self) -> Stamp {
+        // The start of a next execution comes before all others, so its place
+        // in the order tells nothing.
+        if self.enq <= FIRST { self.visible_at.after(SKEW_MAX) } else { self.enq.max(self.visible_at) }
+    }
 }
 
 fn is_false(value: &bool) -> bool {

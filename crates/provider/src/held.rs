@@ -9,6 +9,8 @@ use std::time::Duration;
 use perihelion_client::Etag;
 use tokio::time::Instant;
 
+use duroxide::Event;
+
 use crate::documents::{Activity, State, Versioned};
 
 /// Locks kept. More than any process has dispatchers; beyond it the oldest are
@@ -18,7 +20,16 @@ const HELD_MAX: usize = 4096;
 /// A lock on an instance. Operations on one token take turns.
 #[derive(Debug)]
 pub(crate) struct Turn {
-    pub(crate) state: Versioned<State>,
+    /// The state with this turn's lock in it.
+    pub(crate) state: State,
+    /// The version that was read or written; `None` when there is no document
+    /// yet.
+    pub(crate) etag: Option<Etag>,
+    /// Whether the lock is written. If not, nobody else knows of it: whoever
+    /// commits first under the etag wins.
+    pub(crate) is_durable: bool,
+    /// Of the state's execution, when it could be read.
+    pub(crate) history: Option<Arc<Vec<Event>>>,
     /// Messages of the lock that must not be delivered twice.
     pub(crate) once: Vec<String>,
     pub(crate) until: Instant,

@@ -10,8 +10,8 @@ use std::sync::Mutex;
 
 use tokio::sync::Notify;
 
-pub(crate) use instances::{Instances, Skipped};
-pub(crate) use works::{Claimant, Works};
+pub(crate) use instances::{Candidate, Instances, Skipped};
+pub(crate) use works::{Claimant, Ready, Works};
 
 /// Hints of one kind, and who waits for them.
 #[derive(Debug, Default)]

@@ -33,6 +33,9 @@ pub(crate) struct Inner {
     pub(crate) poller: Poller,
     pub(crate) turns: Held<Turn>,
     pub(crate) works: Held<Work>,
+    /// When this process came: messages from before it are claimed durably, so
+    /// that attempts are counted across crashes.
+    pub(crate) opened_ms: u64,
     /// Sessions that workers of this process have claimed, by owner.
     pub(crate) sessions: Mutex<HashMap<String, HashSet<String>>>,
     faults: Mutex<Option<OutboxFaultInjector>>,
@@ -58,6 +61,7 @@ impl Inner {
         let open = || Store::open(&observed, database, container, options.is_migrating);
         let store = patiently(Instant::now() + PATIENCE, open).await?;
         let interval = options.reconciler_interval;
+        let opened_ms = clock.now_ms();
         let inner = Arc::new(Inner {
             client,
             store,
@@ -70,6 +74,7 @@ impl Inner {
             poller: Poller::default(),
             turns: Held::default(),
             works: Held::default(),
+            opened_ms,
             sessions: Mutex::default(),
             faults: Mutex::default(),
             has_left_work: AtomicBool::default(),

@@ -21,6 +21,7 @@
 
 mod admin;
 mod builder;
+mod cache;
 pub mod client;
 mod clock;
 mod config;
@@ -42,7 +43,7 @@ mod together;
 mod token;
 
 pub use builder::CosmosDBProviderBuilder;
-pub use config::{CosmosDBProviderConfig, OutboxFaultInjector};
+pub use config::{CommitTier, CosmosDBProviderConfig, OutboxFaultInjector};
 pub use listing::{ListOptions, ListOrder, ListPage, ListedInstance};
 pub use meter::{Latency, MethodMetrics, ProviderMetrics};
 pub use provider::CosmosDBProvider;

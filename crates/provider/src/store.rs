@@ -4,6 +4,7 @@
 //! long as the caller has time: a lock's deadline, or a fixed patience.
 
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
 use perihelion_client::{
@@ -15,6 +16,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::time::Instant;
 
+use crate::cache::Snapshots;
 use crate::documents::{STATE, State, Versioned};
 use crate::failure::Failure;
 use crate::migrate;
@@ -45,6 +47,8 @@ const INDEXED: [&str; 11] = [
 #[derive(Debug, Clone)]
 pub(crate) struct Store {
     pub(crate) container: Container,
+    /// What is known of states; every write here ends what was known before.
+    pub(crate) snapshots: Arc<Snapshots>,
 }
 
 impl Store {
@@ -78,18 +82,32 @@ impl Store {
             Err(error) => return Err(error.into()),
         };
         if exists {
-            return Ok(Store { container: handle });
+            return Ok(Store { container: handle, snapshots: Arc::default() });
         }
         let database = client.create_database_if_missing(database).await?;
         let properties = ContainerProperties::new(container, "/instanceId")
             .with_ttl_per_item()
             .with_indexing_policy(IndexingPolicy::only(INDEXED));
-        Ok(Store { container: database.create_container_if_missing(&properties).await? })
+        let container = database.create_container_if_missing(&properties).await?;
+        Ok(Store { container, snapshots: Arc::default() })
     }
 
     /// An instance's state; `None` when nothing was ever committed or locked.
     pub(crate) async fn state(&self, instance: &str) -> Result<Option<Versioned<State>>, Failure> {
         self.find(instance, STATE).await
+    }
+
+    /// An instance's state, unless it still has that version.
+    pub(crate) async fn state_if_changed(&self, instance: &str, seen: &Etag) -> Result<Changed, Failure> {
+        match self.container.read_if_changed::<State>(instance, STATE, seen).await {
+            Ok(None) => Ok(Changed::Not),
+            Ok(Some(item)) => {
+                let etag = item.etag()?.clone();
+                Ok(Changed::To(Box::new(Versioned { value: item.into_value(), etag })))
+            }
+            Err(error) if error.is_not_found() => Ok(Changed::Gone),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// A document with its version.
@@ -120,6 +138,7 @@ impl Store {
     ) -> Result<Etag, Failure> {
         let options = quiet().with_witness(STATE, pointer, witness);
         let key = state.instance_id.as_str();
+        self.snapshots.forget(key);
         let written = match etag {
             Some(etag) => {
                 self.container.replace_with(key, STATE, state, &options.with_if_match(etag)).await?
@@ -150,6 +169,13 @@ impl Store {
         let found = self.find::<Value>(instance, id).await?;
         found.map(|found| found.etag).ok_or(Failure::LockLost)
     }
+}
+
+/// What a state is since it was seen.
+pub(crate) enum Changed {
+    Not,
+    To(Box<Versioned<State>>),
+    Gone,
 }
 
 /// Writes whose answer need not repeat what was written.

@@ -1,15 +1,27 @@
-//! Instances with messages: when each has something to see, and until when it
-//! is taken.
+//! Instances with messages: when each has something to see, which of its
+//! messages are known whole, and until when it is taken.
+//!
+//! What always holds: whoever takes an instance gets, of its messages, those
+//! that this process made or delivered itself; `is_partial` says that there may
+//! be others, and `is_suspect` that an earlier turn did not end with a commit.
+//! Both only make the next turn read more than it might have to.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use crate::clock::Stamp;
+use crate::documents::Message;
 
 /// Instances remembered. Beyond it hints are dropped and polls find the work.
 const INSTANCES_MAX: usize = 65_536;
 
 /// Moments remembered for one instance: its timers, mostly.
 const DUES_MAX: usize = 256;
+
+/// Messages kept whole for one instance: what one turn takes.
+const KNOWN_MAX: usize = 64;
+
+/// Work items kept whole, in bytes; beyond it turns read their messages.
+const KNOWN_BYTES_MAX: usize = 32 << 20;
 
 /// Instances that one fetch has looked at and cannot take.
 pub(crate) type Skipped = HashSet<String>;
@@ -20,6 +32,8 @@ pub(crate) struct Instances {
     entries: HashMap<String, Entry>,
     /// (when it can be taken, instance), one for each entry that has a when.
     order: BTreeSet<(Stamp, String)>,
+    /// Of all messages kept.
+    bytes: usize,
 }
 
 #[derive(Debug, Default, Clone)]
@@ -32,6 +46,26 @@ struct Entry {
     blocked: Stamp,
     /// News end the wait: nothing but a missing message blocks it.
     is_soft: bool,
+    /// Messages that are known whole, in their order.
+    known: BTreeMap<(Stamp, String), Message>,
+    is_partial: bool,
+    is_suspect: bool,
+    /// Of the turn that is under way or did not end: how often each of its
+    /// messages was tried.
+    tried: BTreeMap<String, u32>,
+}
+
+/// An instance to look at.
+#[derive(Debug, Default)]
+pub(crate) struct Candidate {
+    pub(crate) instance: String,
+    /// What is known whole and can be seen, in order.
+    pub(crate) messages: Vec<Message>,
+    /// There may be messages that are not known here.
+    pub(crate) is_partial: bool,
+    /// A turn of this process did not end with a commit.
+    pub(crate) is_suspect: bool,
+    pub(crate) tried: BTreeMap<String, u32>,
 }
 
 impl Entry {
@@ -42,44 +76,82 @@ impl Entry {
     fn is_known(&self, now: Stamp) -> bool {
         self.blocked > now || self.when().is_some_and(|when| when <= now)
     }
+
+    fn due(&mut self, due: Stamp) {
+        if self.dues.len() < DUES_MAX {
+            self.dues.insert(due);
+        }
+        if self.is_soft {
+            (self.is_soft, self.blocked) = (false, Stamp(0));
+        }
+    }
+
+    /// Whoever looked at it did not take it, or gave it back.
+    fn give_back(&mut self) {
+        self.dues.extend(self.seen.take());
+        self.is_partial = true;
+    }
 }
 
 impl Instances {
     /// A message of this instance is seen from `due` on.
     pub(crate) fn hint(&mut self, instance: &str, due: Stamp) {
-        if self.entries.len() >= INSTANCES_MAX && !self.entries.contains_key(instance) {
+        if self.has_room(instance) {
+            self.change(instance, |entry| {
+                entry.is_partial = true;
+                entry.due(due);
+            });
+        }
+    }
+
+    /// A message of this instance, whole.
+    pub(crate) fn bring(&mut self, message: Message) {
+        if !self.has_room(&message.instance_id) {
             return;
         }
-        self.change(instance, |entry| {
-            if entry.dues.len() < DUES_MAX {
-                entry.dues.insert(due);
-            }
-            if entry.is_soft {
-                (entry.is_soft, entry.blocked) = (false, Stamp(0));
+        let size = message.item.len();
+        let is_kept = self.bytes + size <= KNOWN_BYTES_MAX;
+        let instance = message.instance_id.clone();
+        self.change(&instance, |entry| {
+            entry.due(message.visible_at);
+            if is_kept && entry.known.len() < KNOWN_MAX {
+                entry.known.insert((message.enq, message.id.clone()), message);
+            } else {
+                entry.is_partial = true;
             }
         });
     }
 
     /// The next instance that can be taken; it is blocked until it is settled.
-    pub(crate) fn take(&mut self, now: Stamp, skipped: &Skipped) -> Option<String> {
+    pub(crate) fn take(&mut self, now: Stamp, skipped: &Skipped) -> Option<Candidate> {
         let ready = self.order.iter().take_while(|(when, _)| *when <= now);
         let instance =
             ready.map(|(_, instance)| instance).find(|instance| !skipped.contains(*instance))?.clone();
+        let mut candidate = Candidate { instance: instance.clone(), ..Candidate::default() };
         self.change(&instance, |entry| {
             entry.seen = entry.dues.first().copied();
             entry.dues.retain(|due| *due > now);
             (entry.blocked, entry.is_soft) = (Stamp(u64::MAX), false);
+            let (later, seen) = std::mem::take(&mut entry.known)
+                .into_iter()
+                .partition(|(_, message)| message.visible_at > now);
+            entry.known = later;
+            candidate.messages = seen.into_values().collect();
+            candidate.is_partial = std::mem::take(&mut entry.is_partial);
+            candidate.is_suspect = entry.is_suspect;
+            candidate.tried = entry.tried.clone();
         });
-        Some(instance)
+        Some(candidate)
     }
 
     /// It was locked until `until`: what was come for is taken, and when the lock
     /// runs out it must be looked at again.
-    pub(crate) fn locked(&mut self, instance: &str, until: Stamp) {
+    pub(crate) fn locked(&mut self, instance: &str, until: Stamp, tried: BTreeMap<String, u32>) {
         self.change(instance, |entry| {
             entry.seen = None;
             entry.dues.insert(until);
             (entry.blocked, entry.is_soft) = (until, false);
+            (entry.is_suspect, entry.tried) = (true, tried);
         });
     }
 
@@ -92,11 +164,25 @@ impl Instances {
         });
     }
 
-    /// The lock was given back, or nobody looks at it any more.
+    /// The turn is committed: what came with it is gone.
+    pub(crate) fn committed(&mut self, instance: &str) {
+        self.change(instance, |entry| {
+            entry.dues.remove(&entry.blocked);
+            (entry.blocked, entry.seen, entry.is_suspect) = (Stamp(0), None, false);
+            entry.tried.clear();
+        });
+    }
+
+    /// The lock was given back, its attempts written to the messages.
+    pub(crate) fn abandoned(&mut self, instance: &str) {
+        self.committed(instance);
+    }
+
+    /// The lock is lost, or nobody looks at it any more.
     pub(crate) fn released(&mut self, instance: &str) {
         self.change(instance, |entry| {
             entry.dues.remove(&entry.blocked);
-            entry.dues.extend(entry.seen.take());
+            entry.give_back();
             entry.blocked = Stamp(0);
         });
     }
@@ -104,7 +190,7 @@ impl Instances {
     /// It cannot be taken before `until`; `is_soft`, unless a message comes.
     pub(crate) fn block(&mut self, instance: &str, until: Stamp, is_soft: bool) {
         self.change(instance, |entry| {
-            entry.dues.extend(entry.seen.take());
+            entry.give_back();
             (entry.blocked, entry.is_soft) = (until, is_soft);
         });
     }
@@ -113,7 +199,8 @@ impl Instances {
     pub(crate) fn idle(&mut self, instance: &str) {
         self.change(instance, |entry| {
             entry.seen = None;
-            (entry.blocked, entry.is_soft) = (Stamp(0), false);
+            (entry.blocked, entry.is_soft, entry.is_suspect) = (Stamp(0), false, false);
+            entry.tried.clear();
         });
     }
 
@@ -134,8 +221,14 @@ impl Instances {
         known.map(|(instance, _)| instance.clone()).take(most).collect()
     }
 
+    fn has_room(&self, instance: &str) -> bool {
+        self.entries.len() < INSTANCES_MAX || self.entries.contains_key(instance)
+    }
+
     fn change(&mut self, instance: &str, change: impl FnOnce(&mut Entry)) {
         let mut entry = self.entries.remove(instance).unwrap_or_default();
+        let size = |entry: &Entry| entry.known.values().map(|message| message.item.len()).sum::<usize>();
+        self.bytes -= size(&entry);
         if let Some(when) = entry.when() {
             self.order.remove(&(when, instance.to_owned()));
         }
@@ -144,70 +237,11 @@ impl Instances {
             self.order.insert((when, instance.to_owned()));
         }
         if !entry.dues.is_empty() || entry.blocked > Stamp(0) {
+            self.bytes += size(&entry);
             self.entries.insert(instance.to_owned(), entry);
         }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn stamp(ms: u64) -> Stamp {
-        Stamp::at_ms(ms)
-    }
-
-    #[test]
-    fn an_instance_is_taken_by_one_and_in_the_order_of_its_messages() {
-        let mut hints = Instances::default();
-        let nobody = Skipped::new();
-        hints.hint("b", stamp(2));
-        hints.hint("a", stamp(1));
-        assert_eq!(hints.take(stamp(5), &nobody).as_deref(), Some("a"));
-        assert_eq!(hints.take(stamp(5), &nobody).as_deref(), Some("b"));
-        assert_eq!(hints.take(stamp(5), &nobody), None);
-    }
-
-    #[test]
-    fn what_comes_while_it_is_locked_is_seen_when_it_is_released() {
-        let mut hints = Instances::default();
-        let nobody = Skipped::new();
-        hints.hint("a", stamp(1));
-        hints.hint("a", stamp(50));
-        assert!(hints.take(stamp(2), &nobody).is_some());
-        hints.locked("a", stamp(100));
-        hints.hint("a", stamp(3));
-        assert_eq!(hints.take(stamp(4), &nobody), None);
-        hints.released("a");
-        assert_eq!(hints.take(stamp(4), &nobody).as_deref(), Some("a"));
-        hints.idle("a");
-        assert_eq!(hints.take(stamp(49), &nobody), None, "the timer is not due");
-        assert_eq!(hints.take(stamp(51), &nobody).as_deref(), Some("a"), "the timer was kept");
-    }
-
-    #[test]
-    fn a_lock_that_runs_out_is_looked_at_again() {
-        let mut hints = Instances::default();
-        let nobody = Skipped::new();
-        hints.hint("a", stamp(1));
-        hints.take(stamp(2), &nobody);
-        hints.locked("a", stamp(100));
-        hints.renewed("a", stamp(200));
-        assert_eq!(hints.take(stamp(150), &nobody), None);
-        assert_eq!(hints.take(stamp(200), &nobody).as_deref(), Some("a"));
-    }
-
-    #[test]
-    fn news_end_a_soft_wait_and_nothing_is_kept_of_what_is_idle() {
-        let mut hints = Instances::default();
-        let nobody = Skipped::new();
-        hints.hint("a", stamp(1));
-        hints.take(stamp(2), &nobody);
-        hints.block("a", stamp(100), true);
-        assert_eq!(hints.take(stamp(3), &nobody), None);
-        hints.hint("a", stamp(3));
-        assert!(hints.take(stamp(3), &nobody).is_some());
-        hints.idle("a");
-        assert!(hints.entries.is_empty() && hints.order.is_empty());
-    }
-}
+mod tests;

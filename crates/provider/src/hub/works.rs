@@ -1,11 +1,14 @@
 //! Activities on offer, each with its document and version, so that taking one
 //! is one conditional write.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::time::Duration;
 
 use duroxide::providers::TagFilter;
+use perihelion_client::Etag;
 
 use crate::clock::Stamp;
+use crate::documents::Activity;
 use crate::held::Offered;
 
 /// Activities remembered. Beyond it hints are dropped and polls find them.
@@ -21,7 +24,33 @@ pub(crate) struct Works {
     keys: HashMap<(String, String), Key>,
     /// Sessions of other workers, until when.
     foreign: HashMap<String, (String, Stamp)>,
+    /// Workers that wait, by number.
+    waiting: BTreeMap<u64, Waiting>,
+    numbers: u64,
+    /// Activities that are locked for whoever comes first here.
+    ready: VecDeque<Ready>,
 }
+
+/// A worker that waits.
+#[derive(Debug)]
+struct Waiting {
+    tags: TagFilter,
+    lease: Duration,
+    is_promised: bool,
+}
+
+/// An activity that this process has locked for a worker of its own.
+#[derive(Debug)]
+pub(crate) struct Ready {
+    pub(crate) activity: Activity,
+    pub(crate) etag: Etag,
+    pub(crate) nonce: String,
+    pub(crate) lease: Duration,
+}
+
+/// How much of its lease an activity may have waited in part, one in so many:
+/// the worker renews by the length of a whole one.
+const WAITED_PART: u32 = 10;
 
 /// Who asks for work.
 pub(crate) struct Claimant<'a> {
@@ -48,6 +77,60 @@ impl Works {
         if let Some(key) = self.keys.remove(&(instance.to_owned(), id.to_owned())) {
             self.offers.remove(&key);
         }
+    }
+
+    /// A worker begins to wait.
+    pub(crate) fn wait(&mut self, tags: &TagFilter, lease: Duration) -> u64 {
+        self.numbers += 1;
+        self.waiting.insert(self.numbers, Waiting { tags: tags.clone(), lease, is_promised: false });
+        self.numbers
+    }
+
+    /// It waits no longer.
+    pub(crate) fn leave(&mut self, worker: u64) {
+        self.waiting.remove(&worker);
+    }
+
+    /// A waiting worker for an activity that is about to be made, and for how
+    /// long it locks.
+    pub(crate) fn promise(&mut self, activity: &Activity) -> Option<(u64, Duration)> {
+        if activity.session_id.is_some() {
+            return None;
+        }
+        let suits = |waiting: &Waiting| !waiting.is_promised && waiting.tags.matches(activity.tag.as_deref());
+        let (number, waiting) = self.waiting.iter_mut().find(|(_, waiting)| suits(waiting))?;
+        waiting.is_promised = true;
+        Some((*number, waiting.lease))
+    }
+
+    /// A promise is kept, or will not be.
+    pub(crate) fn kept(&mut self, worker: u64) {
+        if let Some(waiting) = self.waiting.get_mut(&worker) {
+            waiting.is_promised = false;
+        }
+    }
+
+    /// An activity is locked for a worker of this process.
+    pub(crate) fn ready(&mut self, ready: Ready) {
+        self.ready.push_back(ready);
+    }
+
+    /// An activity that is locked already. One that has waited for long goes
+    /// back among the offers, as if it had not been tried.
+    pub(crate) fn take_ready(&mut self, now_ms: u64, claimant: &Claimant<'_>) -> Option<Ready> {
+        let suits = |ready: &Ready| claimant.tags.matches(ready.activity.tag.as_deref());
+        while let Some(position) = self.ready.iter().position(suits) {
+            let ready = self.ready.remove(position)?;
+            let fresh_ms = now_ms + (ready.lease - ready.lease / WAITED_PART).as_millis() as u64;
+            if ready.activity.visible_at.ms() >= fresh_ms {
+                return Some(ready);
+            }
+            let Ready { mut activity, etag, .. } = ready;
+            (activity.lock, activity.visible_at) = (None, activity.enq.at_once());
+            activity.attempt_count = activity.attempt_count.saturating_sub(1);
+            self.offer((activity, etag));
+        }
+        None
     }
 
     /// The next activity that this claimant may have. It is off the list: a

@@ -30,17 +30,18 @@ pub(crate) async fn run(
     let mut gone: Vec<String> = Vec::new();
     let until = tokio::time::Instant::now() + PATIENCE;
     for _ in 0..ATTEMPTS_MAX {
-        let state = &turn.state.value;
+        let state = &turn.state;
         let lock = state.lock.clone().filter(|lock| lock.n == token.nonce).ok_or(Failure::LockLost)?;
         let (next, messages) = released(state, lock, &gone);
-        let batch = || as_batch(&next, &messages, visible_at, ignore_attempt, &turn.state.etag);
+        let batch = || as_batch(&next, &messages, visible_at, ignore_attempt, turn.etag.as_ref());
         let send = || async { Ok(inner.store.container.batch(batch()?).await?) };
         match patiently(until, send).await {
             Ok(_) => {
                 inner.turns.remove(&token.nonce);
+                inner.store.snapshots.forget(&token.instance);
                 inner.hub.instances.tell(|hints| {
                     hints.hint(&token.instance, visible_at.unwrap_or(now.at_once()));
-                    hints.released(&token.instance);
+                    hints.abandoned(&token.instance);
                 });
                 return Ok(());
             }
@@ -48,7 +49,9 @@ pub(crate) async fn run(
                 let index = error.operation_index().unwrap_or(0);
                 gone.extend(messages.get(index - 1).map(|(id, _)| id.clone()));
             }
-            Err(Failure::Storage(error)) if error.is_precondition_failed() || error.is_not_found() => {
+            Err(Failure::Storage(error))
+                if error.is_precondition_failed() || error.is_not_found() || error.is_conflict() =>
+            {
                 turn::refresh(inner, &token, &mut turn).await?;
             }
             Err(failure) => return Err(failure),
@@ -69,10 +72,14 @@ fn as_batch(
     messages: &[(String, u32)],
     visible_at: Option<Stamp>,
     ignore_attempt: bool,
-    etag: &Etag,
+    etag: Option<&Etag>,
 ) -> Result<Batch, Failure> {
     let mut batch = Batch::new(next.instance_id.as_str());
-    batch.replace_if_match(STATE, next, etag)?;
+    match etag {
+        Some(etag) => batch.replace_if_match(STATE, next, etag)?,
+        // A turn that was locked in memory only: this one is the first to write.
+        None => batch.create(next)?,
+    };
     for (id, attempts) in messages {
         let count = if ignore_attempt { attempts.saturating_sub(1) } else { *attempts };
         let mut patch = Patch::new().set("/attemptCount", count)?;

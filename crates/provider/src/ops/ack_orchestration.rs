@@ -4,11 +4,17 @@
 //! lock's deadline, because the runtime answers one by failing the workflow; an
 //! answer that was lost is found out by reading, never reported as a failure.
 
+use std::sync::Arc;
+
+use perihelion_client::Etag;
+
+use crate::cache::Snapshot;
 use crate::documents::{Bundle, PastExecution, State, Versioned};
 use crate::failure::Failure;
 use crate::held::Turn;
 use crate::inner::Inner;
-use crate::ops::commit::{Outcome, commit, is_too_large};
+use crate::ops::commit::{Outcome, Versions, commit, is_too_large};
+use crate::ops::handover::Handover;
 use crate::ops::{deliver, stage, turn, unpack};
 use crate::plan::{self, Basis, TurnAck, TurnPlan, past_id};
 use crate::store::patiently;
@@ -25,22 +31,28 @@ pub(crate) async fn run(inner: &Inner, token: &str, ack: TurnAck) -> Result<(), 
     let nonce = nonce();
     for _ in 0..REPLANS_MAX {
         let mut plan = plan_turn(inner, &turn, &ack, &nonce).await?;
-        if is_too_large(&plan, &turn.state.etag) {
+        if is_too_large(&plan, turn.etag.as_ref()) {
             stage::stage(inner, &mut plan, turn.until).await?;
         }
-        let outcome = patiently(turn.until, || commit(inner, &plan, &turn.state.etag, turn.until)).await?;
-        match outcome {
+        let handover = Handover::promise(inner, &mut plan);
+        let send = || commit(inner, &plan, &handover, turn.etag.as_ref(), turn.until);
+        match patiently(turn.until, send).await? {
             Outcome::Committed(versions) => {
-                conclude(inner, &token, &turn, plan, versions).await;
+                conclude(inner, &token, &turn, ack, plan, versions, handover).await;
                 return Ok(());
             }
             Outcome::Stale => {
                 if patiently(turn.until, || is_applied(inner, &token, &nonce)).await? {
-                    conclude(inner, &token, &turn, plan, Vec::new()).await;
+                    conclude(inner, &token, &turn, ack, plan, Versions::default(), handover).await;
                     return Ok(());
                 }
                 turn::refresh(inner, &token, &mut turn).await?;
                 turn::check(&turn)?;
+            }
+            // What this process knew of the messages was old.
+            Outcome::Refused(_) if !turn.is_durable => {
+                turn::lose(inner, &token);
+                return Err(Failure::LockLost);
             }
             Outcome::Refused(error) => return Err(Failure::Refused(error.to_string())),
         }
@@ -49,7 +61,7 @@ pub(crate) async fn run(inner: &Inner, token: &str, ack: TurnAck) -> Result<(), 
 }
 
 async fn plan_turn(inner: &Inner, turn: &Turn, ack: &TurnAck, nonce: &str) -> Result<TurnPlan, Failure> {
-    let state = &turn.state.value;
+    let state = &turn.state;
     let bundles = patiently(turn.until, || open_bundles(inner, state)).await?;
     let past = match ack.execution < state.execution.execution {
         true => {
@@ -85,38 +97,76 @@ async fn conclude(
     inner: &Inner,
     token: &Token,
     turn: &Turn,
-    plan: TurnPlan,
-    versions: Vec<Option<perihelion_client::Etag>>,
+    ack: TurnAck,
+    mut plan: TurnPlan,
+    versions: Versions,
+    handover: Handover<'_>,
 ) {
     inner.turns.remove(&token.nonce);
     let instance = token.instance.as_str();
+    let kept = keep(inner, turn, ack, &plan.state, versions.state);
     let now = inner.clock.stamp();
+    // Before the instance is free: whoever takes it next must see them.
     inner.hub.instances.tell(|hints| {
-        for message in &plan.messages {
-            hints.hint(instance, message.visible_at);
+        for message in plan.messages.drain(..) {
+            hints.bring(message);
         }
         if turn.is_more {
             hints.hint(instance, now.at_once());
         }
-        hints.released(instance);
+        hints.committed(instance);
     });
-    if !plan.activities.is_empty() {
-        let offers = plan.activities.into_iter().zip(versions);
-        inner.hub.works.tell(|hints| {
-            offers.for_each(|(activity, etag)| {
-                if let Some(etag) = etag {
-                    hints.offer((activity, etag));
-                }
-            });
-        });
-    }
+    handover.conclude(std::mem::take(&mut plan.activities), versions.activities).await;
+    let mut unpacked = Vec::new();
     for bundle in plan.bundles {
-        let id = bundle.id;
-        if let Err(failure) = unpack::run(inner, instance, &id).await {
-            tracing::warn!(instance, id, ?failure, "a bundle waits for the reconciler");
+        match unpack::run(inner, instance, &bundle.id).await {
+            Ok(()) => unpacked.push(bundle.id),
+            Err(failure) => {
+                tracing::warn!(instance, id = bundle.id, ?failure, "a bundle waits for the reconciler");
+            }
         }
+    }
+    if let Some(kept) = kept.filter(|_| !unpacked.is_empty()) {
+        forget_bundles(inner, &kept, &unpacked);
     }
     for outbox in plan.outboxes {
         deliver::run(inner, outbox).await;
+    }
+}
+
+/// Keeps what the commit wrote for the next turn and for reads, unless its
+/// version or its history is not known.
+fn keep(
+    inner: &Inner,
+    turn: &Turn,
+    ack: TurnAck,
+    state: &State,
+    etag: Option<Etag>,
+) -> Option<Arc<Snapshot>> {
+    inner.store.snapshots.forget(&state.instance_id);
+    let history = match turn.state.execution.execution {
+        before if before == state.execution.execution => {
+            let mut history = Vec::clone(turn.history.as_deref()?);
+            if ack.execution == before {
+                history.extend(ack.history_delta);
+            }
+            history
+        }
+        _ => ack.history_delta,
+    };
+    let state = Versioned { value: state.clone(), etag: etag? };
+    let snapshot = Arc::new(Snapshot { state, history: Arc::new(history) });
+    inner.store.snapshots.put(Arc::clone(&snapshot));
+    Some(snapshot)
+}
+
+/// The next turn need not look for bundles that are unpacked.
+fn forget_bundles(inner: &Inner, kept: &Arc<Snapshot>, unpacked: &[String]) {
+    let is_current =
+        inner.store.snapshots.get(&kept.state.value.instance_id).is_some_and(|now| Arc::ptr_eq(&now, kept));
+    if is_current {
+        let mut state = kept.state.clone();
+        state.value.bundles.retain(|bundle| !unpacked.contains(bundle));
+        inner.store.snapshots.put(Arc::new(Snapshot { state, history: Arc::clone(&kept.history) }));
     }
 }

@@ -32,7 +32,7 @@ pub(crate) async fn run(inner: &Inner, token: &str, completion: Option<&WorkItem
         };
         match patiently(work.until, send).await {
             Ok(_) => {
-                conclude(inner, &token, &work, completion.as_ref()).await;
+                conclude(inner, &token, &work, completion).await;
                 return Ok(());
             }
             Err(Failure::Storage(error)) if error.is_precondition_failed() || error.is_not_found() => {
@@ -48,11 +48,11 @@ pub(crate) async fn run(inner: &Inner, token: &str, completion: Option<&WorkItem
     Err(Failure::Contended(format!("the activity {} keeps changing", token.id)))
 }
 
-async fn conclude(inner: &Inner, token: &Token, work: &Work, completion: Option<&Message>) {
+async fn conclude(inner: &Inner, token: &Token, work: &Work, completion: Option<Message>) {
     inner.works.remove(&token.nonce);
     inner.hub.works.quietly(|hints| hints.forget(&token.instance, &token.id));
     if let Some(message) = completion {
-        inner.hub.instances.tell(|hints| hints.hint(&message.instance_id, message.visible_at));
+        inner.hub.instances.tell(|hints| hints.bring(message));
     }
     sessions::touch(inner, work.activity.value.session_id.as_deref()).await;
 }

@@ -9,6 +9,7 @@ use crate::documents::{PastExecution, State};
 use crate::failure::Failure;
 use crate::inner::Inner;
 use crate::ops::commit::{Outcome, commit};
+use crate::ops::handover::Handover;
 use crate::plan::{self, Basis, TurnAck, past_id};
 use crate::store::{PATIENCE, patiently};
 use crate::token::nonce;
@@ -66,7 +67,8 @@ pub(crate) async fn run(
         plan.state.custom_status.clone_from(&found.value.custom_status);
         plan.state.custom_status_version = found.value.custom_status_version;
         let until = Instant::now() + PATIENCE;
-        match patiently(until, || commit(inner, &plan, &found.etag, until)).await? {
+        let nothing = Handover::nothing(inner);
+        match patiently(until, || commit(inner, &plan, &nothing, Some(&found.etag), until)).await? {
             Outcome::Committed(_) => return Ok(()),
             Outcome::Stale => {}
             Outcome::Refused(error) => return Err(Failure::Refused(error.to_string())),

@@ -1,26 +1,28 @@
-//! Taking an instance: one query for its state and visible messages, then the
-//! lock, one conditional write of the state document.
+//! Taking an instance: one query for its state and visible messages, unless all
+//! of it is known here; then the lock, one conditional write of the state
+//! document, unless nobody else can have tried (see [`CommitTier`]).
 //!
 //! What always holds: nothing is written before the capability check and before
 //! the history is read, so that whoever cannot take an instance leaves no trace;
 //! messages are never written. How often each was tried is in the lock.
 
-use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 use std::time::Duration;
 
-use duroxide::providers::{DispatcherCapabilityFilter, KvEntry, OrchestrationItem, WorkItem};
+use duroxide::providers::{DispatcherCapabilityFilter, WorkItem};
 use duroxide::{Event, EventKind};
 use perihelion_client::{Batch, Patch, Query};
 use serde_json::Value;
 
-use crate::clock::{Stamp, ends_ms};
-use crate::documents::{Lock, Message, STATE, State, Versioned};
+use crate::clock::Stamp;
+use crate::config::CommitTier;
+use crate::documents::{Message, STATE, State, Versioned};
 use crate::failure::Failure;
-use crate::held::{self, Turn};
+use crate::hub::Candidate;
 use crate::inner::Inner;
-use crate::ops::{purge, read};
+use crate::ops::grant::{Grant, Granted, Identity};
+use crate::ops::{cached, purge, read};
 use crate::store::versioned;
-use crate::token::{Kind, Token, nonce};
 
 /// Messages of one turn. Their deletions must fit the commit's batch beside
 /// everything else.
@@ -32,7 +34,7 @@ const WAITING: &str = "SELECT TOP 65 * FROM c WHERE c.enq >= 0 AND (c.id = 'i' O
 
 /// How an attempt to take an instance ended.
 pub(crate) enum Claim {
-    Taken(Box<(OrchestrationItem, String, u32)>),
+    Taken(Box<Granted>),
     /// There is no message to see.
     Idle,
     /// Another has it until then, in milliseconds since 1970.
@@ -54,12 +56,21 @@ struct Waiting {
     is_more: bool,
 }
 
-pub(crate) async fn claim(
-    inner: &Inner,
-    instance: &str,
-    lock_timeout: Duration,
-    filter: Option<&DispatcherCapabilityFilter>,
-) -> Result<Claim, Failure> {
+/// What a dispatcher asks for.
+#[derive(Clone, Copy)]
+pub(crate) struct Asked<'a> {
+    pub(crate) lock_timeout: Duration,
+    pub(crate) filter: Option<&'a DispatcherCapabilityFilter>,
+    pub(crate) tier: CommitTier,
+}
+
+pub(crate) async fn claim(inner: &Inner, candidate: &Candidate, asked: Asked<'_>) -> Result<Claim, Failure> {
+    if asked.tier == CommitTier::Cached
+        && let Some(granted) = cached::claim(inner, candidate, asked.lock_timeout, asked.filter)
+    {
+        return Ok(Claim::Taken(Box::new(granted)));
+    }
+    let instance = candidate.instance.as_str();
     let now = inner.clock.stamp();
     let Waiting { state, messages, is_more } = waiting(inner, instance, now).await?;
     if let Some(state) = &state {
@@ -73,7 +84,7 @@ pub(crate) async fn claim(
         if let Some(lock) = state.value.lock.as_ref().filter(|lock| lock.until > now.ms()) {
             return Ok(Claim::Locked(lock.until));
         }
-        if !is_compatible(&state.value, filter) {
+        if !is_compatible(&state.value, asked.filter) {
             return Ok(Claim::Incompatible);
         }
     }
@@ -82,33 +93,36 @@ pub(crate) async fn claim(
     if messages.is_empty() {
         return Ok(Claim::Idle);
     }
-    let history = match before {
-        Some(state) => read::current(inner, state).await?,
-        None => Ok(Vec::new()),
+    let history = match &state {
+        Some(state) if !state.value.is_deleted() => read::history(inner, state).await?,
+        _ => Ok(Arc::default()),
     };
-    let Some(identity) = identity(before, history.as_deref().unwrap_or_default(), &messages) else {
+    let events = history.as_ref().map_or(&[][..], |history| history.as_slice());
+    let Some(identity) = identity(before, events, &messages) else {
         return unstarted(inner, instance, &messages).await;
     };
-    // The lease begins now, not when the fetch did.
-    let (next, attempts) =
-        next_state(instance, &state, &messages, ends_ms(inner.clock.now_ms(), lock_timeout));
-    let nonce = next.lock.as_ref().map(|lock| lock.n.clone()).unwrap_or_default();
-    let etag = state.as_ref().map(|state| &state.etag);
-    match inner.store.put_state(&next, etag, "/lock/n", nonce.into()).await {
-        Ok(etag) => {
-            let expired = before.and_then(|state| state.lock.as_ref());
-            if expired.is_some_and(|lock| inner.turns.get(&lock.n).is_none()) {
-                inner.meter.stole();
-            }
-            let state = Versioned { value: next, etag };
-            Ok(Claim::Taken(Box::new(taken(inner, state, identity, history, messages, is_more, attempts))))
-        }
-        Err(Failure::Storage(error)) if error.is_conflict() || error.is_precondition_failed() => {
-            Ok(Claim::Lost)
-        }
-        Err(Failure::Storage(error)) if error.is_not_found() => Ok(Claim::Lost),
-        Err(failure) => Err(failure),
+    let is_optimistic = asked.tier >= CommitTier::Optimistic && is_first(inner, candidate, before, &messages);
+    let tried = &candidate.tried;
+    let grant = Grant { instance, before: state, identity, history, messages, is_more, tried };
+    if is_optimistic {
+        return Ok(Claim::Taken(Box::new(grant.in_memory(inner, asked.lock_timeout))));
     }
+    let granted = grant.durably(inner, asked.lock_timeout).await?;
+    Ok(granted.map_or(Claim::Lost, |granted| Claim::Taken(Box::new(granted))))
+}
+
+/// Whether nobody can have tried this turn before: then no count of attempts is
+/// lost by not writing one. Whatever was there before this process may have
+/// ended another.
+fn is_first(
+    inner: &Inner,
+    candidate: &Candidate,
+    state: Option<&State>,
+    messages: &[(Message, WorkItem)],
+) -> bool {
+    let is_untouched = !candidate.is_suspect && state.is_none_or(|state| state.lock.is_none());
+    let is_new = |message: &Message| message.attempt_count == 0 && message.seen_from().ms() > inner.opened_ms;
+    is_untouched && messages.iter().all(|(message, _)| is_new(message))
 }
 
 async fn waiting(inner: &Inner, instance: &str, now: Stamp) -> Result<Waiting, Failure> {
@@ -148,7 +162,7 @@ pub(crate) async fn set_aside(inner: &Inner, instance: &str, id: &str) {
 }
 
 /// Only the first range counts, and an execution that is not pinned suits all.
-fn is_compatible(state: &State, filter: Option<&DispatcherCapabilityFilter>) -> bool {
+pub(crate) fn is_compatible(state: &State, filter: Option<&DispatcherCapabilityFilter>) -> bool {
     let Some(filter) = filter else { return true };
     let pin = state.execution.pin.as_deref().and_then(|pin| semver::Version::parse(pin).ok());
     match (pin, filter.supported_duroxide_versions.first()) {
@@ -185,14 +199,11 @@ async fn drop_stale(
     fresh
 }
 
-/// Name, version and execution, from wherever they are known.
-struct Identity {
-    name: String,
-    version: String,
-    execution: u64,
-}
-
-fn identity(state: Option<&State>, history: &[Event], messages: &[(Message, WorkItem)]) -> Option<Identity> {
+pub(crate) fn identity(
+    state: Option<&State>,
+    history: &[Event],
+    messages: &[(Message, WorkItem)],
+) -> Option<Identity> {
     let execution = state.map_or(0, |state| state.execution.execution).max(1);
     if let Some(State { created: true, name: Some(name), version: Some(version), .. }) = state {
         return Some(Identity { name: name.clone(), version: version.clone(), execution });
@@ -235,79 +246,4 @@ async fn unstarted(
         Err(error) if error.is_not_found() => Ok(Claim::Lost),
         Err(error) => Err(error.into()),
     }
-}
-
-/// The state with the lock in it, and the largest count of attempts. Counts go
-/// on from the message, or from a lock that ran out.
-fn next_state(
-    instance: &str,
-    before: &Option<Versioned<State>>,
-    messages: &[(Message, WorkItem)],
-    until: u64,
-) -> (State, u32) {
-    let mut state = match before {
-        Some(before) if !before.value.is_deleted() => before.value.clone(),
-        Some(before) => State { consumed: before.value.consumed.clone(), ..State::blank(instance, nonce()) },
-        None => State::blank(instance, nonce()),
-    };
-    let expired = state.lock.take().map(|lock| lock.att).unwrap_or_default();
-    let attempts = |message: &Message| {
-        let so_far = expired.get(&message.id).copied().unwrap_or(0).max(message.attempt_count);
-        (message.id.clone(), so_far.saturating_add(1))
-    };
-    let att: BTreeMap<String, u32> = messages.iter().map(|(message, _)| attempts(message)).collect();
-    let most = att.values().copied().max().unwrap_or(1);
-    state.lock = Some(Lock { n: nonce(), until, att });
-    (state, most)
-}
-
-fn taken(
-    inner: &Inner,
-    state: Versioned<State>,
-    identity: Identity,
-    history: Result<Vec<Event>, String>,
-    messages: Vec<(Message, WorkItem)>,
-    is_more: bool,
-    attempts: u32,
-) -> (OrchestrationItem, String, u32) {
-    let value = &state.value;
-    let Lock { n, until, .. } = value.lock.clone().unwrap_or_default();
-    let token = Token {
-        kind: Kind::Orchestration,
-        instance: value.instance_id.clone(),
-        incarnation: value.incarnation.clone(),
-        execution: identity.execution,
-        nonce: n.clone(),
-        id: STATE.to_owned(),
-    };
-    let entry =
-        |value: &crate::documents::KvValue| KvEntry { value: value.v.clone(), last_updated_at_ms: value.t };
-    let kv_snapshot: HashMap<String, KvEntry> =
-        value.kv.iter().map(|(key, value)| (key.clone(), entry(value))).collect();
-    let once = messages.iter().filter(|(message, _)| message.once).map(|(message, _)| message.id.clone());
-    let turn = Turn {
-        once: once.collect(),
-        until: held::deadline(until, inner.clock.now_ms()),
-        is_more,
-        state: state.clone(),
-    };
-    inner.turns.insert(&n, turn);
-    inner.hub.instances.tell(|hints| {
-        hints.locked(&token.instance, Stamp::at_ms(until));
-    });
-    let (history, history_error) = match history {
-        Ok(history) => (history, None),
-        Err(error) => (Vec::new(), Some(error)),
-    };
-    let item = OrchestrationItem {
-        instance: token.instance.clone(),
-        orchestration_name: identity.name,
-        execution_id: identity.execution,
-        version: identity.version,
-        history,
-        messages: messages.into_iter().map(|(_, item)| item).collect(),
-        history_error,
-        kv_snapshot,
-    };
-    (item, token.write(), attempts)
 }

@@ -6,9 +6,10 @@ use std::time::Duration;
 use perihelion_client::{Batch, Error, Etag, Patch};
 use tokio::time::Instant;
 
-use crate::documents::{STATE, kind};
+use crate::documents::{Activity, STATE, kind};
 use crate::failure::Failure;
 use crate::inner::Inner;
+use crate::ops::handover::Handover;
 use crate::plan::TurnPlan;
 use crate::store::quiet_operation;
 
@@ -21,32 +22,44 @@ const TIMEOUT_MIN: Duration = Duration::from_millis(200);
 
 /// What became of a commit.
 pub(crate) enum Outcome {
-    /// Applied. The versions of the activities, in order, unless the answer was
-    /// lost.
-    Committed(Vec<Option<Etag>>),
+    /// Applied.
+    Committed(Versions),
     /// The state has changed, or a bundle.
     Stale,
     /// A message of the turn is gone, or something it makes exists.
     Refused(Error),
 }
 
+/// The versions that a commit wrote, as far as its answer told.
+#[derive(Debug, Default)]
+pub(crate) struct Versions {
+    pub(crate) state: Option<Etag>,
+    /// Of the activities, in order.
+    pub(crate) activities: Vec<Option<Etag>>,
+}
+
 /// Commits a plan, or not: by `until` it is over.
 pub(crate) async fn commit(
     inner: &Inner,
     plan: &TurnPlan,
-    etag: &Etag,
+    handover: &Handover<'_>,
+    etag: Option<&Etag>,
     until: Instant,
 ) -> Result<Outcome, Failure> {
     let timeout = until.saturating_duration_since(Instant::now()).max(TIMEOUT_MIN);
-    let batch = as_batch(plan, etag)?.with_options(quiet_operation().with_timeout(timeout));
+    let activities = handover.stamped(&plan.activities);
+    let batch = as_batch(plan, &activities, etag)?.with_options(quiet_operation().with_timeout(timeout));
     let (first, last) = (1, plan.activities.len());
     match inner.store.container.batch(batch).await {
         Ok(results) => {
-            let versions = (first..=last).map(|index| results.get(index)?.etag().cloned());
-            Ok(Outcome::Committed(versions.collect()))
+            let version = |index: usize| results.get(index)?.etag().cloned();
+            let activities = (first..=last).map(version).collect();
+            Ok(Outcome::Committed(Versions { state: version(0), activities }))
         }
         Err(error) if error.operation_index().is_none() => Err(error.into()),
-        Err(error) if error.operation_index() == Some(0) && is_gone(&error) => Ok(Outcome::Stale),
+        Err(error) if error.operation_index() == Some(0) && (is_gone(&error) || error.is_conflict()) => {
+            Ok(Outcome::Stale)
+        }
         Err(error) if error.is_precondition_failed() => Ok(Outcome::Stale),
         Err(error) if is_gone(&error) || error.is_conflict() => Ok(Outcome::Refused(error)),
         Err(error) => Err(error.into()),
@@ -58,7 +71,7 @@ fn is_gone(error: &Error) -> bool {
 }
 
 /// Whether a plan is too large for one batch as it is.
-pub(crate) fn is_too_large(plan: &TurnPlan, etag: &Etag) -> bool {
+pub(crate) fn is_too_large(plan: &TurnPlan, etag: Option<&Etag>) -> bool {
     let chunks = plan.chunks.iter().map(|chunk| chunk.event_data.len());
     let bundles = plan.bundles.iter().flat_map(|bundle| {
         let messages = bundle.messages.iter().map(|message| message.item.len());
@@ -67,12 +80,12 @@ pub(crate) fn is_too_large(plan: &TurnPlan, etag: &Etag) -> bool {
     let outboxes = plan.outboxes.iter().flat_map(|outbox| &outbox.messages).map(|message| message.item.len());
     let least: usize = chunks.chain(bundles).chain(outboxes).sum();
     // Below that nothing can make it too large, escapes included.
-    least > BYTES_MAX / 4 && as_batch(plan, etag).is_err()
+    least > BYTES_MAX / 4 && as_batch(plan, &plan.activities, etag).is_err()
 }
 
-fn as_batch(plan: &TurnPlan, etag: &Etag) -> Result<Batch, Failure> {
+fn as_batch(plan: &TurnPlan, activities: &[Activity], etag: Option<&Etag>) -> Result<Batch, Failure> {
     let mut batch = Batch::new(plan.state.instance_id.as_str());
-    fill(&mut batch, plan, etag)
+    fill(&mut batch, plan, activities, etag)
         .map_err(|error| Failure::Refused(format!("the turn is too large: {error}")))?;
     if batch.bytes() > BYTES_MAX {
         return Err(Failure::Refused(format!(
@@ -84,9 +97,17 @@ fn as_batch(plan: &TurnPlan, etag: &Etag) -> Result<Batch, Failure> {
     Ok(batch.with_witness(STATE, "/ack", nonce))
 }
 
-fn fill(batch: &mut Batch, plan: &TurnPlan, etag: &Etag) -> Result<(), Error> {
-    batch.replace_if_match(STATE, &plan.state, etag)?;
-    for activity in &plan.activities {
+fn fill(
+    batch: &mut Batch,
+    plan: &TurnPlan,
+    activities: &[Activity],
+    etag: Option<&Etag>,
+) -> Result<(), Error> {
+    match etag {
+        Some(etag) => batch.replace_if_match(STATE, &plan.state, etag)?,
+        None => batch.create(&plan.state)?,
+    };
+    for activity in activities {
         batch.create(activity)?;
     }
     for message in &plan.messages {

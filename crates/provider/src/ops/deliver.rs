@@ -60,7 +60,7 @@ pub(crate) async fn attempt(inner: &Inner, outbox: Outbox) -> Result<(), Failure
         }
         inner.meter.delivered(delivered.len());
         inner.hub.instances.tell(|hints| {
-            delivered.drain(..).for_each(|message| hints.hint(&message.instance_id, message.visible_at));
+            delivered.drain(..).for_each(|message| hints.bring(message));
         });
     }
     match inner.store.container.delete(outbox.instance_id.as_str(), &outbox.id).await {

@@ -22,7 +22,7 @@ pub(crate) async fn for_orchestrator(
     let now = inner.clock.stamp();
     let message = message(item, format!("m:{:x}:{}", now.0, nonce()), now, delay)?;
     patiently(Instant::now() + PATIENCE, || create(&inner.store, &message)).await?;
-    inner.hub.instances.tell(|hints| hints.hint(&message.instance_id, message.visible_at));
+    inner.hub.instances.tell(|hints| hints.bring(message));
     Ok(())
 }
 

@@ -6,10 +6,11 @@ use std::time::Duration;
 use duroxide::providers::{DispatcherCapabilityFilter, OrchestrationItem};
 
 use crate::clock::Stamp;
+use crate::config::CommitTier;
 use crate::failure::Failure;
-use crate::hub::{Hub, Skipped};
+use crate::hub::{Candidate, Hub, Skipped};
 use crate::inner::Inner;
-use crate::ops::claim::{Claim, claim};
+use crate::ops::claim::{Asked, Claim, claim};
 use crate::ops::patience::Patience;
 use crate::ops::poll::{Interest, Ticket};
 
@@ -35,6 +36,9 @@ pub(crate) async fn run(
         return Ok(None);
     }
     let patience = Patience::new(inner, poll_timeout);
+    let is_tiered = patience.is_long() || inner.options.is_tier_for_all;
+    let tier = if is_tiered { inner.options.tier } else { CommitTier::Durable };
+    let asked = Asked { lock_timeout, filter, tier };
     let queue = &inner.hub.instances;
     let ticket = inner.poller.join(Interest::Turns);
     loop {
@@ -42,7 +46,7 @@ pub(crate) async fn run(
         tokio::pin!(woken);
         woken.as_mut().enable();
         let mut skipped = Skipped::new();
-        match look(inner, lock_timeout, filter, &mut skipped, &ticket, !patience.is_long()).await {
+        match look(inner, asked, &mut skipped, &ticket, !patience.is_long()).await {
             Ok(Some(found)) => return Ok(Some(found)),
             Ok(None) => {}
             Err(failure) => {
@@ -66,15 +70,14 @@ pub(crate) async fn run(
 /// are no more candidates.
 async fn look(
     inner: &Inner,
-    lock_timeout: Duration,
-    filter: Option<&DispatcherCapabilityFilter>,
+    asked: Asked<'_>,
     skipped: &mut Skipped,
     ticket: &Ticket<'_>,
     must_poll: bool,
 ) -> Result<Fetched, Failure> {
     for _ in 0..ROUNDS_MAX {
         while let Some(taken) = Taken::next(inner, skipped) {
-            let outcome = claim(inner, &taken.instance, lock_timeout, filter).await?;
+            let outcome = claim(inner, &taken.candidate, asked).await?;
             if let Some(found) = taken.settle(outcome, inner.clock.now_ms(), skipped) {
                 return Ok(Some(found));
             }
@@ -89,20 +92,20 @@ async fn look(
 /// An instance that a fetch is looking at; given back when the fetch is dropped.
 struct Taken<'a> {
     hub: &'a Hub,
-    instance: String,
+    candidate: Candidate,
     is_settled: bool,
 }
 
 impl<'a> Taken<'a> {
     fn next(inner: &'a Inner, skipped: &Skipped) -> Option<Self> {
         let now = inner.clock.stamp();
-        let instance = inner.hub.instances.quietly(|hints| hints.take(now, skipped))?;
-        Some(Taken { hub: &inner.hub, instance, is_settled: false })
+        let candidate = inner.hub.instances.quietly(|hints| hints.take(now, skipped))?;
+        Some(Taken { hub: &inner.hub, candidate, is_settled: false })
     }
 
     fn settle(mut self, outcome: Claim, now_ms: u64, skipped: &mut Skipped) -> Fetched {
         self.is_settled = true;
-        let (queue, instance) = (&self.hub.instances, self.instance.as_str());
+        let (queue, instance) = (&self.hub.instances, self.candidate.instance.as_str());
         let pause = |pause| Stamp::at_ms(now_ms).after(pause);
         match outcome {
             Claim::Taken(found) => return Some(*found),
@@ -126,7 +129,7 @@ impl<'a> Taken<'a> {
 impl Drop for Taken<'_> {
     fn drop(&mut self) {
         if !self.is_settled {
-            self.hub.instances.tell(|hints| hints.released(&self.instance));
+            self.hub.instances.tell(|hints| hints.released(&self.candidate.instance));
         }
     }
 }

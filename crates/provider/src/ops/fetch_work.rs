@@ -10,7 +10,7 @@ use crate::clock::{Stamp, ends_ms};
 use crate::documents::{Activity, Versioned};
 use crate::failure::Failure;
 use crate::held::{self, Offered, Work};
-use crate::hub::Claimant;
+use crate::hub::{Claimant, Hub, Ready};
 use crate::inner::Inner;
 use crate::ops::claim::set_aside;
 use crate::ops::patience::Patience;
@@ -56,11 +56,27 @@ pub(crate) async fn run(
         }
         let now = inner.clock.stamp();
         let hinted = queue.quietly(|hints| hints.next(now, &claimant));
-        let _ = tokio::time::timeout_at(
-            patience.next_look(&inner.clock, hinted, inner.poller.next(&ticket)),
-            woken,
-        )
-        .await;
+        let _waiting = Waiting::new(inner, tags, lock_timeout);
+        let _ = tokio::time::timeout_at(patience.next_look(&inner.clock, hinted, inner.poller.next(&ticket)), woken).await;
+    }
+}
+
+/// A worker that waits, for as long as it does.
+struct Waiting<'a> {
+    hub: &'a Hub,
+    number: u64,
+}
+
+impl<'a> Waiting<'a> {
+    fn new(inner: &'a Inner, tags: &TagFilter, lease: Duration) -> Self {
+        let number = inner.hub.works.quietly(|hints| hints.wait(tags, lease));
+        Waiting { hub: &inner.hub, number }
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.hub.works.quietly(|hints| hints.leave(self.number));
     }
 }
 
@@ -73,6 +89,9 @@ async fn look(
     must_poll: bool,
 ) -> Result<Fetched, Failure> {
     for _ in 0..ROUNDS_MAX {
+        if let Some(ready) = inner.hub.works.quietly(|hints| hints.take_ready(inner.clock.now_ms(), claimant)) {
+            return Ok(Some(handed(inner, ready)?));
+        }
         loop {
             let now = inner.clock.stamp();
             let Some(offer) = inner.hub.works.quietly(|hints| hints.take(now, claimant)) else { break };
@@ -131,6 +150,15 @@ async fn take(
         }
         Err(failure) => Err(failure),
     }
+}
+
+/// Takes what the commit that made it has locked already.
+fn handed(inner: &Inner, ready: Ready) -> Result<(WorkItem, String, u32), Failure> {
+    let Ready { activity, etag, nonce, .. } = ready;
+    let item = serde_json::from_str(&activity.item)
+        .map_err(|error| Failure::Refused(format!("an activity of this process is unreadable: {error}")))?;
+    let until = activity.visible_at.ms();
+    Ok(taken(inner, activity, etag, item, nonce, until))
 }
 
 fn taken(

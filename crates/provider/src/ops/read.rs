@@ -1,20 +1,51 @@
 //! Histories and the other things that are read of one instance.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use duroxide::{Event, SystemStats};
 use perihelion_client::Query;
 use serde::Deserialize;
 
-use crate::documents::{Execution, KvValue, PastExecution, State};
+use crate::cache::Snapshot;
+use crate::documents::{Execution, KvValue, PastExecution, State, Versioned};
 use crate::failure::Failure;
 use crate::inner::Inner;
 use crate::plan::past_id;
+use crate::store::Changed;
+
+/// An instance's state: what is kept of it, when the service says that it still
+/// holds.
+pub(crate) async fn state(inner: &Inner, instance: &str) -> Result<Option<Known>, Failure> {
+    let Some(kept) = inner.store.snapshots.get(instance) else {
+        return Ok(inner.store.state(instance).await?.map(Known::Read));
+    };
+    match inner.store.state_if_changed(instance, &kept.state.etag).await? {
+        Changed::Not => Ok(Some(Known::Kept(kept))),
+        Changed::To(state) => Ok(Some(Known::Read(*state))),
+        Changed::Gone => Ok(None),
+    }
+}
+
+/// A state, and perhaps its history.
+pub(crate) enum Known {
+    Kept(Arc<Snapshot>),
+    Read(Versioned<State>),
+}
+
+impl Known {
+    fn into_state(self) -> State {
+        match self {
+            Known::Kept(snapshot) => snapshot.state.value.clone(),
+            Known::Read(state) => state.value,
+        }
+    }
+}
 
 /// A live instance's state: one that was deleted is none.
 pub(crate) async fn live(inner: &Inner, instance: &str) -> Result<Option<State>, Failure> {
-    let found = inner.store.state(instance).await?;
-    Ok(found.map(|found| found.value).filter(|state| !state.is_deleted()))
+    let found = state(inner, instance).await?;
+    Ok(found.map(Known::into_state).filter(|state| !state.is_deleted()))
 }
 
 /// The state of an instance that exists, to whoever manages instances.
@@ -25,8 +56,31 @@ pub(crate) async fn created(inner: &Inner, instance: &str) -> Result<State, Fail
 
 /// The history of the latest execution; nothing for an unknown instance.
 pub(crate) async fn latest(inner: &Inner, instance: &str) -> Result<Vec<Event>, Failure> {
-    let Some(state) = live(inner, instance).await? else { return Ok(Vec::new()) };
-    current(inner, &state).await?.map_err(Failure::Refused)
+    let history = match state(inner, instance).await? {
+        None => return Ok(Vec::new()),
+        Some(Known::Kept(snapshot)) => Arc::clone(&snapshot.history),
+        Some(Known::Read(state)) if state.value.is_deleted() => return Ok(Vec::new()),
+        Some(Known::Read(state)) => history(inner, &state).await?.map_err(Failure::Refused)?,
+    };
+    Ok(Arc::try_unwrap(history).unwrap_or_else(|shared| Vec::clone(&shared)))
+}
+
+/// The current execution's history, from what is kept or read and then kept; or
+/// why it cannot be read.
+pub(crate) async fn history(
+    inner: &Inner,
+    state: &Versioned<State>,
+) -> Result<Result<Arc<Vec<Event>>, String>, Failure> {
+    let kept = inner.store.snapshots.get(&state.value.instance_id);
+    if let Some(kept) = kept.filter(|kept| kept.state.etag == state.etag) {
+        return Ok(Ok(Arc::clone(&kept.history)));
+    }
+    let history = match current(inner, &state.value).await? {
+        Ok(history) => Arc::new(history),
+        Err(error) => return Ok(Err(error)),
+    };
+    inner.store.snapshots.put(Arc::new(Snapshot { state: state.clone(), history: Arc::clone(&history) }));
+    Ok(Ok(history))
 }
 
 /// The history of one execution.

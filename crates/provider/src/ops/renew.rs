@@ -18,21 +18,23 @@ pub(crate) async fn orchestration(inner: &Inner, token: &str, extend_for: Durati
     let mut turn = turn.lock().await;
     for _ in 0..ATTEMPTS_MAX {
         turn::check(&turn)?;
-        let mut next = turn.state.value.clone();
+        let mut next = turn.state.clone();
         let lock = next.lock.as_mut().filter(|lock| lock.n == token.nonce).ok_or(Failure::LockLost)?;
         lock.until = lock.until.max(ends_ms(inner.clock.now_ms(), extend_for));
         let until = lock.until;
-        let etag = turn.state.etag.clone();
-        match patiently(turn.until, || inner.store.put_state(&next, Some(&etag), "/lock/until", until.into()))
-            .await
-        {
+        let etag = turn.etag.clone();
+        let put = || inner.store.put_state(&next, etag.as_ref(), "/lock/until", until.into());
+        match patiently(turn.until, put).await {
+            // A lock that was only in memory is written now.
             Ok(etag) => {
-                (turn.state.value, turn.state.etag) = (next, etag);
+                (turn.state, turn.etag, turn.is_durable) = (next, Some(etag), true);
                 turn.until = held::deadline(until, inner.clock.now_ms());
                 inner.hub.instances.quietly(|hints| hints.renewed(&token.instance, Stamp::at_ms(until)));
                 return Ok(());
             }
-            Err(Failure::Storage(error)) if error.is_precondition_failed() || error.is_not_found() => {
+            Err(Failure::Storage(error))
+                if error.is_precondition_failed() || error.is_not_found() || error.is_conflict() =>
+            {
                 turn::refresh(inner, &token, &mut turn).await?;
             }
             Err(failure) => return Err(failure),

@@ -25,27 +25,58 @@ pub(crate) async fn of(inner: &Inner, text: &str) -> Result<(Token, Arc<Mutex<Tu
     Ok((token, turn))
 }
 
-/// The state was changed behind our back: if the lock in it is still ours, the
-/// turn goes on from what it is now.
+/// The state was changed behind our back: if the lock in it is still ours, or no
+/// lock of ours was written and nobody has committed or locked since, the turn
+/// goes on from what it is now.
 pub(crate) async fn refresh(inner: &Inner, token: &Token, turn: &mut Turn) -> Result<(), Failure> {
+    inner.store.snapshots.forget(&token.instance);
     let found = patiently(turn.until, || inner.store.state(&token.instance)).await?;
-    let Some(fresh) = found.and_then(|state| as_turn(token, state, inner.clock.now_ms())) else {
-        inner.turns.remove(&token.nonce);
+    let is_written = found.as_ref().is_some_and(|found| has_lock(token, &found.value));
+    let Some(Versioned { mut value, etag }) = found.filter(|found| is_written || is_free(turn, &found.value))
+    else {
+        lose(inner, token);
         return Err(Failure::LockLost);
     };
-    turn.state = fresh.state;
+    if !is_written {
+        value.lock.clone_from(&turn.state.lock);
+    }
+    (turn.state, turn.etag, turn.is_durable) = (value, Some(etag), is_written);
     Ok(())
 }
 
+/// The turn is over without a commit: its token is dead, and the instance is
+/// looked at again.
+pub(crate) fn lose(inner: &Inner, token: &Token) {
+    inner.turns.remove(&token.nonce);
+    inner.store.snapshots.forget(&token.instance);
+    inner.hub.instances.tell(|hints| hints.released(&token.instance));
+}
+
+/// Whether the token's lock is in the state.
+fn has_lock(token: &Token, state: &State) -> bool {
+    state.lock.as_ref().is_some_and(|lock| lock.n == token.nonce)
+        && state.incarnation == token.incarnation
+        && state.del.is_none()
+        && !state.is_deleted()
+}
+
+/// For a lock that is not written: whether nobody has been there since.
+fn is_free(turn: &Turn, state: &State) -> bool {
+    !turn.is_durable
+        && state.lock.is_none()
+        && state.incarnation == turn.state.incarnation
+        && state.seq == turn.state.seq
+        && state.del.is_none()
+        && !state.is_deleted()
+}
+
 fn as_turn(token: &Token, state: Versioned<State>, now_ms: u64) -> Option<Turn> {
-    let lock = state.value.lock.as_ref().filter(|lock| lock.n == token.nonce)?;
-    if state.value.incarnation != token.incarnation || state.value.del.is_some() || state.value.is_deleted() {
-        return None;
-    }
+    let Versioned { value: state, etag } = state;
+    let lock = state.lock.as_ref().filter(|_| has_lock(token, &state))?;
     let until = held::deadline(lock.until, now_ms);
     // Which of them must not come twice is not in the lock: all of them, then.
     let once = lock.att.keys().cloned().collect();
-    Some(Turn { state, once, until, is_more: true })
+    Some(Turn { state, etag: Some(etag), is_durable: true, history: None, once, until, is_more: true })
 }
 
 /// A lock that ran out is no lock, even if nobody has taken it since.

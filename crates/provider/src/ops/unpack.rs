@@ -35,7 +35,7 @@ pub(crate) async fn run(inner: &Inner, instance: &str, id: &str) -> Result<(), F
         let step = split(value);
         let batch = as_batch(instance, &step, &etag)?;
         match inner.store.container.batch(batch).await {
-            Ok(results) => announce(inner, instance, step, |index| results.get(index)?.etag().cloned()),
+            Ok(results) => announce(inner, step, |index| results.get(index)?.etag().cloned()),
             // Someone else was faster: see what is left.
             Err(error) if error.is_precondition_failed() || error.is_not_found() => {}
             // An activity of that id is there, or was cancelled: not again.
@@ -84,7 +84,7 @@ fn as_batch(instance: &str, step: &Step, etag: &Etag) -> Result<Batch, Error> {
     Ok(batch.with_options(quiet_operation()))
 }
 
-fn announce(inner: &Inner, instance: &str, step: Step, version: impl Fn(usize) -> Option<Etag>) {
+fn announce(inner: &Inner, step: Step, version: impl Fn(usize) -> Option<Etag>) {
     inner.hub.works.tell(|hints| {
         for (index, activity) in step.activities.into_iter().enumerate() {
             if let Some(etag) = version(index + 1) {
@@ -93,8 +93,8 @@ fn announce(inner: &Inner, instance: &str, step: Step, version: impl Fn(usize) -
         }
     });
     inner.hub.instances.tell(|hints| {
-        for message in &step.messages {
-            hints.hint(instance, message.visible_at);
+        for message in step.messages {
+            hints.bring(message);
         }
     });
 }

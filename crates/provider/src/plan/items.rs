@@ -6,12 +6,8 @@ use duroxide::providers::WorkItem;
 use sha2::{Digest, Sha256};
 
 use crate::clock::Stamp;
-use crate::documents::{Activity, Message, kind};
+use crate::documents::{Activity, FIRST, Message, kind};
 use crate::failure::Failure;
-
-/// Before every other message: the start of the next execution, without which
-/// the runtime can do nothing with the others.
-pub(super) const FIRST: Stamp = Stamp(1);
 
 /// The longest instance id: what a partition key may have.
 const INSTANCE_BYTES_MAX: usize = 2048;

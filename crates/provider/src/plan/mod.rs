@@ -21,7 +21,8 @@ use duroxide::providers::{ExecutionMetadata, ScheduledActivityIdentifier, WorkIt
 
 use crate::clock::Stamp;
 use crate::documents::{
-    Activity, Bundle, Cancelled, Chunk, Execution, Message, Outbox, PastExecution, State, Versioned, kind,
+    Activity, Bundle, Cancelled, Chunk, Execution, FIRST, Message, Outbox, PastExecution, State, Versioned,
+    kind,
 };
 use crate::failure::Failure;
 
@@ -197,7 +198,7 @@ fn schedule(plan: &mut TurnPlan, basis: &Basis<'_>, ack: &TurnAck) -> Result<(),
         return Ok(());
     }
     // The start of the next execution must be there with this commit.
-    let (now, later) = messages.into_iter().partition(|message| message.enq <= items::FIRST);
+    let (now, later) = messages.into_iter().partition(|message| message.enq <= FIRST);
     plan.messages = now;
     plan.bundles = bundles::bundles(&instance, seq, basis.now, activities, later, cancelled);
     plan.state.bundles.extend(plan.bundles.iter().map(|bundle| bundle.id.clone()));

@@ -1,0 +1,63 @@
+use super::*;
+
+fn stamp(ms: u64) -> Stamp {
+    Stamp::at_ms(ms)
+}
+
+#[test]
+fn an_instance_is_taken_by_one_and_in_the_order_of_its_messages() {
+    let mut hints = Instances::default();
+    let nobody = Skipped::new();
+    hints.hint("b", stamp(2));
+    hints.hint("a", stamp(1));
+    assert_eq!(hints.take(stamp(5), &nobody).map(|taken| taken.instance).as_deref(), Some("a"));
+    assert_eq!(hints.take(stamp(5), &nobody).map(|taken| taken.instance).as_deref(), Some("b"));
+    assert!(hints.take(stamp(5), &nobody).is_none());
+}
+
+#[test]
+fn what_comes_while_it_is_locked_is_seen_when_it_is_released() {
+    let mut hints = Instances::default();
+    let nobody = Skipped::new();
+    hints.hint("a", stamp(1));
+    hints.hint("a", stamp(50));
+    assert!(hints.take(stamp(2), &nobody).is_some());
+    hints.locked("a", stamp(100), BTreeMap::new());
+    hints.hint("a", stamp(3));
+    assert!(hints.take(stamp(4), &nobody).is_none());
+    hints.released("a");
+    assert_eq!(hints.take(stamp(4), &nobody).map(|taken| taken.instance).as_deref(), Some("a"));
+    hints.idle("a");
+    assert!(hints.take(stamp(49), &nobody).is_none(), "the timer is not due");
+    assert_eq!(
+        hints.take(stamp(51), &nobody).map(|taken| taken.instance).as_deref(),
+        Some("a"),
+        "the timer was kept"
+    );
+}
+
+#[test]
+fn a_lock_that_runs_out_is_looked_at_again() {
+    let mut hints = Instances::default();
+    let nobody = Skipped::new();
+    hints.hint("a", stamp(1));
+    hints.take(stamp(2), &nobody);
+    hints.locked("a", stamp(100), BTreeMap::new());
+    hints.renewed("a", stamp(200));
+    assert!(hints.take(stamp(150), &nobody).is_none());
+    assert_eq!(hints.take(stamp(200), &nobody).map(|taken| taken.instance).as_deref(), Some("a"));
+}
+
+#[test]
+fn news_end_a_soft_wait_and_nothing_is_kept_of_what_is_idle() {
+    let mut hints = Instances::default();
+    let nobody = Skipped::new();
+    hints.hint("a", stamp(1));
+    hints.take(stamp(2), &nobody);
+    hints.block("a", stamp(100), true);
+    assert!(hints.take(stamp(3), &nobody).is_none());
+    hints.hint("a", stamp(3));
+    assert!(hints.take(stamp(3), &nobody).is_some());
+    hints.idle("a");
+    assert!(hints.entries.is_empty() && hints.order.is_empty());
+}

@@ -1,0 +1,86 @@
+//! Turns without a read (T2): the messages are known here whole, and so is the
+//! state they go to, or there is none yet.
+//!
+//! Only completions, timers and starts are taken like this, whose order among
+//! other messages does not matter: an event that someone else raised before is
+//! seen by a read, so whatever has to do with events reads the partition.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use duroxide::providers::{DispatcherCapabilityFilter, WorkItem};
+
+use crate::cache::Snapshot;
+use crate::documents::Message;
+use crate::hub::Candidate;
+use crate::inner::Inner;
+use crate::ops::claim::{identity, is_compatible};
+use crate::ops::grant::{Grant, Granted};
+
+/// Takes an instance without asking anybody, or `None`: then it must be read.
+pub(crate) fn claim(
+    inner: &Inner,
+    candidate: &Candidate,
+    lock_timeout: Duration,
+    filter: Option<&DispatcherCapabilityFilter>,
+) -> Option<Granted> {
+    let is_known = !candidate.is_partial && !candidate.is_suspect && !candidate.messages.is_empty();
+    if !is_known || candidate.messages.iter().any(|message| message.attempt_count > 0) {
+        return None;
+    }
+    let messages: Vec<(Message, WorkItem)> = candidate.messages.iter().map(decoded).collect::<Option<_>>()?;
+    let snapshot = inner.store.snapshots.get(&candidate.instance);
+    let is_suitable = match &snapshot {
+        Some(snapshot) => continues(snapshot, &messages) && is_compatible(&snapshot.state.value, filter),
+        None => begins(&messages),
+    };
+    if !is_suitable {
+        return None;
+    }
+    let (before, history) = match &snapshot {
+        Some(snapshot) => (Some(snapshot.state.clone()), Arc::clone(&snapshot.history)),
+        None => (None, Arc::default()),
+    };
+    let identity = identity(before.as_ref().map(|before| &before.value), &history, &messages)?;
+    let grant = Grant {
+        instance: &candidate.instance,
+        before,
+        identity,
+        history: Ok(history),
+        messages,
+        is_more: false,
+        tried: &candidate.tried,
+    };
+    Some(grant.in_memory(inner, lock_timeout))
+}
+
+fn decoded(message: &Message) -> Option<(Message, WorkItem)> {
+    let item = serde_json::from_str(&message.item).ok()?;
+    Some((message.clone(), item))
+}
+
+/// Nothing but what the kept state waits for.
+fn continues(snapshot: &Snapshot, messages: &[(Message, WorkItem)]) -> bool {
+    let state = &snapshot.state.value;
+    let is_free = state.lock.is_none() && state.del.is_none() && !state.is_deleted() && state.created;
+    let is_expected = |(message, item): &(Message, WorkItem)| {
+        let is_ours = message.inc.as_ref().is_none_or(|inc| *inc == state.incarnation);
+        let is_completion = matches!(
+            item,
+            WorkItem::ActivityCompleted { .. }
+                | WorkItem::ActivityFailed { .. }
+                | WorkItem::TimerFired { .. }
+                | WorkItem::SubOrchCompleted { .. }
+                | WorkItem::SubOrchFailed { .. }
+                | WorkItem::ContinueAsNew { .. }
+        );
+        is_ours && is_completion
+    };
+    is_free && messages.iter().all(is_expected)
+}
+
+/// A start of an instance that nobody here has seen. Should it exist, the
+/// commit fails on that, and the next look is a read.
+fn begins(messages: &[(Message, WorkItem)]) -> bool {
+    matches!(messages, [(message, WorkItem::StartOrchestration { .. })] if message.inc.is_none())
+}

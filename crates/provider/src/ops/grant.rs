@@ -1,0 +1,156 @@
+//! Handing an instance to a dispatcher: its state gets a lock, which is written
+//! (T0) or only kept in this process (T1, T2), and the turn is remembered, so
+//! that its ack needs no read.
+//!
+//! What always holds: a turn is the same thing in every tier, the state with the
+//! lock in it and the etag that its commit goes by. Without a written lock
+//! others may take the instance too; one commit wins.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use duroxide::Event;
+use duroxide::providers::{KvEntry, OrchestrationItem, WorkItem};
+use perihelion_client::Etag;
+
+use crate::clock::{Stamp, ends_ms};
+use crate::documents::{KvValue, Lock, Message, STATE, State, Versioned};
+use crate::failure::Failure;
+use crate::held::{self, Turn};
+use crate::inner::Inner;
+use crate::token::{Kind, Token, nonce};
+
+/// An item, its token, and how often it was tried.
+pub(crate) type Granted = (OrchestrationItem, String, u32);
+
+/// Name, version and execution, from wherever they are known.
+pub(crate) struct Identity {
+    pub(crate) name: String,
+    pub(crate) version: String,
+    pub(crate) execution: u64,
+}
+
+/// What a turn is made of.
+pub(crate) struct Grant<'a> {
+    pub(crate) instance: &'a str,
+    /// As it is stored; a tombstone counts as nothing but its consumed ids.
+    pub(crate) before: Option<Versioned<State>>,
+    pub(crate) identity: Identity,
+    pub(crate) history: Result<Arc<Vec<Event>>, String>,
+    pub(crate) messages: Vec<(Message, WorkItem)>,
+    /// More messages wait than are taken.
+    pub(crate) is_more: bool,
+    /// Attempts of a turn of this process that were never written.
+    pub(crate) tried: &'a BTreeMap<String, u32>,
+}
+
+impl Grant<'_> {
+    /// Writes the lock. `None` when someone else was faster.
+    pub(crate) async fn durably(
+        self,
+        inner: &Inner,
+        lock_timeout: Duration,
+    ) -> Result<Option<Granted>, Failure> {
+        let (state, attempts) = self.locked(lock_timeout, inner.clock.now_ms());
+        let nonce = state.lock.as_ref().map(|lock| lock.n.clone()).unwrap_or_default();
+        let etag = self.before.as_ref().map(|before| &before.etag);
+        match inner.store.put_state(&state, etag, "/lock/n", nonce.into()).await {
+            Ok(etag) => {
+                let expired = self.before.as_ref().and_then(|before| before.value.lock.as_ref());
+                if expired.is_some_and(|lock| inner.turns.get(&lock.n).is_none()) {
+                    inner.meter.stole();
+                }
+                Ok(Some(self.handed(inner, state, Some(etag), true, attempts)))
+            }
+            Err(Failure::Storage(error))
+                if error.is_conflict() || error.is_precondition_failed() || error.is_not_found() =>
+            {
+                Ok(None)
+            }
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// Keeps the lock in this process.
+    pub(crate) fn in_memory(self, inner: &Inner, lock_timeout: Duration) -> Granted {
+        let (state, attempts) = self.locked(lock_timeout, inner.clock.now_ms());
+        let etag = self.before.as_ref().map(|before| before.etag.clone());
+        self.handed(inner, state, etag, false, attempts)
+    }
+
+    /// The state with the lock in it, and the largest count of attempts. Counts
+    /// go on from the message, from a lock that ran out, or from this process's
+    /// memory.
+    fn locked(&self, lock_timeout: Duration, now_ms: u64) -> (State, u32) {
+        let mut state = match &self.before {
+            Some(before) if !before.value.is_deleted() => before.value.clone(),
+            Some(before) => {
+                State { consumed: before.value.consumed.clone(), ..State::blank(self.instance, nonce()) }
+            }
+            None => State::blank(self.instance, nonce()),
+        };
+        let expired = state.lock.take().map(|lock| lock.att).unwrap_or_default();
+        let attempts = |message: &Message| {
+            let counts = [&expired, self.tried].map(|counts| counts.get(&message.id).copied().unwrap_or(0));
+            let so_far = counts.into_iter().fold(message.attempt_count, u32::max);
+            (message.id.clone(), so_far.saturating_add(1))
+        };
+        let att: BTreeMap<String, u32> = self.messages.iter().map(|(message, _)| attempts(message)).collect();
+        let most = att.values().copied().max().unwrap_or(1);
+        // The lease begins now, not when the fetch did.
+        let until = ends_ms(now_ms, lock_timeout);
+        state.lock = Some(Lock { n: nonce(), until, att });
+        (state, most)
+    }
+
+    fn handed(
+        self,
+        inner: &Inner,
+        state: State,
+        etag: Option<Etag>,
+        is_durable: bool,
+        attempts: u32,
+    ) -> Granted {
+        let Grant { identity, history, messages, is_more, .. } = self;
+        let Lock { n, until, att } = state.lock.clone().unwrap_or_default();
+        let token = Token {
+            kind: Kind::Orchestration,
+            instance: state.instance_id.clone(),
+            incarnation: state.incarnation.clone(),
+            execution: identity.execution,
+            nonce: n.clone(),
+            id: STATE.to_owned(),
+        };
+        let entry = |value: &KvValue| KvEntry { value: value.v.clone(), last_updated_at_ms: value.t };
+        let kv_snapshot: HashMap<String, KvEntry> =
+            state.kv.iter().map(|(key, value)| (key.clone(), entry(value))).collect();
+        let once = messages.iter().filter(|(message, _)| message.once).map(|(message, _)| message.id.clone());
+        let turn = Turn {
+            once: once.collect(),
+            until: held::deadline(until, inner.clock.now_ms()),
+            is_more,
+            is_durable,
+            state,
+            etag,
+            history: history.as_ref().ok().map(Arc::clone),
+        };
+        inner.turns.insert(&n, turn);
+        inner.hub.instances.quietly(|hints| hints.locked(&token.instance, Stamp::at_ms(until), att));
+        let (history, history_error) = match history {
+            Ok(history) => (Vec::clone(&history), None),
+            Err(error) => (Vec::new(), Some(error)),
+        };
+        let item = OrchestrationItem {
+            instance: token.instance.clone(),
+            orchestration_name: identity.name,
+            execution_id: identity.execution,
+            version: identity.version,
+            history,
+            messages: messages.into_iter().map(|(_, item)| item).collect(),
+            history_error,
+            kv_snapshot,
+        };
+        (item, token.write(), attempts)
+    }
+}
