@@ -5,6 +5,7 @@
 //! holds (1 RU and no body when it does). Being wrong costs a turn or a read.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use duroxide::Event;
@@ -35,6 +36,15 @@ impl Snapshot {
     }
 }
 
+/// Counts writes that went past every provider of this process, through the
+/// compatibility client: what was kept before one counts no more.
+static DISTURBANCES: AtomicU64 = AtomicU64::new(0);
+
+/// Something was written past the providers.
+pub(crate) fn disturb() {
+    DISTURBANCES.fetch_add(1, Ordering::SeqCst);
+}
+
 /// Snapshots by instance; those not used for longest go first.
 #[derive(Debug, Default)]
 pub(crate) struct Snapshots {
@@ -48,11 +58,17 @@ struct Lru {
     order: BTreeMap<u64, String>,
     uses: u64,
     bytes: u64,
+    disturbances: u64,
 }
 
 impl Snapshots {
     pub(crate) fn get(&self, instance: &str) -> Option<Arc<Snapshot>> {
-        locked(&self.inner).get(instance)
+        let mut lru = locked(&self.inner);
+        let disturbances = DISTURBANCES.load(Ordering::SeqCst);
+        if lru.disturbances != disturbances {
+            *lru = Lru { disturbances, ..Lru::default() };
+        }
+        lru.get(instance)
     }
 
     /// Keeps a snapshot, unless a later one of the same incarnation is there: a

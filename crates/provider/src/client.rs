@@ -47,6 +47,8 @@ impl CosmosDBResponse {
     }
 
     fn of(outcome: Result<Written, Error>, operation: &str) -> Result<Self, ProviderError> {
+        // Whatever was kept of states before this write counts no more.
+        crate::cache::disturb();
         match outcome {
             Ok(written) => Ok(CosmosDBResponse {
                 status: written.receipt().status().code,

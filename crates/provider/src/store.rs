@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use crate::cache::Snapshots;
+use crate::cache::{Snapshot, Snapshots};
 use crate::documents::{STATE, State, Versioned};
 use crate::failure::Failure;
 use crate::migrate;
@@ -145,7 +145,13 @@ impl Store {
             }
             None => self.container.create_with(key, state, &options).await?,
         };
-        self.version(key, STATE, &written).await
+        let etag = self.version(key, STATE, &written).await?;
+        if state.is_deleted() {
+            // Whoever starts it anew must read what is left of it.
+            let state = Versioned { value: state.clone(), etag: etag.clone() };
+            self.snapshots.put(Arc::new(Snapshot { state, history: Arc::default() }));
+        }
+        Ok(etag)
     }
 
     /// Replaces a document of an instance when it has that etag.

@@ -88,7 +88,9 @@ impl<'a> Handover<'a> {
                     self.hand(activity, etag, &promise);
                 }
                 (Some(promise), None) => self.find(activity, &promise).await,
-                (None, Some(etag)) => self.inner.hub.works.quietly(|hints| hints.offer((activity, etag))),
+                (None, Some(etag)) => {
+                    self.inner.hub.works.quietly(|hints| hints.offer((activity, etag)));
+                }
                 // A poll finds it.
                 (None, None) => {}
             }

@@ -58,6 +58,7 @@ pub(crate) async fn created(inner: &Inner, instance: &str) -> Result<State, Fail
 pub(crate) async fn latest(inner: &Inner, instance: &str) -> Result<Vec<Event>, Failure> {
     let history = match state(inner, instance).await? {
         None => return Ok(Vec::new()),
+        // Of a deleted instance it is empty.
         Some(Known::Kept(snapshot)) => Arc::clone(&snapshot.history),
         Some(Known::Read(state)) if state.value.is_deleted() => return Ok(Vec::new()),
         Some(Known::Read(state)) => history(inner, &state).await?.map_err(Failure::Refused)?,

@@ -25,6 +25,8 @@ pub(crate) enum Place {
     Embedded,
     /// The same, its data in a directory: commits wait for the disk.
     OnDisk,
+    /// In memory, and every claim is as optimistic as can be, whatever the poll.
+    EmbeddedOptimistic,
     /// Our server behind a socket.
     Wire,
     /// The same, and each container begins with four physical partitions.
@@ -43,6 +45,7 @@ pub(crate) enum Polls {
 /// An account, empty at first.
 pub(crate) struct Account {
     host: Host,
+    is_optimistic: bool,
     /// Goes after the host does.
     _directory: Option<Directory>,
 }
@@ -82,7 +85,7 @@ impl Account {
     pub(crate) async fn open(place: Place) -> Account {
         let directory = matches!(place, Place::OnDisk).then(Directory::new);
         let host = match place {
-            Place::Embedded | Place::OnDisk => {
+            Place::Embedded | Place::EmbeddedOptimistic | Place::OnDisk => {
                 let data = directory.as_ref().map(|directory| directory.0.clone());
                 let mut options = EmbeddedOptions::default();
                 options.data = data;
@@ -91,7 +94,7 @@ impl Account {
             Place::Wire => Host::Wire(serve(1).await),
             Place::WireWithFourPartitions => Host::Wire(serve(4).await),
         };
-        Account { host, _directory: directory }
+        Account { host, is_optimistic: matches!(place, Place::EmbeddedOptimistic), _directory: directory }
     }
 
     /// A client that shares nothing with any provider.
@@ -101,7 +104,7 @@ impl Account {
 
     /// A provider in a database, which is made when it is missing.
     pub(crate) async fn provider(&self, database: &str, polls: Polls) -> Arc<dyn Provider> {
-        self.way().provider(database, polls).await
+        self.way().provider(database, polls, self.is_optimistic).await
     }
 
     /// The same, its tasks and connections belonging to another tokio runtime.
@@ -111,8 +114,8 @@ impl Account {
         database: &str,
         polls: Polls,
     ) -> Arc<dyn Provider> {
-        let (way, database) = (self.way(), database.to_owned());
-        runtime.spawn(async move { way.provider(&database, polls).await }).await.unwrap()
+        let (way, database, is_optimistic) = (self.way(), database.to_owned(), self.is_optimistic);
+        runtime.spawn(async move { way.provider(&database, polls, is_optimistic).await }).await.unwrap()
     }
 
     pub(crate) async fn close(self) {
@@ -143,7 +146,7 @@ impl Way {
         .unwrap()
     }
 
-    async fn provider(&self, database: &str, polls: Polls) -> Arc<dyn Provider> {
+    async fn provider(&self, database: &str, polls: Polls, is_optimistic: bool) -> Arc<dyn Provider> {
         let builder = CosmosDBProvider::builder()
             .with_client(self.client().await)
             .with_database(database)
@@ -152,6 +155,7 @@ impl Way {
             Polls::AnswerAtOnce => builder,
             Polls::Wait => builder.with_long_poll_threshold(Duration::ZERO),
         };
+        let builder = if is_optimistic { builder.with_commit_tier_for_short_polls() } else { builder };
         Arc::new(builder.open().await.unwrap())
     }
 }

@@ -21,6 +21,7 @@ use suite::{names_of, tests_in};
 
 every_validation!(tests_in[embedded Embedded]);
 every_validation!(tests_in[on_disk OnDisk]);
+every_validation!(tests_in[optimistic EmbeddedOptimistic]);
 every_validation!(tests_in[wire Wire]);
 every_validation!(tests_in[wire_with_four_partitions WireWithFourPartitions]);
 
