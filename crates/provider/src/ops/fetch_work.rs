@@ -57,7 +57,11 @@ pub(crate) async fn run(
         let now = inner.clock.stamp();
         let hinted = queue.quietly(|hints| hints.next(now, &claimant));
         let _waiting = Waiting::new(inner, tags, lock_timeout);
-        let _ = tokio::time::timeout_at(patience.next_look(&inner.clock, hinted, inner.poller.next(&ticket)), woken).await;
+        let _ = tokio::time::timeout_at(
+            patience.next_look(&inner.clock, hinted, inner.poller.next(&ticket)),
+            woken,
+        )
+        .await;
     }
 }
 
@@ -89,7 +93,8 @@ async fn look(
     must_poll: bool,
 ) -> Result<Fetched, Failure> {
     for _ in 0..ROUNDS_MAX {
-        if let Some(ready) = inner.hub.works.quietly(|hints| hints.take_ready(inner.clock.now_ms(), claimant)) {
+        if let Some(ready) = inner.hub.works.quietly(|hints| hints.take_ready(inner.clock.now_ms(), claimant))
+        {
             return Ok(Some(handed(inner, ready)?));
         }
         loop {
