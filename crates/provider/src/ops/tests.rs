@@ -1,6 +1,8 @@
 //! Turns that are too large for one batch, answers that are lost, and holders
 //! that come too late: each on the real engine, in this process.
 
+mod interleavings;
+
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -25,9 +27,13 @@ impl World {
     }
 
     async fn provider(&self) -> CosmosDBProvider {
+        self.provider_looking(Duration::from_millis(50)).await
+    }
+
+    /// One whose reconciler looks so often.
+    async fn provider_looking(&self, interval: Duration) -> CosmosDBProvider {
         let client = Client::over(&self.engine.endpoint(), self.engine.transport()).await.unwrap();
-        let often = Duration::from_millis(50);
-        CosmosDBProvider::builder().with_client(client).with_reconciler(often, NOW).open().await.unwrap()
+        CosmosDBProvider::builder().with_client(client).with_reconciler(interval, NOW).open().await.unwrap()
     }
 
     async fn fault(&self, rule: &str) {
@@ -112,14 +118,14 @@ async fn run_activities(provider: &CosmosDBProvider) -> Vec<(u64, String)> {
 }
 
 #[tokio::test]
-async fn a_turn_of_hundreds_of_activities_is_one_commit_and_each_is_run_once() {
-    const COUNT: u64 = 250;
+async fn a_turn_of_a_thousand_activities_is_one_commit_and_each_is_run_once() {
+    const COUNT: u64 = 1000;
     let world = World::open().await;
     let provider = world.provider().await;
     provider.enqueue_for_orchestrator(start("fan", String::new()), None).await.unwrap();
     let (token, _) = take(&provider).await;
     let works = (1..=COUNT).map(|id| work("fan", id, String::new())).collect();
-    let timers = (1000..1100).map(|id| WorkItem::TimerFired {
+    let timers = (2000..2100).map(|id| WorkItem::TimerFired {
         instance: "fan".into(),
         execution_id: 1,
         id,

@@ -5,6 +5,9 @@
 //! about; `docs/provider-holes.md` says which test closes which hole, and
 //! `table` that what it names exists.
 
+mod regions;
+mod table;
+
 use std::time::Duration;
 
 use perihelion_server::{Server, ServerOptions};

@@ -1,0 +1,266 @@
+//! Interleavings that only who knows the documents can bring about: a crash
+//! between two steps, a holder that comes too late to a turn of many documents,
+//! a hint that is stale. Each on the real engine, in this process.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use duroxide::providers::{Provider, ScheduledActivityIdentifier, SessionFetchConfig, TagFilter, WorkItem};
+use perihelion_client::Query;
+use serde_json::{Value, json};
+
+use super::{LOCK, NOW, World, ack, event, named, raised, run_activities, start, take, work};
+use crate::CosmosDBProvider;
+use crate::documents::{Deletion, DeletionStage, State, kind};
+use crate::plan::session_of;
+
+/// How long what must happen may take.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// More than one commit takes, in one value and in several.
+const LARGE: usize = 700_000;
+
+impl World {
+    async fn fault_on_batches(&self, rule: &str) {
+        self.fault(&format!(r#"{{"operation":"batch",{rule}}}"#)).await;
+    }
+
+    async fn heal(&self) {
+        let answer = self.engine.manage(http::Method::DELETE, "faults", "").await.unwrap();
+        assert!(answer.status().is_success());
+    }
+}
+
+/// Rows of an instance's partition.
+async fn rows(provider: &CosmosDBProvider, instance: &str, text: &str) -> Vec<Value> {
+    provider.inner.store.rows(Query::new(text).in_partition(instance)).await.unwrap()
+}
+
+/// Waits until something holds.
+async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    let wait = async {
+        while !holds().await {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, wait).await.unwrap_or_else(|_| panic!("{what} does not happen"));
+}
+
+fn large_history(fill: &str) -> Vec<duroxide::Event> {
+    (1..=3).map(|id| event("a", id, fill.repeat(LARGE))).collect()
+}
+
+#[tokio::test]
+async fn a_stale_turn_that_was_staged_spoils_nothing() {
+    let world = World::open().await;
+    let (first, second) = (world.provider().await, world.provider().await);
+    first.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
+    let short = Duration::from_millis(800);
+    let (_, stale, _) = first.fetch_orchestration_item(short, NOW, None).await.unwrap().unwrap();
+    // Its documents are there, its commit comes when another has the lock.
+    world.fault_on_batches(r#""count":1,"delayMs":2500"#).await;
+    let late = tokio::spawn(async move { ack(&first, &stale, large_history("s"), vec![], vec![]).await });
+    let found = second.fetch_orchestration_item(LOCK, PATIENCE, None).await.unwrap();
+    let (_, token, _) = found.expect("the lock runs out");
+    let fresh = large_history("f");
+    ack(&second, &token, fresh.clone(), vec![], vec![]).await.unwrap();
+    assert!(late.await.unwrap().is_err(), "the lock was another's by then");
+    assert!(second.read("a").await.unwrap() == fresh, "the history is the one that was committed");
+}
+
+#[tokio::test]
+async fn what_was_staged_expires_unless_it_is_committed() {
+    const EXPIRING: &str = "SELECT c.id, c.type FROM c WHERE c.ttl > 0 AND c.type IN \
+        ('history', 'bundle', 'outbox', 'staged')";
+    let world = World::open().await;
+    let provider = world.provider().await;
+    provider.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
+    let (token, _) = take(&provider).await;
+    let history = large_history("h");
+    let turn = async || {
+        let works = (1..=3).map(|id| work("a", id, "w".repeat(LARGE))).collect();
+        let messages = vec![start("child", "c".repeat(LARGE))];
+        ack(&provider, &token, history.clone(), works, messages).await
+    };
+    world.fault_on_batches(r#""count":1,"status":400"#).await;
+    turn().await.unwrap_err();
+    let waiting = rows(&provider, "a", EXPIRING).await;
+    assert!(waiting.len() >= 3, "{waiting:?}");
+    world.heal().await;
+    turn().await.unwrap();
+    let left: BTreeSet<String> = rows(&provider, "a", EXPIRING).await.iter().map(Value::to_string).collect();
+    let waiting: BTreeSet<String> = waiting.iter().map(Value::to_string).collect();
+    assert!(left.is_subset(&waiting), "only what was never committed expires");
+    assert!(provider.read("a").await.unwrap() == history);
+    assert_eq!(run_activities(&provider).await.len(), 3);
+}
+
+#[tokio::test]
+async fn an_activity_cancelled_in_a_bundle_that_is_not_unpacked_never_runs() {
+    const COUNT: u64 = 40;
+    let world = World::open().await;
+    let crashing = world.provider_looking(Duration::from_secs(3600)).await;
+    crashing.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
+    let (token, _) = take(&crashing).await;
+    // The commit passes, all that unpacks it does not.
+    world.fault_on_batches(r#""count":1,"delayMs":1"#).await;
+    world.fault_on_batches(r#""status":400"#).await;
+    let works = (1..=COUNT).map(|id| work("a", id, String::new())).collect();
+    ack(&crashing, &token, vec![event("a", 1, String::new())], works, vec![]).await.unwrap();
+    world.heal().await;
+    let packed = rows(&crashing, "a", "SELECT c.id FROM c WHERE c.type = 'bundle'").await;
+    assert_eq!(packed.len(), 1, "the bundle is as it was committed");
+
+    crashing.enqueue_for_orchestrator(raised("a", "stop"), None).await.unwrap();
+    let (token, _) = take(&crashing).await;
+    let cancelled = [7, 9].map(|activity_id| ScheduledActivityIdentifier {
+        instance: "a".into(),
+        execution_id: 1,
+        activity_id,
+    });
+    let history = vec![event("a", 2, String::new())];
+    let acked = crashing
+        .ack_orchestration_item(&token, 1, history, vec![], vec![], named(), cancelled.to_vec())
+        .await;
+    acked.unwrap();
+
+    let reconciling = world.provider().await;
+    eventually("unpacking", async || {
+        rows(&reconciling, "a", "SELECT c.id FROM c WHERE c.type = 'bundle'").await.is_empty()
+    })
+    .await;
+    let ran: Vec<u64> = run_activities(&reconciling).await.into_iter().map(|(id, _)| id).collect();
+    let expected: Vec<u64> = (1..=COUNT).filter(|id| ![7, 9].contains(id)).collect();
+    assert_eq!(ran, expected);
+}
+
+/// The hint of an activity is stale, its session is free: whoever claims the
+/// session and then finds no activity gives it back.
+#[tokio::test]
+async fn a_session_whose_activity_was_lost_is_given_back() {
+    let in_session = |id| match work("a", id, String::new()) {
+        WorkItem::ActivityExecute { instance, execution_id, id, name, input, tag, .. } => {
+            let session_id = Some("printer".to_owned());
+            WorkItem::ActivityExecute { instance, execution_id, id, name, input, session_id, tag }
+        }
+        other => other,
+    };
+    let worker = |owner: &str, lock_timeout| SessionFetchConfig { owner_id: owner.to_owned(), lock_timeout };
+    let fetch = async |provider: &CosmosDBProvider, worker: SessionFetchConfig| {
+        provider.fetch_work_item(LOCK, NOW, Some(&worker), &TagFilter::default()).await.unwrap()
+    };
+    let world = World::open().await;
+    let (hinted, other) = (world.provider().await, world.provider().await);
+    hinted.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
+    let (token, _) = take(&hinted).await;
+    ack(&hinted, &token, vec![event("a", 1, String::new())], vec![in_session(1)], vec![]).await.unwrap();
+
+    // Another worker does it, and its session runs out.
+    let (_, done, _) = fetch(&other, worker("other", Duration::from_millis(50))).await.expect("the activity");
+    other.ack_work_item(&done, None).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert!(fetch(&hinted, worker("late", LOCK)).await.is_none(), "it was done");
+
+    let (id, key) = session_of("printer");
+    let held = other.inner.store.container.find::<Value>(key, &id).await.unwrap();
+    assert_ne!(held.map(|held| held.value["owner"].clone()), Some(json!("late")), "it was given back");
+    other.enqueue_for_worker(in_session(2)).await.unwrap();
+    assert!(fetch(&other, worker("third", LOCK)).await.is_some(), "the session is free");
+}
+
+/// Two instances, and a deletion of both that has come so far.
+async fn deletion_cut_off(world: &World, stage: DeletionStage, marked: &[&str]) -> CosmosDBProvider {
+    let provider = world.provider_looking(Duration::from_secs(3600)).await;
+    for name in ["a", "b"] {
+        provider.enqueue_for_orchestrator(start(name, String::new()), None).await.unwrap();
+        let (token, _) = take(&provider).await;
+        ack(&provider, &token, vec![event(name, 1, String::new())], vec![], vec![]).await.unwrap();
+    }
+    let store = &provider.inner.store;
+    let two_minutes_ms = 120_000;
+    let made_at = crate::clock::Stamp::at_ms(provider.inner.clock.stamp().ms() - two_minutes_ms);
+    let deletion = Deletion {
+        id: "d:cut-off".to_owned(),
+        instance_id: 1,
+        kind: kind::DELETION.to_owned(),
+        instances: vec!["a".to_owned(), "b".to_owned()],
+        stage,
+        made_at,
+        ttl: 3600,
+    };
+    store.container.create(deletion.instance_id, &deletion).await.unwrap();
+    for name in marked {
+        let found = store.state(name).await.unwrap().expect("its state");
+        let next = State { del: Some(deletion.id.clone()), ..found.value };
+        store.put_state(&next, Some(&found.etag), "/del", deletion.id.clone().into()).await.unwrap();
+    }
+    provider
+}
+
+#[tokio::test]
+async fn a_deletion_that_was_cut_off_between_marks_is_taken_back() {
+    let world = World::open().await;
+    let provider = deletion_cut_off(&world, DeletionStage::Prepared, &["a"]).await;
+    let _reconciling = world.provider().await;
+    eventually("taking it back", async || {
+        let state = provider.inner.store.state("a").await.unwrap().expect("its state");
+        state.value.del.is_none()
+    })
+    .await;
+    for name in ["a", "b"] {
+        provider.enqueue_for_orchestrator(raised(name, "1"), None).await.unwrap();
+        let waited = provider.fetch_orchestration_item(LOCK, PATIENCE, None).await.unwrap();
+        let (item, token, _) = waited.expect("it goes on");
+        assert_eq!((item.instance.as_str(), item.history.len()), (name, 1));
+        ack(&provider, &token, vec![event(name, 2, String::new())], vec![], vec![]).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_deletion_that_was_cut_off_after_its_commit_is_finished() {
+    let world = World::open().await;
+    let provider = deletion_cut_off(&world, DeletionStage::Committed, &["a", "b"]).await;
+    let _reconciling = world.provider().await;
+    eventually("finishing it", async || {
+        let left = provider.inner.store.container.find::<Value>(1_u64, "d:cut-off").await.unwrap();
+        left.is_none()
+    })
+    .await;
+    for name in ["a", "b"] {
+        let state = provider.inner.store.state(name).await.unwrap().expect("its tombstone");
+        assert!(state.value.is_deleted(), "{name} is gone");
+        assert!(provider.read(name).await.unwrap_or_default().is_empty());
+    }
+}
+
+#[tokio::test]
+async fn what_is_done_with_goes_by_itself_and_only_what_is_asked_for_is_indexed() {
+    let world = World::open().await;
+    let provider = world.provider().await;
+    let properties = provider.inner.store.container.properties().await.unwrap();
+    let properties = serde_json::to_value(&properties).unwrap();
+    assert_eq!(properties["defaultTtl"], -1, "documents may say when they go");
+    let policy = &properties["indexingPolicy"];
+    assert!(policy["excludedPaths"].as_array().is_some_and(|paths| paths.iter().any(|p| p["path"] == "/*")));
+    assert!(policy["compositeIndexes"].as_array().is_none_or(Vec::is_empty));
+
+    provider.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
+    let (token, _) = take(&provider).await;
+    let cancelled = ScheduledActivityIdentifier { instance: "a".into(), execution_id: 1, activity_id: 9 };
+    let history = vec![event("a", 1, String::new())];
+    let acked =
+        provider.ack_orchestration_item(&token, 1, history, vec![], vec![], named(), vec![cancelled]).await;
+    acked.unwrap();
+    let tombstones = rows(&provider, "a", "SELECT c.ttl FROM c WHERE c.type = 'cancelled'").await;
+    assert_eq!(tombstones, [json!({"ttl": 3600})]);
+    duroxide::providers::ProviderAdmin::delete_instance(&provider, "a", true).await.unwrap();
+    let left = rows(&provider, "a", "SELECT c.id, IS_DEFINED(c.ttl) AS goes FROM c").await;
+    assert_eq!(left, [json!({"id": "i", "goes": true})], "a deleted instance is one document, for a day");
+}
+
+/// Where documents are is for ever: another release must find them.
+#[test]
+fn hashes_that_are_stored_never_change() {
+    let (id, key) = session_of("printer");
+    assert_eq!((id.len(), &id[..10], key), (66, "s:ba70e1da", 6_559_807_626_117_884));
+}

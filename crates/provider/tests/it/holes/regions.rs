@@ -1,0 +1,71 @@
+//! Accounts of several regions: a provider near a region that lags sees its own
+//! turns all the same, and one is refused where no etag could guard it.
+
+use std::time::Duration;
+
+use duroxide::providers::{Provider, TagFilter};
+use duroxide_cdb::CosmosDBProvider;
+use perihelion_client::{Client, Credential};
+use perihelion_server::{RegionNames, Server, ServerOptions};
+
+use super::DRAIN_GRACE;
+use crate::cases::steps::{LOCK, Turn, ack, begin_with, done, enqueue, raised, take, take_work, work};
+use crate::cases::world::{Broken, Outcome};
+
+const REGIONS: [&str; 2] = ["East US", "West US"];
+
+/// Longer than a turn takes: nothing has arrived when the next one begins.
+const LAG: Duration = Duration::from_secs(5);
+
+async fn serve(multi_write: bool, replication_delay: Duration) -> Server {
+    let regions = RegionNames::new(REGIONS).unwrap();
+    let options = ServerOptions { regions, multi_write, replication_delay, ..ServerOptions::default() };
+    Server::start(options).await.unwrap()
+}
+
+async fn open(server: &Server, preferred: &str) -> Result<CosmosDBProvider, Broken> {
+    let client = Client::builder()
+        .with_endpoint(&format!("http://{}", server.local_addr()))
+        .with_credential(Credential::emulator())
+        .with_preferred_regions([preferred])
+        .connect()
+        .await?;
+    Ok(CosmosDBProvider::builder().with_client(client).open().await?)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_region_that_lags_hides_nothing_of_its_own_turns() {
+    let server = serve(false, LAG).await;
+    let lived: Outcome = async {
+        let provider = open(&server, REGIONS[1]).await?;
+        begin_with(&provider, "order", Turn { works: vec![work("order", 1)], ..Turn::of("order", 1) })
+            .await?;
+        assert_eq!(provider.read("order").await?.len(), 1);
+        let (_, token, _) = take_work(&provider, LOCK).await?;
+        provider.renew_work_item_lock(&token, LOCK).await?;
+        provider.ack_work_item(&token, Some(done("order", 1))).await?;
+        enqueue(&provider, raised("order", "1")).await?;
+        let taken = take(&provider).await?;
+        assert_eq!(taken.item.history.len(), 1);
+        assert_eq!(taken.item.messages, [done("order", 1), raised("order", "1")]);
+        ack(&provider, &taken.token, Turn::of("order", 2)).await?;
+        assert_eq!(provider.read("order").await?.len(), 2);
+        let more = provider.fetch_work_item(LOCK, Duration::ZERO, None, &TagFilter::default()).await?;
+        assert!(more.is_none(), "what was acked is seen again");
+        Ok(())
+    }
+    .await;
+    if let Err(Broken(why)) = lived {
+        panic!("{why}");
+    }
+    server.drain(DRAIN_GRACE).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_account_that_writes_in_several_regions_is_refused() {
+    let server = serve(true, Duration::ZERO).await;
+    let refused = open(&server, REGIONS[0]).await.map(drop);
+    let Err(Broken(why)) = refused else { panic!("etags guard nothing there") };
+    assert!(why.contains("one write region"), "{why}");
+    server.drain(DRAIN_GRACE).await;
+}
