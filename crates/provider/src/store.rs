@@ -60,13 +60,6 @@ impl Store {
         container: &str,
         is_migrating: bool,
     ) -> Result<Store, Failure> {
-        if client.account().is_multi_write {
-            return Err(Failure::Refused(
-                "the account takes writes in several regions, where an etag guards nothing; \
-                 workflows need one write region"
-                    .to_owned(),
-            ));
-        }
         let handle = client.database(database).container(container);
         let exists = match handle.properties().await {
             Ok(found) if found.partition_key.paths == ["/instanceId"] => {

@@ -21,6 +21,9 @@ use crate::store::versioned;
 /// looks for at every interval.
 const IDLE_INTERVALS: u32 = 5;
 
+/// Rounds in vain are followed by ever longer rests, up to this many intervals.
+const STUCK_INTERVALS_MAX: u32 = 32;
+
 /// Documents of one round.
 const ROWS_MAX: u32 = 64;
 
@@ -29,7 +32,7 @@ const DELETION_AGE: Duration = Duration::from_secs(60);
 
 pub(crate) async fn run(inner: Weak<Inner>, interval: Duration) {
     let interval = interval.max(Duration::from_millis(50));
-    let (mut rest, mut awake_until) = (0, Instant::now());
+    let (mut rest, mut stuck, mut awake_until) = (0, 0, Instant::now());
     loop {
         tokio::time::sleep(interval).await;
         let Some(inner) = inner.upgrade() else { return };
@@ -41,37 +44,52 @@ pub(crate) async fn run(inner: Weak<Inner>, interval: Duration) {
             rest -= 1;
             continue;
         }
-        rest = match inner.meter.count("reconcile", round(&inner)).await {
-            Ok(0) => IDLE_INTERVALS - 1,
-            Ok(_) => 0,
+        let round = inner.meter.count("reconcile", round(&inner)).await;
+        (rest, stuck) = match round {
+            Ok(Round { found: 0, .. }) => (IDLE_INTERVALS - 1, 0),
+            Ok(Round { finished, .. }) if finished > 0 => (0, 0),
+            Ok(Round { .. }) => pause(stuck),
             Err(failure) => {
                 tracing::warn!(?failure, "the reconciler will try again");
-                0
+                pause(stuck)
             }
         };
     }
 }
 
-/// Finishes what is old enough; how much there was.
-async fn round(inner: &Inner) -> Result<usize, Failure> {
+/// How many intervals to rest after so many rounds in a row in vain, and the
+/// count with this one.
+fn pause(stuck: u32) -> (u32, u32) {
+    ((1 << stuck.min(u32::BITS - 1)).min(STUCK_INTERVALS_MAX) - 1, stuck + 1)
+}
+
+/// What a round came across, and how much of it is done.
+struct Round {
+    found: usize,
+    finished: usize,
+}
+
+/// Finishes what is old enough.
+async fn round(inner: &Inner) -> Result<Round, Failure> {
     let age = u64::try_from(inner.options.reconciler_age.as_millis()).unwrap_or(u64::MAX);
     let old = Stamp::at_ms(inner.clock.stamp().ms().saturating_sub(age));
     let query =
         Query::new(format!("SELECT TOP {ROWS_MAX} * FROM c WHERE c.madeAt <= @old AND c.type != 'staged'"))
             .with_parameter("@old", old.0);
     let rows: Vec<Value> = inner.store.rows(query).await?;
-    let count = rows.len();
+    let mut round = Round { found: rows.len(), finished: 0 };
     let waiting =
         rows.iter().filter(|row| row["type"] == kind::OUTBOX).filter_map(|row| row["madeAt"].as_u64());
     let now_ms = inner.clock.now_ms();
     inner.meter.outbox_age(waiting.min().map(|since| now_ms.saturating_sub(Stamp(since).ms())));
     for row in rows {
         let id = row["id"].as_str().unwrap_or_default().to_owned();
-        if let Err(failure) = finish(inner, row).await {
-            tracing::warn!(id, ?failure, "left for the next round");
+        match finish(inner, row).await {
+            Ok(()) => round.finished += 1,
+            Err(failure) => tracing::warn!(id, ?failure, "left for a later round"),
         }
     }
-    Ok(count)
+    Ok(round)
 }
 
 async fn finish(inner: &Inner, row: Value) -> Result<(), Failure> {

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::{LOCK, NOW, World, ack, event, named, raised, run_activities, start, take, work};
 use crate::CosmosDBProvider;
-use crate::documents::{Deletion, DeletionStage, State, kind};
+use crate::documents::{Deletion, DeletionStage, Outbox, State, kind};
 use crate::plan::session_of;
 
 /// How long what must happen may take.
@@ -231,6 +231,33 @@ async fn a_deletion_that_was_cut_off_after_its_commit_is_finished() {
         assert!(state.value.is_deleted(), "{name} is gone");
         assert!(provider.read(name).await.unwrap_or_default().is_empty());
     }
+}
+
+/// A message that no partition takes: it is tried ever more rarely, and what
+/// can be delivered is.
+#[tokio::test]
+async fn what_cannot_be_delivered_is_tried_ever_more_rarely() {
+    let world = World::open().await;
+    let provider = world.provider().await;
+    let stamp = provider.inner.clock.stamp();
+    let mut message = crate::plan::message(&raised("b", "1"), "x:nobody:1:0".into(), stamp, None).unwrap();
+    message.instance_id = "x".repeat(3000);
+    let outbox = Outbox {
+        id: "o:1:0".to_owned(),
+        instance_id: "a".to_owned(),
+        kind: kind::OUTBOX.to_owned(),
+        made_at: crate::clock::Stamp::at_ms(1),
+        messages: vec![message],
+        ttl: None,
+    };
+    provider.inner.store.container.create("a", &outbox).await.unwrap();
+    world.engine.manage(http::Method::DELETE, "counters", "").await.unwrap();
+    // Thirty intervals: one, two, four, eight and sixteen after each other.
+    tokio::time::sleep(Duration::from_millis(30 * 50)).await;
+    let counters = world.engine.manage(http::Method::GET, "counters", "").await.unwrap();
+    let counters: Value = serde_json::from_slice(counters.body()).unwrap();
+    let attempts = counters["operations"]["create_item"]["requests"].as_u64().unwrap();
+    assert!((1..=6).contains(&attempts), "{attempts} attempts");
 }
 
 #[tokio::test]
