@@ -309,33 +309,3 @@ async fn any_name_will_do_for_an_instance() {
     let long = "x".repeat(3000);
     assert!(provider.enqueue_for_orchestrator(start(&long, String::new()), None).await.is_err());
 }
-
-/// The design's bound for durable locks: a round trip for each of start, two
-/// turns of three, the activity's lock and its ack, and the runtime's read.
-#[tokio::test]
-async fn the_smallest_workflow_takes_ten_round_trips() {
-    let world = World::open().await;
-    let client = Client::over(&world.engine.endpoint(), world.engine.transport()).await.unwrap();
-    // The reconciler is out of the count: an hour is longer than this takes.
-    let rarely = Duration::from_secs(3600);
-    let builder = CosmosDBProvider::builder().with_client(client).with_reconciler(rarely, rarely);
-    let provider = builder.open().await.unwrap();
-    world.engine.manage(http::Method::DELETE, "counters", "").await.unwrap();
-    provider.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
-    let (token, _) = take(&provider).await;
-    let works = vec![work("a", 2, String::new())];
-    ack(&provider, &token, vec![event("a", 1, String::new())], works, vec![]).await.unwrap();
-    let fetched = provider.fetch_work_item(LOCK, NOW, None, &TagFilter::default()).await.unwrap();
-    let (_, activity, _) = fetched.expect("the activity");
-    provider.read("a").await.unwrap();
-    let done =
-        WorkItem::ActivityCompleted { instance: "a".into(), execution_id: 1, id: 2, result: String::new() };
-    provider.ack_work_item(&activity, Some(done)).await.unwrap();
-    let (token, _) = take(&provider).await;
-    ack(&provider, &token, vec![event("a", 2, String::new())], vec![], vec![]).await.unwrap();
-    let counters = world.engine.manage(http::Method::GET, "counters", "").await.unwrap();
-    let counters: serde_json::Value = serde_json::from_slice(counters.body()).unwrap();
-    let of = |name: &str| counters["operations"][name]["requests"].as_u64().unwrap_or(0);
-    let data = ["create_item", "replace_item", "read_item", "query", "query_plan", "batch"];
-    assert_eq!(data.map(of).iter().sum::<u64>(), 10, "{counters}");
-}

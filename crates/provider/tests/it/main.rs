@@ -7,6 +7,7 @@
 
 #[path = "../../../../interop/holes/cases/mod.rs"]
 mod cases;
+mod cost;
 mod holes;
 mod migration;
 mod operating;
