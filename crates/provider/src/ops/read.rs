@@ -18,11 +18,11 @@ use crate::store::Changed;
 /// holds.
 pub(crate) async fn state(inner: &Inner, instance: &str) -> Result<Option<Known>, Failure> {
     let Some(kept) = inner.store.snapshots.get(instance) else {
-        return Ok(inner.store.state(instance).await?.map(Known::Read));
+        return Ok(inner.store.state(instance).await?.map(|state| Known::Read(Box::new(state))));
     };
     match inner.store.state_if_changed(instance, &kept.state.etag).await? {
         Changed::Not => Ok(Some(Known::Kept(kept))),
-        Changed::To(state) => Ok(Some(Known::Read(*state))),
+        Changed::To(state) => Ok(Some(Known::Read(state))),
         Changed::Gone => Ok(None),
     }
 }
@@ -30,7 +30,7 @@ pub(crate) async fn state(inner: &Inner, instance: &str) -> Result<Option<Known>
 /// A state, and perhaps its history.
 pub(crate) enum Known {
     Kept(Arc<Snapshot>),
-    Read(Versioned<State>),
+    Read(Box<Versioned<State>>),
 }
 
 impl Known {

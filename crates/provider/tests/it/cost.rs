@@ -51,7 +51,9 @@ async fn smallest_workflow(tier: CommitTier) -> (u64, f64, Value) {
     }
     let counted = counted(&engine).await;
     let status = client.get_orchestration_status("counted").await.unwrap();
-    assert!(matches!(status, duroxide::OrchestrationStatus::Completed { output, .. } if output == "hello ada"));
+    assert!(
+        matches!(status, duroxide::OrchestrationStatus::Completed { output, .. } if output == "hello ada")
+    );
     runtime.shutdown(Some(0)).await;
     counted
 }
