@@ -5,7 +5,9 @@
 mod clients;
 mod documents;
 mod emulators;
+mod goal;
 mod load;
+mod providers;
 mod requests;
 mod setup;
 mod statistics;
@@ -27,6 +29,9 @@ enum Command {
     Emulators(emulators::Options),
     /// Our client against azure_data_cosmos, and both against raw hyper.
     Clients(clients::Options),
+    /// Our provider of durable workflows against duroxide's SQLite, duroxide-pg,
+    /// the published duroxide-cdb, and the runtime's ceiling.
+    Providers(providers::Options),
 }
 
 /// One thread: the servers need the others. An interrupted run unwinds, so that
@@ -46,5 +51,6 @@ async fn run(command: Command) -> anyhow::Result<()> {
     match command {
         Command::Emulators(options) => emulators::run(options).await,
         Command::Clients(options) => clients::run(options).await,
+        Command::Providers(options) => providers::run(options).await,
     }
 }

@@ -24,7 +24,7 @@ test    runs every part, or those named, installs what they need, and ends with
   holes       the published provider on the server, where it must break
 
 bench   runs the side-by-side benchmarks of bench/: \"emulators\" (unless told
-        otherwise) or \"clients\"; see bench/README.md for the arguments
+        otherwise), \"clients\" or \"providers\"; see bench/README.md for the arguments
 
 Exit codes:
   0  everything passed

@@ -13,11 +13,10 @@ mod rounds;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, ensure};
-use tokio::process::Command;
+use anyhow::Context;
 
 use crate::setup;
-use crate::targets::{Launcher, Server, Target, build};
+use crate::targets::{Launcher, Server, Target, build, certificate_authority};
 use programs::{Built, Program};
 use report::Report;
 
@@ -127,11 +126,10 @@ async fn start(options: &Options, here: &Path, scratch: &Path) -> anyhow::Result
         Some(binary) => binary.clone(),
         None => build(&here.join("..")).await?,
     };
-    let launcher = Launcher { scratch: scratch.to_owned(), vercel: None, ours: Some(binary.clone()) };
+    let launcher =
+        Launcher { scratch: scratch.to_owned(), vercel: None, ours: Some(binary.clone()), management: false };
     let server = launcher.start(Target::Memory).await?;
     setup::create_database(&server).await?;
-    let answer = Command::new(&binary).args(["cert", "path"]).env_remove("PERIHELION_DATA").output().await?;
-    let ca = PathBuf::from(String::from_utf8(answer.stdout)?.trim());
-    ensure!(ca.is_file(), "the server's CA is not in {}", ca.display());
+    let ca = certificate_authority(&binary).await?;
     Ok(Stage { server, ca, scratch: scratch.to_owned() })
 }

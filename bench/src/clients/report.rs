@@ -14,7 +14,8 @@ use super::costs::Cost;
 use super::counts::AllocationTable;
 use super::programs::Program;
 use super::rounds::{Cell, Row};
-use crate::statistics::{median, spread, verdict};
+use crate::goal::{Bound, Goal};
+use crate::statistics::{median, spread};
 
 /// Ours over the SDK's point reads per second with the most at once.
 const GOAL_THROUGHPUT: f64 = 2.0;
@@ -121,22 +122,22 @@ impl Report {
         let allocations = self.allocations.get(&("point read", Program::Ours)).map(|counts| counts.count);
         [
             Goal {
-                name: "point reads per second, 64 at once, ours / sdk",
+                name: "point reads per second, 64 at once, ours / sdk".into(),
                 value: ratio(GOAL_CONCURRENCY, |cell| &cell.rates),
                 bound: Bound::AtLeast(GOAL_THROUGHPUT),
             },
             Goal {
-                name: "instructions per point read, ours / sdk",
+                name: "instructions per point read, ours / sdk".into(),
                 value: instructions,
                 bound: Bound::AtMost(GOAL_INSTRUCTIONS),
             },
             Goal {
-                name: "allocations per point read, ours",
+                name: "allocations per point read, ours".into(),
                 value: allocations,
                 bound: Bound::AtMost(GOAL_ALLOCATIONS),
             },
             Goal {
-                name: "p99 of a point read, one at a time, ours / sdk",
+                name: "p99 of a point read, one at a time, ours / sdk".into(),
                 value: ratio(1, |cell| &cell.p99_ms),
                 bound: Bound::AtMost(GOAL_P99),
             },
@@ -213,35 +214,6 @@ fn line(
     }
 }
 
-enum Bound {
-    AtLeast(f64),
-    AtMost(f64),
-}
-
-/// A threshold that the project has promised.
-struct Goal {
-    name: &'static str,
-    value: Option<f64>,
-    bound: Bound,
-}
-
-impl fmt::Display for Goal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (words, bound) = match self.bound {
-            Bound::AtLeast(bound) => ("at least", bound),
-            Bound::AtMost(bound) => ("at most", bound),
-        };
-        let Some(value) = self.value else {
-            return write!(f, "{:<50} {:>8}  {words} {bound}: not measured", self.name, "-");
-        };
-        let met = match self.bound {
-            Bound::AtLeast(bound) => value >= bound,
-            Bound::AtMost(bound) => value <= bound,
-        };
-        write!(f, "{:<50} {value:>8.2}  {words} {bound}: {}", self.name, verdict(met))
-    }
-}
-
 struct Columns<'a>(&'a Cell);
 
 impl fmt::Display for Columns<'_> {
@@ -270,23 +242,4 @@ fn row_json(row: &Row) -> Value {
         })
         .collect();
     json!({ "workload": row.workload(), "concurrency": row.concurrency, "clients": cells })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn check(value: Option<f64>, bound: Bound, expected: &str) {
-        let text = Goal { name: "reads", value, bound }.to_string();
-        assert!(text.ends_with(expected), "{text}");
-    }
-
-    #[test]
-    fn a_goal_says_met_missed_or_not_measured() {
-        check(Some(2.0), Bound::AtLeast(2.0), "at least 2: met");
-        check(Some(1.99), Bound::AtLeast(2.0), "at least 2: MISSED");
-        check(Some(100.0), Bound::AtMost(100.0), "at most 100: met");
-        check(Some(100.5), Bound::AtMost(100.0), "at most 100: MISSED");
-        check(None, Bound::AtMost(1.0), "not measured");
-    }
 }

@@ -105,5 +105,5 @@ async fn prepare(options: &Options, plan: &Plan) -> anyhow::Result<Launcher> {
     } else {
         Some(build(&here.join("..")).await?)
     };
-    Ok(Launcher { scratch, vercel, ours })
+    Ok(Launcher { scratch, vercel, ours, management: false })
 }

@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::ValueEnum;
 
-pub use ours::{build, build_release};
-pub use process::{Server, own_cpu};
+pub use ours::{build, build_release, certificate_authority};
+pub use process::{Server, free_port, own_cpu};
 pub use vercel::{VERSION as VERCEL_VERSION, Vercel};
 
 /// In the order of the report's columns: the peer first.
@@ -41,17 +41,22 @@ pub struct Launcher {
     pub scratch: PathBuf,
     pub vercel: Option<Vercel>,
     pub ours: Option<PathBuf>,
+    /// Whether our server tells its counters.
+    pub management: bool,
 }
 
 impl Launcher {
     /// Starts a target with nothing in it.
     pub async fn start(&self, target: Target) -> anyhow::Result<Server> {
         let port = process::free_port()?;
-        let command = match target {
+        let mut command = match target {
             Target::Vercel => self.vercel.as_ref().context("the peer is not installed")?.command(port),
             Target::Durable => ours::command(self.binary()?, port, Some(&self.empty_data_directory()?)),
             Target::Memory => ours::command(self.binary()?, port, None),
         };
+        if self.management && target != Target::Vercel {
+            command.arg("--management");
+        }
         let log = self.scratch.join(format!("{}-{port}.log", target.name()));
         Server::start(command, port, &log).await.with_context(|| format!("target {}", target.name()))
     }

@@ -34,6 +34,14 @@ pub async fn build_release(directory: &Path, more: &[&str], program: &str) -> an
         .with_context(|| format!("cargo built no program named {program}"))
 }
 
+/// The file with the CA that signs our server's certificate.
+pub async fn certificate_authority(binary: &Path) -> anyhow::Result<PathBuf> {
+    let answer = Command::new(binary).args(["cert", "path"]).env_remove("PERIHELION_DATA").output().await?;
+    let file = PathBuf::from(String::from_utf8(answer.stdout)?.trim());
+    ensure!(file.is_file(), "the server's CA is not in {}", file.display());
+    Ok(file)
+}
+
 /// How the names of our server's environment variables begin.
 const OPTIONS: &str = "PERIHELION_";
 

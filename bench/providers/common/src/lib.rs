@@ -1,0 +1,78 @@
+//! What the programs of the provider comparison have in common: their command
+//! line, the workloads, and the figures as one line of JSON. A program adds
+//! only how its provider is opened, so that any difference in the figures is
+//! the provider's.
+//!
+//! All of them run duroxide 0.1.32 on a multi-thread tokio runtime with the
+//! same number of workers, with the runtime's default options unless the
+//! workload says otherwise, and every measurement is a process of its own on
+//! empty storage.
+
+mod arguments;
+mod harness;
+mod observed;
+mod timed;
+mod workflows;
+
+use std::error::Error;
+use std::future::Future;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use duroxide::providers::Provider;
+
+pub use arguments::{Arguments, Place, Workload};
+
+pub type Problem = Box<dyn Error + Send + Sync>;
+
+/// The whole of a program's `main`: opens the provider of the named place, runs
+/// one workload on it, prints its figures.
+pub fn main<F>(open: impl FnOnce(Place) -> F) -> ExitCode
+where
+    F: Future<Output = Result<Arc<dyn Provider>, Problem>>,
+{
+    match run(open) {
+        Ok(line) => {
+            println!("{line}");
+            ExitCode::SUCCESS
+        }
+        Err(problem) => {
+            eprintln!("{problem}");
+            let mut cause = problem.source();
+            while let Some(error) = cause {
+                eprintln!("  because: {error}");
+                cause = error.source();
+            }
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run<F>(open: impl FnOnce(Place) -> F) -> Result<String, Problem>
+where
+    F: Future<Output = Result<Arc<dyn Provider>, Problem>>,
+{
+    let arguments = Arguments::parse(std::env::args().skip(1))?;
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(arguments.workers).enable_all().build()?;
+    let figures = runtime.block_on(async {
+        let provider = open(arguments.place).await?;
+        match arguments.workload {
+            Workload::Stress { dispatchers, seconds } => {
+                harness::stress(provider, dispatchers, seconds).await
+            }
+            Workload::Payload { dispatchers, seconds } => {
+                harness::payload(provider, dispatchers, seconds).await
+            }
+            Workload::Loop { clients, seconds } => timed::closed_loop(provider, clients, seconds).await,
+            Workload::Smallest { count } => timed::smallest(provider, count).await,
+            Workload::FanOut { count } => timed::wide(provider, workflows::FAN_OUT, count).await,
+            Workload::Children { count } => timed::wide(provider, workflows::CHILDREN, count).await,
+            Workload::Counted { count } => timed::counted(provider, count).await,
+        }
+    })?;
+    // The provider's own background work ends with the process; waiting for it
+    // would measure its shutdown.
+    runtime.shutdown_background();
+    Ok(figures.to_string())
+}

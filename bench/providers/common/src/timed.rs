@@ -1,0 +1,198 @@
+//! The workloads of our own: a closed loop, the smallest workflow one after the
+//! other, one wide workflow, and smallest workflows for the runner to count
+//! requests by. All with the runtime's default options: 2 dispatchers and 2
+//! workers, a poll every 100 ms where the provider does not wait itself.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use duroxide::providers::Provider;
+use duroxide::runtime::{Runtime, RuntimeOptions};
+use duroxide::{Client, OrchestrationStatus};
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, BufReader};
+
+use crate::Problem;
+use crate::observed::Observed;
+use crate::workflows::{SMALLEST, activities, orchestrations};
+
+/// A workflow that takes longer is stuck, whatever the machine does.
+const WAIT_MAX: Duration = Duration::from_secs(120);
+/// What is lazily made (connections, statements, files) is made after a few.
+const WARM_UP: usize = 3;
+/// How long the closed loop runs before it counts.
+const LOOP_WARM_UP: Duration = Duration::from_millis(500);
+/// What dispatchers get to end in; those that wait for work are cut off.
+const SHUTDOWN_MS: u64 = 200;
+
+async fn start(provider: Arc<dyn Provider>) -> Arc<Runtime> {
+    Runtime::start_with_options(provider, activities(), orchestrations(), RuntimeOptions::default()).await
+}
+
+/// Starts an instance, waits as a client does, and checks what came out.
+async fn round(client: &Client, instance: &str) -> Result<(), Problem> {
+    client.start_orchestration(instance, SMALLEST, instance).await?;
+    expect_output(client.wait_for_orchestration(instance, WAIT_MAX).await?, instance)
+}
+
+fn expect_output(status: OrchestrationStatus, expected: &str) -> Result<(), Problem> {
+    match status {
+        OrchestrationStatus::Completed { output, .. } if output == expected => Ok(()),
+        other => Err(format!("instead of completing with {expected}: {other:?}").into()),
+    }
+}
+
+pub(crate) async fn closed_loop(
+    provider: Arc<dyn Provider>,
+    clients: usize,
+    seconds: u64,
+) -> Result<Value, Problem> {
+    let runtime = start(Arc::clone(&provider)).await;
+    let begin = Instant::now() + LOOP_WARM_UP;
+    let end = begin + Duration::from_secs(seconds);
+    let loops: Vec<_> = (0..clients)
+        .map(|number| tokio::spawn(one_client(Client::new(Arc::clone(&provider)), number, begin, end)))
+        .collect();
+    let mut latencies = Vec::new();
+    let mut failed = 0;
+    for client in loops {
+        let (completed, lost) = client.await?;
+        latencies.extend(completed);
+        failed += lost;
+    }
+    runtime.shutdown(Some(SHUTDOWN_MS)).await;
+    if latencies.is_empty() {
+        return Err("no workflow was completed within the time".into());
+    }
+    Ok(json!({
+        "perSecond": latencies.len() as f64 / seconds as f64,
+        "p50Ms": quantile_ms(&mut latencies, 0.5),
+        "p99Ms": quantile_ms(&mut latencies, 0.99),
+        "completed": latencies.len(),
+        "failed": failed,
+    }))
+}
+
+/// Latencies of the workflows that ended between `begin` and `end`, and how
+/// many were lost.
+async fn one_client(client: Client, number: usize, begin: Instant, end: Instant) -> (Vec<Duration>, u64) {
+    let mut latencies = Vec::new();
+    let mut failed = 0;
+    for turn in 0_u64.. {
+        let started = Instant::now();
+        if started >= end {
+            break;
+        }
+        match round(&client, &format!("loop-{number}-{turn}")).await {
+            Ok(()) if (begin..end).contains(&Instant::now()) => latencies.push(started.elapsed()),
+            Ok(()) => {}
+            Err(problem) => {
+                eprintln!("a workflow was lost: {problem}");
+                failed += 1;
+            }
+        }
+    }
+    (latencies, failed)
+}
+
+pub(crate) async fn smallest(provider: Arc<dyn Provider>, count: usize) -> Result<Value, Problem> {
+    let observed = Observed::new(provider);
+    let runtime = start(observed.clone()).await;
+    let client = Client::new(observed.clone());
+    one_by_one(&observed, &client, "warm", WARM_UP).await?;
+    let mut commits = one_by_one(&observed, &client, "commit", count).await?;
+    let mut seen = Vec::with_capacity(count);
+    for number in 0..count {
+        let started = Instant::now();
+        round(&client, &format!("seen-{number}")).await?;
+        seen.push(started.elapsed());
+    }
+    runtime.shutdown(Some(SHUTDOWN_MS)).await;
+    Ok(json!({
+        "commitP50Ms": quantile_ms(&mut commits, 0.5),
+        "commitP99Ms": quantile_ms(&mut commits, 0.99),
+        "seenP50Ms": quantile_ms(&mut seen, 0.5),
+    }))
+}
+
+/// From the commit of each start to the commit of its end; nothing is read
+/// meanwhile but by the runtime.
+async fn one_by_one(
+    observed: &Observed,
+    client: &Client,
+    name: &str,
+    count: usize,
+) -> Result<Vec<Duration>, Problem> {
+    let mut latencies = Vec::with_capacity(count);
+    for number in 0..count {
+        let instance = format!("{name}-{number}");
+        tokio::time::sleep(pause(number)).await;
+        let completion = observed.completion(&instance);
+        client.start_orchestration(&instance, SMALLEST, instance.as_str()).await?;
+        latencies.push(tokio::time::timeout(WAIT_MAX, completion).await??);
+    }
+    Ok(latencies)
+}
+
+/// How long to wait before a start. A user's starts do not come in step with
+/// polls of 100 ms, so ours come at all their phases in turn.
+fn pause(number: usize) -> Duration {
+    Duration::from_millis((number as u64 * 37) % 100)
+}
+
+/// One workflow of many parts, from the commit of its start to that of its end.
+pub(crate) async fn wide(
+    provider: Arc<dyn Provider>,
+    orchestration: &str,
+    count: usize,
+) -> Result<Value, Problem> {
+    let observed = Observed::new(provider);
+    let runtime = start(observed.clone()).await;
+    let client = Client::new(observed.clone());
+    one_by_one(&observed, &client, "warm", WARM_UP).await?;
+    let completion = observed.completion("wide");
+    client.start_orchestration("wide", orchestration, count.to_string()).await?;
+    let elapsed = tokio::time::timeout(WAIT_MAX, completion).await??;
+    expect_output(client.get_orchestration_status("wide").await?, &count.to_string())?;
+    runtime.shutdown(Some(SHUTDOWN_MS)).await;
+    Ok(json!({ "seconds": elapsed.as_secs_f64() }))
+}
+
+/// Says `ready`, waits for a line, runs, says `done`, waits for another: the
+/// runner reads the server's counters at both.
+pub(crate) async fn counted(provider: Arc<dyn Provider>, count: usize) -> Result<Value, Problem> {
+    let observed = Observed::new(provider);
+    let runtime = start(observed.clone()).await;
+    let client = Client::new(observed.clone());
+    let mut lines = BufReader::new(tokio::io::stdin()).lines();
+    one_by_one(&observed, &client, "warm", WARM_UP).await?;
+    println!("ready");
+    lines.next_line().await?.ok_or("the runner is gone")?;
+    let before = observed.empty_fetches();
+    one_by_one(&observed, &client, "counted", count).await?;
+    let empty = observed.empty_fetches() - before;
+    println!("done");
+    lines.next_line().await?.ok_or("the runner is gone")?;
+    runtime.shutdown(Some(SHUTDOWN_MS)).await;
+    Ok(json!({ "workflows": count, "emptyFetches": empty }))
+}
+
+/// The least of them that at least this part of them do not exceed.
+fn quantile_ms(latencies: &mut [Duration], part: f64) -> f64 {
+    latencies.sort_unstable();
+    let place = (latencies.len() as f64 * part).ceil() as usize;
+    latencies.get(place.saturating_sub(1)).map_or(0.0, |latency| latency.as_secs_f64() * 1e3)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quantile_is_one_of_the_figures() {
+        let mut latencies: Vec<Duration> = (1..=10).rev().map(Duration::from_millis).collect();
+        assert_eq!(quantile_ms(&mut latencies, 0.5), 5.0);
+        assert_eq!(quantile_ms(&mut latencies, 0.99), 10.0);
+        assert_eq!(quantile_ms(&mut [], 0.5), 0.0);
+    }
+}

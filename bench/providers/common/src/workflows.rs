@@ -1,0 +1,57 @@
+//! The workflows of the workloads that are not duroxide's own: as little work
+//! as possible, so that what is measured is the provider.
+
+use duroxide::runtime::registry::ActivityRegistry;
+use duroxide::{ActivityContext, OrchestrationContext, OrchestrationRegistry};
+
+/// One activity that does nothing.
+pub const SMALLEST: &str = "Smallest";
+/// As many of them at once as the input says.
+pub const FAN_OUT: &str = "FanOut";
+/// As many sub-orchestrations at once as the input says, each of no step.
+pub const CHILDREN: &str = "Children";
+
+const CHILD: &str = "Child";
+const NO_OP: &str = "NoOp";
+
+pub fn activities() -> ActivityRegistry {
+    ActivityRegistry::builder()
+        .register(NO_OP, |_: ActivityContext, input: String| async move { Ok(input) })
+        .build()
+}
+
+pub fn orchestrations() -> OrchestrationRegistry {
+    OrchestrationRegistry::builder()
+        .register(SMALLEST, smallest)
+        .register(FAN_OUT, fan_out)
+        .register(CHILDREN, children)
+        .register(CHILD, |_: OrchestrationContext, input: String| async move { Ok(input) })
+        .build()
+}
+
+async fn smallest(context: OrchestrationContext, input: String) -> Result<String, String> {
+    context.schedule_activity(NO_OP, input).await
+}
+
+async fn fan_out(context: OrchestrationContext, input: String) -> Result<String, String> {
+    let count = width(&input)?;
+    let parts = (0..count).map(|number| context.schedule_activity(NO_OP, number.to_string())).collect();
+    answered(context.join(parts).await)
+}
+
+async fn children(context: OrchestrationContext, input: String) -> Result<String, String> {
+    let count = width(&input)?;
+    let parts =
+        (0..count).map(|number| context.schedule_sub_orchestration(CHILD, number.to_string())).collect();
+    answered(context.join(parts).await)
+}
+
+fn width(input: &str) -> Result<usize, String> {
+    input.parse().map_err(|_| format!("`{input}` is not a number of parts"))
+}
+
+/// How many parts gave back what they were given.
+fn answered(results: Vec<Result<String, String>>) -> Result<String, String> {
+    let right = results.iter().enumerate().filter(|(number, result)| **result == Ok(number.to_string()));
+    Ok(right.count().to_string())
+}

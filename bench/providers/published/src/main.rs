@@ -1,0 +1,20 @@
+//! duroxide-cdb 0.1.10 from the registry, with its defaults, on our server.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use duroxide::providers::Provider;
+use duroxide_cdb::CosmosDBProvider;
+use perihelion_bench_client::KEY;
+use perihelion_bench_provider::{Place, Problem};
+
+fn main() -> ExitCode {
+    perihelion_bench_provider::main(open)
+}
+
+async fn open(place: Place) -> Result<Arc<dyn Provider>, Problem> {
+    // It joins the endpoint and a path that begins with a slash.
+    let endpoint = place.endpoint.trim_end_matches('/');
+    let provider = CosmosDBProvider::new(endpoint, KEY, "duroxide").await?;
+    Ok(Arc::new(provider))
+}

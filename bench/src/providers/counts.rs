@@ -1,0 +1,110 @@
+//! What is counted rather than timed: requests and request units per smallest
+//! workflow, by the server's own counters, between two moments that the program
+//! announces. Nobody waits for the workflows by reading, so all of it is the
+//! provider's; fetches that came back empty are told apart.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::process::Stdio;
+
+use anyhow::{Context, ensure};
+use serde_json::Value;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::process::{ChildStdin, ChildStdout};
+
+use super::places::Place;
+use super::plan::Plan;
+use super::stage::Stage;
+use crate::load::Connection;
+
+/// Per workflow.
+pub struct Count {
+    pub requests: f64,
+    pub request_units: f64,
+    /// Fetches of the runtime that brought nothing.
+    pub empty_fetches: f64,
+    /// Requests by the server's name of the operation.
+    pub operations: BTreeMap<String, f64>,
+}
+
+pub async fn all(stage: &Stage, plan: &Plan) -> anyhow::Result<BTreeMap<Place, Count>> {
+    let mut counts = BTreeMap::new();
+    for place in &plan.counts {
+        eprintln!("counting requests: {}", place.name());
+        let count = one(stage, *place, plan.counted).await;
+        counts.insert(*place, count.with_context(|| format!("counting by {}", place.name()))?);
+    }
+    Ok(counts)
+}
+
+async fn one(stage: &Stage, place: Place, workflows: usize) -> anyhow::Result<Count> {
+    let setting = stage.set(place).await?;
+    let address = setting.server.as_ref().context("requests are counted by a server")?.address;
+    let words = ["counted".to_owned(), "--count".to_owned(), workflows.to_string()];
+    let mut command = stage.command(place, &setting, &words)?;
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+    let mut typed = child.stdin.take().context("a child without stdin")?;
+    let mut said = BufReader::new(child.stdout.take().context("a child without stdout")?).lines();
+    expect(&mut said, "ready").await?;
+    let before = counters(address).await?;
+    go_on(&mut typed).await?;
+    expect(&mut said, "done").await?;
+    let after = counters(address).await?;
+    go_on(&mut typed).await?;
+    let figures = said.next_line().await?.context("the program ended without figures")?;
+    let figures: Value = serde_json::from_str(&figures)?;
+    ensure!(child.wait().await?.success(), "the program failed");
+    setting.clear().await?;
+    Ok(difference(&before, &after, &figures, workflows as f64))
+}
+
+async fn expect(said: &mut Lines<BufReader<ChildStdout>>, word: &str) -> anyhow::Result<()> {
+    let line = said.next_line().await?.with_context(|| format!("the program ended before `{word}`"))?;
+    ensure!(line == word, "the program said `{line}` instead of `{word}`");
+    Ok(())
+}
+
+async fn go_on(typed: &mut ChildStdin) -> anyhow::Result<()> {
+    typed.write_all(b"\n").await?;
+    Ok(typed.flush().await?)
+}
+
+async fn counters(address: SocketAddr) -> anyhow::Result<Value> {
+    let request = format!("GET /_perihelion/counters HTTP/1.1\r\nhost: {address}\r\n\r\n");
+    let mut connection = Connection::new(address);
+    let answer = connection.send(request.as_bytes()).await?;
+    ensure!(answer.status == 200, "counters answered {}", answer.status);
+    Ok(serde_json::from_slice(answer.body)?)
+}
+
+fn difference(before: &Value, after: &Value, figures: &Value, workflows: f64) -> Count {
+    let number = |value: &Value| value.as_f64().unwrap_or(0.0);
+    let per_workflow = |name: &str| (number(&after[name]) - number(&before[name])) / workflows;
+    let operations = after["operations"].as_object().into_iter().flatten().map(|(name, counter)| {
+        let earlier = number(&before["operations"][name]["requests"]);
+        (name.clone(), (number(&counter["requests"]) - earlier) / workflows)
+    });
+    Count {
+        requests: per_workflow("requests"),
+        request_units: per_workflow("requestUnits"),
+        empty_fetches: number(&figures["emptyFetches"]) / workflows,
+        operations: operations.filter(|(_, count)| *count > 0.0).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_count_is_the_difference_per_workflow() {
+        let before =
+            json!({ "requests": 10, "requestUnits": 5.0, "operations": { "batch": { "requests": 4 } } });
+        let after = json!({ "requests": 30, "requestUnits": 45.0,
+            "operations": { "batch": { "requests": 14 }, "query": { "requests": 10 } } });
+        let count = difference(&before, &after, &json!({ "emptyFetches": 5 }), 10.0);
+        assert_eq!((count.requests, count.request_units, count.empty_fetches), (2.0, 4.0, 0.5));
+        assert_eq!(count.operations, BTreeMap::from([("batch".into(), 1.0), ("query".into(), 1.0)]));
+    }
+}

@@ -1,0 +1,166 @@
+//! Which workloads a run measures, on which places, for how long. Fixed before
+//! it starts.
+
+use clap::ValueEnum;
+
+use super::Options;
+use super::places::Place;
+
+/// Parts of a run, for working on one of them.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, ValueEnum)]
+pub enum Part {
+    /// duroxide's stress harness at 1/1, 2/2 and 4/4.
+    Stress,
+    /// duroxide's harness of large payloads.
+    Payload,
+    /// 20 clients in a closed loop.
+    Loop,
+    /// The smallest workflow, one after the other.
+    Smallest,
+    /// 1,000 activities at once.
+    FanOut,
+    /// 200 sub-orchestrations at once.
+    Children,
+    /// Requests and RU per smallest workflow.
+    Counts,
+}
+
+impl Part {
+    pub const ALL: [Part; 7] =
+        [Part::Stress, Part::Payload, Part::Loop, Part::Smallest, Part::FanOut, Part::Children, Part::Counts];
+}
+
+/// One workload: what the programs are told, and which of their figures counts.
+pub struct Workload {
+    pub name: String,
+    pub part: Part,
+    /// The program's first words.
+    pub words: Vec<String>,
+    pub figure: &'static str,
+    pub unit: &'static str,
+    /// Digits of the figure in the table.
+    pub digits: usize,
+    pub places: Vec<Place>,
+}
+
+pub struct Plan {
+    pub repeats: usize,
+    pub workers: usize,
+    pub workloads: Vec<Workload>,
+    pub counts: Vec<Place>,
+    /// Workflows of one count.
+    pub counted: usize,
+}
+
+/// Dispatchers and workers of the stress harness.
+pub const STRESS: [usize; 3] = [1, 2, 4];
+
+impl Plan {
+    pub fn new(options: &Options) -> Self {
+        let quick = options.quick;
+        let pick = |full: u64, short: u64| if quick { short } else { full };
+        let mut workloads = Vec::new();
+        for dispatchers in STRESS {
+            workloads.push(harness("stress", Part::Stress, dispatchers, pick(4, 2)));
+        }
+        workloads.push(harness("payload", Part::Payload, 1, pick(4, 2)));
+        workloads.push(closed_loop(20, pick(3, 2)));
+        workloads.push(smallest(pick(20, 8)));
+        workloads.push(wide("fan-out", Part::FanOut, "1,000 activities at once", 1000, 2));
+        workloads.push(wide("children", Part::Children, "200 sub-orchestrations at once", 200, 3));
+        workloads.retain(|workload| options.only.contains(&workload.part));
+        for workload in &mut workloads {
+            if options.everywhere {
+                workload.places = Place::ALL.to_vec();
+            }
+            workload.places.retain(|place| options.places.contains(place));
+        }
+        workloads.retain(|workload| !workload.places.is_empty());
+        let counts = [Place::Published, Place::Wire].into_iter();
+        let counts = counts.filter(|place| options.places.contains(place));
+        Self {
+            repeats: options.repeats.unwrap_or(if quick { 2 } else { 3 }).max(1),
+            workers: options.workers,
+            workloads,
+            counts: if options.only.contains(&Part::Counts) { counts.collect() } else { Vec::new() },
+            counted: if quick { 10 } else { 30 },
+        }
+    }
+
+    /// The order of a workload's places in one repeat: each begins in its turn.
+    pub fn turn(workload: &Workload, repeat: usize) -> Vec<Place> {
+        let mut turn = workload.places.clone();
+        turn.rotate_left(repeat % workload.places.len());
+        turn
+    }
+
+    pub fn places(&self) -> Vec<Place> {
+        let timed = self.workloads.iter().flat_map(|workload| &workload.places);
+        let mut places: Vec<Place> = timed.chain(&self.counts).copied().collect();
+        places.sort_unstable();
+        places.dedup();
+        places
+    }
+}
+
+fn words(workload: &str, options: &[(&str, u64)]) -> Vec<String> {
+    let options = options.iter().flat_map(|(name, value)| [format!("--{name}"), value.to_string()]);
+    std::iter::once(workload.to_owned()).chain(options).collect()
+}
+
+/// The harnesses of duroxide. Where PostgreSQL and the published crate stand in
+/// them is known (docs/benchmarks.md) and no goal asks for it.
+fn harness(word: &str, part: Part, dispatchers: usize, seconds: u64) -> Workload {
+    use Place::{Ceiling, Clear, Durable, Memory, Sqlite, Wire};
+    let places = match part {
+        Part::Stress => vec![Ceiling, Sqlite, Memory, Durable, Wire, Clear],
+        _ => vec![Ceiling, Sqlite, Memory, Durable, Wire],
+    };
+    Workload {
+        name: format!("{word} {dispatchers}/{dispatchers}"),
+        part,
+        words: words(word, &[("dispatchers", dispatchers as u64), ("seconds", seconds)]),
+        figure: "perSecond",
+        unit: "workflows/s",
+        digits: 1,
+        places,
+    }
+}
+
+fn closed_loop(clients: u64, seconds: u64) -> Workload {
+    Workload {
+        name: format!("closed loop, {clients} clients"),
+        part: Part::Loop,
+        words: words("loop", &[("clients", clients), ("seconds", seconds)]),
+        figure: "perSecond",
+        unit: "workflows/s",
+        digits: 0,
+        places: Place::ALL.to_vec(),
+    }
+}
+
+fn smallest(count: u64) -> Workload {
+    use Place::{Ceiling, Durable, Memory, Postgres, Sqlite, Wire};
+    Workload {
+        name: "smallest, commit to commit".into(),
+        part: Part::Smallest,
+        words: words("smallest", &[("count", count)]),
+        figure: "commitP50Ms",
+        unit: "p50 ms",
+        digits: 2,
+        places: vec![Ceiling, Sqlite, Postgres, Memory, Durable, Wire],
+    }
+}
+
+fn wide(word: &str, part: Part, name: &str, count: u64, digits: usize) -> Workload {
+    use Place::{Ceiling, Durable, Memory, Sqlite, Wire};
+    Workload {
+        name: name.into(),
+        part,
+        words: words(word, &[("count", count)]),
+        figure: "seconds",
+        unit: "s",
+        digits,
+        places: vec![Ceiling, Sqlite, Memory, Durable, Wire],
+    }
+}

@@ -1,0 +1,198 @@
+//! The figures of a run as a table, what was counted, verdicts on the project's
+//! goals, and JSON. Medians over the repeats; a ratio is the median of the
+//! ratios within each repeat, so that a slow minute of the machine, which falls
+//! on all places, cancels out.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde_json::{Map, Value, json};
+
+use super::counts::Count;
+use super::goals::PROMISES;
+use super::places::Place;
+use super::plan::{Plan, Workload};
+use super::rounds::Row;
+use crate::goal::{Bound, Goal};
+use crate::statistics::{median, spread};
+
+/// Requests and request units per smallest workflow.
+const GOAL_REQUESTS: f64 = 6.0;
+const GOAL_REQUEST_UNITS: f64 = 65.0;
+
+pub struct Report {
+    pub plan: Plan,
+    /// One for each workload of the plan.
+    pub rows: Vec<Row>,
+    pub counts: BTreeMap<Place, Count>,
+}
+
+impl Report {
+    fn measured(&self) -> impl Iterator<Item = (&Workload, &Row)> {
+        self.plan.workloads.iter().zip(&self.rows)
+    }
+
+    fn timed(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Plan { repeats, workers, .. } = &self.plan;
+        writeln!(f, "medians of {repeats} repeats, {workers} worker threads per process")?;
+        write!(f, "{:<44}", "")?;
+        for place in Place::ALL {
+            write!(f, " {:>9}", place.name())?;
+        }
+        writeln!(f)?;
+        for (workload, row) in self.measured() {
+            self.line(
+                f,
+                &format!("{}, {}", workload.name, workload.unit),
+                row,
+                workload.figure,
+                workload.digits,
+            )?;
+            for (figure, name, digits) in extras(workload) {
+                self.line(f, name, row, figure, *digits)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn line(
+        &self,
+        f: &mut fmt::Formatter<'_>,
+        name: &str,
+        row: &Row,
+        figure: &str,
+        digits: usize,
+    ) -> fmt::Result {
+        write!(f, "{name:<44}")?;
+        for place in Place::ALL {
+            let values: Vec<f64> = row.figures(place, figure).into_iter().flatten().collect();
+            if values.is_empty() {
+                write!(f, " {:>9}", "-")?;
+            } else {
+                write!(f, " {:>9.digits$}", median(&values))?;
+            }
+        }
+        writeln!(f)
+    }
+
+    /// Everything over what it is promised against, with least and greatest.
+    fn ratios(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "\nratios within each repeat: median (least-greatest)")?;
+        for (workload, row) in self.measured() {
+            for below in [Place::Ceiling, Place::Sqlite, Place::Postgres, Place::Published] {
+                let against: Vec<String> = [Place::Memory, Place::Durable, Place::Wire, Place::Clear]
+                    .into_iter()
+                    .filter_map(|above| {
+                        let ratios = row.ratios(workload.figure, above, below);
+                        (!ratios.is_empty()).then(|| format!("{} {}", above.name(), precise(&ratios)))
+                    })
+                    .collect();
+                if !against.is_empty() {
+                    writeln!(f, "  {:<30} over {:<9}  {}", workload.name, below.name(), against.join("  "))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn counted(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (place, count) in &self.counts {
+            let by: Vec<String> =
+                count.operations.iter().map(|(name, count)| format!("{name} {count:.2}")).collect();
+            writeln!(
+                f,
+                "\nper smallest workflow, {}: {:.2} requests, {:.1} RU ({}); {:.2} fetches came back empty",
+                place.name(),
+                count.requests,
+                count.request_units,
+                by.join(", "),
+                count.empty_fetches,
+            )?;
+        }
+        Ok(())
+    }
+
+    fn goals(&self) -> Vec<Goal> {
+        let mut goals = Vec::new();
+        for promise in &PROMISES {
+            for (workload, row) in self.measured().filter(|(workload, _)| workload.part == promise.part()) {
+                goals.push(promise.goal(&workload.name, |above, below| {
+                    let ratios = row.ratios(workload.figure, above, below);
+                    (!ratios.is_empty()).then(|| median(&ratios))
+                }));
+            }
+        }
+        if let Some(count) = self.counts.get(&Place::Wire) {
+            let goal = |name: &str, value, bound| Goal { name: name.into(), value: Some(value), bound };
+            goals.push(goal("requests per smallest workflow", count.requests, Bound::AtMost(GOAL_REQUESTS)));
+            goals.push(goal(
+                "RU per smallest workflow",
+                count.request_units,
+                Bound::AtMost(GOAL_REQUEST_UNITS),
+            ));
+        }
+        goals
+    }
+
+    pub fn json(&self) -> Value {
+        let workloads: Vec<Value> = self
+            .measured()
+            .map(|(workload, row)| {
+                let places: Map<String, Value> = row
+                    .cells
+                    .iter()
+                    .map(|(place, figures)| (place.name().to_owned(), json!(figures)))
+                    .collect();
+                json!({ "workload": workload.name, "figure": workload.figure, "places": places })
+            })
+            .collect();
+        let counts: Map<String, Value> =
+            self.counts.iter().map(|(place, count)| (place.name().to_owned(), count_json(count))).collect();
+        json!({
+            "repeats": self.plan.repeats,
+            "workers": self.plan.workers,
+            "workloads": workloads,
+            "perSmallestWorkflow": counts,
+        })
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.timed(f)?;
+        self.ratios(f)?;
+        self.counted(f)?;
+        writeln!(f, "\ngoals")?;
+        self.goals().iter().try_for_each(|goal| writeln!(f, "  {goal}"))
+    }
+}
+
+/// Other figures of a workload that are worth a line.
+fn extras(workload: &Workload) -> &'static [(&'static str, &'static str, usize)] {
+    match workload.figure {
+        "perSecond" => &[("failed", "  of these lost", 0)],
+        "commitP50Ms" => {
+            &[("commitP99Ms", "  p99 ms", 2), ("seenP50Ms", "  as a waiting client sees it, p50 ms", 1)]
+        }
+        _ => &[],
+    }
+}
+
+/// Ratios below one need more digits than `spread` gives.
+fn precise(ratios: &[f64]) -> String {
+    if median(ratios) >= 3.0 {
+        return spread(ratios);
+    }
+    let least = ratios.iter().copied().fold(f64::INFINITY, f64::min);
+    let greatest = ratios.iter().copied().fold(0.0, f64::max);
+    format!("{:.3}x ({least:.3}-{greatest:.3})", median(ratios))
+}
+
+fn count_json(count: &Count) -> Value {
+    json!({
+        "requests": count.requests,
+        "requestUnits": count.request_units,
+        "emptyFetches": count.empty_fetches,
+        "operations": count.operations,
+    })
+}

@@ -1,0 +1,78 @@
+//! The timed part: every workload on its places, the places taking turns within
+//! each repeat, so that whatever else the machine does falls on all of them. A
+//! measurement that fails is told and leaves a gap; the others go on.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::places::Place;
+use super::plan::{Plan, Workload};
+use super::stage::Stage;
+
+/// What one workload gave: the program's figures, repeat by repeat.
+pub struct Row {
+    pub cells: BTreeMap<Place, Vec<Option<Value>>>,
+}
+
+/// A row for each workload of the plan, in its order.
+pub async fn run(stage: &Stage, plan: &Plan) -> Vec<Row> {
+    let mut rows: Vec<Row> = plan.workloads.iter().map(|_| Row { cells: BTreeMap::new() }).collect();
+    for repeat in 1..=plan.repeats {
+        for (workload, row) in plan.workloads.iter().zip(&mut rows) {
+            for place in Plan::turn(workload, repeat) {
+                let figures = measure(stage, workload, place).await;
+                row.cells.entry(place).or_default().push(figures);
+            }
+            eprintln!("  repeat {repeat} of {}: {}", plan.repeats, workload.name);
+        }
+    }
+    rows
+}
+
+async fn measure(stage: &Stage, workload: &Workload, place: Place) -> Option<Value> {
+    match stage.measure(place, &workload.words).await {
+        Ok(figures) => Some(figures),
+        Err(error) => {
+            eprintln!("FAILED: {} by {}: {error:#}", workload.name, place.name());
+            None
+        }
+    }
+}
+
+impl Row {
+    /// One figure of one place, repeat by repeat.
+    pub fn figures(&self, place: Place, name: &str) -> Vec<Option<f64>> {
+        let cell = self.cells.get(&place).map_or(&[][..], Vec::as_slice);
+        cell.iter().map(|figures| figures.as_ref()?[name].as_f64()).collect()
+    }
+
+    /// One place's figure over another's, where a repeat has both.
+    pub fn ratios(&self, name: &str, above: Place, below: Place) -> Vec<f64> {
+        let (above, below) = (self.figures(above, name), self.figures(below, name));
+        let ratios = above.iter().zip(&below).filter_map(|(above, below)| Some((*above)? / (*below)?));
+        // The ceiling can end before its start is noted: no time is no measure.
+        ratios.filter(|ratio| ratio.is_finite()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_repeat_that_failed_on_one_place_has_no_ratio() {
+        let cell = |figures: [Option<f64>; 3]| {
+            figures.map(|figure| figure.map(|figure| json!({ "perSecond": figure }))).to_vec()
+        };
+        let row = Row {
+            cells: BTreeMap::from([
+                (Place::Sqlite, cell([Some(2.0), None, Some(4.0)])),
+                (Place::Durable, cell([Some(10.0), Some(9.0), Some(8.0)])),
+            ]),
+        };
+        assert_eq!(row.ratios("perSecond", Place::Durable, Place::Sqlite), [5.0, 2.0]);
+        assert!(row.ratios("perSecond", Place::Durable, Place::Postgres).is_empty());
+    }
+}

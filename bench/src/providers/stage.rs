@@ -1,0 +1,125 @@
+//! Everything a measurement needs, made for it and gone after it: an empty
+//! directory, a fresh server or database where the place needs one, and the
+//! program's process. A program that does not end is ended here.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::{Context, bail, ensure};
+use perihelion_bench_client::CA_VARIABLE;
+use serde_json::Value;
+use tokio::process::Command;
+
+use super::places::{Needs, Place, Program};
+use super::postgres::Postgres;
+use crate::targets::{Launcher, Server, Target, build_release};
+
+/// No workload takes half of this on the slowest peer.
+const MEASUREMENT_MAX: Duration = Duration::from_secs(150);
+
+pub struct Stage {
+    pub launcher: Launcher,
+    /// The CA that signs our server's certificate.
+    pub ca: Option<PathBuf>,
+    pub postgres: Option<Postgres>,
+    pub programs: BTreeMap<Program, PathBuf>,
+    pub workers: usize,
+}
+
+/// What a place needs, ready.
+pub struct Setting {
+    pub server: Option<Server>,
+    endpoint: String,
+    directory: PathBuf,
+}
+
+impl Stage {
+    /// Runs one workload on one place and gives its figures.
+    pub async fn measure(&self, place: Place, words: &[String]) -> anyhow::Result<Value> {
+        let setting = self.set(place).await?;
+        let mut command = self.command(place, &setting, words)?;
+        let run = command.stdin(Stdio::null()).output();
+        let answer = match tokio::time::timeout(MEASUREMENT_MAX, run).await {
+            Ok(answer) => answer.with_context(|| format!("starting {command:?}"))?,
+            Err(_) => bail!("{command:?} did not end within {MEASUREMENT_MAX:?}"),
+        };
+        let talk = String::from_utf8_lossy(&answer.stderr);
+        ensure!(answer.status.success(), "{command:?} ended with {}:\n{talk}", answer.status);
+        let said = String::from_utf8_lossy(&answer.stdout);
+        let figures = said.lines().next_back().context("a program said nothing")?;
+        let figures = serde_json::from_str(figures).context("a program's figures are not JSON")?;
+        setting.clear().await?;
+        Ok(figures)
+    }
+
+    /// An empty directory, and a server with nothing in it.
+    pub async fn set(&self, place: Place) -> anyhow::Result<Setting> {
+        let directory = self.launcher.scratch.join(place.name());
+        if directory.exists() {
+            fs::remove_dir_all(&directory)?;
+        }
+        fs::create_dir_all(&directory).with_context(|| format!("creating {}", directory.display()))?;
+        let (server, endpoint) = match place.needs() {
+            Needs::Nothing => (None, "none".to_owned()),
+            Needs::Postgres => {
+                let postgres = self.postgres.as_ref().context("PostgreSQL is not started")?;
+                (None, postgres.fresh_database().await?)
+            }
+            Needs::Durable => {
+                let server = self.launcher.start(Target::Durable).await?;
+                let endpoint = format!("https://127.0.0.1:{}/", server.address.port());
+                (Some(server), endpoint)
+            }
+            Needs::Memory => {
+                let server = self.launcher.start(Target::Memory).await?;
+                let endpoint = format!("http://127.0.0.1:{}/", server.address.port());
+                (Some(server), endpoint)
+            }
+        };
+        Ok(Setting { server, endpoint, directory })
+    }
+
+    pub fn command(&self, place: Place, setting: &Setting, words: &[String]) -> anyhow::Result<Command> {
+        let mut command =
+            Command::new(self.programs.get(&place.program()).context("a program is not built")?);
+        command.args(words).args(["--place", place.word(), "--endpoint", &setting.endpoint]);
+        command.arg("--directory").arg(&setting.directory);
+        command.args(["--workers", &self.workers.to_string()]).kill_on_drop(true);
+        // duroxide logs to stdout; every figure is without the cost of it.
+        command.env("RUST_LOG", "off");
+        if let Some(ca) = &self.ca {
+            command.env(CA_VARIABLE, ca);
+        }
+        Ok(command)
+    }
+}
+
+impl Setting {
+    pub async fn clear(self) -> anyhow::Result<()> {
+        if let Some(server) = self.server {
+            server.stop().await?;
+        }
+        fs::remove_dir_all(&self.directory).context("removing what a measurement left")
+    }
+}
+
+/// Builds the programs that the places need.
+pub async fn build_programs(places: &[Place], scratch: &Path) -> anyhow::Result<BTreeMap<Program, PathBuf>> {
+    let mut programs = BTreeMap::new();
+    for place in places {
+        let program = place.program();
+        if programs.contains_key(&program) {
+            continue;
+        }
+        eprintln!("building the provider program {}", program.name());
+        let built = build_release(&program.directory(), program.lock(), &program.package()).await?;
+        // A copy: a build meanwhile must not change what is measured.
+        let copy = scratch.join(format!("program-{}", program.name()));
+        fs::copy(&built, &copy).with_context(|| format!("copying {}", built.display()))?;
+        programs.insert(program, copy);
+    }
+    Ok(programs)
+}
