@@ -16,6 +16,7 @@
 
 mod parse;
 mod print;
+mod scan;
 
 pub use parse::{DEPTH_MAX, ParseError, parse, parse_str};
 pub use print::{Style, print_into, print_number, print_string, to_text};

@@ -4,6 +4,7 @@
 //! outside the range of a double is refused (`1e400`), and a surrogate escape
 //! without its partner is read as U+FFFD.
 
+use super::scan::plain_length;
 use super::{Number, Object, Value};
 
 /// How deep containers may nest. The service documents 128 levels.
@@ -155,18 +156,16 @@ impl Reader<'_> {
     fn string(&mut self) -> Read<String> {
         self.at += 1;
         let start = self.at;
-        loop {
-            match self.peek() {
-                Some(b'"') => {
-                    let text = self.text[start..self.at].to_owned();
-                    self.at += 1;
-                    return Ok(text);
-                }
-                Some(b'\\') => return self.escaped_string(start),
-                Some(0..=0x1F) => return self.fail("a control character in a string"),
-                Some(_) => self.at += 1,
-                None => return self.fail("the text ends inside a string"),
+        self.at += plain_length(&self.bytes[start..]);
+        match self.peek() {
+            Some(b'"') => {
+                let text = self.text[start..self.at].to_owned();
+                self.at += 1;
+                Ok(text)
             }
+            Some(b'\\') => self.escaped_string(start),
+            Some(_) => self.fail("a control character in a string"),
+            None => self.fail("the text ends inside a string"),
         }
     }
 
@@ -174,20 +173,19 @@ impl Reader<'_> {
         let mut out = self.text[start..self.at].to_owned();
         let mut plain = self.at;
         loop {
+            self.at += plain_length(&self.bytes[self.at..]);
+            out.push_str(&self.text[plain..self.at]);
             match self.peek() {
                 Some(b'"') => {
-                    out.push_str(&self.text[plain..self.at]);
                     self.at += 1;
                     return Ok(out);
                 }
                 Some(b'\\') => {
-                    out.push_str(&self.text[plain..self.at]);
                     self.at += 1;
                     out.push(self.escape()?);
                     plain = self.at;
                 }
-                Some(0..=0x1F) => return self.fail("a control character in a string"),
-                Some(_) => self.at += 1,
+                Some(_) => return self.fail("a control character in a string"),
                 None => return self.fail("the text ends inside a string"),
             }
         }

@@ -5,6 +5,7 @@
 //! answers (`real-service.md` section 8). Only quotes, backslashes and control
 //! characters are escaped; everything else is raw UTF-8.
 
+use super::scan::plain_length;
 use super::{Number, Value};
 
 /// Which answer the text is for.
@@ -59,28 +60,23 @@ pub fn print_into(out: &mut String, value: &Value, style: Style) {
 /// Appends a quoted, escaped string.
 pub fn print_string(out: &mut String, text: &str) {
     out.push('"');
-    let mut plain = 0;
-    for (at, byte) in text.bytes().enumerate() {
-        let escape = match byte {
-            b'"' => "\\\"",
-            b'\\' => "\\\\",
-            b'\n' => "\\n",
-            b'\r' => "\\r",
-            b'\t' => "\\t",
-            0x08 => "\\b",
-            0x0C => "\\f",
-            0..=0x1F => "",
-            _ => continue,
-        };
-        out.push_str(&text[plain..at]);
-        if escape.is_empty() {
-            out.push_str(&format!("\\u{byte:04x}"));
-        } else {
-            out.push_str(escape);
+    let mut rest = text;
+    loop {
+        let plain = plain_length(rest.as_bytes());
+        out.push_str(&rest[..plain]);
+        let Some(byte) = rest.as_bytes().get(plain) else { break };
+        match byte {
+            b'"' => out.push_str("\\\""),
+            b'\\' => out.push_str("\\\\"),
+            b'\n' => out.push_str("\\n"),
+            b'\r' => out.push_str("\\r"),
+            b'\t' => out.push_str("\\t"),
+            0x08 => out.push_str("\\b"),
+            0x0C => out.push_str("\\f"),
+            byte => out.push_str(&format!("\\u{byte:04x}")),
         }
-        plain = at + 1;
+        rest = &rest[plain + 1..];
     }
-    out.push_str(&text[plain..]);
     out.push('"');
 }
 
