@@ -29,13 +29,28 @@ struct Step {
 }
 
 pub(crate) async fn run(inner: &Inner, instance: &str, id: &str) -> Result<(), Failure> {
+    let mut known = None;
     for _ in 0..STEPS_MAX {
-        let Some(bundle) = inner.store.find::<Bundle>(instance, id).await? else { return Ok(()) };
+        let bundle = match known.take() {
+            Some(bundle) => bundle,
+            None => match inner.store.find::<Bundle>(instance, id).await? {
+                Some(bundle) => bundle,
+                None => return Ok(()),
+            },
+        };
         let Versioned { value, etag } = bundle;
         let step = split(value);
         let batch = as_batch(instance, &step, &etag)?;
         match inner.store.container.batch(batch).await {
-            Ok(results) => announce(inner, step, |index| results.get(index)?.etag().cloned()),
+            Ok(results) => {
+                let version = |index: usize| results.get(index)?.etag().cloned();
+                announce(inner, step.activities, step.messages, version);
+                if step.rest.is_empty() {
+                    return Ok(());
+                }
+                // What this step wrote is what the next one begins with.
+                known = version(0).map(|etag| Versioned { value: step.rest, etag });
+            }
             // Someone else was faster: see what is left.
             Err(error) if error.is_precondition_failed() || error.is_not_found() => {}
             // An activity of that id is there, or was cancelled: not again.
@@ -84,16 +99,21 @@ fn as_batch(instance: &str, step: &Step, etag: &Etag) -> Result<Batch, Error> {
     Ok(batch.with_options(quiet_operation()))
 }
 
-fn announce(inner: &Inner, step: Step, version: impl Fn(usize) -> Option<Etag>) {
+fn announce(
+    inner: &Inner,
+    activities: Vec<Activity>,
+    messages: Vec<Message>,
+    version: impl Fn(usize) -> Option<Etag>,
+) {
     inner.hub.works.tell(|hints| {
-        for (index, activity) in step.activities.into_iter().enumerate() {
+        for (index, activity) in activities.into_iter().enumerate() {
             if let Some(etag) = version(index + 1) {
                 hints.offer((activity, etag));
             }
         }
     });
     inner.hub.instances.tell(|hints| {
-        for message in step.messages {
+        for message in messages {
             hints.bring(message);
         }
     });
