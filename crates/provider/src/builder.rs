@@ -10,6 +10,7 @@ use crate::config::{CommitTier, CosmosDBProviderConfig, Options};
 use crate::failure::Failure;
 use crate::inner::Inner;
 use crate::provider::CosmosDBProvider;
+use crate::retention::RetentionOptions;
 
 /// Builds a [`CosmosDBProvider`]. Where the account is, and who we are to it,
 /// is said in one of four ways: a connection string, an endpoint with a
@@ -115,6 +116,12 @@ impl CosmosDBProviderBuilder {
     /// how old they must be. Without it: both two seconds.
     pub fn with_reconciler(mut self, interval: Duration, age: Duration) -> Self {
         (self.options.reconciler_interval, self.options.reconciler_age) = (interval, age);
+        self
+    }
+
+    /// How long what has ended is kept. Without it: until it is deleted.
+    pub fn with_retention(mut self, retention: RetentionOptions) -> Self {
+        self.options.retention = retention;
         self
     }
 

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use crate::retention::RetentionOptions;
+
 /// Configuration, as the published crate has it. Struct-update syntax works:
 /// `CosmosDBProviderConfig { endpoint, key, ..Default::default() }`.
 #[derive(Clone)]
@@ -115,6 +117,7 @@ pub(crate) struct Options {
     pub(crate) is_tier_for_all: bool,
     pub(crate) reconciler_interval: Duration,
     pub(crate) reconciler_age: Duration,
+    pub(crate) retention: RetentionOptions,
     /// How wrong this machine's clock is made, for tests.
     pub(crate) clock_error_ms: i64,
     /// Opens a container that is being filled, which no provider may run on.
@@ -131,6 +134,7 @@ impl Default for Options {
             is_tier_for_all: false,
             reconciler_interval: Duration::from_secs(2),
             reconciler_age: Duration::from_secs(2),
+            retention: RetentionOptions::default(),
             clock_error_ms: 0,
             is_migrating: false,
         }

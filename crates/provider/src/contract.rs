@@ -12,7 +12,7 @@ use duroxide::{Event, SystemStats};
 
 use crate::ops::{
     abandon_orchestration, abandon_work, ack_orchestration, ack_work, append, enqueue, fetch_orchestration,
-    fetch_work, read, renew, sessions,
+    fetch_work, read, renew, retain, sessions,
 };
 use crate::plan::TurnAck;
 use crate::provider::CosmosDBProvider;
@@ -55,11 +55,17 @@ impl Provider for CosmosDBProvider {
             metadata,
             cancelled: cancelled_activities,
             clock_offset_ms: self.inner.clock.offset_ms(),
+            retention: self.inner.retention(),
         };
-        self.inner
-            .meter
-            .call("ack_orchestration_item", ack_orchestration::run(&self.inner, lock_token, ack))
-            .await
+        let is_continued = ack.metadata.status.as_deref() == Some("ContinuedAsNew");
+        let acked = async {
+            ack_orchestration::run(&self.inner, lock_token, ack).await?;
+            if is_continued {
+                retain::executions(&self.inner, lock_token, execution_id).await;
+            }
+            Ok(())
+        };
+        self.inner.meter.call("ack_orchestration_item", acked).await
     }
 
     async fn abandon_orchestration_item(

@@ -88,6 +88,9 @@ pub(crate) struct State {
     /// Bundles that may not be unpacked yet.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) bundles: Vec<String>,
+    /// Some instance was started as its child.
+    #[serde(skip_serializing_if = "is_false")]
+    pub(crate) has_children: bool,
     /// The deletion that this instance is part of.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) del: Option<String>,
@@ -95,7 +98,8 @@ pub(crate) struct State {
     /// removed, with everything else. `None` when that is done.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) purge: Option<Vec<String>>,
-    /// Of a deleted instance that is still to be purged: since when.
+    /// From when on the reconciler has something to do: a deleted instance is
+    /// still to be purged, or one that has ended was kept long enough.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) made_at: Option<Stamp>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -18,6 +18,7 @@ use crate::hub::Hub;
 use crate::meter::{Meter, Watch};
 use crate::ops::poll::Poller;
 use crate::ops::reconcile;
+use crate::retention::Retention;
 use crate::store::{PATIENCE, Store, patiently};
 
 /// The provider itself.
@@ -53,7 +54,6 @@ impl Inner {
         container: &str,
         options: Options,
     ) -> Result<Arc<Inner>, Failure> {
-        check_account(&client)?;
         let meter = Arc::new(Meter::default());
         let clock = Arc::new(HybridClock::with_error(options.clock_error_ms));
         let watch = Watch { meter: Arc::clone(&meter), clock: Arc::clone(&clock) };
@@ -122,6 +122,11 @@ impl Inner {
         }
     }
 
+    /// How long what ends now is kept.
+    pub(crate) fn retention(&self) -> Retention {
+        Retention { finished_for: self.options.retention.finished_for, is_ttl_on: self.store.is_ttl_on }
+    }
+
     pub(crate) async fn close(&self) {
         self.stop().await;
         #[cfg(feature = "embedded")]
@@ -146,23 +151,6 @@ impl Drop for Inner {
             drop(runtime.spawn(engine.close()));
         }
     }
-}
-
-/// Where every region takes writes, two may each accept a write under the same
-/// etag, and one of them is lost later: no lock and no commit would mean anything.
-fn check_account(client: &Client) -> Result<(), Failure> {
-    let account = client.account();
-    if !account.is_multi_write {
-        return Ok(());
-    }
-    let regions: Vec<String> = account.write_regions.iter().map(ToString::to_string).collect();
-    Err(Failure::Refused(format!(
-        "the account takes writes in every region ({}): an etag protects nothing there, because two regions \
-         may accept conflicting writes and drop one of them later, and with it a turn of a workflow. Turn \
-         multiple write locations off for this account (enableMultipleWriteLocations), or use an account \
-         with one write region; reads may go to as many regions as you like",
-        regions.join(", ")
-    )))
 }
 
 /// What a panic elsewhere left behind is as good as before it.

@@ -34,6 +34,7 @@ pub(crate) async fn run(
         metadata: ExecutionMetadata::default(),
         cancelled: Vec::new(),
         clock_offset_ms: 0,
+        retention: inner.retention(),
     };
     for _ in 0..ATTEMPTS_MAX {
         let found = inner.store.state(instance).await?;

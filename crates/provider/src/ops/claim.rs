@@ -227,16 +227,21 @@ pub(crate) fn identity(
 }
 
 /// Messages before any start. Queue messages to nobody are dropped, as the
-/// contract says; others wait for the start.
+/// contract says; others wait for the start, unless retention has it that their
+/// instance is gone by now.
 async fn unstarted(
     inner: &Inner,
     instance: &str,
     messages: &[(Message, WorkItem)],
 ) -> Result<Claim, Failure> {
-    if !messages.iter().all(|(_, item)| matches!(item, WorkItem::QueueMessage { .. })) {
+    let (retention, now) = (inner.retention(), inner.clock.stamp());
+    let is_dropped = |message: &Message, item: &WorkItem| {
+        matches!(item, WorkItem::QueueMessage { .. }) || retention.is_lost(message.enq, now)
+    };
+    if !messages.iter().all(|(message, item)| is_dropped(message, item)) {
         return Ok(Claim::Unstarted);
     }
-    tracing::warn!(instance, count = messages.len(), "queue messages to an unknown instance are dropped");
+    tracing::warn!(instance, count = messages.len(), "messages to an unknown instance are dropped");
     let mut batch = Batch::new(instance);
     for (message, _) in messages {
         batch.delete(&message.id)?;

@@ -25,6 +25,7 @@ pub(crate) mod purge;
 pub(crate) mod read;
 pub(crate) mod reconcile;
 pub(crate) mod renew;
+pub(crate) mod retain;
 pub(crate) mod sessions;
 pub(crate) mod stage;
 #[cfg(test)]

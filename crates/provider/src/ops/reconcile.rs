@@ -13,7 +13,7 @@ use crate::clock::Stamp;
 use crate::documents::{Deletion, DeletionStage, Outbox, State, Versioned, kind};
 use crate::failure::Failure;
 use crate::inner::Inner;
-use crate::ops::{delete, deliver, purge, unpack};
+use crate::ops::{delete, deliver, purge, retain, unpack};
 use crate::store::versioned;
 
 /// When nothing is left to do, it looks this many intervals later: what it is
@@ -97,6 +97,7 @@ async fn finish(inner: &Inner, row: Value) -> Result<(), Failure> {
     match text("type").as_str() {
         kind::OUTBOX => deliver::attempt(inner, versioned::<Outbox>(row)?.value).await,
         kind::BUNDLE => unpack::run(inner, &text("instanceId"), &text("id")).await,
+        kind::HISTORY => retain::sweep(inner, &versioned::<State>(row)?).await,
         kind::DELETED => purge::finish(inner, &versioned::<State>(row)?).await,
         kind::DELETION => {
             let Versioned { value, etag } = versioned::<Deletion>(row)?;

@@ -25,6 +25,7 @@ use crate::documents::{
     kind,
 };
 use crate::failure::Failure;
+use crate::retention::Retention;
 
 pub(crate) use history::past_id;
 pub(crate) use items::{activity, activity_id, instance_of, message, session_of};
@@ -53,6 +54,7 @@ pub(crate) struct TurnAck {
     /// How far our clock is ahead of the runtime's, in milliseconds: timers are
     /// set by the runtime's.
     pub(crate) clock_offset_ms: i64,
+    pub(crate) retention: Retention,
 }
 
 /// What a turn is planned from, beside the ack.
@@ -92,6 +94,12 @@ impl TurnAck {
     pub(crate) fn stamps(&self) -> usize {
         self.worker_items.len() + self.orchestrator_items.len() + 1
     }
+
+    fn starts_child_of(&self, instance: &str) -> bool {
+        self.orchestrator_items.iter().any(|item| {
+            matches!(item, WorkItem::StartOrchestration { parent_instance: Some(parent), .. } if parent == instance)
+        })
+    }
 }
 
 /// Plans a turn.
@@ -110,6 +118,8 @@ pub(crate) fn turn(basis: &Basis<'_>, ack: &TurnAck) -> Result<TurnPlan, Failure
     }
     release(&mut plan, basis);
     schedule(&mut plan, basis, ack)?;
+    plan.state.has_children |= ack.starts_child_of(&plan.state.instance_id);
+    ack.retention.mark(&mut plan.state, now_ms);
     Ok(plan)
 }
 

@@ -22,6 +22,7 @@ fn ack(execution: u64) -> TurnAck {
         metadata: ExecutionMetadata::default(),
         cancelled: Vec::new(),
         clock_offset_ms: 0,
+        retention: Default::default(),
     }
 }
 

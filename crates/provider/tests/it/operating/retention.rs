@@ -1,0 +1,192 @@
+//! Retention: what has ended goes after its time, whole, and nothing else does.
+//! The engine's clock stands still but for what a test adds to it; a provider of
+//! the future is one whose own clock is ahead.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use duroxide::providers::{Provider, ProviderAdmin, WorkItem};
+use duroxide::{Event, EventKind};
+use duroxide_cdb::{CosmosDBProvider, ListOptions, RetentionOptions};
+use perihelion_server::{Clock, Embedded, EmbeddedOptions};
+use serde_json::json;
+
+use super::{LOCK, NOW, RARELY, client, event, metadata, smallest_workflow, start};
+
+const DAY: Duration = Duration::from_secs(24 * 3600);
+const OFTEN: Duration = Duration::from_millis(50);
+
+/// How long a test waits for the reconciler.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+struct World {
+    engine: Embedded,
+    /// Seconds that have passed beyond the real ones.
+    passed: Arc<AtomicU64>,
+}
+
+impl World {
+    async fn open() -> World {
+        let passed = Arc::new(AtomicU64::new(0));
+        let more = Arc::clone(&passed);
+        let clock = Clock::from_fn(move || {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            now + Duration::from_secs(more.load(Ordering::SeqCst))
+        });
+        let mut options = EmbeddedOptions::default();
+        options.clock = clock;
+        World { engine: Embedded::open(options).await.unwrap(), passed }
+    }
+
+    fn pass(&self, time: Duration) {
+        self.passed.fetch_add(time.as_secs(), Ordering::SeqCst);
+    }
+
+    /// A provider that keeps finished instances for a day, and is so far ahead.
+    async fn provider(&self, ahead: Duration) -> CosmosDBProvider {
+        let retention = RetentionOptions::new().with_finished_for(DAY).with_executions_kept(3);
+        let builder = CosmosDBProvider::builder().with_client(client(&self.engine).await);
+        let often = if ahead.is_zero() { RARELY } else { OFTEN };
+        let builder = builder.with_reconciler(often, Duration::ZERO).with_retention(retention);
+        builder.with_clock_error_ms(ahead.as_millis() as i64).open().await.unwrap()
+    }
+
+    /// How many documents of instances there are.
+    async fn documents(&self) -> u64 {
+        let container = client(&self.engine).await.database("duroxide").container("duroxide");
+        let query = "SELECT VALUE COUNT(1) FROM c WHERE IS_STRING(c.instanceId)";
+        container.query::<u64>(query).first().await.unwrap().unwrap()
+    }
+}
+
+async fn listed(provider: &CosmosDBProvider) -> Vec<String> {
+    let page = provider.list(&ListOptions::new()).await.unwrap();
+    let mut ids: Vec<String> = page.instances.into_iter().map(|row| row.instance_id).collect();
+    ids.sort();
+    ids
+}
+
+/// Takes the one instance that has something to do, and ends its turn.
+async fn turn(
+    provider: &CosmosDBProvider,
+    execution: u64,
+    history: Vec<Event>,
+    messages: Vec<WorkItem>,
+    status: Option<&str>,
+) -> String {
+    let (item, token, _) = provider.fetch_orchestration_item(LOCK, NOW, None).await.unwrap().unwrap();
+    let mut metadata = metadata("Order", status);
+    metadata.parent_instance_id = item.messages.iter().find_map(|message| match message {
+        WorkItem::StartOrchestration { parent_instance, .. } => parent_instance.clone(),
+        _ => None,
+    });
+    let acked =
+        provider.ack_orchestration_item(&token, execution, history, vec![], messages, metadata, vec![]);
+    acked.await.unwrap();
+    item.instance
+}
+
+#[tokio::test]
+async fn an_instance_of_one_document_goes_by_itself_and_its_name_is_free_again() {
+    let world = World::open().await;
+    let provider = world.provider(Duration::ZERO).await;
+    smallest_workflow(&provider, "done").await;
+    provider.enqueue_for_orchestrator(start("running", None), None).await.unwrap();
+    turn(&provider, 1, vec![event("running", 1)], vec![], None).await;
+    let spent = provider.metrics().requests;
+    world.pass(DAY - Duration::from_secs(60));
+    assert_eq!(listed(&provider).await, ["done", "running"]);
+    world.pass(Duration::from_secs(120));
+    assert_eq!(listed(&provider).await, ["running"]);
+    assert!(provider.get_instance_info("done").await.is_err());
+    assert!(provider.read("done").await.unwrap().is_empty());
+    world.engine.manage(http::Method::POST, "maintain", "").await.unwrap();
+    assert_eq!(world.documents().await, 1, "only what runs is left");
+    assert!(provider.metrics().requests - spent <= 5, "nobody had to remove anything");
+
+    // A completion that comes late changes nothing, and the name is free.
+    smallest_workflow(&provider, "done").await;
+    assert_eq!(provider.get_instance_info("done").await.unwrap().status, "Completed");
+    assert_eq!(provider.read("done").await.unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn a_tree_goes_whole_after_its_root_has_ended_and_not_while_a_part_runs() {
+    let world = World::open().await;
+    let provider = world.provider(Duration::ZERO).await;
+    provider.enqueue_for_orchestrator(start("root", None), None).await.unwrap();
+    let child = vec![start("child", Some("root"))];
+    assert_eq!(turn(&provider, 1, vec![event("root", 1)], child, Some("Completed")).await, "root");
+    assert_eq!(turn(&provider, 1, vec![event("child", 1)], vec![], None).await, "child");
+    // Its history is too long for one document.
+    let long = EventKind::ExternalEvent { name: "long".into(), data: "x".repeat(20_000) };
+    provider.enqueue_for_orchestrator(start("long", None), None).await.unwrap();
+    let events = vec![Event::with_event_id(1, "long", 1, None, long)];
+    assert_eq!(turn(&provider, 1, events, vec![], Some("Failed")).await, "long");
+    world.pass(2 * DAY);
+    assert_eq!(listed(&provider).await, ["child", "long", "root"], "none of them goes by itself");
+
+    let future = world.provider(2 * DAY).await;
+    gone(&future, &["child", "root"]).await;
+    let raised =
+        WorkItem::ExternalRaised { instance: "child".into(), name: "go".into(), data: String::new() };
+    provider.enqueue_for_orchestrator(raised, None).await.unwrap();
+    turn(&provider, 1, vec![event("child", 2)], vec![], Some("Completed")).await;
+    assert_eq!(listed(&provider).await, ["child", "root"], "a tree is kept until the last of it has ended");
+    future.close().await;
+
+    let later = world.provider(4 * DAY).await;
+    gone(&later, &[]).await;
+    assert!(later.read("long").await.unwrap().is_empty());
+    let tombstones = 3;
+    assert_eq!(world.documents().await, tombstones);
+}
+
+/// Waits until exactly these are left.
+async fn gone(provider: &CosmosDBProvider, left: &[&str]) {
+    let all = async {
+        while listed(provider).await != left {
+            tokio::time::sleep(OFTEN).await;
+        }
+    };
+    assert!(tokio::time::timeout(PATIENCE, all).await.is_ok(), "{:?}", listed(provider).await);
+}
+
+#[tokio::test]
+async fn of_an_instance_that_continues_as_new_the_last_executions_are_kept() {
+    let world = World::open().await;
+    let provider = world.provider(Duration::ZERO).await;
+    provider.enqueue_for_orchestrator(start("eternal", None), None).await.unwrap();
+    for execution in 1..=24 {
+        // As text, because its members differ between versions of duroxide.
+        let next = json!({"ContinueAsNew": {
+            "instance": "eternal", "orchestration": "Order", "input": "", "version": "1.0.0",
+            "carry_forward_events": [], "initial_custom_status": null,
+        }});
+        let next: WorkItem = serde_json::from_value(next).unwrap();
+        let kind = EventKind::ExternalEvent { name: "round".into(), data: String::new() };
+        let history = vec![Event::with_event_id(1, "eternal", execution, None, kind)];
+        turn(&provider, execution, history, vec![next], Some("ContinuedAsNew")).await;
+        let kept = provider.list_executions("eternal").await.unwrap();
+        assert!(kept.len() <= 3 + 8 && kept.last() == Some(&execution), "{execution}: {kept:?}");
+    }
+    assert_eq!(provider.list_executions("eternal").await.unwrap(), [22, 23, 24]);
+    for execution in 22..=24 {
+        let history = provider.read_history_with_execution_id("eternal", execution).await.unwrap();
+        assert_eq!(history.len(), 1, "{execution}");
+    }
+}
+
+#[tokio::test]
+async fn a_message_to_an_instance_that_is_gone_waits_as_long_as_the_instance_would_have() {
+    let world = World::open().await;
+    let provider = world.provider(Duration::ZERO).await;
+    let raised = WorkItem::ExternalRaised { instance: "gone".into(), name: "go".into(), data: String::new() };
+    provider.enqueue_for_orchestrator(raised, None).await.unwrap();
+    assert!(provider.fetch_orchestration_item(LOCK, NOW, None).await.unwrap().is_none());
+    assert_eq!(world.documents().await, 1, "its start may still come");
+    let later = world.provider(2 * DAY).await;
+    assert!(later.fetch_orchestration_item(LOCK, NOW, None).await.unwrap().is_none());
+    assert_eq!(world.documents().await, 0);
+}
