@@ -1,7 +1,7 @@
 //! What must hold when everything has ended: outputs, histories, the ledger,
 //! and a container in which nothing is left to do.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
 use duroxide::providers::{Provider, ProviderAdmin};
@@ -88,13 +88,20 @@ pub(crate) async fn settled(user: &User) -> Vec<String> {
 /// Documents that nobody would ever look at again, or that wait to be.
 fn leftovers(rows: &[Value]) -> Vec<String> {
     let mut left = Vec::new();
+    // What a state or a past execution names must not go by itself.
+    let named: HashSet<(&Value, &Value)> = rows
+        .iter()
+        .flat_map(|row| row["chunks"].as_array().into_iter().flatten().map(|id| (&row["instanceId"], id)))
+        .collect();
     for row in rows {
         let kind = row["type"].as_str().unwrap_or_default();
+        let is_named = named.contains(&(&row["instanceId"], &row["id"]));
         let is_left = match kind {
             // What is staged, cancelled or deleted goes by itself.
             "staged" | "cancelled" => row["ttl"].is_null(),
             "deleted" => row["ttl"].is_null() || !row["purge"].is_null(),
-            "history" => row["id"] == "i" && (!row["lock"].is_null() || !row["del"].is_null()),
+            "history" if row["id"] == "i" => !row["lock"].is_null() || !row["del"].is_null(),
+            "history" => is_named != row["ttl"].is_null(),
             "execution" => false,
             // Sessions are swept when they are idle; heartbeats go by themselves.
             _ => row["ttl"].is_null(),

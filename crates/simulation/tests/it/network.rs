@@ -10,11 +10,12 @@ use std::fmt::Write as _;
 use std::future::pending;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
-use http::Method;
+use http::header::DATE;
 use http::uri::PathAndQuery;
+use http::{HeaderValue, Method};
 use perihelion_server::InProcess;
 use perihelion_wire::transport::{Failure, FailureKind, Request, Response, Sent, Transport};
 use tokio::runtime::Handle;
@@ -377,7 +378,7 @@ impl Transport for Tap {
 
 impl Tap {
     async fn cross(&self, request: Request, place: usize, fault: Option<Fault>) -> Result<Response, Failure> {
-        match fault {
+        let outcome = match fault {
             Some(fault) if !fault.is_served() => fault.outcome(),
             Some(fault) => {
                 self.network.served(place, &self.inner.send(request).await);
@@ -388,6 +389,15 @@ impl Tap {
                 self.network.served(place, &outcome);
                 outcome
             }
-        }
+        };
+        outcome.map(dated)
     }
+}
+
+/// Says when it was sent, by the server's clock, as answers over a socket do.
+fn dated(mut response: Response) -> Response {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let date = perihelion_wire::date::format(now.as_secs());
+    response.headers_mut().insert(DATE, HeaderValue::from_str(&date).expect("a date is ASCII"));
+    response
 }

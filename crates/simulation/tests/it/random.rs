@@ -59,7 +59,7 @@ fn draw(seed: u64) -> Draw {
     let mut rng = fastrand::Rng::with_seed(seed);
     let is_rough = rng.u8(..3) == 0;
     let workers = rng.usize(1..=3);
-    let skew = if rng.u8(..3) == 0 { 800 } else { 0 };
+    let skew = [0, 0, 800, 60_000][rng.usize(..4)];
     let mut scenarios: Vec<(Scenario, Duration)> = Vec::new();
     for _ in 0..rng.usize(2..=5) {
         let scenario = match rng.u8(..60) {

@@ -9,7 +9,7 @@ use crate::fault::Fault;
 use crate::ledger::Ledger;
 use crate::network::{Plan, Role};
 use crate::process::{Settings, Slot, User, worker};
-use crate::scenarios::{FAN_OUT, SMALL, STAGED, Scenario, ended};
+use crate::scenarios::{FAN_OUT, SMALL, STAGED, Scenario, by_name, ended};
 use crate::world::{self, Program};
 
 /// A scenario that takes longer hangs. Four locks that run out one after the
@@ -121,12 +121,36 @@ fn check(scenario: Scenario, is_chosen: impl Fn(u64) -> bool, faults: impl Fn(u6
     assert!(failed.is_empty(), "{}: {} of {runs} runs fail: {names:?}", scenario.name, failed.len());
 }
 
+/// A test for each small scenario.
+macro_rules! every_request {
+    ($($test:ident: $scenario:literal,)*) => {
+        const COVERED: &[&str] = &[$($scenario),*];
+        $(#[test]
+        fn $test() {
+            check(by_name($scenario), |_| true, |index| Fault::all_at(index).to_vec());
+        })*
+    };
+}
+
+every_request! {
+    every_request_of_a_chain_may_fail: "chain",
+    every_request_around_a_timer_may_fail: "timer",
+    every_request_of_retries_may_fail: "retry",
+    every_request_of_a_parent_and_its_children_may_fail: "parent",
+    every_request_of_a_detached_start_may_fail: "detach",
+    every_request_around_an_external_event_may_fail: "approval",
+    every_request_of_a_queue_may_fail: "inbox",
+    every_request_of_three_executions_may_fail: "eternal",
+    every_request_of_a_race_may_fail: "race",
+    every_request_of_a_session_may_fail: "session",
+    every_request_of_a_slow_activity_may_fail: "slow",
+    every_request_of_a_cancellation_may_fail: "cancel",
+    every_request_of_a_client_that_reads_may_fail: "stats",
+}
+
 #[test]
-fn every_request_of_small_workflows_may_fail() {
-    let only = std::env::var("SIMULATION_SCENARIO").ok();
-    for scenario in SMALL.iter().filter(|scenario| only.as_deref().is_none_or(|only| only == scenario.name)) {
-        check(*scenario, |_| true, |index| Fault::all_at(index).to_vec());
-    }
+fn every_small_scenario_has_its_test() {
+    assert_eq!(SMALL.map(|scenario| scenario.name), *COVERED);
 }
 
 #[test]
