@@ -15,7 +15,7 @@ use duroxide::providers::{
     WorkItem,
 };
 use duroxide::{Event, EventKind};
-use duroxide_cdb::CosmosDBProvider;
+use duroxide_cdb::{CommitTier, CosmosDBProvider};
 
 use crate::audit::settled;
 use crate::fault::Fault;
@@ -433,7 +433,7 @@ fn open(strike: Option<(u64, Fault)>) -> Result<u64, String> {
                     None => Plan::Calm,
                 });
                 let client = client.expect("nothing happens to it before the plan");
-                result.put(process::provider_over(client).await.map(drop));
+                result.put(process::provider_over(client, CommitTier::default()).await.map(drop));
             })
         });
         world.add(Role::User, 0, AWAY, program);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use duroxide::Client;
 use duroxide::providers::{Provider, TagFilter};
 use duroxide::runtime::{ObservabilityConfig, Runtime, RuntimeOptions};
-use duroxide_cdb::CosmosDBProvider;
+use duroxide_cdb::{CommitTier, CosmosDBProvider};
 use serde_json::Value;
 
 use crate::ledger::Ledger;
@@ -34,6 +34,8 @@ const OPEN_PAUSE: Duration = Duration::from_millis(500);
 /// How workers are set up.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
+    /// The commit tier of the provider.
+    pub(crate) tier: CommitTier,
     pub(crate) dispatchers: usize,
     pub(crate) workers: usize,
     /// Attempts before a message counts as poison: above the number of kills.
@@ -42,29 +44,30 @@ pub(crate) struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Settings { dispatchers: 2, workers: 2, attempts_max: 10 }
+        Settings { tier: CommitTier::default(), dispatchers: 2, workers: 2, attempts_max: 10 }
     }
 }
 
 /// A provider at that site, as a process opens it.
-pub(crate) async fn provider(site: &Site) -> Result<Arc<CosmosDBProvider>, String> {
+pub(crate) async fn provider(site: &Site, tier: CommitTier) -> Result<Arc<CosmosDBProvider>, String> {
     let client = perihelion_client::Client::over(&site.endpoint, site.tap.clone()).await;
-    provider_over(client.map_err(|error| error.to_string())?).await
+    provider_over(client.map_err(|error| error.to_string())?, tier).await
 }
 
 /// A provider over a client that is connected.
 pub(crate) async fn provider_over(
     client: perihelion_client::Client,
+    tier: CommitTier,
 ) -> Result<Arc<CosmosDBProvider>, String> {
-    let builder = CosmosDBProvider::builder();
+    let builder = CosmosDBProvider::builder().with_commit_tier(tier);
     let builder = builder.with_client(client).with_database(DATABASE).with_container(CONTAINER);
     Ok(Arc::new(builder.open().await.map_err(|error| error.to_string())?))
 }
 
 /// The same, as often as it takes: a process that cannot open is started again.
-pub(crate) async fn provider_at_last(site: &Site) -> Arc<CosmosDBProvider> {
+pub(crate) async fn provider_at_last(site: &Site, tier: CommitTier) -> Arc<CosmosDBProvider> {
     loop {
-        match provider(site).await {
+        match provider(site, tier).await {
             Ok(provider) => return provider,
             Err(_) => tokio::time::sleep(OPEN_PAUSE).await,
         }
@@ -76,7 +79,7 @@ pub(crate) fn worker(settings: Settings, ledger: Ledger) -> Program {
     Arc::new(move |site| {
         let (settings, ledger) = (settings.clone(), ledger.clone());
         Box::pin(async move {
-            let provider = provider_at_last(&site).await;
+            let provider = provider_at_last(&site, settings.tier).await;
             let options = RuntimeOptions {
                 orchestration_concurrency: settings.dispatchers,
                 worker_concurrency: settings.workers,
@@ -110,7 +113,7 @@ pub(crate) struct User {
 
 impl User {
     pub(crate) async fn open(site: Site) -> User {
-        let provider = provider_at_last(&site).await;
+        let provider = provider_at_last(&site, CommitTier::default()).await;
         let watching = site.watching();
         let watch = perihelion_client::Client::over(&watching.endpoint, watching.tap).await;
         let client = Client::new(Arc::clone(&provider) as Arc<dyn Provider>);
@@ -131,7 +134,7 @@ impl User {
 
     /// A provider that nothing happens to.
     pub(crate) async fn auditor(&self) -> Arc<CosmosDBProvider> {
-        provider_over(self.watch.clone()).await.expect("nobody who watches fails")
+        provider_over(self.watch.clone(), CommitTier::default()).await.expect("nobody who watches fails")
     }
 }
 

@@ -13,6 +13,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use duroxide_cdb::CommitTier;
+
 use crate::audit::{Strictness, audit};
 use crate::fault::Fault;
 use crate::ledger::Ledger;
@@ -45,7 +47,8 @@ struct Draw {
     partitions: u32,
     /// How far each worker's dates are ahead, in milliseconds.
     ahead_ms: Vec<i64>,
-    settings: Settings,
+    /// How each worker is set up.
+    settings: Vec<Settings>,
     storm: Storm,
     storm_time: Duration,
     /// Between two kills that no request is the cause of.
@@ -83,17 +86,24 @@ fn draw(seed: u64) -> Draw {
         is_rough,
         partitions: if rng.u8(..4) == 0 { 3 } else { 1 },
         ahead_ms: (0..workers).map(|_| rng.i64(-skew..=skew)).collect(),
-        settings: Settings {
-            dispatchers: rng.usize(1..=3),
-            workers: rng.usize(1..=3),
-            attempts_max: if is_rough { ATTEMPTS_ROUGH } else { KILLS_MAX + 10 },
-        },
+        settings: (0..workers).map(|_| settings(&mut rng, is_rough)).collect(),
         storm,
         storm_time: Duration::from_secs(rng.u64(5..40)),
         kill_every: rng.bool().then(|| Duration::from_millis(rng.u64(500..15_000))),
         away: Duration::from_millis(rng.u64(0..4000)),
         scenarios,
         rng,
+    }
+}
+
+/// Most have the default tier, and those of one container may differ.
+fn settings(rng: &mut fastrand::Rng, is_rough: bool) -> Settings {
+    Settings {
+        tier: [CommitTier::Durable, CommitTier::Optimistic, CommitTier::Cached, CommitTier::Cached]
+            [rng.usize(..4)],
+        dispatchers: rng.usize(1..=3),
+        workers: rng.usize(1..=3),
+        attempts_max: if is_rough { ATTEMPTS_ROUGH } else { KILLS_MAX + 10 },
     }
 }
 
@@ -116,8 +126,8 @@ fn run(seed: u64) -> Outcome {
 fn play(world: &mut World, draw: Draw) -> Outcome {
     let Draw { storm, settings, storm_time, away, scenarios, mut rng, .. } = draw;
     let ledger = Ledger::default();
-    for ahead_ms in &draw.ahead_ms {
-        world.add(Role::Worker, *ahead_ms, away, worker(settings.clone(), ledger.clone()));
+    for (ahead_ms, settings) in draw.ahead_ms.iter().zip(settings) {
+        world.add(Role::Worker, *ahead_ms, away, worker(settings, ledger.clone()));
     }
     let result = Slot::empty();
     let strictness = if draw.is_rough { Strictness::Completions } else { Strictness::Runs };

@@ -4,6 +4,8 @@
 
 use std::time::{Duration, Instant};
 
+use duroxide_cdb::CommitTier;
+
 use crate::audit::audit;
 use crate::fault::Fault;
 use crate::ledger::Ledger;
@@ -35,10 +37,10 @@ struct Outcome {
 }
 
 /// Plays a scenario with one worker process.
-fn run(scenario: Scenario, strike: Option<(u64, Fault)>) -> Outcome {
+fn run(scenario: Scenario, tier: CommitTier, strike: Option<(u64, Fault)>) -> Outcome {
     world::play(1, 1, |world| {
         let ledger = Ledger::default();
-        world.add(Role::Worker, 0, AWAY, worker(Settings::default(), ledger.clone()));
+        world.add(Role::Worker, 0, AWAY, worker(Settings { tier, ..Settings::default() }, ledger.clone()));
         let (counted, result) = (Slot::empty(), Slot::empty());
         world.add(Role::User, 0, AWAY, user(scenario, strike, &ledger, &counted, &result));
         let is_over = world.run(TIME, |_| result.is_full());
@@ -87,10 +89,22 @@ fn user(
     })
 }
 
-/// Strikes those requests of a scenario that are chosen, with these faults.
+/// Strikes those requests of a scenario that are chosen, with these faults: with
+/// durable claims, and as it is by default.
 fn check(scenario: Scenario, is_chosen: impl Fn(u64) -> bool, faults: impl Fn(u64) -> Vec<Fault>) {
+    for tier in [CommitTier::Durable, CommitTier::default()] {
+        check_tier(scenario, tier, &is_chosen, &faults);
+    }
+}
+
+fn check_tier(
+    scenario: Scenario,
+    tier: CommitTier,
+    is_chosen: impl Fn(u64) -> bool,
+    faults: impl Fn(u64) -> Vec<Fault>,
+) {
     let began = Instant::now();
-    let calm = run(scenario, None);
+    let calm = run(scenario, tier, None);
     assert!(
         calm.problems.is_empty(),
         "{} without faults: {:#?}\n{}",
@@ -101,24 +115,24 @@ fn check(scenario: Scenario, is_chosen: impl Fn(u64) -> bool, faults: impl Fn(u6
     let (mut failed, mut runs) = (Vec::new(), 0);
     for index in (0..calm.requests).filter(|index| is_chosen(*index)) {
         for fault in faults(index) {
-            let outcome = run(scenario, Some((index, fault)));
+            let outcome = run(scenario, tier, Some((index, fault)));
             runs += 1;
             if !outcome.problems.is_empty() {
                 failed.push((index, fault, outcome));
             }
         }
     }
-    println!("{}: {} requests, {runs} runs, {:?}", scenario.name, calm.requests, began.elapsed());
+    let (name, took) = (scenario.name, began.elapsed());
+    println!("{name}, {tier:?}: {} requests, {runs} runs, {took:?}", calm.requests);
     for (index, fault, outcome) in failed.iter().take(SHOWN_MAX) {
         eprintln!(
-            "{} request {index} {fault:?}:\n  {}\n{}",
-            scenario.name,
+            "{name}, {tier:?}, request {index} {fault:?}:\n  {}\n{}",
             outcome.problems.join("\n  "),
             outcome.story
         );
     }
     let names: Vec<String> = failed.iter().map(|(index, fault, _)| format!("{index} {fault:?}")).collect();
-    assert!(failed.is_empty(), "{}: {} of {runs} runs fail: {names:?}", scenario.name, failed.len());
+    assert!(failed.is_empty(), "{name}, {tier:?}: {} of {runs} runs fail: {names:?}", failed.len());
 }
 
 /// A test for each small scenario.
