@@ -96,6 +96,14 @@ async fn enqueue(provider: &CosmosDBProvider) -> Result<(), ProviderError> {
     provider.enqueue_for_orchestrator(start(), None).await
 }
 
+/// What an operator does who was killed and does not know how far it came.
+async fn enqueue_if_missing(provider: &CosmosDBProvider) -> Result<(), ProviderError> {
+    if manage(provider)?.get_queue_depths().await?.orchestrator_queue == 0 {
+        provider.enqueue_for_orchestrator(start(), None).await?;
+    }
+    Ok(())
+}
+
 /// Whoever was killed has enqueued and does it again: another message.
 async fn one_message(user: &User, kills: u32) -> Result<(), String> {
     let depths = admin(&*user.auditor().await)?.get_queue_depths().await.map_err(text)?;
@@ -103,7 +111,7 @@ async fn one_message(user: &User, kills: u32) -> Result<(), String> {
 }
 
 async fn abandon_turn(provider: &CosmosDBProvider) -> Result<(), ProviderError> {
-    provider.enqueue_for_orchestrator(start(), None).await?;
+    enqueue_if_missing(provider).await?;
     let (_, token, _) = fetch(provider).await?;
     provider.abandon_orchestration_item(&token, None, false).await
 }
@@ -117,7 +125,7 @@ async fn a_turn_is_there(user: &User, kills: u32) -> Result<(), String> {
 }
 
 async fn renew_turn(provider: &CosmosDBProvider) -> Result<(), ProviderError> {
-    provider.enqueue_for_orchestrator(start(), None).await?;
+    enqueue_if_missing(provider).await?;
     let (_, token, _) = fetch(provider).await?;
     provider.renew_orchestration_item_lock(&token, LOCK).await?;
     let begun = EventKind::OrchestrationStarted {
