@@ -4,12 +4,15 @@
 use std::collections::BTreeSet;
 
 use duroxide::providers::{Provider, ProviderAdmin};
-use duroxide_cdb::{CosmosDBProvider, ListOptions, ListOrder, ListPage};
+use duroxide_cdb::{CosmosDBProvider, ListOptions, ListOrder, ListPage, ListedInstance};
 use perihelion_server::{Embedded, EmbeddedOptions};
 
 use super::{LOCK, NOW, client, event, metadata, start};
 
 const COUNT: usize = 23;
+
+/// What a filter should leave.
+type Suits = Box<dyn Fn(&ListedInstance) -> bool>;
 
 async fn world(partitions: u32) -> (Embedded, CosmosDBProvider) {
     let options = EmbeddedOptions::default().with_partitions(partitions).with_strict_gateway(true);
@@ -88,7 +91,7 @@ async fn filters_leave_what_they_say_and_rows_say_what_is_known() {
         provider.list(&ListOptions::new().with_page_size(100).with_output(true)).await.unwrap().instances;
     assert_eq!(all.len(), COUNT);
     let middle = all.iter().map(|row| row.created_at).max().unwrap();
-    let cases: Vec<(ListOptions, Box<dyn Fn(&duroxide_cdb::ListedInstance) -> bool>)> = vec![
+    let cases: Vec<(ListOptions, Suits)> = vec![
         (ListOptions::new().with_status("Failed"), Box::new(|row| row.status == "Failed")),
         (ListOptions::new().with_name("Refund"), Box::new(|row| row.name == "Refund")),
         (ListOptions::new().with_parent("even-00"), Box::new(|row| row.parent_instance_id.is_some())),

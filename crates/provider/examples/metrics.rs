@@ -1,0 +1,73 @@
+//! What a provider tells of itself: runs some workflows on the engine in this
+//! process, and prints what each method of the contract took.
+//!
+//! `cargo run -p duroxide-cdb --example metrics`
+
+use std::error::Error;
+use std::sync::Arc;
+use std::time::Duration;
+
+use duroxide::runtime::Runtime;
+use duroxide::runtime::registry::ActivityRegistry;
+use duroxide::{ActivityContext, Client, OrchestrationContext, OrchestrationRegistry};
+use duroxide_cdb::{CosmosDBProvider, ListOptions, ListOrder, ProviderMetrics};
+
+const WORKFLOWS: usize = 20;
+const PATIENCE: Duration = Duration::from_secs(30);
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let provider = Arc::new(CosmosDBProvider::embedded_in_memory().await?);
+    let activities = ActivityRegistry::builder()
+        .register("greet", |_: ActivityContext, name: String| async move { Ok(format!("hello {name}")) })
+        .build();
+    let orchestrations = OrchestrationRegistry::builder()
+        .register("greeting", |context: OrchestrationContext, name: String| async move {
+            context.schedule_activity("greet", name).await
+        })
+        .build();
+    let runtime = Runtime::start_with_store(provider.clone(), activities, orchestrations).await;
+    let client = Client::new(provider.clone());
+    for n in 0..WORKFLOWS {
+        client.start_orchestration(&format!("greeting-{n}"), "greeting", "ada").await?;
+    }
+    for n in 0..WORKFLOWS {
+        client.wait_for_orchestration(&format!("greeting-{n}"), PATIENCE).await?;
+    }
+    runtime.shutdown(None).await;
+
+    let recent =
+        ListOptions::new().with_status("Completed").with_order(ListOrder::RecentFirst).with_page_size(3);
+    for instance in provider.list(&recent).await?.instances {
+        println!(
+            "{} {} after {} ms",
+            instance.instance_id,
+            instance.status,
+            instance.updated_at - instance.created_at
+        );
+    }
+    print(&provider.metrics());
+    Ok(())
+}
+
+fn print(metrics: &ProviderMetrics) {
+    println!("\n{:<30}{:>7}{:>10}{:>10}{:>10}{:>12}", "method", "calls", "requests", "RU", "p50", "p99");
+    for (name, method) in &metrics.methods {
+        let (median, slow) = (method.latency.quantile(0.5), method.latency.quantile(0.99));
+        println!(
+            "{name:<30}{:>7}{:>10}{:>10.1}{:>10.1?}{:>12.1?}",
+            method.calls, method.requests, method.request_units, median, slow
+        );
+    }
+    let per = |count: f64| count / WORKFLOWS as f64;
+    println!(
+        "\nper workflow: {:.1} requests, {:.1} RU; in all {} polls, {} fetches from hints, {} conflicts, {} retries, {} steals",
+        per(metrics.requests as f64),
+        per(metrics.request_units),
+        metrics.polls,
+        metrics.fetches_from_hints,
+        metrics.conflicts,
+        metrics.retries,
+        metrics.steals,
+    );
+}
