@@ -48,6 +48,9 @@ struct Entry {
     is_soft: bool,
     /// Messages that are known whole, in their order.
     known: BTreeMap<(Stamp, String), Message>,
+    /// When messages are seen that are not known whole. A turn before that says
+    /// nothing about them.
+    unknown: BTreeSet<Stamp>,
     is_partial: bool,
     is_suspect: bool,
     /// Of the turn that is under way or did not end: how often each of its
@@ -86,6 +89,15 @@ impl Entry {
         }
     }
 
+    /// A message that is not known whole is seen from then on.
+    fn due_unknown(&mut self, due: Stamp) {
+        if self.unknown.len() < DUES_MAX {
+            self.unknown.insert(due);
+        } else {
+            self.is_partial = true;
+        }
+    }
+
     /// Whoever looked at it did not take it, or gave it back.
     fn give_back(&mut self) {
         self.dues.extend(self.seen.take());
@@ -98,7 +110,7 @@ impl Instances {
     pub(crate) fn hint(&mut self, instance: &str, due: Stamp) {
         if self.has_room(instance) {
             self.change(instance, |entry| {
-                entry.is_partial = true;
+                entry.due_unknown(due);
                 entry.due(due);
             });
         }
@@ -117,7 +129,7 @@ impl Instances {
             if is_kept && entry.known.len() < KNOWN_MAX {
                 entry.known.insert((message.enq, message.id.clone()), message);
             } else {
-                entry.is_partial = true;
+                entry.due_unknown(message.visible_at);
             }
         });
     }
@@ -137,7 +149,9 @@ impl Instances {
                 .partition(|(_, message)| message.visible_at > now);
             entry.known = later;
             candidate.messages = seen.into_values().collect();
-            candidate.is_partial = std::mem::take(&mut entry.is_partial);
+            let is_unknown = entry.unknown.first().is_some_and(|due| *due <= now);
+            entry.unknown.retain(|due| *due > now);
+            candidate.is_partial = std::mem::take(&mut entry.is_partial) || is_unknown;
             candidate.is_suspect = entry.is_suspect;
             candidate.tried = entry.tried.clone();
         });

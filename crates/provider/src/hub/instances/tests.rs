@@ -61,3 +61,19 @@ fn news_end_a_soft_wait_and_nothing_is_kept_of_what_is_idle() {
     hints.idle("a");
     assert!(hints.entries.is_empty() && hints.order.is_empty());
 }
+
+/// A message was given back with a delay; turns of its instance before that are
+/// of other messages, and the one that comes when it is seen must read.
+#[test]
+fn a_message_that_is_seen_later_is_not_forgotten_for_the_turns_before_it() {
+    let mut hints = Instances::default();
+    let nobody = Skipped::new();
+    hints.hint("a", stamp(50));
+    hints.hint("a", stamp(1));
+    assert!(hints.take(stamp(2), &nobody).is_some_and(|taken| taken.is_partial));
+    hints.committed("a");
+    assert!(hints.take(stamp(49), &nobody).is_none());
+    assert!(hints.take(stamp(51), &nobody).is_some_and(|taken| taken.is_partial), "it is read");
+    hints.committed("a");
+    assert!(hints.entries.is_empty());
+}

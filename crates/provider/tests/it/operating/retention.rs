@@ -43,7 +43,8 @@ impl World {
         self.passed.fetch_add(time.as_secs(), Ordering::SeqCst);
     }
 
-    /// A provider that keeps finished instances for a day, and is so far ahead.
+    /// A provider that keeps finished instances for a day, and is so far ahead: by
+    /// more than a day, so that it does not take the engine's time for its own.
     async fn provider(&self, ahead: Duration) -> CosmosDBProvider {
         let retention = RetentionOptions::new().with_finished_for(DAY).with_executions_kept(3);
         let builder = CosmosDBProvider::builder().with_client(client(&self.engine).await);
