@@ -22,6 +22,7 @@ test    runs every part, or those named, installs what they need, and ends with
   javascript  the official JavaScript SDK against the server
   rust        the official Rust SDK against the server
   holes       the published provider on the server, where it must break
+  migration   what the published provider began, moved and finished by ours
 
 bench   runs the side-by-side benchmarks of bench/: \"emulators\" (unless told
         otherwise), \"clients\" or \"providers\"; see bench/README.md for the arguments

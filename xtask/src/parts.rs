@@ -24,6 +24,10 @@ const SERVER_VARIABLE: &str = "PERIHELION_BIN";
 /// The variable that names a live account for the client's scenarios.
 const LIVE_VARIABLE: &str = "PERIHELION_LIVE_CONNECTION_STRING";
 
+/// The variable that names a container of the published crate, for the tests
+/// that move one.
+const LEFT_VARIABLE: &str = "PERIHELION_PUBLISHED_CONTAINER";
+
 /// The provider on the oldest duroxide that it accepts.
 const OLDEST_MANIFEST: &str = "compat/duroxide-0.1.29/Cargo.toml";
 
@@ -41,11 +45,12 @@ pub(crate) enum Part {
     Javascript,
     Rust,
     Holes,
+    Migration,
 }
 
 impl Part {
     /// In running order: what fails quickest comes first.
-    pub(crate) const ALL: [Self; 9] = [
+    pub(crate) const ALL: [Self; 10] = [
         Self::Fmt,
         Self::Clippy,
         Self::Unit,
@@ -55,6 +60,7 @@ impl Part {
         Self::Javascript,
         Self::Rust,
         Self::Holes,
+        Self::Migration,
     ];
 
     pub(crate) fn name(self) -> &'static str {
@@ -68,6 +74,7 @@ impl Part {
             Self::Javascript => "javascript",
             Self::Rust => "rust",
             Self::Holes => "holes",
+            Self::Migration => "migration",
         }
     }
 }
@@ -92,6 +99,7 @@ pub(crate) fn run(part: Part, checkout: &Checkout) -> PartOutcome {
         Part::Javascript => suite(checkout, "node", "interop/javascript/run.mjs"),
         Part::Rust => rust(checkout, "interop/rust"),
         Part::Holes => rust(checkout, "interop/holes"),
+        Part::Migration => migration(checkout),
     };
     PartOutcome::new(part, started.elapsed(), outcomes)
 }
@@ -112,6 +120,7 @@ fn fmt(checkout: &Checkout) -> Vec<StepOutcome> {
         "interop/rust/Cargo.toml",
         OLDEST_MANIFEST,
         "interop/holes/Cargo.toml",
+        "interop/migration/Cargo.toml",
     ];
     let step = |manifest: &str| {
         let words = ["fmt", "--all", "--check", "--manifest-path", manifest];
@@ -191,6 +200,28 @@ fn rust(checkout: &Checkout, directory: &str) -> Vec<StepOutcome> {
     step.command.arg("--target-dir").arg(checkout.path(&format!("{directory}/target")));
     step.command.env(SERVER_VARIABLE, checkout.server());
     vec![process::run(step)]
+}
+
+/// The published provider begins workflows on our server and is stopped; the
+/// provider's own tests move what it left, and finish it.
+fn migration(checkout: &Checkout) -> Vec<StepOutcome> {
+    let manifest = "interop/migration/Cargo.toml";
+    if let Err(missing) = ready_for_suite(checkout, manifest) {
+        return vec![missing];
+    }
+    let left = checkout.target().join("published-container.json");
+    let mut begin = cargo_step(checkout, &["run", "--locked", "--manifest-path", manifest], Runner::Suite);
+    // Most of what it needs is built for the holes.
+    begin.command.arg("--target-dir").arg(checkout.path("interop/holes/target"));
+    begin.command.env(SERVER_VARIABLE, checkout.server()).arg("--").arg(&left);
+    let begun = process::run(begin);
+    if begun.tally.failed > 0 {
+        return vec![begun];
+    }
+    let words = ["test", "--package", "duroxide-cdb", "--test", "it", "migration::"];
+    let mut finish = cargo_step(checkout, &words, Runner::CargoTest);
+    finish.command.env(LEFT_VARIABLE, &left);
+    vec![begun, process::run(finish)]
 }
 
 fn suite(checkout: &Checkout, program: &str, script: &str) -> Vec<StepOutcome> {

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use clap::builder::FalseyValueParser;
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use duroxide_cdb::ContainerName;
 
 use crate::{exit, image};
 
@@ -18,6 +19,7 @@ Examples:
   perihelion dev --data ./data       the same, kept in ./data
   perihelion dev --throughput 400    answers 429 as a container of 400 RU/s would
   perihelion server --data /var/lib/perihelion --key-file /etc/perihelion/key
+  perihelion migrate --from duroxide/duroxide --to duroxide/workflows
   perihelion cert ca > ca.pem        the CA that signs the server's certificate";
 
 const DEMO_EXAMPLES: &str = "\
@@ -25,6 +27,16 @@ Examples:
   perihelion demo                    24 orders, nothing left behind
   perihelion demo --orders 200
   perihelion demo --data ./shop      keep the workflows, to look into them";
+
+const MIGRATE_EXAMPLES: &str = "\
+Examples:
+  export COSMOS_ENDPOINT=https://account.documents.azure.com COSMOS_KEY=...
+  perihelion migrate --from duroxide/duroxide --to duroxide/workflows --dry-run
+  perihelion migrate --from duroxide/duroxide --to duroxide/workflows
+
+The old container is only read; it stays as it is. Stop the programs that use it
+first. A run that was cut off goes on where it stopped when it is repeated;
+until it is through, the new container is closed to providers.";
 
 const DEV_EXAMPLES: &str = "\
 Examples:
@@ -71,6 +83,10 @@ pub(crate) enum Command {
     /// unless asked for.
     #[command(after_help = format!("{SERVER_EXAMPLES}\n\n{}\n\n{}", image::HELP, exit::HELP))]
     Server(Box<ServerArgs>),
+    /// Move the workflows of the published crate duroxide-cdb 0.1.x into a new
+    /// container, where this version goes on with them.
+    #[command(after_help = format!("{MIGRATE_EXAMPLES}\n\n{}", exit::HELP))]
+    Migrate(MigrateArgs),
     /// Show the certificate authority that signs the server's certificate.
     #[command(after_help = exit::HELP)]
     Cert(CertArgs),
@@ -95,6 +111,57 @@ pub(crate) struct DemoArgs {
 
 /// A demo that takes longer than a coffee is none.
 const ORDERS_MAX: i64 = 1_000;
+
+/// What `migrate` takes.
+#[derive(Clone, Args)]
+pub(crate) struct MigrateArgs {
+    /// The container of the published crate
+    #[arg(long, value_name = "DATABASE/CONTAINER")]
+    pub(crate) from: ContainerName,
+
+    /// The container to fill, made if missing
+    #[arg(long, value_name = "DATABASE/CONTAINER")]
+    pub(crate) to: ContainerName,
+
+    /// The account, as the portal shows it. Others on this machine can read a
+    /// command line: prefer the variable
+    #[arg(long, value_name = "TEXT", env = "COSMOS_CONNECTION_STRING", hide_env_values = true)]
+    pub(crate) connection_string: Option<String>,
+
+    /// Where the account answers, in place of a connection string
+    #[arg(long, value_name = "URL", env = "COSMOS_ENDPOINT", hide_env_values = true)]
+    pub(crate) endpoint: Option<String>,
+
+    /// The account's key, with --endpoint; prefer the variable
+    #[arg(long, value_name = "KEY", env = "COSMOS_KEY", hide_env_values = true)]
+    pub(crate) key: Option<String>,
+
+    /// Read and check everything, write nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+
+    /// Move although the old container was written to within the last minute,
+    /// or holds a valid lock: what its workers do meanwhile may be lost, or
+    /// happen twice
+    #[arg(long)]
+    pub(crate) force: bool,
+
+    /// Leave this instance where it is; may be repeated
+    #[arg(long, value_name = "INSTANCE")]
+    pub(crate) leave: Vec<String>,
+}
+
+impl std::fmt::Debug for MigrateArgs {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("MigrateArgs")
+            .field("from", &self.from)
+            .field("to", &self.to)
+            .field("dry_run", &self.dry_run)
+            .field("force", &self.force)
+            .field("leave", &self.leave)
+            .finish_non_exhaustive()
+    }
+}
 
 /// The options of `dev` and `server`.
 #[derive(Clone, Debug, Default, Args)]

@@ -30,6 +30,7 @@ fn main() -> ExitCode {
         Command::Demo(typed) => commands::demo::run(typed, begun),
         Command::Dev(typed) => commands::dev::run(*typed, begun),
         Command::Server(typed) => commands::server::run(*typed, begun),
+        Command::Migrate(typed) => commands::migrate::run(typed),
         Command::Cert(typed) => commands::cert::run(typed),
     };
     match outcome {

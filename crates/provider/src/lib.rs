@@ -47,5 +47,6 @@ pub use builder::CosmosDBProviderBuilder;
 pub use config::{CommitTier, CosmosDBProviderConfig, OutboxFaultInjector};
 pub use listing::{ListOptions, ListOrder, ListPage, ListedInstance};
 pub use meter::{Latency, MethodMetrics, ProviderMetrics};
+pub use migrate::{ContainerName, Migration, MigrationReport};
 pub use provider::CosmosDBProvider;
 pub use retention::RetentionOptions;

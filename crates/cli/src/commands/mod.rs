@@ -3,6 +3,7 @@
 pub(crate) mod cert;
 pub(crate) mod demo;
 pub(crate) mod dev;
+pub(crate) mod migrate;
 pub(crate) mod server;
 
 mod serve;

@@ -51,8 +51,17 @@ fn check(arguments: &[&str], expected: &[&str]) {
 
 #[test]
 fn help_names_the_commands_examples_and_exit_codes() {
-    let parts =
-        ["demo", "dev", "server", "cert", "--version", "Examples:", "Exit codes:", "perihelion dev --data"];
+    let parts = [
+        "demo",
+        "dev",
+        "server",
+        "migrate",
+        "cert",
+        "--version",
+        "Examples:",
+        "Exit codes:",
+        "perihelion dev --data",
+    ];
     check(&["--help"], &parts);
     check(&["-h"], &parts);
 }
@@ -74,6 +83,13 @@ fn help_of_the_serving_commands_names_every_option_and_its_variable() {
 fn help_of_cert_names_its_parts() {
     check(&["cert", "--help"], &["ca", "path"]);
     check(&["cert", "ca", "--help"], &["--data"]);
+}
+
+#[test]
+fn help_of_migrate_names_its_options_and_where_the_account_is_said() {
+    let parts = ["--from", "--to", "--dry-run", "--force", "--leave", "COSMOS_CONNECTION_STRING"];
+    check(&["migrate", "--help"], &parts);
+    check(&["migrate", "--help"], &["COSMOS_ENDPOINT", "COSMOS_KEY", "Examples:", "Exit codes:"]);
 }
 
 #[test]

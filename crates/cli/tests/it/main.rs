@@ -4,6 +4,7 @@ mod certificates;
 mod demo;
 mod help;
 mod kills;
+mod migrate;
 mod program;
 mod serving;
 mod usage;

@@ -9,11 +9,8 @@
 use perihelion_client::{Container, ContainerProperties, Query};
 
 use super::marker;
+use super::published::ONLY_THERE;
 use crate::failure::Failure;
-
-/// What `type` says there and never in our own documents, so that finding one
-/// of them is finding that layout.
-const ONLY_THERE: [&str; 4] = ["instance", "outbox_intent", "kv", "kv_delta"];
 
 /// A path that the published crate has indexed and nobody else would: it tells
 /// a container of that crate that has messages and no instance yet.

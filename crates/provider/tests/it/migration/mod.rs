@@ -2,7 +2,10 @@
 //! them, moved by the migration, and every workflow in them finished. The
 //! container is a real one: see `interop/migration`.
 
+mod finish;
 mod fixture;
+mod moving;
+mod workflows;
 
 use duroxide_cdb::CosmosDBProvider;
 use perihelion_client::{Client, Container};

@@ -99,6 +99,7 @@ macro_rules! newer_names_of {
 every_newer_validation!(newer_names_of[NAMES]);
 
 every_newer_validation!(newer_tests_in[embedded Embedded]);
+every_newer_validation!(newer_tests_in[optimistic EmbeddedOptimistic]);
 every_newer_validation!(newer_tests_in[on_disk OnDisk]);
 every_newer_validation!(newer_tests_in[wire Wire]);
 every_newer_validation!(newer_tests_in[wire_with_four_partitions WireWithFourPartitions]);

@@ -1,0 +1,68 @@
+//! `perihelion migrate` as an operator runs it, against a server with a
+//! container of the published crate.
+
+use std::process::Output;
+
+use perihelion_client::{Client, ContainerProperties, Credential};
+use perihelion_wire::signature::EMULATOR_KEY;
+use serde_json::Value;
+
+use crate::program::{Running, Scratch, command, run, text};
+
+/// What the published crate left: see `interop/migration`.
+const LEFT: &str = include_str!("../../../provider/tests/fixtures/published-0.1.10.json");
+
+fn migrate(endpoint: &str, key: &str, arguments: &[&str]) -> Output {
+    let mut words = vec!["migrate", "--from", "shop/old", "--to", "shop/new"];
+    words.extend(arguments);
+    let mut command = command(&Scratch::new(), &words);
+    command.env("COSMOS_ENDPOINT", endpoint).env("COSMOS_KEY", key).output().expect("the binary runs")
+}
+
+fn check(output: &Output, code: i32, said: &str, complained: &str) {
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(code), "{out}{err}");
+    assert!(out.contains(said), "{out}");
+    assert!(err.contains(complained), "{err}");
+}
+
+async fn fill(endpoint: &str) {
+    let mut left: Value = serde_json::from_str(LEFT).expect("JSON");
+    let Value::Array(documents) = left["documents"].take() else { panic!("no documents") };
+    let client = Client::with_credential(endpoint, Credential::emulator()).await.expect("an account");
+    let mut properties = ContainerProperties::new("old", "/instanceId");
+    properties.indexing_policy = serde_json::from_value(left["indexingPolicy"].take()).expect("a policy");
+    let database = client.create_database_if_missing("shop").await.expect("a database");
+    let container = database.create_container(&properties).await.expect("a container");
+    for document in documents {
+        let instance = document["instanceId"].as_str().expect("an instance");
+        container.create(instance, &document).await.expect("a document");
+    }
+}
+
+#[test]
+fn a_container_is_checked_moved_once_and_never_in_use() {
+    let server = Running::start(&mut command(&Scratch::new(), &["dev", "--port", "0"]));
+    let endpoint = format!("http://127.0.0.1:{}", server.port());
+    let runtime = tokio::runtime::Runtime::new().expect("threads");
+    runtime.block_on(fill(&endpoint));
+    let run = |arguments: &[&str]| migrate(&endpoint, EMULATOR_KEY, arguments);
+    check(&run(&[]), 1, "", "is in use");
+    let sum = "16 instances with 101 events, 7 messages and 44 activities";
+    check(&run(&["--dry-run", "--force"]), 0, &format!("would move {sum}"), "");
+    check(&run(&["--force"]), 0, &format!("moved {sum}; open shop/new now"), "");
+    check(&run(&["--force"]), 0, "nothing to do", "");
+}
+
+#[test]
+fn wrong_usage_is_told_from_failure() {
+    let unnamed = run(&["migrate", "--from", "old", "--to", "shop/new"]);
+    check(&unnamed, 2, "", "DATABASE/CONTAINER");
+    let nowhere = run(&["migrate", "--from", "shop/old", "--to", "shop/new"]);
+    check(&nowhere, 2, "", "COSMOS_CONNECTION_STRING");
+    let secret = "c2VjcmV0IGtleSBvZiBtaW5l";
+    let server = Running::start(&mut command(&Scratch::new(), &["dev", "--port", "0"]));
+    let locked_out = migrate(&format!("http://127.0.0.1:{}", server.port()), secret, &[]);
+    check(&locked_out, 1, "", "cannot reach the account");
+    assert!(!text(&locked_out.stderr).contains(secret), "a key is nobody's business");
+}

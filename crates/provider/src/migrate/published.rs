@@ -1,0 +1,173 @@
+//! The documents of the published crate, duroxide-cdb 0.1.x, as far as they
+//! matter to whoever moves them. Ids there are made of the instance's own
+//! (`{instance}:instance`, `{instance}:history:{execution}:{event}`), or are
+//! random; what a document is, its `type` says.
+//!
+//! Leases are left out, and with them the documents that are nothing else
+//! (sessions): whoever held one is gone.
+
+use std::collections::BTreeMap;
+
+use duroxide::Event;
+use duroxide::providers::WorkItem;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+/// What `type` says there and never in our own documents, so that finding one
+/// of them is finding that layout.
+pub(super) const ONLY_THERE: [&str; 4] = [INSTANCE, INTENT, "kv", "kv_delta"];
+
+pub(super) const INSTANCE: &str = "instance";
+const INTENT: &str = "outbox_intent";
+
+/// Everything of one instance that is worth moving.
+#[derive(Debug, Default)]
+pub(super) struct Partition {
+    pub(super) instance: String,
+    /// Absent when messages wait for an instance that never ran.
+    pub(super) head: Option<Head>,
+    /// Events by execution, in order.
+    pub(super) executions: BTreeMap<u64, BTreeMap<u64, Event>>,
+    pub(super) messages: Vec<Queued>,
+    pub(super) activities: Vec<Queued>,
+    /// Messages to others that were not delivered, or were and it is not noted.
+    pub(super) intents: Vec<Intent>,
+    /// Values of earlier executions.
+    pub(super) values: BTreeMap<String, KeyValue>,
+}
+
+/// The instance document.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Head {
+    pub(super) orchestration_name: String,
+    pub(super) orchestration_version: String,
+    pub(super) status: String,
+    pub(super) output: Option<String>,
+    pub(super) parent_instance_id: Option<String>,
+    /// major * 1,000,000 + minor * 1,000 + patch
+    pub(super) pinned_duroxide_version_packed: Option<u64>,
+    pub(super) custom_status: Option<String>,
+    pub(super) custom_status_version: u64,
+    pub(super) created_at: u64,
+    pub(super) updated_at: u64,
+}
+
+/// A message or an activity, with what it carries.
+#[derive(Debug, Clone)]
+pub(super) struct Queued {
+    pub(super) id: String,
+    pub(super) item: WorkItem,
+    pub(super) visible_at: u64,
+    pub(super) enqueued_at: u64,
+    pub(super) attempt_count: u32,
+}
+
+/// A message to another instance that waits in its sender's partition.
+#[derive(Debug, Clone)]
+pub(super) struct Intent {
+    pub(super) target: String,
+    pub(super) is_activity: bool,
+    /// As it would be in the target's queue, its id included.
+    pub(super) queued: Queued,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct KeyValue {
+    key: String,
+    pub(super) value: String,
+    #[serde(default)]
+    pub(super) last_updated_at_ms: u64,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct HistoryDocument {
+    execution_id: u64,
+    event_id: u64,
+    event_data: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct QueueDocument {
+    id: String,
+    work_item: String,
+    #[serde(default)]
+    visible_at: u64,
+    #[serde(default)]
+    enqueued_at: u64,
+    #[serde(default)]
+    attempt_count: i64,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct IntentDocument {
+    target_instance_id: String,
+    target_document_type: String,
+    payload: String,
+}
+
+impl Partition {
+    /// Reads what a partition holds; the message says which document cannot be
+    /// read.
+    pub(super) fn read(instance: &str, documents: Vec<Value>) -> Result<Partition, String> {
+        let mut partition = Partition { instance: instance.to_owned(), ..Partition::default() };
+        for document in documents {
+            let id = document["id"].as_str().unwrap_or_default().to_owned();
+            partition.take(document).map_err(|why| format!("the document {id:?} is unreadable: {why}"))?;
+        }
+        let order = |queued: &Queued| (queued.enqueued_at, queued.id.clone());
+        partition.messages.sort_by_key(order);
+        partition.activities.sort_by_key(order);
+        partition.intents.sort_by_key(|intent| order(&intent.queued));
+        Ok(partition)
+    }
+
+    fn take(&mut self, document: Value) -> Result<(), String> {
+        match document["type"].as_str() {
+            Some(INSTANCE) => self.head = Some(read(document)?),
+            Some("history") => {
+                let HistoryDocument { execution_id, event_id, event_data } = read(document)?;
+                let event = serde_json::from_str(&event_data).map_err(|error| error.to_string())?;
+                self.executions.entry(execution_id).or_default().insert(event_id, event);
+            }
+            Some("orch_queue") => self.messages.push(queued(document)?),
+            Some("worker_queue") => self.activities.push(queued(document)?),
+            Some(INTENT) => self.intents.push(intent(document)?),
+            Some("kv") => {
+                let value: KeyValue = read(document)?;
+                self.values.insert(value.key.clone(), value);
+            }
+            // What an execution changed is in its history; sessions are leases.
+            Some("kv_delta" | "session") => {}
+            Some(other) => return Err(format!("the published crate writes no type {other:?}")),
+            None => return Err("it has no type".to_owned()),
+        }
+        Ok(())
+    }
+}
+
+fn read<T: DeserializeOwned>(document: Value) -> Result<T, String> {
+    serde_json::from_value(document).map_err(|error| error.to_string())
+}
+
+fn queued(document: Value) -> Result<Queued, String> {
+    let QueueDocument { id, work_item, visible_at, enqueued_at, attempt_count } = read(document)?;
+    let item = serde_json::from_str(&work_item).map_err(|error| error.to_string())?;
+    let attempt_count = u32::try_from(attempt_count).unwrap_or(0);
+    Ok(Queued { id, item, visible_at, enqueued_at, attempt_count })
+}
+
+fn intent(document: Value) -> Result<Intent, String> {
+    let IntentDocument { target_instance_id, target_document_type, payload } = read(document)?;
+    let payload = serde_json::from_str(&payload).map_err(|error| error.to_string())?;
+    Ok(Intent {
+        target: target_instance_id,
+        is_activity: target_document_type == "worker_queue",
+        queued: queued(payload)?,
+    })
+}

@@ -1,0 +1,150 @@
+//! What becomes of single documents; whole containers are in `tests/it`.
+
+use std::time::Duration;
+
+use duroxide::{Event, EventKind};
+use serde_json::{Value, json};
+
+use super::ContainerName;
+use super::convert::{Moved, convert};
+use super::published::Partition;
+use crate::clock::Stamp;
+
+const NOW: u64 = 1_700_000_100_000;
+
+fn history(execution: u64, event: u64, kind: EventKind) -> Value {
+    let event = Event::with_event_id(event, "a", execution, None, kind);
+    let data = serde_json::to_string(&event).expect("JSON");
+    json!({ "id": format!("a:history:{execution}:{}", event.event_id), "instanceId": "a", "type": "history",
+        "executionId": execution, "eventId": event.event_id, "eventData": data })
+}
+
+fn completed(execution: u64, event: u64) -> Value {
+    history(execution, event, EventKind::OrchestrationCompleted { output: "out".into() })
+}
+
+fn waiting(execution: u64, event: u64) -> Value {
+    history(execution, event, EventKind::ExternalSubscribed { name: "approval".into() })
+}
+
+fn head(status: &str) -> Value {
+    json!({ "id": "a:instance", "instanceId": "a", "type": "instance", "orchestrationName": "Order",
+        "orchestrationVersion": "1.0.0", "status": status, "output": "from before",
+        "pinnedDuroxideVersionPacked": 2_003_029, "lockToken": "t", "lockedUntil": NOW + 9 })
+}
+
+fn queued(id: &str, kind: &str, item: &Value, enqueued_at: u64, visible_at: u64) -> Value {
+    json!({ "id": id, "instanceId": "a", "type": kind, "workItem": item.to_string(), "dispatchSlot": 7,
+        "enqueuedAt": enqueued_at, "visibleAt": visible_at, "attemptCount": 3, "lockToken": null })
+}
+
+fn raised() -> Value {
+    json!({ "ExternalRaised": { "instance": "a", "name": "approval", "data": "yes" } })
+}
+
+fn activity(event: u64) -> Value {
+    json!({ "ActivityExecute": { "instance": "a", "execution_id": 1, "id": event, "name": "Step",
+        "input": "" } })
+}
+
+fn moved(documents: Vec<Value>) -> Moved {
+    convert(Partition::read("a", documents).expect("readable"), NOW).expect("convertible")
+}
+
+#[test]
+fn a_running_execution_is_running_whatever_the_one_before_it_left() {
+    let can = history(1, 1, EventKind::OrchestrationContinuedAsNew { input: "2".into() });
+    let moved = moved(vec![head("ContinuedAsNew"), waiting(2, 1), can]);
+    let told: Vec<_> =
+        moved.turns.iter().map(|turn| (turn.ack.execution, turn.ack.metadata.clone())).collect();
+    assert_eq!((told[0].0, told[0].1.status.as_deref()), (1, Some("ContinuedAsNew")));
+    assert_eq!((told[1].0, &told[1].1.status, &told[1].1.output), (2, &None, &None));
+    assert_eq!(moved.turns[1].completed_at, None);
+}
+
+#[test]
+fn the_history_says_how_an_execution_ended_and_the_head_where_it_does_not() {
+    let by_history = moved(vec![head("Running"), completed(1, 1)]);
+    let metadata = &by_history.turns[0].ack.metadata;
+    assert_eq!((metadata.status.as_deref(), metadata.output.as_deref()), (Some("Completed"), Some("out")));
+    let by_head = moved(vec![head("Failed"), waiting(1, 1)]);
+    let metadata = &by_head.turns[0].ack.metadata;
+    assert_eq!(
+        (metadata.status.as_deref(), metadata.output.as_deref()),
+        (Some("Failed"), Some("from before"))
+    );
+    let pin = metadata.pinned_duroxide_version.as_ref().expect("pinned");
+    assert_eq!((pin.major, pin.minor, pin.patch), (2, 3, 29));
+}
+
+#[test]
+fn events_come_in_their_order_and_activities_once() {
+    let documents = vec![
+        waiting(1, 10),
+        queued("w2", "worker_queue", &activity(4), 6, 6),
+        waiting(1, 9),
+        queued("w1", "worker_queue", &activity(4), 5, 5),
+        queued("w3", "worker_queue", &activity(2), 4, 4),
+    ];
+    let moved = moved(documents);
+    let ids: Vec<u64> = moved.turns[0].ack.history_delta.iter().map(|event| event.event_id).collect();
+    assert_eq!(ids, [9, 10]);
+    assert_eq!(moved.turns[0].ack.worker_items.len(), 2);
+    assert_eq!(moved.counts().activities, 2);
+}
+
+#[test]
+fn messages_keep_their_order_and_attempts_and_what_is_left_of_a_delay() {
+    let documents = vec![
+        queued("late", "orch_queue", &raised(), NOW - 10, NOW + 5_000),
+        queued("second", "orch_queue", &raised(), NOW - 20, NOW - 20),
+        queued("first", "orch_queue", &raised(), NOW - 30, NOW - 1),
+    ];
+    let moved = moved(documents);
+    let order: Vec<&str> = moved.messages.iter().map(|message| message.id.as_str()).collect();
+    assert_eq!(order, ["m:first:0", "m:second:0", "m:late:0"]);
+    assert!(moved.messages.windows(2).all(|pair| pair[0].enq < pair[1].enq));
+    let now = Stamp::at_ms(NOW);
+    let is_visible: Vec<bool> = moved.messages.iter().map(|message| message.visible_at <= now).collect();
+    assert_eq!(is_visible, [true, true, false]);
+    assert_eq!(moved.messages[2].visible_at, now.after(Duration::from_millis(5_000)));
+    assert!(moved.messages.iter().all(|message| message.attempt_count == 3 && message.once));
+}
+
+#[test]
+fn what_was_never_started_has_no_turn() {
+    let skeleton = json!({ "id": "a:instance", "instanceId": "a", "type": "instance", "orchestrationName": "",
+        "orchestrationVersion": "", "status": "Running", "customStatus": null, "output": null });
+    let documents = vec![
+        skeleton,
+        queued("m", "orch_queue", &raised(), 1, 1),
+        queued("w", "worker_queue", &activity(4), 5, 5),
+    ];
+    let moved = moved(documents);
+    assert!(moved.turns.is_empty() && moved.head.is_none());
+    assert_eq!((moved.messages.len(), moved.loose.len()), (1, 1));
+}
+
+#[test]
+fn what_cannot_be_read_is_named() {
+    let unreadable = |mut document: Value, member: &str, value: Value| {
+        document[member] = value;
+        Partition::read("a", vec![document]).expect_err("unreadable")
+    };
+    let why = unreadable(waiting(1, 2), "eventData", "{ rubbish".into());
+    assert!(why.contains("a:history:1:2"), "{why}");
+    let why = unreadable(queued("q", "orch_queue", &raised(), 1, 1), "workItem", "7".into());
+    assert!(why.contains("\"q\""), "{why}");
+    let why = unreadable(head("Running"), "type", "bundle".into());
+    assert!(why.contains("bundle"), "{why}");
+}
+
+#[test]
+fn a_container_is_named_by_two_words() {
+    let name: ContainerName = "duroxide/workflows".parse().expect("a name");
+    assert_eq!((name.database.as_str(), name.container.as_str()), ("duroxide", "workflows"));
+    assert_eq!(name.to_string(), "duroxide/workflows");
+    for wrong in ["", "/", "a", "a/", "/b", "a/b/c"] {
+        assert!(wrong.parse::<ContainerName>().is_err(), "{wrong}");
+    }
+}

@@ -1,0 +1,118 @@
+//! Writes an instance into the new container: messages first, then its
+//! executions, a commit each, of which the last brings everything that waits.
+//! An execution that is there was written by an earlier run, whole, so that
+//! writing an instance again does what is left to do and nothing twice.
+
+use std::collections::BTreeMap;
+
+use tokio::time::Instant;
+
+use super::convert::{Moved, MovedTurn};
+use super::published::{Head, KeyValue};
+use crate::documents::{KvValue, State, Versioned};
+use crate::failure::Failure;
+use crate::inner::Inner;
+use crate::ops::commit::{Outcome, commit, is_too_large};
+use crate::ops::handover::Handover;
+use crate::ops::{enqueue, stage, unpack};
+use crate::plan::{self, Basis};
+use crate::store::{PATIENCE, patiently, quiet};
+use crate::token::nonce;
+
+pub(super) async fn write(inner: &Inner, moved: Moved) -> Result<(), Failure> {
+    let Moved { instance, messages, loose, turns, head, values } = moved;
+    for message in messages {
+        let until = Instant::now() + PATIENCE;
+        patiently(until, || enqueue::create(&inner.store, &message)).await?;
+    }
+    for item in loose {
+        let activity = plan::activity(&item, inner.clock.stamp())?;
+        match inner.store.container.create_with(activity.instance_id.as_str(), &activity, &quiet()).await {
+            Err(error) if !error.is_conflict() => return Err(error.into()),
+            _ => {}
+        }
+    }
+    let last = turns.len().saturating_sub(1);
+    for (number, turn) in turns.into_iter().enumerate() {
+        let found = state(inner, &instance).await?;
+        if turn.ack.execution > found.value.execution.execution {
+            let end = (number == last).then_some((head.as_ref(), &values));
+            execution(inner, found, turn, end).await?;
+        }
+    }
+    Ok(())
+}
+
+/// The state as it is; one that is not there is made.
+async fn state(inner: &Inner, instance: &str) -> Result<Versioned<State>, Failure> {
+    if let Some(found) = inner.store.state(instance).await? {
+        return Ok(found);
+    }
+    let blank = State::blank(instance, nonce());
+    let witness = blank.incarnation.clone();
+    let etag = inner.store.put_state(&blank, None, "/incarnation", witness.into()).await?;
+    Ok(Versioned { value: blank, etag })
+}
+
+/// What the last execution is committed with beside its turn.
+type End<'a> = (Option<&'a Head>, &'a BTreeMap<String, KeyValue>);
+
+async fn execution(
+    inner: &Inner,
+    mut found: Versioned<State>,
+    turn: MovedTurn,
+    end: Option<End<'_>>,
+) -> Result<(), Failure> {
+    if let Some((head, values)) = end {
+        // Of executions that were pruned there is no history to tell.
+        complete(&mut found.value, head, values);
+    }
+    let (now, nonce) = (inner.clock.reserve(turn.ack.stamps()), nonce());
+    let basis = Basis { state: &found.value, past: None, bundles: &[], once: &[], now, nonce: &nonce };
+    let mut plan = plan::turn(&basis, &turn.ack)?;
+    date(&mut plan.state, &turn, end.and_then(|(head, _)| head));
+    let until = Instant::now() + PATIENCE;
+    let etag = Some(&found.etag);
+    if is_too_large(&plan, etag) {
+        stage::stage(inner, &mut plan, until).await?;
+    }
+    let nothing = Handover::nothing(inner);
+    match patiently(until, || commit(inner, &plan, &nothing, etag, until)).await? {
+        Outcome::Committed(_) => {}
+        Outcome::Stale => {
+            return Err(Failure::Contended(format!(
+                "another migration writes {}: run one at a time",
+                found.value.instance_id
+            )));
+        }
+        Outcome::Refused(error) => return Err(Failure::Refused(error.to_string())),
+    }
+    for bundle in &plan.bundles {
+        unpack::run(inner, &bundle.instance_id, &bundle.id).await?;
+    }
+    Ok(())
+}
+
+/// Values and status as the old container has them; the turn's own changes
+/// come on top, and are what is there already.
+fn complete(state: &mut State, head: Option<&Head>, values: &BTreeMap<String, KeyValue>) {
+    for (key, value) in values {
+        let value = KvValue { v: value.value.clone(), t: value.last_updated_at_ms };
+        if state.kv.get(key) != Some(&value) {
+            state.kv.insert(key.clone(), value);
+        }
+    }
+    if let Some(head) = head {
+        state.custom_status = head.custom_status.clone();
+    }
+}
+
+/// Times are those of the old container, not of the migration.
+fn date(state: &mut State, turn: &MovedTurn, head: Option<&Head>) {
+    state.execution.started_at = turn.started_at;
+    state.execution.completed_at = turn.completed_at;
+    if let Some(head) = head {
+        (state.created_at, state.updated_at) = (head.created_at, head.updated_at);
+        state.custom_status_version = head.custom_status_version;
+    }
+}

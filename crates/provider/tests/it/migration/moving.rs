@@ -1,0 +1,235 @@
+//! The migration itself: whole, cut off, refused, and what it does not touch.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use duroxide_cdb::{ContainerName, Migration, MigrationReport};
+use perihelion_client::Client;
+use perihelion_server::{Clock, Embedded, EmbeddedOptions};
+use serde_json::{Value, json};
+use tokio::sync::Notify;
+
+use super::finish::{assert_moved, finish, open};
+use super::fixture::{DATABASE, Fixture};
+use super::{OLD, documents, refusal};
+use crate::place::{Account, Place};
+
+const NEW: &str = "new";
+
+fn name(container: &str) -> ContainerName {
+    ContainerName { database: DATABASE.to_owned(), container: container.to_owned() }
+}
+
+/// A migration that does not ask whether the old container is at rest: it was
+/// filled a moment ago.
+fn migration(client: &Client) -> Migration {
+    Migration::new(client.clone(), name(OLD), name(NEW)).with_force(true)
+}
+
+async fn refused(migration: Migration) -> String {
+    migration.run(|_| {}).await.expect_err("it cannot be").message
+}
+
+async fn exists(client: &Client, container: &str) -> bool {
+    client.database(DATABASE).container(container).properties().await.is_ok()
+}
+
+#[tokio::test]
+async fn what_the_published_crate_began_is_moved_whole_and_finished() {
+    let fixture = Fixture::read();
+    for place in [Place::Embedded, Place::WireWithFourPartitions] {
+        let account = Account::open(place).await;
+        let client = account.client().await;
+        let old = fixture.put(&client, OLD, |_| true).await;
+        let before = documents(&old).await;
+        let mut last = MigrationReport::default();
+        let report = migration(&client).run(|so_far| last = so_far.clone()).await.unwrap();
+        assert_eq!(last, report, "the last word is the sum");
+        let count = |kinds: &[&str]| {
+            fixture.documents.iter().filter(|it| kinds.iter().any(|kind| it["type"] == *kind)).count()
+        };
+        assert_eq!(report.instances, count(&["instance"]) + 1, "and one that was never started");
+        assert_eq!(report.events, count(&["history"]));
+        assert_eq!(report.messages, count(&["orch_queue", "outbox_intent"]));
+        assert_eq!(report.activities, count(&["worker_queue"]));
+        let provider = open(&client, NEW).await;
+        assert_moved(&provider, &fixture).await;
+        finish(provider).await;
+        assert_eq!(documents(&old).await, before, "{place:?}: the old container has changed");
+        let again = migration(&client).run(|_| {}).await.unwrap();
+        assert!(again.was_done && again.instances == 0, "{again:?}");
+        drop((client, old));
+        account.close().await;
+    }
+}
+
+/// Cut off in the middle of whatever was under way, after each few instances,
+/// until a run gets through.
+#[tokio::test]
+async fn a_migration_that_is_cut_off_goes_on_and_moves_nothing_twice() {
+    let fixture = Fixture::read();
+    let account = Account::open(Place::Embedded).await;
+    let client = account.client().await;
+    fixture.put(&client, OLD, |_| true).await;
+    for cut in 1..8 {
+        let (reached, mut seen) = (Arc::new(Notify::new()), 0);
+        let tell = Arc::clone(&reached);
+        let run = migration(&client).run(move |_| {
+            seen += 1;
+            if seen == cut {
+                tell.notify_one();
+            }
+        });
+        tokio::select! {
+            biased;
+            () = reached.notified() => {}
+            outcome = run => panic!("not cut off after {cut}: {outcome:?}"),
+        }
+        let why = refusal(&client, NEW).await.expect("it is half full");
+        assert!(why.contains("is not finished"), "{why}");
+    }
+    let report = migration(&client).run(|_| {}).await.unwrap();
+    assert_eq!(report.events, fixture.documents.iter().filter(|it| it["type"] == "history").count());
+    let provider = open(&client, NEW).await;
+    assert_moved(&provider, &fixture).await;
+    finish(provider).await;
+    drop(client);
+    account.close().await;
+}
+
+#[tokio::test]
+async fn a_dry_run_counts_everything_and_writes_nothing() {
+    let fixture = Fixture::read();
+    let account = Account::open(Place::Embedded).await;
+    let client = account.client().await;
+    fixture.put(&client, OLD, |_| true).await;
+    let dry = migration(&client).with_dry_run(true).run(|_| {}).await.unwrap();
+    assert!(!exists(&client, NEW).await);
+    let real = migration(&client).run(|_| {}).await.unwrap();
+    assert_eq!(dry, real);
+    drop(client);
+    account.close().await;
+}
+
+#[tokio::test]
+async fn what_cannot_be_read_is_named_and_keeps_the_new_container_closed() {
+    let mut fixture = Fixture::read();
+    let broken = fixture.documents.iter_mut().find(|it| it["id"] == "event-1:history:1:1").expect("an event");
+    broken["eventData"] = "{ this was an event once".into();
+    let account = Account::open(Place::Embedded).await;
+    let client = account.client().await;
+    fixture.put(&client, OLD, |_| true).await;
+    let report = migration(&client).run(|_| {}).await.unwrap();
+    let [(instance, why)] = &report.failed[..] else { panic!("{report:?}") };
+    assert_eq!(instance, "event-1");
+    assert!(why.contains("event-1:history:1:1"), "{why}");
+    assert!(refusal(&client, NEW).await.is_some());
+    let report = migration(&client).leaving("event-1").run(|_| {}).await.unwrap();
+    assert_eq!((report.left.as_slice(), report.failed.len()), (&["event-1".to_owned()][..], 0));
+    assert_eq!(refusal(&client, NEW).await, None);
+    drop(client);
+    account.close().await;
+}
+
+/// An intent whose message was delivered, and one whose child has run: neither
+/// is delivered again.
+#[tokio::test]
+async fn a_message_that_was_delivered_is_not_sent_again() {
+    let mut fixture = Fixture::read();
+    let payload = |fixture: &Fixture, target: &str| -> Value {
+        let intent = fixture.documents.iter().find(|it| it["targetInstanceId"] == target).expect("an intent");
+        serde_json::from_str(intent["payload"].as_str().expect("text")).expect("a document")
+    };
+    let delivered = payload(&fixture, "spawned-1");
+    fixture.documents.push(delivered);
+    fixture.documents.push(
+        json!({ "id": "spawned-2:instance", "instanceId": "spawned-2", "type": "instance",
+        "orchestrationName": "Spawned", "orchestrationVersion": "1.0.0", "currentExecutionId": 1,
+        "status": "Running", "parentInstanceId": "spawner-1" }),
+    );
+    let account = Account::open(Place::Embedded).await;
+    let client = account.client().await;
+    fixture.put(&client, OLD, |_| true).await;
+    migration(&client).run(|_| {}).await.unwrap();
+    let new = client.database(DATABASE).container(NEW);
+    let of = |instance: &str| {
+        let query = perihelion_client::Query::new("SELECT * FROM c WHERE c.type = 'orch_queue'");
+        new.query::<Value>(query.in_partition(instance)).collect()
+    };
+    assert_eq!(of("spawned-1").await.unwrap().len(), 1);
+    assert_eq!(of("spawned-2").await.unwrap().len(), 0);
+    drop((client, new));
+    account.close().await;
+}
+
+#[tokio::test]
+async fn what_is_no_source_or_no_target_is_refused() {
+    let fixture = Fixture::read();
+    let account = Account::open(Place::Embedded).await;
+    let client = account.client().await;
+    fixture.put(&client, OLD, |it| it["instanceId"] == "done-1").await;
+    fixture.put(&client, "older", |it| it["instanceId"] == "done-1").await;
+    assert_eq!(refusal(&client, "ours").await, None);
+    let between =
+        |from: &str, to: &str| Migration::new(client.clone(), name(from), name(to)).with_force(true);
+    let check = async |from: &str, to: &str, expected: &str| {
+        let why = refused(between(from, to)).await;
+        assert!(why.contains(expected), "{from} to {to}: {why}");
+    };
+    check("nowhere", NEW, "there is no container shop/nowhere").await;
+    check("ours", NEW, "nothing to move").await;
+    check(OLD, OLD, "into itself").await;
+    check(OLD, "older", "perihelion migrate").await;
+    assert!(!exists(&client, NEW).await, "a refusal leaves nothing behind");
+    client
+        .database(DATABASE)
+        .container("ours")
+        .create("a", &json!({ "id": "x", "instanceId": "a" }))
+        .await
+        .unwrap();
+    check(OLD, "ours", "is not empty").await;
+    between(OLD, NEW).run(|_| {}).await.unwrap();
+    check("older", NEW, "another migration, from shop/old").await;
+    drop(client);
+    account.close().await;
+}
+
+/// Programs of the published crate seem to run while the container changes, and
+/// while a lock in it is valid. The account's clock is the test's.
+#[tokio::test]
+async fn a_container_in_use_is_moved_only_by_force() {
+    let fixture = Fixture::read();
+    let wall = || std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970");
+    let behind = Arc::new(AtomicU64::new(3600));
+    let hand = Arc::clone(&behind);
+    let mut options = EmbeddedOptions::default();
+    options.clock = Clock::from_fn(move || wall() - Duration::from_secs(hand.load(Ordering::SeqCst)));
+    let account = Embedded::open(options).await.unwrap();
+    let client = Client::over(&account.endpoint(), account.transport()).await.unwrap();
+    let old = fixture.put(&client, OLD, |it| it["instanceId"] == "done-1").await;
+    let careful = |to: &str| Migration::new(client.clone(), name(OLD), name(to));
+
+    behind.store(0, Ordering::SeqCst);
+    assert_eq!(careful("first").run(|_| {}).await.unwrap().instances, 1, "it is at rest");
+
+    let until = u64::try_from(wall().as_millis()).expect("this age") + 30_000;
+    let locked = json!({ "id": "x", "instanceId": "busy", "type": "orch_queue", "lockedUntil": until,
+        "workItem": json!({ "CancelInstance": { "instance": "busy", "reason": "" } }).to_string() });
+    behind.store(3600, Ordering::SeqCst);
+    old.create("busy", &locked).await.unwrap();
+    behind.store(0, Ordering::SeqCst);
+    let why = refused(careful("second")).await;
+    assert!(why.contains("\"busy\" is locked"), "{why}");
+    assert!(!exists(&client, "second").await);
+    old.delete("busy", "x").await.unwrap();
+
+    let mut touched: Value = old.read("done-1", "done-1:instance").await.unwrap().into_value();
+    touched["updatedAt"] = until.into();
+    old.replace("done-1", "done-1:instance", &touched).await.unwrap();
+    let why = refused(careful("third")).await;
+    assert!(why.contains("\"done-1\" was written to within the last minute"), "{why}");
+    careful("third").with_force(true).run(|_| {}).await.unwrap();
+    drop((client, old));
+    account.close().await;
+}
