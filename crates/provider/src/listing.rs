@@ -109,13 +109,15 @@ pub struct ListedInstance {
     /// Whose child it is.
     #[serde(default)]
     pub parent_instance_id: Option<String>,
-    /// What it says of itself.
+    /// What it says of itself, unless that is too large for a row.
     #[serde(default)]
     pub custom_status: Option<String>,
-    /// How many characters its output has, or its error.
+    /// How many characters its output has, or its error; bytes when it is too
+    /// large for a row.
     #[serde(default)]
     pub output_length: Option<u64>,
-    /// Its output or error, if asked for.
+    /// Its output or error, if asked for and not too large for a row:
+    /// `get_instance_info` has it whole.
     #[serde(default)]
     pub output: Option<String>,
 }

@@ -43,3 +43,52 @@ async fn calls_side_by_side_count_for_themselves_and_dropped_ones_too() {
     let text = serde_json::to_value(&found).unwrap();
     assert_eq!(text["methods"]["b"]["requests"], 6);
 }
+
+/// Writes down what spans are told.
+#[derive(Clone, Default)]
+struct Notebook(Arc<Mutex<Vec<String>>>);
+
+impl tracing::field::Visit for Notebook {
+    fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn std::fmt::Debug) {
+        self.0.lock().unwrap().push(format!("{}={value:?}", field.name()));
+    }
+}
+
+impl tracing::Subscriber for Notebook {
+    fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+        true
+    }
+
+    fn new_span(&self, span: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        span.record(&mut self.clone());
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &tracing::span::Id, values: &tracing::span::Record<'_>) {
+        values.record(&mut self.clone());
+    }
+
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+    fn event(&self, _: &tracing::Event<'_>) {}
+    fn enter(&self, _: &tracing::span::Id) {}
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+#[tokio::test]
+async fn a_span_says_what_its_call_took() {
+    let notebook = Notebook::default();
+    let guard = tracing::subscriber::set_default(notebook.clone());
+    let meter = Meter::default();
+    let bill = Bill { requests: 3, charge: 7_250, conflicts: 0, throttles: 0, retries: 0 };
+    let work = async {
+        CALL.with(|call| call.add(&bill));
+        Ok(())
+    };
+    meter.call("read", work).await.unwrap();
+    drop(guard);
+    let notes = notebook.0.lock().unwrap().clone();
+    for note in ["method=\"read\"", "requests=3", "request_units=7.25", "outcome=Finished"] {
+        assert!(notes.iter().any(|line| line == note), "{note} is not in {notes:?}");
+    }
+    assert!(notes.iter().any(|line| line.starts_with("elapsed_ms=")), "{notes:?}");
+}

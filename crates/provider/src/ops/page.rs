@@ -11,8 +11,13 @@ use crate::listing::{ListOptions, ListOrder, ListPage, ListedInstance};
 /// the policy says.
 const EXISTING: &str = "c.id = 'i' AND c.type = 'history' AND c.created = true";
 
+/// What is too large for the state document is kept apart, and has its length in
+/// its place.
 const MEMBERS: &str = "c.instanceId, c.name, c.version, c.status, c.createdAt, c.updatedAt, c.completedAt, \
-     c.execution, c.parentInstanceId, c.customStatus, LENGTH(c.output) AS outputLength";
+     c.execution, c.parentInstanceId, (IS_STRING(c.customStatus) ? c.customStatus : undefined) AS customStatus, \
+     (IS_STRING(c.output) ? LENGTH(c.output) : c.output.len) AS outputLength";
+
+const OUTPUT: &str = ", (IS_STRING(c.output) ? c.output : undefined) AS output";
 
 /// How far `_ts`, which the service writes and indexes, may be behind the times
 /// that we write: it is cut to seconds, and clocks agree to about two.
@@ -48,7 +53,7 @@ fn query(options: &ListOptions) -> Query {
     let written = since.map(|since| (since / 1000).saturating_sub(TIMESTAMP_SLACK_SECONDS));
     filter("c._ts >= @written", "@written", written.map(Value::from));
 
-    let output = if options.with_output { ", c.output" } else { "" };
+    let output = if options.with_output { OUTPUT } else { "" };
     let mut statement = format!("SELECT {MEMBERS}{output} FROM c WHERE {EXISTING}");
     for (condition, _, _) in &filters {
         statement.push_str(" AND ");

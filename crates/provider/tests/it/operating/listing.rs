@@ -86,7 +86,7 @@ async fn every_instance_is_listed_once_whatever_the_page_and_the_order() {
 
 #[tokio::test]
 async fn filters_leave_what_they_say_and_rows_say_what_is_known() {
-    let (_engine, provider) = world(4).await;
+    let (engine, provider) = world(4).await;
     let all =
         provider.list(&ListOptions::new().with_page_size(100).with_output(true)).await.unwrap().instances;
     assert_eq!(all.len(), COUNT);
@@ -123,6 +123,14 @@ async fn filters_leave_what_they_say_and_rows_say_what_is_known() {
     assert!(ended.completed_at.is_some_and(|at| at >= ended.created_at && at <= ended.updated_at));
     let running = all.iter().find(|row| row.status == "Running").unwrap();
     assert_eq!((running.output_length, running.completed_at), (None, None));
+    // A row whose output is kept apart says how long it is, and nothing more.
+    let container = client(&engine).await.database("duroxide").container("duroxide");
+    let apart =
+        perihelion_client::Patch::new().set("/output", serde_json::json!({"b": "b:1", "n": 2, "len": 4096}));
+    container.patch(ended.instance_id.as_str(), "i", &apart.unwrap()).await.unwrap();
+    let one = ListOptions::new().with_id_prefix(ended.instance_id.as_str()).with_output(true);
+    let row = provider.list(&one).await.unwrap().instances.remove(0);
+    assert_eq!((row.output, row.output_length), (None, Some(4096)));
     let short = provider.list(&ListOptions::new()).await.unwrap().instances;
     assert!(short.iter().all(|row| row.output.is_none()));
 }

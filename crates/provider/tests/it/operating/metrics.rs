@@ -90,3 +90,30 @@ async fn counts_are_fresh_for_a_writer_and_cheap_for_whoever_asks_without_end() 
     }
     assert!(requests("get_queue_depths") <= before.1 + 25 * 3 * 2, "{}", requests("get_queue_depths"));
 }
+
+/// What could not be delivered after its commit is seen to wait, and then to
+/// have arrived.
+#[tokio::test]
+async fn an_outbox_that_waits_has_an_age_until_it_is_delivered() {
+    let engine = Embedded::open(EmbeddedOptions::default()).await.unwrap();
+    let often = std::time::Duration::from_millis(50);
+    let builder = CosmosDBProvider::builder().with_client(super::client(&engine).await);
+    let mut provider = builder.with_reconciler(often, NOW).open().await.unwrap();
+    provider.set_outbox_fault_injector(duroxide_cdb::OutboxFaultInjector::fail_next(1));
+    provider.enqueue_for_orchestrator(start("parent", None), None).await.unwrap();
+    let (_, token, _) = provider.fetch_orchestration_item(LOCK, NOW, None).await.unwrap().unwrap();
+    let (history, child) = (vec![super::event("parent", 1)], vec![start("child", Some("parent"))]);
+    let running = super::metadata("Order", None);
+    provider.ack_orchestration_item(&token, 1, history, vec![], child, running, vec![]).await.unwrap();
+    let mut ages = Vec::new();
+    let delivered = async {
+        // The round that finds it delivers it; the next one finds nothing.
+        while provider.metrics().messages_delivered == 0 || provider.metrics().outbox_age_ms.is_some() {
+            ages.extend(provider.metrics().outbox_age_ms);
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(20), delivered).await.expect("it is delivered");
+    assert!(!ages.is_empty(), "nobody saw it wait");
+    assert!(provider.metrics().methods["reconcile"].calls > 0);
+}
