@@ -1,6 +1,9 @@
 //! Accounts that a provider must not run on.
 
+use std::time::Duration;
+
 use duroxide_cdb::CosmosDBProvider;
+use perihelion_client::{ContainerProperties, TimeToLive};
 use perihelion_server::{Embedded, EmbeddedOptions, RegionNames};
 
 use super::client;
@@ -26,4 +29,41 @@ async fn an_account_that_takes_writes_in_every_region_is_refused_and_says_why() 
         }
         engine.close().await;
     }
+}
+
+/// Tombstones and retention need documents that go by themselves; a default time
+/// to live would remove workflows that wait.
+#[tokio::test]
+async fn time_to_live_is_switched_on_and_a_default_one_is_refused() {
+    let engine = Embedded::open(EmbeddedOptions::default()).await.unwrap();
+    let client = client(&engine).await;
+    let database = client.create_database_if_missing("shop").await.unwrap();
+    let off = ContainerProperties::new("off", "/instanceId");
+    let hour = ContainerProperties::new("hour", "/instanceId").with_ttl(Duration::from_secs(3600));
+    let open = |name: &str| {
+        let builder = CosmosDBProvider::builder().with_client(client.clone());
+        builder.with_database("shop").with_container(name).open()
+    };
+
+    let container = database.create_container(&off).await.unwrap();
+    assert_eq!(container.properties().await.unwrap().ttl, None);
+    open("off").await.unwrap();
+    assert_eq!(container.properties().await.unwrap().ttl, Some(TimeToLive::PerItem));
+
+    database.create_container(&hour).await.unwrap();
+    let error = open("hour").await.unwrap_err();
+    assert!(error.message.contains("3600 seconds") && !error.is_retryable(), "{error}");
+
+    // Where it may not be switched on, the provider runs all the same.
+    database.create_container(&ContainerProperties::new("locked", "/instanceId")).await.unwrap();
+    let forbidden = r#"{"operation":"container","container":"locked","status":403,"count":1}"#;
+    let open = open("locked");
+    let reads_first = r#"{"operation":"container","container":"locked","delayMs":1,"count":2}"#;
+    for rule in [reads_first, forbidden] {
+        let answer = engine.manage(http::Method::POST, "faults", rule).await.unwrap();
+        assert!(answer.status().is_success(), "{rule}");
+    }
+    open.await.unwrap();
+    let locked = client.database("shop").container("locked");
+    assert_eq!(locked.properties().await.unwrap().ttl, None);
 }
