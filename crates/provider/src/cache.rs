@@ -31,7 +31,7 @@ impl Snapshot {
     fn bytes(&self) -> u64 {
         let state = &self.state.value;
         let values = state.kv.values().chain(state.kv_delta.values().flatten());
-        let values: usize = values.map(|value| value.v.len()).sum();
+        let values: usize = values.map(|value| value.v.weight()).sum();
         state.execution.event_bytes + state.event_data.len() as u64 + values as u64 + ENTRY_BYTES
     }
 }

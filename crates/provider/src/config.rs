@@ -122,6 +122,8 @@ pub(crate) struct Options {
     pub(crate) clock_error_ms: i64,
     /// Opens a container that is being filled, which no provider may run on.
     pub(crate) is_migrating: bool,
+    /// A deletion that is not committed by then was given up by its process.
+    pub(crate) deletion_patience: Duration,
 }
 
 impl Default for Options {
@@ -137,6 +139,7 @@ impl Default for Options {
             retention: RetentionOptions::default(),
             clock_error_ms: 0,
             is_migrating: false,
+            deletion_patience: Duration::from_secs(60),
         }
     }
 }

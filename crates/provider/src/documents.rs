@@ -11,6 +11,9 @@ use perihelion_client::Etag;
 use serde::{Deserialize, Serialize};
 
 use crate::clock::{SKEW_MAX, Stamp};
+use crate::consumed::{Consumed, Once};
+use crate::manifest::Manifest;
+use crate::text::{Parts, Text, escaped};
 
 /// The id of an instance's state document.
 pub(crate) const STATE: &str = "i";
@@ -29,6 +32,9 @@ pub(crate) mod kind {
     pub(crate) const OUTBOX: &str = "outbox";
     /// A bundle or outbox before its commit.
     pub(crate) const STAGED: &str = "staged";
+    /// A part of a text that is too large for where it belongs.
+    pub(crate) const PART: &str = "part";
+    pub(crate) const LITTER: &str = "litter";
     pub(crate) const SESSION: &str = "session";
     pub(crate) const DELETION: &str = "deletion";
 }
@@ -63,7 +69,7 @@ pub(crate) struct State {
     pub(crate) created_at: u64,
     pub(crate) updated_at: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) custom_status: Option<String>,
+    pub(crate) custom_status: Option<Text>,
     pub(crate) custom_status_version: u64,
     /// Counts commits; part of every id that a commit makes.
     pub(crate) seq: u64,
@@ -82,15 +88,18 @@ pub(crate) struct State {
     /// What the current execution changed; `None` is a removal.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) kv_delta: BTreeMap<String, Option<KvValue>>,
-    /// Ids of the last messages that must not be delivered twice.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) consumed: Vec<String>,
+    /// Messages that must not be delivered again.
+    #[serde(skip_serializing_if = "Consumed::is_empty")]
+    pub(crate) consumed: Consumed,
     /// Bundles that may not be unpacked yet.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) bundles: Vec<String>,
     /// Some instance was started as its child.
     #[serde(skip_serializing_if = "is_false")]
     pub(crate) has_children: bool,
+    /// Some activity of it has its input in parts, or had.
+    #[serde(skip_serializing_if = "is_false")]
+    pub(crate) is_spilt: bool,
     /// The deletion that this instance is part of.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) del: Option<String>,
@@ -121,6 +130,13 @@ impl State {
     pub(crate) fn is_deleted(&self) -> bool {
         self.kind == kind::DELETED
     }
+
+    /// What it refers to beside it.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = &Parts> {
+        let values = self.kv.values().chain(self.kv_delta.values().flatten()).map(|value| &value.v);
+        let texts = self.custom_status.iter().chain(&self.execution.output).chain(values);
+        texts.filter_map(Text::parts)
+    }
 }
 
 /// Who has an instance, until when.
@@ -131,6 +147,9 @@ pub(crate) struct Lock {
     pub(crate) until: u64,
     /// The messages that came with it, and how often each was tried.
     pub(crate) att: BTreeMap<String, u32>,
+    /// Parts of those messages that are large: they go with them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) parts: Vec<Parts>,
 }
 
 /// An execution: part of the state while it is current, then `e:{execution}`.
@@ -140,7 +159,7 @@ pub(crate) struct Execution {
     pub(crate) execution: u64,
     pub(crate) status: String,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) output: Option<String>,
+    pub(crate) output: Option<Text>,
     /// The version of duroxide it is pinned to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) pin: Option<String>,
@@ -152,15 +171,15 @@ pub(crate) struct Execution {
     pub(crate) last_event: u64,
     /// Queue messages that its start carried over.
     pub(crate) carried: u64,
-    /// Ids of its chunks of history, in order.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) chunks: Vec<String>,
+    /// Its chunks of history, in order.
+    #[serde(skip_serializing_if = "Manifest::is_empty")]
+    pub(crate) chunks: Manifest,
 }
 
 /// A value of the key-value store.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct KvValue {
-    pub(crate) v: String,
+    pub(crate) v: Text,
     /// When it was set, milliseconds since 1970.
     pub(crate) t: u64,
 }
@@ -188,10 +207,9 @@ pub(crate) struct Chunk {
     /// The execution, by a name of its own: chunks are found by it.
     pub(crate) hx: u64,
     pub(crate) event_data: String,
-    /// Only before the commit that makes it part of something: should that never
-    /// come, it goes by itself.
+    /// The staging it was part of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) ttl: Option<u32>,
+    pub(crate) mark: Option<String>,
 }
 
 /// Before every other message of an instance: the start of its next execution,
@@ -212,10 +230,13 @@ pub(crate) struct Message {
     pub(crate) attempt_count: u32,
     /// The work item, as JSON in a string: what is unreadable in it harms no
     /// other message.
-    pub(crate) item: String,
+    pub(crate) item: Text,
     /// Must not be delivered twice, and nothing but its id can tell.
     #[serde(default, skip_serializing_if = "is_false")]
     pub(crate) once: bool,
+    /// Of such a message: its sender repeats none below that number.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(crate) low: u64,
     /// The incarnation it belongs to; another one drops it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) inc: Option<String>,
@@ -240,6 +261,26 @@ fn is_false(value: &bool) -> bool {
     !*value
 }
 
+fn is_zero(value: &u64) -> bool {
+    *value == 0
+}
+
+impl Message {
+    /// Itself, if it must not be delivered twice.
+    pub(crate) fn as_once(&self) -> Option<Once> {
+        self.once.then(|| Once { id: self.id.clone(), low: self.low })
+    }
+
+    /// Bytes of its document, about.
+    pub(crate) fn weight(&self) -> usize {
+        let parent = self.start_parent.as_deref().map_or(0, escaped);
+        MEMBERS_BYTES + self.item.weight() + escaped(&self.instance_id) + parent
+    }
+}
+
+/// Names and small members of a message or an activity.
+const MEMBERS_BYTES: usize = 320;
+
 /// `a:{execution}:{event}`: an activity to run. It is locked while `lock` is
 /// there and `visible_at` is to come.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -252,7 +293,7 @@ pub(crate) struct Activity {
     pub(crate) visible_at: Stamp,
     pub(crate) enq: Stamp,
     pub(crate) attempt_count: u32,
-    pub(crate) item: String,
+    pub(crate) item: Text,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) tag: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -261,6 +302,14 @@ pub(crate) struct Activity {
     pub(crate) lock: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) inc: Option<String>,
+}
+
+impl Activity {
+    /// Bytes of its document, about.
+    pub(crate) fn weight(&self) -> usize {
+        let names = [&self.tag, &self.session_id].map(|name| name.as_deref().map_or(0, escaped));
+        MEMBERS_BYTES + self.item.weight() + escaped(&self.instance_id) + names[0] + names[1]
+    }
 }
 
 /// What is left of a cancelled activity: it takes the worker's lock away, and
@@ -289,10 +338,12 @@ pub(crate) struct Bundle {
     /// Activities of earlier turns to cancel.
     #[serde(default)]
     pub(crate) cancelled: Vec<String>,
-    /// Only before the commit that makes it part of something: should that never
-    /// come, it goes by itself.
+    /// Activities of this bundle that were cancelled before it is unpacked.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) skip: Vec<String>,
+    /// The staging it was part of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) ttl: Option<u32>,
+    pub(crate) mark: Option<String>,
 }
 
 impl Bundle {
@@ -311,10 +362,72 @@ pub(crate) struct Outbox {
     pub(crate) kind: String,
     pub(crate) made_at: Stamp,
     pub(crate) messages: Vec<Message>,
-    /// Only before the commit that makes it part of something: should that never
-    /// come, it goes by itself.
+    /// The staging it was part of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) ttl: Option<u32>,
+    pub(crate) mark: Option<String>,
+}
+
+/// `b:...` and `k:...`: a part of a large text, of a message or activity, or of
+/// a value in the state. Never changed.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Part {
+    pub(crate) id: String,
+    pub(crate) instance_id: String,
+    #[serde(rename = "type")]
+    pub(crate) kind: String,
+    pub(crate) data: String,
+    /// The staging it was part of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) mark: Option<String>,
+    /// The activity whose input it is: cancelling knows nothing else.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) of: Option<String>,
+}
+
+/// `g:{mark}`: documents of an instance that nobody refers to. Made in the
+/// commit that drops them, it is due at once. Made before documents are staged,
+/// it is due when that commit can no longer come, and the commit removes it:
+/// it is there exactly as long as what it names is of no use.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Litter {
+    pub(crate) id: String,
+    pub(crate) instance_id: String,
+    #[serde(rename = "type")]
+    pub(crate) kind: String,
+    /// When it is due.
+    pub(crate) made_at: Stamp,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) parts: Vec<Parts>,
+    /// Parts of the inputs of these activities.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) of: Vec<String>,
+    /// Everything of that staging.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) staging: Option<String>,
+    /// The history of that execution.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) history: Option<u64>,
+    /// It is being collected: the commit it waited for can no longer come.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub(crate) is_closed: bool,
+}
+
+impl Litter {
+    pub(crate) fn blank(instance: &str, mark: &str, due: Stamp) -> Self {
+        Litter {
+            id: format!("g:{mark}"),
+            instance_id: instance.to_owned(),
+            kind: kind::LITTER.to_owned(),
+            made_at: due,
+            ..Litter::default()
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.parts.is_empty() && self.of.is_empty() && self.staging.is_none() && self.history.is_none()
+    }
 }
 
 /// `s:{hash}`: who has a session. Global, in a partition of its own.
@@ -341,9 +454,18 @@ pub(crate) struct Deletion {
     #[serde(rename = "type")]
     pub(crate) kind: String,
     pub(crate) instances: Vec<String>,
+    /// Starts of children that may still be on their way.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) late: Vec<Late>,
     pub(crate) stage: DeletionStage,
     pub(crate) made_at: Stamp,
-    pub(crate) ttl: u32,
+}
+
+/// A message that may still be on its way to an instance.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Late {
+    pub(crate) instance: String,
+    pub(crate) id: String,
 }
 
 /// How far a deletion is. It happens when it becomes `Committed`.

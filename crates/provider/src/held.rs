@@ -11,6 +11,7 @@ use tokio::time::Instant;
 
 use duroxide::Event;
 
+use crate::consumed::Once;
 use crate::documents::{Activity, State, Versioned};
 
 /// Locks kept. More than any process has dispatchers; beyond it the oldest are
@@ -31,7 +32,7 @@ pub(crate) struct Turn {
     /// Of the state's execution, when it could be read.
     pub(crate) history: Option<Arc<Vec<Event>>>,
     /// Messages of the lock that must not be delivered twice.
-    pub(crate) once: Vec<String>,
+    pub(crate) once: Vec<Once>,
     pub(crate) until: Instant,
     /// More messages waited than were taken.
     pub(crate) is_more: bool,

@@ -19,6 +19,7 @@ use crate::meter::{Meter, Watch};
 use crate::ops::poll::Poller;
 use crate::ops::reconcile;
 use crate::retention::Retention;
+use crate::senders::Senders;
 use crate::store::{PATIENCE, Store, patiently};
 
 /// The provider itself.
@@ -32,6 +33,7 @@ pub(crate) struct Inner {
     pub(crate) queue_depths: Counted<QueueDepths>,
     pub(crate) hub: Hub,
     pub(crate) poller: Poller,
+    pub(crate) senders: Senders,
     pub(crate) turns: Held<Turn>,
     pub(crate) works: Held<Work>,
     /// When this process came: messages from before it are claimed durably, so
@@ -72,6 +74,7 @@ impl Inner {
             queue_depths: Counted::default(),
             hub: Hub::default(),
             poller: Poller::default(),
+            senders: Senders::default(),
             turns: Held::default(),
             works: Held::default(),
             opened_ms,

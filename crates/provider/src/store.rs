@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use perihelion_client::{
-    Client, Container, ContainerProperties, Etag, IndexingPolicy, ItemOptions, OperationOptions, Query,
-    TimeToLive, Written,
+    Client, Container, ContainerProperties, Etag, IndexingPolicy, ItemOptions, OperationOptions,
+    PartitionKey, Query, TimeToLive, Written,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -148,6 +148,26 @@ impl Store {
             self.snapshots.put(Arc::new(Snapshot { state, history: Arc::default() }));
         }
         Ok(etag)
+    }
+
+    /// Creates a document under an id that nobody else has: if it is there, an
+    /// earlier attempt made it.
+    pub(crate) async fn create<T: Serialize>(
+        &self,
+        key: impl Into<PartitionKey>,
+        id: &str,
+        value: &T,
+    ) -> Result<Etag, Failure> {
+        let key = key.into();
+        match self.container.create_with(key.clone(), value, &quiet()).await {
+            Ok(written) if written.etag().is_ok() => return Ok(written.etag()?.clone()),
+            Err(error) if !error.is_conflict() => return Err(error.into()),
+            _ => {}
+        }
+        match self.container.find::<Value>(key, id).await? {
+            Some(found) => Ok(found.etag()?.clone()),
+            None => Err(Failure::Contended(format!("{id} was removed as it was made"))),
+        }
     }
 
     /// Replaces a document of an instance when it has that etag.

@@ -121,7 +121,7 @@ impl Instances {
         if !self.has_room(&message.instance_id) {
             return;
         }
-        let size = message.item.len();
+        let size = message.item.weight();
         let is_kept = self.bytes + size <= KNOWN_BYTES_MAX;
         let instance = message.instance_id.clone();
         self.change(&instance, |entry| {
@@ -241,7 +241,7 @@ impl Instances {
 
     fn change(&mut self, instance: &str, change: impl FnOnce(&mut Entry)) {
         let mut entry = self.entries.remove(instance).unwrap_or_default();
-        let size = |entry: &Entry| entry.known.values().map(|message| message.item.len()).sum::<usize>();
+        let size = |entry: &Entry| entry.known.values().map(|message| message.item.weight()).sum::<usize>();
         self.bytes -= size(&entry);
         if let Some(when) = entry.when() {
             self.order.remove(&(when, instance.to_owned()));

@@ -94,7 +94,8 @@ impl Works {
     /// A waiting worker for an activity that is about to be made, and for how
     /// long it locks.
     pub(crate) fn promise(&mut self, activity: &Activity) -> Option<(u64, Duration)> {
-        if activity.session_id.is_some() {
+        // What lies in parts takes a read anyway.
+        if activity.session_id.is_some() || activity.item.parts().is_some() {
             return None;
         }
         let suits = |waiting: &Waiting| !waiting.is_promised && waiting.tags.matches(activity.tag.as_deref());

@@ -13,9 +13,9 @@ use crate::documents::{Bundle, PastExecution, State, Versioned};
 use crate::failure::Failure;
 use crate::held::Turn;
 use crate::inner::Inner;
-use crate::ops::commit::{Outcome, Versions, commit, is_too_large};
+use crate::ops::commit::{CommitBasis, Outcome, Versions, commit};
 use crate::ops::handover::Handover;
-use crate::ops::{deliver, stage, turn, unpack};
+use crate::ops::{deliver, litter, stage, turn, unpack};
 use crate::plan::{self, Basis, TurnAck, TurnPlan, past_id};
 use crate::store::patiently;
 use crate::token::{Token, nonce};
@@ -31,11 +31,10 @@ pub(crate) async fn run(inner: &Inner, token: &str, ack: TurnAck) -> Result<(), 
     let nonce = nonce();
     for _ in 0..REPLANS_MAX {
         let mut plan = plan_turn(inner, &turn, &ack, &nonce).await?;
-        if is_too_large(&plan, turn.etag.as_ref()) {
-            stage::stage(inner, &mut plan, turn.until).await?;
-        }
+        let staged = stage::turn(inner, &plan, turn.until).await?;
         let handover = Handover::promise(inner, &mut plan);
-        let send = || commit(inner, &plan, &handover, turn.etag.as_ref(), turn.until);
+        let basis = CommitBasis { etag: turn.etag.as_ref(), staged: staged.as_ref() };
+        let send = || commit(inner, &plan, &handover, basis, turn.until);
         match patiently(turn.until, send).await? {
             Outcome::Committed(versions) => {
                 conclude(inner, &token, &turn, ack, plan, versions, handover).await;
@@ -67,7 +66,7 @@ async fn plan_turn(inner: &Inner, turn: &Turn, ack: &TurnAck, nonce: &str) -> Re
         true => {
             let id = past_id(ack.execution);
             let find = || inner.store.find::<PastExecution>(&state.instance_id, &id);
-            patiently(turn.until, find).await?.map(|past| past.value.execution)
+            patiently(turn.until, find).await?
         }
         false => None,
     };
@@ -131,6 +130,9 @@ async fn conclude(
     }
     for outbox in plan.outboxes {
         deliver::run(inner, outbox).await;
+    }
+    if let Some(litter) = plan.litter {
+        litter::run(inner, litter).await;
     }
 }
 

@@ -7,14 +7,15 @@ use perihelion_client::{Batch, Etag};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use crate::documents::{Activity, Message, Versioned, kind};
+use crate::documents::{Activity, Litter, Message, Versioned, kind};
 use crate::failure::Failure;
 use crate::held::{self, Work};
 use crate::inner::Inner;
-use crate::ops::sessions;
+use crate::ops::payload::{self, Ready};
+use crate::ops::{litter, sessions};
 use crate::plan::{instance_of, message};
 use crate::store::{PATIENCE, patiently, quiet_operation};
-use crate::token::{Kind, Token};
+use crate::token::{Kind, Token, nonce};
 
 /// Attempts when the document changes under the lock: renewals do it, in this
 /// process one after the other.
@@ -23,16 +24,22 @@ const ATTEMPTS_MAX: usize = 16;
 pub(crate) async fn run(inner: &Inner, token: &str, completion: Option<&WorkItem>) -> Result<(), Failure> {
     let (token, work) = held(inner, token).await?;
     let mut work = work.lock().await;
-    let completion = completion.map(|item| completion_of(inner, &token, &work, item)).transpose()?;
+    check(&work)?;
+    let completion = match completion {
+        Some(item) => {
+            let message = completion_of(inner, &token, &work, item)?;
+            Some(payload::prepare(&inner.store, message, inner.clock.stamp(), work.until).await?)
+        }
+        None => None,
+    };
+    let end = End { litter: litter_of(inner, &work), completion };
     for _ in 0..ATTEMPTS_MAX {
         check(&work)?;
         let etag = work.activity.etag.clone();
-        let send = || async {
-            Ok(inner.store.container.batch(as_batch(&token, completion.as_ref(), &etag)?).await?)
-        };
+        let send = || async { Ok(inner.store.container.batch(as_batch(&token, &end, &etag)?).await?) };
         match patiently(work.until, send).await {
             Ok(_) => {
-                conclude(inner, &token, &work, completion).await;
+                conclude(inner, &token, &work, end).await;
                 return Ok(());
             }
             Err(Failure::Storage(error)) if error.is_precondition_failed() || error.is_not_found() => {
@@ -48,13 +55,30 @@ pub(crate) async fn run(inner: &Inner, token: &str, completion: Option<&WorkItem
     Err(Failure::Contended(format!("the activity {} keeps changing", token.id)))
 }
 
-async fn conclude(inner: &Inner, token: &Token, work: &Work, completion: Option<Message>) {
+/// What comes when an activity goes.
+struct End {
+    completion: Option<Ready>,
+    /// Its input, if that lies in parts.
+    litter: Option<Litter>,
+}
+
+fn litter_of(inner: &Inner, work: &Work) -> Option<Litter> {
+    let Activity { instance_id, item, .. } = &work.activity.value;
+    let parts = item.parts()?.clone();
+    let blank = Litter::blank(instance_id, &nonce(), inner.clock.stamp());
+    Some(Litter { parts: vec![parts], ..blank })
+}
+
+async fn conclude(inner: &Inner, token: &Token, work: &Work, end: End) {
     inner.works.remove(&token.nonce);
     inner.hub.works.quietly(|hints| hints.forget(&token.instance, &token.id));
-    if let Some(message) = completion {
+    if let Some(Ready { message, .. }) = end.completion {
         inner.hub.instances.tell(|hints| hints.bring(message));
     }
     sessions::touch(inner, work.activity.value.session_id.as_deref()).await;
+    if let Some(litter) = end.litter {
+        litter::run(inner, litter).await;
+    }
 }
 
 /// The completion as a message, under an id that every attempt shares.
@@ -72,12 +96,20 @@ fn completion_of(inner: &Inner, token: &Token, work: &Work, item: &WorkItem) -> 
     Ok(message)
 }
 
-fn as_batch(token: &Token, completion: Option<&Message>, etag: &Etag) -> Result<Batch, Failure> {
+fn as_batch(token: &Token, end: &End, etag: &Etag) -> Result<Batch, Failure> {
     let mut batch = Batch::new(token.instance.as_str());
     batch.delete_if_match(&token.id, etag)?;
-    let Some(message) = completion else { return Ok(batch) };
+    if let Some(litter) = &end.litter {
+        batch.create(litter)?;
+    }
+    let batch = batch.with_options(quiet_operation());
+    let Some(Ready { message, staged }) = &end.completion else { return Ok(batch) };
+    let mut batch = batch.with_witness(message.id.as_str(), "/by", token.nonce.as_str());
     batch.create(message)?;
-    Ok(batch.with_witness(message.id.as_str(), "/by", token.nonce.as_str()).with_options(quiet_operation()))
+    if let Some(staged) = staged {
+        batch.delete_if_match(&staged.id, &staged.etag)?;
+    }
+    Ok(batch)
 }
 
 /// What a token of an activity stands for.

@@ -8,8 +8,9 @@ use tokio::time::Instant;
 use crate::documents::{PastExecution, State};
 use crate::failure::Failure;
 use crate::inner::Inner;
-use crate::ops::commit::{Outcome, commit};
+use crate::ops::commit::{CommitBasis, Outcome, commit};
 use crate::ops::handover::Handover;
+use crate::ops::stage;
 use crate::plan::{self, Basis, TurnAck, past_id};
 use crate::store::{PATIENCE, patiently};
 use crate::token::nonce;
@@ -51,25 +52,13 @@ pub(crate) async fn run(
         }
         let past = inner.store.find::<PastExecution>(instance, &past_id(execution)).await?;
         let (now, nonce) = (inner.clock.reserve(ack.stamps()), nonce());
-        let basis = Basis {
-            state: &found.value,
-            past: past.map(|past| past.value.execution),
-            bundles: &[],
-            once: &[],
-            now,
-            nonce: &nonce,
-        };
-        let mut plan = plan::turn(&basis, &ack)?;
-        // Only the history is touched: locks, messages, bundles and values stay.
-        plan.consumed.clear();
-        plan.state.lock.clone_from(&found.value.lock);
-        plan.state.bundles.clone_from(&found.value.bundles);
-        plan.state.kv_delta.clone_from(&found.value.kv_delta);
-        plan.state.custom_status.clone_from(&found.value.custom_status);
-        plan.state.custom_status_version = found.value.custom_status_version;
+        let basis = Basis { state: &found.value, past, bundles: &[], once: &[], now, nonce: &nonce };
+        let plan = plan::append(&basis, &ack)?;
         let until = Instant::now() + PATIENCE;
+        let staged = stage::turn(inner, &plan, until).await?;
         let nothing = Handover::nothing(inner);
-        match patiently(until, || commit(inner, &plan, &nothing, Some(&found.etag), until)).await? {
+        let basis = CommitBasis { etag: Some(&found.etag), staged: staged.as_ref() };
+        match patiently(until, || commit(inner, &plan, &nothing, basis, until)).await? {
             Outcome::Committed(_) => return Ok(()),
             Outcome::Stale => {}
             Outcome::Refused(error) => return Err(Failure::Refused(error.to_string())),

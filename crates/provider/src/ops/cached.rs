@@ -5,17 +5,19 @@
 //! other messages does not matter: an event that someone else raised before is
 //! seen by a read, so whatever has to do with events reads the partition.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use duroxide::providers::{DispatcherCapabilityFilter, WorkItem};
+use duroxide::providers::{DispatcherCapabilityFilter, KvEntry, WorkItem};
 
 use crate::cache::Snapshot;
-use crate::documents::Message;
+use crate::documents::{KvValue, Message, State};
 use crate::hub::Candidate;
 use crate::inner::Inner;
 use crate::ops::claim::{identity, is_compatible};
 use crate::ops::grant::{Grant, Granted};
+use crate::text::Text;
 
 /// Takes an instance without asking anybody, or `None`: then it must be read.
 pub(crate) fn claim(
@@ -42,11 +44,13 @@ pub(crate) fn claim(
         None => (None, Arc::default()),
     };
     let identity = identity(before.as_ref().map(|before| &before.value), &history, &messages)?;
+    let kv_snapshot = before.as_ref().map_or_else(|| Some(HashMap::new()), |before| values(&before.value))?;
     let grant = Grant {
         instance: &candidate.instance,
         before,
         identity,
         history: Ok(history),
+        kv_snapshot,
         messages,
         is_more: false,
         tried: &candidate.tried,
@@ -55,8 +59,17 @@ pub(crate) fn claim(
 }
 
 fn decoded(message: &Message) -> Option<(Message, WorkItem)> {
-    let item = serde_json::from_str(&message.item).ok()?;
-    Some((message.clone(), item))
+    let Text::Here(text) = &message.item else { return None };
+    Some((message.clone(), serde_json::from_str(text).ok()?))
+}
+
+/// Values that are all in the state itself.
+fn values(state: &State) -> Option<HashMap<String, KvEntry>> {
+    let entry = |(key, value): (&String, &KvValue)| match &value.v {
+        Text::Here(text) => Some((key.clone(), KvEntry { value: text.clone(), last_updated_at_ms: value.t })),
+        Text::Apart(_) => None,
+    };
+    state.kv.iter().map(entry).collect()
 }
 
 /// Nothing but what the kept state waits for.

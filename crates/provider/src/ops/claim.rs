@@ -6,12 +6,13 @@
 //! the history is read, so that whoever cannot take an instance leaves no trace;
 //! messages are never written. How often each was tried is in the lock.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use duroxide::providers::{DispatcherCapabilityFilter, WorkItem};
 use duroxide::{Event, EventKind};
-use perihelion_client::{Batch, Patch, Query};
+use perihelion_client::{Patch, Query};
 use serde_json::Value;
 
 use crate::clock::Stamp;
@@ -21,12 +22,16 @@ use crate::failure::Failure;
 use crate::hub::Candidate;
 use crate::inner::Inner;
 use crate::ops::grant::{Grant, Granted, Identity};
-use crate::ops::{cached, purge, read};
+use crate::ops::{cached, delete, payload, purge, read};
 use crate::store::versioned;
+use crate::text::Text;
 
 /// Messages of one turn. Their deletions must fit the commit's batch beside
 /// everything else.
 pub(crate) const MESSAGES_MAX: usize = 64;
+
+/// What the messages of one turn may say together; a single one may say more.
+const MESSAGES_BYTES_MAX: u64 = 32 * 1024 * 1024;
 
 /// The state document, then messages in their order.
 const WAITING: &str = "SELECT TOP 65 * FROM c WHERE c.enq >= 0 AND (c.id = 'i' OR \
@@ -78,7 +83,8 @@ pub(crate) async fn claim(inner: &Inner, candidate: &Candidate, asked: Asked<'_>
             purge::finish(inner, state).await?;
             return Ok(Claim::Lost);
         }
-        if state.value.del.is_some() {
+        if let Some(operation) = &state.value.del {
+            delete::settle(inner, instance, operation).await?;
             return Ok(Claim::Leaving);
         }
         if let Some(lock) = state.value.lock.as_ref().filter(|lock| lock.until > now.ms()) {
@@ -102,8 +108,12 @@ pub(crate) async fn claim(inner: &Inner, candidate: &Candidate, asked: Asked<'_>
         return unstarted(inner, instance, &messages).await;
     };
     let is_optimistic = asked.tier >= CommitTier::Optimistic && is_first(inner, candidate, before, &messages);
+    let kv_snapshot = match before {
+        Some(state) => read::snapshot(inner, state).await?,
+        None => HashMap::new(),
+    };
     let tried = &candidate.tried;
-    let grant = Grant { instance, before: state, identity, history, messages, is_more, tried };
+    let grant = Grant { instance, before: state, identity, history, kv_snapshot, messages, is_more, tried };
     if is_optimistic {
         return Ok(Claim::Taken(Box::new(grant.in_memory(inner, asked.lock_timeout))));
     }
@@ -136,15 +146,46 @@ async fn waiting(inner: &Inner, instance: &str, now: Stamp) -> Result<Waiting, F
             continue;
         }
         let id = row["id"].as_str().unwrap_or_default().to_owned();
-        let message = serde_json::from_value::<Message>(row).ok();
-        let item = message.as_ref().and_then(|message| serde_json::from_str(&message.item).ok());
-        match (message, item) {
-            (Some(message), Some(item)) => messages.push((message, item)),
-            _ => set_aside(inner, instance, &id).await,
+        match serde_json::from_value::<Message>(row) {
+            Ok(message) => messages.push(message),
+            Err(_) => set_aside(inner, instance, &id).await,
         }
     }
-    messages.truncate(MESSAGES_MAX);
+    let count = messages.len();
+    messages.truncate(affordable(&messages));
+    let is_more = is_more || messages.len() < count;
+    let messages = with_items(inner, instance, messages).await?;
     Ok(Waiting { state, messages, is_more })
+}
+
+/// How many messages one turn takes.
+fn affordable(messages: &[Message]) -> usize {
+    let mut bytes = 0;
+    let fitting = messages.iter().take(MESSAGES_MAX).take_while(|message| {
+        bytes += message.item.len();
+        bytes <= MESSAGES_BYTES_MAX
+    });
+    fitting.count().max(1)
+}
+
+/// Messages with what they say, put together where it lies in parts.
+async fn with_items(
+    inner: &Inner,
+    instance: &str,
+    messages: Vec<Message>,
+) -> Result<Vec<(Message, WorkItem)>, Failure> {
+    let texts: Vec<&Text> = messages.iter().map(|message| &message.item).collect();
+    let texts = payload::texts(&inner.store, instance, &texts).await?;
+    let mut readable = Vec::new();
+    for (message, text) in messages.into_iter().zip(texts) {
+        // Without its parts it was consumed meanwhile.
+        let Some(text) = text else { continue };
+        match serde_json::from_str(&text) {
+            Ok(item) => readable.push((message, item)),
+            Err(_) => set_aside(inner, instance, &message.id).await,
+        }
+    }
+    Ok(readable)
 }
 
 /// A document of a queue that cannot be read must not stop the others: it stays, under
@@ -181,22 +222,35 @@ async fn drop_stale(
     state: &Option<Versioned<State>>,
     messages: Vec<(Message, WorkItem)>,
 ) -> Vec<(Message, WorkItem)> {
-    let consumed = state.as_ref().map_or(&[][..], |state| &state.value.consumed);
-    let is_stale = |message: &Message| {
+    let consumed = state.as_ref().map(|state| &state.value.consumed);
+    let is_deleted = state.as_ref().is_some_and(|state| state.value.is_deleted());
+    let is_stale = |(message, item): &(Message, WorkItem)| {
         let is_foreign =
             message.inc.as_ref().is_some_and(|inc| live.is_none_or(|state| state.incarnation != *inc));
-        is_foreign || (message.once && consumed.contains(&message.id))
+        let is_consumed = || consumed.is_some_and(|consumed| consumed.contains(&message.id));
+        is_foreign || (is_deleted && is_answer(item)) || (message.once && is_consumed())
     };
-    let (stale, fresh): (Vec<_>, Vec<_>) = messages.into_iter().partition(|(message, _)| is_stale(message));
+    let (stale, fresh): (Vec<_>, Vec<_>) = messages.into_iter().partition(is_stale);
     for (message, _) in stale {
         tracing::debug!(instance, id = message.id, "a message was consumed before");
-        if let Err(error) = inner.store.container.delete(instance, &message.id).await
-            && !error.is_not_found()
-        {
-            tracing::warn!(instance, id = message.id, %error, "a stale message could not be removed");
+        if let Err(failure) = payload::remove(inner, &message).await {
+            tracing::warn!(instance, id = message.id, ?failure, "a stale message could not be removed");
         }
     }
     fresh
+}
+
+/// What only an instance that has asked for it can be told: of one that was
+/// deleted, it was the one before.
+fn is_answer(item: &WorkItem) -> bool {
+    matches!(
+        item,
+        WorkItem::SubOrchCompleted { .. }
+            | WorkItem::SubOrchFailed { .. }
+            | WorkItem::ActivityCompleted { .. }
+            | WorkItem::ActivityFailed { .. }
+            | WorkItem::TimerFired { .. }
+    )
 }
 
 pub(crate) fn identity(
@@ -242,13 +296,8 @@ async fn unstarted(
         return Ok(Claim::Unstarted);
     }
     tracing::warn!(instance, count = messages.len(), "messages to an unknown instance are dropped");
-    let mut batch = Batch::new(instance);
     for (message, _) in messages {
-        batch.delete(&message.id)?;
+        payload::remove(inner, message).await?;
     }
-    match inner.store.container.batch(batch).await {
-        Ok(_) => Ok(Claim::Idle),
-        Err(error) if error.is_not_found() => Ok(Claim::Lost),
-        Err(error) => Err(error.into()),
-    }
+    Ok(Claim::Idle)
 }

@@ -10,12 +10,9 @@ use crate::documents::{Activity, STATE, kind};
 use crate::failure::Failure;
 use crate::inner::Inner;
 use crate::ops::handover::Handover;
-use crate::plan::TurnPlan;
+use crate::ops::stage::Staged;
+use crate::plan::{BYTES_MAX, PastWrite, TurnPlan};
 use crate::store::quiet_operation;
-
-/// A commit's bytes. The service takes 2 MiB; the rest is room for its own
-/// accounting.
-const BYTES_MAX: usize = 1_800_000;
 
 /// A commit that is begun gets this long, however late it is.
 const TIMEOUT_MIN: Duration = Duration::from_millis(200);
@@ -38,17 +35,26 @@ pub(crate) struct Versions {
     pub(crate) activities: Vec<Option<Etag>>,
 }
 
+/// What a commit goes by.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CommitBasis<'a> {
+    /// The state's version; `None` when there is no document yet.
+    pub(crate) etag: Option<&'a Etag>,
+    /// What the plan wants staged, if it does.
+    pub(crate) staged: Option<&'a Staged>,
+}
+
 /// Commits a plan, or not: by `until` it is over.
 pub(crate) async fn commit(
     inner: &Inner,
     plan: &TurnPlan,
     handover: &Handover<'_>,
-    etag: Option<&Etag>,
+    basis: CommitBasis<'_>,
     until: Instant,
 ) -> Result<Outcome, Failure> {
     let timeout = until.saturating_duration_since(Instant::now()).max(TIMEOUT_MIN);
     let activities = handover.stamped(&plan.activities);
-    let batch = as_batch(plan, &activities, etag)?.with_options(quiet_operation().with_timeout(timeout));
+    let batch = as_batch(plan, &activities, basis)?.with_options(quiet_operation().with_timeout(timeout));
     let (first, last) = (1, plan.activities.len());
     match inner.store.container.batch(batch).await {
         Ok(results) => {
@@ -61,6 +67,10 @@ pub(crate) async fn commit(
             Ok(Outcome::Stale)
         }
         Err(error) if error.is_precondition_failed() => Ok(Outcome::Stale),
+        // What was staged was given up: it is staged again.
+        Err(error) if basis.staged.is_some() && error.operation_index() == Some(last + 1) => {
+            Ok(Outcome::Stale)
+        }
         Err(error) if is_gone(&error) || error.is_conflict() => Ok(Outcome::Refused(error)),
         Err(error) => Err(error.into()),
     }
@@ -70,29 +80,16 @@ fn is_gone(error: &Error) -> bool {
     error.is_not_found() || error.is_precondition_failed()
 }
 
-/// Whether a plan is too large for one batch as it is.
-pub(crate) fn is_too_large(plan: &TurnPlan, etag: Option<&Etag>) -> bool {
-    let chunks = plan.chunks.iter().map(|chunk| chunk.event_data.len());
-    let bundles = plan.bundles.iter().flat_map(|bundle| {
-        let messages = bundle.messages.iter().map(|message| message.item.len());
-        bundle.activities.iter().map(|activity| activity.item.len()).chain(messages)
-    });
-    let outboxes = plan.outboxes.iter().flat_map(|outbox| &outbox.messages).map(|message| message.item.len());
-    let least: usize = chunks.chain(bundles).chain(outboxes).sum();
-    // Below that nothing can make it too large, escapes included.
-    least > BYTES_MAX / 4 && as_batch(plan, &plan.activities, etag).is_err()
-}
-
-fn as_batch(plan: &TurnPlan, activities: &[Activity], etag: Option<&Etag>) -> Result<Batch, Failure> {
+/// The whole commit.
+pub(crate) fn as_batch(
+    plan: &TurnPlan,
+    activities: &[Activity],
+    basis: CommitBasis<'_>,
+) -> Result<Batch, Failure> {
     let mut batch = Batch::new(plan.state.instance_id.as_str());
-    fill(&mut batch, plan, activities, etag)
+    fill(&mut batch, plan, activities, basis)
         .map_err(|error| Failure::Refused(format!("the turn is too large: {error}")))?;
-    if batch.bytes() > BYTES_MAX {
-        return Err(Failure::Refused(format!(
-            "the turn has {} bytes; one commit takes {BYTES_MAX}. Pass large values by reference",
-            batch.bytes()
-        )));
-    }
+    debug_assert!(batch.bytes() <= BYTES_MAX, "{} bytes were planned to fit", batch.bytes());
     let nonce = plan.state.ack.as_str();
     Ok(batch.with_witness(STATE, "/ack", nonce))
 }
@@ -101,36 +98,32 @@ fn fill(
     batch: &mut Batch,
     plan: &TurnPlan,
     activities: &[Activity],
-    etag: Option<&Etag>,
+    basis: CommitBasis<'_>,
 ) -> Result<(), Error> {
-    match etag {
+    match basis.etag {
         Some(etag) => batch.replace_if_match(STATE, &plan.state, etag)?,
         None => batch.create(&plan.state)?,
     };
     for activity in activities {
         batch.create(activity)?;
     }
+    match basis.staged {
+        Some(staged) => publish(batch, plan, staged)?,
+        None => create(batch, plan)?,
+    }
     for message in &plan.messages {
         batch.create(message)?;
     }
-    if let Some(past) = &plan.past {
-        batch.upsert(past)?;
-    }
-    if plan.is_staged {
-        publish(batch, plan)?;
-    } else {
-        for chunk in &plan.chunks {
-            batch.create(chunk)?;
+    match &plan.past {
+        Some(PastWrite { document, etag: Some(etag) }) => {
+            batch.replace_if_match(&document.id, document, etag)?
         }
-        for bundle in &plan.bundles {
-            batch.create(bundle)?;
-        }
-        for outbox in &plan.outboxes {
-            batch.create(outbox)?;
-        }
-    }
+        Some(PastWrite { document, etag: None }) => batch.create(document)?,
+        None => batch,
+    };
     for bundle in &plan.edited_bundles {
-        batch.replace_if_match(&bundle.value.id, &bundle.value, &bundle.etag)?;
+        let skip = Patch::new().set("/skip", &bundle.value.skip)?;
+        batch.patch_if_match(&bundle.value.id, &skip, &bundle.etag)?;
     }
     for cancelled in &plan.cancelled {
         batch.upsert(cancelled)?;
@@ -138,20 +131,37 @@ fn fill(
     for message in &plan.consumed {
         batch.delete(message)?;
     }
+    if let Some(litter) = &plan.litter {
+        batch.create(litter)?;
+    }
     Ok(())
 }
 
-/// What was staged stays, and is what it was meant to be.
-fn publish(batch: &mut Batch, plan: &TurnPlan) -> Result<(), Error> {
-    let stays = || Patch::new().remove("/ttl");
+/// What is large and was not staged.
+fn create(batch: &mut Batch, plan: &TurnPlan) -> Result<(), Error> {
     for chunk in &plan.chunks {
-        batch.patch(&chunk.id, &stays()?)?;
+        batch.create(chunk)?;
+    }
+    for part in &plan.parts {
+        batch.create(part)?;
     }
     for bundle in &plan.bundles {
-        batch.patch(&bundle.id, &stays()?.set("/type", kind::BUNDLE)?)?;
+        batch.create(bundle)?;
     }
     for outbox in &plan.outboxes {
-        batch.patch(&outbox.id, &stays()?.set("/type", kind::OUTBOX)?)?;
+        batch.create(outbox)?;
+    }
+    Ok(())
+}
+
+/// What was staged is litter no more, and is what it was meant to be.
+fn publish(batch: &mut Batch, plan: &TurnPlan, staged: &Staged) -> Result<(), Error> {
+    batch.delete_if_match(&staged.id, &staged.etag)?;
+    for bundle in &plan.bundles {
+        batch.patch(&bundle.id, &Patch::new().set("/type", kind::BUNDLE)?)?;
+    }
+    for outbox in &plan.outboxes {
+        batch.patch(&outbox.id, &Patch::new().set("/type", kind::OUTBOX)?)?;
     }
     Ok(())
 }

@@ -4,32 +4,36 @@
 //! Of several, each is marked under its etag, which already fences every turn;
 //! the deletion happens when its coordinator becomes `Committed`, and whoever
 //! finds it so finishes it. One that was not committed is taken back: first the
-//! coordinator says so, then the marks go.
+//! coordinator says so, then the marks go. A mark whose coordinator is gone is
+//! nobody's, and whoever meets it when it is old takes it away.
+//!
+//! Children are part of it from the moment their start is committed: started,
+//! queued, or still in the outbox. A start that is on its way while its parent
+//! goes is known to the child's tombstone as consumed before it arrives.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use duroxide::providers::DeleteInstanceResult;
 use perihelion_client::{Etag, Query};
 use serde::Deserialize;
+use serde_json::Value;
+use tokio::time::Instant;
 
-use crate::documents::{Deletion, DeletionStage, State, Versioned, kind};
+use crate::clock::Stamp;
+use crate::consumed::Once;
+use crate::documents::{Deletion, DeletionStage, Late, Outbox, State, Versioned, kind};
 use crate::failure::Failure;
 use crate::inner::Inner;
 use crate::ops::purge;
-use crate::store::quiet;
+use crate::store::{PATIENCE, patiently, quiet, versioned};
 use crate::token::nonce;
 
 /// Attempts when an instance changes meanwhile: its turns do it.
 const ATTEMPTS_MAX: usize = 64;
 
-/// How long a tombstone stays: longer than any message may be under way.
-const TOMBSTONE_TTL_SECONDS: u32 = 24 * 3600;
-
-/// How long a coordinator stays that nobody finished.
-const DELETION_TTL_SECONDS: u32 = 7 * 24 * 3600;
-
-/// Messages and activities that a tombstone names; what is beyond carries the
-/// incarnation and is dropped when it is met.
+/// Messages that a tombstone names; what an incarnation made itself needs no
+/// naming, and what is beyond waits for a start that does not come.
 const PURGE_MAX: usize = 10_000;
 
 /// The partition of all coordinators.
@@ -67,18 +71,36 @@ struct Child {
     parent: String,
 }
 
-/// Children of these instances, those that are only queued included.
+/// Children of these instances: those that are only queued, or not even that,
+/// included. Outboxes are asked first: what has left them since is queued.
 async fn children(inner: &Inner, parents: &BTreeSet<&str>) -> Result<Vec<Child>, Failure> {
-    let parents: Vec<&str> = parents.iter().copied().collect();
     let made = "SELECT c.instanceId, c.parentInstanceId AS parent FROM c WHERE c.type = 'history' AND \
                 ARRAY_CONTAINS(@parents, c.parentInstanceId)";
     let queued = "SELECT c.instanceId, c.startParent AS parent FROM c WHERE c.type = 'orch_queue' AND \
                   ARRAY_CONTAINS(@parents, c.startParent)";
     let mut found = Vec::new();
+    for parent in parents {
+        let late = late(inner, parent).await?;
+        let child = |late: Late| Child { instance_id: late.instance, parent: (*parent).to_owned() };
+        found.extend(late.into_iter().map(child));
+    }
+    let parents: Vec<&str> = parents.iter().copied().collect();
     for text in [made, queued] {
         found.extend(inner.store.rows(Query::new(text).with_parameter("@parents", parents.clone())).await?);
     }
     Ok(found)
+}
+
+/// Starts of children that an instance has committed and not delivered.
+async fn late(inner: &Inner, parent: &str) -> Result<Vec<Late>, Failure> {
+    let query = Query::new("SELECT * FROM c WHERE c.type = 'outbox'").in_partition(parent);
+    let mut late = Vec::new();
+    for row in inner.store.rows::<Value>(query).await? {
+        let messages = versioned::<Outbox>(row)?.value.messages.into_iter();
+        let starts = messages.filter(|message| message.start_parent.as_deref() == Some(parent));
+        late.extend(starts.map(|message| Late { instance: message.instance_id, id: message.id }));
+    }
+    Ok(late)
 }
 
 /// No child may be left without its parent.
@@ -105,24 +127,29 @@ pub(crate) async fn tree(inner: &Inner, root: &str) -> Result<Vec<String>, Failu
     Ok(all)
 }
 
-/// Makes a tombstone of an instance: the moment it is deleted.
+/// Makes a tombstone of an instance: the moment it is deleted, unless that is
+/// the deletion's.
 async fn entomb(
     inner: &Inner,
     instance: &str,
-    operation: Option<&str>,
+    deletion: Option<&Deletion>,
     force: bool,
     result: &mut DeleteInstanceResult,
 ) -> Result<(), Failure> {
     for _ in 0..ATTEMPTS_MAX {
         let found = inner.store.state(instance).await?;
-        if found.as_ref().is_some_and(|found| found.value.is_deleted()) {
-            return Ok(());
+        let before = found.as_ref().map(|found| &found.value);
+        let mark = before.and_then(|state| state.del.as_deref());
+        if let Some(tombstone) = found.as_ref().filter(|found| found.value.purge.is_some()) {
+            return purge::finish(inner, tombstone).await;
         }
-        let mark = found.as_ref().and_then(|found| found.value.del.as_deref());
-        match (operation, mark) {
-            (None, Some(_)) => return Err(Failure::Contended(format!("{instance} is being deleted"))),
+        match (deletion, mark) {
+            (None, Some(operation)) => {
+                Box::pin(settle(inner, instance, operation)).await?;
+                return Err(Failure::Contended(format!("{instance} is being deleted")));
+            }
             // Not ours any more: it was deleted, and perhaps made again.
-            (Some(ours), mark) if mark != Some(ours) => return Ok(()),
+            (Some(ours), mark) if mark != Some(&ours.id) => return Ok(()),
             (Some(_), _) => {}
             (None, None) => {
                 // After the state was read: a turn that makes a child since then
@@ -132,16 +159,14 @@ async fn entomb(
             }
         }
         let entries = purge::entries(inner, instance).await?;
-        let before = found.as_ref().map(|found| &found.value);
-        let tombstone = tombstone(inner, instance, before, &entries);
+        let tombstone = tombstone(inner, instance, before, &entries, deletion);
         let witness = tombstone.ack.clone();
         let etag = found.as_ref().map(|found| &found.etag);
         match inner.store.put_state(&tombstone, etag, "/ack", witness.into()).await {
             Ok(etag) => {
                 count(before, &entries, result);
-                purge::finish(inner, &Versioned { value: tombstone, etag }).await?;
                 inner.hub.instances.quietly(|hints| hints.idle(instance));
-                return Ok(());
+                return purge::finish(inner, &Versioned { value: tombstone, etag }).await;
             }
             Err(Failure::Storage(error)) if is_stale(&error) => {}
             Err(failure) => return Err(failure),
@@ -154,23 +179,34 @@ fn is_stale(error: &perihelion_client::Error) -> bool {
     error.is_precondition_failed() || error.is_not_found() || error.is_conflict()
 }
 
-fn tombstone(inner: &Inner, instance: &str, before: Option<&State>, entries: &[purge::Entry]) -> State {
+fn tombstone(
+    inner: &Inner,
+    instance: &str,
+    before: Option<&State>,
+    entries: &[purge::Entry],
+    deletion: Option<&Deletion>,
+) -> State {
     let doomed = entries.iter().filter(|entry| matches!(entry.kind.as_str(), kind::MESSAGE | kind::ACTIVITY));
+    let late = deletion.iter().flat_map(|deletion| &deletion.late).filter(|late| late.instance == instance);
+    let late: Vec<Once> = late.map(|late| Once { id: late.id.clone(), low: 0 }).collect();
+    let now = inner.clock.stamp();
+    let mut consumed = before.map(|state| state.consumed.clone()).unwrap_or_default();
+    consumed.extend(&late, now.ms());
     State {
         kind: kind::DELETED.to_owned(),
         ack: nonce(),
-        consumed: before.map(|state| state.consumed.clone()).unwrap_or_default(),
+        consumed,
         seq: before.map_or(0, |state| state.seq),
+        del: deletion.map(|deletion| deletion.id.clone()),
         purge: Some(doomed.map(|entry| entry.id.clone()).take(PURGE_MAX).collect()),
-        made_at: Some(inner.clock.stamp()),
-        ttl: Some(TOMBSTONE_TTL_SECONDS),
+        made_at: Some(now),
         ..State::blank(instance, before.map_or_else(nonce, |state| state.incarnation.clone()))
     }
 }
 
 fn count(before: Option<&State>, entries: &[purge::Entry], result: &mut DeleteInstanceResult) {
     let of = |kind: &str| entries.iter().filter(|entry| entry.kind == kind).count() as u64;
-    if let Some(state) = before {
+    if let Some(state) = before.filter(|state| !state.is_deleted()) {
         result.instances_deleted += u64::from(state.created);
         result.executions_deleted += u64::from(state.execution.execution > 0);
         result.events_deleted += state.execution.events;
@@ -187,54 +223,70 @@ async fn together(
     force: bool,
     result: &mut DeleteInstanceResult,
 ) -> Result<(), Failure> {
+    let now = inner.clock.stamp();
     let mut deletion = Deletion {
-        id: format!("d:{}", nonce()),
+        id: format!("d:{:x}:{}", now.0, nonce()),
         instance_id: COORDINATORS,
         kind: kind::DELETION.to_owned(),
         instances: set.iter().map(|instance| (*instance).to_owned()).collect(),
+        late: Vec::new(),
         stage: DeletionStage::Prepared,
-        made_at: inner.clock.stamp(),
-        ttl: DELETION_TTL_SECONDS,
+        made_at: now,
     };
-    let etag = register(inner, &deletion).await?;
-    let prepared = async {
-        for instance in set {
-            mark(inner, instance, &deletion.id, force).await?;
+    let until = Instant::now() + PATIENCE;
+    let create = || inner.store.create(COORDINATORS, &deletion.id, &deletion);
+    let etag = patiently(until, create).await?;
+    match prepare(inner, set, &mut deletion, force).await {
+        Ok(()) => {}
+        Err(failure) => {
+            abort(inner, deletion, &etag).await?;
+            return Err(failure);
         }
-        check_children(inner, set).await
-    };
-    if let Err(failure) = prepared.await {
-        abort(inner, deletion, &etag).await?;
-        return Err(failure);
     }
     deletion.stage = DeletionStage::Committed;
-    put(inner, &deletion, &etag).await?;
-    roll_forward(inner, &deletion, result).await
+    if !patiently(until, || decide(inner, &deletion, &etag)).await? {
+        // It took so long that another process has given it up.
+        unmark(inner, &deletion).await?;
+        return Err(Failure::Contended("the deletion was interrupted".to_owned()));
+    }
+    // It has happened; what is left of it anyone can do.
+    if let Err(failure) = roll_forward(inner, &deletion, result).await {
+        tracing::warn!(id = deletion.id, ?failure, "a deletion waits for the reconciler");
+        inner.leave_work();
+    }
+    Ok(())
 }
 
-/// Creates the coordinator; its id has a nonce, so one of that id is this one.
-async fn register(inner: &Inner, deletion: &Deletion) -> Result<Etag, Failure> {
-    let options = quiet().with_witness(deletion.id.as_str(), "/id", deletion.id.as_str());
-    let written = inner.store.container.create_with(COORDINATORS, deletion, &options).await?;
-    if let Ok(etag) = written.etag() {
-        return Ok(etag.clone());
+/// Marks all, then looks for children again: none can be made any more.
+async fn prepare(
+    inner: &Inner,
+    set: &BTreeSet<&str>,
+    deletion: &mut Deletion,
+    force: bool,
+) -> Result<(), Failure> {
+    for instance in set {
+        mark(inner, instance, &deletion.id, force).await?;
     }
-    // The answer was lost, and the witness has spoken.
-    let found = inner.store.container.find::<Deletion>(COORDINATORS, &deletion.id).await?;
-    let found = found.ok_or_else(|| Failure::Contended("a deletion was taken back".to_owned()))?;
-    Ok(found.etag()?.clone())
+    for instance in set {
+        deletion.late.extend(late(inner, instance).await?);
+    }
+    check_children(inner, set).await
 }
 
 async fn mark(inner: &Inner, instance: &str, operation: &str, force: bool) -> Result<(), Failure> {
     for _ in 0..ATTEMPTS_MAX {
         let found = inner.store.state(instance).await?;
         check_status(found.as_ref(), instance, force)?;
+        if let Some(tombstone) = found.as_ref().filter(|found| found.value.purge.is_some()) {
+            purge::finish(inner, tombstone).await?;
+            continue;
+        }
         let (mut next, etag) = match found {
-            Some(found) if found.value.is_deleted() => return Ok(()),
             Some(found) => (found.value, Some(found.etag)),
             None => (State::blank(instance, nonce()), None),
         };
-        if next.del.as_deref().is_some_and(|other| other != operation) {
+        if let Some(other) = next.del.as_deref().filter(|other| *other != operation) {
+            settle(inner, instance, other).await?;
             return Err(Failure::Contended(format!("{instance} is part of another deletion")));
         }
         next.del = Some(operation.to_owned());
@@ -247,16 +299,45 @@ async fn mark(inner: &Inner, instance: &str, operation: &str, force: bool) -> Re
     Err(Failure::Contended(format!("the state of {instance} keeps changing")))
 }
 
+/// Writes the next stage of a deletion, unless another process has. Whether it
+/// is the stage it is in.
+async fn decide(inner: &Inner, deletion: &Deletion, etag: &Etag) -> Result<bool, Failure> {
+    let options = quiet().with_if_match(etag);
+    match inner.store.container.replace_with(COORDINATORS, &deletion.id, deletion, &options).await {
+        Ok(_) => Ok(true),
+        Err(error) if is_stale(&error) => {
+            let found = coordinator(inner, &deletion.id).await?;
+            Ok(found.is_some_and(|found| found.value.stage == deletion.stage))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+async fn coordinator(inner: &Inner, operation: &str) -> Result<Option<Versioned<Deletion>>, Failure> {
+    match inner.store.container.find::<Deletion>(COORDINATORS, operation).await? {
+        Some(item) => Ok(Some(Versioned { etag: item.etag()?.clone(), value: item.into_value() })),
+        None => Ok(None),
+    }
+}
+
 /// Takes a deletion back that was not committed.
 pub(crate) async fn abort(inner: &Inner, mut deletion: Deletion, etag: &Etag) -> Result<(), Failure> {
     if deletion.stage == DeletionStage::Prepared {
         deletion.stage = DeletionStage::Aborted;
-        put(inner, &deletion, etag).await?;
+        let until = Instant::now() + PATIENCE;
+        if !patiently(until, || decide(inner, &deletion, etag)).await? {
+            return Ok(());
+        }
     }
+    unmark(inner, &deletion).await?;
+    forget(inner, &deletion).await
+}
+
+async fn unmark(inner: &Inner, deletion: &Deletion) -> Result<(), Failure> {
     for instance in &deletion.instances {
         clear(inner, instance, &deletion.id).await?;
     }
-    forget(inner, &deletion).await
+    Ok(())
 }
 
 async fn clear(inner: &Inner, instance: &str, operation: &str) -> Result<(), Failure> {
@@ -275,25 +356,48 @@ async fn clear(inner: &Inner, instance: &str, operation: &str) -> Result<(), Fai
     Err(Failure::Contended(format!("the state of {instance} keeps changing")))
 }
 
+/// Whoever meets a mark brings its deletion on: finishes it, takes it back, or
+/// takes away the mark of one that is gone. A young one is left to its process.
+pub(crate) async fn settle(inner: &Inner, instance: &str, operation: &str) -> Result<(), Failure> {
+    match coordinator(inner, operation).await? {
+        Some(found) => advance(inner, found).await,
+        None if is_old(inner, made_at(operation)) => clear(inner, instance, operation).await,
+        None => Ok(()),
+    }
+}
+
+/// Brings a deletion on that its process may have left.
+pub(crate) async fn advance(inner: &Inner, found: Versioned<Deletion>) -> Result<(), Failure> {
+    let Versioned { value: deletion, etag } = found;
+    match deletion.stage {
+        DeletionStage::Committed => roll_forward(inner, &deletion, &mut Default::default()).await,
+        DeletionStage::Aborted => abort(inner, deletion, &etag).await,
+        DeletionStage::Prepared if is_old(inner, deletion.made_at) => abort(inner, deletion, &etag).await,
+        DeletionStage::Prepared => Ok(()),
+    }
+}
+
+/// When a deletion was begun, by its id; long ago if that says nothing.
+fn made_at(operation: &str) -> Stamp {
+    let stamp = operation.split(':').nth(1).and_then(|stamp| u64::from_str_radix(stamp, 16).ok());
+    Stamp(stamp.unwrap_or(0))
+}
+
+fn is_old(inner: &Inner, made_at: Stamp) -> bool {
+    let age = Duration::from_millis(inner.clock.stamp().ms().saturating_sub(made_at.ms()));
+    age > inner.options.deletion_patience
+}
+
 /// Finishes a deletion that is committed.
-pub(crate) async fn roll_forward(
+async fn roll_forward(
     inner: &Inner,
     deletion: &Deletion,
     result: &mut DeleteInstanceResult,
 ) -> Result<(), Failure> {
     for instance in &deletion.instances {
-        entomb(inner, instance, Some(&deletion.id), true, result).await?;
+        entomb(inner, instance, Some(deletion), true, result).await?;
     }
     forget(inner, deletion).await
-}
-
-/// Takes a deletion to its next stage. Only its own process commits it, and
-/// who else takes it back does what this would.
-async fn put(inner: &Inner, deletion: &Deletion, etag: &Etag) -> Result<(), Failure> {
-    let stage = serde_json::to_value(deletion.stage).unwrap_or_default();
-    let options = quiet().with_if_match(etag).with_witness(deletion.id.as_str(), "/stage", stage);
-    inner.store.container.replace_with(COORDINATORS, &deletion.id, deletion, &options).await?;
-    Ok(())
 }
 
 async fn forget(inner: &Inner, deletion: &Deletion) -> Result<(), Failure> {
@@ -301,4 +405,10 @@ async fn forget(inner: &Inner, deletion: &Deletion) -> Result<(), Failure> {
         Err(error) if !error.is_not_found() => Err(error.into()),
         _ => Ok(()),
     }
+}
+
+/// Instances that go together with this one, by the mark on its tombstone.
+pub(crate) async fn companions(inner: &Inner, tombstone: &State) -> Result<Vec<String>, Failure> {
+    let Some(operation) = &tombstone.del else { return Ok(Vec::new()) };
+    Ok(coordinator(inner, operation).await?.map(|found| found.value.instances).unwrap_or_default())
 }

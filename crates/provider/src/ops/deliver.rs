@@ -3,17 +3,20 @@
 //! the first, or its id among those the target has consumed.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
+use perihelion_client::Batch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::documents::{Message, Outbox};
+use crate::clock::Stamp;
+use crate::documents::{Litter, Message, Outbox};
 use crate::failure::Failure;
 use crate::inner::Inner;
 use crate::meter;
-use crate::ops::enqueue;
-use crate::store::{PATIENCE, patiently};
+use crate::ops::{litter, payload};
+use crate::store::{PATIENCE, Store, patiently};
+use crate::text::{Parts, Text};
+use crate::token::nonce;
 
 /// Targets that are written to at the same time.
 const PARALLEL_MAX: usize = 16;
@@ -33,25 +36,21 @@ pub(crate) async fn run(inner: &Inner, outbox: Outbox) {
 }
 
 pub(crate) async fn attempt(inner: &Inner, outbox: Outbox) -> Result<(), Failure> {
+    let now = inner.clock.stamp();
+    let litter = litter_of(&outbox, now);
     let mut targets: BTreeMap<String, Vec<Message>> = BTreeMap::new();
     for message in outbox.messages {
         targets.entry(message.instance_id.clone()).or_default().push(message);
     }
     let mut under_way = JoinSet::new();
     let mut targets = targets.into_values();
-    let container = Arc::new(inner.store.clone());
     let mut delivered: Vec<Message> = Vec::new();
     loop {
         while under_way.len() < PARALLEL_MAX {
             let Some(messages) = targets.next() else { break };
-            let store = Arc::clone(&container);
-            under_way.spawn(meter::carried(async move {
-                for message in &messages {
-                    let until = Instant::now() + PATIENCE;
-                    patiently(until, || enqueue::create(&store, message)).await?;
-                }
-                Ok::<_, Failure>(messages)
-            }));
+            let store = inner.store.clone();
+            let sent = to_one(store, outbox.instance_id.clone(), messages, now);
+            under_way.spawn(meter::carried(sent));
         }
         match under_way.join_next().await {
             Some(Ok(outcome)) => delivered.extend(outcome?),
@@ -63,8 +62,52 @@ pub(crate) async fn attempt(inner: &Inner, outbox: Outbox) -> Result<(), Failure
             delivered.drain(..).for_each(|message| hints.bring(message));
         });
     }
-    match inner.store.container.delete(outbox.instance_id.as_str(), &outbox.id).await {
-        Err(error) if !error.is_not_found() => Err(error.into()),
-        _ => Ok(()),
+    remove(inner, &outbox.instance_id, &outbox.id, litter).await
+}
+
+/// Delivers messages to one instance, in order; as they were delivered.
+async fn to_one(
+    store: Store,
+    source: String,
+    messages: Vec<Message>,
+    now: Stamp,
+) -> Result<Vec<Message>, Failure> {
+    let mut delivered = Vec::new();
+    for mut message in messages {
+        let until = Instant::now() + PATIENCE;
+        // What is large lies beside the outbox and is sent with the message.
+        message.item = Text::Here(patiently(until, || payload::text(&store, &source, &message.item)).await?);
+        delivered.push(payload::send(&store, message, now, until).await?);
     }
+    Ok(delivered)
+}
+
+/// What is left of an outbox that was delivered.
+fn litter_of(outbox: &Outbox, now: Stamp) -> Option<Litter> {
+    let parts: Vec<Parts> =
+        outbox.messages.iter().filter_map(|message| message.item.parts().cloned()).collect();
+    let litter = Litter { parts, ..Litter::blank(&outbox.instance_id, &nonce(), now) };
+    Some(litter).filter(|litter| !litter.is_empty())
+}
+
+/// Removes an outbox and what it refers to.
+async fn remove(inner: &Inner, instance: &str, id: &str, litter: Option<Litter>) -> Result<(), Failure> {
+    let removed = match &litter {
+        None => inner.store.container.delete(instance, id).await.map(drop),
+        Some(litter) => {
+            let mut batch = Batch::new(instance);
+            batch.delete(id)?.create(litter)?;
+            inner.store.container.batch(batch).await.map(drop)
+        }
+    };
+    match removed {
+        Ok(()) => {}
+        // Someone else has delivered it too.
+        Err(error) if error.is_not_found() => return Ok(()),
+        Err(error) => return Err(error.into()),
+    }
+    if let Some(litter) = litter {
+        litter::run(inner, litter).await;
+    }
+    Ok(())
 }

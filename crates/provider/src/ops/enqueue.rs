@@ -7,11 +7,13 @@ use duroxide::providers::WorkItem;
 use perihelion_client::Etag;
 use tokio::time::Instant;
 
-use crate::documents::{Activity, Message};
+use crate::consumed::enqueued_id;
+use crate::documents::Activity;
 use crate::failure::Failure;
 use crate::inner::Inner;
-use crate::plan::{activity, message};
-use crate::store::{PATIENCE, Store, patiently, quiet};
+use crate::ops::payload;
+use crate::plan::{BYTES_MAX, activity, instance_of, message};
+use crate::store::{PATIENCE, patiently, quiet};
 use crate::token::nonce;
 
 pub(crate) async fn for_orchestrator(
@@ -20,22 +22,20 @@ pub(crate) async fn for_orchestrator(
     delay: Option<Duration>,
 ) -> Result<(), Failure> {
     let now = inner.clock.stamp();
-    let message = message(item, format!("m:{:x}:{}", now.0, nonce()), now, delay)?;
-    patiently(Instant::now() + PATIENCE, || create(&inner.store, &message)).await?;
+    let ticket = inner.senders.begin(instance_of(item));
+    let mut message = message(item, enqueued_id(&ticket.sender, ticket.number), now, delay)?;
+    message.low = ticket.low;
+    let message = payload::send(&inner.store, message, now, Instant::now() + PATIENCE).await?;
     inner.hub.instances.tell(|hints| hints.bring(message));
     Ok(())
 }
 
-/// Creates a message. One of that id is this one.
-pub(crate) async fn create(store: &Store, message: &Message) -> Result<(), Failure> {
-    match store.container.create_with(message.instance_id.as_str(), message, &quiet()).await {
-        Err(error) if !error.is_conflict() => Err(error.into()),
-        _ => Ok(()),
-    }
-}
-
 pub(crate) async fn for_worker(inner: &Inner, item: &WorkItem) -> Result<(), Failure> {
-    let mut activity = activity(item, inner.clock.stamp())?;
+    let now = inner.clock.stamp();
+    let mut activity = activity(item, now)?;
+    if activity.weight() > BYTES_MAX {
+        return Err(Failure::Refused("only a turn schedules activities with an input that large".to_owned()));
+    }
     let until = Instant::now() + PATIENCE;
     let mut version = patiently(until, || create_activity(inner, &activity)).await?;
     if version.is_none() {
@@ -51,8 +51,9 @@ pub(crate) async fn for_worker(inner: &Inner, item: &WorkItem) -> Result<(), Fai
 
 /// `None` when there is another one of that id.
 async fn create_activity(inner: &Inner, activity: &Activity) -> Result<Option<Etag>, Failure> {
+    let instance = activity.instance_id.as_str();
     let options = quiet().with_witness(activity.id.as_str(), "/enq", activity.enq.0);
-    match inner.store.container.create_with(activity.instance_id.as_str(), activity, &options).await {
+    match inner.store.container.create_with(instance, activity, &options).await {
         Ok(written) => Ok(Some(written.etag()?.clone())),
         Err(error) if error.is_conflict() => Ok(None),
         Err(error) => Err(error.into()),

@@ -14,9 +14,11 @@ use crate::hub::{Claimant, Hub, Ready};
 use crate::inner::Inner;
 use crate::ops::claim::set_aside;
 use crate::ops::patience::Patience;
+use crate::ops::payload;
 use crate::ops::poll::{Interest, Tags, Ticket};
 use crate::ops::sessions::{self, Claimed};
 use crate::store::quiet;
+use crate::text::Text;
 use crate::token::{Kind, Token, nonce};
 
 /// Polls of one look, each without what was found before.
@@ -118,7 +120,10 @@ async fn take(
     lock_timeout: Duration,
     session: Option<&SessionFetchConfig>,
 ) -> Result<Fetched, Failure> {
-    let Ok(item) = serde_json::from_str::<WorkItem>(&activity.item) else {
+    let texts = payload::texts(&inner.store, &activity.instance_id, &[&activity.item]).await?;
+    // Without its parts it was completed or cancelled meanwhile.
+    let Some(text) = texts.into_iter().next().flatten() else { return Ok(None) };
+    let Ok(item) = serde_json::from_str::<WorkItem>(&text) else {
         set_aside(inner, &activity.instance_id, &activity.id).await;
         return Ok(None);
     };
@@ -160,7 +165,11 @@ async fn take(
 /// Takes what the commit that made it has locked already.
 fn handed(inner: &Inner, ready: Ready) -> Result<(WorkItem, String, u32), Failure> {
     let Ready { activity, etag, nonce, .. } = ready;
-    let item = serde_json::from_str(&activity.item)
+    let text = match &activity.item {
+        Text::Here(text) => text.as_str(),
+        Text::Apart(_) => "",
+    };
+    let item = serde_json::from_str(text)
         .map_err(|error| Failure::Refused(format!("an activity of this process is unreadable: {error}")))?;
     let until = activity.visible_at.ms();
     Ok(taken(inner, activity, etag, item, nonce, until))

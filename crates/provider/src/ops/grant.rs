@@ -15,7 +15,7 @@ use duroxide::providers::{KvEntry, OrchestrationItem, WorkItem};
 use perihelion_client::Etag;
 
 use crate::clock::{Stamp, ends_ms};
-use crate::documents::{KvValue, Lock, Message, STATE, State, Versioned};
+use crate::documents::{Lock, Message, STATE, State, Versioned};
 use crate::failure::Failure;
 use crate::held::{self, Turn};
 use crate::inner::Inner;
@@ -38,6 +38,8 @@ pub(crate) struct Grant<'a> {
     pub(crate) before: Option<Versioned<State>>,
     pub(crate) identity: Identity,
     pub(crate) history: Result<Arc<Vec<Event>>, String>,
+    /// Values of earlier executions.
+    pub(crate) kv_snapshot: HashMap<String, KvEntry>,
     pub(crate) messages: Vec<(Message, WorkItem)>,
     /// More messages wait than are taken.
     pub(crate) is_more: bool,
@@ -85,9 +87,11 @@ impl Grant<'_> {
     fn locked(&self, lock_timeout: Duration, now_ms: u64) -> (State, u32) {
         let mut state = match &self.before {
             Some(before) if !before.value.is_deleted() => before.value.clone(),
-            Some(before) => {
-                State { consumed: before.value.consumed.clone(), ..State::blank(self.instance, nonce()) }
-            }
+            Some(before) => State {
+                consumed: before.value.consumed.clone(),
+                seq: before.value.seq,
+                ..State::blank(self.instance, nonce())
+            },
             None => State::blank(self.instance, nonce()),
         };
         let expired = state.lock.take().map(|lock| lock.att).unwrap_or_default();
@@ -100,7 +104,8 @@ impl Grant<'_> {
         let most = att.values().copied().max().unwrap_or(1);
         // The lease begins now, not when the fetch did.
         let until = ends_ms(now_ms, lock_timeout);
-        state.lock = Some(Lock { n: nonce(), until, att });
+        let parts = self.messages.iter().filter_map(|(message, _)| message.item.parts().cloned()).collect();
+        state.lock = Some(Lock { n: nonce(), until, att, parts });
         (state, most)
     }
 
@@ -112,8 +117,8 @@ impl Grant<'_> {
         is_durable: bool,
         attempts: u32,
     ) -> Granted {
-        let Grant { identity, history, messages, is_more, .. } = self;
-        let Lock { n, until, att } = state.lock.clone().unwrap_or_default();
+        let Grant { identity, history, kv_snapshot, messages, is_more, .. } = self;
+        let Lock { n, until, att, .. } = state.lock.clone().unwrap_or_default();
         let token = Token {
             kind: Kind::Orchestration,
             instance: state.instance_id.clone(),
@@ -122,12 +127,8 @@ impl Grant<'_> {
             nonce: n.clone(),
             id: STATE.to_owned(),
         };
-        let entry = |value: &KvValue| KvEntry { value: value.v.clone(), last_updated_at_ms: value.t };
-        let kv_snapshot: HashMap<String, KvEntry> =
-            state.kv.iter().map(|(key, value)| (key.clone(), entry(value))).collect();
-        let once = messages.iter().filter(|(message, _)| message.once).map(|(message, _)| message.id.clone());
         let turn = Turn {
-            once: once.collect(),
+            once: messages.iter().filter_map(|(message, _)| message.as_once()).collect(),
             until: held::deadline(until, inner.clock.now_ms()),
             is_more,
             is_durable,

@@ -82,13 +82,14 @@ pub(crate) async fn latest_execution(inner: &Inner, instance: &str) -> Result<u6
 pub(crate) async fn instance(inner: &Inner, instance: &str) -> Result<InstanceInfo, Failure> {
     let State { name, version, execution, created_at, updated_at, parent_instance_id, .. } =
         read::created(inner, instance).await?;
+    let output = read::output(inner, instance, execution.output.as_ref()).await?;
     Ok(InstanceInfo {
         instance_id: instance.to_owned(),
         orchestration_name: name.unwrap_or_default(),
         orchestration_version: version.unwrap_or_default(),
         current_execution_id: execution.execution.max(1),
         status: execution.status,
-        output: execution.output,
+        output,
         created_at,
         updated_at,
         parent_instance_id,
@@ -103,6 +104,7 @@ pub(crate) async fn execution(inner: &Inner, instance: &str, number: u64) -> Res
         false => read::past(inner, instance, number).await?.ok_or_else(absent)?,
     };
     let Execution { execution, status, output, started_at, completed_at, events, .. } = execution;
+    let output = read::output(inner, instance, output.as_ref()).await?;
     Ok(ExecutionInfo {
         execution_id: execution,
         status,

@@ -1,16 +1,17 @@
-//! Pruning: past executions go, each with one batch whose heart is the deletion
-//! of its summary. The current execution, and any that runs, is never touched.
+//! Pruning: past executions go, each with one batch that removes its summary
+//! and leaves a record of its history to be removed. The current execution, and any that runs, is never touched.
 
 use duroxide::providers::{InstanceFilter, PruneOptions, PruneResult};
 use perihelion_client::{Batch, Query};
 use serde_json::Value;
 use tokio::time::Instant;
 
-use crate::documents::{Execution, PastExecution, Versioned};
+use crate::documents::{Execution, Litter, PastExecution, Versioned};
 use crate::failure::{Failure, is_transient};
 use crate::inner::Inner;
-use crate::ops::{list, purge, read};
+use crate::ops::{list, litter, read};
 use crate::store::{PATIENCE, patiently, versioned};
+use crate::token::nonce;
 
 /// Instances of a bulk operation when none is said.
 pub(crate) const BULK_MAX: u32 = 1000;
@@ -53,17 +54,19 @@ fn is_prunable(execution: &Execution, options: &PruneOptions) -> bool {
     execution.status != "Running" && is_old
 }
 
-/// The summary first, with as many chunks as fit: without it they are nobody's.
+/// The summary goes, and with it a record comes of what it alone referred to.
 /// Should an answer be lost, the summary tells: nobody makes it again.
 async fn remove(inner: &Inner, instance: &str, past: &Versioned<PastExecution>) -> Result<(), Failure> {
-    let chunks = &past.value.execution.chunks;
-    let (first, rest) = chunks.split_at(chunks.len().min(Batch::OPERATIONS_MAX - 1));
+    let execution = &past.value.execution;
+    let blank = Litter::blank(instance, &nonce(), inner.clock.stamp());
+    let litter = Litter {
+        history: Some(execution.execution),
+        parts: execution.output.iter().filter_map(|output| output.parts().cloned()).collect(),
+        ..blank
+    };
     let attempt = || async {
         let mut batch = Batch::new(instance);
-        batch.delete_if_match(&past.value.id, &past.etag)?;
-        for id in first {
-            batch.delete(id)?;
-        }
+        batch.delete_if_match(&past.value.id, &past.etag)?.create(&litter)?;
         match inner.store.container.batch(batch).await {
             Ok(_) => Ok(true),
             Err(error) if error.is_not_found() || error.is_precondition_failed() => Ok(false),
@@ -79,9 +82,7 @@ async fn remove(inner: &Inner, instance: &str, past: &Versioned<PastExecution>) 
     if !patiently(Instant::now() + PATIENCE, attempt).await? {
         return Err(Failure::Contended(format!("{} changes while it is pruned", past.value.id)));
     }
-    for ids in rest.chunks(Batch::OPERATIONS_MAX) {
-        purge::remove(inner, instance, ids).await?;
-    }
+    litter::run(inner, litter).await;
     Ok(())
 }
 

@@ -3,16 +3,20 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use duroxide::providers::KvEntry;
 use duroxide::{Event, SystemStats};
 use perihelion_client::Query;
 use serde::Deserialize;
+use tokio::time::Instant;
 
 use crate::cache::Snapshot;
 use crate::documents::{Execution, KvValue, PastExecution, State, Versioned};
 use crate::failure::Failure;
 use crate::inner::Inner;
+use crate::ops::payload;
 use crate::plan::past_id;
-use crate::store::Changed;
+use crate::store::{Changed, PATIENCE, patiently};
+use crate::text::Text;
 
 /// An instance's state: what is kept of it, when the service says that it still
 /// holds.
@@ -131,8 +135,8 @@ async fn chunks(inner: &Inner, instance: &str, execution: &Execution) -> Result<
     let mut parts: HashMap<String, String> =
         parts.into_iter().map(|part| (part.id, part.event_data)).collect();
     let mut text = String::new();
-    for id in &execution.chunks {
-        let part = parts.remove(id);
+    for id in execution.chunks.ids(execution.execution) {
+        let part = parts.remove(&id);
         let missing = || Failure::Refused(format!("the history of {instance} has lost its part {id}"));
         text.push_str(&part.ok_or_else(missing)?);
     }
@@ -150,9 +154,51 @@ pub(crate) async fn custom_status(
     instance: &str,
     last_seen: u64,
 ) -> Result<Option<(Option<String>, u64)>, Failure> {
-    let state = live(inner, instance).await?.filter(|state| state.created);
-    let newer = state.filter(|state| state.custom_status_version > last_seen);
-    Ok(newer.map(|state| (state.custom_status, state.custom_status_version)))
+    let fresh = || async {
+        let state = live(inner, instance).await?.filter(|state| state.created);
+        let Some(state) = state.filter(|state| state.custom_status_version > last_seen) else {
+            return Ok(None);
+        };
+        let status = output(inner, instance, state.custom_status.as_ref()).await?;
+        Ok(Some((status, state.custom_status_version)))
+    };
+    patiently(Instant::now() + PATIENCE, fresh).await
+}
+
+/// A text of a state that was just read.
+pub(crate) async fn output(
+    inner: &Inner,
+    instance: &str,
+    text: Option<&Text>,
+) -> Result<Option<String>, Failure> {
+    match text {
+        Some(text) => Ok(Some(payload::text(&inner.store, instance, text).await?)),
+        None => Ok(None),
+    }
+}
+
+/// The values that a turn begins with.
+pub(crate) async fn snapshot(inner: &Inner, state: &State) -> Result<HashMap<String, KvEntry>, Failure> {
+    let values = state.kv.iter().map(|(key, value)| (key.clone(), value));
+    let texts = whole(inner, &state.instance_id, values).await?;
+    let entry = |(key, value, t)| (key, KvEntry { value, last_updated_at_ms: t });
+    Ok(texts.into_iter().map(entry).collect())
+}
+
+/// Values with their texts put together.
+async fn whole<'v>(
+    inner: &Inner,
+    instance: &str,
+    values: impl Iterator<Item = (String, &'v KvValue)>,
+) -> Result<Vec<(String, String, u64)>, Failure> {
+    let (keys, values): (Vec<String>, Vec<&KvValue>) = values.unzip();
+    let texts: Vec<&Text> = values.iter().map(|value| &value.v).collect();
+    let texts = payload::texts(&inner.store, instance, &texts).await?;
+    let whole = keys.into_iter().zip(texts).zip(values).map(|((key, text), value)| {
+        let lost = || Failure::Contended(format!("a value of {instance} was replaced while it was read"));
+        Ok((key, text.ok_or_else(lost)?, value.t))
+    });
+    whole.collect()
 }
 
 /// Key-value pairs as they are now: the delta over the base.
@@ -168,13 +214,23 @@ pub(crate) fn values(state: State) -> BTreeMap<String, KvValue> {
 }
 
 pub(crate) async fn value(inner: &Inner, instance: &str, key: &str) -> Result<Option<String>, Failure> {
-    let state = live(inner, instance).await?;
-    Ok(state.and_then(|state| values(state).remove(key)).map(|value| value.v))
+    let fresh = || async {
+        let Some(state) = live(inner, instance).await? else { return Ok(None) };
+        let value = values(state).remove(key).map(|value| value.v);
+        output(inner, instance, value.as_ref()).await
+    };
+    patiently(Instant::now() + PATIENCE, fresh).await
 }
 
 pub(crate) async fn all_values(inner: &Inner, instance: &str) -> Result<HashMap<String, String>, Failure> {
-    let state = live(inner, instance).await?;
-    Ok(state.map(values).unwrap_or_default().into_iter().map(|(key, value)| (key, value.v)).collect())
+    let fresh = || async {
+        let Some(state) = live(inner, instance).await? else { return Ok(HashMap::new()) };
+        let values = values(state);
+        let all = values.iter().map(|(key, value)| (key.clone(), value));
+        let texts = whole(inner, instance, all).await?;
+        Ok(texts.into_iter().map(|(key, text, _)| (key, text)).collect())
+    };
+    patiently(Instant::now() + PATIENCE, fresh).await
 }
 
 pub(crate) async fn stats(inner: &Inner, instance: &str) -> Result<Option<SystemStats>, Failure> {
@@ -186,6 +242,6 @@ pub(crate) async fn stats(inner: &Inner, instance: &str) -> Result<Option<System
         history_size_bytes: execution.event_bytes,
         queue_pending_count: execution.carried,
         kv_user_key_count: values.len() as u64,
-        kv_total_value_bytes: values.values().map(|value| value.v.len() as u64).sum(),
+        kv_total_value_bytes: values.values().map(|value| value.v.len()).sum(),
     }))
 }

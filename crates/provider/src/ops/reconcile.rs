@@ -10,10 +10,10 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::clock::Stamp;
-use crate::documents::{Deletion, DeletionStage, Outbox, State, Versioned, kind};
+use crate::documents::{Deletion, Litter, Outbox, State, kind};
 use crate::failure::Failure;
 use crate::inner::Inner;
-use crate::ops::{delete, deliver, purge, retain, unpack};
+use crate::ops::{delete, deliver, litter, purge, retain, unpack};
 use crate::store::versioned;
 
 /// When nothing is left to do, it looks this many intervals later: what it is
@@ -26,9 +26,6 @@ const STUCK_INTERVALS_MAX: u32 = 32;
 
 /// Documents of one round.
 const ROWS_MAX: u32 = 64;
-
-/// A deletion that is not committed by then was given up by its process.
-const DELETION_AGE: Duration = Duration::from_secs(60);
 
 pub(crate) async fn run(inner: Weak<Inner>, interval: Duration) {
     let interval = interval.max(Duration::from_millis(50));
@@ -98,21 +95,9 @@ async fn finish(inner: &Inner, row: Value) -> Result<(), Failure> {
         kind::OUTBOX => deliver::attempt(inner, versioned::<Outbox>(row)?.value).await,
         kind::BUNDLE => unpack::run(inner, &text("instanceId"), &text("id")).await,
         kind::HISTORY => retain::sweep(inner, &versioned::<State>(row)?).await,
+        kind::LITTER => litter::finish(inner, versioned::<Litter>(row)?).await,
         kind::DELETED => purge::finish(inner, &versioned::<State>(row)?).await,
-        kind::DELETION => {
-            let Versioned { value, etag } = versioned::<Deletion>(row)?;
-            let age = inner.clock.stamp().ms().saturating_sub(value.made_at.ms());
-            match value.stage {
-                DeletionStage::Committed => {
-                    delete::roll_forward(inner, &value, &mut Default::default()).await
-                }
-                DeletionStage::Aborted => delete::abort(inner, value, &etag).await,
-                DeletionStage::Prepared if age > DELETION_AGE.as_millis() as u64 => {
-                    delete::abort(inner, value, &etag).await
-                }
-                DeletionStage::Prepared => Ok(()),
-            }
-        }
+        kind::DELETION => delete::advance(inner, versioned::<Deletion>(row)?).await,
         _ => Ok(()),
     }
 }

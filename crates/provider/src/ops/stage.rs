@@ -1,79 +1,130 @@
-//! Turns that are too large for one batch: chunks, bundles and outboxes are
-//! written first, where nobody looks at them, and the commit makes them count.
+//! Turns that are too large for one batch: chunks, parts, bundles and outboxes
+//! are written first, where nobody looks at them, and the commit makes them
+//! count.
 //!
-//! What always holds: staged ids carry the commit's nonce and are only ever
-//! created, so that a stale turn's cannot meet a committed one's; they expire
-//! unless they are committed, and the commit itself ends that.
+//! What always holds: before anything is staged there is a record of it, due
+//! long after the commit can come, and the commit removes that record. So what
+//! is committed is never collected, what is not always is, and one operation of
+//! the commit does for any number of documents. Staged ids carry a mark that
+//! only this attempt has and are only ever created.
 
-use std::collections::HashMap;
+use std::time::Duration;
 
+use perihelion_client::{Batch, Etag};
+use serde::Serialize;
 use tokio::time::Instant;
 
-use crate::documents::{Bundle, Chunk, Outbox, kind};
+use crate::clock::Stamp;
+use crate::documents::{Bundle, Litter, Outbox, Part, kind};
 use crate::failure::Failure;
 use crate::inner::Inner;
-use crate::plan::TurnPlan;
-use crate::store::{patiently, quiet};
+use crate::plan::{BYTES_MAX, TurnPlan};
+use crate::store::{Store, patiently, quiet_operation};
 
 /// How long staged documents wait for their commit: longer than any lock.
-const STAGED_TTL_SECONDS: u32 = 24 * 3600;
+const WAIT: Duration = Duration::from_secs(24 * 3600);
 
-/// Writes the large documents of a plan, which then is small.
-pub(crate) async fn stage(inner: &Inner, plan: &mut TurnPlan, until: Instant) -> Result<(), Failure> {
-    rename(plan);
+/// The record of what is staged.
+#[derive(Debug)]
+pub(crate) struct Staged {
+    pub(crate) id: String,
+    pub(crate) etag: Etag,
+}
+
+/// Stages what a plan wants staged, if it does.
+pub(crate) async fn turn(inner: &Inner, plan: &TurnPlan, until: Instant) -> Result<Option<Staged>, Failure> {
+    let Some(mark) = plan.staging.as_deref() else { return Ok(None) };
     let instance = plan.state.instance_id.as_str();
-    let ttl = Some(STAGED_TTL_SECONDS);
+    let staged = record(&inner.store, instance, mark, inner.clock.stamp(), until).await?;
+    let mut writer = Writer::new(&inner.store, instance, until);
     for chunk in &plan.chunks {
-        create(inner, instance, &Chunk { ttl, ..chunk.clone() }, until).await?;
+        writer.create(chunk).await?;
+    }
+    for part in &plan.parts {
+        writer.create(part).await?;
     }
     for bundle in &plan.bundles {
-        let staged = Bundle { ttl, kind: kind::STAGED.to_owned(), ..bundle.clone() };
-        create(inner, instance, &staged, until).await?;
+        writer.create(&Bundle { kind: kind::STAGED.to_owned(), ..bundle.clone() }).await?;
     }
     for outbox in &plan.outboxes {
-        let staged = Outbox { ttl, kind: kind::STAGED.to_owned(), ..outbox.clone() };
-        create(inner, instance, &staged, until).await?;
+        writer.create(&Outbox { kind: kind::STAGED.to_owned(), ..outbox.clone() }).await?;
     }
-    plan.is_staged = true;
-    Ok(())
+    writer.finish().await?;
+    Ok(Some(staged))
 }
 
-/// Gives the documents ids that no other commit has, where they are named too.
-fn rename(plan: &mut TurnPlan) {
-    let nonce = plan.state.ack.clone();
-    let mut names = HashMap::new();
-    let mut renamed = |id: &mut String| {
-        let new = format!("{id}:{nonce}");
-        names.insert(std::mem::replace(id, new.clone()), new);
-    };
-    plan.chunks.iter_mut().for_each(|chunk| renamed(&mut chunk.id));
-    plan.bundles.iter_mut().for_each(|bundle| renamed(&mut bundle.id));
-    plan.outboxes.iter_mut().for_each(|outbox| renamed(&mut outbox.id));
-    let past = plan.past.iter_mut().flat_map(|past| &mut past.execution.chunks);
-    for name in plan.state.execution.chunks.iter_mut().chain(&mut plan.state.bundles).chain(past) {
-        if let Some(new) = names.get(name) {
-            name.clone_from(new);
-        }
-    }
-}
-
-async fn create<T: serde::Serialize>(
-    inner: &Inner,
+/// Stages parts of one text.
+pub(crate) async fn parts(
+    store: &Store,
     instance: &str,
-    document: &T,
+    mark: &str,
+    parts: &[Part],
+    now: Stamp,
     until: Instant,
-) -> Result<(), Failure> {
-    let attempt = || async {
-        match inner.store.container.create_with(instance, document, &quiet()).await {
-            // Of that id there is only this one.
-            Err(error) if !error.is_conflict() => Err(Failure::from(error)),
-            _ => Ok(()),
+) -> Result<Staged, Failure> {
+    let staged = record(store, instance, mark, now, until).await?;
+    let mut writer = Writer::new(store, instance, until);
+    for part in parts {
+        writer.create(part).await?;
+    }
+    writer.finish().await?;
+    Ok(staged)
+}
+
+async fn record(
+    store: &Store,
+    instance: &str,
+    mark: &str,
+    now: Stamp,
+    until: Instant,
+) -> Result<Staged, Failure> {
+    let due = now.after(WAIT);
+    let record = Litter { staging: Some(mark.to_owned()), ..Litter::blank(instance, mark, due) };
+    let create = || store.create(instance, &record.id, &record);
+    let etag = patiently(until, create).await?;
+    Ok(Staged { id: record.id.clone(), etag })
+}
+
+/// Creates documents, as many at a time as a batch takes.
+struct Writer<'a> {
+    store: &'a Store,
+    instance: &'a str,
+    until: Instant,
+    batch: Batch,
+}
+
+impl<'a> Writer<'a> {
+    fn new(store: &'a Store, instance: &'a str, until: Instant) -> Self {
+        Writer { store, instance, until, batch: Batch::new(instance) }
+    }
+
+    async fn create<T: Serialize>(&mut self, document: &T) -> Result<(), Failure> {
+        let mut alone = Batch::new(self.instance);
+        alone.create(document)?;
+        if self.batch.is_full() || self.batch.bytes() + alone.bytes() > BYTES_MAX {
+            self.send().await?;
         }
-    };
-    match patiently(until, attempt).await {
-        Err(Failure::Storage(error)) if error.status().is_some_and(|status| status.code == 413) => {
-            Err(Failure::Refused(format!("a single value of the turn is too large to be stored: {error}")))
+        self.batch.create(document)?;
+        Ok(())
+    }
+
+    async fn finish(mut self) -> Result<(), Failure> {
+        self.send().await
+    }
+
+    async fn send(&mut self) -> Result<(), Failure> {
+        let batch = std::mem::replace(&mut self.batch, Batch::new(self.instance));
+        if batch.is_empty() {
+            return Ok(());
         }
-        outcome => outcome,
+        let batch = batch.with_options(quiet_operation());
+        patiently(self.until, || async {
+            match self.store.container.batch(batch.clone()).await {
+                // Of those ids there are only these: an earlier attempt made them.
+                Err(error) if !error.is_conflict() => Err(Failure::from(error)),
+                _ => Ok(()),
+            }
+        })
+        .await
     }
 }

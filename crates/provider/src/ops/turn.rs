@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
+use crate::consumed::Once;
 use crate::documents::{State, Versioned};
 use crate::failure::Failure;
 use crate::held::{self, Turn};
@@ -75,7 +76,7 @@ fn as_turn(token: &Token, state: Versioned<State>, now_ms: u64) -> Option<Turn> 
     let lock = state.lock.as_ref().filter(|_| has_lock(token, &state))?;
     let until = held::deadline(lock.until, now_ms);
     // Which of them must not come twice is not in the lock: all of them, then.
-    let once = lock.att.keys().cloned().collect();
+    let once = lock.att.keys().map(|id| Once { id: id.clone(), low: 0 }).collect();
     Some(Turn { state, etag: Some(etag), is_durable: true, history: None, once, until, is_more: true })
 }
 

@@ -2,6 +2,8 @@
 //! them out of the bundle at once, so that none is made twice or forgotten,
 //! whoever does it and wherever it stops.
 
+use std::collections::HashSet;
+
 use perihelion_client::{Batch, Error, Etag};
 
 use crate::documents::{Activity, Bundle, Message, Versioned};
@@ -15,7 +17,10 @@ use crate::store::quiet_operation;
 const STEP_MAX: usize = 98;
 
 /// Bytes of one step beside the rest of the bundle, which it writes again.
-const STEP_BYTES_MAX: usize = 500_000;
+const STEP_BYTES_MAX: usize = 700_000;
+
+/// What is left of a cancelled activity, instance id included.
+const TOMBSTONE_BYTES: usize = 2048 + 128;
 
 /// Steps of a bundle, and attempts when others unpack it too.
 const STEPS_MAX: usize = 10_000;
@@ -62,6 +67,8 @@ pub(crate) async fn run(inner: &Inner, instance: &str, id: &str) -> Result<(), F
 }
 
 fn split(mut bundle: Bundle) -> Step {
+    let skip: HashSet<String> = bundle.skip.drain(..).collect();
+    bundle.activities.retain(|activity| !skip.contains(&activity.id));
     let mut bytes = 0;
     let mut room = STEP_MAX;
     let mut fits = |size: usize| {
@@ -71,11 +78,11 @@ fn split(mut bundle: Bundle) -> Step {
         }
         is_fitting
     };
-    let cut = bundle.cancelled.iter().take_while(|_| fits(64)).count();
+    let cut = bundle.cancelled.iter().take_while(|_| fits(TOMBSTONE_BYTES)).count();
     let cancelled = bundle.cancelled.drain(..cut).collect();
-    let cut = bundle.activities.iter().take_while(|activity| fits(activity.item.len())).count();
+    let cut = bundle.activities.iter().take_while(|activity| fits(activity.weight())).count();
     let activities = bundle.activities.drain(..cut).collect();
-    let cut = bundle.messages.iter().take_while(|message| fits(message.item.len())).count();
+    let cut = bundle.messages.iter().take_while(|message| fits(message.weight())).count();
     let messages = bundle.messages.drain(..cut).collect();
     Step { activities, messages, cancelled, rest: bundle }
 }

@@ -4,62 +4,77 @@
 use crate::clock::Stamp;
 use crate::documents::{Activity, Bundle, Message, Outbox, kind};
 
-/// Work items of one bundle or outbox. As JSON inside JSON they may double, and
-/// a step of unpacking writes the rest of a bundle beside what it makes.
-pub(super) const BYTES_MAX: usize = 448 * 1024;
+/// A bundle or outbox, as JSON. A step of unpacking writes what it makes beside
+/// the rest of the bundle, and both must fit a batch.
+pub(super) const BYTES_MAX: usize = 900_000;
 
-/// Work items of one bundle: with their members they are some 300 bytes each.
-const ITEMS_MAX: usize = 1000;
+/// Work items of one bundle, and cancellations.
+const ITEMS_MAX: usize = 2000;
 
-/// The work items' bytes.
+/// Where bundles and outboxes are made.
+pub(super) struct Origin<'a> {
+    pub(super) instance: &'a str,
+    pub(super) seq: u64,
+    pub(super) now: Stamp,
+    /// Their staging, if they are written before the commit.
+    pub(super) mark: Option<&'a str>,
+}
+
+impl Origin<'_> {
+    fn id(&self, prefix: &str, n: usize) -> String {
+        let mark = self.mark.map_or_else(String::new, |mark| format!(":{mark}"));
+        format!("{prefix}:{:x}:{n}{mark}", self.seq)
+    }
+}
+
+/// Bytes of these documents.
 pub(super) fn bytes(activities: &[Activity], messages: &[Message]) -> usize {
-    let activities: usize = activities.iter().map(|activity| activity.item.len()).sum();
-    activities + messages.iter().map(|message| message.item.len()).sum::<usize>()
+    let activities: usize = activities.iter().map(Activity::weight).sum();
+    activities + messages.iter().map(Message::weight).sum::<usize>()
 }
 
 /// Packs what a turn schedules, in order.
 pub(super) fn bundles(
-    instance: &str,
-    seq: u64,
-    now: Stamp,
+    origin: &Origin<'_>,
     activities: Vec<Activity>,
     messages: Vec<Message>,
     cancelled: Vec<String>,
 ) -> Vec<Bundle> {
     let blank = |n: usize| Bundle {
-        id: format!("w:{seq:x}:{n}"),
-        instance_id: instance.to_owned(),
+        id: origin.id("w", n),
+        instance_id: origin.instance.to_owned(),
         kind: kind::BUNDLE.to_owned(),
-        made_at: now,
+        made_at: origin.now,
         activities: Vec::new(),
         messages: Vec::new(),
         cancelled: Vec::new(),
-        ttl: None,
+        skip: Vec::new(),
+        mark: origin.mark.map(str::to_owned),
     };
     let mut bundles = Vec::new();
-    for part in packed(cancelled, String::len) {
+    for part in packed(cancelled, |id| id.len() + 3) {
         bundles.push(Bundle { cancelled: part, ..blank(bundles.len()) });
     }
-    for part in packed(activities, |activity| activity.item.len()) {
+    for part in packed(activities, Activity::weight) {
         bundles.push(Bundle { activities: part, ..blank(bundles.len()) });
     }
-    for part in packed(messages, |message| message.item.len()) {
+    for part in packed(messages, Message::weight) {
         bundles.push(Bundle { messages: part, ..blank(bundles.len()) });
     }
     bundles
 }
 
 /// Packs messages to others, in order.
-pub(super) fn outboxes(instance: &str, seq: u64, now: Stamp, messages: Vec<Message>) -> Vec<Outbox> {
+pub(super) fn outboxes(origin: &Origin<'_>, messages: Vec<Message>) -> Vec<Outbox> {
     let outbox = |(n, messages)| Outbox {
-        id: format!("o:{seq:x}:{n}"),
-        instance_id: instance.to_owned(),
+        id: origin.id("o", n),
+        instance_id: origin.instance.to_owned(),
         kind: kind::OUTBOX.to_owned(),
-        made_at: now,
+        made_at: origin.now,
         messages,
-        ttl: None,
+        mark: origin.mark.map(str::to_owned),
     };
-    packed(messages, |message| message.item.len()).into_iter().enumerate().map(outbox).collect()
+    packed(messages, Message::weight).into_iter().enumerate().map(outbox).collect()
 }
 
 /// Cuts a list into parts that are small enough; what is too large by itself is

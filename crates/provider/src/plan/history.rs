@@ -3,16 +3,13 @@
 
 use duroxide::{Event, EventKind};
 
-use super::{Basis, TurnAck, TurnPlan};
+use super::{Basis, PastWrite, TurnAck, TurnPlan};
 use crate::documents::{Chunk, Execution, PastExecution, State, kind};
 use crate::failure::Failure;
+use crate::text::{PART_BYTES_MAX, Text, cut};
 
 /// The state document keeps this much of the history; every commit rewrites it.
 const TAIL_BYTES_MAX: usize = 8 * 1024;
-
-/// A chunk's text. As JSON inside JSON it may double, every quote with a
-/// backslash before it, and must stay below the 2 MiB of a document.
-const CHUNK_BYTES_MAX: usize = 768 * 1024;
 
 pub(crate) fn past_id(execution: u64) -> String {
     format!("e:{execution}")
@@ -23,12 +20,16 @@ pub(crate) fn past_id(execution: u64) -> String {
 pub(super) fn advance(plan: &mut TurnPlan, basis: &Basis<'_>, ack: &TurnAck) -> Result<(), Failure> {
     let now_ms = basis.now.ms();
     if ack.execution < plan.state.execution.execution {
-        let mut past = basis.past.clone().unwrap_or_else(|| begun(ack.execution, now_ms));
+        let (before, etag) = match &basis.past {
+            Some(past) => (Some(past.value.execution.clone()), Some(past.etag.clone())),
+            None => (None, None),
+        };
+        let mut past = before.unwrap_or_else(|| begun(ack.execution, now_ms));
         judge(&mut past, ack, now_ms);
         let mut text = String::new();
         append(&mut past, &mut text, &ack.history_delta)?;
         flush(plan, &mut past, &mut text);
-        plan.past = Some(as_past(&plan.state, past));
+        plan.past = Some(PastWrite { document: as_past(&plan.state, past), etag });
         return Ok(());
     }
     if ack.execution > plan.state.execution.execution {
@@ -59,7 +60,7 @@ fn retire(plan: &mut TurnPlan) {
     let mut execution = std::mem::take(&mut plan.state.execution);
     let mut text = std::mem::take(&mut plan.state.event_data);
     flush(plan, &mut execution, &mut text);
-    plan.past = Some(as_past(&plan.state, execution));
+    plan.past = Some(PastWrite { document: as_past(&plan.state, execution), etag: None });
 }
 
 fn as_past(state: &State, execution: Execution) -> PastExecution {
@@ -80,7 +81,7 @@ fn judge(execution: &mut Execution, ack: &TurnAck, now_ms: u64) {
         execution.completed_at = super::is_terminal(status).then_some(now_ms);
     }
     if ack.metadata.output.is_some() {
-        execution.output.clone_from(&ack.metadata.output);
+        execution.output = ack.metadata.output.clone().map(Text::Here);
     }
 }
 
@@ -110,23 +111,16 @@ fn append(execution: &mut Execution, text: &mut String, events: &[Event]) -> Res
 /// Moves text into chunks. They are cut anywhere: put together they are the
 /// text again.
 fn flush(plan: &mut TurnPlan, execution: &mut Execution, text: &mut String) {
-    let mut rest = text.as_str();
-    while !rest.is_empty() {
-        let mut cut = rest.len().min(CHUNK_BYTES_MAX);
-        while !rest.is_char_boundary(cut) {
-            cut -= 1;
-        }
-        let id = format!("h:{}:{}", execution.execution, execution.chunks.len());
+    let mark = plan.staging.as_deref();
+    for piece in cut(text, PART_BYTES_MAX) {
         plan.chunks.push(Chunk {
-            id: id.clone(),
+            id: execution.chunks.push(execution.execution, mark),
             instance_id: plan.state.instance_id.clone(),
             kind: kind::HISTORY.to_owned(),
             hx: execution.execution,
-            event_data: rest[..cut].to_owned(),
-            ttl: None,
+            event_data: piece.to_owned(),
+            mark: mark.map(str::to_owned),
         });
-        execution.chunks.push(id);
-        rest = &rest[cut..];
     }
     text.clear();
 }

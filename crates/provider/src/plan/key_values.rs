@@ -10,16 +10,18 @@ pub(super) fn apply(state: &mut State, delta: &[Event]) {
     for event in delta {
         match &event.kind {
             EventKind::KeyValueSet { key, value, last_updated_at_ms } => {
-                let value = KvValue { v: value.clone(), t: *last_updated_at_ms };
+                let value = KvValue { v: value.clone().into(), t: *last_updated_at_ms };
                 state.kv_delta.insert(key.clone(), Some(value));
             }
             EventKind::KeyValueCleared { key } => {
-                state.kv_delta.insert(key.clone(), None);
+                // Only what the base has must be hidden.
+                match state.kv.contains_key(key) {
+                    true => state.kv_delta.insert(key.clone(), None),
+                    false => state.kv_delta.remove(key),
+                };
             }
             EventKind::KeyValuesCleared => {
-                for value in state.kv_delta.values_mut() {
-                    *value = None;
-                }
+                state.kv_delta.clear();
                 for key in state.kv.keys() {
                     state.kv_delta.insert(key.clone(), None);
                 }

@@ -2,42 +2,68 @@
 //! state and the writes beside it, all of one batch.
 //!
 //! What always holds: a [`TurnPlan`] is committed whole or not at all, under the
-//! etag of the state it was made from, and fits a batch by its count of
-//! operations. What is too many (activities, timers, cancellations) goes into a
-//! bundle, one document, to be unpacked after the commit.
+//! etag of the state it was made from, and fits a batch by operations and by
+//! bytes. What is too many (activities, timers, cancellations) goes into a
+//! bundle, one document, to be unpacked after the commit. What is too large goes
+//! into parts; and when all of it is too large still, everything but the state
+//! and a few small documents is staged: written before the commit, under ids
+//! that only this plan has, and of no use to anyone until the commit names it.
 
 mod bundles;
 mod history;
 mod items;
 mod key_values;
+mod size;
+mod spill;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
 use duroxide::Event;
 use duroxide::EventKind;
 use duroxide::providers::{ExecutionMetadata, ScheduledActivityIdentifier, WorkItem};
 
+use perihelion_client::Etag;
+
 use crate::clock::Stamp;
+use crate::consumed::{Once, sent_id};
 use crate::documents::{
-    Activity, Bundle, Cancelled, Chunk, Execution, FIRST, Message, Outbox, PastExecution, State, Versioned,
-    kind,
+    Activity, Bundle, Cancelled, Chunk, FIRST, Litter, Message, Outbox, Part, PastExecution, State,
+    Versioned, kind,
 };
 use crate::failure::Failure;
 use crate::retention::Retention;
+use crate::text::{Parts, Text};
+use spill::Spill;
 
 pub(crate) use history::past_id;
 pub(crate) use items::{activity, activity_id, instance_of, message, session_of};
+pub(crate) use size::BYTES_MAX;
+pub(crate) use spill::apart;
 
 /// More activities, messages and cancellations than this go into a bundle: a
 /// batch must keep room for 64 consumed messages and the state.
 const LOOSE_MAX: usize = 30;
 
-/// Ids of consumed messages that are remembered. A duplicate comes within the
-/// retries of one enqueue; so many messages of an instance are not consumed in
-/// that time.
-const CONSUMED_MAX: usize = 128;
+/// Loose activities and messages together.
+const LOOSE_BYTES_MAX: usize = 600_000;
+
+/// An item that stays in its document when the turn is not too large.
+pub(crate) const ITEM_BYTES_MAX: usize = 256 * 1024;
+
+/// How a turn is laid out. The first that fits a batch is taken.
+struct Layout {
+    is_staged: bool,
+    /// Items above it go into parts.
+    item_bytes_max: usize,
+}
+
+const LAYOUTS: [Layout; 3] = [
+    Layout { is_staged: false, item_bytes_max: ITEM_BYTES_MAX },
+    Layout { is_staged: true, item_bytes_max: 16 * 1024 },
+    Layout { is_staged: true, item_bytes_max: 1024 },
+];
 
 /// How long what is left of a cancelled activity stays: longer than any worker
 /// goes on without renewing its lock.
@@ -61,11 +87,11 @@ pub(crate) struct TurnAck {
 pub(crate) struct Basis<'a> {
     pub(crate) state: &'a State,
     /// Of the ack's execution, when it is not the current one and was before.
-    pub(crate) past: Option<Execution>,
+    pub(crate) past: Option<Versioned<PastExecution>>,
     /// Those of the state's bundles that are still there.
     pub(crate) bundles: &'a [Versioned<Bundle>],
     /// Messages that came with the lock and must not be delivered twice.
-    pub(crate) once: &'a [String],
+    pub(crate) once: &'a [Once],
     /// The first of enough stamps: see [`TurnAck::stamps`].
     pub(crate) now: Stamp,
     pub(crate) nonce: &'a str,
@@ -75,18 +101,39 @@ pub(crate) struct Basis<'a> {
 #[derive(Debug, Default)]
 pub(crate) struct TurnPlan {
     pub(crate) state: State,
-    pub(crate) past: Option<PastExecution>,
+    pub(crate) past: Option<PastWrite>,
     pub(crate) chunks: Vec<Chunk>,
+    /// Parts of what is too large for where it belongs.
+    pub(crate) parts: Vec<Part>,
     pub(crate) consumed: Vec<String>,
     pub(crate) activities: Vec<Activity>,
     pub(crate) messages: Vec<Message>,
     pub(crate) cancelled: Vec<Cancelled>,
     pub(crate) bundles: Vec<Bundle>,
+    /// Open bundles that have more to skip.
     pub(crate) edited_bundles: Vec<Versioned<Bundle>>,
     pub(crate) outboxes: Vec<Outbox>,
-    /// Chunks, bundles and outboxes are written already, and the commit makes
-    /// them count.
-    pub(crate) is_staged: bool,
+    /// What nobody refers to after the commit.
+    pub(crate) litter: Option<Litter>,
+    /// Chunks, parts, bundles and outboxes are to be written before the commit,
+    /// under this mark.
+    pub(crate) staging: Option<String>,
+}
+
+/// An execution that is not the current one: as it will be, and its version if
+/// it is there.
+#[derive(Debug)]
+pub(crate) struct PastWrite {
+    pub(crate) document: PastExecution,
+    pub(crate) etag: Option<Etag>,
+}
+
+impl Basis<'_> {
+    /// What ids of this plan carry and no other plan's do: a turn that is
+    /// planned again has another stamp.
+    fn mark(&self) -> String {
+        format!("{}.{:x}", self.nonce, self.now.0)
+    }
 }
 
 impl TurnAck {
@@ -104,23 +151,78 @@ impl TurnAck {
 
 /// Plans a turn.
 pub(crate) fn turn(basis: &Basis<'_>, ack: &TurnAck) -> Result<TurnPlan, Failure> {
+    fitting(|layout| attempt(basis, ack, layout))
+}
+
+/// Plans events to be put into a history, and nothing else.
+pub(crate) fn append(basis: &Basis<'_>, ack: &TurnAck) -> Result<TurnPlan, Failure> {
+    fitting(|layout| {
+        let mut plan = begin(basis, layout);
+        history::advance(&mut plan, basis, ack)?;
+        Ok(plan)
+    })
+}
+
+/// The first layout that fits a batch.
+fn fitting(plan: impl Fn(&Layout) -> Result<TurnPlan, Failure>) -> Result<TurnPlan, Failure> {
+    for layout in &LAYOUTS {
+        let plan = plan(layout)?;
+        if plan.is_fitting() {
+            return Ok(plan);
+        }
+    }
+    Err(Failure::Refused(
+        "the turn does not fit one commit: too many key-value pairs, or tens of thousands of things \
+         scheduled at once. Spread them over several turns"
+            .to_owned(),
+    ))
+}
+
+fn begin(basis: &Basis<'_>, layout: &Layout) -> TurnPlan {
     let mut plan = TurnPlan { state: basis.state.clone(), ..TurnPlan::default() };
-    let now_ms = basis.now.ms();
+    plan.staging = layout.is_staged.then(|| basis.mark());
     plan.state.seq += 1;
     plan.state.ack = basis.nonce.to_owned();
-    plan.state.updated_at = now_ms;
-    identify(&mut plan.state, &ack.metadata, now_ms);
+    plan.state.updated_at = basis.now.ms();
+    plan
+}
+
+fn attempt(basis: &Basis<'_>, ack: &TurnAck, layout: &Layout) -> Result<TurnPlan, Failure> {
+    let mut plan = begin(basis, layout);
+    identify(&mut plan.state, &ack.metadata, basis.now.ms());
     history::advance(&mut plan, basis, ack)?;
     custom_status(&mut plan.state, &ack.history_delta);
     key_values::apply(&mut plan.state, &ack.history_delta);
     if ack.metadata.status.as_deref().is_some_and(is_terminal) {
         key_values::merge(&mut plan.state);
     }
-    release(&mut plan, basis);
-    schedule(&mut plan, basis, ack)?;
+    // Another record than that of the staging, if there is one.
+    let mark = format!("{}-", basis.mark());
+    let mut litter = Litter::blank(&plan.state.instance_id, &mark, basis.now);
+    release(&mut plan, basis, &mut litter);
+    let mut spill = Spill::new(&plan.state.instance_id, &basis.mark(), layout.is_staged);
+    spill.state(&mut plan.state);
+    if let Some(past) = &mut plan.past {
+        spill.execution(&mut past.document.execution);
+    }
+    schedule(&mut plan, basis, ack, layout, &mut spill, &mut litter)?;
     plan.state.has_children |= ack.starts_child_of(&plan.state.instance_id);
-    ack.retention.mark(&mut plan.state, now_ms);
+    ack.retention.mark(&mut plan.state, basis.now.ms());
+    plan.parts = spill.into_parts();
+    litter.parts.extend(dropped(basis, &plan));
+    plan.litter = Some(litter).filter(|litter| !litter.is_empty());
     Ok(plan)
+}
+
+/// Parts that were referred to before and are not any more.
+fn dropped(basis: &Basis<'_>, plan: &TurnPlan) -> Vec<Parts> {
+    let past = basis.past.iter().filter_map(|past| past.value.execution.output.as_ref());
+    let mut before: BTreeSet<&Parts> = basis.state.parts().chain(past.filter_map(Text::parts)).collect();
+    let past = plan.past.iter().filter_map(|past| past.document.execution.output.as_ref());
+    for kept in plan.state.parts().chain(past.filter_map(Text::parts)) {
+        before.remove(kept);
+    }
+    before.into_iter().cloned().collect()
 }
 
 pub(crate) fn is_terminal(status: &str) -> bool {
@@ -148,61 +250,47 @@ fn custom_status(state: &mut State, delta: &[Event]) {
         _ => None,
     });
     if let Some(status) = last {
-        state.custom_status = status;
+        state.custom_status = status.map(Text::Here);
         state.custom_status_version += 1;
     }
 }
 
 /// The lock ends, and the messages that came with it are gone.
-fn release(plan: &mut TurnPlan, basis: &Basis<'_>) {
+fn release(plan: &mut TurnPlan, basis: &Basis<'_>, litter: &mut Litter) {
     if let Some(lock) = plan.state.lock.take() {
         plan.consumed = lock.att.into_keys().collect();
+        litter.parts = lock.parts;
     }
-    plan.state.consumed.extend(basis.once.iter().cloned());
-    let surplus = plan.state.consumed.len().saturating_sub(CONSUMED_MAX);
-    plan.state.consumed.drain(..surplus);
+    plan.state.consumed.extend(basis.once, basis.now.ms());
 }
 
 /// Activities, messages to the instance itself, messages to others,
 /// cancellations.
-fn schedule(plan: &mut TurnPlan, basis: &Basis<'_>, ack: &TurnAck) -> Result<(), Failure> {
-    let mut stamp = basis.now;
-    let mut next = || {
-        stamp.0 += 1;
-        stamp
-    };
-    let mut cancelled: HashSet<String> =
-        ack.cancelled.iter().map(|target| activity_id(target.execution_id, target.activity_id)).collect();
-    let (seq, instance) = (plan.state.seq, plan.state.instance_id.clone());
-    let inc = Some(plan.state.incarnation.clone());
-    let (mut activities, mut messages, mut outgoing) = (Vec::new(), Vec::new(), Vec::new());
-    for item in &ack.worker_items {
-        let mut activity = activity(item, next())?;
-        // Scheduled and cancelled in one turn: as if neither.
-        if !cancelled.remove(&activity.id) {
-            activity.inc = inc.clone();
-            activities.push(activity);
-        }
-    }
-    for (position, item) in ack.orchestrator_items.iter().enumerate() {
-        let target = instance_of(item);
-        if target == instance {
-            let mut message = message(item, format!("m:{seq:x}:{position:05}"), next(), None)?;
-            items::set_by_our_clock(&mut message, item, ack.clock_offset_ms, basis.now);
-            message.inc = inc.clone();
-            messages.push(message);
-        } else {
-            let source = items::source(&instance, &plan.state.incarnation);
-            outgoing.push(message(item, format!("x:{source}:{seq:x}:{position:05}"), next(), None)?);
-        }
+fn schedule(
+    plan: &mut TurnPlan,
+    basis: &Basis<'_>,
+    ack: &TurnAck,
+    layout: &Layout,
+    spill: &mut Spill,
+    litter: &mut Litter,
+) -> Result<(), Failure> {
+    let Scheduled { activities, messages, outgoing, mut cancelled } =
+        scheduled(&mut plan.state, basis.now, ack, layout, spill)?;
+    if plan.state.is_spilt {
+        litter.of = cancelled.iter().cloned().collect();
+        litter.of.sort();
     }
     plan.edited_bundles = edit_bundles(basis.bundles, &mut cancelled);
     plan.state.bundles = basis.bundles.iter().map(|bundle| bundle.value.id.clone()).collect();
-    plan.outboxes = bundles::outboxes(&instance, seq, basis.now, outgoing);
+    let instance = plan.state.instance_id.clone();
+    let mark = plan.staging.clone();
+    let origin =
+        bundles::Origin { instance: &instance, seq: plan.state.seq, now: basis.now, mark: mark.as_deref() };
+    plan.outboxes = bundles::outboxes(&origin, outgoing);
     let mut cancelled: Vec<String> = cancelled.into_iter().collect();
     cancelled.sort();
     let bytes = bundles::bytes(&activities, &messages);
-    if activities.len() + messages.len() + cancelled.len() <= LOOSE_MAX && bytes <= bundles::BYTES_MAX {
+    if activities.len() + messages.len() + cancelled.len() <= LOOSE_MAX && bytes <= LOOSE_BYTES_MAX {
         plan.cancelled = cancelled.into_iter().map(|id| tombstone(&instance, id)).collect();
         (plan.activities, plan.messages) = (activities, messages);
         return Ok(());
@@ -210,23 +298,78 @@ fn schedule(plan: &mut TurnPlan, basis: &Basis<'_>, ack: &TurnAck) -> Result<(),
     // The start of the next execution must be there with this commit.
     let (now, later) = messages.into_iter().partition(|message| message.enq <= FIRST);
     plan.messages = now;
-    plan.bundles = bundles::bundles(&instance, seq, basis.now, activities, later, cancelled);
+    plan.bundles = bundles::bundles(&origin, activities, later, cancelled);
     plan.state.bundles.extend(plan.bundles.iter().map(|bundle| bundle.id.clone()));
     Ok(())
 }
 
-/// Takes cancelled activities out of bundles that are not unpacked yet; what
-/// was found there needs no tombstone.
+/// What a turn schedules, as documents.
+struct Scheduled {
+    activities: Vec<Activity>,
+    /// To the instance itself.
+    messages: Vec<Message>,
+    /// To others.
+    outgoing: Vec<Message>,
+    /// Activities of earlier turns.
+    cancelled: HashSet<String>,
+}
+
+fn scheduled(
+    state: &mut State,
+    now: Stamp,
+    ack: &TurnAck,
+    layout: &Layout,
+    spill: &mut Spill,
+) -> Result<Scheduled, Failure> {
+    let mut stamp = now;
+    let mut next = || {
+        stamp.0 += 1;
+        stamp
+    };
+    let mut cancelled: HashSet<String> =
+        ack.cancelled.iter().map(|target| activity_id(target.execution_id, target.activity_id)).collect();
+    let inc = Some(state.incarnation.clone());
+    let (mut activities, mut messages, mut outgoing) = (Vec::new(), Vec::new(), Vec::new());
+    for item in &ack.worker_items {
+        let mut activity = activity(item, next())?;
+        // Scheduled and cancelled in one turn: as if neither.
+        if !cancelled.remove(&activity.id) {
+            activity.inc = inc.clone();
+            state.is_spilt |= spill.activity(&mut activity, layout.item_bytes_max);
+            activities.push(activity);
+        }
+    }
+    let source = items::source(&state.instance_id, &state.incarnation);
+    for (position, item) in ack.orchestrator_items.iter().enumerate() {
+        let is_own = instance_of(item) == state.instance_id;
+        let id = match is_own {
+            true => format!("n:{:x}:{position:05}", state.seq),
+            false => sent_id(&source, state.seq, position),
+        };
+        let mut message = message(item, id, next(), None)?;
+        if is_own {
+            items::set_by_our_clock(&mut message, item, ack.clock_offset_ms, now);
+        }
+        spill.message(&mut message, layout.item_bytes_max);
+        match is_own {
+            true => messages.push(Message { inc: inc.clone(), ..message }),
+            false => outgoing.push(message),
+        }
+    }
+    Ok(Scheduled { activities, messages, outgoing, cancelled })
+}
+
+/// Lets bundles that are not unpacked yet skip cancelled activities; what was
+/// found there needs no tombstone.
 fn edit_bundles(bundles: &[Versioned<Bundle>], cancelled: &mut HashSet<String>) -> Vec<Versioned<Bundle>> {
     let mut edited = Vec::new();
     for bundle in bundles {
-        let mut copy = bundle.clone();
-        copy.value.activities.retain(|activity| !cancelled.contains(&activity.id));
-        if copy.value.activities.len() < bundle.value.activities.len() {
-            for activity in &bundle.value.activities {
-                cancelled.remove(&activity.id);
-            }
-            edited.push(copy);
+        let ids = bundle.value.activities.iter().map(|activity| &activity.id);
+        let found: Vec<String> = ids.filter(|id| cancelled.remove(*id)).cloned().collect();
+        if !found.is_empty() {
+            let mut bundle = bundle.clone();
+            bundle.value.skip.extend(found);
+            edited.push(bundle);
         }
     }
     edited

@@ -1,0 +1,69 @@
+//! Which documents a history lies in, in few bytes: chunks are numbered, and a
+//! run of them is one entry. A workflow that never ends would fill its state
+//! document with their names.
+
+use serde::{Deserialize, Serialize};
+
+/// The chunks of an execution, in order.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct Manifest {
+    runs: Vec<Run>,
+}
+
+/// Chunks in a row: how many, and what their ids end with if they were staged.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Run(u64, Option<String>);
+
+impl Manifest {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.runs.is_empty()
+    }
+
+    pub(crate) fn len(&self) -> u64 {
+        self.runs.iter().map(|run| run.0).sum()
+    }
+
+    /// Adds a chunk; its id.
+    pub(crate) fn push(&mut self, execution: u64, mark: Option<&str>) -> String {
+        let id = name(execution, self.len(), mark);
+        match self.runs.last_mut() {
+            Some(Run(count, last)) if last.as_deref() == mark => *count += 1,
+            _ => self.runs.push(Run(1, mark.map(str::to_owned))),
+        }
+        id
+    }
+
+    pub(crate) fn ids(&self, execution: u64) -> impl Iterator<Item = String> {
+        let numbered = self.runs.iter().flat_map(|run| (0..run.0).map(|_| run.1.as_deref()));
+        numbered.zip(0u64..).map(move |(mark, n)| name(execution, n, mark))
+    }
+}
+
+fn name(execution: u64, n: u64, mark: Option<&str>) -> String {
+    match mark {
+        None => format!("h:{execution}:{n}"),
+        Some(mark) => format!("h:{execution}:{n}:{mark}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_what_they_were_and_runs_are_short() {
+        let mut manifest = Manifest::default();
+        let mut names = Vec::new();
+        for n in 0..30_000 {
+            let mark = (n % 10_000 < 7).then(|| format!("mark{}", n / 10_000));
+            names.push(manifest.push(2, mark.as_deref()));
+        }
+        let json = serde_json::to_string(&manifest).expect("JSON");
+        assert!(json.len() < 200, "{json}");
+        let manifest: Manifest = serde_json::from_str(&json).expect("a manifest");
+        assert_eq!(manifest.ids(2).collect::<Vec<_>>(), names);
+        assert_eq!(manifest.len(), 30_000);
+        assert_eq!((names[0].as_str(), names[8].as_str()), ("h:2:0:mark0", "h:2:8"));
+    }
+}

@@ -1,0 +1,148 @@
+//! Texts of any size, read and sent: what lies in parts is put together, and
+//! what is too large for a message becomes parts beside it.
+//!
+//! What always holds: a message and its parts come into being by one batch, and
+//! the record of what was staged goes with it, so that a repeated attempt finds
+//! out that the first one was applied, even when the message is consumed.
+
+use perihelion_client::Batch;
+use tokio::time::Instant;
+
+use crate::clock::Stamp;
+use crate::documents::{Message, Part};
+use crate::failure::Failure;
+use crate::inner::Inner;
+use crate::ops::purge;
+use crate::ops::stage::{self, Staged};
+use crate::plan::{self, ITEM_BYTES_MAX};
+use crate::store::{Store, patiently, quiet, quiet_operation};
+use crate::text::{Parts, Text, escaped};
+use crate::token::nonce;
+
+/// A text, from wherever it is.
+pub(crate) async fn text(store: &Store, instance: &str, text: &Text) -> Result<String, Failure> {
+    match text {
+        Text::Here(text) => Ok(text.clone()),
+        Text::Apart(parts) => Ok(joined(store, instance, &[parts]).await?.remove(0)),
+    }
+}
+
+/// Several texts of one instance, in order. `None` for one whose parts are not
+/// all there: it was removed meanwhile.
+pub(crate) async fn texts(
+    store: &Store,
+    instance: &str,
+    texts: &[&Text],
+) -> Result<Vec<Option<String>>, Failure> {
+    let apart: Vec<&Parts> = texts.iter().filter_map(|text| text.parts()).collect();
+    let mut apart = whole(store, instance, &apart).await?.into_iter();
+    let text = |text: &&Text| match text {
+        Text::Here(text) => Some(text.clone()),
+        Text::Apart(_) => apart.next().flatten(),
+    };
+    Ok(texts.iter().map(text).collect())
+}
+
+async fn joined(store: &Store, instance: &str, all: &[&Parts]) -> Result<Vec<String>, Failure> {
+    let texts = whole(store, instance, all).await?;
+    let lost = || Failure::Contended(format!("a value of {instance} was replaced while it was read"));
+    texts.into_iter().map(|text| text.ok_or_else(lost)).collect()
+}
+
+async fn whole(store: &Store, instance: &str, all: &[&Parts]) -> Result<Vec<Option<String>>, Failure> {
+    let ids = all.iter().flat_map(|parts| parts.ids()).map(|id| (instance, id));
+    if all.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut parts = store.container.read_many::<Part>(ids).await?.items.into_iter();
+    let text = |wanted: &&Parts| {
+        let found: Vec<Option<Part>> = parts.by_ref().take(wanted.n as usize).collect();
+        found.into_iter().map(|part| part.map(|part| part.data)).collect::<Option<String>>()
+    };
+    Ok(all.iter().map(text).collect())
+}
+
+/// A message that is ready to be created: what is large of it is staged.
+#[derive(Debug)]
+pub(crate) struct Ready {
+    pub(crate) message: Message,
+    pub(crate) staged: Option<Staged>,
+}
+
+/// Stages what is large of a message.
+pub(crate) async fn prepare(
+    store: &Store,
+    mut message: Message,
+    now: Stamp,
+    until: Instant,
+) -> Result<Ready, Failure> {
+    let Text::Here(text) = &message.item else { return Ok(Ready { message, staged: None }) };
+    if escaped(text) <= ITEM_BYTES_MAX {
+        return Ok(Ready { message, staged: None });
+    }
+    let (item, staged) = stage_text(store, &message.instance_id, text, None, now, until).await?;
+    message.item = item;
+    Ok(Ready { message, staged: Some(staged) })
+}
+
+/// Stages a text, as parts.
+pub(crate) async fn stage_text(
+    store: &Store,
+    instance: &str,
+    text: &str,
+    of: Option<&str>,
+    now: Stamp,
+    until: Instant,
+) -> Result<(Text, Staged), Failure> {
+    let mark = nonce();
+    let name = format!("p:{mark}");
+    let parts = plan::apart(instance, &name, text, Some(&mark), of);
+    let n = u32::try_from(parts.len()).unwrap_or(u32::MAX);
+    let staged = stage::parts(store, instance, &mark, &parts, now, until).await?;
+    Ok((Text::Apart(Parts { b: name, n, len: text.len() as u64 }), staged))
+}
+
+/// Creates a message. One of that id is this one; and if its staging is gone,
+/// it was created before.
+pub(crate) async fn create(store: &Store, ready: &Ready) -> Result<(), Failure> {
+    let (message, instance) = (&ready.message, ready.message.instance_id.as_str());
+    let Some(staged) = &ready.staged else {
+        return match store.container.create_with(instance, message, &quiet()).await {
+            Err(error) if !error.is_conflict() => Err(error.into()),
+            _ => Ok(()),
+        };
+    };
+    let mut batch = Batch::new(instance);
+    batch.delete_if_match(&staged.id, &staged.etag)?.create(message)?;
+    match store.container.batch(batch.with_options(quiet_operation())).await {
+        Err(error) if error.operation_index() == Some(0) && error.is_not_found() => Ok(()),
+        // Another attempt's message is there, with parts of its own; those of
+        // this one are litter, as their record says.
+        Err(error) if error.is_conflict() => Ok(()),
+        Err(error) => Err(error.into()),
+        Ok(_) => Ok(()),
+    }
+}
+
+/// Sends a message to its instance; as it was sent.
+pub(crate) async fn send(
+    store: &Store,
+    message: Message,
+    now: Stamp,
+    until: Instant,
+) -> Result<Message, Failure> {
+    let ready = prepare(store, message, now, until).await?;
+    patiently(until, || create(store, &ready)).await?;
+    Ok(ready.message)
+}
+
+/// Removes a message that is not to be delivered, and what it says. Its parts go
+/// first: without them nobody delivers it.
+pub(crate) async fn remove(inner: &Inner, message: &Message) -> Result<(), Failure> {
+    let mut ids: Vec<String> = message.item.parts().into_iter().flat_map(Parts::ids).collect();
+    ids.push(message.id.clone());
+    for ids in ids.chunks(Batch::OPERATIONS_MAX) {
+        purge::remove(inner, &message.instance_id, ids).await?;
+    }
+    Ok(())
+}

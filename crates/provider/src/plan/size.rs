@@ -1,0 +1,84 @@
+//! How large a commit is: operations and bytes, so that a plan is never made
+//! that no batch takes.
+
+use serde::Serialize;
+
+use super::TurnPlan;
+
+/// What a batch of the service holds.
+pub(crate) const OPERATIONS_MAX: usize = 100;
+
+/// A commit's bytes. The service takes 2 MiB; the rest is room for its own
+/// accounting.
+pub(crate) const BYTES_MAX: usize = 1_800_000;
+
+/// An operation beside its document: its kind, id and etag.
+const OPERATION_BYTES: usize = 160;
+
+/// The state document by itself: well below what a document may have, so that
+/// locks and marks can always be written.
+const STATE_BYTES_MAX: usize = 1_200_000;
+
+impl TurnPlan {
+    /// Whether one batch takes it.
+    pub(super) fn is_fitting(&self) -> bool {
+        let state = json(&self.state);
+        state <= STATE_BYTES_MAX && self.operations() <= OPERATIONS_MAX && state + self.bytes() <= BYTES_MAX
+    }
+
+    /// Operations of the commit.
+    pub(crate) fn operations(&self) -> usize {
+        let staged = match &self.staging {
+            Some(_) => 1,
+            None => self.chunks.len() + self.parts.len(),
+        };
+        1 + staged
+            + self.activities.len()
+            + self.messages.len()
+            + usize::from(self.past.is_some())
+            + self.bundles.len()
+            + self.outboxes.len()
+            + self.edited_bundles.len()
+            + self.cancelled.len()
+            + self.consumed.len()
+            + usize::from(self.litter.is_some())
+    }
+
+    /// Bytes of the commit beside the state.
+    fn bytes(&self) -> usize {
+        let mut bytes = self.operations() * OPERATION_BYTES;
+        bytes += all(&self.activities) + all(&self.messages) + all(&self.cancelled);
+        bytes += self.past.as_ref().map_or(0, |past| json(&past.document));
+        bytes += self.litter.as_ref().map_or(0, json);
+        bytes += self.edited_bundles.iter().map(|bundle| all(&bundle.value.skip)).sum::<usize>();
+        if self.staging.is_none() {
+            bytes += all(&self.chunks) + all(&self.parts) + all(&self.bundles) + all(&self.outboxes);
+        }
+        bytes
+    }
+}
+
+fn all<T: Serialize>(values: &[T]) -> usize {
+    values.iter().map(json).sum()
+}
+
+/// Bytes of a document, without making it.
+fn json<T: Serialize>(value: &T) -> usize {
+    struct Count(usize);
+    impl std::io::Write for Count {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0 += bytes.len();
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut count = Count(0);
+    match serde_json::to_writer(&mut count, value) {
+        Ok(()) => count.0,
+        // What cannot be written is refused when it is.
+        Err(_) => 0,
+    }
+}

@@ -1,0 +1,103 @@
+//! What is too large for where it belongs goes into parts beside it: single
+//! values that no document holds, and in turns that no batch holds every item
+//! above a few kilobytes, so that what is left of the turn fits one.
+
+use crate::documents::{Activity, Execution, KvValue, Message, Part, State, kind};
+use crate::text::{PART_BYTES_MAX, Parts, Text, cut, escaped};
+
+/// A value of the state, other than key-value pairs, that stays in it.
+const STATE_VALUE_BYTES_MAX: usize = 96 * 1024;
+
+/// All key-value pairs of the state together: every commit writes them again.
+const KV_BYTES_MAX: usize = 192 * 1024;
+
+/// When there are more, the values above these sizes go, largest first.
+const KV_LIMITS: [usize; 3] = [16 * 1024, 2 * 1024, 128];
+
+/// Makes parts, under ids that no other plan has.
+#[derive(Debug, Default)]
+pub(super) struct Spill {
+    instance: String,
+    mark: String,
+    is_staged: bool,
+    texts: usize,
+    parts: Vec<Part>,
+}
+
+impl Spill {
+    pub(super) fn new(instance: &str, mark: &str, is_staged: bool) -> Self {
+        let (instance, mark) = (instance.to_owned(), mark.to_owned());
+        Spill { instance, mark, is_staged, ..Spill::default() }
+    }
+
+    pub(super) fn into_parts(self) -> Vec<Part> {
+        self.parts
+    }
+
+    /// Items above the limit go into parts.
+    pub(super) fn message(&mut self, message: &mut Message, limit: usize) {
+        self.text(&mut message.item, "b", limit, None);
+    }
+
+    /// The same; whether it did.
+    pub(super) fn activity(&mut self, activity: &mut Activity, limit: usize) -> bool {
+        self.text(&mut activity.item, "b", limit, Some(&activity.id))
+    }
+
+    /// The state stays small, whatever it holds.
+    pub(super) fn state(&mut self, state: &mut State) {
+        if let Some(status) = &mut state.custom_status {
+            self.text(status, "k", STATE_VALUE_BYTES_MAX, None);
+        }
+        self.execution(&mut state.execution);
+        for limit in KV_LIMITS {
+            let weight = |value: &KvValue| value.v.weight();
+            let base: usize = state.kv.values().map(weight).sum();
+            if base + state.kv_delta.values().flatten().map(weight).sum::<usize>() <= KV_BYTES_MAX {
+                return;
+            }
+            for value in state.kv.values_mut().chain(state.kv_delta.values_mut().flatten()) {
+                self.text(&mut value.v, "k", limit, None);
+            }
+        }
+    }
+
+    pub(super) fn execution(&mut self, execution: &mut Execution) {
+        if let Some(output) = &mut execution.output {
+            self.text(output, "k", STATE_VALUE_BYTES_MAX, None);
+        }
+    }
+
+    fn text(&mut self, text: &mut Text, prefix: &str, limit: usize, of: Option<&str>) -> bool {
+        let Text::Here(whole) = text else { return false };
+        if escaped(whole) <= limit {
+            return false;
+        }
+        let name = format!("{prefix}:{}:{:x}", self.mark, self.texts);
+        let parts = apart(&self.instance, &name, whole, self.is_staged.then_some(&self.mark), of);
+        let n = u32::try_from(parts.len()).unwrap_or(u32::MAX);
+        *text = Text::Apart(Parts { b: name, n, len: whole.len() as u64 });
+        self.texts += 1;
+        self.parts.extend(parts);
+        true
+    }
+}
+
+/// A text as documents.
+pub(crate) fn apart(
+    instance: &str,
+    name: &str,
+    text: &str,
+    mark: Option<&String>,
+    of: Option<&str>,
+) -> Vec<Part> {
+    let part = |(n, data): (usize, &str)| Part {
+        id: format!("{name}:{n}"),
+        instance_id: instance.to_owned(),
+        kind: kind::PART.to_owned(),
+        data: data.to_owned(),
+        mark: mark.cloned(),
+        of: of.map(str::to_owned),
+    };
+    cut(text, PART_BYTES_MAX).into_iter().enumerate().map(part).collect()
+}

@@ -1,0 +1,290 @@
+//! Random turns, each planned on what the one before it left: a commit always
+//! fits a batch, and nothing of the turn is lost, doubled or named twice.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use duroxide::providers::{ScheduledActivityIdentifier, WorkItem};
+use duroxide::{Event, EventKind};
+use fastrand::Rng;
+use perihelion_client::{Batch, Etag};
+
+use super::super::*;
+use super::{INSTANCE, cancel, work};
+use crate::documents::Lock;
+use crate::ops::commit::{CommitBasis, as_batch};
+use crate::ops::stage::Staged;
+
+/// A document of the service.
+const DOCUMENT_BYTES_MAX: usize = 2 * 1024 * 1024;
+
+/// Turns of one instance.
+const TURNS: u64 = 5;
+
+#[test]
+fn whatever_a_turn_holds_it_is_one_commit_that_loses_nothing() {
+    for seed in 0..12 {
+        let mut random = Rng::with_seed(seed);
+        let mut world = World::new();
+        for turn in 1..=TURNS {
+            world.turn(&mut random, &format!("seed {seed}, turn {turn}"));
+        }
+    }
+}
+
+/// An instance between its turns.
+struct World {
+    state: State,
+    bundles: Vec<Versioned<Bundle>>,
+    ids: BTreeSet<String>,
+    events: u64,
+    lines: String,
+    text: String,
+    now: Stamp,
+}
+
+impl World {
+    fn new() -> Self {
+        World {
+            state: State::blank(INSTANCE, "inc".into()),
+            bundles: Vec::new(),
+            ids: BTreeSet::new(),
+            events: 0,
+            lines: String::new(),
+            text: String::new(),
+            now: Stamp::at_ms(1_800_000_000_000),
+        }
+    }
+
+    fn turn(&mut self, random: &mut Rng, what: &str) {
+        let consumed: BTreeMap<String, u32> =
+            (0..random.usize(0..=64)).map(|n| (format!("m:p:{n:x}"), 1)).collect();
+        let once: Vec<Once> =
+            consumed.keys().filter(|_| random.bool()).map(|id| Once { id: id.clone(), low: 0 }).collect();
+        self.state.lock = Some(Lock { n: "n".into(), att: consumed.clone(), ..Lock::default() });
+        let ack = self.ack(random);
+        self.now.0 += 1_000_000;
+        let basis = Basis {
+            state: &self.state,
+            past: None,
+            bundles: &self.bundles,
+            once: &once,
+            now: self.now,
+            nonce: "commit",
+        };
+        let plan = turn(&basis, &ack).unwrap_or_else(|failure| panic!("{what}: {failure:?}"));
+        check_fits(&plan, what);
+        self.check_history(&plan, &ack, what);
+        check_scheduled(&plan, &ack, &self.bundles, what);
+        self.check_ids(&plan, what);
+        assert_eq!(plan.consumed, consumed.into_keys().collect::<Vec<_>>(), "{what}");
+        assert!(once.iter().all(|once| plan.state.consumed.contains(&once.id)), "{what}");
+        check_values(&plan, &ack, what);
+        let etag = etag();
+        self.bundles =
+            plan.bundles.into_iter().map(|value| Versioned { value, etag: etag.clone() }).collect();
+        self.state = plan.state;
+    }
+
+    fn ack(&mut self, random: &mut Rng) -> TurnAck {
+        let mut ack = super::ack(1);
+        let first = self.events + 1;
+        let count = amount(random, 300);
+        ack.history_delta = (first..first + count).map(|id| event(random, id)).collect();
+        let ids = self.state.seq * 10_000 + 1;
+        ack.worker_items = (ids..ids + amount(random, 400)).map(|id| sized_work(random, id)).collect();
+        ack.orchestrator_items = (0..amount(random, 300)).map(|n| message(random, n)).collect();
+        let cancelled = (0..amount(random, 200)).map(|_| cancel(random.u64(1..ids + 400)));
+        let cancelled: Vec<ScheduledActivityIdentifier> = cancelled.collect();
+        let open = self.bundles.iter().flat_map(|bundle| &bundle.value.activities);
+        let open = open.filter(|_| random.u8(..4) == 0).filter_map(identifier);
+        ack.cancelled = cancelled.into_iter().chain(open).collect();
+        if random.bool() {
+            ack.metadata.output = Some(text(random));
+        }
+        ack
+    }
+
+    /// The history is what it was, and then the turn's.
+    fn check_history(&mut self, plan: &TurnPlan, ack: &TurnAck, what: &str) {
+        self.events += ack.history_delta.len() as u64;
+        self.text.extend(plan.chunks.iter().map(|chunk| chunk.event_data.as_str()));
+        let whole = format!("{}{}", self.text, plan.state.event_data);
+        let line = |event: &Event| serde_json::to_string(event).expect("JSON") + "\n";
+        self.lines.extend(ack.history_delta.iter().map(line));
+        assert!(whole == self.lines, "{what}: history");
+        let execution = &plan.state.execution;
+        let named: Vec<String> = execution.chunks.ids(1).collect();
+        let made: Vec<&String> = plan.chunks.iter().map(|chunk| &chunk.id).collect();
+        assert!(named.iter().rev().take(made.len()).rev().eq(made), "{what}");
+        assert_eq!(execution.events, self.events, "{what}");
+    }
+
+    /// No document has the id of another, of this turn or before.
+    fn check_ids(&mut self, plan: &TurnPlan, what: &str) {
+        let bundled = plan.bundles.iter().flat_map(|bundle| &bundle.activities).map(|activity| &activity.id);
+        let told = plan.bundles.iter().flat_map(|bundle| &bundle.messages).map(|message| &message.id);
+        let sent = plan.outboxes.iter().flat_map(|outbox| &outbox.messages).map(|message| &message.id);
+        let made = (plan.activities.iter().map(|activity| &activity.id))
+            .chain(plan.messages.iter().map(|message| &message.id))
+            .chain(plan.chunks.iter().map(|chunk| &chunk.id))
+            .chain(plan.parts.iter().map(|part| &part.id))
+            .chain(plan.bundles.iter().map(|bundle| &bundle.id))
+            .chain(plan.outboxes.iter().map(|outbox| &outbox.id))
+            .chain(plan.litter.iter().map(|litter| &litter.id));
+        for id in made.chain(bundled).chain(told).chain(sent) {
+            assert!(self.ids.insert(id.clone()), "{what}: {id} is there twice");
+        }
+    }
+}
+
+fn etag() -> Etag {
+    Etag::parse("\"1\"").expect("an etag")
+}
+
+/// Mostly little, sometimes much.
+fn amount(random: &mut Rng, most: u64) -> u64 {
+    match random.u8(..4) {
+        0 => 0,
+        1 | 2 => random.u64(..6),
+        _ => random.u64(..most),
+    }
+}
+
+/// Mostly short, sometimes longer than a document.
+fn text(random: &mut Rng) -> String {
+    let bytes = match random.u16(..2000) {
+        0 => random.usize(..3_000_000),
+        1..=20 => random.usize(..200_000),
+        21..=200 => random.usize(..5_000),
+        _ => random.usize(..50),
+    };
+    let fill = *random.choice(&["x", "\"", "ä\\", "\u{1}"]).expect("there are some");
+    fill.repeat(bytes / fill.len())
+}
+
+fn event(random: &mut Rng, id: u64) -> Event {
+    let key = format!("key-{}", random.u8(..));
+    let kind = match random.u8(..8) {
+        0 => EventKind::KeyValueSet { key, value: text(random), last_updated_at_ms: id },
+        1 => EventKind::KeyValueCleared { key },
+        2 => EventKind::CustomStatusUpdated { status: Some(text(random)) },
+        _ => EventKind::ExternalEvent { name: "paid".into(), data: text(random) },
+    };
+    Event::with_event_id(id, INSTANCE, 1, None, kind)
+}
+
+fn sized_work(random: &mut Rng, id: u64) -> WorkItem {
+    match work(id) {
+        WorkItem::ActivityExecute { instance, execution_id, id, name, session_id, tag, .. } => {
+            let input = text(random);
+            WorkItem::ActivityExecute { instance, execution_id, id, name, input, session_id, tag }
+        }
+        other => other,
+    }
+}
+
+fn message(random: &mut Rng, n: u64) -> WorkItem {
+    let instance = match random.bool() {
+        true => INSTANCE.to_owned(),
+        false => format!("child-{}", random.u8(..9)),
+    };
+    WorkItem::ExternalRaised { instance, name: format!("{n}"), data: text(random) }
+}
+
+fn identifier(activity: &Activity) -> Option<ScheduledActivityIdentifier> {
+    let id = activity.id.rsplit(':').next()?.parse().ok()?;
+    Some(cancel(id))
+}
+
+/// Every document is small enough, and the commit is one batch.
+fn check_fits(plan: &TurnPlan, what: &str) {
+    let staged = plan.staging.as_ref().map(|mark| Staged { id: format!("g:{mark}"), etag: etag() });
+    let etag = etag();
+    let basis = CommitBasis { etag: Some(&etag), staged: staged.as_ref() };
+    let batch = as_batch(plan, &plan.activities, basis).unwrap_or_else(|error| panic!("{what}: {error:?}"));
+    assert_eq!(batch.len(), plan.operations(), "{what}");
+    assert!(batch.len() <= Batch::OPERATIONS_MAX && batch.bytes() <= BYTES_MAX, "{what}");
+    let size = |json: serde_json::Result<Vec<u8>>| json.expect("JSON").len();
+    let documents = (plan.chunks.iter().map(serde_json::to_vec))
+        .chain(plan.parts.iter().map(serde_json::to_vec))
+        .chain(plan.bundles.iter().map(serde_json::to_vec))
+        .chain(plan.outboxes.iter().map(serde_json::to_vec));
+    for bytes in documents.map(size) {
+        assert!(bytes < DOCUMENT_BYTES_MAX - 100_000, "{what}: a document has {bytes} bytes");
+    }
+    let state = size(serde_json::to_vec(&plan.state));
+    assert!(state < DOCUMENT_BYTES_MAX / 2, "{what}: the state has {state} bytes");
+}
+
+/// What is here or in parts, whole.
+fn whole(plan: &TurnPlan, text: &Text) -> String {
+    match text {
+        Text::Here(text) => text.clone(),
+        Text::Apart(parts) => {
+            let part =
+                |id: String| plan.parts.iter().find(|part| part.id == id).expect("the part is planned");
+            let text: String = parts.ids().map(|id| part(id).data.clone()).collect();
+            assert_eq!(text.len() as u64, parts.len);
+            text
+        }
+    }
+}
+
+/// Each activity, message and cancellation of the turn is there once, loose or
+/// packed, and says what it said.
+fn check_scheduled(plan: &TurnPlan, ack: &TurnAck, open: &[Versioned<Bundle>], what: &str) {
+    let mut expected: Vec<String> = Vec::new();
+    let mut cancelled: BTreeSet<String> =
+        ack.cancelled.iter().map(|target| activity_id(target.execution_id, target.activity_id)).collect();
+    for item in &ack.worker_items {
+        let activity = activity(item, Stamp(1)).expect("an activity");
+        if !cancelled.remove(&activity.id) {
+            expected.push(serde_json::to_string(item).expect("JSON"));
+        }
+    }
+    let bundled = plan.bundles.iter().flat_map(|bundle| &bundle.activities);
+    let found: Vec<String> =
+        plan.activities.iter().chain(bundled).map(|activity| whole(plan, &activity.item)).collect();
+    assert!(found == expected, "{what}: activities");
+
+    let of = |is_own: bool| {
+        let items =
+            ack.orchestrator_items.iter().filter(move |item| (instance_of(item) == INSTANCE) == is_own);
+        items.map(|item| serde_json::to_string(item).expect("JSON")).collect::<Vec<_>>()
+    };
+    let bundled = plan.bundles.iter().flat_map(|bundle| &bundle.messages);
+    let own: Vec<String> =
+        plan.messages.iter().chain(bundled).map(|message| whole(plan, &message.item)).collect();
+    assert!(own == of(true), "{what}: messages to itself");
+    let sent = plan.outboxes.iter().flat_map(|outbox| &outbox.messages);
+    assert!(sent.map(|message| whole(plan, &message.item)).collect::<Vec<_>>() == of(false), "{what}: sent");
+
+    let before: BTreeSet<&String> = open.iter().flat_map(|bundle| &bundle.value.skip).collect();
+    let skipped = plan.edited_bundles.iter().flat_map(|bundle| &bundle.value.skip);
+    let gone = (plan.cancelled.iter().map(|gone| &gone.id))
+        .chain(plan.bundles.iter().flat_map(|bundle| &bundle.cancelled))
+        .chain(skipped.filter(|id| !before.contains(id)));
+    let gone: Vec<String> = gone.cloned().collect();
+    assert_eq!(gone.len(), cancelled.len(), "{what}: cancellations");
+    assert_eq!(gone.into_iter().collect::<BTreeSet<_>>(), cancelled, "{what}: cancellations");
+}
+
+/// What the turn set is what the state has, here or in parts.
+fn check_values(plan: &TurnPlan, ack: &TurnAck, what: &str) {
+    let mut last: BTreeMap<&String, &String> = BTreeMap::new();
+    for event in &ack.history_delta {
+        match &event.kind {
+            EventKind::KeyValueSet { key, value, .. } => last.insert(key, value),
+            EventKind::KeyValueCleared { key } => last.remove(key),
+            _ => None,
+        };
+    }
+    for (key, value) in last {
+        let found = plan.state.kv_delta[key].as_ref().expect("it is set");
+        assert!(whole(plan, &found.v) == *value, "{what}: {key}");
+    }
+    if let Some(output) = &ack.metadata.output {
+        let found = plan.state.execution.output.as_ref().expect("it is set");
+        assert!(whole(plan, found) == *output, "{what}: output");
+    }
+}

@@ -1,0 +1,130 @@
+//! Text of any size. What is small is where it belongs; what is large lies in
+//! parts, documents of their own beside it, and a reference says which.
+//!
+//! What always holds: a reference is small whatever it refers to, the parts of
+//! one reference belong to it alone, and they never change.
+
+use serde::{Deserialize, Serialize};
+
+/// A part's text, as JSON has it. A document may have 2 MiB.
+pub(crate) const PART_BYTES_MAX: usize = 1_500_000;
+
+/// Text, or where it is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum Text {
+    Here(String),
+    Apart(Parts),
+}
+
+/// Documents whose text, put together, is one.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub(crate) struct Parts {
+    /// What their ids begin with; nothing else begins with it.
+    pub(crate) b: String,
+    pub(crate) n: u32,
+    /// Bytes of the text.
+    pub(crate) len: u64,
+}
+
+impl Parts {
+    pub(crate) fn ids(&self) -> impl Iterator<Item = String> {
+        (0..self.n).map(|n| format!("{}:{n}", self.b))
+    }
+}
+
+impl Text {
+    pub(crate) fn parts(&self) -> Option<&Parts> {
+        match self {
+            Text::Here(_) => None,
+            Text::Apart(parts) => Some(parts),
+        }
+    }
+
+    /// Bytes of the text itself.
+    pub(crate) fn len(&self) -> u64 {
+        match self {
+            Text::Here(text) => text.len() as u64,
+            Text::Apart(parts) => parts.len,
+        }
+    }
+
+    /// Bytes that it takes where it is referred to, as JSON.
+    pub(crate) fn weight(&self) -> usize {
+        match self {
+            Text::Here(text) => escaped(text),
+            Text::Apart(parts) => parts.b.len() + 48,
+        }
+    }
+}
+
+impl From<String> for Text {
+    fn from(text: String) -> Self {
+        Text::Here(text)
+    }
+}
+
+/// Bytes of a text as JSON, but for its quotes.
+pub(crate) fn escaped(text: &str) -> usize {
+    text.bytes().map(|byte| width(byte as char)).sum()
+}
+
+fn width(character: char) -> usize {
+    match character {
+        '"' | '\\' | '\n' | '\r' | '\t' | '\u{8}' | '\u{c}' => 2,
+        '\0'..='\u{1f}' => 6,
+        _ => 1,
+    }
+}
+
+/// Cuts a text into pieces of at most so many bytes as JSON. Put together they
+/// are the text again.
+pub(crate) fn cut(text: &str, bytes_max: usize) -> Vec<&str> {
+    let mut pieces = Vec::new();
+    let (mut start, mut bytes) = (0, 0);
+    for (index, character) in text.char_indices() {
+        let more = match character.len_utf8() {
+            1 => width(character),
+            more => more,
+        };
+        if bytes + more > bytes_max && index > start {
+            pieces.push(&text[start..index]);
+            (start, bytes) = (index, 0);
+        }
+        bytes += more;
+    }
+    if start < text.len() {
+        pieces.push(&text[start..]);
+    }
+    pieces
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_are_small_as_json_and_whole_together() {
+        for text in ["", "a", "äöü☃𝄞", "\"\\\n\r\t\u{8}\u{c}\u{0}\u{1f}\u{7f}", &"x\"ä\u{1}".repeat(500)]
+        {
+            for bytes_max in [6, 7, 64, 1000] {
+                let pieces = cut(text, bytes_max);
+                assert_eq!(pieces.concat(), text);
+                for piece in pieces {
+                    let json = serde_json::to_string(piece).expect("JSON").len() - 2;
+                    assert_eq!(json, escaped(piece), "{piece:?}");
+                    assert!(json <= bytes_max, "{piece:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_text_is_read_back_as_what_it_was() {
+        let apart = Text::Apart(Parts { b: "b:1:0".into(), n: 3, len: 4_000_000 });
+        for text in [Text::Here("{\"b\":\"x\"}".into()), apart] {
+            let json = serde_json::to_string(&text).expect("JSON");
+            assert_eq!(serde_json::from_str::<Text>(&json).expect("text"), text, "{json}");
+        }
+    }
+}
