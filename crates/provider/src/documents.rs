@@ -75,6 +75,10 @@ pub(crate) struct State {
     pub(crate) seq: u64,
     /// Nonce of the last commit: finding mine here means it was applied.
     pub(crate) ack: String,
+    /// Nonces of the last turns that were committed: an answer may be lost, and
+    /// another process be there before it is asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) acks: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) lock: Option<Lock>,
     /// The current execution; its number is 0 before the first commit.

@@ -83,11 +83,10 @@ async fn open_bundles(inner: &Inner, state: &State) -> Result<Vec<Versioned<Bund
     Ok(bundles)
 }
 
-/// Whether the state is the one this commit wrote, or one after it that keeps
-/// its nonce.
+/// Whether the state is the one this commit wrote, or one after it.
 async fn is_applied(inner: &Inner, token: &Token, nonce: &str) -> Result<bool, Failure> {
     let state = inner.store.state(&token.instance).await?;
-    Ok(state.is_some_and(|state| state.value.ack == nonce))
+    Ok(state.is_some_and(|state| state.value.acks.iter().any(|ack| ack == nonce)))
 }
 
 /// The turn is committed; what follows can be done by anyone, and is tried here

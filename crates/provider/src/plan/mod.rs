@@ -65,6 +65,11 @@ const LAYOUTS: [Layout; 3] = [
     Layout { is_staged: true, item_bytes_max: 1024 },
 ];
 
+/// Turns whose commit can be recognised. Who asks after a lost answer does so at
+/// once; should more turns have been committed by others until then, it hears
+/// that its lock is lost, and the runtime's next word on that turn is refused.
+const ACKS_MAX: usize = 8;
+
 /// How long what is left of a cancelled activity stays: longer than any worker
 /// goes on without renewing its lock.
 const CANCELLED_TTL_SECONDS: u32 = 3600;
@@ -183,6 +188,9 @@ fn begin(basis: &Basis<'_>, layout: &Layout) -> TurnPlan {
     plan.staging = layout.is_staged.then(|| basis.mark());
     plan.state.seq += 1;
     plan.state.ack = basis.nonce.to_owned();
+    plan.state.acks.push(basis.nonce.to_owned());
+    let surplus = plan.state.acks.len().saturating_sub(ACKS_MAX);
+    plan.state.acks.drain(..surplus);
     plan.state.updated_at = basis.now.ms();
     plan
 }

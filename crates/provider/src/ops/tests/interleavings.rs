@@ -184,9 +184,9 @@ async fn deletion_cut_off(world: &World, stage: DeletionStage, marked: &[&str]) 
         instance_id: 1,
         kind: kind::DELETION.to_owned(),
         instances: vec!["a".to_owned(), "b".to_owned()],
+        late: Vec::new(),
         stage,
         made_at,
-        ttl: 3600,
     };
     store.container.create(deletion.instance_id, &deletion).await.unwrap();
     for name in marked {
@@ -248,7 +248,7 @@ async fn what_cannot_be_delivered_is_tried_ever_more_rarely() {
         kind: kind::OUTBOX.to_owned(),
         made_at: crate::clock::Stamp::at_ms(1),
         messages: vec![message],
-        ttl: None,
+        mark: None,
     };
     provider.inner.store.container.create("a", &outbox).await.unwrap();
     world.engine.manage(http::Method::DELETE, "counters", "").await.unwrap();
