@@ -125,6 +125,13 @@ impl CosmosDBProviderBuilder {
         self
     }
 
+    /// How long a deletion that is not committed is left to its process.
+    #[cfg(test)]
+    pub(crate) fn with_deletion_patience(mut self, patience: Duration) -> Self {
+        self.options.deletion_patience = patience;
+        self
+    }
+
     /// Makes this machine's clock wrong by so many milliseconds, for tests: the
     /// provider must go by the service's clock all the same.
     #[doc(hidden)]

@@ -167,3 +167,14 @@ fn what_must_not_come_twice_is_remembered() {
     let plan = turn(&basis, &ack(1)).expect("in order");
     assert!(plan.state.consumed.contains("m:sender:7") && !plan.state.consumed.contains("m:sender:6"));
 }
+
+#[test]
+fn a_commit_is_recognised_after_the_next_ones_and_few_are_kept() {
+    let mut state = state();
+    for n in 0..20 {
+        let (now, nonce) = (Stamp::at_ms(1_000 + n), format!("{n}"));
+        let basis = Basis { state: &state, past: None, bundles: &[], once: &[], now, nonce: &nonce };
+        state = turn(&basis, &ack(1)).expect("in order").state;
+    }
+    assert_eq!((state.acks.len(), state.acks[0].as_str(), state.ack.as_str()), (ACKS_MAX, "12", "19"));
+}
