@@ -12,18 +12,19 @@ use super::published::{Head, KeyValue};
 use crate::documents::{KvValue, State, Versioned};
 use crate::failure::Failure;
 use crate::inner::Inner;
-use crate::ops::commit::{Outcome, commit, is_too_large};
+use crate::ops::commit::{CommitBasis, Outcome, commit};
 use crate::ops::handover::Handover;
-use crate::ops::{enqueue, stage, unpack};
+use crate::ops::{payload, stage, unpack};
 use crate::plan::{self, Basis};
 use crate::store::{PATIENCE, patiently, quiet};
+use crate::text::Text;
 use crate::token::nonce;
 
 pub(super) async fn write(inner: &Inner, moved: Moved) -> Result<(), Failure> {
     let Moved { instance, messages, loose, turns, head, values } = moved;
     for message in messages {
         let until = Instant::now() + PATIENCE;
-        patiently(until, || enqueue::create(&inner.store, &message)).await?;
+        payload::send(&inner.store, message, inner.clock.stamp(), until).await?;
     }
     for item in loose {
         let activity = plan::activity(&item, inner.clock.stamp())?;
@@ -72,12 +73,10 @@ async fn execution(
     let mut plan = plan::turn(&basis, &turn.ack)?;
     date(&mut plan.state, &turn, end.and_then(|(head, _)| head));
     let until = Instant::now() + PATIENCE;
-    let etag = Some(&found.etag);
-    if is_too_large(&plan, etag) {
-        stage::stage(inner, &mut plan, until).await?;
-    }
+    let staged = stage::turn(inner, &plan, until).await?;
+    let basis = CommitBasis { etag: Some(&found.etag), staged: staged.as_ref() };
     let nothing = Handover::nothing(inner);
-    match patiently(until, || commit(inner, &plan, &nothing, etag, until)).await? {
+    match patiently(until, || commit(inner, &plan, &nothing, basis, until)).await? {
         Outcome::Committed(_) => {}
         Outcome::Stale => {
             return Err(Failure::Contended(format!(
@@ -97,13 +96,13 @@ async fn execution(
 /// come on top, and are what is there already.
 fn complete(state: &mut State, head: Option<&Head>, values: &BTreeMap<String, KeyValue>) {
     for (key, value) in values {
-        let value = KvValue { v: value.value.clone(), t: value.last_updated_at_ms };
+        let value = KvValue { v: value.value.clone().into(), t: value.last_updated_at_ms };
         if state.kv.get(key) != Some(&value) {
             state.kv.insert(key.clone(), value);
         }
     }
     if let Some(head) = head {
-        state.custom_status = head.custom_status.clone();
+        state.custom_status = head.custom_status.clone().map(Text::Here);
     }
 }
 
