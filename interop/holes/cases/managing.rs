@@ -158,20 +158,23 @@ pub(crate) async fn appended_events_keep_their_order_and_repeat_nothing(world: W
 }
 
 pub(crate) async fn executions_of_many_events_are_listed_once(world: World) -> Outcome {
-    const EVENTS: u64 = 130;
+    const HALF: u64 = 65;
     let provider = world.provider().await?;
     enqueue(&provider, start("eternal")).await?;
     for execution in 1..=3 {
+        // In two turns: the published crate cuts one of more at a hundred.
+        let events = |first: u64| {
+            (first..first + HALF).map(|id| event("eternal", execution, id, "")).collect::<Vec<_>>()
+        };
+        let taken = take(&provider).await?;
+        let turn = Turn { execution, history: events(1), ..Turn::of("eternal", 1) };
+        ack(&provider, &taken.token, turn).await?;
+        enqueue(&provider, raised("eternal", "go on")).await?;
         let taken = take(&provider).await?;
         let is_last = execution == 3;
-        // In two halves: the published crate cuts a turn of more at a hundred.
-        let half = |range: std::ops::RangeInclusive<u64>| {
-            range.map(|id| event("eternal", execution, id, "")).collect::<Vec<_>>()
-        };
-        provider.append_with_execution("eternal", execution, half(1..=EVENTS / 2)).await?;
         let turn = Turn {
             execution,
-            history: half(EVENTS / 2 + 1..=EVENTS),
+            history: events(1 + HALF),
             messages: if is_last { Vec::new() } else { vec![continued("eternal")] },
             metadata: if is_last { super::steps::named() } else { ended("ContinuedAsNew", "") },
             ..Turn::of("eternal", 1)

@@ -1,8 +1,11 @@
 //! Where a case runs: a container of its own on a server that takes faults on
 //! order. The few requests to its management interface need no library.
 
+use std::future::Future;
+use std::pin::Pin;
 use std::time::Duration;
 
+use duroxide::providers::ProviderError;
 use duroxide_cdb::client::CosmosDBClient;
 use duroxide_cdb::{CosmosDBProvider, CosmosDBProviderConfig};
 use serde_json::{Value, json};
@@ -41,21 +44,36 @@ const DATABASE: &str = "holes";
 /// The longest answer of the management interface that is read.
 const ANSWER_BYTES_MAX: u64 = 1 << 20;
 
+/// How a provider is opened.
+pub(crate) type Opener = fn(CosmosDBProviderConfig) -> Opening;
+pub(crate) type Opening = Pin<Box<dyn Future<Output = Result<CosmosDBProvider, ProviderError>> + Send>>;
+
+/// As programs written for the published crate open it.
+pub(crate) fn as_published(config: CosmosDBProviderConfig) -> Opening {
+    Box::pin(CosmosDBProvider::new_with_config(config))
+}
+
 /// A container and the server it is on.
 #[derive(Debug, Clone)]
 pub(crate) struct World {
     port: u16,
     container: String,
+    open: Opener,
 }
 
 impl World {
-    pub(crate) fn new(port: u16, container: &str) -> Self {
-        World { port, container: container.to_owned() }
+    pub(crate) fn new(port: u16, container: &str, open: Opener) -> Self {
+        World { port, container: container.to_owned(), open }
     }
 
     /// Another container beside this one.
     pub(crate) fn named_after(world: &World, n: usize) -> Self {
-        World { port: world.port, container: format!("{}-{n}", world.container) }
+        World { container: format!("{}-{n}", world.container), ..world.clone() }
+    }
+
+    /// A provider that is made in its own way.
+    pub(crate) async fn open(&self, config: CosmosDBProviderConfig) -> Outcome<CosmosDBProvider> {
+        Ok((self.open)(config).await?)
     }
 
     pub(crate) fn config(&self) -> CosmosDBProviderConfig {
@@ -79,7 +97,7 @@ impl World {
 
     /// A provider, as a process of its own would have it.
     pub(crate) async fn provider(&self) -> Outcome<CosmosDBProvider> {
-        Ok(CosmosDBProvider::new_with_config(self.config()).await?)
+        self.open(self.config()).await
     }
 
     /// One that looks for undelivered messages often.
@@ -90,7 +108,7 @@ impl World {
             reconciler_age_threshold: often,
             ..self.config()
         };
-        Ok(CosmosDBProvider::new_with_config(config).await?)
+        self.open(config).await
     }
 
     /// One that never does while a case lasts.
@@ -101,7 +119,7 @@ impl World {
             reconciler_age_threshold: rarely,
             ..self.config()
         };
-        Ok(CosmosDBProvider::new_with_config(config).await?)
+        self.open(config).await
     }
 
     /// The documents themselves.

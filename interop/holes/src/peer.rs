@@ -11,7 +11,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use crate::cases;
-use crate::cases::world::{Broken, Outcome, World};
+use crate::cases::world::{Broken, Outcome, World, as_published};
 use crate::server::Server;
 
 /// Cases at a time: most of their time is waiting.
@@ -69,7 +69,7 @@ pub(crate) async fn run(wanted: &str) -> Result<Score, Box<dyn std::error::Error
     let places = Arc::new(Semaphore::new(PARALLEL));
     let mut running = JoinSet::new();
     for (number, case) in all().into_iter().enumerate().filter(|(_, case)| case.name.contains(wanted)) {
-        let world = World::new(server.port(), &format!("case-{number}"));
+        let world = World::new(server.port(), &format!("case-{number}"), as_published);
         let places = Arc::clone(&places);
         running.spawn(async move {
             let _place = places.acquire_owned().await;

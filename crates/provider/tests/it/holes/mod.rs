@@ -7,21 +7,27 @@
 
 mod regions;
 mod table;
+mod tiers;
 
 use std::time::Duration;
 
 use perihelion_server::{Server, ServerOptions};
 
-use crate::cases::world::{Broken, Outcome, World};
+use crate::cases::world::{Broken, Opener, Outcome, World, as_published};
 
 /// How long requests under way may take when a test ends.
 const DRAIN_GRACE: Duration = Duration::from_secs(2);
 
 /// Runs a case on a server of its own.
 async fn keeps(case: impl AsyncFnOnce(World) -> Outcome) {
+    keeps_by(as_published, case).await;
+}
+
+/// The same, its providers opened in another way.
+async fn keeps_by(open: Opener, case: impl AsyncFnOnce(World) -> Outcome) {
     let options = ServerOptions { management: true, ..ServerOptions::default() };
     let server = Server::start(options).await.unwrap();
-    let outcome = case(World::new(server.local_addr().port(), "case")).await;
+    let outcome = case(World::new(server.local_addr().port(), "case", open)).await;
     if let Err(Broken(why)) = outcome {
         panic!("{why}");
     }
