@@ -130,6 +130,6 @@ async fn start(options: &Options, here: &Path, scratch: &Path) -> anyhow::Result
         Launcher { scratch: scratch.to_owned(), vercel: None, ours: Some(binary.clone()), management: false };
     let server = launcher.start(Target::Memory).await?;
     setup::create_database(&server).await?;
-    let ca = certificate_authority(&binary).await?;
+    let ca = certificate_authority(&binary, None).await?;
     Ok(Stage { server, ca, scratch: scratch.to_owned() })
 }

@@ -18,12 +18,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
-use crate::targets::{Launcher, build, certificate_authority};
+use crate::targets::{Launcher, build};
 use places::{Needs, Place};
 use plan::{Part, Plan};
 use postgres::Postgres;
 use report::Report;
-use stage::{Stage, build_programs};
+use stage::{Stage, gather_programs};
 
 #[derive(clap::Args)]
 pub struct Options {
@@ -48,6 +48,10 @@ pub struct Options {
     /// Our server's program; built from this checkout in release mode when not given.
     #[arg(long)]
     binary: Option<PathBuf>,
+    /// A directory with the programs of bench/providers, built before; built in
+    /// release mode when not given.
+    #[arg(long)]
+    programs: Option<PathBuf>,
     /// Where data is kept meanwhile; under bench/.run when not given.
     #[arg(long)]
     scratch: Option<PathBuf>,
@@ -60,7 +64,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     let plan = Plan::new(&options);
     let stage = prepare(&options, &plan).await?;
     let rows = rounds::run(&stage, &plan).await;
-    let counts = counts::all(&stage, &plan).await?;
+    let counts = counts::all(&stage, &plan).await;
     if let Some(postgres) = stage.postgres {
         postgres.stop().await?;
     }
@@ -80,7 +84,7 @@ async fn prepare(options: &Options, plan: &Plan) -> anyhow::Result<Stage> {
     let scratch = scratch.join(std::process::id().to_string());
     fs::create_dir_all(&scratch).with_context(|| format!("creating {}", scratch.display()))?;
     let places = plan.places();
-    let programs = build_programs(&places, &scratch).await?;
+    let programs = gather_programs(&places, options.programs.as_deref(), &scratch).await?;
     let is_needed = |wanted: &[Needs]| places.iter().any(|place| wanted.contains(&place.needs()));
     let server = if !is_needed(&[Needs::Durable, Needs::Memory]) {
         None
@@ -89,11 +93,7 @@ async fn prepare(options: &Options, plan: &Plan) -> anyhow::Result<Stage> {
     } else {
         Some(build(&here.join("..")).await?)
     };
-    let ca = match &server {
-        Some(binary) => Some(certificate_authority(binary).await?),
-        None => None,
-    };
     let postgres = if is_needed(&[Needs::Postgres]) { Some(Postgres::start().await?) } else { None };
     let launcher = Launcher { scratch, vercel: None, ours: server, management: true };
-    Ok(Stage { launcher, ca, postgres, programs, workers: plan.workers })
+    Ok(Stage { launcher, postgres, programs, workers: plan.workers })
 }

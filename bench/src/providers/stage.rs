@@ -15,15 +15,13 @@ use tokio::process::Command;
 
 use super::places::{Needs, Place, Program};
 use super::postgres::Postgres;
-use crate::targets::{Launcher, Server, Target, build_release};
+use crate::targets::{Launcher, Server, Target, build_release, certificate_authority};
 
 /// No workload takes half of this on the slowest peer.
 const MEASUREMENT_MAX: Duration = Duration::from_secs(150);
 
 pub struct Stage {
     pub launcher: Launcher,
-    /// The CA that signs our server's certificate.
-    pub ca: Option<PathBuf>,
     pub postgres: Option<Postgres>,
     pub programs: BTreeMap<Program, PathBuf>,
     pub workers: usize,
@@ -34,6 +32,8 @@ pub struct Setting {
     pub server: Option<Server>,
     endpoint: String,
     directory: PathBuf,
+    /// The CA that signs the server's certificate.
+    ca: Option<PathBuf>,
 }
 
 impl Stage {
@@ -62,6 +62,7 @@ impl Stage {
             fs::remove_dir_all(&directory)?;
         }
         fs::create_dir_all(&directory).with_context(|| format!("creating {}", directory.display()))?;
+        let (mut ca, data) = (None, self.launcher.data_directory());
         let (server, endpoint) = match place.needs() {
             Needs::Nothing => (None, "none".to_owned()),
             Needs::Postgres => {
@@ -70,6 +71,7 @@ impl Stage {
             }
             Needs::Durable => {
                 let server = self.launcher.start(Target::Durable).await?;
+                ca = Some(certificate_authority(self.launcher.binary()?, Some(&data)).await?);
                 let endpoint = format!("https://127.0.0.1:{}/", server.address.port());
                 (Some(server), endpoint)
             }
@@ -79,7 +81,7 @@ impl Stage {
                 (Some(server), endpoint)
             }
         };
-        Ok(Setting { server, endpoint, directory })
+        Ok(Setting { server, endpoint, directory, ca })
     }
 
     pub fn command(&self, place: Place, setting: &Setting, words: &[String]) -> anyhow::Result<Command> {
@@ -90,7 +92,7 @@ impl Stage {
         command.args(["--workers", &self.workers.to_string()]).kill_on_drop(true);
         // duroxide logs to stdout; every figure is without the cost of it.
         command.env("RUST_LOG", "off");
-        if let Some(ca) = &self.ca {
+        if let Some(ca) = &setting.ca {
             command.env(CA_VARIABLE, ca);
         }
         Ok(command)
@@ -106,16 +108,25 @@ impl Setting {
     }
 }
 
-/// Builds the programs that the places need.
-pub async fn build_programs(places: &[Place], scratch: &Path) -> anyhow::Result<BTreeMap<Program, PathBuf>> {
+/// The programs that the places need, as they are in `directory`, or built.
+pub async fn gather_programs(
+    places: &[Place],
+    directory: Option<&Path>,
+    scratch: &Path,
+) -> anyhow::Result<BTreeMap<Program, PathBuf>> {
     let mut programs = BTreeMap::new();
     for place in places {
         let program = place.program();
         if programs.contains_key(&program) {
             continue;
         }
-        eprintln!("building the provider program {}", program.name());
-        let built = build_release(&program.directory(), program.lock(), &program.package()).await?;
+        let built = match directory {
+            Some(directory) => directory.join(program.package()),
+            None => {
+                eprintln!("building the provider program {}", program.name());
+                build_release(&program.directory(), program.lock(), &program.package()).await?
+            }
+        };
         // A copy: a build meanwhile must not change what is measured.
         let copy = scratch.join(format!("program-{}", program.name()));
         fs::copy(&built, &copy).with_context(|| format!("copying {}", built.display()))?;

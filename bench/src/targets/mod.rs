@@ -61,12 +61,17 @@ impl Launcher {
         Server::start(command, port, &log).await.with_context(|| format!("target {}", target.name()))
     }
 
-    fn binary(&self) -> anyhow::Result<&Path> {
+    /// Where a durable server keeps its data and certificates.
+    pub fn data_directory(&self) -> PathBuf {
+        self.scratch.join("data")
+    }
+
+    pub fn binary(&self) -> anyhow::Result<&Path> {
         self.ours.as_deref().context("our server is not built")
     }
 
     fn empty_data_directory(&self) -> anyhow::Result<PathBuf> {
-        let data = self.scratch.join("data");
+        let data = self.data_directory();
         if data.exists() {
             fs::remove_dir_all(&data)?;
         }

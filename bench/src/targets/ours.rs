@@ -34,9 +34,15 @@ pub async fn build_release(directory: &Path, more: &[&str], program: &str) -> an
         .with_context(|| format!("cargo built no program named {program}"))
 }
 
-/// The file with the CA that signs our server's certificate.
-pub async fn certificate_authority(binary: &Path) -> anyhow::Result<PathBuf> {
-    let answer = Command::new(binary).args(["cert", "path"]).env_remove("PERIHELION_DATA").output().await?;
+/// The file with the CA that signs our server's certificate; a server that
+/// keeps its data in a directory has its own there.
+pub async fn certificate_authority(binary: &Path, data: Option<&Path>) -> anyhow::Result<PathBuf> {
+    let mut command = Command::new(binary);
+    command.args(["cert", "path"]).env_remove("PERIHELION_DATA");
+    if let Some(data) = data {
+        command.arg("--data").arg(data);
+    }
+    let answer = command.output().await?;
     let file = PathBuf::from(String::from_utf8(answer.stdout)?.trim());
     ensure!(file.is_file(), "the server's CA is not in {}", file.display());
     Ok(file)
