@@ -37,12 +37,12 @@ pub(crate) async fn run(inner: &Inner, token: &str, ack: TurnAck) -> Result<(), 
         let send = || commit(inner, &plan, &handover, basis, turn.until);
         match patiently(turn.until, send).await? {
             Outcome::Committed(versions) => {
-                conclude(inner, &token, &turn, ack, plan, versions, handover).await;
+                conclude(inner, &token, &mut turn, ack, plan, versions, handover).await;
                 return Ok(());
             }
             Outcome::Stale => {
                 if patiently(turn.until, || is_applied(inner, &token, &nonce)).await? {
-                    conclude(inner, &token, &turn, ack, plan, Versions::default(), handover).await;
+                    conclude(inner, &token, &mut turn, ack, plan, Versions::default(), handover).await;
                     return Ok(());
                 }
                 turn::refresh(inner, &token, &mut turn).await?;
@@ -94,7 +94,7 @@ async fn is_applied(inner: &Inner, token: &Token, nonce: &str) -> Result<bool, F
 async fn conclude(
     inner: &Inner,
     token: &Token,
-    turn: &Turn,
+    turn: &mut Turn,
     ack: TurnAck,
     mut plan: TurnPlan,
     versions: Versions,
@@ -139,7 +139,7 @@ async fn conclude(
 /// version or its history is not known.
 fn keep(
     inner: &Inner,
-    turn: &Turn,
+    turn: &mut Turn,
     ack: TurnAck,
     state: &State,
     etag: Option<Etag>,
@@ -147,7 +147,8 @@ fn keep(
     inner.store.snapshots.forget(&state.instance_id);
     let history = match turn.state.execution.execution {
         before if before == state.execution.execution => {
-            let mut history = Vec::clone(turn.history.as_deref()?);
+            // Nobody else has it, unless someone is reading: then it is copied.
+            let mut history = Arc::unwrap_or_clone(turn.history.take()?);
             if ack.execution == before {
                 history.extend(ack.history_delta);
             }
