@@ -1,5 +1,7 @@
 //! The ways in which one request can go wrong.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use http::{HeaderValue, StatusCode};
 use perihelion_wire::transport::{Failure, FailureKind, Response, Sent};
@@ -7,6 +9,10 @@ use perihelion_wire::transport::{Failure, FailureKind, Response, Sent};
 /// What a throttled request is told to wait, in milliseconds. More than stock
 /// duroxide bears in an ack (310 ms), so that the provider must wait itself.
 const RETRY_AFTER_MS: u64 = 400;
+
+/// How long a connection that has ended is waited on: longer than other
+/// processes take to find what was written, shorter than a user's patience.
+pub(crate) const LATE: Duration = Duration::from_secs(4);
 
 /// What happens to one request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,6 +31,9 @@ pub(crate) enum Fault {
     LostRequest,
     /// It was done, and the connection ends before the answer.
     LostAnswer,
+    /// It was done, and that the connection has ended is noticed only seconds
+    /// later: what was written may have been read, consumed and removed by then.
+    LostLate,
     /// It was done, and the answer is 408.
     DoneButTimeout,
     /// It was done, and then the process that asked is killed.
@@ -32,7 +41,7 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
-    pub(crate) const ALL: [Fault; 9] = [
+    pub(crate) const ALL: [Fault; 10] = [
         Fault::Throttled,
         Fault::RetryWith,
         Fault::Unavailable,
@@ -40,13 +49,14 @@ impl Fault {
         Fault::Unsent,
         Fault::LostRequest,
         Fault::LostAnswer,
+        Fault::LostLate,
         Fault::DoneButTimeout,
         Fault::Kill,
     ];
 
     /// What strikes the request of that number in systematic runs: everything
     /// that differs to a client, and one in turn of those that differ little.
-    pub(crate) fn all_at(index: u64) -> [Fault; 7] {
+    pub(crate) fn all_at(index: u64) -> [Fault; 8] {
         let in_turn = [Fault::Gone, Fault::Unsent, Fault::DoneButTimeout];
         [
             Fault::Throttled,
@@ -54,6 +64,7 @@ impl Fault {
             Fault::Unavailable,
             Fault::LostRequest,
             Fault::LostAnswer,
+            Fault::LostLate,
             Fault::Kill,
             in_turn[index as usize % in_turn.len()],
         ]
@@ -62,7 +73,7 @@ impl Fault {
     /// Whether the server sees the request.
     pub(crate) fn is_served(self) -> bool {
         match self {
-            Fault::LostAnswer | Fault::DoneButTimeout | Fault::Kill => true,
+            Fault::LostAnswer | Fault::LostLate | Fault::DoneButTimeout | Fault::Kill => true,
             Fault::Throttled
             | Fault::RetryWith
             | Fault::Unavailable
@@ -83,7 +94,9 @@ impl Fault {
             Fault::DoneButTimeout => Ok(answer(408, 0, None)),
             Fault::Unsent => Err(Failure::new(FailureKind::Connect, Sent::No, "injected: no connection")),
             Fault::LostRequest => closed(Sent::Unknown, "injected: closed before the request was served"),
-            Fault::LostAnswer | Fault::Kill => closed(Sent::Yes, "injected: closed before the answer"),
+            Fault::LostAnswer | Fault::LostLate | Fault::Kill => {
+                closed(Sent::Yes, "injected: closed before the answer")
+            }
         }
     }
 }

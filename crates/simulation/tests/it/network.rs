@@ -22,7 +22,7 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use crate::fault::Fault;
+use crate::fault::{Fault, LATE};
 use crate::libc_shim;
 
 /// Requests of one run. Ten times what the longest needs: more is a hot loop,
@@ -331,9 +331,13 @@ impl Storm {
 }
 
 /// Only workers are killed: what a user who is killed had asked for is nobody's
-/// to finish.
+/// to finish. Only users wait long for nothing: a worker's locks would run out.
 fn may_befall(fault: Fault, life: &Life) -> bool {
-    fault != Fault::Kill || life.role == Role::Worker
+    match fault {
+        Fault::Kill => life.role == Role::Worker,
+        Fault::LostLate => life.role == Role::User,
+        _ => true,
+    }
 }
 
 /// A process's way to the server.
@@ -360,6 +364,9 @@ impl Transport for Tap {
             tokio::time::sleep(ruling.there).await;
             let outcome = way.cross(request, place, ruling.fault).await;
             tokio::time::sleep(ruling.back).await;
+            if ruling.fault == Some(Fault::LostLate) {
+                tokio::time::sleep(LATE).await;
+            }
             way.network.end((ruling.fault == Some(Fault::Kill)).then_some(&*way.life));
             // Nobody may be waiting any more.
             let _ = answer.send(outcome);

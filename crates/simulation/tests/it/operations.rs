@@ -292,7 +292,7 @@ fn run(case: Case, strike: Option<(u64, Fault)>) -> Outcome {
     world::play(1, 1, |world| {
         let ledger = Ledger::default();
         if case.before.is_some() {
-            world.add(Role::Watcher, 0, AWAY, worker(Settings::default(), ledger.clone()));
+            world.add(Role::Watcher, 0, AWAY, worker(Settings::default(), ledger.clone(), &Slot::empty()));
         }
         let (counted, result) = (Slot::empty(), Slot::empty());
         world.add(Role::Worker, 0, AWAY, operator(case, strike, &counted, &result));

@@ -74,12 +74,14 @@ pub(crate) async fn provider_at_last(site: &Site, tier: CommitTier) -> Arc<Cosmo
     }
 }
 
-/// A process that runs workflows.
-pub(crate) fn worker(settings: Settings, ledger: Ledger) -> Program {
+/// A process that runs workflows. Its provider is left in the slot.
+pub(crate) fn worker(settings: Settings, ledger: Ledger, left: &Slot<Arc<CosmosDBProvider>>) -> Program {
+    let left = left.clone();
     Arc::new(move |site| {
-        let (settings, ledger) = (settings.clone(), ledger.clone());
+        let (settings, ledger, left) = (settings.clone(), ledger.clone(), left.clone());
         Box::pin(async move {
             let provider = provider_at_last(&site, settings.tier).await;
+            left.put(Arc::clone(&provider));
             let options = RuntimeOptions {
                 orchestration_concurrency: settings.dispatchers,
                 worker_concurrency: settings.workers,

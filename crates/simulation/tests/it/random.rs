@@ -127,7 +127,7 @@ fn play(world: &mut World, draw: Draw) -> Outcome {
     let Draw { storm, settings, storm_time, away, scenarios, mut rng, .. } = draw;
     let ledger = Ledger::default();
     for (ahead_ms, settings) in draw.ahead_ms.iter().zip(settings) {
-        world.add(Role::Worker, *ahead_ms, away, worker(settings, ledger.clone()));
+        world.add(Role::Worker, *ahead_ms, away, worker(settings, ledger.clone(), &Slot::empty()));
     }
     let result = Slot::empty();
     let strictness = if draw.is_rough { Strictness::Completions } else { Strictness::Runs };

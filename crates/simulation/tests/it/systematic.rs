@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use duroxide_cdb::CommitTier;
+use duroxide_cdb::{CommitTier, ProviderMetrics};
 
 use crate::audit::audit;
 use crate::fault::Fault;
@@ -40,21 +40,41 @@ struct Outcome {
 fn run(scenario: Scenario, tier: CommitTier, strike: Option<(u64, Fault)>) -> Outcome {
     world::play(1, 1, |world| {
         let ledger = Ledger::default();
-        world.add(Role::Worker, 0, AWAY, worker(Settings { tier, ..Settings::default() }, ledger.clone()));
+        let (settings, provider) = (Settings { tier, ..Settings::default() }, Slot::empty());
+        world.add(Role::Worker, 0, AWAY, worker(settings, ledger.clone(), &provider));
         let (counted, result) = (Slot::empty(), Slot::empty());
         world.add(Role::User, 0, AWAY, user(scenario, strike, &ledger, &counted, &result));
         let is_over = world.run(TIME, |_| result.is_full());
-        let problems = match result.take() {
+        let mut problems = match result.take() {
             Some(problems) => problems,
             None if is_over => Vec::new(),
             None => vec![format!("it hangs; the ledger has {:?}", ledger.runs())],
         };
+        if world.network().kills() == 0
+            && let Some(provider) = provider.take()
+        {
+            problems.extend(failures(scenario, &provider.metrics()));
+        }
         let story = match problems.is_empty() {
             true => String::new(),
             false => world.network().story(strike.map(|(index, _)| index), STORY_LINES),
         };
         Outcome { requests: counted.take().unwrap_or_default(), problems, story }
     })
+}
+
+/// Calls of the runtime that failed and must not: nobody was killed, so every
+/// lock was kept, and what passes is waited out inside. A cancelled activity's
+/// lock is taken away, and its worker is told so.
+fn failures(scenario: Scenario, metrics: &ProviderMetrics) -> Vec<String> {
+    let is_cancelling = matches!(scenario.name, "race" | "cancel");
+    let kept: &[&str] = match is_cancelling {
+        true => &["ack_orchestration_item"],
+        false => &["ack_orchestration_item", "ack_work_item", "renew_work_item_lock", "read"],
+    };
+    let count = |method: &str| metrics.methods.get(method).map_or(0, |metrics| metrics.failures);
+    let failed = kept.iter().filter(|method| count(method) > 0);
+    failed.map(|method| format!("{method} failed {} times", count(method))).collect()
 }
 
 /// The user's program: plays, waits, and looks at what is left.
