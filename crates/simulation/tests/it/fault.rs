@@ -10,6 +10,10 @@ use perihelion_wire::transport::{Failure, FailureKind, Response, Sent};
 /// duroxide bears in an ack (310 ms), so that the provider must wait itself.
 const RETRY_AFTER_MS: u64 = 400;
 
+/// How long an outage lasts. Stock duroxide fails a workflow for good when an
+/// ack fails for 310 milliseconds, and its failure is then recorded.
+pub(crate) const OUTAGE: Duration = Duration::from_millis(800);
+
 /// How long a connection that has ended is waited on: longer than other
 /// processes take to find what was written, shorter than a user's patience.
 pub(crate) const LATE: Duration = Duration::from_secs(4);
@@ -23,6 +27,8 @@ pub(crate) enum Fault {
     RetryWith,
     /// 503; nothing was done.
     Unavailable,
+    /// 503 to this and every other request, for a while; nothing is done.
+    Outage,
     /// 410: the replica has moved; nothing was done.
     Gone,
     /// No connection, and certainly nothing was sent.
@@ -41,10 +47,11 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
-    pub(crate) const ALL: [Fault; 10] = [
+    pub(crate) const ALL: [Fault; 11] = [
         Fault::Throttled,
         Fault::RetryWith,
         Fault::Unavailable,
+        Fault::Outage,
         Fault::Gone,
         Fault::Unsent,
         Fault::LostRequest,
@@ -56,12 +63,13 @@ impl Fault {
 
     /// What strikes the request of that number in systematic runs: everything
     /// that differs to a client, and one in turn of those that differ little.
-    pub(crate) fn all_at(index: u64) -> [Fault; 8] {
+    pub(crate) fn all_at(index: u64) -> [Fault; 9] {
         let in_turn = [Fault::Gone, Fault::Unsent, Fault::DoneButTimeout];
         [
             Fault::Throttled,
             Fault::RetryWith,
             Fault::Unavailable,
+            Fault::Outage,
             Fault::LostRequest,
             Fault::LostAnswer,
             Fault::LostLate,
@@ -77,6 +85,7 @@ impl Fault {
             Fault::Throttled
             | Fault::RetryWith
             | Fault::Unavailable
+            | Fault::Outage
             | Fault::Gone
             | Fault::Unsent
             | Fault::LostRequest => false,
@@ -89,7 +98,7 @@ impl Fault {
         match self {
             Fault::Throttled => Ok(answer(429, 3200, Some(RETRY_AFTER_MS))),
             Fault::RetryWith => Ok(answer(449, 0, None)),
-            Fault::Unavailable => Ok(answer(503, 0, None)),
+            Fault::Unavailable | Fault::Outage => Ok(answer(503, 0, None)),
             Fault::Gone => Ok(answer(410, 0, None)),
             Fault::DoneButTimeout => Ok(answer(408, 0, None)),
             Fault::Unsent => Err(Failure::new(FailureKind::Connect, Sent::No, "injected: no connection")),

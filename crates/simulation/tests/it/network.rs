@@ -22,7 +22,7 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use crate::fault::{Fault, LATE};
+use crate::fault::{Fault, LATE, OUTAGE};
 use crate::libc_shim;
 
 /// Requests of one run. Ten times what the longest needs: more is a hot loop,
@@ -135,6 +135,8 @@ struct State {
     is_stirred: bool,
     kills: u32,
     struck: u64,
+    /// Until then nothing is served.
+    outage_until: Duration,
     log: Vec<Exchange>,
     hash: u64,
 }
@@ -148,6 +150,7 @@ impl Network {
             is_stirred: false,
             kills: 0,
             struck: 0,
+            outage_until: Duration::ZERO,
             log: Vec::new(),
             hash: 0xcbf2_9ce4_8422_2325,
         };
@@ -243,7 +246,8 @@ impl Network {
         let is_counted = life.role != Role::Watcher;
         let number = is_counted.then_some(state.numbered);
         state.numbered += u64::from(is_counted);
-        let ruling = match (&mut state.plan, number) {
+        let at = libc_shim::elapsed();
+        let mut ruling = match (&mut state.plan, number) {
             (Plan::Strike { index, fault }, Some(number)) if *index == number => {
                 let fault = Some(*fault).filter(|fault| may_befall(*fault, life));
                 Ruling { fault, there: LATENCY, back: LATENCY }
@@ -251,12 +255,17 @@ impl Network {
             (Plan::Storm(storm), Some(_)) => storm.draw(life),
             _ => Ruling { fault: None, there: LATENCY, back: LATENCY },
         };
+        if is_counted && at < state.outage_until {
+            ruling.fault = Some(Fault::Unavailable);
+        }
+        if ruling.fault == Some(Fault::Outage) {
+            state.outage_until = at + OUTAGE;
+        }
         state.struck += u64::from(ruling.fault.is_some());
         state.under_way += 1;
         state.is_stirred = true;
         let partition = request.headers.get("x-ms-documentdb-partitionkey");
         let partition = partition.and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned();
-        let at = libc_shim::elapsed();
         state.fold(life.name.as_bytes());
         state.fold(request.method.as_str().as_bytes());
         state.fold(request.target.as_str().as_bytes());

@@ -72,7 +72,9 @@ fn draw(seed: u64) -> Draw {
         };
         scenarios.push((scenario, Duration::from_millis(rng.u64(..6000))));
     }
-    let faults: Vec<Fault> = Fault::ALL.into_iter().filter(|_| rng.bool()).collect();
+    let mut faults: Vec<Fault> = Fault::ALL.into_iter().filter(|_| rng.bool()).collect();
+    // Two in a row are longer than what is left of a lock.
+    faults.retain(|fault| is_rough || *fault != Fault::Outage);
     let storm = Storm {
         faults,
         rate: 10f64.powf(-0.7 - 1.8 * rng.f64()) * if is_rough { 1.0 } else { 0.3 },
