@@ -38,8 +38,10 @@ pub(crate) async fn run(inner: &Inner, token: &str, completion: Option<&WorkItem
         let etag = work.activity.etag.clone();
         let send = || async { Ok(inner.store.container.batch(as_batch(&token, &end, &etag)?).await?) };
         match patiently(work.until, send).await {
-            Ok(_) => {
-                conclude(inner, &token, &work, end).await;
+            Ok(results) => {
+                // Nothing is told of an answer that was lost.
+                let is_answered = results.get(0).is_some();
+                conclude(inner, &token, &work, end, is_answered).await;
                 return Ok(());
             }
             Err(Failure::Storage(error)) if error.is_precondition_failed() || error.is_not_found() => {
@@ -69,11 +71,16 @@ fn litter_of(inner: &Inner, work: &Work) -> Option<Litter> {
     Some(Litter { parts: vec![parts], ..blank })
 }
 
-async fn conclude(inner: &Inner, token: &Token, work: &Work, end: End) {
+/// The activity is over. Its completion is known here whole; but when the answer
+/// was lost it may have been found and consumed meanwhile, and is to be read.
+async fn conclude(inner: &Inner, token: &Token, work: &Work, end: End, is_answered: bool) {
     inner.works.remove(&token.nonce);
     inner.hub.works.quietly(|hints| hints.forget(&token.instance, &token.id));
     if let Some(Ready { message, .. }) = end.completion {
-        inner.hub.instances.tell(|hints| hints.bring(message));
+        inner.hub.instances.tell(|hints| match is_answered {
+            true => hints.bring(message),
+            false => hints.hint(&message.instance_id, message.visible_at),
+        });
     }
     sessions::touch(inner, work.activity.value.session_id.as_deref()).await;
     if let Some(litter) = end.litter {
