@@ -6,6 +6,8 @@ use bytes::Bytes;
 use http::{HeaderValue, StatusCode};
 use perihelion_wire::transport::{Failure, FailureKind, Response, Sent};
 
+use crate::network::Role;
+
 /// What a throttled request is told to wait, in milliseconds. More than stock
 /// duroxide bears in an ack (310 ms), so that the provider must wait itself.
 const RETRY_AFTER_MS: u64 = 400;
@@ -63,9 +65,9 @@ impl Fault {
 
     /// What strikes the request of that number in systematic runs: everything
     /// that differs to a client, and one in turn of those that differ little.
-    pub(crate) fn all_at(index: u64) -> [Fault; 9] {
+    pub(crate) fn many_at(index: u64) -> Vec<Fault> {
         let in_turn = [Fault::Gone, Fault::Unsent, Fault::DoneButTimeout];
-        [
+        vec![
             Fault::Throttled,
             Fault::RetryWith,
             Fault::Unavailable,
@@ -76,6 +78,32 @@ impl Fault {
             Fault::Kill,
             in_turn[index as usize % in_turn.len()],
         ]
+    }
+
+    /// The same in short: what leaves a doubt, and one of the others in turn.
+    pub(crate) fn few_at(index: u64) -> Vec<Fault> {
+        let in_turn = [
+            Fault::Throttled,
+            Fault::RetryWith,
+            Fault::Unavailable,
+            Fault::Outage,
+            Fault::Gone,
+            Fault::Unsent,
+            Fault::DoneButTimeout,
+        ];
+        let in_turn = in_turn[index as usize % in_turn.len()];
+        vec![Fault::LostRequest, Fault::LostAnswer, Fault::LostLate, Fault::Kill, in_turn]
+    }
+
+    /// Only workers are killed: what a user who is killed had asked for is
+    /// nobody's to finish. Only users wait long for nothing: a worker's locks
+    /// would run out.
+    pub(crate) fn may_befall(self, role: Role) -> bool {
+        match self {
+            Fault::Kill => role == Role::Worker,
+            Fault::LostLate => role == Role::User,
+            _ => role != Role::Watcher,
+        }
     }
 
     /// Whether the server sees the request.

@@ -112,6 +112,7 @@ struct Exchange {
     number: Option<u64>,
     at: Duration,
     sender: String,
+    role: Role,
     method: Method,
     target: PathAndQuery,
     partition: String,
@@ -198,6 +199,15 @@ impl Network {
         self.state().kills += 1;
     }
 
+    /// Who sent each request since the plan was made.
+    pub(crate) fn senders(&self) -> Vec<Role> {
+        let state = self.state();
+        let first =
+            state.log.iter().rposition(|exchange| exchange.number == Some(0)).unwrap_or(state.log.len());
+        let numbered = state.log[first..].iter().filter(|exchange| exchange.number.is_some());
+        numbered.map(|exchange| exchange.role).collect()
+    }
+
     /// A hash of all that was sent and answered, and when.
     pub(crate) fn hash(&self) -> u64 {
         self.state().hash
@@ -249,7 +259,7 @@ impl Network {
         let at = libc_shim::elapsed();
         let mut ruling = match (&mut state.plan, number) {
             (Plan::Strike { index, fault }, Some(number)) if *index == number => {
-                let fault = Some(*fault).filter(|fault| may_befall(*fault, life));
+                let fault = Some(*fault).filter(|fault| fault.may_befall(life.role));
                 Ruling { fault, there: LATENCY, back: LATENCY }
             }
             (Plan::Storm(storm), Some(_)) => storm.draw(life),
@@ -276,6 +286,7 @@ impl Network {
             number,
             at,
             sender: life.name.clone(),
+            role: life.role,
             method: request.method.clone(),
             target: request.target.clone(),
             partition,
@@ -328,7 +339,7 @@ impl Storm {
         if is_worker {
             self.is_again = is_struck;
         }
-        let fault = fault.filter(|fault| may_befall(*fault, life));
+        let fault = fault.filter(|fault| fault.may_befall(life.role));
         Ruling { fault, there: self.delay(is_worker), back: self.delay(is_worker) }
     }
 
@@ -336,16 +347,6 @@ impl Storm {
         let (chance, longest) = if is_worker { self.straggle } else { (0.0, 0) };
         let most = if self.rng.f64() < chance { longest } else { self.latency_ms };
         Duration::from_millis(self.rng.u64(0..=most))
-    }
-}
-
-/// Only workers are killed: what a user who is killed had asked for is nobody's
-/// to finish. Only users wait long for nothing: a worker's locks would run out.
-fn may_befall(fault: Fault, life: &Life) -> bool {
-    match fault {
-        Fault::Kill => life.role == Role::Worker,
-        Fault::LostLate => life.role == Role::User,
-        _ => true,
     }
 }
 
