@@ -73,58 +73,64 @@ fn get(counter: &AtomicU64) -> u64 {
 
 impl Meter {
     /// Runs a method of the contract: counted, in a span, its failure said in
-    /// the contract's words.
-    pub(crate) async fn call<T>(
+    /// the contract's words. Like all three it boxes the work before anything
+    /// else: futures of whole operations are large, and each layer around one
+    /// would have it on the stack again.
+    pub(crate) fn call<T>(
         &self,
         method: &'static str,
         work: impl Future<Output = Result<T, Failure>>,
-    ) -> Result<T, ProviderError> {
-        self.count(method, work).await.map_err(|failure| failure.into_error(method))
+    ) -> impl Future<Output = Result<T, ProviderError>> {
+        let work = self.count(method, work);
+        async move { work.await.map_err(|failure| failure.into_error(method)) }
     }
 
     /// [`Meter::call`] of a fetch: whether hints alone led to what it found is
     /// counted too.
-    pub(crate) async fn fetch<T>(
+    pub(crate) fn fetch<T>(
         &self,
         method: &'static str,
         work: impl Future<Output = Result<Option<T>, Failure>>,
-    ) -> Result<Option<T>, ProviderError> {
-        let work = async {
+    ) -> impl Future<Output = Result<Option<T>, ProviderError>> {
+        let work = Box::pin(work);
+        self.call(method, async move {
             let found = work.await;
             if matches!(found, Ok(Some(_))) && CALL.with(|call| get(&call.polls)) == 0 {
                 add(&self.hinted, 1);
             }
             found
-        };
-        self.call(method, work).await
+        })
     }
 
     /// Runs work of any kind under a name.
-    pub(crate) async fn count<T>(
+    pub(crate) fn count<T>(
         &self,
         method: &'static str,
         work: impl Future<Output = Result<T, Failure>>,
-    ) -> Result<T, Failure> {
-        let span = tracing::debug_span!(
-            "provider",
-            method,
-            requests = tracing::field::Empty,
-            request_units = tracing::field::Empty,
-            elapsed_ms = tracing::field::Empty,
-            outcome = tracing::field::Empty,
-        );
-        let call = Arc::new(Call::default());
-        let mut running = Running {
-            meter: self,
-            method,
-            call: Arc::clone(&call),
-            span: span.clone(),
-            since: Instant::now(),
-            outcome: Outcome::Dropped,
-        };
-        let result = CALL.scope(call, work).instrument(span).await;
-        running.outcome = if result.is_ok() { Outcome::Finished } else { Outcome::Failed };
-        result
+    ) -> impl Future<Output = Result<T, Failure>> {
+        let work = Box::pin(work);
+        async move {
+            let span = tracing::debug_span!(
+                "provider",
+                method,
+                requests = tracing::field::Empty,
+                request_units = tracing::field::Empty,
+                elapsed_ms = tracing::field::Empty,
+                outcome = tracing::field::Empty,
+            );
+            let call = Arc::new(Call::default());
+            let mut running = Running {
+                meter: self,
+                method,
+                call: Arc::clone(&call),
+                span: span.clone(),
+                since: Instant::now(),
+                outcome: Outcome::Dropped,
+            };
+            let result = CALL.scope(call, work).instrument(span).await;
+            running.outcome = if result.is_ok() { Outcome::Finished } else { Outcome::Failed };
+            result
+        }
     }
 
     /// Storage was asked for work.

@@ -113,6 +113,8 @@ fn is_alone(state: &State) -> bool {
     state.execution.execution == 1
         && state.execution.chunks.is_empty()
         && state.bundles.is_empty()
+        && state.parts().next().is_none()
+        && !state.is_spilt
         && !state.has_children
 }
 
@@ -120,6 +122,7 @@ fn is_alone(state: &State) -> bool {
 mod tests {
     use super::*;
     use crate::documents::Execution;
+    use crate::text::{Parts, Text};
 
     const DAY: Duration = Duration::from_secs(24 * 3600);
 
@@ -149,6 +152,9 @@ mod tests {
         check(|state| state.execution.execution = 2, day, None, due);
         check(|state| state.bundles.push("w:1:0".into()), day, None, due);
         check(|state| state.has_children = true, day, None, due);
+        check(|state| state.is_spilt = true, day, None, due);
+        let apart = Text::Apart(Parts { b: "b:1".into(), n: 2, len: 3_000_000 });
+        check(|state| state.execution.output = Some(apart), day, None, due);
         check(|_| {}, Retention { is_ttl_on: false, ..day }, None, due);
         let minute = Retention { finished_for: Some(Duration::from_secs(60)), ..day };
         check(|_| {}, minute, None, Some(1_060_000));

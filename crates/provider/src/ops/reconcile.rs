@@ -94,7 +94,7 @@ async fn finish(inner: &Inner, row: Value) -> Result<(), Failure> {
     match text("type").as_str() {
         kind::OUTBOX => deliver::attempt(inner, versioned::<Outbox>(row)?.value).await,
         kind::BUNDLE => unpack::run(inner, &text("instanceId"), &text("id")).await,
-        kind::HISTORY => retain::sweep(inner, &versioned::<State>(row)?).await,
+        kind::HISTORY => Box::pin(retain::sweep(inner, &versioned::<State>(row)?)).await,
         kind::LITTER => litter::finish(inner, versioned::<Litter>(row)?).await,
         kind::DELETED => purge::finish(inner, &versioned::<State>(row)?).await,
         kind::DELETION => delete::advance(inner, versioned::<Deletion>(row)?).await,
