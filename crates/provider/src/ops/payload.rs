@@ -116,11 +116,27 @@ pub(crate) async fn create(store: &Store, ready: &Ready) -> Result<(), Failure> 
     batch.delete_if_match(&staged.id, &staged.etag)?.create(message)?;
     match store.container.batch(batch.with_options(quiet_operation())).await {
         Err(error) if error.operation_index() == Some(0) && error.is_not_found() => Ok(()),
-        // Another attempt's message is there, with parts of its own; those of
-        // this one are litter, as their record says.
-        Err(error) if error.is_conflict() => Ok(()),
+        // Another attempt's message is there, with parts of its own.
+        Err(error) if error.is_conflict() => {
+            discard(store, message, staged).await;
+            Ok(())
+        }
         Err(error) => Err(error.into()),
         Ok(_) => Ok(()),
+    }
+}
+
+/// Removes what was staged in vain, its record last. What fails is left to that.
+async fn discard(store: &Store, message: &Message, staged: &Staged) {
+    let ids = message.item.parts().into_iter().flat_map(Parts::ids).chain([staged.id.clone()]);
+    for id in ids {
+        match store.container.delete(message.instance_id.as_str(), &id).await {
+            Err(error) if !error.is_not_found() => {
+                tracing::warn!(instance = message.instance_id, id, %error, "it waits for the reconciler");
+                return;
+            }
+            _ => {}
+        }
     }
 }
 

@@ -1,7 +1,10 @@
 //! Turns that are too large for one batch, answers that are lost, and holders
 //! that come too late: each on the real engine, in this process.
 
+mod cut;
+mod deletions;
 mod interleavings;
+mod large;
 
 use std::collections::BTreeSet;
 use std::time::Duration;

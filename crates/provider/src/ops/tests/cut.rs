@@ -1,0 +1,68 @@
+//! A process that ends at any of its requests: the transport answers so many,
+//! and never again. The last one is sent or not, and its answer is not heard.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use perihelion_client::{Client, Transport};
+use perihelion_server::InProcess;
+use perihelion_wire::transport::{Failure, Request, Response};
+use tokio::sync::Notify;
+
+use super::World;
+use crate::CosmosDBProvider;
+
+/// What becomes of the request at which the process ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Last {
+    Unsent,
+    Applied,
+}
+
+/// A transport that ends.
+#[derive(Clone)]
+pub(super) struct Cut {
+    inner: InProcess,
+    last: Last,
+    left: Arc<AtomicUsize>,
+    reached: Arc<Notify>,
+}
+
+impl Transport for Cut {
+    async fn send(&self, request: Request) -> Result<Response, Failure> {
+        let take = |left: usize| left.checked_sub(1);
+        match self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take) {
+            Ok(left) if left > 1 => return self.inner.send(request).await,
+            Ok(_) if self.last == Last::Applied => drop(self.inner.send(request).await),
+            _ => {}
+        }
+        self.reached.notify_one();
+        std::future::pending().await
+    }
+}
+
+impl Cut {
+    pub(super) fn new(world: &World, last: Last) -> Self {
+        let (left, reached) = (Arc::new(AtomicUsize::new(usize::MAX)), Arc::default());
+        Cut { inner: world.engine.transport(), last, left, reached }
+    }
+
+    /// A provider whose requests go through it; its reconciler does not look.
+    pub(super) async fn provider(&self, world: &World) -> CosmosDBProvider {
+        let client = Client::over(&world.engine.endpoint(), self.clone()).await.unwrap();
+        let never = Duration::from_secs(3600);
+        CosmosDBProvider::builder().with_client(client).with_reconciler(never, never).open().await.unwrap()
+    }
+
+    /// Runs until the process ends at its `count`th request from now; `None` if
+    /// it did. What it was doing is dropped.
+    pub(super) async fn at<T>(&self, count: usize, work: impl Future<Output = T>) -> Option<T> {
+        self.left.store(count, Ordering::SeqCst);
+        tokio::select! {
+            biased;
+            () = self.reached.notified() => None,
+            done = work => Some(done),
+        }
+    }
+}

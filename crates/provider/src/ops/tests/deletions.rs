@@ -1,0 +1,246 @@
+//! Deletions of a tree whose process ends at every one of its requests: another
+//! process finishes or takes back what is left, all of it, and nothing of the
+//! tree is left or comes back.
+
+use std::time::Duration;
+
+use duroxide::providers::{Provider, ProviderAdmin, WorkItem};
+use perihelion_client::Query;
+use serde_json::{Value, json};
+
+use super::cut::{Cut, Last};
+use super::{LOCK, NOW, World, ack, event, start, take};
+use crate::{CosmosDBProvider, OutboxFaultInjector};
+
+/// How long what must happen may take.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// More requests than a deletion takes.
+const REQUESTS_MAX: usize = 200;
+
+/// A child of `parent`.
+fn child(instance: &str, parent: &str) -> WorkItem {
+    match start(instance, String::new()) {
+        WorkItem::StartOrchestration { instance, orchestration, input, version, execution_id, .. } => {
+            WorkItem::StartOrchestration {
+                instance,
+                orchestration,
+                input,
+                version,
+                parent_instance: Some(parent.to_owned()),
+                parent_id: Some(7),
+                parent_execution_id: Some(1),
+                execution_id,
+            }
+        }
+        other => other,
+    }
+}
+
+/// A parent, a child of it that is queued, one whose start is in the outbox, and
+/// beside it the start of an instance that is nobody's child.
+async fn tree(world: &World, provider: &mut CosmosDBProvider) {
+    provider.enqueue_for_orchestrator(start("parent", String::new()), None).await.unwrap();
+    let (token, _) = take(provider).await;
+    ack(provider, &token, vec![event("parent", 1, String::new())], vec![], vec![child("queued", "parent")])
+        .await
+        .unwrap();
+    provider.enqueue_for_orchestrator(super::raised("parent", "1"), None).await.unwrap();
+    let found = loop {
+        let (item, token, _) = provider.fetch_orchestration_item(LOCK, NOW, None).await.unwrap().unwrap();
+        if item.instance == "parent" {
+            break token;
+        }
+        provider.abandon_orchestration_item(&token, Some(Duration::from_millis(1)), true).await.unwrap();
+    };
+    provider.set_outbox_fault_injector(OutboxFaultInjector::fail_next(1));
+    let messages = vec![child("late", "parent"), start("detached", String::new())];
+    ack(provider, &found, vec![event("parent", 2, String::new())], vec![], messages).await.unwrap();
+    assert_eq!(documents(world, "outbox").await.len(), 1, "the start is not delivered");
+}
+
+async fn documents(world: &World, kind: &str) -> Vec<Value> {
+    let provider = world.provider_looking(Duration::from_secs(3600)).await;
+    let query = Query::new("SELECT * FROM c WHERE c.type = @kind").with_parameter("@kind", kind);
+    provider.inner.store.rows(query).await.unwrap()
+}
+
+async fn names(provider: &CosmosDBProvider) -> Vec<String> {
+    let mut tree = provider.get_instance_tree("parent").await.unwrap().all_ids;
+    tree.sort();
+    tree
+}
+
+/// Waits until another process has nothing left to do, and says what is left.
+async fn settled(provider: &CosmosDBProvider) -> Vec<Value> {
+    let left = "SELECT c.id, c.type, c.instanceId FROM c WHERE c.type = 'deletion' OR IS_DEFINED(c.del) OR \
+                IS_DEFINED(c.purge) OR c.type = 'outbox' OR c.type = 'litter'";
+    let all = "SELECT c.id, c.type, c.instanceId FROM c WHERE c.type != 'deleted'";
+    let wait = async {
+        loop {
+            let rows: Vec<Value> = provider.inner.store.rows(Query::new(left)).await.unwrap();
+            if rows.is_empty() {
+                return provider.inner.store.rows(Query::new(all)).await.unwrap();
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, wait).await.expect("another process finishes it")
+}
+
+async fn finisher(world: &World) -> CosmosDBProvider {
+    let client = perihelion_client::Client::over(&world.engine.endpoint(), world.engine.transport()).await;
+    let often = Duration::from_millis(50);
+    CosmosDBProvider::builder()
+        .with_client(client.unwrap())
+        .with_reconciler(often, NOW)
+        .with_deletion_patience(NOW)
+        .open()
+        .await
+        .unwrap()
+}
+
+/// Nothing of the tree comes back or is left, and what is not of it is there. A
+/// start that was on its way goes when it is met.
+async fn assert_gone(provider: &CosmosDBProvider, what: &str) {
+    settled(provider).await;
+    loop {
+        let waited = provider.fetch_orchestration_item(LOCK, PATIENCE, None).await.unwrap();
+        let (item, token, _) = waited.expect("the detached one starts");
+        let instance = item.instance.as_str();
+        let turn = ack(provider, &token, vec![event(instance, 1, String::new())], vec![], vec![]).await;
+        // Taken without a read it may be, but not committed.
+        assert_eq!(turn.is_ok(), instance == "detached", "{what}: {instance}");
+        if turn.is_ok() {
+            break;
+        }
+    }
+    assert!(provider.fetch_orchestration_item(LOCK, NOW, None).await.unwrap().is_none(), "{what}");
+    assert_eq!(provider.list_instances().await.unwrap(), ["detached"], "{what}");
+    let left = settled(provider).await;
+    let of_tree = |row: &&Value| row["instanceId"] != "detached";
+    assert_eq!(left.iter().find(of_tree), None, "{what}: {left:?}");
+}
+
+#[tokio::test]
+async fn a_deletion_cut_off_at_any_request_is_all_or_nothing() {
+    for last in [Last::Unsent, Last::Applied] {
+        for count in 1..REQUESTS_MAX {
+            let world = World::open().await;
+            let cut = Cut::new(&world, last);
+            let mut doomed = cut.provider(&world).await;
+            tree(&world, &mut doomed).await;
+            let set = names(&doomed).await;
+            assert_eq!(set, ["late", "parent", "queued"]);
+            let done = cut.at(count, doomed.delete_instances_atomic(&set, true)).await;
+            drop(doomed);
+            let what = format!("{last:?} {count}");
+            if let Some(done) = &done {
+                done.as_ref().unwrap_or_else(|error| panic!("{what}: {error}"));
+            }
+            let other = finisher(&world).await;
+            let left = settled(&other).await;
+            if left.iter().any(|row| row["instanceId"] == "parent") {
+                assert!(done.is_none(), "{what}: it was done");
+                let names = names(&other).await;
+                let all = ["late", "parent", "queued"];
+                assert!(all.iter().all(|name| names.iter().any(|found| found == name)), "{what}: {names:?}");
+                other.delete_instances_atomic(&names, true).await.unwrap();
+            }
+            assert_gone(&other, &what).await;
+            if done.is_some() {
+                assert!(count > 20, "{what}: a deletion of three takes more requests");
+                break;
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_child_that_only_the_outbox_knows_cannot_be_orphaned() {
+    let world = World::open().await;
+    let mut provider = world.provider_looking(Duration::from_secs(3600)).await;
+    tree(&world, &mut provider).await;
+    for ids in [vec!["parent"], vec!["parent", "queued"], vec!["late", "parent"]] {
+        let ids: Vec<String> = ids.into_iter().map(str::to_owned).collect();
+        let refused = provider.delete_instances_atomic(&ids, true).await.unwrap_err();
+        assert!(refused.message.contains("orphan"), "{refused}");
+    }
+    let marked = "SELECT c.id FROM c WHERE IS_DEFINED(c.del)";
+    let marked: Vec<Value> = provider.inner.store.rows(Query::new(marked)).await.unwrap();
+    assert_eq!(marked, Vec::<Value>::new(), "no mark is left");
+}
+
+/// The outbox is being delivered while its instance goes: what was read before
+/// arrives after, and finds that it was consumed.
+#[tokio::test]
+async fn a_start_that_is_on_its_way_while_its_parent_goes_starts_nobody() {
+    let world = World::open().await;
+    let mut provider = world.provider_looking(Duration::from_secs(3600)).await;
+    tree(&world, &mut provider).await;
+    let outbox = documents(&world, "outbox").await.remove(0);
+    let outbox: crate::documents::Outbox = serde_json::from_value(outbox).unwrap();
+    let set = names(&provider).await;
+    provider.delete_instances_atomic(&set, true).await.unwrap();
+    super::super::deliver::attempt(&provider.inner, outbox).await.unwrap();
+    assert_gone(&provider, "late").await;
+}
+
+#[tokio::test]
+async fn of_two_deletions_that_overlap_one_happens_and_no_mark_is_left() {
+    let world = World::open().await;
+    let mut first = world.provider_looking(Duration::from_secs(3600)).await;
+    tree(&world, &mut first).await;
+    let second = finisher(&world).await;
+    // What the reconciler of the second delivers is part of the tree as well.
+    let set = names(&first).await;
+    let (one, two) =
+        tokio::join!(first.delete_instances_atomic(&set, true), second.delete_instances_atomic(&set, true));
+    assert!(one.is_ok() || two.is_ok(), "{one:?} {two:?}");
+    assert_gone(&second, "overlapping").await;
+}
+
+#[tokio::test]
+async fn pruning_while_a_turn_runs_takes_nothing_from_it() {
+    let world = World::open().await;
+    let provider = world.provider().await;
+    provider.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
+    for execution in 1..=3 {
+        let (token, _) = take(&provider).await;
+        let next = super::raised("a", "on");
+        let metadata = duroxide::providers::ExecutionMetadata {
+            status: Some("ContinuedAsNew".into()),
+            output: Some("x".repeat(200_000)),
+            ..super::named()
+        };
+        let history = vec![event("a", 1, format!("{execution}"))];
+        provider
+            .ack_orchestration_item(&token, execution, history, vec![], vec![next], metadata, vec![])
+            .await
+            .unwrap();
+    }
+    let (token, _) = take(&provider).await;
+    let options = duroxide::providers::PruneOptions { keep_last: Some(1), completed_before: None };
+    let pruned = provider.prune_executions("a", options).await.unwrap();
+    assert_eq!((pruned.executions_deleted, pruned.events_deleted), (2, 2));
+    provider
+        .ack_orchestration_item(
+            &token,
+            4,
+            vec![event("a", 1, "4".into())],
+            vec![],
+            vec![],
+            super::named(),
+            vec![],
+        )
+        .await
+        .unwrap();
+    assert_eq!(provider.list_executions("a").await.unwrap(), [3, 4]);
+    assert_eq!(provider.read_history_with_execution_id("a", 3).await.unwrap().len(), 1);
+    assert_eq!(provider.get_execution_info("a", 3).await.unwrap().output.unwrap().len(), 200_000);
+    let ids = "SELECT VALUE c.id FROM c WHERE c.type = 'part' OR c.hx > 0 OR c.type = 'litter'";
+    let left: Vec<String> = provider.inner.store.rows(Query::new(ids).in_partition("a")).await.unwrap();
+    let of_third = |id: &&String| id.starts_with("h:3") || id.starts_with("k:");
+    assert_eq!((left.len(), left.iter().filter(of_third).count()), (2, 2), "{left:?}");
+    assert_eq!(json!(left.iter().filter(|id| id.starts_with("k:")).count()), 1);
+}

@@ -1,0 +1,291 @@
+//! Values of any size, and many of them: all that a workflow hands over comes
+//! back, documents stay small, and what is done with is gone.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use duroxide::providers::{ExecutionMetadata, Provider, ProviderAdmin, TagFilter, WorkItem};
+use duroxide::{Event, EventKind};
+use perihelion_client::Query;
+use serde_json::Value;
+
+use super::cut::{Cut, Last};
+use super::{LOCK, NOW, World, ack, event, named, post, raised, start, take, work};
+use crate::CosmosDBProvider;
+use crate::documents::{Litter, Versioned};
+use crate::ops::litter;
+use crate::store::versioned;
+
+const TEN_MEGABYTES: usize = 10 * 1024 * 1024;
+
+/// Text that is larger as JSON, and with characters of several bytes: input,
+/// result and output of ten megabytes, the rest of a quarter of that.
+fn large(fill: char) -> String {
+    let unit = format!("{fill}{}\"ä\n", "x".repeat(60));
+    let bytes = if matches!(fill, 'i' | 'r' | 'o') { TEN_MEGABYTES } else { TEN_MEGABYTES / 4 };
+    unit.repeat(bytes / unit.len())
+}
+
+async fn rows(provider: &CosmosDBProvider, instance: &str, text: &str) -> Vec<Value> {
+    provider.inner.store.rows(Query::new(text).in_partition(instance)).await.unwrap()
+}
+
+async fn state_bytes(provider: &CosmosDBProvider, instance: &str) -> usize {
+    let state = rows(provider, instance, "SELECT * FROM c WHERE c.id = 'i'").await;
+    serde_json::to_vec(&state[0]).unwrap().len()
+}
+
+fn ended(output: String) -> ExecutionMetadata {
+    ExecutionMetadata { status: Some("Completed".into()), output: Some(output), ..named() }
+}
+
+/// Input, event, activity, result, start of a child, output, custom status.
+#[tokio::test]
+async fn values_of_ten_megabytes_come_back_whole_and_leave_nothing() {
+    let world = World::open().await;
+    let provider = world.provider_looking(Duration::from_secs(3600)).await;
+    provider.enqueue_for_orchestrator(start("a", large('i')), None).await.unwrap();
+    let (token, messages) = take(&provider).await;
+    assert!(messages == [start("a", large('i'))], "the input");
+    let history = vec![event("a", 1, large('e'))];
+    let works = vec![work("a", 2, large('w')), work("a", 3, "c".repeat(2_000_000))];
+    ack(&provider, &token, history.clone(), works, vec![start("b", large('s'))]).await.unwrap();
+    assert!(provider.read("a").await.unwrap() == history, "the event");
+
+    let fetched = provider.fetch_work_item(LOCK, NOW, None, &TagFilter::default()).await.unwrap();
+    let (item, worker, _) = fetched.expect("an activity");
+    assert!(item == work("a", 2, large('w')), "the activity's input");
+    let done =
+        WorkItem::ActivityCompleted { instance: "a".into(), execution_id: 1, id: 2, result: large('r') };
+    provider.ack_work_item(&worker, Some(done.clone())).await.unwrap();
+
+    let (item, child, _) = provider.fetch_orchestration_item(LOCK, NOW, None).await.unwrap().unwrap();
+    assert!(item.instance == "b" && item.messages == [start("b", large('s'))], "the child's input");
+    ack(&provider, &child, vec![event("b", 1, String::new())], vec![], vec![]).await.unwrap();
+
+    let (token, messages) = take(&provider).await;
+    assert!(messages == [done], "the result");
+    let cancelled = vec![duroxide::providers::ScheduledActivityIdentifier {
+        instance: "a".into(),
+        execution_id: 1,
+        activity_id: 3,
+    }];
+    let status = EventKind::CustomStatusUpdated { status: Some(large('u')) };
+    let last = vec![Event::with_event_id(2, "a", 1, None, status)];
+    provider
+        .ack_orchestration_item(&token, 1, last, vec![], vec![], ended(large('o')), cancelled)
+        .await
+        .unwrap();
+    assert!(provider.get_instance_info("a").await.unwrap().output == Some(large('o')), "the output");
+    let (status, _) = provider.get_custom_status("a", 0).await.unwrap().expect("a status");
+    assert!(status == Some(large('u')), "the custom status");
+    assert!(state_bytes(&provider, "a").await < 20_000);
+
+    let parts = rows(&provider, "a", "SELECT VALUE SUBSTRING(c.id, 0, 2) FROM c WHERE c.type = 'part'").await;
+    assert!(parts.iter().all(|id| *id == "k:"), "only the state's own values are left: {parts:?}");
+    assert_eq!(rows(&provider, "a", "SELECT c.id FROM c WHERE c.type = 'litter'").await, Vec::<Value>::new());
+    for instance in ["a", "b"] {
+        provider.delete_instance(instance, true).await.unwrap();
+        let left = rows(&provider, instance, "SELECT c.id, c.type FROM c").await;
+        assert_eq!(left, [serde_json::json!({"id": "i", "type": "deleted"})]);
+    }
+}
+
+#[tokio::test]
+async fn a_thousand_values_of_ten_kilobytes_are_kept_beside_a_small_state() {
+    let world = World::open().await;
+    let provider = world.provider().await;
+    let set = |id: u64, fill: &str| {
+        let kind = EventKind::KeyValueSet {
+            key: format!("key {id} / # ☃"),
+            value: fill.repeat(10_240 / fill.len()),
+            last_updated_at_ms: id,
+        };
+        Event::with_event_id(id, "a", 1, None, kind)
+    };
+    provider.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
+    let (token, _) = take(&provider).await;
+    ack(&provider, &token, (1..=1000).map(|id| set(id, "x")).collect(), vec![], vec![]).await.unwrap();
+    assert!(state_bytes(&provider, "a").await < 200_000, "{}", state_bytes(&provider, "a").await);
+    let all = provider.get_kv_all_values("a").await.unwrap();
+    assert!(all.len() == 1000 && all.values().all(|value| value.len() == 10_240));
+    assert_eq!(provider.get_instance_stats("a").await.unwrap().unwrap().kv_total_value_bytes, 10_240_000);
+
+    // Overwritten and cleared, then the base of what comes next.
+    provider.enqueue_for_orchestrator(raised("a", "1"), None).await.unwrap();
+    let (token, _) = take(&provider).await;
+    let cleared = EventKind::KeyValueCleared { key: "key 2 / # ☃".into() };
+    let again = Event::with_event_id(1002, "a", 1, None, cleared);
+    let first = EventKind::KeyValueSet {
+        key: "key 1 / # ☃".into(),
+        value: "y".repeat(20_000),
+        last_updated_at_ms: 7,
+    };
+    let history = vec![Event::with_event_id(1001, "a", 1, None, first), again];
+    provider
+        .ack_orchestration_item(&token, 1, history, vec![], vec![], ended(String::new()), vec![])
+        .await
+        .unwrap();
+    let parts = rows(&provider, "a", "SELECT c.id FROM c WHERE c.type = 'part'").await;
+    assert_eq!(parts.len(), 998, "what was overwritten or cleared is gone");
+    provider.enqueue_for_orchestrator(raised("a", "2"), None).await.unwrap();
+    let (item, _, _) = provider.fetch_orchestration_item(LOCK, NOW, None).await.unwrap().unwrap();
+    assert_eq!(item.kv_snapshot.len(), 999);
+    assert_eq!(item.kv_snapshot["key 1 / # ☃"].value, "y".repeat(20_000));
+    assert_eq!(item.kv_snapshot["key 3 / # ☃"].value.len(), 10_240);
+}
+
+#[tokio::test]
+async fn a_history_of_a_hundred_thousand_events_is_read_whole() {
+    const TURNS: u64 = 4;
+    const EVENTS: u64 = 25_000;
+    let world = World::open().await;
+    let provider = world.provider().await;
+    provider.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
+    for turn in 0..TURNS {
+        let (token, _) = take(&provider).await;
+        let events = (turn * EVENTS + 1..=(turn + 1) * EVENTS).map(|id| event("a", id, String::new()));
+        let next = raised("a", "on");
+        ack(&provider, &token, events.collect(), vec![], vec![next]).await.unwrap();
+    }
+    assert!(state_bytes(&provider, "a").await < 20_000);
+    // One who has nothing of it in memory.
+    let other = world.provider().await;
+    let ids: Vec<u64> = other.read("a").await.unwrap().iter().map(|event| event.event_id).collect();
+    assert!(ids == (1..=TURNS * EVENTS).collect::<Vec<_>>());
+}
+
+/// What was staged for a commit that never came is collected, what a commit has
+/// taken is not, wherever the process ends.
+#[tokio::test]
+async fn a_large_turn_cut_off_at_any_request_leaves_nothing_behind() {
+    for last in [Last::Unsent, Last::Applied] {
+        for count in 1.. {
+            let world = World::open().await;
+            let cut = Cut::new(&world, last);
+            let doomed = cut.provider(&world).await;
+            doomed.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
+            let short = Duration::from_millis(700);
+            let (_, token, _) = doomed.fetch_orchestration_item(short, NOW, None).await.unwrap().unwrap();
+            let history: Vec<Event> = (1..=2).map(|id| event("a", id, "x".repeat(1_000_000))).collect();
+            let works = vec![work("a", 3, "w".repeat(400_000))];
+            let done = cut.at(count, ack(&doomed, &token, history.clone(), works.clone(), vec![])).await;
+            let is_done = done.is_some_and(|done| done.is_ok());
+            drop(doomed);
+
+            let other = world.provider().await;
+            if other.read("a").await.unwrap().is_empty() {
+                assert!(!is_done);
+                let waited =
+                    other.fetch_orchestration_item(LOCK, Duration::from_secs(20), None).await.unwrap();
+                let (_, token, _) = waited.expect("the lock runs out");
+                ack(&other, &token, history.clone(), works, vec![]).await.unwrap();
+            }
+            // Nobody waits a day here.
+            for row in rows(&other, "a", "SELECT * FROM c WHERE c.type = 'litter'").await {
+                let found: Versioned<Litter> = versioned(row).unwrap();
+                litter::finish(&other.inner, found).await.unwrap();
+            }
+            assert!(other.read("a").await.unwrap() == history, "{last:?} {count}");
+            let five = Duration::from_secs(5);
+            let fetched = other.fetch_work_item(LOCK, five, None, &TagFilter::default()).await.unwrap();
+            let (item, worker, _) = fetched.expect("the activity");
+            assert!(item == work("a", 3, "w".repeat(400_000)), "{last:?} {count}");
+            other.ack_work_item(&worker, None).await.unwrap();
+            let left = rows(&other, "a", "SELECT VALUE c.id FROM c WHERE c.id != 'i'").await;
+            let marks: BTreeSet<&str> =
+                left.iter().filter_map(|id| id.as_str()?.strip_prefix("h:1:")?.get(2..)).collect();
+            let chunks =
+                left.iter().filter(|id| id.as_str().is_some_and(|id| id.starts_with("h:1:"))).count();
+            assert!(chunks == left.len() && marks.len() == 1, "{last:?} {count}: {left:?}");
+            if is_done {
+                assert!(count > 4, "it takes a record, documents and a commit");
+                break;
+            }
+        }
+    }
+}
+
+/// A record that was read before its commit came.
+#[tokio::test]
+async fn what_is_committed_is_never_collected() {
+    let world = World::open().await;
+    let provider = world.provider().await;
+    provider.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
+    let (token, _) = take(&provider).await;
+    world.fault(r#"{"operation":"batch","count":1,"delayMs":1500}"#).await;
+    let history: Vec<Event> = (1..=2).map(|id| event("a", id, "x".repeat(1_000_000))).collect();
+    let committing = ack(&provider, &token, history.clone(), vec![], vec![]);
+    let other = world.provider().await;
+    let reading = async {
+        loop {
+            if let Some(row) = rows(&other, "a", "SELECT * FROM c WHERE c.type = 'litter'").await.pop() {
+                return versioned::<Litter>(row).unwrap();
+            }
+        }
+    };
+    let (committed, record) = tokio::join!(committing, reading);
+    committed.unwrap();
+    litter::finish(&other.inner, record).await.unwrap();
+    assert!(other.read("a").await.unwrap() == history);
+}
+
+/// The answer to an enqueue is lost; hundreds of others come and are consumed
+/// before it is repeated. Whatever happens to the instance, it comes once.
+#[tokio::test]
+async fn an_event_that_is_repeated_late_is_delivered_once() {
+    let world = World::open().await;
+    let provider = world.provider().await;
+    provider.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
+    let ticket = provider.inner.senders.begin("a");
+    let id = crate::consumed::enqueued_id(&ticket.sender, ticket.number);
+    let stamp = provider.inner.clock.stamp();
+    let mut message = crate::plan::message(&raised("a", "repeated"), id, stamp, None).unwrap();
+    message.low = ticket.low;
+    post(&provider, &message).await;
+    let mut next = 1;
+    let mut consume = async || {
+        let mut told = Vec::new();
+        while let Some((item, token, _)) = provider.fetch_orchestration_item(LOCK, NOW, None).await.unwrap() {
+            told.extend(item.messages);
+            ack(&provider, &token, vec![event("a", next, String::new())], vec![], vec![]).await.unwrap();
+            next += 1;
+        }
+        told
+    };
+    assert_eq!(consume().await, [start("a", String::new()), raised("a", "repeated")]);
+    for burst in 0..3 {
+        for n in 0..100 {
+            provider.enqueue_for_orchestrator(raised("a", &format!("{burst} {n}")), None).await.unwrap();
+        }
+        assert_eq!(consume().await.len(), 100);
+        post(&provider, &message).await;
+        assert_eq!(consume().await, []);
+    }
+    assert!(state_bytes(&provider, "a").await < 4_000, "the memory is ranges");
+    provider.delete_instance("a", true).await.unwrap();
+    post(&provider, &message).await;
+    provider.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
+    let (_, messages) = take(&provider).await;
+    assert_eq!(messages, [start("a", String::new())], "it was meant for the one before");
+    drop(ticket);
+}
+
+#[tokio::test]
+async fn appended_events_keep_their_ids_and_come_once() {
+    let world = World::open().await;
+    let provider = world.provider().await;
+    let events: Vec<Event> = [3, 7, 100].map(|id| event("a", id, "x".repeat(700_000))).into();
+    provider.append_with_execution("a", 1, events.clone()).await.unwrap();
+    assert!(provider.read("a").await.unwrap() == events, "as they were given");
+    for ids in [vec![100], vec![7], vec![101, 101], vec![0], vec![103, 102]] {
+        let again = ids.iter().map(|id| event("a", *id, String::new())).collect();
+        let refused = provider.append_with_execution("a", 1, again).await.unwrap_err();
+        assert!(!refused.retryable, "{ids:?}: {refused}");
+    }
+    assert!(provider.read("a").await.unwrap() == events, "nothing was overwritten");
+    provider.append_with_execution("a", 2, vec![event("a", 1, String::new())]).await.unwrap();
+    provider.append_with_execution("a", 1, vec![event("a", 101, String::new())]).await.unwrap();
+    assert_eq!(provider.read_with_execution("a", 1).await.unwrap().len(), 4);
+    assert_eq!(provider.read("a").await.unwrap().len(), 1);
+}
