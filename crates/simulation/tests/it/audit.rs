@@ -88,20 +88,26 @@ pub(crate) async fn settled(user: &User) -> Vec<String> {
 /// Documents that nobody would ever look at again, or that wait to be.
 fn leftovers(rows: &[Value]) -> Vec<String> {
     let mut left = Vec::new();
-    // What a state or a past execution names must not go by itself.
-    let named: HashSet<(&Value, &Value)> = rows
+    let named: HashSet<(String, String)> = rows.iter().flat_map(names).collect();
+    // What was staged and never committed goes with the record of it.
+    let staged: HashSet<(&Value, &Value)> = rows
         .iter()
-        .flat_map(|row| row["chunks"].as_array().into_iter().flatten().map(|id| (&row["instanceId"], id)))
+        .filter(|row| row["type"] == "litter" && row["staging"].is_string())
+        .map(|row| (&row["instanceId"], &row["staging"]))
         .collect();
     for row in rows {
         let kind = row["type"].as_str().unwrap_or_default();
-        let is_named = named.contains(&(&row["instanceId"], &row["id"]));
+        let is_named = named.contains(&(text(&row["instanceId"]), text(&row["id"])));
+        let is_staged = staged.contains(&(&row["instanceId"], &row["mark"]));
         let is_left = match kind {
-            // What is staged, cancelled or deleted goes by itself.
-            "staged" | "cancelled" => row["ttl"].is_null(),
+            // What is cancelled or deleted goes by itself.
+            "cancelled" => row["ttl"].is_null(),
             "deleted" => row["ttl"].is_null() || !row["purge"].is_null(),
             "history" if row["id"] == "i" => !row["lock"].is_null() || !row["del"].is_null(),
-            "history" => is_named != row["ttl"].is_null(),
+            "history" | "part" => is_named == is_staged,
+            "staged" => !is_staged,
+            // Of what a commit dropped it is due at once.
+            "litter" => !row["staging"].is_string(),
             "execution" => false,
             // Sessions are swept when they are idle; heartbeats go by themselves.
             _ => row["ttl"].is_null(),
@@ -112,6 +118,43 @@ fn leftovers(rows: &[Value]) -> Vec<String> {
         }
     }
     left
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+/// The chunks of history and parts of texts that a document refers to, each
+/// with its instance.
+fn names(row: &Value) -> Vec<(String, String)> {
+    let mut ids = Vec::new();
+    let execution = &row["execution"];
+    // Runs of chunks: how many, and what their ids end with if they were staged.
+    for run in row["chunks"].as_array().into_iter().flatten() {
+        let mark = run[1].as_str().map(|mark| format!(":{mark}")).unwrap_or_default();
+        for _ in 0..run[0].as_u64().unwrap_or(0) {
+            ids.push(format!("h:{execution}:{}{mark}", ids.len()));
+        }
+    }
+    let is_record = row["type"] == "litter";
+    parts(row, &mut |begin, count| {
+        ids.extend((0..count).filter(|_| !is_record).map(|n| format!("{begin}:{n}")));
+    });
+    ids.into_iter().map(|id| (text(&row["instanceId"]), id)).collect()
+}
+
+/// References to parts, wherever they are in a document.
+fn parts(value: &Value, found: &mut impl FnMut(&str, u64)) {
+    if let (Some(begin), Some(count), true) =
+        (value["b"].as_str(), value["n"].as_u64(), value["len"].is_number())
+    {
+        found(begin, count);
+    }
+    match value {
+        Value::Array(items) => items.iter().for_each(|item| parts(item, found)),
+        Value::Object(members) => members.values().for_each(|member| parts(member, found)),
+        _ => {}
+    }
 }
 
 async fn ends_with(client: &Client, instance: &str, ending: &Ending) -> Option<String> {
