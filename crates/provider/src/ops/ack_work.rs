@@ -42,10 +42,19 @@ pub(crate) async fn run(inner: &Inner, token: &str, completion: Option<&WorkItem
                 // Nothing is told of an answer that was lost.
                 let is_answered = results.get(0).is_some();
                 conclude(inner, &token, &work, end, is_answered).await;
+                // Whoever waits with the same token comes too late.
+                work.until = Instant::now();
                 return Ok(());
             }
             Err(Failure::Storage(error)) if error.is_precondition_failed() || error.is_not_found() => {
-                refresh(inner, &token, &mut work).await?;
+                if let Err(failure) = refresh(inner, &token, &mut work).await {
+                    if !patiently(work.until, || is_done(inner, &token)).await? {
+                        return Err(failure);
+                    }
+                    conclude(inner, &token, &work, end, false).await;
+                    work.until = Instant::now();
+                    return Ok(());
+                }
             }
             // Its completion is there: an earlier one of the same activity.
             Err(Failure::Storage(error)) if error.is_conflict() => {
@@ -55,6 +64,20 @@ pub(crate) async fn run(inner: &Inner, token: &str, completion: Option<&WorkItem
         }
     }
     Err(Failure::Contended(format!("the activity {} keeps changing", token.id)))
+}
+
+/// Whether an activity that is locked here and yet gone went by an ack of this
+/// lock, whose answer was lost and whose completion was consumed since. Nobody
+/// else removes it but a deletion: a cancellation leaves something, and others
+/// take it only when the lock has run out.
+async fn is_done(inner: &Inner, token: &Token) -> Result<bool, Failure> {
+    if inner.store.find::<serde_json::Value>(&token.instance, &token.id).await?.is_some() {
+        return Ok(false);
+    }
+    let state = inner.store.state(&token.instance).await?.map(|state| state.value);
+    Ok(state.is_some_and(|state| {
+        !state.is_deleted() && state.del.is_none() && state.incarnation == token.incarnation
+    }))
 }
 
 /// What comes when an activity goes.
