@@ -37,6 +37,8 @@ pub(crate) mod kind {
     pub(crate) const LITTER: &str = "litter";
     pub(crate) const SESSION: &str = "session";
     pub(crate) const DELETION: &str = "deletion";
+    /// The heartbeat of a process.
+    pub(crate) const NODE: &str = "node";
 }
 
 /// A document with its version.

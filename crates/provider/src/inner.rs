@@ -16,6 +16,7 @@ use crate::failure::Failure;
 use crate::held::{Held, Turn, Work};
 use crate::hub::Hub;
 use crate::meter::{Meter, Watch};
+use crate::nodes::{self, Nodes};
 use crate::ops::poll::Poller;
 use crate::ops::reconcile;
 use crate::retention::Retention;
@@ -34,6 +35,7 @@ pub(crate) struct Inner {
     pub(crate) hub: Hub,
     pub(crate) poller: Poller,
     pub(crate) senders: Senders,
+    pub(crate) nodes: Nodes,
     pub(crate) turns: Held<Turn>,
     pub(crate) works: Held<Work>,
     /// When this process came: messages from before it are claimed durably, so
@@ -44,7 +46,8 @@ pub(crate) struct Inner {
     faults: Mutex<Option<OutboxFaultInjector>>,
     /// Something was left to the reconciler since it last asked.
     has_left_work: AtomicBool,
-    reconciler: Mutex<Option<JoinHandle<()>>>,
+    /// The reconciler and the heartbeat.
+    tasks: Mutex<Vec<JoinHandle<()>>>,
     #[cfg(feature = "embedded")]
     engine: Mutex<Option<perihelion_server::Embedded>>,
 }
@@ -75,18 +78,20 @@ impl Inner {
             hub: Hub::default(),
             poller: Poller::default(),
             senders: Senders::default(),
+            nodes: Nodes::default(),
             turns: Held::default(),
             works: Held::default(),
             opened_ms,
             sessions: Mutex::default(),
             faults: Mutex::default(),
             has_left_work: AtomicBool::default(),
-            reconciler: Mutex::default(),
+            tasks: Mutex::default(),
             #[cfg(feature = "embedded")]
             engine: Mutex::default(),
         });
-        let task = tokio::spawn(reconcile::run(Arc::downgrade(&inner) as Weak<Inner>, interval));
-        *locked(&inner.reconciler) = Some(task);
+        let weak = || -> Weak<Inner> { Arc::downgrade(&inner) };
+        let tasks = [tokio::spawn(reconcile::run(weak(), interval)), tokio::spawn(nodes::run(weak()))];
+        locked(&inner.tasks).extend(tasks);
         Ok(inner)
     }
 
@@ -117,8 +122,8 @@ impl Inner {
 
     /// Ends background work.
     pub(crate) async fn stop(&self) {
-        let task = locked(&self.reconciler).take();
-        if let Some(task) = task {
+        let tasks = std::mem::take(&mut *locked(&self.tasks));
+        for task in tasks {
             task.abort();
             // Being cancelled is how it ends.
             let _ = task.await;
@@ -132,6 +137,7 @@ impl Inner {
 
     pub(crate) async fn close(&self) {
         self.stop().await;
+        nodes::leave(self).await;
         #[cfg(feature = "embedded")]
         {
             let engine = locked(&self.engine).take();
@@ -144,9 +150,7 @@ impl Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        if let Some(task) = locked(&self.reconciler).take() {
-            task.abort();
-        }
+        locked(&self.tasks).iter().for_each(JoinHandle::abort);
         #[cfg(feature = "embedded")]
         if let Some(engine) = locked(&self.engine).take()
             && let Ok(runtime) = tokio::runtime::Handle::try_current()

@@ -37,6 +37,7 @@ mod listing;
 mod manifest;
 mod meter;
 mod migrate;
+mod nodes;
 mod ops;
 mod plan;
 mod provider;

@@ -40,13 +40,13 @@ pub(crate) async fn run(
     let tier = if is_tiered { inner.options.tier } else { CommitTier::Durable };
     let asked = Asked { lock_timeout, filter, tier };
     let queue = &inner.hub.instances;
-    let ticket = inner.poller.join(Interest::Turns);
+    let ticket = inner.poller.join(&inner.nodes, Interest::Turns, !patience.is_long());
     loop {
         let woken = queue.wake.notified();
         tokio::pin!(woken);
         woken.as_mut().enable();
         let mut skipped = Skipped::new();
-        match look(inner, asked, &mut skipped, &ticket, !patience.is_long()).await {
+        match look(inner, asked, &mut skipped, &ticket).await {
             Ok(Some(found)) => return Ok(Some(found)),
             Ok(None) => {}
             Err(failure) => {
@@ -73,7 +73,6 @@ async fn look(
     asked: Asked<'_>,
     skipped: &mut Skipped,
     ticket: &Ticket<'_>,
-    must_poll: bool,
 ) -> Result<Fetched, Failure> {
     for _ in 0..ROUNDS_MAX {
         while let Some(taken) = Taken::next(inner, skipped) {
@@ -82,7 +81,7 @@ async fn look(
                 return Ok(Some(found));
             }
         }
-        if !inner.poller.poll(inner, ticket, must_poll).await? {
+        if !inner.poller.poll(inner, ticket).await? {
             break;
         }
     }

@@ -40,12 +40,13 @@ pub(crate) async fn run(
     let claimant = Claimant { tags, owner: session.map(|session| session.owner_id.as_str()) };
     let queue = &inner.hub.works;
     let owner = claimant.owner.map(str::to_owned);
-    let ticket = inner.poller.join(Interest::Works { tags: Tags::from(tags), owner });
+    let interest = Interest::Works { tags: Tags::from(tags), owner };
+    let ticket = inner.poller.join(&inner.nodes, interest, !patience.is_long());
     loop {
         let woken = queue.wake.notified();
         tokio::pin!(woken);
         woken.as_mut().enable();
-        match look(inner, lock_timeout, session, &claimant, &ticket, !patience.is_long()).await {
+        match look(inner, lock_timeout, session, &claimant, &ticket).await {
             Ok(Some(found)) => return Ok(Some(found)),
             Ok(None) => {}
             Err(failure) => {
@@ -92,7 +93,6 @@ async fn look(
     session: Option<&SessionFetchConfig>,
     claimant: &Claimant<'_>,
     ticket: &Ticket<'_>,
-    must_poll: bool,
 ) -> Result<Fetched, Failure> {
     for _ in 0..ROUNDS_MAX {
         if let Some(ready) = inner.hub.works.quietly(|hints| hints.take_ready(inner.clock.now_ms(), claimant))
@@ -106,7 +106,7 @@ async fn look(
                 return Ok(Some(found));
             }
         }
-        if !inner.poller.poll(inner, ticket, must_poll).await? {
+        if !inner.poller.poll(inner, ticket).await? {
             break;
         }
     }

@@ -14,6 +14,7 @@
 mod absorb;
 mod interest;
 mod question;
+mod ripe;
 mod schedule;
 
 use std::collections::HashMap;
@@ -29,6 +30,7 @@ use schedule::Schedule;
 use crate::clock::Stamp;
 use crate::failure::Failure;
 use crate::inner::Inner;
+use crate::nodes::{self, Nodes};
 use crate::together::together;
 use absorb::{Found, absorb};
 
@@ -53,9 +55,16 @@ pub(crate) struct Poller {
 }
 
 impl Poller {
-    /// A fetch comes; it is asked for until the ticket is dropped.
-    pub(crate) fn join(&self, interest: Interest) -> Ticket<'_> {
-        self.interests.join(interest)
+    /// A fetch comes; it is asked for until the ticket is dropped. An eager one
+    /// looks once: it is polled for at once, and whatever is there is taken.
+    pub(crate) fn join(&self, nodes: &Nodes, interest: Interest, is_eager: bool) -> Ticket<'_> {
+        nodes.called(&interest);
+        self.interests.join(interest, is_eager)
+    }
+
+    /// Fetches that have waited for a while are still there.
+    pub(crate) fn remind(&self, nodes: &Nodes) {
+        self.interests.all().interests.iter().for_each(|interest| nodes.called(interest));
     }
 
     /// When the next poll for that fetch is due.
@@ -63,10 +72,10 @@ impl Poller {
         self.schedule.next(ticket.interest())
     }
 
-    /// Asks storage when it is time to, or now if it `must`; whether there is
-    /// anything that was not known before.
-    pub(crate) async fn poll(&self, inner: &Inner, ticket: &Ticket<'_>, must: bool) -> Result<bool, Failure> {
-        let interest = ticket.interest();
+    /// Asks storage when it is time to; whether there is anything to take that
+    /// was not known before.
+    pub(crate) async fn poll(&self, inner: &Inner, ticket: &Ticket<'_>) -> Result<bool, Failure> {
+        let (interest, must) = (ticket.interest(), ticket.is_eager());
         let came = self.schedule.rounds();
         if !must && !self.schedule.is_due(interest) {
             return Ok(false);
@@ -78,11 +87,12 @@ impl Poller {
         if !must && !self.schedule.is_due(interest) {
             return Ok(false);
         }
-        let interests = self.interests.all();
+        let asked = self.interests.all();
         let round = self.schedule.begin();
         inner.meter.polled();
-        let found = sweep(inner, &mut cursors, &Question::of(&interests)).await?;
-        self.schedule.end(round, &interests, &found);
+        let found = Found::new(&inner.nodes, asked.is_eager, inner.clock.stamp());
+        let found = sweep(inner, &mut cursors, &Question::of(&asked.interests), found).await?;
+        self.schedule.end(round, &asked.interests, &found);
         Ok(found.has(interest))
     }
 }
@@ -100,8 +110,9 @@ async fn sweep(
     inner: &Inner,
     cursors: &mut HashMap<FeedRange, Stamp>,
     question: &Question,
+    mut found: Found,
 ) -> Result<Found, Failure> {
-    let now = inner.clock.stamp();
+    let now = found.now();
     let before = std::mem::take(cursors);
     let ask = |range: FeedRange, from: Stamp| {
         let query = question.query(inner, now, from, PAGE_ROWS).in_range(range.clone());
@@ -110,18 +121,26 @@ async fn sweep(
     let ranges = inner.store.container.feed_ranges().await?;
     let begin = |range: &FeedRange| before.get(range).copied().unwrap_or_default();
     let mut places: Vec<Place> = ranges.into_iter().map(|range| ask(range.clone(), begin(&range))).collect();
-    let (mut found, mut failure) = (Found::default(), None);
+    let mut failure = None;
     for page in 1..=PAGES_MAX {
         let mut left = Vec::new();
-        for (place, answer) in pages(places).await {
+        let answers = pages(places).await;
+        // Others matter only when there is something to share.
+        if !found.is_eager()
+            && answers.iter().any(|(_, rows)| rows.as_ref().is_ok_and(|rows| !rows.is_empty()))
+        {
+            nodes::refresh(inner).await;
+            found.look_around(&inner.nodes);
+        }
+        for (place, answer) in answers {
             match answer {
                 Ok(rows) if rows.len() < PAGE_ROWS as usize => {
-                    absorb(inner, rows, now, &mut found).await;
+                    absorb(inner, rows, &mut found).await;
                     // It began behind the head: the head comes last.
                     left.extend((place.from > Stamp(0)).then(|| ask(place.range, Stamp(0))));
                 }
                 Ok(rows) => {
-                    let last = absorb(inner, rows, now, &mut found).await;
+                    let last = absorb(inner, rows, &mut found).await;
                     if page == PAGES_MAX {
                         // Of equal ones there may be more than a page.
                         let next = if last > place.from { last } else { Stamp(last.0 + 1) };
@@ -156,3 +175,6 @@ async fn pages(mut places: Vec<Place>) -> Vec<(Place, Result<Vec<Value>, Failure
     }
     answers
 }
+
+#[cfg(test)]
+mod tests;

@@ -72,7 +72,8 @@ async fn round(inner: &Inner) -> Result<Round, Failure> {
     let old = Stamp::at_ms(inner.clock.stamp().ms().saturating_sub(age));
     let query =
         Query::new(format!("SELECT TOP {ROWS_MAX} * FROM c WHERE c.madeAt <= @old AND c.type != 'staged'"))
-            .with_parameter("@old", old.0);
+            .with_parameter("@old", old.0)
+            .without_plan();
     let rows: Vec<Value> = inner.store.rows(query).await?;
     let mut round = Round { found: rows.len(), finished: 0 };
     let waiting =

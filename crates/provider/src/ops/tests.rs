@@ -274,7 +274,8 @@ async fn a_stale_holder_cannot_commit() {
     let world = World::open().await;
     let (first, second) = (world.provider().await, world.provider().await);
     first.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
-    let short = Duration::from_millis(150);
+    // A busy machine may take a while from here to the next line.
+    let short = Duration::from_secs(1);
     let (_, stale, _) = first.fetch_orchestration_item(short, NOW, None).await.unwrap().unwrap();
     assert!(second.fetch_orchestration_item(LOCK, NOW, None).await.unwrap().is_none(), "it is locked");
     let waited = second.fetch_orchestration_item(LOCK, Duration::from_secs(10), None).await.unwrap();

@@ -12,5 +12,7 @@ mod holes;
 mod migration;
 mod operating;
 mod place;
+mod processes;
 mod validations;
+mod waiting;
 mod workflow;

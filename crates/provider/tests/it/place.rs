@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use duroxide::providers::Provider;
 use duroxide_cdb::CosmosDBProvider;
+use http::Method;
 use perihelion_client::{Client, Credential, Endpoint};
 use perihelion_server::{Embedded, EmbeddedOptions, InProcess, Server, ServerOptions};
 
@@ -74,6 +75,17 @@ enum Host {
     Wire(Server),
 }
 
+/// Requests, as the server counts them.
+#[derive(Debug, serde::Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Counted {
+    pub(crate) requests: u64,
+    pub(crate) request_units: f64,
+    /// By operation; only shown.
+    #[expect(dead_code, reason = "for whoever reads a failure")]
+    operations: serde_json::Value,
+}
+
 /// How an account is reached, from any task.
 #[derive(Clone)]
 enum Way {
@@ -116,6 +128,24 @@ impl Account {
     ) -> Arc<dyn Provider> {
         let (way, database, is_optimistic) = (self.way(), database.to_owned(), self.is_optimistic);
         runtime.spawn(async move { way.provider(&database, polls, is_optimistic).await }).await.unwrap()
+    }
+
+    /// What the account was asked since it counts anew.
+    pub(crate) async fn counted(&self) -> Counted {
+        let report = self.manage(Method::GET).await;
+        serde_json::from_slice(&report).expect("counters are readable")
+    }
+
+    /// Counts from zero on.
+    pub(crate) async fn count_anew(&self) {
+        self.manage(Method::DELETE).await;
+    }
+
+    async fn manage(&self, method: Method) -> Vec<u8> {
+        let Host::Embedded(embedded) = &self.host else { panic!("only the engine in process is asked") };
+        let answer = embedded.manage(method, "counters", "").await.unwrap();
+        assert!(answer.status().is_success());
+        answer.into_body().to_vec()
     }
 
     pub(crate) async fn close(self) {

@@ -1,23 +1,44 @@
-//! What becomes of the rows of a poll: hints. A row that cannot be read stops
-//! nothing.
+//! What becomes of the rows of a poll: hints, for what is this process's to
+//! take. A row that cannot be read stops nothing.
+
+use std::sync::Arc;
+use std::time::Duration;
 
 use perihelion_client::Etag;
 use serde_json::Value;
 
 use super::interest::Interest;
+use super::ripe::{Age, wait};
 use crate::clock::Stamp;
 use crate::documents::{Activity, kind};
+use crate::held::Offered;
 use crate::inner::Inner;
+use crate::nodes::{Nodes, Rank, View};
 use crate::ops::claim::set_aside;
 
 /// What a poll found that was not known.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Found {
     turns: usize,
     works: usize,
+    /// Until something is ours to take that now is left to others.
+    ripens: Option<Duration>,
+    /// Everything is ours to take.
+    is_eager: bool,
+    view: Arc<View>,
+    now: Stamp,
 }
 
 impl Found {
+    /// Nothing yet.
+    pub(super) fn new(nodes: &Nodes, is_eager: bool, now: Stamp) -> Self {
+        Found { turns: 0, works: 0, ripens: None, is_eager, view: nodes.view(), now }
+    }
+
+    pub(super) fn now(&self) -> Stamp {
+        self.now
+    }
+
     pub(super) fn is_any(&self) -> bool {
         self.turns + self.works > 0
     }
@@ -28,50 +49,108 @@ impl Found {
             Interest::Works { .. } => self.works > 0,
         }
     }
+
+    pub(super) fn ripens(&self) -> Option<Duration> {
+        self.ripens
+    }
+
+    /// Who else is there, as it is known now.
+    pub(super) fn look_around(&mut self, nodes: &Nodes) {
+        self.view = nodes.view();
+    }
+
+    pub(super) fn is_eager(&self) -> bool {
+        self.is_eager
+    }
+
+    fn is_ours(&mut self, rank: Rank, age: Age) -> bool {
+        let wait = wait(rank, age, self.now);
+        if self.is_eager || wait.is_zero() {
+            return true;
+        }
+        self.ripens = Some(self.ripens.map_or(wait, |ripens| ripens.min(wait)));
+        false
+    }
+}
+
+/// What a row is.
+enum Row {
+    Message { instance: String, enq: Stamp, visible_at: Stamp },
+    Activity(Box<Offered>),
+    Unreadable { instance: String, id: String },
 }
 
 /// Makes hints of rows and wakes who waits for them; when the last one is seen.
-pub(super) async fn absorb(inner: &Inner, rows: Vec<Value>, now: Stamp, found: &mut Found) -> Stamp {
-    let mut last = Stamp(0);
-    let (mut messages, mut activities, mut unreadable) = (Vec::new(), Vec::new(), Vec::new());
+pub(super) async fn absorb(inner: &Inner, rows: Vec<Value>, found: &mut Found) -> Stamp {
+    let last = rows.iter().map(|row| stamp(row, "visibleAt")).max().unwrap_or_default();
+    let (mut is_turn, mut is_work, mut unreadable) = (false, false, Vec::new());
     for row in rows {
-        let text = |name: &str| row[name].as_str().unwrap_or_default().to_owned();
-        let (instance, id, visible_at) = (text("instanceId"), text("id"), row["visibleAt"].as_u64());
-        last = last.max(Stamp(visible_at.unwrap_or_default()));
-        if text("type") == kind::MESSAGE {
-            messages.push((instance, Stamp(visible_at.unwrap_or_default())));
-            continue;
-        }
-        match Etag::parse(&text("_etag")).ok().zip(serde_json::from_value::<Activity>(row).ok()) {
-            Some((etag, activity)) => activities.push((activity, etag)),
-            None => unreadable.push((instance, id)),
+        match read(row) {
+            Row::Message { instance, enq, visible_at } => {
+                is_turn |= hint(inner, &instance, enq, visible_at, found);
+            }
+            Row::Activity(offer) => is_work |= offered(inner, *offer, found),
+            Row::Unreadable { instance, id } => unreadable.push((instance, id)),
         }
     }
-    let turns = inner.hub.instances.quietly(|hints| {
-        let before = found.turns;
-        for (instance, visible_at) in messages {
-            if !hints.is_known(&instance, now) {
-                hints.hint(&instance, visible_at);
-                found.turns += 1;
-            }
-        }
-        found.turns - before
-    });
-    let works = inner.hub.works.quietly(|hints| {
-        let before = found.works;
-        for offer in activities {
-            found.works += usize::from(hints.offer(offer));
-        }
-        found.works - before
-    });
-    if turns > 0 {
+    if is_turn {
         inner.hub.instances.wake.notify_waiters();
     }
-    if works > 0 {
+    if is_work {
         inner.hub.works.wake.notify_waiters();
     }
     for (instance, id) in unreadable {
         set_aside(inner, &instance, &id).await;
     }
     last
+}
+
+fn stamp(row: &Value, name: &str) -> Stamp {
+    Stamp(row[name].as_u64().unwrap_or_default())
+}
+
+fn read(row: Value) -> Row {
+    let text = |name: &str| row[name].as_str().unwrap_or_default().to_owned();
+    let (instance, id) = (text("instanceId"), text("id"));
+    if row["type"] == kind::MESSAGE {
+        let is_readable = row["enq"].is_u64() && row["instanceId"].is_string();
+        let (enq, visible_at) = (stamp(&row, "enq"), stamp(&row, "visibleAt"));
+        // A claim would never see the others.
+        return match is_readable {
+            true => Row::Message { instance, enq, visible_at },
+            false => Row::Unreadable { instance, id },
+        };
+    }
+    match Etag::parse(&text("_etag")).ok().zip(serde_json::from_value::<Activity>(row).ok()) {
+        Some((etag, activity)) => Row::Activity(Box::new((activity, etag))),
+        None => Row::Unreadable { instance, id },
+    }
+}
+
+/// Hints at an instance, if that is news.
+fn hint(inner: &Inner, instance: &str, enq: Stamp, visible_at: Stamp, found: &mut Found) -> bool {
+    inner.hub.instances.quietly(|hints| {
+        if hints.is_known(instance, found.now) {
+            return false;
+        }
+        let rank = found.view.rank_of_instance(instance);
+        let is_ours = found.is_ours(rank, Age { enq, visible_at, was_locked: false });
+        if is_ours {
+            hints.hint(instance, visible_at);
+            found.turns += 1;
+        }
+        is_ours
+    })
+}
+
+/// Offers an activity, if that is news.
+fn offered(inner: &Inner, (activity, etag): Offered, found: &mut Found) -> bool {
+    let rank = found.view.rank_of_activity(&activity.instance_id, &activity.id, activity.tag.as_deref());
+    let Activity { enq, visible_at, .. } = activity;
+    if !found.is_ours(rank, Age { enq, visible_at, was_locked: activity.lock.is_some() }) {
+        return false;
+    }
+    let is_news = inner.hub.works.quietly(|hints| hints.offer((activity, etag)));
+    found.works += usize::from(is_news);
+    is_news
 }

@@ -30,6 +30,10 @@ pub(crate) struct Tags {
 }
 
 impl Tags {
+    pub(crate) fn matches(&self, tag: Option<&str>) -> bool {
+        self.any || tag.map_or(self.untagged, |tag| self.names.contains(tag))
+    }
+
     /// Adds what another filter lets through.
     pub(crate) fn extend(&mut self, other: &Tags) {
         self.any |= other.any;
@@ -55,25 +59,34 @@ impl From<&TagFilter> for Tags {
 #[derive(Debug, Default)]
 pub(super) struct Interests {
     next: AtomicU64,
-    under_way: Mutex<BTreeMap<u64, Interest>>,
+    under_way: Mutex<BTreeMap<u64, (Interest, bool)>>,
+}
+
+/// What is asked for at one moment.
+#[derive(Debug)]
+pub(super) struct Asked {
+    /// Each of them once.
+    pub(super) interests: Vec<Interest>,
+    /// One of them looks once and takes anything.
+    pub(super) is_eager: bool,
 }
 
 impl Interests {
-    pub(super) fn join(&self, interest: Interest) -> Ticket<'_> {
+    pub(super) fn join(&self, interest: Interest, is_eager: bool) -> Ticket<'_> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        locked(&self.under_way).insert(number, interest.clone());
-        Ticket { interests: self, number, interest }
+        locked(&self.under_way).insert(number, (interest.clone(), is_eager));
+        Ticket { interests: self, number, interest, is_eager }
     }
 
-    /// Each of them once.
-    pub(super) fn all(&self) -> Vec<Interest> {
-        let mut all: Vec<Interest> = Vec::new();
-        for interest in locked(&self.under_way).values() {
-            if !all.contains(interest) {
-                all.push(interest.clone());
+    pub(super) fn all(&self) -> Asked {
+        let mut asked = Asked { interests: Vec::new(), is_eager: false };
+        for (interest, is_eager) in locked(&self.under_way).values() {
+            asked.is_eager |= is_eager;
+            if !asked.interests.contains(interest) {
+                asked.interests.push(interest.clone());
             }
         }
-        all
+        asked
     }
 }
 
@@ -83,11 +96,17 @@ pub(crate) struct Ticket<'a> {
     interests: &'a Interests,
     number: u64,
     interest: Interest,
+    is_eager: bool,
 }
 
 impl Ticket<'_> {
     pub(super) fn interest(&self) -> &Interest {
         &self.interest
+    }
+
+    /// Whether it looks once and must not miss anything.
+    pub(super) fn is_eager(&self) -> bool {
+        self.is_eager
     }
 }
 

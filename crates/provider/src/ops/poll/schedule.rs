@@ -17,8 +17,8 @@ const INTERVAL_FIRST: Duration = Duration::from_millis(200);
 
 /// Each poll that finds nothing makes the interval so much longer, up to the
 /// last: within two seconds everything is found.
-const INTERVAL_GROWTH: f64 = 1.5;
-const INTERVAL_LAST: Duration = Duration::from_millis(1600);
+const INTERVAL_GROWTH: f64 = 2.0;
+const INTERVAL_LAST: Duration = Duration::from_millis(1800);
 
 #[derive(Debug, Default)]
 pub(super) struct Schedule(Mutex<Rounds>);
@@ -62,7 +62,7 @@ impl Schedule {
     pub(super) fn end(&self, round: u64, interests: &[Interest], found: &Found) {
         let mut rounds = locked(&self.0);
         let at = Instant::now();
-        rounds.interval = next_interval(rounds.interval, found.is_any());
+        rounds.interval = next_interval(rounds.interval, found.is_any(), found.ripens());
         rounds.answers.retain(|_, answer| at - answer.at <= INTERVAL_LAST);
         for interest in interests {
             rounds.answers.insert(interest.clone(), Answer { round, at, found: found.has(interest) });
@@ -85,8 +85,14 @@ impl Schedule {
     }
 }
 
-fn next_interval(interval: Duration, is_found: bool) -> Duration {
-    if is_found { INTERVAL_FIRST } else { interval.mul_f64(INTERVAL_GROWTH).min(INTERVAL_LAST) }
+/// Work that was seen and left to others for the moment is looked for again
+/// when it would be ours.
+fn next_interval(interval: Duration, is_found: bool, ripens: Option<Duration>) -> Duration {
+    match ripens {
+        _ if is_found => INTERVAL_FIRST,
+        Some(ripens) => ripens.clamp(INTERVAL_FIRST, INTERVAL_LAST),
+        None => interval.mul_f64(INTERVAL_GROWTH).min(INTERVAL_LAST),
+    }
 }
 
 #[cfg(test)]
@@ -98,12 +104,15 @@ mod tests {
         let mut interval = INTERVAL_FIRST;
         let mut count = 0;
         while interval < INTERVAL_LAST {
-            let next = next_interval(interval, false);
+            let next = next_interval(interval, false, None);
             assert!(next > interval);
             (interval, count) = (next, count + 1);
         }
         assert!(count <= 6, "{count}");
-        assert_eq!(next_interval(interval, false), INTERVAL_LAST);
-        assert_eq!(next_interval(interval, true), INTERVAL_FIRST);
+        assert_eq!(next_interval(interval, false, None), INTERVAL_LAST);
+        assert_eq!(next_interval(interval, true, None), INTERVAL_FIRST);
+        let soon = Duration::from_millis(700);
+        assert_eq!(next_interval(interval, false, Some(soon)), soon);
+        assert_eq!(next_interval(interval, false, Some(Duration::ZERO)), INTERVAL_FIRST);
     }
 }

@@ -1,0 +1,50 @@
+//! Hashes that are the same in every process and every release: FNV-1a, and a
+//! last mixing (of splitmix64), without which its low bits are poor.
+
+/// Slots of a container.
+pub(super) const SLOTS: usize = 256;
+
+/// The slot of a name.
+pub(super) fn slot_of(name: &str) -> usize {
+    (mix(fnv(name.as_bytes())) % SLOTS as u64) as usize
+}
+
+/// How much a node wants a slot; the one that wants it most has it.
+pub(super) fn score(node: &str, slot: usize) -> u64 {
+    mix(fnv(node.as_bytes()) ^ (slot as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15))
+}
+
+fn fnv(bytes: &[u8]) -> u64 {
+    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01B3);
+    bytes.iter().fold(0xCBF2_9CE4_8422_2325, step)
+}
+
+fn mix(mut value: u64) -> u64 {
+    value = (value ^ (value >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    value = (value ^ (value >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    value ^ (value >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Processes of different releases must agree.
+    #[test]
+    fn hashes_never_change() {
+        assert_eq!(fnv(b""), 0xCBF2_9CE4_8422_2325);
+        assert_eq!(fnv(b"foobar"), 0x8594_4171_F739_67E8);
+        assert_eq!([slot_of(""), slot_of("order-1"), slot_of("order-2")], SEEN);
+    }
+
+    const SEEN: [usize; 3] = [155, 211, 195];
+
+    #[test]
+    fn names_fall_into_all_slots_evenly() {
+        let mut counts = [0; SLOTS];
+        for number in 0..25_600 {
+            counts[slot_of(&format!("order-{number}"))] += 1;
+        }
+        assert!(counts.iter().all(|count| (50..=150).contains(count)), "{counts:?}");
+    }
+}

@@ -1,0 +1,149 @@
+//! Polls on the real engine, in this process: what is hidden, what cannot be
+//! read, who shares an answer.
+
+use std::time::Duration;
+
+use duroxide::providers::{Provider, TagFilter, WorkItem};
+use perihelion_client::Client;
+use perihelion_server::{Embedded, EmbeddedOptions};
+use serde_json::{Value, json};
+
+use crate::CosmosDBProvider;
+use crate::clock::Stamp;
+use crate::ops::poll::{Interest, Tags};
+use crate::together::together;
+
+const LOCK: Duration = Duration::from_secs(30);
+const NOW: Duration = Duration::ZERO;
+
+async fn provider(engine: &Embedded) -> CosmosDBProvider {
+    let client = Client::over(&engine.endpoint(), engine.transport()).await.unwrap();
+    CosmosDBProvider::builder().with_client(client).open().await.unwrap()
+}
+
+async fn engine() -> Embedded {
+    Embedded::open(EmbeddedOptions::default()).await.unwrap()
+}
+
+async fn queries(engine: &Embedded) -> u64 {
+    let answer = engine.manage(http::Method::GET, "counters", "").await.unwrap();
+    let counters: Value = serde_json::from_slice(answer.body()).unwrap();
+    counters["operations"]["query"]["requests"].as_u64().unwrap_or_default()
+}
+
+fn start(instance: &str) -> WorkItem {
+    WorkItem::StartOrchestration {
+        instance: instance.to_owned(),
+        orchestration: "Order".to_owned(),
+        input: String::new(),
+        version: None,
+        parent_instance: None,
+        parent_id: None,
+        parent_execution_id: None,
+        execution_id: 1,
+    }
+}
+
+fn work(id: u64, tag: Option<&str>) -> WorkItem {
+    WorkItem::ActivityExecute {
+        instance: "a".to_owned(),
+        execution_id: 1,
+        id,
+        name: "charge".to_owned(),
+        input: String::new(),
+        session_id: None,
+        tag: tag.map(str::to_owned),
+    }
+}
+
+/// More parked instances than a poll can be told to leave out, and more than
+/// the pages of one poll: the next one goes on behind them.
+#[tokio::test(start_paused = true)]
+async fn a_head_that_is_all_known_hides_nothing_behind_it() {
+    const PARKED: usize = 1000;
+    let engine = engine().await;
+    let (producer, finder) = (provider(&engine).await, provider(&engine).await);
+    let later = finder.inner.clock.stamp().after(Duration::from_secs(3600));
+    for number in 0..PARKED {
+        let instance = format!("parked-{number}");
+        producer.enqueue_for_orchestrator(start(&instance), None).await.unwrap();
+        finder.inner.hub.instances.quietly(|hints| {
+            hints.hint(&instance, Stamp(1));
+            hints.block(&instance, later, false);
+        });
+    }
+    producer.enqueue_for_orchestrator(start("behind"), None).await.unwrap();
+    let mut found = None;
+    for _ in 0..2 {
+        found = found.or(finder.fetch_orchestration_item(LOCK, NOW, None).await.unwrap());
+    }
+    assert_eq!(found.expect("it is found").0.instance, "behind");
+    producer.enqueue_for_orchestrator(start("parked-again"), None).await.unwrap();
+    let mut found = None;
+    for _ in 0..2 {
+        found = found.or(finder.fetch_orchestration_item(LOCK, NOW, None).await.unwrap());
+    }
+    assert_eq!(found.expect("and so is the next").0.instance, "parked-again");
+}
+
+/// Documents that no writer of ours makes, each malformed in another way.
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_read_is_set_aside_and_wedges_nothing() {
+    let engine = engine().await;
+    let provider = provider(&engine).await;
+    let container = provider.inner.store.container.clone();
+    let queued = |id: &str, kind: &str, extra: Value| {
+        let mut document = json!({ "id": id, "instanceId": "bad", "type": kind, "visibleAt": 1 });
+        document.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
+        document
+    };
+    let bad = [
+        queued("a:9:1", "worker_queue", json!({})),
+        queued("a:9:2", "worker_queue", json!({ "enq": 2, "attemptCount": 0, "item": "{ rubbish" })),
+        queued("a:9:3", "worker_queue", json!({ "enq": "yesterday", "attemptCount": 0, "item": "{}" })),
+        queued("m:9:1", "orch_queue", json!({})),
+        queued("m:9:2", "orch_queue", json!({ "enq": 2, "attemptCount": 0, "item": 7 })),
+    ];
+    for document in &bad {
+        container.create("bad", document).await.unwrap();
+    }
+    provider.enqueue_for_worker(work(1, None)).await.unwrap();
+    provider.enqueue_for_orchestrator(start("a"), None).await.unwrap();
+    let tags = TagFilter::default();
+    assert!(provider.fetch_orchestration_item(LOCK, NOW, None).await.unwrap().is_some());
+    assert!(provider.fetch_work_item(LOCK, NOW, None, &tags).await.unwrap().is_some());
+    assert!(provider.fetch_work_item(LOCK, NOW, None, &tags).await.unwrap().is_none());
+    assert!(provider.fetch_orchestration_item(LOCK, NOW, None).await.unwrap().is_none());
+    for document in &bad {
+        let id = document["id"].as_str().unwrap();
+        let kept = container.find::<Value>("bad", id).await.unwrap().expect("nothing is thrown away");
+        assert_eq!(kept.into_value()["type"], "unreadable", "{id}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn fetches_that_wait_share_one_poll_and_it_asks_for_no_more_than_they_take() {
+    let engine = engine().await;
+    let (producer, waiter) = (provider(&engine).await, provider(&engine).await);
+    producer.enqueue_for_orchestrator(start("a"), None).await.unwrap();
+    producer.enqueue_for_worker(work(1, None)).await.unwrap();
+    producer.enqueue_for_worker(work(2, Some("gpu"))).await.unwrap();
+    let inner = &waiter.inner;
+    let gpu = Tags::from(&TagFilter::tags(["gpu"]));
+    let tickets: Vec<_> = (0..20)
+        .map(|_| {
+            let interest = Interest::Works { tags: gpu.clone(), owner: None };
+            inner.poller.join(&inner.nodes, interest, false)
+        })
+        .collect();
+    let before = queries(&engine).await;
+    let found = together(tickets.iter().map(|ticket| inner.poller.poll(inner, ticket)).collect()).await;
+    assert!(found.into_iter().any(|found| found.unwrap()));
+    assert_eq!(queries(&engine).await - before, 1);
+    assert!(inner.hub.instances.quietly(|hints| hints.next(&Default::default())).is_none());
+    let claimant = crate::hub::Claimant { tags: &TagFilter::Any, owner: None };
+    let now = inner.clock.stamp();
+    let (offer, _) = inner.hub.works.quietly(|hints| hints.take(now, &claimant)).expect("one is on offer");
+    assert_eq!(offer.tag.as_deref(), Some("gpu"));
+    assert!(inner.hub.works.quietly(|hints| hints.take(now, &claimant)).is_none(), "and no other");
+}

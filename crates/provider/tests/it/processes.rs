@@ -1,0 +1,113 @@
+//! Several processes on one container, over the wire: they share work, come and
+//! go, and one is killed under load. The processes are this test binary, run
+//! again; the server is in this one.
+//!
+//! How a gap is measured: every few milliseconds the parent asks the server
+//! which jobs are completed. A gap is the time between two moments at which
+//! there were more than before, from the first completion to the last. A
+//! machine that is busy with other things stops everyone, the parent included:
+//! by how much (its longest answer and oversleep) is measured in the same loop,
+//! and six times that, for as many requests in a row, is added to what is
+//! allowed. On a quiet machine that is a tenth of a second.
+
+mod child;
+mod fleet;
+mod watch;
+
+use std::time::Duration;
+
+use child::Role;
+use fleet::Fleet;
+
+/// Locks of children that may be killed: their work rests for that long.
+const SHORT_LOCK: Duration = Duration::from_secs(2);
+
+/// Locks of children that live: no busy machine makes them run out.
+const LONG_LOCK: Duration = Duration::from_secs(20);
+
+/// The longest time without a completion, and after a lock's end until the work
+/// behind it is done.
+const GAP_MAX: Duration = Duration::from_secs(2);
+
+/// Between starts of jobs, at least.
+const PACE: Duration = Duration::from_millis(40);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_processes_share_work_and_complete_each_job_once() {
+    share(2, 60).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn five_processes_share_work_and_complete_each_job_once() {
+    share(5, 100).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_of_two_is_killed_under_load_and_the_other_goes_on() {
+    kill_one_of(2, 90).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_of_five_is_killed_under_load_and_the_others_go_on() {
+    kill_one_of(5, 90).await;
+}
+
+/// A process with other numbers of dispatchers joins; one with nothing but
+/// workers of one tag serves that tag, leaves in good order, and another one
+/// takes its place.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn processes_with_other_dispatchers_and_with_tagged_workers_only_join_and_leave() {
+    let mut fleet = Fleet::open(LONG_LOCK).await;
+    fleet.join(Role { turns: 2, works: 2, tag: None }).await;
+    let load = fleet.load("gpu", 0..20, PACE);
+    let tagged = fleet.join(Role { turns: 0, works: 1, tag: Some("gpu".to_owned()) }).await;
+    fleet.join(Role { turns: 1, works: 4, tag: None }).await;
+    println!("{:?}", load.await);
+    fleet.leave(tagged).await;
+    let before = fleet.ledger().runs_of(tagged);
+    assert!(!before.is_empty() && before.iter().all(|run| run.ends_with("/b")), "{before:?}");
+
+    let load = fleet.load("gpu", 20..30, PACE);
+    // The second steps wait for somebody who serves their tag.
+    fleet.ledger().begun("gpu-00029/a").await;
+    let next = fleet.join(Role { turns: 0, works: 2, tag: Some("gpu".to_owned()) }).await;
+    let watch = load.await;
+    assert_eq!(fleet.ledger().runs_of(tagged), before, "whoever has left does nothing");
+    assert_eq!(fleet.ledger().runs_of(next).len(), watch.completed());
+    fleet.check_every_job_completed_once(true).await;
+    fleet.close().await;
+}
+
+async fn share(count: usize, jobs: usize) {
+    let mut fleet = Fleet::open(LONG_LOCK).await;
+    for _ in 0..count {
+        fleet.join(Role { turns: 2, works: 2, tag: None }).await;
+    }
+    let watch = fleet.load("any", 0..jobs, PACE).await;
+    let shares = fleet.ledger().shares();
+    println!("{count} processes: {watch:?}, activities run by each: {shares:?}");
+    assert_eq!(shares.len(), count, "each of them did something: {shares:?}");
+    fleet.check_every_job_completed_once(true).await;
+    fleet.close().await;
+}
+
+async fn kill_one_of(count: usize, jobs: usize) {
+    let mut fleet = Fleet::open(SHORT_LOCK).await;
+    for _ in 0..count {
+        fleet.join(Role { turns: 2, works: 2, tag: None }).await;
+    }
+    let load = fleet.load("any", 0..jobs, PACE);
+    // It is in the middle of an activity, and others are queued.
+    let (victim, killed) = fleet.kill_whoever_runs("any-00030/a").await;
+    let watch = load.await;
+    let late = watch.latest_started_before(killed).saturating_duration_since(killed);
+    println!(
+        "{count} processes, one killed: {watch:?}; its work was done {late:?} after the kill; {:?}",
+        fleet.ledger().shares()
+    );
+    assert!(watch.gap <= GAP_MAX + watch.allowance(), "{watch:?}");
+    assert!(late <= SHORT_LOCK + GAP_MAX + watch.allowance(), "{late:?}, {watch:?}");
+    assert!(fleet.ledger().runs_of(victim).contains(&"any-00030/a".to_owned()));
+    fleet.check_every_job_completed_once(false).await;
+    fleet.close().await;
+}

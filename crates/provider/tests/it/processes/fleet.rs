@@ -1,0 +1,211 @@
+//! The server, the processes on it, and the parent's own client to it.
+
+use std::collections::BTreeSet;
+use std::future::Future;
+use std::io::{BufRead, BufReader};
+use std::ops::Range;
+use std::process::Child;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use duroxide::providers::Provider;
+use duroxide::{Client, EventKind};
+use duroxide_cdb::CosmosDBProvider;
+use perihelion_client::{Container, Credential, Query};
+use perihelion_server::{Server, ServerOptions};
+use tokio::sync::{Semaphore, oneshot};
+use tokio::time::Instant;
+
+use super::child::{DATABASE, READY, RUNS, Role, spawn};
+use super::watch::{Ledger, Started, Watch};
+use crate::place::CONTAINER;
+
+/// How often the parent looks which jobs are completed.
+const GLANCE: Duration = Duration::from_millis(25);
+
+/// How long a child may take to start, or to leave in good order.
+const CHILD_PATIENCE: Duration = Duration::from_secs(30);
+
+/// Jobs that one look can see.
+const JOBS_MAX: u32 = 1000;
+
+/// When nothing happens for so long, something has hung.
+pub(super) const PATIENCE: Duration = Duration::from_secs(40);
+
+/// Jobs under way at a time: a load that every machine carries, at its own pace.
+const UNDER_WAY_MAX: usize = 16;
+
+pub(super) struct Fleet {
+    server: Server,
+    endpoint: String,
+    lock: Duration,
+    /// The parent's own provider: it starts jobs and takes none.
+    provider: Arc<CosmosDBProvider>,
+    container: Container,
+    children: Vec<Member>,
+    ledger: Ledger,
+}
+
+/// A child; killed when it is dropped, so that a failed test leaves none.
+struct Member(Child);
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        // One that has ended is no matter.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Fleet {
+    pub(super) async fn open(lock: Duration) -> Fleet {
+        let server = Server::start(ServerOptions::default()).await.unwrap();
+        let endpoint = format!("http://{}", server.local_addr());
+        let client =
+            perihelion_client::Client::with_credential(&endpoint, Credential::emulator()).await.unwrap();
+        let container = client.database(DATABASE).container(CONTAINER);
+        let builder = CosmosDBProvider::builder().with_client(client);
+        let provider = builder.with_database(DATABASE).with_container(CONTAINER).open().await.unwrap();
+        let (children, ledger) = (Vec::new(), Ledger::default());
+        Fleet { server, endpoint, lock, provider: Arc::new(provider), container, children, ledger }
+    }
+
+    pub(super) fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    /// Starts a child and waits until it serves; its number.
+    pub(super) async fn join(&mut self, role: Role) -> usize {
+        let number = self.children.len();
+        let mut child = spawn(&self.endpoint, self.lock, &role);
+        let output = BufReader::new(child.stdout.take().expect("piped"));
+        self.children.push(Member(child));
+        let (ready, is_ready) = oneshot::channel();
+        let ledger = self.ledger.clone();
+        // It ends with the child's output.
+        std::thread::spawn(move || {
+            let mut ready = Some(ready);
+            for line in output.lines().map_while(Result::ok) {
+                if let Some((_, run)) = line.split_once(RUNS) {
+                    ledger.note(number, run);
+                } else if line.contains(READY) {
+                    ready.take().map(|ready| ready.send(()));
+                }
+            }
+        });
+        tokio::time::timeout(CHILD_PATIENCE, is_ready).await.expect("in time").expect("a child that serves");
+        number
+    }
+
+    /// A child leaves in good order.
+    pub(super) async fn leave(&mut self, number: usize) {
+        drop(self.children[number].0.stdin.take());
+        let deadline = Instant::now() + CHILD_PATIENCE;
+        // The standard library has no event for a child's end.
+        let status = loop {
+            match self.children[number].0.try_wait().unwrap() {
+                Some(status) => break status,
+                None if Instant::now() < deadline => tokio::time::sleep(GLANCE).await,
+                None => panic!("child {number} does not leave"),
+            }
+        };
+        assert!(status.success(), "child {number}: {status}");
+    }
+
+    /// SIGKILL for whoever begins that activity; who it was, and when.
+    pub(super) async fn kill_whoever_runs(&mut self, run: &str) -> (usize, Instant) {
+        let victim = self.ledger.begun(run).await;
+        self.children[victim].0.kill().expect("a process to kill");
+        (victim, Instant::now())
+    }
+
+    /// Starts jobs, one after the other, and watches until all of them are
+    /// completed, while the caller does other things.
+    pub(super) fn load(
+        &self,
+        kind: &'static str,
+        numbers: Range<usize>,
+        pace: Duration,
+    ) -> impl Future<Output = Watch> + use<> {
+        let client = Client::new(Arc::clone(&self.provider) as Arc<dyn Provider>);
+        let (started, wanted) = (Arc::<Mutex<Started>>::default(), numbers.len());
+        let room = Arc::new(Semaphore::new(UNDER_WAY_MAX));
+        let (noted, gate) = (Arc::clone(&started), Arc::clone(&room));
+        let starting = tokio::spawn(async move {
+            let mut ticks = tokio::time::interval(pace);
+            for number in numbers {
+                gate.acquire().await.expect("never closed").forget();
+                ticks.tick().await;
+                let name = format!("{kind}-{number:05}");
+                noted.lock().unwrap().insert(name.clone(), Instant::now());
+                client.start_orchestration(&name, "Job", name.as_str()).await.unwrap();
+            }
+        });
+        let watching = tokio::spawn(watch(self.container.clone(), started, room, wanted));
+        async move {
+            starting.await.expect("jobs are started");
+            watching.await.expect("jobs are completed")
+        }
+    }
+
+    /// Every job has its output, and its history one completion of each of its
+    /// steps. With `is_run_once`, none was even begun twice.
+    pub(super) async fn check_every_job_completed_once(&self, is_run_once: bool) {
+        let admin = self.provider.as_management_capability().expect("the provider manages");
+        for job in completed(&self.container).await {
+            let info = admin.get_instance_info(&job).await.unwrap();
+            assert_eq!(info.output, Some(format!("[{job}/a][{job}/b]")));
+            let history = admin.read_history(&job).await.unwrap();
+            let mut results: Vec<&str> = Vec::new();
+            for event in &history {
+                if let EventKind::ActivityCompleted { result } = &event.kind {
+                    results.push(result);
+                }
+            }
+            assert_eq!(results, [format!("[{job}/a]"), format!("[{job}/b]")], "{history:?}");
+        }
+        let depths = admin.get_queue_depths().await.unwrap();
+        assert_eq!((depths.orchestrator_queue, depths.worker_queue), (0, 0));
+        let runs = self.ledger.runs();
+        let different: BTreeSet<&String> = runs.iter().map(|(_, run)| run).collect();
+        assert!(!is_run_once || different.len() == runs.len(), "{runs:?}");
+    }
+
+    pub(super) async fn close(self) {
+        drop(self.children);
+        drop(self.provider);
+        self.server.drain(GLANCE).await;
+    }
+}
+
+/// Watches until so many jobs were started and are completed.
+async fn watch(
+    container: Container,
+    started: Arc<Mutex<Started>>,
+    room: Arc<Semaphore>,
+    wanted: usize,
+) -> Watch {
+    let mut watch = Watch::default();
+    let mut deadline = Instant::now() + PATIENCE;
+    while watch.completed() < wanted {
+        assert!(Instant::now() < deadline, "{watch:?}");
+        let due = Instant::now() + GLANCE;
+        tokio::time::sleep_until(due).await;
+        let asked = Instant::now();
+        let completed = completed(&container).await;
+        let now = Instant::now();
+        let started = started.lock().unwrap().clone();
+        let news = watch.look(started, completed, now, (now - asked) + (asked - due));
+        if news > 0 {
+            room.add_permits(news);
+            deadline = now + PATIENCE;
+        }
+    }
+    watch
+}
+
+async fn completed(container: &Container) -> BTreeSet<String> {
+    let query = Query::new("SELECT VALUE c.instanceId FROM c WHERE c.status = 'Completed'");
+    let rows = container.query::<String>(query.with_max_items(JOBS_MAX)).collect().await;
+    rows.unwrap().into_iter().collect()
+}

@@ -1,0 +1,126 @@
+//! What the parent sees: which activities each child runs, as it says so, and
+//! which jobs are completed when, as the server says.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::fleet::PATIENCE;
+
+/// Which child ran what, in the order in which they said so.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Ledger(Arc<Page>);
+
+#[derive(Debug, Default)]
+struct Page {
+    runs: Mutex<Vec<(usize, String)>>,
+    news: Notify,
+}
+
+impl Ledger {
+    pub(super) fn note(&self, child: usize, run: &str) {
+        self.0.runs.lock().unwrap().push((child, run.to_owned()));
+        self.0.news.notify_waiters();
+    }
+
+    pub(super) fn runs(&self) -> Vec<(usize, String)> {
+        self.0.runs.lock().unwrap().clone()
+    }
+
+    pub(super) fn runs_of(&self, child: usize) -> Vec<String> {
+        self.runs().into_iter().filter(|(of, _)| *of == child).map(|(_, run)| run).collect()
+    }
+
+    /// How many activities each child has run.
+    pub(super) fn shares(&self) -> BTreeMap<usize, usize> {
+        let mut shares = BTreeMap::new();
+        for (child, _) in self.runs() {
+            *shares.entry(child).or_default() += 1;
+        }
+        shares
+    }
+
+    /// Waits until an activity begins; who runs it.
+    pub(super) async fn begun(&self, run: &str) -> usize {
+        let seen = async {
+            loop {
+                let news = self.0.news.notified();
+                tokio::pin!(news);
+                news.as_mut().enable();
+                if let Some((child, _)) = self.runs().into_iter().find(|(_, of)| of == run) {
+                    return child;
+                }
+                news.await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, seen).await.unwrap_or_else(|_| panic!("{run} never began"))
+    }
+}
+
+/// Requests one after the other, from a lock's end to a completion, that a busy
+/// machine may hold up as it held up one of the parent's.
+const STALLS: u32 = 6;
+
+/// When each job was started.
+pub(super) type Started = BTreeMap<String, Instant>;
+
+/// Completions as they were seen.
+#[derive(Default)]
+pub(super) struct Watch {
+    started: Started,
+    seen: BTreeMap<String, Instant>,
+    last: Option<Instant>,
+    /// The longest time without one, between the first and the last.
+    pub(super) gap: Duration,
+    /// The longest time that the machine took from the parent itself.
+    pub(super) stall: Duration,
+}
+
+impl Watch {
+    /// One look: what was started and completed by then, and how late it was;
+    /// how many completions are new.
+    pub(super) fn look(
+        &mut self,
+        started: Started,
+        completed: BTreeSet<String>,
+        now: Instant,
+        stall: Duration,
+    ) -> usize {
+        let before = self.seen.len();
+        self.started = started;
+        for job in completed.into_iter().filter(|job| self.started.contains_key(job)) {
+            self.seen.entry(job).or_insert(now);
+        }
+        self.stall = self.stall.max(stall);
+        if self.seen.len() > before {
+            self.gap = self.gap.max(self.last.map_or(Duration::ZERO, |last| now - last));
+            self.last = Some(now);
+        }
+        self.seen.len() - before
+    }
+
+    /// What a busy machine may add to any time here.
+    pub(super) fn allowance(&self) -> Duration {
+        self.stall * STALLS
+    }
+
+    pub(super) fn completed(&self) -> usize {
+        self.seen.len()
+    }
+
+    /// When the last of the jobs was completed that were started before then.
+    pub(super) fn latest_started_before(&self, then: Instant) -> Instant {
+        let early = self.started.iter().filter(|(_, started)| **started < then);
+        early.filter_map(|(job, _)| self.seen.get(job)).max().copied().unwrap_or(then)
+    }
+}
+
+impl std::fmt::Debug for Watch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Watch { started, seen, gap, stall, .. } = self;
+        write!(f, "{} of {} jobs, gap {gap:?}, stall {stall:?}", seen.len(), started.len())
+    }
+}

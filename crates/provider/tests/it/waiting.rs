@@ -1,0 +1,129 @@
+//! What waiting costs: an idle process, and a fetch before a long queue,
+//! counted by the server. Time is tokio's own and paused, so that nothing but
+//! what is counted happens meanwhile.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use duroxide::OrchestrationRegistry;
+use duroxide::providers::{Provider, WorkItem};
+use duroxide::runtime::registry::ActivityRegistry;
+use duroxide::runtime::{Runtime, RuntimeOptions};
+
+use crate::place::{Account, Counted, Place, Polls};
+
+const MINUTE: Duration = Duration::from_secs(60);
+const LOCK: Duration = Duration::from_secs(30);
+const NOW: Duration = Duration::ZERO;
+
+/// A process that has just begun to fetch is busy with itself for so long.
+const SETTLED: Duration = Duration::from_secs(3);
+
+/// How many messages or instances are few, and how many are a backlog.
+const FEW: usize = 64;
+const MANY: usize = 1000;
+
+/// Charges grow a little, by hundredths of a unit, with the size of an index.
+const SAME: f64 = 1.05;
+
+/// Heartbeats, polls, reconciler, metrics, sessions: all of it, from the first
+/// minute on. The sixth minute has the clean-up of sessions.
+#[tokio::test(start_paused = true)]
+async fn an_idle_process_with_default_options_sends_at_most_one_request_per_second() {
+    let account = Account::open(Place::Embedded).await;
+    let provider = account.provider("idle", Polls::AnswerAtOnce).await;
+    account.count_anew().await;
+    let activities = ActivityRegistry::builder().build();
+    let orchestrations = OrchestrationRegistry::builder().build();
+    let options = RuntimeOptions::default();
+    let runtime = Runtime::start_with_options(provider, activities, orchestrations, options).await;
+    for minute in 1..=6 {
+        tokio::time::sleep(MINUTE).await;
+        let counted = account.counted().await;
+        println!("minute {minute}: {counted:?}");
+        assert!(counted.requests <= MINUTE.as_secs(), "minute {minute}: {counted:?}");
+        assert!(counted.requests > MINUTE.as_secs() / 4, "minute {minute}: it looks for work: {counted:?}");
+        account.count_anew().await;
+    }
+    runtime.shutdown(None).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fetch_costs_the_same_before_sixty_four_messages_and_before_a_thousand() {
+    let messages = |count: usize| {
+        let event = |number: usize| WorkItem::ExternalRaised {
+            instance: "busy".to_owned(),
+            name: "news".to_owned(),
+            data: format!("{number:05}"),
+        };
+        std::iter::once(start("busy")).chain((1..count).map(event)).collect()
+    };
+    compare(messages(FEW), messages(MANY)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fetch_costs_the_same_before_sixty_four_instances_and_before_a_thousand() {
+    let starts = |count: usize| (0..count).map(|number| start(&format!("order-{number:05}"))).collect();
+    compare(starts(FEW), starts(MANY)).await;
+}
+
+/// One instance's thousand messages, held by another process, hide nothing.
+#[tokio::test(start_paused = true)]
+async fn what_is_behind_a_long_queue_of_one_instance_is_found() {
+    let account = Account::open(Place::Embedded).await;
+    let holder = account.provider("queue", Polls::AnswerAtOnce).await;
+    for _ in 0..MANY {
+        holder.enqueue_for_orchestrator(start("busy"), None).await.unwrap();
+    }
+    let (held, ..) = holder.fetch_orchestration_item(LOCK, NOW, None).await.unwrap().unwrap();
+    assert_eq!(held.instance, "busy");
+    holder.enqueue_for_orchestrator(start("other"), None).await.unwrap();
+    let finder = account.provider("queue", Polls::AnswerAtOnce).await;
+    let (found, ..) = finder.fetch_orchestration_item(LOCK, NOW, None).await.unwrap().unwrap();
+    assert_eq!(found.instance, "other");
+}
+
+fn start(instance: &str) -> WorkItem {
+    WorkItem::StartOrchestration {
+        instance: instance.to_owned(),
+        orchestration: "Order".to_owned(),
+        input: String::new(),
+        version: Some("1.0.0".to_owned()),
+        parent_instance: None,
+        parent_id: None,
+        parent_execution_id: None,
+        execution_id: 1,
+    }
+}
+
+/// Two fetches before few, and before many.
+async fn compare(few: Vec<WorkItem>, many: Vec<WorkItem>) {
+    let (few, many) = (two_fetches(few).await, two_fetches(many).await);
+    for (few, many) in few.into_iter().zip(many) {
+        println!("few {few:?}, many {many:?}");
+        assert!(few.requests > 0);
+        assert!(many.requests <= few.requests, "{many:?} against {few:?}");
+        assert!(many.request_units <= few.request_units * SAME, "{many:?} against {few:?}");
+    }
+}
+
+/// The cost of two fetches by a process that knows of nothing: the first has
+/// to look.
+async fn two_fetches(queued: Vec<WorkItem>) -> [Counted; 2] {
+    let account = Account::open(Place::Embedded).await;
+    let producer = account.provider("queue", Polls::AnswerAtOnce).await;
+    let consumer = account.provider("queue", Polls::AnswerAtOnce).await;
+    assert!(consumer.fetch_orchestration_item(LOCK, NOW, None).await.unwrap().is_none());
+    for item in queued {
+        producer.enqueue_for_orchestrator(item, None).await.unwrap();
+    }
+    tokio::time::sleep(SETTLED).await;
+    [fetch(&account, &consumer, true).await, fetch(&account, &consumer, false).await]
+}
+
+async fn fetch(account: &Account, consumer: &Arc<dyn Provider>, must_find: bool) -> Counted {
+    account.count_anew().await;
+    let found = consumer.fetch_orchestration_item(LOCK, NOW, None).await.unwrap();
+    assert!(found.is_some() || !must_find);
+    account.counted().await
+}
