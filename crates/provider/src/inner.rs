@@ -38,9 +38,6 @@ pub(crate) struct Inner {
     pub(crate) nodes: Nodes,
     pub(crate) turns: Held<Turn>,
     pub(crate) works: Held<Work>,
-    /// When this process came: messages from before it are claimed durably, so
-    /// that attempts are counted across crashes.
-    pub(crate) opened_ms: u64,
     /// Sessions that workers of this process have claimed, by owner.
     pub(crate) sessions: Mutex<HashMap<String, HashSet<String>>>,
     faults: Mutex<Option<OutboxFaultInjector>>,
@@ -66,7 +63,6 @@ impl Inner {
         let open = || Store::open(&observed, database, container, options.is_migrating);
         let store = patiently(Instant::now() + PATIENCE, open).await?;
         let interval = options.reconciler_interval;
-        let opened_ms = clock.now_ms();
         let inner = Arc::new(Inner {
             client,
             store,
@@ -81,7 +77,6 @@ impl Inner {
             nodes: Nodes::default(),
             turns: Held::default(),
             works: Held::default(),
-            opened_ms,
             sessions: Mutex::default(),
             faults: Mutex::default(),
             has_left_work: AtomicBool::default(),

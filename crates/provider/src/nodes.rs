@@ -87,13 +87,7 @@ impl Default for Nodes {
     }
 }
 
-#[expect(dead_code, reason = "what optimistic turns ask; they arrive next")]
 impl Nodes {
-    /// Whether foreign work of this instance is this process's to take first.
-    pub(crate) fn owns(&self, instance: &str) -> bool {
-        self.owned_since(instance).is_some()
-    }
-
     /// Since when it is; `None` when it is another's, or nothing is known yet.
     /// What was enqueued later has never been another process's.
     pub(crate) fn owned_since(&self, instance: &str) -> Option<Stamp> {

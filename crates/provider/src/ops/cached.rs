@@ -19,6 +19,10 @@ use crate::ops::claim::{identity, is_compatible};
 use crate::ops::grant::{Grant, Granted};
 use crate::text::Text;
 
+/// How long what this process made is its own to take, a little less than other
+/// processes leave it alone; later it reads, and sees their locks.
+const ALONE_FOR_MS: u64 = 200;
+
 /// Takes an instance without asking anybody, or `None`: then it must be read.
 pub(crate) fn claim(
     inner: &Inner,
@@ -28,6 +32,9 @@ pub(crate) fn claim(
 ) -> Option<Granted> {
     let is_known = !candidate.is_partial && !candidate.is_suspect && !candidate.messages.is_empty();
     if !is_known || candidate.messages.iter().any(|message| message.attempt_count > 0) {
+        return None;
+    }
+    if !inner.nodes.is_alone() && is_old(candidate, inner.clock.now_ms()) {
         return None;
     }
     let messages: Vec<(Message, WorkItem)> = candidate.messages.iter().map(decoded).collect::<Option<_>>()?;
@@ -56,6 +63,12 @@ pub(crate) fn claim(
         tried: &candidate.tried,
     };
     Some(grant.in_memory(inner, lock_timeout))
+}
+
+/// Beside other processes, whose owners of slots come for what has waited.
+fn is_old(candidate: &Candidate, now_ms: u64) -> bool {
+    let oldest = candidate.messages.iter().map(|message| message.seen_from().ms()).min();
+    oldest.is_some_and(|seen_ms| now_ms.saturating_sub(seen_ms) > ALONE_FOR_MS)
 }
 
 fn decoded(message: &Message) -> Option<(Message, WorkItem)> {

@@ -122,8 +122,9 @@ pub(crate) async fn claim(inner: &Inner, candidate: &Candidate, asked: Asked<'_>
 }
 
 /// Whether nobody can have tried this turn before: then no count of attempts is
-/// lost by not writing one. Whatever was there before this process may have
-/// ended another.
+/// lost by not writing one. What this process made itself, nobody else has
+/// looked at yet; what came from others while its slot was already ours, neither.
+/// Whatever was there before may have ended another process.
 fn is_first(
     inner: &Inner,
     candidate: &Candidate,
@@ -131,7 +132,12 @@ fn is_first(
     messages: &[(Message, WorkItem)],
 ) -> bool {
     let is_untouched = !candidate.is_suspect && state.is_none_or(|state| state.lock.is_none());
-    let is_new = |message: &Message| message.attempt_count == 0 && message.seen_from().ms() > inner.opened_ms;
+    let owned_since = inner.nodes.owned_since(&candidate.instance);
+    let is_new = |message: &Message| {
+        let is_own = candidate.messages.iter().any(|known| known.id == message.id);
+        let is_ours = || owned_since.is_some_and(|since| message.seen_from() > since);
+        message.attempt_count == 0 && (is_own || is_ours())
+    };
     is_untouched && messages.iter().all(|(message, _)| is_new(message))
 }
 
