@@ -296,12 +296,13 @@ impl Observer for Watch {
         if let Some(date) = operation.date() {
             self.clock.learn(date, operation.diagnostics.elapsed());
         }
-        if !operation.verb.is_read() {
-            add(&self.meter.writes, 1);
-        }
         let bill = Bill::of(operation);
         if CALL.try_with(|call| call.add(&bill)).is_err() {
-            self.meter.add(OTHER, |method| bill.add_to(method));
+            // Heartbeats: they change nothing that is counted.
+            return self.meter.add(OTHER, |method| bill.add_to(method));
+        }
+        if !operation.verb.is_read() {
+            add(&self.meter.writes, 1);
         }
     }
 }

@@ -125,6 +125,10 @@ impl Instances {
         let is_kept = self.bytes + size <= KNOWN_BYTES_MAX;
         let instance = message.instance_id.clone();
         self.change(&instance, |entry| {
+            if entry.tried.contains_key(&message.id) {
+                // The turn that is under way has read it.
+                return;
+            }
             entry.due(message.visible_at);
             if is_kept && entry.known.len() < KNOWN_MAX {
                 entry.known.insert((message.enq, message.id.clone()), message);
@@ -183,7 +187,9 @@ impl Instances {
         self.change(instance, |entry| {
             entry.dues.remove(&entry.blocked);
             (entry.blocked, entry.seen, entry.is_suspect) = (Stamp(0), None, false);
-            entry.tried.clear();
+            // One of them may have been brought after the turn had read it.
+            let gone = std::mem::take(&mut entry.tried);
+            entry.known.retain(|(_, id), _| !gone.contains_key(id));
         });
     }
 

@@ -1,5 +1,11 @@
 use super::*;
 
+fn completion(instance: &str, id: &str) -> Message {
+    let (instance, result) = (instance.to_owned(), String::new());
+    let item = duroxide::providers::WorkItem::ActivityCompleted { instance, execution_id: 1, id: 1, result };
+    crate::plan::message(&item, id.to_owned(), stamp(1), None).unwrap()
+}
+
 fn stamp(ms: u64) -> Stamp {
     Stamp::at_ms(ms)
 }
@@ -76,4 +82,19 @@ fn a_message_that_is_seen_later_is_not_forgotten_for_the_turns_before_it() {
     assert!(hints.take(stamp(51), &nobody).is_some_and(|taken| taken.is_partial), "it is read");
     hints.committed("a");
     assert!(hints.entries.is_empty());
+}
+
+#[test]
+fn a_message_that_a_turn_has_read_is_not_brought_again() {
+    let mut hints = Instances::default();
+    let nobody = Skipped::new();
+    hints.hint("a", stamp(1));
+    hints.take(stamp(2), &nobody);
+    // Brought while the turn reads, and again while it runs.
+    hints.bring(completion("a", "m"));
+    hints.locked("a", stamp(100), BTreeMap::from([("m".to_owned(), 1)]));
+    hints.bring(completion("a", "m"));
+    hints.committed("a");
+    let next = hints.take(stamp(3), &nobody);
+    assert!(next.is_none_or(|next| next.messages.is_empty()));
 }

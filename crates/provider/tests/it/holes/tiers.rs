@@ -74,8 +74,9 @@ async fn of_two_optimistic_turns_one_is_committed() {
         let committed = ack(&first, &one.token, Turn::of("order", 2)).await;
         if let Some(two) = two {
             let lost = ack(&second, &two.token, Turn::of("order", 2)).await;
-            ensure!(committed.is_ok() && lost.is_err(), "{committed:?} {lost:?}");
-            ensure!(lost.is_err_and(|error| !error.is_retryable()), "a lost turn is not for another try");
+            ensure!(committed.is_ok() != lost.is_ok(), "{committed:?} {lost:?}");
+            let lost = committed.err().or(lost.err());
+            ensure!(lost.is_some_and(|error| !error.is_retryable()), "a lost turn is not for another try");
         }
         ensure!(second.read("order").await?.len() == 2, "one turn is recorded");
         let again = within(QUIET, async || look(&second, LOCK).await).await?;
@@ -152,7 +153,9 @@ async fn what_is_handed_to_a_worker_that_is_gone_goes_to_the_next() {
             let turn = Turn { works, ..Turn::of("order", round + 1) };
             let acked = tokio::spawn(async move { ack(&leaving, &taken.token, turn).await });
             // Now early, now late; a worker that was quicker has it and is gone.
-            tokio::time::sleep(Duration::from_micros(200 * round)).await;
+            if round % 2 == 0 {
+                tokio::time::sleep(Duration::from_micros(200 * round)).await;
+            }
             worker.abort();
             let is_taken = worker.await.is_ok();
             acked.await??;
