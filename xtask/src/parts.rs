@@ -218,7 +218,8 @@ fn migration(checkout: &Checkout) -> Vec<StepOutcome> {
     if begun.tally.failed > 0 {
         return vec![begun];
     }
-    let words = ["test", "--package", "duroxide-cdb", "--test", "it", "migration::"];
+    // Of the whole workspace, so that nothing is built again.
+    let words = ["test", "--workspace", "--test", "it", "migration::"];
     let mut finish = cargo_step(checkout, &words, Runner::CargoTest);
     finish.command.env(LEFT_VARIABLE, &left);
     vec![begun, process::run(finish)]
@@ -235,12 +236,14 @@ fn suite(checkout: &Checkout, program: &str, script: &str) -> Vec<StepOutcome> {
 }
 
 /// A suite can run when it exists and the server builds. The build is not a
-/// check of its own: it says nothing that the unit tests have not said.
+/// check of its own: it says nothing that the unit tests have not said. It is
+/// asked for with all tests, because a build of the server alone has other
+/// features of its dependencies, and so would begin anew.
 fn ready_for_suite(checkout: &Checkout, entry: &str) -> Result<(), StepOutcome> {
     if !checkout.path(entry).is_file() {
         return Err(StepOutcome::failed(format!("{entry} is missing")));
     }
-    let build = process::run(cargo_step(checkout, &["build", "--package", "perihelion"], Runner::ExitCode));
+    let build = process::run(cargo_step(checkout, &["test", "--workspace", "--no-run"], Runner::ExitCode));
     if build.tally.failed > 0 { Err(build) } else { Ok(()) }
 }
 

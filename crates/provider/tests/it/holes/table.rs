@@ -9,9 +9,6 @@ const HOLES: usize = 42;
 /// Interleavings of the design, by section: its letter and how many it has.
 const INTERLEAVINGS: [(char, usize); 5] = [('L', 6), ('T', 5), ('M', 6), ('F', 8), ('N', 3)];
 
-/// Rows about what is not built yet: slots.
-const OPEN: [&str; 2] = ["L3", "F2"];
-
 fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
@@ -50,7 +47,7 @@ fn every_hole_and_interleaving_has_a_test_that_exists() {
     sources(&repository().join("interop/holes/cases"), &mut code);
     for cells in &rows {
         let tests: Vec<&str> = cells[2].split('`').skip(1).step_by(2).collect();
-        assert_eq!(tests.is_empty(), OPEN.contains(&cells[0].as_str()), "{} names {tests:?}", cells[0]);
+        assert!(!tests.is_empty(), "{} names no test", cells[0]);
         for test in tests {
             assert!(code.contains(&format!("fn {test}(")), "{} names {test}, which does not exist", cells[0]);
         }
