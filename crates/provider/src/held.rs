@@ -10,6 +10,7 @@ use perihelion_client::Etag;
 use tokio::time::Instant;
 
 use duroxide::Event;
+use duroxide::providers::TagFilter;
 
 use crate::consumed::Once;
 use crate::documents::{Activity, State, Versioned};
@@ -43,6 +44,15 @@ pub(crate) struct Turn {
 pub(crate) struct Work {
     pub(crate) activity: Versioned<Activity>,
     pub(crate) until: Instant,
+    /// Who has it, if that one comes back for more.
+    pub(crate) worker: Option<Worker>,
+}
+
+/// What a worker asks for each time.
+#[derive(Debug, Clone)]
+pub(crate) struct Worker {
+    pub(crate) tags: TagFilter,
+    pub(crate) lease: Duration,
 }
 
 /// Locks by nonce.

@@ -29,6 +29,10 @@ pub(crate) struct Works {
     numbers: u64,
     /// Activities that are locked for whoever comes first here.
     ready: VecDeque<Ready>,
+    /// Workers that are about to come back for more.
+    returning: usize,
+    /// Activities that are being locked for them.
+    locking: usize,
 }
 
 /// A worker that waits.
@@ -109,6 +113,30 @@ impl Works {
         if let Some(waiting) = self.waiting.get_mut(&worker) {
             waiting.is_promised = false;
         }
+    }
+
+    /// A worker is about to come back: the next activity for it, unless one is
+    /// locked or being locked for each of those that are. To be followed by
+    /// [`Works::returned`].
+    pub(crate) fn returning(&mut self, now: Stamp, claimant: &Claimant<'_>) -> Option<Offered> {
+        self.returning += 1;
+        if self.ready.len() + self.locking >= self.returning {
+            return None;
+        }
+        // What lies in parts is read by whoever takes it.
+        let offer = self.take(now, claimant)?;
+        if offer.0.item.parts().is_some() {
+            self.offer(offer);
+            return None;
+        }
+        self.locking += 1;
+        Some(offer)
+    }
+
+    /// The worker is back; `is_locking` when it was given something to lock.
+    pub(crate) fn returned(&mut self, is_locking: bool) {
+        self.returning -= 1;
+        self.locking -= usize::from(is_locking);
     }
 
     /// An activity is locked for a worker of this process.

@@ -1,4 +1,5 @@
-//! `ack_work_item`: the activity goes and its completion comes, in one batch.
+//! `ack_work_item`: the activity goes and its completion comes, in one batch;
+//! meanwhile the next one is locked for the same worker.
 
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use crate::failure::Failure;
 use crate::held::{self, Work};
 use crate::inner::Inner;
 use crate::ops::payload::{self, Ready};
-use crate::ops::{litter, sessions};
+use crate::ops::{ahead, litter, sessions};
 use crate::plan::{instance_of, message};
 use crate::store::{PATIENCE, patiently, quiet_operation};
 use crate::token::{Kind, Token, nonce};
@@ -25,33 +26,46 @@ pub(crate) async fn run(inner: &Inner, token: &str, completion: Option<&WorkItem
     let (token, work) = held(inner, token).await?;
     let mut work = work.lock().await;
     check(&work)?;
+    // Its worker comes back for more.
+    let worker = work.worker.clone();
+    let (acked, ()) =
+        tokio::join!(end(inner, &token, &mut work, completion), ahead::run(inner, worker.as_ref()));
+    acked
+}
+
+async fn end(
+    inner: &Inner,
+    token: &Token,
+    work: &mut Work,
+    completion: Option<&WorkItem>,
+) -> Result<(), Failure> {
     let completion = match completion {
         Some(item) => {
-            let message = completion_of(inner, &token, &work, item)?;
+            let message = completion_of(inner, token, work, item)?;
             Some(payload::prepare(&inner.store, message, inner.clock.stamp(), work.until).await?)
         }
         None => None,
     };
-    let end = End { litter: litter_of(inner, &work), completion };
+    let end = End { litter: litter_of(inner, work), completion };
     for _ in 0..ATTEMPTS_MAX {
-        check(&work)?;
+        check(work)?;
         let etag = work.activity.etag.clone();
-        let send = || async { Ok(inner.store.container.batch(as_batch(&token, &end, &etag)?).await?) };
+        let send = || async { Ok(inner.store.container.batch(as_batch(token, &end, &etag)?).await?) };
         match patiently(work.until, send).await {
             Ok(results) => {
                 // Nothing is told of an answer that was lost.
                 let is_answered = results.get(0).is_some();
-                conclude(inner, &token, &work, end, is_answered).await;
+                conclude(inner, token, work, end, is_answered).await;
                 // Whoever waits with the same token comes too late.
                 work.until = Instant::now();
                 return Ok(());
             }
             Err(Failure::Storage(error)) if error.is_precondition_failed() || error.is_not_found() => {
-                if let Err(failure) = refresh(inner, &token, &mut work).await {
-                    if !patiently(work.until, || is_done(inner, &token)).await? {
+                if let Err(failure) = refresh(inner, token, work).await {
+                    if !patiently(work.until, || is_done(inner, token)).await? {
                         return Err(failure);
                     }
-                    conclude(inner, &token, &work, end, false).await;
+                    conclude(inner, token, work, end, false).await;
                     work.until = Instant::now();
                     return Ok(());
                 }
@@ -174,7 +188,7 @@ async fn find(inner: &Inner, token: &Token) -> Result<Work, Failure> {
     }
     let value: Activity = serde_json::from_value(value).map_err(|_| Failure::LockLost)?;
     let until = held::deadline(value.visible_at.ms(), inner.clock.now_ms());
-    Ok(Work { activity: Versioned { value, etag }, until })
+    Ok(Work { activity: Versioned { value, etag }, until, worker: None })
 }
 
 /// A lock that ran out is no lock, even if nobody has taken it since.

@@ -5,13 +5,15 @@
 use std::time::Duration;
 
 use duroxide::providers::{SessionFetchConfig, TagFilter, WorkItem};
+use perihelion_client::Etag;
 
 use crate::clock::{Stamp, ends_ms};
 use crate::documents::{Activity, Versioned};
 use crate::failure::Failure;
-use crate::held::{self, Offered, Work};
+use crate::held::{self, Offered, Work, Worker};
 use crate::hub::{Claimant, Hub, Ready};
 use crate::inner::Inner;
+use crate::ops::ahead;
 use crate::ops::claim::set_aside;
 use crate::ops::patience::Patience;
 use crate::ops::payload;
@@ -42,11 +44,12 @@ pub(crate) async fn run(
     let owner = claimant.owner.map(str::to_owned);
     let interest = Interest::Works { tags: Tags::from(tags), owner };
     let ticket = inner.poller.join(&inner.nodes, interest, !patience.is_long());
+    let asked = Asked { worker: ahead::worker(inner, tags, lock_timeout, &patience), lock_timeout, session };
     loop {
         let woken = queue.wake.notified();
         tokio::pin!(woken);
         woken.as_mut().enable();
-        match look(inner, lock_timeout, session, &claimant, &ticket).await {
+        match look(inner, &asked, &claimant, &ticket).await {
             Ok(Some(found)) => return Ok(Some(found)),
             Ok(None) => {}
             Err(failure) => {
@@ -87,22 +90,28 @@ impl Drop for Waiting<'_> {
     }
 }
 
+/// What a fetch asks for.
+struct Asked<'a> {
+    lock_timeout: Duration,
+    session: Option<&'a SessionFetchConfig>,
+    worker: Option<Worker>,
+}
+
 async fn look(
     inner: &Inner,
-    lock_timeout: Duration,
-    session: Option<&SessionFetchConfig>,
+    asked: &Asked<'_>,
     claimant: &Claimant<'_>,
     ticket: &Ticket<'_>,
 ) -> Result<Fetched, Failure> {
     for _ in 0..ROUNDS_MAX {
         if let Some(ready) = inner.hub.works.quietly(|hints| hints.take_ready(inner.clock.now_ms(), claimant))
         {
-            return Ok(Some(handed(inner, ready)?));
+            return Ok(Some(handed(inner, ready, asked)?));
         }
         loop {
             let now = inner.clock.stamp();
             let Some(offer) = inner.hub.works.quietly(|hints| hints.take(now, claimant)) else { break };
-            if let Some(found) = take(inner, offer, lock_timeout, session).await? {
+            if let Some(found) = take(inner, offer, asked).await? {
                 return Ok(Some(found));
             }
         }
@@ -114,12 +123,26 @@ async fn look(
 }
 
 /// Takes an activity that is on offer, unless another has it, or its session.
-async fn take(
+async fn take(inner: &Inner, offer: Offered, asked: &Asked<'_>) -> Result<Fetched, Failure> {
+    let locked = lock(inner, offer, asked.lock_timeout, asked.session).await?;
+    Ok(locked.map(|locked| taken(inner, locked, asked)))
+}
+
+/// An activity that is locked, and what it says.
+pub(super) struct Locked {
+    pub(super) activity: Activity,
+    pub(super) etag: Etag,
+    pub(super) nonce: String,
+    item: WorkItem,
+}
+
+/// Locks an activity that is on offer, unless another has it, or its session.
+pub(super) async fn lock(
     inner: &Inner,
     (mut activity, etag): Offered,
     lock_timeout: Duration,
     session: Option<&SessionFetchConfig>,
-) -> Result<Fetched, Failure> {
+) -> Result<Option<Locked>, Failure> {
     let texts = payload::texts(&inner.store, &activity.instance_id, &[&activity.item]).await?;
     // Without its parts it was completed or cancelled meanwhile.
     let Some(text) = texts.into_iter().next().flatten() else { return Ok(None) };
@@ -142,15 +165,14 @@ async fn take(
     activity.attempt_count = activity.attempt_count.saturating_add(1);
     let expired = activity.lock.replace(nonce.clone());
     // The lease begins now, not when the fetch did.
-    let until = ends_ms(inner.clock.now_ms(), lock_timeout);
-    activity.visible_at = Stamp::at_ms(until);
+    activity.visible_at = Stamp::at_ms(ends_ms(inner.clock.now_ms(), lock_timeout));
     let options = quiet().with_witness(activity.id.as_str(), "/lock", nonce.as_str());
     match inner.store.put(&activity.instance_id, &activity.id, &activity, &etag, options).await {
         Ok(etag) => {
             if expired.is_some_and(|nonce| inner.works.get(&nonce).is_none()) {
                 inner.meter.stole();
             }
-            Ok(Some(taken(inner, activity, etag, item, nonce, until)))
+            Ok(Some(Locked { activity, etag, nonce, item }))
         }
         Err(Failure::Storage(error)) if error.is_precondition_failed() || error.is_not_found() => {
             if let Some(undo) = claimed {
@@ -162,8 +184,8 @@ async fn take(
     }
 }
 
-/// Takes what the commit that made it has locked already.
-fn handed(inner: &Inner, ready: Ready) -> Result<(WorkItem, String, u32), Failure> {
+/// Takes what is locked already: by the commit that made it, or ahead.
+fn handed(inner: &Inner, ready: Ready, asked: &Asked<'_>) -> Result<(WorkItem, String, u32), Failure> {
     let Ready { activity, etag, nonce, .. } = ready;
     let text = match &activity.item {
         Text::Here(text) => text.as_str(),
@@ -171,18 +193,11 @@ fn handed(inner: &Inner, ready: Ready) -> Result<(WorkItem, String, u32), Failur
     };
     let item = serde_json::from_str(text)
         .map_err(|error| Failure::Refused(format!("an activity of this process is unreadable: {error}")))?;
-    let until = activity.visible_at.ms();
-    Ok(taken(inner, activity, etag, item, nonce, until))
+    Ok(taken(inner, Locked { activity, etag, nonce, item }, asked))
 }
 
-fn taken(
-    inner: &Inner,
-    activity: Activity,
-    etag: perihelion_client::Etag,
-    item: WorkItem,
-    nonce: String,
-    until: u64,
-) -> (WorkItem, String, u32) {
+fn taken(inner: &Inner, locked: Locked, asked: &Asked<'_>) -> (WorkItem, String, u32) {
+    let Locked { activity, etag, nonce, item } = locked;
     let execution = match &item {
         WorkItem::ActivityExecute { execution_id, .. } => *execution_id,
         _ => 0,
@@ -199,8 +214,9 @@ fn taken(
     // Should the lock run out, it is on offer again.
     inner.hub.works.quietly(|hints| hints.offer((activity.clone(), etag.clone())));
     let work = Work {
+        until: held::deadline(activity.visible_at.ms(), inner.clock.now_ms()),
         activity: Versioned { value: activity, etag },
-        until: held::deadline(until, inner.clock.now_ms()),
+        worker: asked.worker.clone(),
     };
     inner.works.insert(&token.nonce, work);
     (item, token.write(), attempts)

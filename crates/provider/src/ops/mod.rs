@@ -4,6 +4,7 @@ pub(crate) mod abandon_orchestration;
 pub(crate) mod abandon_work;
 pub(crate) mod ack_orchestration;
 pub(crate) mod ack_work;
+mod ahead;
 pub(crate) mod append;
 pub(crate) mod cached;
 pub(crate) mod claim;

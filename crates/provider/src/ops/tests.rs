@@ -1,6 +1,7 @@
 //! Turns that are too large for one batch, answers that are lost, and holders
 //! that come too late: each on the real engine, in this process.
 
+mod ahead;
 mod cut;
 mod deletions;
 mod interleavings;

@@ -1,0 +1,97 @@
+//! Activities that are locked ahead for a worker that comes back.
+
+use super::*;
+
+/// Long enough to count as waiting for work.
+const WAIT: Duration = Duration::from_secs(5);
+
+/// Takes the next activity as the runtime does; its number, token and attempt.
+async fn next(provider: &CosmosDBProvider) -> (u64, String, u32) {
+    let found = provider.fetch_work_item(LOCK, WAIT, None, &TagFilter::default()).await.unwrap();
+    let (WorkItem::ActivityExecute { id, .. }, token, attempt) = found.expect("an activity") else {
+        panic!("no activity")
+    };
+    (id, token, attempt)
+}
+
+async fn done(provider: &CosmosDBProvider, token: &str, id: u64) {
+    let item =
+        WorkItem::ActivityCompleted { instance: "a".into(), execution_id: 1, id, result: String::new() };
+    provider.ack_work_item(token, Some(item)).await.unwrap();
+}
+
+fn requests_of(provider: &CosmosDBProvider, method: &str) -> u64 {
+    provider.metrics().methods.get(method).map_or(0, |method| method.requests)
+}
+
+#[tokio::test]
+async fn a_worker_that_ends_an_activity_finds_the_next_one_locked() {
+    let world = World::open().await;
+    let provider = world.provider().await;
+    for id in 1..=3 {
+        provider.enqueue_for_worker(work("a", id, String::new())).await.unwrap();
+    }
+    let (first, token, _) = next(&provider).await;
+    done(&provider, &token, first).await;
+    let before = requests_of(&provider, "fetch_work_item");
+    let (second, token, attempt) = next(&provider).await;
+    assert_eq!((first, second, attempt), (1, 2, 1));
+    assert_eq!(requests_of(&provider, "fetch_work_item"), before, "it was locked while the first one ended");
+    done(&provider, &token, second).await;
+    let (third, token, attempt) = next(&provider).await;
+    assert_eq!((third, attempt), (3, 1));
+    done(&provider, &token, third).await;
+}
+
+#[tokio::test]
+async fn whoever_fetches_by_hand_locks_nothing_ahead() {
+    let world = World::open().await;
+    let (provider, other) = (world.provider().await, world.provider().await);
+    for id in 1..=2 {
+        provider.enqueue_for_worker(work("a", id, String::new())).await.unwrap();
+    }
+    let found = provider.fetch_work_item(LOCK, NOW, None, &TagFilter::default()).await.unwrap();
+    let (_, token, _) = found.expect("the first");
+    done(&provider, &token, 1).await;
+    let found = other.fetch_work_item(LOCK, NOW, None, &TagFilter::default()).await.unwrap();
+    let (item, _, attempt) = found.expect("the second is free for others");
+    assert_eq!((item, attempt), (work("a", 2, String::new()), 1));
+}
+
+#[tokio::test]
+async fn what_could_not_be_locked_ahead_is_still_there() {
+    let world = World::open().await;
+    let provider = world.provider().await;
+    for id in 1..=2 {
+        provider.enqueue_for_worker(work("a", id, String::new())).await.unwrap();
+    }
+    let (first, token, _) = next(&provider).await;
+    world.fault(r#"{"operation":"replace_item","count":1,"status":400}"#).await;
+    done(&provider, &token, first).await;
+    let (second, token, attempt) = next(&provider).await;
+    assert_eq!((second, attempt), (2, 1));
+    done(&provider, &token, second).await;
+}
+
+#[tokio::test]
+async fn an_activity_of_a_session_is_not_locked_ahead() {
+    let world = World::open().await;
+    let (provider, other) = (world.provider().await, world.provider().await);
+    let WorkItem::ActivityExecute { instance, execution_id, id, name, input, tag, .. } =
+        work("a", 2, String::new())
+    else {
+        panic!("an activity")
+    };
+    let session_id = Some("s".to_owned());
+    let bound = WorkItem::ActivityExecute { instance, execution_id, id, name, input, session_id, tag };
+    provider.enqueue_for_worker(work("a", 1, String::new())).await.unwrap();
+    provider.enqueue_for_worker(bound).await.unwrap();
+    let (first, token, _) = next(&provider).await;
+    done(&provider, &token, first).await;
+    let session = duroxide::providers::SessionFetchConfig {
+        owner_id: "other".into(),
+        lock_timeout: LOCK,
+    };
+    let found = other.fetch_work_item(LOCK, NOW, Some(&session), &TagFilter::default()).await.unwrap();
+    assert!(found.is_some(), "another worker may claim the session");
+}
