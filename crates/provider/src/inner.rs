@@ -9,6 +9,7 @@ use perihelion_client::Client;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
+use crate::chores::Chores;
 use crate::clock::HybridClock;
 use crate::config::{Options, OutboxFaultInjector};
 use crate::counted::Counted;
@@ -42,7 +43,8 @@ pub(crate) struct Inner {
     pub(crate) sessions: Mutex<HashMap<String, HashSet<String>>>,
     faults: Mutex<Option<OutboxFaultInjector>>,
     /// Something was left to the reconciler since it last asked.
-    has_left_work: AtomicBool,
+    has_left_work: Arc<AtomicBool>,
+    pub(crate) chores: Chores,
     /// The reconciler and the heartbeat.
     tasks: Mutex<Vec<JoinHandle<()>>>,
     #[cfg(feature = "embedded")]
@@ -79,7 +81,8 @@ impl Inner {
             works: Held::default(),
             sessions: Mutex::default(),
             faults: Mutex::default(),
-            has_left_work: AtomicBool::default(),
+            has_left_work: Arc::default(),
+            chores: Chores::default(),
             tasks: Mutex::default(),
             #[cfg(feature = "embedded")]
             engine: Mutex::default(),
@@ -107,7 +110,13 @@ impl Inner {
 
     /// Leaves something to the reconciler.
     pub(crate) fn leave_work(&self) {
-        self.has_left_work.store(true, Ordering::Release);
+        self.leave_work_later()();
+    }
+
+    /// The same, from a task of its own.
+    pub(crate) fn leave_work_later(&self) -> impl FnOnce() + Send + use<> {
+        let has_left_work = Arc::clone(&self.has_left_work);
+        move || has_left_work.store(true, Ordering::Release)
     }
 
     /// Whether something was left since this was last asked.
@@ -132,6 +141,7 @@ impl Inner {
 
     pub(crate) async fn close(&self) {
         self.stop().await;
+        let _ = tokio::time::timeout(PATIENCE, self.chores.done()).await;
         nodes::leave(self).await;
         #[cfg(feature = "embedded")]
         {

@@ -22,6 +22,7 @@
 mod admin;
 mod builder;
 mod cache;
+mod chores;
 pub mod client;
 mod clock;
 mod config;

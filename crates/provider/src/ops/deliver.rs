@@ -21,7 +21,8 @@ use crate::token::nonce;
 /// Targets that are written to at the same time.
 const PARALLEL_MAX: usize = 16;
 
-/// Delivers an outbox and removes it; what fails is left to the reconciler.
+/// Delivers an outbox; that it is removed nobody waits for. What fails is left
+/// to the reconciler.
 pub(crate) async fn run(inner: &Inner, outbox: Outbox) {
     let (instance, id) = (outbox.instance_id.clone(), outbox.id.clone());
     if inner.is_delivery_failed() {
@@ -29,15 +30,34 @@ pub(crate) async fn run(inner: &Inner, outbox: Outbox) {
         inner.leave_work();
         return;
     }
-    if let Err(failure) = attempt(inner, outbox).await {
+    let litter = litter_of(&outbox, inner.clock.stamp());
+    if let Err(failure) = send(inner, outbox, true).await {
         tracing::warn!(instance, id, ?failure, "messages wait for the reconciler");
         inner.leave_work();
+        return;
     }
+    let (store, leave_work) = (inner.store.clone(), inner.leave_work_later());
+    let removed = async move {
+        if let Err(failure) = remove(&store, &instance, &id, litter).await {
+            tracing::warn!(instance, id, ?failure, "an empty outbox waits for the reconciler");
+            leave_work();
+        }
+    };
+    inner.chores.add(removed).await;
 }
 
+/// Delivers an outbox that was left over, and removes it.
 pub(crate) async fn attempt(inner: &Inner, outbox: Outbox) -> Result<(), Failure> {
+    let (instance, id) = (outbox.instance_id.clone(), outbox.id.clone());
+    let litter = litter_of(&outbox, inner.clock.stamp());
+    send(inner, outbox, false).await?;
+    remove(&inner.store, &instance, &id, litter).await
+}
+
+/// Sends all messages. Those that may have been sent, and consumed, before are
+/// not `is_first`: whoever takes them up reads what became of their target.
+async fn send(inner: &Inner, outbox: Outbox, is_first: bool) -> Result<(), Failure> {
     let now = inner.clock.stamp();
-    let litter = litter_of(&outbox, now);
     let mut targets: BTreeMap<String, Vec<Message>> = BTreeMap::new();
     for message in outbox.messages {
         targets.entry(message.instance_id.clone()).or_default().push(message);
@@ -55,14 +75,16 @@ pub(crate) async fn attempt(inner: &Inner, outbox: Outbox) -> Result<(), Failure
         match under_way.join_next().await {
             Some(Ok(outcome)) => delivered.extend(outcome?),
             Some(Err(error)) => return Err(Failure::Contended(format!("a delivery was given up: {error}"))),
-            None => break,
+            None => return Ok(()),
         }
         inner.meter.delivered(delivered.len());
         inner.hub.instances.tell(|hints| {
-            delivered.drain(..).for_each(|message| hints.bring(message));
+            delivered.drain(..).for_each(|message| match is_first {
+                true => hints.bring(message),
+                false => hints.hint(&message.instance_id, message.visible_at),
+            });
         });
     }
-    remove(inner, &outbox.instance_id, &outbox.id, litter).await
 }
 
 /// Delivers messages to one instance, in order; as they were delivered.
@@ -91,23 +113,19 @@ fn litter_of(outbox: &Outbox, now: Stamp) -> Option<Litter> {
 }
 
 /// Removes an outbox and what it refers to.
-async fn remove(inner: &Inner, instance: &str, id: &str, litter: Option<Litter>) -> Result<(), Failure> {
+async fn remove(store: &Store, instance: &str, id: &str, litter: Option<Litter>) -> Result<(), Failure> {
     let removed = match &litter {
-        None => inner.store.container.delete(instance, id).await.map(drop),
+        None => store.container.delete(instance, id).await.map(drop),
         Some(litter) => {
             let mut batch = Batch::new(instance);
             batch.delete(id)?.create(litter)?;
-            inner.store.container.batch(batch).await.map(drop)
+            store.container.batch(batch).await.map(drop)
         }
     };
-    match removed {
-        Ok(()) => {}
+    match (removed, litter) {
+        (Ok(()), Some(litter)) => litter::collect(store, &litter).await,
         // Someone else has delivered it too.
-        Err(error) if error.is_not_found() => return Ok(()),
-        Err(error) => return Err(error.into()),
+        (Err(error), _) if !error.is_not_found() => Err(error.into()),
+        _ => Ok(()),
     }
-    if let Some(litter) = litter {
-        litter::run(inner, litter).await;
-    }
-    Ok(())
 }

@@ -12,16 +12,20 @@ use crate::documents::{Litter, Versioned};
 use crate::failure::Failure;
 use crate::inner::Inner;
 use crate::ops::purge;
-use crate::store::quiet;
+use crate::store::{Store, quiet};
 
-/// Removes what a commit of this process dropped; what fails is left to the
-/// reconciler.
+/// Removes what a commit of this process dropped, which nobody waits for; what
+/// fails is left to the reconciler.
 pub(crate) async fn run(inner: &Inner, litter: Litter) {
-    if let Err(failure) = collect(inner, &litter).await {
-        let (instance, id) = (&litter.instance_id, &litter.id);
-        tracing::warn!(instance, id, ?failure, "documents wait to be removed by the reconciler");
-        inner.leave_work();
-    }
+    let (store, leave_work) = (inner.store.clone(), inner.leave_work_later());
+    let removed = async move {
+        if let Err(failure) = collect(&store, &litter).await {
+            let (instance, id) = (&litter.instance_id, &litter.id);
+            tracing::warn!(instance, id, ?failure, "documents wait to be removed by the reconciler");
+            leave_work();
+        }
+    };
+    inner.chores.add(removed).await;
 }
 
 /// Removes what a record names that is due.
@@ -38,21 +42,22 @@ pub(crate) async fn finish(inner: &Inner, found: Versioned<Litter>) -> Result<()
             Err(failure) => return Err(failure),
         }
     }
-    collect(inner, &litter).await
+    collect(&inner.store, &litter).await
 }
 
-async fn collect(inner: &Inner, litter: &Litter) -> Result<(), Failure> {
+/// Removes what a record names, and the record.
+pub(super) async fn collect(store: &Store, litter: &Litter) -> Result<(), Failure> {
     let instance = litter.instance_id.as_str();
     let mut ids: Vec<String> = litter.parts.iter().flat_map(|parts| parts.ids()).collect();
-    ids.extend(found(inner, litter).await?);
+    ids.extend(found(store, litter).await?);
     for ids in ids.chunks(Batch::OPERATIONS_MAX) {
-        purge::remove(inner, instance, ids).await?;
+        purge::remove(store, instance, ids).await?;
     }
-    purge::remove(inner, instance, std::slice::from_ref(&litter.id)).await
+    purge::remove(store, instance, std::slice::from_ref(&litter.id)).await
 }
 
 /// What is not named one by one.
-async fn found(inner: &Inner, litter: &Litter) -> Result<Vec<String>, Failure> {
+async fn found(store: &Store, litter: &Litter) -> Result<Vec<String>, Failure> {
     let mut ids = Vec::new();
     let (by_staging, by_activity, by_execution) = (
         "SELECT VALUE c.id FROM c WHERE c.mark = @value",
@@ -61,7 +66,7 @@ async fn found(inner: &Inner, litter: &Litter) -> Result<Vec<String>, Failure> {
     );
     let ask = async |text: &str, value: serde_json::Value| {
         let query = Query::new(text).with_parameter("@value", value).in_partition(&*litter.instance_id);
-        inner.store.rows::<String>(query).await
+        store.rows::<String>(query).await
     };
     if let Some(mark) = &litter.staging {
         ids.extend(ask(by_staging, mark.as_str().into()).await?);

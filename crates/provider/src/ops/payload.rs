@@ -158,7 +158,7 @@ pub(crate) async fn remove(inner: &Inner, message: &Message) -> Result<(), Failu
     let mut ids: Vec<String> = message.item.parts().into_iter().flat_map(Parts::ids).collect();
     ids.push(message.id.clone());
     for ids in ids.chunks(Batch::OPERATIONS_MAX) {
-        purge::remove(inner, &message.instance_id, ids).await?;
+        purge::remove(&inner.store, &message.instance_id, ids).await?;
     }
     Ok(())
 }

@@ -13,7 +13,7 @@ use crate::documents::{Outbox, State, Versioned, kind};
 use crate::failure::{Failure, is_transient};
 use crate::inner::Inner;
 use crate::ops::{delete, deliver};
-use crate::store::{PATIENCE, patiently};
+use crate::store::{PATIENCE, Store, patiently};
 use crate::text::Parts;
 use crate::token::nonce;
 
@@ -86,7 +86,7 @@ pub(crate) async fn finish(inner: &Inner, tombstone: &Versioned<State>) -> Resul
         }
     }
     for ids in doomed.chunks(Batch::OPERATIONS_MAX) {
-        remove(inner, instance, ids).await?;
+        remove(&inner.store, instance, ids).await?;
     }
     let ttl = Some(TOMBSTONE_TTL_SECONDS);
     let done = State { purge: None, del: None, made_at: None, ack: nonce(), ttl, ..state.clone() };
@@ -109,19 +109,19 @@ async fn last_words(inner: &Inner, instance: &str, id: &str, companions: &[Strin
 
 /// Removes documents, at once if all are there. One by one it does not matter
 /// what became of an attempt whose answer was lost.
-pub(crate) async fn remove(inner: &Inner, instance: &str, ids: &[String]) -> Result<(), Failure> {
+pub(crate) async fn remove(store: &Store, instance: &str, ids: &[String]) -> Result<(), Failure> {
     let mut batch = Batch::new(instance);
     for id in ids {
         batch.delete(id)?;
     }
-    match inner.store.container.batch(batch).await {
+    match store.container.batch(batch).await {
         Ok(_) => return Ok(()),
         Err(error) if error.is_not_found() || is_transient(&error) => {}
         Err(error) => return Err(error.into()),
     }
     for id in ids {
         let delete = || async {
-            match inner.store.container.delete(instance, id).await {
+            match store.container.delete(instance, id).await {
                 Err(error) if !error.is_not_found() => Err(Failure::from(error)),
                 _ => Ok(()),
             }

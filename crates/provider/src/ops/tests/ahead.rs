@@ -88,10 +88,7 @@ async fn an_activity_of_a_session_is_not_locked_ahead() {
     provider.enqueue_for_worker(bound).await.unwrap();
     let (first, token, _) = next(&provider).await;
     done(&provider, &token, first).await;
-    let session = duroxide::providers::SessionFetchConfig {
-        owner_id: "other".into(),
-        lock_timeout: LOCK,
-    };
+    let session = duroxide::providers::SessionFetchConfig { owner_id: "other".into(), lock_timeout: LOCK };
     let found = other.fetch_work_item(LOCK, NOW, Some(&session), &TagFilter::default()).await.unwrap();
     assert!(found.is_some(), "another worker may claim the session");
 }

@@ -56,6 +56,7 @@ async fn tree(world: &World, provider: &mut CosmosDBProvider) {
     provider.set_outbox_fault_injector(OutboxFaultInjector::fail_next(1));
     let messages = vec![child("late", "parent"), start("detached", String::new())];
     ack(provider, &found, vec![event("parent", 2, String::new())], vec![], messages).await.unwrap();
+    provider.inner.chores.done().await;
     assert_eq!(documents(world, "outbox").await.len(), 1, "the start is not delivered");
 }
 

@@ -126,6 +126,7 @@ async fn a_thousand_values_of_ten_kilobytes_are_kept_beside_a_small_state() {
         .ack_orchestration_item(&token, 1, history, vec![], vec![], ended(String::new()), vec![])
         .await
         .unwrap();
+    provider.inner.chores.done().await;
     let parts = rows(&provider, "a", "SELECT c.id FROM c WHERE c.type = 'part'").await;
     assert_eq!(parts.len(), 998, "what was overwritten or cleared is gone");
     provider.enqueue_for_orchestrator(raised("a", "2"), None).await.unwrap();
@@ -192,6 +193,7 @@ async fn a_large_turn_cut_off_at_any_request_leaves_nothing_behind() {
             let (item, worker, _) = fetched.expect("the activity");
             assert!(item == work("a", 3, "w".repeat(400_000)), "{last:?} {count}");
             other.ack_work_item(&worker, None).await.unwrap();
+            other.inner.chores.done().await;
             let left = rows(&other, "a", "SELECT VALUE c.id FROM c WHERE c.id != 'i'").await;
             let marks: BTreeSet<&str> =
                 left.iter().filter_map(|id| id.as_str()?.strip_prefix("h:1:")?.get(2..)).collect();
