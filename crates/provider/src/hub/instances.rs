@@ -21,7 +21,7 @@ const DUES_MAX: usize = 256;
 const KNOWN_MAX: usize = 64;
 
 /// Work items kept whole, in bytes; beyond it turns read their messages.
-const KNOWN_BYTES_MAX: usize = 32 << 20;
+const KNOWN_BYTES_MAX: u64 = 32 << 20;
 
 /// Instances that one fetch has looked at and cannot take.
 pub(crate) type Skipped = HashSet<String>;
@@ -33,7 +33,7 @@ pub(crate) struct Instances {
     /// (when it can be taken, instance), one for each entry that has a when.
     order: BTreeSet<(Stamp, String)>,
     /// Of all messages kept.
-    bytes: usize,
+    bytes: u64,
 }
 
 #[derive(Debug, Default, Clone)]
@@ -121,7 +121,7 @@ impl Instances {
         if !self.has_room(&message.instance_id) {
             return;
         }
-        let size = message.item.weight();
+        let size = message.item.len();
         let is_kept = self.bytes + size <= KNOWN_BYTES_MAX;
         let instance = message.instance_id.clone();
         self.change(&instance, |entry| {
@@ -247,7 +247,7 @@ impl Instances {
 
     fn change(&mut self, instance: &str, change: impl FnOnce(&mut Entry)) {
         let mut entry = self.entries.remove(instance).unwrap_or_default();
-        let size = |entry: &Entry| entry.known.values().map(|message| message.item.weight()).sum::<usize>();
+        let size = |entry: &Entry| entry.known.values().map(|message| message.item.len()).sum::<u64>();
         self.bytes -= size(&entry);
         if let Some(when) = entry.when() {
             self.order.remove(&(when, instance.to_owned()));
