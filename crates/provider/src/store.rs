@@ -3,13 +3,15 @@
 //! The driver retries what it may; what is here goes on where it gives up, as
 //! long as the caller has time: a lock's deadline, or a fixed patience.
 
+mod fit;
+
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
 use perihelion_client::{
-    Client, Container, ContainerProperties, Etag, IndexingPolicy, ItemOptions, OperationOptions,
-    PartitionKey, Query, TimeToLive, Written,
+    Client, Container, ContainerProperties, Error, Etag, IndexingPolicy, ItemOptions, OperationOptions,
+    PartitionKey, Query, Written,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -64,28 +66,23 @@ impl Store {
         container: &str,
         is_migrating: bool,
     ) -> Result<Store, Failure> {
-        check_account(client)?;
+        fit::check_account(client)?;
         let handle = client.database(database).container(container);
         match handle.properties().await {
-            Ok(found) if found.partition_key.paths == ["/instanceId"] => {
+            Ok(found) => {
+                fit::check_partition_key(&handle, &found)?;
                 migrate::check(&handle, &found, is_migrating).await?;
-                let is_ttl_on = switch_ttl_on(&handle, found).await?;
-                return Ok(Store { container: handle, snapshots: Arc::default(), is_ttl_on });
+                fit::check_container(&handle, &found)?;
+                let is_ttl_on = fit::switch_ttl_on(&handle, found).await?;
+                Ok(Store { container: handle, snapshots: Arc::default(), is_ttl_on })
             }
-            Ok(_) => {
-                return Err(Failure::Refused(format!(
-                    "the container {database}/{container} is partitioned by another path than /instanceId"
-                )));
+            Err(error) if error.is_not_found() => {
+                let made = make(client, database, container).await;
+                let container = made.map_err(|error| fit::unmade(database, container, error))?;
+                Ok(Store { container, snapshots: Arc::default(), is_ttl_on: true })
             }
-            Err(error) if error.is_not_found() => {}
-            Err(error) => return Err(error.into()),
+            Err(error) => Err(error.into()),
         }
-        let database = client.create_database_if_missing(database).await?;
-        let properties = ContainerProperties::new(container, "/instanceId")
-            .with_ttl_per_item()
-            .with_indexing_policy(IndexingPolicy::only(INDEXED));
-        let container = database.create_container_if_missing(&properties).await?;
-        Ok(Store { container, snapshots: Arc::default(), is_ttl_on: true })
     }
 
     /// An instance's state; `None` when nothing was ever committed or locked.
@@ -193,56 +190,19 @@ impl Store {
     }
 }
 
+async fn make(client: &Client, database: &str, container: &str) -> Result<Container, Error> {
+    let database = client.create_database_if_missing(database).await?;
+    let properties = ContainerProperties::new(container, "/instanceId")
+        .with_ttl_per_item()
+        .with_indexing_policy(IndexingPolicy::only(INDEXED));
+    database.create_container_if_missing(&properties).await
+}
+
 /// What a state is since it was seen.
 pub(crate) enum Changed {
     Not,
     To(Box<Versioned<State>>),
     Gone,
-}
-
-/// Where every region takes writes, two may each accept a write under the same
-/// etag, and one of them is lost later: no lock and no commit would mean anything.
-fn check_account(client: &Client) -> Result<(), Failure> {
-    let account = client.account();
-    if !account.is_multi_write {
-        return Ok(());
-    }
-    let regions: Vec<String> = account.write_regions.iter().map(ToString::to_string).collect();
-    Err(Failure::Refused(format!(
-        "the account takes writes in every region ({}): an etag protects nothing there, because two regions \
-         may accept conflicting writes and drop one of them later, and with it a turn of a workflow. Turn \
-         multiple write locations off for this account (enableMultipleWriteLocations), or use an account \
-         with one write region; reads may go to as many regions as you like",
-        regions.join(", ")
-    )))
-}
-
-/// Whether documents go by themselves when their time to live is over; where
-/// that is off it is switched on, if we may.
-async fn switch_ttl_on(container: &Container, mut found: ContainerProperties) -> Result<bool, Failure> {
-    match found.ttl {
-        Some(TimeToLive::PerItem) => return Ok(true),
-        Some(TimeToLive::Seconds(seconds)) => {
-            return Err(Failure::Refused(format!(
-                "{container:?} removes every document {seconds} seconds after its last write: workflows that \
-                 wait longer would vanish. Set its default time to live to -1 (on, no default)"
-            )));
-        }
-        None => {}
-    }
-    found.ttl = Some(TimeToLive::PerItem);
-    match container.replace_properties(&found).await {
-        Ok(_) => Ok(true),
-        Err(error) if crate::failure::is_transient(&error) => Err(error.into()),
-        Err(error) => {
-            tracing::warn!(
-                ?container, %error,
-                "time to live is off and could not be switched on: what should go by itself stays (tombstones, \
-                 sessions); retention is done by the reconciler alone. Set the container's default time to live to -1"
-            );
-            Ok(false)
-        }
-    }
 }
 
 /// Writes whose answer need not repeat what was written.

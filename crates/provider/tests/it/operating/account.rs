@@ -1,9 +1,10 @@
-//! Accounts that a provider must not run on.
+//! Accounts and containers that a provider must not run on, and what it says of
+//! them.
 
 use std::time::Duration;
 
 use duroxide_cdb::CosmosDBProvider;
-use perihelion_client::{ContainerProperties, TimeToLive};
+use perihelion_client::{ContainerProperties, IndexingPolicy, TimeToLive};
 use perihelion_server::{Embedded, EmbeddedOptions, RegionNames};
 
 use super::client;
@@ -66,4 +67,43 @@ async fn time_to_live_is_switched_on_and_a_default_one_is_refused() {
     open.await.unwrap();
     let locked = client.database("shop").container("locked");
     assert_eq!(locked.properties().await.unwrap().ttl, None);
+}
+
+/// Without these indexes every fetch would be refused, one by one, for ever.
+#[tokio::test]
+async fn a_container_made_for_something_else_is_refused_by_name_and_says_what_is_wrong() {
+    let engine = Embedded::open(EmbeddedOptions::default()).await.unwrap();
+    let client = client(&engine).await;
+    let database = client.create_database_if_missing("shop").await.unwrap();
+    let ours =
+        |name: &str, policy| ContainerProperties::new(name, "/instanceId").with_indexing_policy(policy);
+    for (properties, words) in [
+        (ContainerProperties::new("orders", "/customer"), ["/customer", "/instanceId"]),
+        (ours("nothing", IndexingPolicy::none()), ["/visibleAt and /enq", "docs/provider.md"]),
+        (ours("some", IndexingPolicy::only(["/type/?", "/enq/?"])), ["/visibleAt,", "by default"]),
+    ] {
+        database.create_container(&properties).await.unwrap();
+        let builder = CosmosDBProvider::builder().with_client(client.clone());
+        let opened = builder.with_database("shop").with_container(&properties.id).open().await;
+        let error = opened.expect_err("it cannot be run on");
+        assert!(error.message.contains(&format!("shop/{}", properties.id)), "{error}");
+        assert!(words.iter().all(|word| error.message.contains(word)) && !error.is_retryable(), "{error}");
+    }
+    engine.close().await;
+}
+
+/// An identity of Entra ID reads and writes documents, and makes no containers.
+#[tokio::test]
+async fn who_may_not_make_the_container_is_told_to_have_it_made() {
+    let engine = Embedded::open(EmbeddedOptions::default()).await.unwrap();
+    let client = client(&engine).await;
+    let forbidden = r#"{"operation":"database","status":403,"count":1}"#;
+    let answer = engine.manage(http::Method::POST, "faults", forbidden).await.unwrap();
+    assert!(answer.status().is_success());
+    let error = CosmosDBProvider::builder().with_client(client).open().await.unwrap_err();
+    for word in ["duroxide/duroxide", "403", "/instanceId", "time to live -1"] {
+        assert!(error.message.contains(word), "{error}");
+    }
+    assert!(!error.is_retryable(), "{error}");
+    engine.close().await;
 }

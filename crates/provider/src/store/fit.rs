@@ -1,0 +1,151 @@
+//! What a provider can run on, and what is said to whoever offers it something
+//! else: what is wrong, with what, and what to do about it. Asked once, when a
+//! container is opened.
+
+use perihelion_client::{
+    Client, Container, ContainerProperties, Error, IndexingMode, IndexingPolicy, TimeToLive,
+};
+
+use crate::failure::Failure;
+
+/// What queries order by: the service refuses that of a path without an index.
+const ORDERED_BY: [&str; 2] = ["/visibleAt", "/enq"];
+
+/// The service's answer to an identity that may not do what it asks.
+const FORBIDDEN: u16 = 403;
+
+/// Where every region takes writes, two may each accept a write under the same
+/// etag, and one of them is lost later: no lock and no commit would mean anything.
+pub(super) fn check_account(client: &Client) -> Result<(), Failure> {
+    let account = client.account();
+    if !account.is_multi_write {
+        return Ok(());
+    }
+    let regions: Vec<String> = account.write_regions.iter().map(ToString::to_string).collect();
+    Err(Failure::Refused(format!(
+        "the account takes writes in every region ({}): an etag protects nothing there, because two regions \
+         may accept conflicting writes and drop one of them later, and with it a turn of a workflow. Turn \
+         multiple write locations off for this account (enableMultipleWriteLocations), or use an account \
+         with one write region; reads may go to as many regions as you like",
+        regions.join(", ")
+    )))
+}
+
+/// A container that is partitioned in another way is somebody else's.
+pub(super) fn check_partition_key(container: &Container, found: &ContainerProperties) -> Result<(), Failure> {
+    if found.partition_key.paths == ["/instanceId"] {
+        return Ok(());
+    }
+    Err(Failure::Refused(format!(
+        "the container {} is partitioned by {} and not by /instanceId, so it was made for something else: \
+         name another one, which is made if it is missing",
+        name(container),
+        found.partition_key.paths.join(", ")
+    )))
+}
+
+/// Time to live and index of a container that is ours, or to be ours.
+pub(super) fn check_container(container: &Container, found: &ContainerProperties) -> Result<(), Failure> {
+    let name = name(container);
+    let refused = |why: String| Err(Failure::Refused(format!("the container {name} {why}")));
+    if let Some(TimeToLive::Seconds(seconds)) = found.ttl {
+        return refused(format!(
+            "removes every document {seconds} seconds after its last write: workflows that wait longer would \
+             vanish. Set its default time to live to -1 (on, no default)"
+        ));
+    }
+    let missing: Vec<&str> = match &found.indexing_policy {
+        Some(policy) => ORDERED_BY.into_iter().filter(|path| !is_indexed(policy, path)).collect(),
+        None => Vec::new(),
+    };
+    if !missing.is_empty() {
+        return refused(format!(
+            "does not index {}, by which work is found. Index every path, which is what a container does \
+             by default, or the paths listed in docs/provider.md",
+            missing.join(" and ")
+        ));
+    }
+    Ok(())
+}
+
+/// The longest path that covers it says whether it is indexed.
+fn is_indexed(policy: &IndexingPolicy, path: &str) -> bool {
+    let spelt = [format!("{path}/?"), format!("{path}/*")];
+    let (includes, excludes) = (&policy.included_paths, &policy.excluded_paths);
+    let is_named = |paths: &[perihelion_client::IndexPath]| paths.iter().any(|it| spelt.contains(&it.path));
+    let is_everything = includes.iter().any(|it| it.path == "/*");
+    policy.indexing_mode != IndexingMode::None
+        && (is_named(includes) || (is_everything && !is_named(excludes)))
+}
+
+/// Whether documents go by themselves when their time to live is over; where
+/// that is off it is switched on, if we may.
+pub(super) async fn switch_ttl_on(
+    container: &Container,
+    mut found: ContainerProperties,
+) -> Result<bool, Failure> {
+    if found.ttl.is_some() {
+        return Ok(true);
+    }
+    found.ttl = Some(TimeToLive::PerItem);
+    match container.replace_properties(&found).await {
+        Ok(_) => Ok(true),
+        Err(error) if crate::failure::is_transient(&error) => Err(error.into()),
+        Err(error) => {
+            tracing::warn!(
+                container = name(container), %error,
+                "time to live is off and could not be switched on: what should go by itself stays (tombstones, \
+                 sessions); retention is done by the reconciler alone. Set the container's default time to live to -1"
+            );
+            Ok(false)
+        }
+    }
+}
+
+/// What to say when a container that is missing could not be made. An identity
+/// of Entra ID never may: making one is no matter of data.
+pub(super) fn unmade(database: &str, container: &str, error: Error) -> Failure {
+    match error.status() {
+        Some(status) if status.code == FORBIDDEN => Failure::Refused(format!(
+            "the container {database}/{container} is not there, and the credential may not make it: {error}. \
+             Make it first (partition key /instanceId, default time to live -1; the commands are in \
+             docs/provider.md), or open it once with the account's key"
+        )),
+        _ => error.into(),
+    }
+}
+
+fn name(container: &Container) -> String {
+    format!("{}/{}", container.database_name(), container.name())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Who makes a container by hand copies it from there.
+    #[test]
+    fn the_manual_lists_the_indexes_that_we_make() {
+        let manual = include_str!("../../../../docs/provider.md");
+        for path in super::super::INDEXED {
+            assert!(
+                manual.contains(&format!(r#"{{"path": "{path}"}}"#)),
+                "{path} is not in docs/provider.md"
+            );
+        }
+    }
+
+    #[test]
+    fn a_path_is_indexed_by_its_name_or_with_everything_unless_it_is_left_out() {
+        let check = |policy: IndexingPolicy, expected: bool| {
+            assert_eq!(is_indexed(&policy, "/enq"), expected, "{policy:?}");
+        };
+        check(IndexingPolicy::default(), true);
+        check(IndexingPolicy::none(), false);
+        check(IndexingPolicy::default().with_excluded("/enq/?"), false);
+        check(IndexingPolicy::default().with_excluded("/enqueued/?"), true);
+        check(IndexingPolicy::only(["/enq/?"]), true);
+        check(IndexingPolicy::only(["/enq/*"]), true);
+        check(IndexingPolicy::only(["/type/?"]), false);
+    }
+}
