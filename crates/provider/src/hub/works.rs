@@ -7,7 +7,7 @@ use std::time::Duration;
 use duroxide::providers::TagFilter;
 use perihelion_client::Etag;
 
-use crate::clock::Stamp;
+use crate::clock::{Stamp, ends_ms};
 use crate::documents::Activity;
 use crate::held::Offered;
 
@@ -150,7 +150,7 @@ impl Works {
         let suits = |ready: &Ready| claimant.tags.matches(ready.activity.tag.as_deref());
         while let Some(position) = self.ready.iter().position(suits) {
             let ready = self.ready.remove(position)?;
-            let fresh_ms = now_ms + (ready.lease - ready.lease / WAITED_PART).as_millis() as u64;
+            let fresh_ms = ends_ms(now_ms, ready.lease - ready.lease / WAITED_PART);
             if ready.activity.visible_at.ms() >= fresh_ms {
                 return Some(ready);
             }

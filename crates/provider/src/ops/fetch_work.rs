@@ -38,7 +38,7 @@ pub(crate) async fn run(
     if matches!(tags, TagFilter::None) {
         return Ok(None);
     }
-    let patience = Patience::new(inner, poll_timeout);
+    let patience = Patience::new(inner, sessions::poll_timeout(inner, session, poll_timeout));
     let claimant = Claimant { tags, owner: session.map(|session| session.owner_id.as_str()) };
     let queue = &inner.hub.works;
     let owner = claimant.owner.map(str::to_owned);

@@ -13,6 +13,10 @@ use crate::inner::Inner;
 /// Between attempts of a waiting fetch while the database does not answer.
 const OUTAGE_PAUSE: Duration = Duration::from_millis(500);
 
+/// No fetch waits longer, whatever it asks for: a time of its caller's is added
+/// to a clock, which has an end.
+const WAIT_MAX: Duration = Duration::from_secs(24 * 3600);
+
 /// The time of one fetch.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Patience {
@@ -23,7 +27,7 @@ pub(crate) struct Patience {
 impl Patience {
     pub(crate) fn new(inner: &Inner, poll_timeout: Duration) -> Self {
         let is_long = poll_timeout >= inner.options.long_poll_threshold && !poll_timeout.is_zero();
-        Patience { is_long, deadline: Instant::now() + poll_timeout }
+        Patience { is_long, deadline: Instant::now() + poll_timeout.min(WAIT_MAX) }
     }
 
     /// Whether it waits at all.

@@ -17,6 +17,24 @@ use crate::store::{quiet, versioned};
 /// Attempts when a session changes hands under us.
 const ATTEMPTS_MAX: usize = 8;
 
+/// How long a worker that takes no sessions waits while others of its process
+/// have some. It takes none because they have as many as they may; when one is
+/// done, nothing is written that would tell, and what is left of its own
+/// sessions is for this worker alone: it must come again and ask for them.
+const AT_LIMIT_WAIT: Duration = Duration::from_secs(1);
+
+/// How long a fetch of a worker waits.
+pub(crate) fn poll_timeout(
+    inner: &Inner,
+    session: Option<&SessionFetchConfig>,
+    poll_timeout: Duration,
+) -> Duration {
+    let is_at_limit = session.is_none() && locked(&inner.sessions).values().any(|owned| !owned.is_empty());
+    // Not so short that it would not wait at all.
+    let longest = AT_LIMIT_WAIT.max(inner.options.long_poll_threshold);
+    if is_at_limit { poll_timeout.min(longest) } else { poll_timeout }
+}
+
 /// Whose a session is.
 pub(crate) enum Claimed {
     /// Ours, and what to undo should the activity be lost to another.

@@ -1,14 +1,14 @@
 //! What waiting costs: an idle process, and a fetch before a long queue,
-//! counted by the server. Time is tokio's own and paused, so that nothing but
-//! what is counted happens meanwhile.
+//! counted by the server; and what is not waited for. Time is tokio's own and
+//! paused, so that nothing but what is counted happens meanwhile.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use duroxide::OrchestrationRegistry;
-use duroxide::providers::{Provider, WorkItem};
+use duroxide::providers::{Provider, TagFilter, WorkItem};
 use duroxide::runtime::registry::ActivityRegistry;
-use duroxide::runtime::{Runtime, RuntimeOptions};
+use duroxide::runtime::{OrchestrationStatus, Runtime, RuntimeOptions};
+use duroxide::{ActivityContext, Client, OrchestrationContext, OrchestrationRegistry};
 
 use crate::place::{Account, Counted, Place, Polls};
 
@@ -81,6 +81,68 @@ async fn what_is_behind_a_long_queue_of_one_instance_is_found() {
     let finder = account.provider("queue", Polls::AnswerAtOnce).await;
     let (found, ..) = finder.fetch_orchestration_item(LOCK, NOW, None).await.unwrap().unwrap();
     assert_eq!(found.instance, "other");
+}
+
+/// Two workers that may have one session between them each take one, and one of
+/// them gives its activity back. The session stays with it, so that it must not
+/// sleep through the end of the other's: duroxide asks for 30 seconds.
+#[tokio::test(start_paused = true)]
+async fn a_worker_at_its_limit_of_sessions_comes_back_when_one_has_ended() {
+    let account = Account::open(Place::Embedded).await;
+    let provider = account.provider("sessions", Polls::AnswerAtOnce).await;
+    let busy = |_: ActivityContext, input: String| async move {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        Ok(input)
+    };
+    let activities = ActivityRegistry::builder().register("Busy", busy).build();
+    let both = |context: OrchestrationContext, _: String| async move {
+        let two = ["a", "b"].map(|name| context.schedule_activity_on_session("Busy", name, name));
+        context.join(two.into()).await.into_iter().collect::<Result<Vec<_>, _>>().map(|done| done.concat())
+    };
+    let orchestrations = OrchestrationRegistry::builder().register("Both", both).build();
+    let options =
+        RuntimeOptions { worker_concurrency: 2, max_sessions_per_runtime: 1, ..RuntimeOptions::default() };
+    let runtime =
+        Runtime::start_with_options(Arc::clone(&provider), activities, orchestrations, options).await;
+    let client = Client::new(provider);
+    client.start_orchestration("both", "Both", "").await.unwrap();
+    let status = client.wait_for_orchestration("both", Duration::from_secs(10)).await;
+    let Ok(OrchestrationStatus::Completed { output, .. }) = status else { panic!("{status:?}") };
+    assert_eq!(output, "ab");
+    runtime.shutdown(None).await;
+}
+
+/// Times without end are taken for very long ones.
+#[tokio::test(start_paused = true)]
+async fn a_fetch_that_may_wait_for_ever_gets_what_comes() {
+    let account = Account::open(Place::Embedded).await;
+    let provider = account.provider("for-ever", Polls::AnswerAtOnce).await;
+    let (turns, works) = (Arc::clone(&provider), Arc::clone(&provider));
+    let turn = tokio::spawn(async move {
+        turns.fetch_orchestration_item(Duration::MAX, Duration::MAX, None).await.unwrap()
+    });
+    let work = tokio::spawn(async move {
+        works.fetch_work_item(Duration::MAX, Duration::MAX, None, &TagFilter::default()).await.unwrap()
+    });
+    tokio::time::sleep(SETTLED).await;
+    provider.enqueue_for_orchestrator(start("at-last"), None).await.unwrap();
+    provider.enqueue_for_orchestrator(start("never"), Some(Duration::MAX)).await.unwrap();
+    let (item, token, _) = turn.await.unwrap().unwrap();
+    assert_eq!(item.instance, "at-last");
+    provider.renew_orchestration_item_lock(&token, Duration::MAX).await.unwrap();
+    let activity = WorkItem::ActivityExecute {
+        instance: "at-last".to_owned(),
+        execution_id: 1,
+        id: 2,
+        name: "charge".to_owned(),
+        input: String::new(),
+        session_id: None,
+        tag: None,
+    };
+    provider.enqueue_for_worker(activity).await.unwrap();
+    let (_, token, _) = work.await.unwrap().unwrap();
+    provider.renew_work_item_lock(&token, Duration::MAX).await.unwrap();
+    provider.abandon_work_item(&token, Some(Duration::MAX), false).await.unwrap();
 }
 
 fn start(instance: &str) -> WorkItem {
