@@ -17,6 +17,7 @@ mod newer;
 mod suite;
 
 use list::every_validation;
+use newer::every_newer_validation;
 use suite::{names_of, tests_in};
 
 every_validation!(tests_in[embedded Embedded]);
@@ -25,9 +26,16 @@ every_validation!(tests_in[optimistic EmbeddedOptimistic]);
 every_validation!(tests_in[wire Wire]);
 every_validation!(tests_in[wire_with_four_partitions WireWithFourPartitions]);
 
+every_newer_validation!(tests_in[newer_embedded Embedded]);
+every_newer_validation!(tests_in[newer_on_disk OnDisk]);
+every_newer_validation!(tests_in[newer_optimistic EmbeddedOptimistic]);
+every_newer_validation!(tests_in[newer_wire Wire]);
+every_newer_validation!(tests_in[newer_wire_with_four_partitions WireWithFourPartitions]);
+
 every_validation!(names_of[NAMES]);
+every_newer_validation!(names_of[NEWER]);
 
 #[test]
 fn every_public_validation_is_wired_and_no_other() {
-    complete::check(&[NAMES, newer::NAMES]);
+    complete::check(&[NAMES, NEWER, newer::STAMPED]);
 }

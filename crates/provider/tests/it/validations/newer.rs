@@ -1,6 +1,12 @@
 //! Validations that duroxide has had since 0.1.31 only, so that the build
 //! against 0.1.29 (`compat/duroxide-0.1.29`) does without them. One of them is
-//! told which version of duroxide wrote the history that it makes.
+//! told which version of duroxide wrote the history that it makes, and so is not
+//! in the list but run here, with a version of either side.
+
+use duroxide::provider_validation::race_replay::test_continue_as_new_transition_delivery;
+
+use super::factory::Factory;
+use crate::place::{Place, Polls};
 
 /// Calls the macro `$then` with its arguments in brackets and the list.
 macro_rules! every_newer_validation {
@@ -24,82 +30,51 @@ macro_rules! every_newer_validation {
                     test_legacy_queue_race_decision_preserved
                 }
             }
-            stamped {
-                test_continue_as_new_transition_delivery
-            }
+            short_polls {}
+            long_polls {}
+            any_polls {}
         }
     };
 }
 
-/// The stamps of the duroxide versions on both sides of the change that
-/// `test_continue_as_new_transition_delivery` guards.
-pub(super) const STAMP_BEFORE: &str = "0.1.30";
-pub(super) const STAMP_AFTER: &str = "0.1.31";
+pub(super) use every_newer_validation;
 
-/// Makes a module of tests out of the list: one world, every newer validation.
-macro_rules! newer_tests_in {
-    ([$world:ident $place:ident]
-     factory { $($module:ident { $($name:ident)* })* }
-     stamped { $($stamped:ident)* }) => {
-        mod $world {
-            use duroxide::provider_validation as validation;
+/// What is run here, as the list would have it.
+pub(super) const STAMPED: &[(&str, &str)] = &[("race_replay", "test_continue_as_new_transition_delivery")];
 
-            use crate::place::{Place, Polls};
-            use crate::validations::factory::Factory;
-            use crate::validations::newer::{STAMP_AFTER, STAMP_BEFORE};
+/// The stamps of the duroxide versions on both sides of the change that the
+/// validation guards.
+const STAMP_BEFORE: &str = "0.1.30";
+const STAMP_AFTER: &str = "0.1.31";
 
-            $(mod $module {
-                use super::*;
+async fn transition(place: Place, stamp: &str) {
+    let factory = Factory::open(place, Polls::AnswerAtOnce).await;
+    test_continue_as_new_transition_delivery(&factory, stamp).await;
+    factory.close().await;
+}
 
-                $(#[tokio::test]
-                async fn $name() {
-                    let factory = Factory::open(Place::$place, Polls::AnswerAtOnce).await;
-                    validation::$module::$name(&factory).await;
-                    factory.close().await;
-                })*
-            })*
+macro_rules! stamped_tests {
+    ($($world:ident $place:ident)*) => {
+        $(mod $world {
+            use super::*;
 
-            mod stamped_before {
-                use super::*;
-
-                $(#[tokio::test]
-                async fn $stamped() {
-                    let factory = Factory::open(Place::$place, Polls::AnswerAtOnce).await;
-                    validation::race_replay::$stamped(&factory, STAMP_BEFORE).await;
-                    factory.close().await;
-                })*
+            #[tokio::test]
+            async fn a_history_from_before_the_change_goes_on() {
+                transition(Place::$place, STAMP_BEFORE).await;
             }
 
-            mod stamped_after {
-                use super::*;
-
-                $(#[tokio::test]
-                async fn $stamped() {
-                    let factory = Factory::open(Place::$place, Polls::AnswerAtOnce).await;
-                    validation::race_replay::$stamped(&factory, STAMP_AFTER).await;
-                    factory.close().await;
-                })*
+            #[tokio::test]
+            async fn a_history_from_after_the_change_goes_on() {
+                transition(Place::$place, STAMP_AFTER).await;
             }
-        }
+        })*
     };
 }
 
-/// The list as pairs of a module and a name.
-macro_rules! newer_names_of {
-    ([$names:ident]
-     factory { $($module:ident { $($name:ident)* })* }
-     stamped { $($stamped:ident)* }) => {
-        pub(super) const $names: &[(&str, &str)] = &[
-            $($((stringify!($module), stringify!($name)),)*)*
-            $(("race_replay", stringify!($stamped)),)*
-        ];
-    };
+stamped_tests! {
+    embedded Embedded
+    on_disk OnDisk
+    optimistic EmbeddedOptimistic
+    wire Wire
+    wire_with_four_partitions WireWithFourPartitions
 }
-
-every_newer_validation!(newer_names_of[NAMES]);
-
-every_newer_validation!(newer_tests_in[embedded Embedded]);
-every_newer_validation!(newer_tests_in[optimistic EmbeddedOptimistic]);
-every_newer_validation!(newer_tests_in[on_disk OnDisk]);
-every_newer_validation!(newer_tests_in[wire Wire]);
-every_newer_validation!(newer_tests_in[wire_with_four_partitions WireWithFourPartitions]);

@@ -7,6 +7,8 @@ macro_rules! tests_in {
      short_polls { $($short:ident)* }
      long_polls { $($long:ident)* }
      any_polls { $($any:ident)* }) => {
+        // A list may have no polls.
+        #[allow(unused_imports)]
         mod $world {
             use duroxide::provider_validation as validation;
             use duroxide::provider_validation::ProviderFactory as _;
