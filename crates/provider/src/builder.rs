@@ -12,9 +12,31 @@ use crate::inner::Inner;
 use crate::provider::CosmosDBProvider;
 use crate::retention::RetentionOptions;
 
+/// The longest time between looks of the reconciler: what a crash left behind
+/// waits for it, and a time without end does not fit a clock.
+const RECONCILER_MAX: Duration = Duration::from_secs(24 * 3600);
+
 /// Builds a [`CosmosDBProvider`]. Where the account is, and who we are to it,
 /// is said in one of four ways: a connection string, an endpoint with a
 /// credential, a client, or (feature `embedded`) the engine itself.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::time::Duration;
+/// use duroxide_cdb::{CosmosDBProvider, RetentionOptions};
+///
+/// let account = std::env::var("AZURE_COSMOS_CONNECTION_STRING")?;
+/// let week = Duration::from_secs(7 * 24 * 3600);
+/// let store = CosmosDBProvider::builder()
+///     .with_connection_string(&account)
+///     .with_database("shop")
+///     .with_container("workflows")
+///     .with_retention(RetentionOptions::new().with_finished_for(week))
+///     .open()
+///     .await?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 #[must_use = "nothing happens before open()"]
 pub struct CosmosDBProviderBuilder {
@@ -47,13 +69,27 @@ impl Default for CosmosDBProviderBuilder {
 }
 
 impl CosmosDBProviderBuilder {
-    /// Endpoint and key as the portal shows them together.
+    /// Endpoint and key as the portal shows them together, or as
+    /// `perihelion dev` prints them.
     pub fn with_connection_string(mut self, text: &str) -> Self {
         self.connection = self.connection.with_connection_string(text);
         self
     }
 
     /// An endpoint, with a key, a resource token or a source of Entra ID tokens.
+    /// With the feature `azure-core` a credential of `azure_identity` is one:
+    ///
+    /// ```ignore
+    /// let identity = azure_identity::ManagedIdentityCredential::new(None)?;
+    /// let store = CosmosDBProvider::builder()
+    ///     .with_credential("https://shop.documents.azure.com/", Credential::azure(identity))
+    ///     .open()
+    ///     .await?;
+    /// ```
+    ///
+    /// Without it, implement [`TokenSource`](perihelion_client::credential::TokenSource)
+    /// and hand it to [`Credential::token_source`]. An identity of Entra ID may
+    /// not make containers: `docs/provider.md` says how to have them made.
     pub fn with_credential(mut self, endpoint: &str, credential: Credential) -> Self {
         self.connection = self.connection.with_endpoint(endpoint).with_credential(credential);
         self
@@ -71,7 +107,19 @@ impl CosmosDBProviderBuilder {
         self
     }
 
-    /// The engine in this process.
+    /// The engine in this process: like [`CosmosDBProvider::embedded`], with
+    /// options.
+    ///
+    /// ```
+    /// # async fn example() -> Result<(), duroxide::providers::ProviderError> {
+    /// use duroxide_cdb::{CosmosDBProvider, EmbeddedOptions};
+    ///
+    /// // Answers 429 as a container of 400 RU/s would.
+    /// let engine = EmbeddedOptions::default().with_data("./data").with_throughput(Some(400));
+    /// let store = CosmosDBProvider::builder().with_embedded(engine).open().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     #[cfg(feature = "embedded")]
     pub fn with_embedded(mut self, options: perihelion_server::EmbeddedOptions) -> Self {
         self.place = Place::Embedded(Box::new(options));
@@ -113,8 +161,9 @@ impl CosmosDBProviderBuilder {
     }
 
     /// How often undelivered messages and unfinished work are looked for, and
-    /// how old they must be. Without it: both two seconds.
+    /// how old they must be: a day at most. Without it: both two seconds.
     pub fn with_reconciler(mut self, interval: Duration, age: Duration) -> Self {
+        let [interval, age] = [interval, age].map(|time| time.min(RECONCILER_MAX));
         (self.options.reconciler_interval, self.options.reconciler_age) = (interval, age);
         self
     }

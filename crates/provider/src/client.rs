@@ -3,15 +3,34 @@
 //!
 //! As there, what the service refuses is an answer with its status and not an
 //! error; an error is what kept the question from being asked or answered.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! use duroxide_cdb::client::{CosmosDBClient, QueryParameter};
+//!
+//! let key = std::env::var("COSMOS_KEY")?;
+//! let client = CosmosDBClient::new("http://localhost:8081", &key, "duroxide", "duroxide")?;
+//! let queued = vec![QueryParameter::new("@type", "orch_queue")];
+//! let messages = client.query("SELECT * FROM c WHERE c.type = @type", queued, Some("order-1")).await?;
+//! println!("{} messages wait for order-1", messages.len());
+//! # Ok(())
+//! # }
+//! ```
+
+mod batch;
 
 use std::sync::Arc;
 
 use duroxide::providers::ProviderError;
-use perihelion_client::{Client, Container, Credential, Error, Etag, ItemOptions, Query, Written};
+use perihelion_client::{
+    Client, Container, ContainerProperties, Credential, Error, Etag, ItemOptions, Query, Written,
+};
 use serde_json::Value;
 use tokio::sync::OnceCell;
 
 use crate::failure::Failure;
+
+pub use batch::{BatchOperation, BatchOperationResult};
 
 /// A parameter of a query.
 #[derive(Debug, Clone)]
@@ -110,6 +129,40 @@ impl CosmosDBClient {
         &self.container
     }
 
+    /// Makes the database if it is missing.
+    pub async fn ensure_database(&self) -> Result<(), ProviderError> {
+        let made = self.connect().await?.create_database_if_missing(&self.database).await;
+        made.map(drop).map_err(failed("ensure_database"))
+    }
+
+    /// Makes the container, partitioned as a provider's is, if it is missing;
+    /// without a policy every path is indexed. A provider makes its own, which
+    /// indexes less.
+    pub async fn ensure_container(&self, indexing_policy: Option<Value>) -> Result<(), ProviderError> {
+        let mut properties = ContainerProperties::new(&self.container, "/instanceId");
+        if let Some(policy) = indexing_policy {
+            let policy = serde_json::from_value(policy).map_err(|error| {
+                let why = format!("the indexing policy is none that the service knows: {error}");
+                ProviderError::permanent("ensure_container", why)
+            })?;
+            properties = properties.with_indexing_policy(policy);
+        }
+        let database = self.connect().await?.database(&self.database);
+        let made = database.create_container_if_missing(&properties).await;
+        made.map(drop).map_err(failed("ensure_container"))
+    }
+
+    /// Deletes the container with everything in it; one that is gone already is
+    /// as good.
+    pub async fn delete_container(&self) -> Result<(), ProviderError> {
+        let outcome = self.open().await?.delete_container().await;
+        crate::cache::disturb();
+        match outcome {
+            Err(error) if !error.is_not_found() => Err(failed("delete_container")(error)),
+            _ => Ok(()),
+        }
+    }
+
     /// Asks a query, in one partition or in all.
     pub async fn query(
         &self,
@@ -125,7 +178,7 @@ impl CosmosDBClient {
             query = query.in_partition(key);
         }
         let rows = self.open().await?.query(query).collect().await;
-        rows.map_err(|error| Failure::Storage(error).into_error("query"))
+        rows.map_err(failed("query"))
     }
 
     /// Creates a document.
@@ -174,8 +227,7 @@ impl CosmosDBClient {
     ) -> Result<CosmosDBResponse, ProviderError> {
         let mut options = ItemOptions::new();
         if let Some(etag) = if_match {
-            let etag = Etag::parse(etag);
-            let etag = etag.map_err(|error| Failure::Storage(error).into_error("replace_document"))?;
+            let etag = Etag::parse(etag).map_err(failed("replace_document"))?;
             options = options.with_if_match(&etag);
         }
         let written = self.open().await?.replace_with(partition_key, id, document, &options).await;
@@ -192,9 +244,15 @@ impl CosmosDBClient {
     }
 
     async fn open(&self) -> Result<Container, ProviderError> {
-        let connect = || Client::with_credential(&self.endpoint, self.credential.clone());
-        let client = self.client.get_or_try_init(connect).await;
-        let client = client.map_err(|error| Failure::Storage(error).into_error("connect"))?;
-        Ok(client.database(&self.database).container(&self.container))
+        Ok(self.connect().await?.database(&self.database).container(&self.container))
     }
+
+    async fn connect(&self) -> Result<&Client, ProviderError> {
+        let connect = || Client::with_credential(&self.endpoint, self.credential.clone());
+        self.client.get_or_try_init(connect).await.map_err(failed("connect"))
+    }
+}
+
+fn failed(operation: &str) -> impl Fn(Error) -> ProviderError {
+    move |error| Failure::Storage(error).into_error(operation)
 }

@@ -7,7 +7,8 @@ use duroxide::providers::ProviderError;
 use perihelion_client::{Client, Credential};
 
 use crate::builder::CosmosDBProviderBuilder;
-use crate::config::{CosmosDBProviderConfig, OutboxFaultInjector};
+pub use crate::config::CosmosDBProviderConfig;
+use crate::config::OutboxFaultInjector;
 use crate::failure::Failure;
 use crate::inner::Inner;
 
@@ -55,20 +56,25 @@ impl CosmosDBProvider {
             .await
     }
 
-    /// Keeps everything in this directory, with the engine in this process.
+    /// Keeps everything in this directory, made if missing, with the engine in
+    /// this process. A directory belongs to one provider at a time: clone it to
+    /// share it within a process, and start `perihelion server` to share it
+    /// between processes.
     #[cfg(feature = "embedded")]
     pub async fn embedded(path: impl Into<std::path::PathBuf>) -> Result<Self, ProviderError> {
         let options = perihelion_server::EmbeddedOptions::default().with_data(path);
         Self::builder().with_embedded(options).open().await
     }
 
-    /// Keeps everything in memory, with the engine in this process.
+    /// Keeps everything in memory, with the engine in this process: for tests,
+    /// and gone with the last clone.
     #[cfg(feature = "embedded")]
     pub async fn embedded_in_memory() -> Result<Self, ProviderError> {
         Self::builder().with_embedded(perihelion_server::EmbeddedOptions::default()).open().await
     }
 
-    /// For everything else.
+    /// For everything else: connection strings, Entra ID, retention, commit
+    /// tiers.
     pub fn builder() -> CosmosDBProviderBuilder {
         CosmosDBProviderBuilder::default()
     }
@@ -78,6 +84,24 @@ impl CosmosDBProvider {
     }
 
     /// Lists instances, a page at a time, for tools.
+    ///
+    /// ```
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), duroxide::providers::ProviderError> {
+    /// # use duroxide_cdb::{CosmosDBProvider, ListOptions};
+    /// # let store = CosmosDBProvider::embedded_in_memory().await?;
+    /// let mut failed = ListOptions::new().with_status("Failed");
+    /// loop {
+    ///     let page = store.list(&failed).await?;
+    ///     for instance in page.instances {
+    ///         println!("{} of {}", instance.instance_id, instance.name);
+    ///     }
+    ///     let Some(next) = page.continuation else { break };
+    ///     failed = failed.with_continuation(next);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn list(&self, options: &crate::ListOptions) -> Result<crate::ListPage, ProviderError> {
         self.inner.meter.call("list", crate::ops::page::run(&self.inner, options)).await
     }
@@ -85,6 +109,17 @@ impl CosmosDBProvider {
     /// What this provider has done since it was opened, and what it took: by
     /// method requests, request units and latency; polls, steals, conflicts,
     /// retries. Nothing is sent.
+    ///
+    /// ```
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), duroxide::providers::ProviderError> {
+    /// # use duroxide_cdb::CosmosDBProvider;
+    /// let store = CosmosDBProvider::embedded_in_memory().await?;
+    /// let metrics = store.metrics();
+    /// println!("{} requests, {:.1} RU so far", metrics.requests, metrics.request_units);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn metrics(&self) -> crate::ProviderMetrics {
         self.inner.meter.snapshot(&self.inner.clock)
     }

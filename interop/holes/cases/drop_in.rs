@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use duroxide::Client;
 use duroxide::providers::{Provider, ProviderError};
-use duroxide_cdb::client::{CosmosDBClient, CosmosDBResponse, QueryParameter};
+use duroxide_cdb::client::{
+    BatchOperation, BatchOperationResult, CosmosDBClient, CosmosDBResponse, QueryParameter,
+};
 use duroxide_cdb::{CosmosDBProvider, CosmosDBProviderConfig, OutboxFaultInjector};
 use serde_json::{Value, json};
 
@@ -78,6 +80,54 @@ async fn spoil(documents: &CosmosDBClient, instance: &str) -> Outcome<usize> {
     Ok(rows.len())
 }
 
+/// A container of its own, and every way to a document in it.
+async fn exercise(documents: &CosmosDBClient) -> Outcome {
+    documents.ensure_database().await?;
+    documents.ensure_container(None).await?;
+    documents.ensure_container(Some(json!({ "indexingMode": "consistent" }))).await?;
+    let document = |id: &str, total: u32| json!({ "id": id, "instanceId": "a", "total": total });
+    let made = documents.create_document("a", &document("1", 1)).await?;
+    ensure!(made.status == 201 && made.body.contains("total"), "{} {}", made.status, made.body);
+    ensure!(documents.create_document("a", &document("1", 1)).await?.status == 409, "made twice");
+    ensure!(documents.upsert_document("a", &document("2", 2)).await?.status == 201, "not made");
+    let etag = documents.upsert_document("a", &document("2", 3)).await?.etag;
+    ensure!(documents.read_document("2", "a").await?.etag == etag, "another version");
+    let operations = vec![
+        BatchOperation::Create { body: document("3", 4) },
+        BatchOperation::Upsert { body: document("3", 5) },
+        BatchOperation::Replace { id: "2".to_owned(), body: document("2", 6), if_match: etag.clone() },
+        BatchOperation::Read { id: "2".to_owned() },
+        BatchOperation::Delete { id: "1".to_owned() },
+    ];
+    let kind = &operations[2].to_json()["operationType"];
+    ensure!(*kind == "Replace", "it is called {kind}");
+    let done: Vec<BatchOperationResult> = documents.transactional_batch("a", operations).await?;
+    let codes: Vec<u16> = done.iter().map(|result| result.status_code).collect();
+    ensure!(codes == [201, 200, 200, 200, 204], "{codes:?}");
+    ensure!(
+        done[3].resource_body.as_deref().is_some_and(|body| body.contains("\"total\":6")),
+        "{:?}",
+        done[3]
+    );
+    let stale = BatchOperation::Replace { id: "2".to_owned(), body: document("2", 7), if_match: etag };
+    let refused = documents.transactional_batch("a", vec![stale]).await;
+    ensure!(refused.as_ref().is_err_and(ProviderError::is_retryable), "{refused:?}");
+    ensure!(documents.delete_document("1", "a").await?.status == 404, "it was there");
+    ensure!(documents.delete_document("3", "a").await?.status == 204, "it was not there");
+    documents.delete_container().await?;
+    documents.delete_container().await?;
+    Ok(())
+}
+
+/// The longer paths to the same types.
+fn same(
+    provider: duroxide_cdb::provider::CosmosDBProvider,
+    config: duroxide_cdb::provider::CosmosDBProviderConfig,
+    injector: duroxide_cdb::outbox::OutboxFaultInjector,
+) -> (CosmosDBProvider, CosmosDBProviderConfig, OutboxFaultInjector) {
+    (provider, config, injector)
+}
+
 /// Compiled on both sides and run on both: a drop-in behaves alike.
 pub(crate) async fn the_published_surface_works(world: World) -> Outcome {
     let default = CosmosDBProviderConfig::default();
@@ -86,7 +136,8 @@ pub(crate) async fn the_published_surface_works(world: World) -> Outcome {
     ensure!(refused.is_err(), "a key that is not base64 was taken");
     let [first, second, mut third] = opened(&world).await?;
     ensure!(first.name() == "duroxide-cdb", "its name is {}", first.name());
-    third.set_outbox_fault_injector(OutboxFaultInjector::fail_next(1));
+    let (first, _, injector) = same(first, world.config(), OutboxFaultInjector::fail_next(1));
+    third.set_outbox_fault_injector(injector);
     let turn = Turn { messages: vec![start("child")], ..Turn::of("parent", 1) };
     begin_with(&third, "parent", turn).await?;
     let child = take(&third).await?;
@@ -101,6 +152,8 @@ pub(crate) async fn the_published_surface_works(world: World) -> Outcome {
     ensure!(documents.endpoint() == world.endpoint(), "another endpoint");
     ensure!(spoil(&documents, "order").await? > 0, "there is no history");
     ensure!(store.read("order").await.is_err(), "a spoilt history was read");
+    exercise(&CosmosDBClient::new(&world.endpoint(), KEY, "documents", "of-its-own").map_err(Broken)?)
+        .await?;
     for provider in [first, second, third] {
         provider.cleanup().await?;
     }

@@ -74,7 +74,21 @@ impl std::fmt::Display for ContainerName {
     }
 }
 
-/// Moves what the published crate has in one container into another.
+/// Moves what the published crate has in one container into another:
+/// `perihelion migrate`, for programs. `docs/migration.md` says what to do before.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// use duroxide_cdb::Migration;
+/// use duroxide_cdb::perihelion_client::Client;
+///
+/// let client = Client::from_env().await?;
+/// let migration = Migration::new(client, "duroxide/duroxide".parse()?, "duroxide/workflows".parse()?);
+/// let report = migration.with_dry_run(true).run(|so_far| eprintln!("{} instances", so_far.instances)).await?;
+/// assert!(report.failed.is_empty(), "{:?}", report.failed);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 #[must_use = "nothing happens before run()"]
 pub struct Migration {

@@ -1,0 +1,54 @@
+//! One workflow, wherever it is kept: in memory, in the directory that is named,
+//! or in the account of `AZURE_COSMOS_CONNECTION_STRING` (of Azure, or of
+//! `perihelion dev`). Run twice on the same directory or account, it finds the
+//! order completed.
+//!
+//! `cargo run -p duroxide-cdb --example order -- ./data`
+
+use std::error::Error;
+use std::sync::Arc;
+use std::time::Duration;
+
+use duroxide::runtime::registry::ActivityRegistry;
+use duroxide::runtime::{OrchestrationStatus, Runtime};
+use duroxide::{ActivityContext, Client, OrchestrationContext, OrchestrationRegistry};
+use duroxide_cdb::CosmosDBProvider;
+
+/// How long the order may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let store = open().await?;
+    let activities = ActivityRegistry::builder()
+        .register("charge", |_: ActivityContext, order: String| async move {
+            println!("charging order {order}");
+            Ok(format!("order {order} is paid"))
+        })
+        .build();
+    let orchestrations = OrchestrationRegistry::builder()
+        .register("order", |context: OrchestrationContext, order: String| async move {
+            context.schedule_timer(Duration::from_millis(200)).await;
+            context.schedule_activity("charge", order).await
+        })
+        .build();
+    let runtime = Runtime::start_with_store(store.clone(), activities, orchestrations).await;
+    let client = Client::new(store.clone());
+    client.start_orchestration("order-1", "order", "1").await?;
+    match client.wait_for_orchestration("order-1", PATIENCE).await? {
+        OrchestrationStatus::Completed { output, .. } => println!("{output}"),
+        other => println!("{other:?}"),
+    }
+    runtime.shutdown(None).await;
+    Ok(())
+}
+
+async fn open() -> Result<Arc<CosmosDBProvider>, Box<dyn Error>> {
+    let account = std::env::var("AZURE_COSMOS_CONNECTION_STRING").ok();
+    let store = match (account, std::env::args().nth(1)) {
+        (Some(account), _) => CosmosDBProvider::builder().with_connection_string(&account).open().await?,
+        (None, Some(directory)) => CosmosDBProvider::embedded(directory).await?,
+        (None, None) => CosmosDBProvider::embedded_in_memory().await?,
+    };
+    Ok(Arc::new(store))
+}
