@@ -50,6 +50,11 @@ impl Stamp {
         Stamp(self.0.saturating_sub((SKEW_MAX.as_millis() as u64) << COUNTER_BITS))
     }
 
+    pub(crate) fn before(self, time: Duration) -> Self {
+        let time = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        Stamp::at_ms(self.ms().saturating_sub(time))
+    }
+
     pub(crate) fn after(self, delay: Duration) -> Self {
         let delay = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
         Stamp::at_ms(self.ms().saturating_add(delay)).max(self)

@@ -68,6 +68,9 @@ pub(crate) struct State {
     pub(crate) version: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) parent_instance_id: Option<String>,
+    /// Who started it as a child.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) started_by: Option<StartedBy>,
     pub(crate) created_at: u64,
     pub(crate) updated_at: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -143,6 +146,14 @@ impl State {
         let texts = self.custom_status.iter().chain(&self.execution.output).chain(values);
         texts.filter_map(Text::parts)
     }
+}
+
+/// A parent, as it was when it started a child: one that was deleted and made
+/// again is another, and what the child has to say is not for it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct StartedBy {
+    pub(crate) instance: String,
+    pub(crate) inc: String,
 }
 
 /// Who has an instance, until when.
@@ -249,6 +260,9 @@ pub(crate) struct Message {
     /// Of a start: whose child it starts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) start_parent: Option<String>,
+    /// The incarnation of that parent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) parent_inc: Option<String>,
     /// The lock under which it was made, for a completion whose answer is lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) by: Option<String>,
@@ -285,7 +299,7 @@ impl Message {
 }
 
 /// Names and small members of a message or an activity.
-const MEMBERS_BYTES: usize = 320;
+const MEMBERS_BYTES: usize = 360;
 
 /// `a:{execution}:{event}`: an activity to run. It is locked while `lock` is
 /// there and `visible_at` is to come.
@@ -339,6 +353,9 @@ pub(crate) struct Bundle {
     #[serde(rename = "type")]
     pub(crate) kind: String,
     pub(crate) made_at: Stamp,
+    /// The same, where polls look.
+    #[serde(default)]
+    pub(crate) visible_at: Stamp,
     pub(crate) activities: Vec<Activity>,
     pub(crate) messages: Vec<Message>,
     /// Activities of earlier turns to cancel.
@@ -367,6 +384,9 @@ pub(crate) struct Outbox {
     #[serde(rename = "type")]
     pub(crate) kind: String,
     pub(crate) made_at: Stamp,
+    /// The same, where polls look.
+    #[serde(default)]
+    pub(crate) visible_at: Stamp,
     pub(crate) messages: Vec<Message>,
     /// The staging it was part of.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -4,13 +4,15 @@
 //! by the next poll.
 
 mod instances;
+mod parked;
 mod works;
 
 use std::sync::Mutex;
 
 use tokio::sync::Notify;
 
-pub(crate) use instances::{Candidate, Instances, Skipped};
+pub(crate) use instances::{Candidate, Instances};
+pub(crate) use parked::{Asker, Capability};
 pub(crate) use works::{Claimant, Ready, Works};
 
 /// Hints of one kind, and who waits for them.

@@ -1,11 +1,12 @@
 //! What all clones of a provider share, and what ends with the last of them.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use duroxide::providers::{QueueDepths, SystemMetrics};
 use perihelion_client::Client;
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
@@ -20,6 +21,7 @@ use crate::meter::{Meter, Watch};
 use crate::nodes::{self, Nodes};
 use crate::ops::poll::Poller;
 use crate::ops::reconcile;
+use crate::ops::sessions::Owned;
 use crate::retention::Retention;
 use crate::senders::Senders;
 use crate::store::{PATIENCE, Store, patiently};
@@ -40,8 +42,10 @@ pub(crate) struct Inner {
     pub(crate) turns: Held<Turn>,
     pub(crate) works: Held<Work>,
     /// Sessions that workers of this process have claimed, by owner.
-    pub(crate) sessions: Mutex<HashMap<String, HashSet<String>>>,
+    pub(crate) sessions: Mutex<HashMap<String, Owned>>,
     faults: Mutex<Option<OutboxFaultInjector>>,
+    /// Calls the reconciler: another process has left something behind.
+    pub(crate) reconciler: Arc<Notify>,
     /// Something was left to the reconciler since it last asked.
     has_left_work: Arc<AtomicBool>,
     pub(crate) chores: Chores,
@@ -83,6 +87,7 @@ impl Inner {
             faults: Mutex::default(),
             has_left_work: Arc::default(),
             chores: Chores::default(),
+            reconciler: Arc::default(),
             tasks: Mutex::default(),
             #[cfg(feature = "embedded")]
             engine: Mutex::default(),

@@ -4,10 +4,12 @@
 //! What always holds: whoever takes an instance gets, of its messages, those
 //! that this process made or delivered itself; `is_partial` says that there may
 //! be others, and `is_suspect` that an earlier turn did not end with a commit.
-//! Both only make the next turn read more than it might have to.
+//! Both only make the next turn read more than it might have to. What a
+//! dispatcher cannot take it does not see again for a while; others do.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use super::parked::{Asker, Parked};
 use crate::clock::Stamp;
 use crate::documents::Message;
 
@@ -23,15 +25,16 @@ const KNOWN_MAX: usize = 64;
 /// Work items kept whole, in bytes; beyond it turns read their messages.
 const KNOWN_BYTES_MAX: u64 = 32 << 20;
 
-/// Instances that one fetch has looked at and cannot take.
-pub(crate) type Skipped = HashSet<String>;
-
 /// Instances by when they can be taken.
 #[derive(Debug, Default)]
 pub(crate) struct Instances {
     entries: HashMap<String, Entry>,
-    /// (when it can be taken, instance), one for each entry that has a when.
+    /// (when it can be taken, instance), one for each entry that has a when and
+    /// that no dispatcher has parked.
     order: BTreeSet<(Stamp, String)>,
+    /// The same for those that some have parked.
+    aside: BTreeSet<(Stamp, String)>,
+    parked: Parked,
     /// Of all messages kept.
     bytes: u64,
 }
@@ -42,6 +45,8 @@ struct Entry {
     dues: BTreeSet<Stamp>,
     /// What whoever looks at it now has come for.
     seen: Option<Stamp>,
+    /// What whoever has it now had come for.
+    came_for: Option<Stamp>,
     /// Not before: it is locked, or being looked at.
     blocked: Stamp,
     /// News end the wait: nothing but a missing message blocks it.
@@ -139,10 +144,8 @@ impl Instances {
     }
 
     /// The next instance that can be taken; it is blocked until it is settled.
-    pub(crate) fn take(&mut self, now: Stamp, skipped: &Skipped) -> Option<Candidate> {
-        let ready = self.order.iter().take_while(|(when, _)| *when <= now);
-        let instance =
-            ready.map(|(_, instance)| instance).find(|instance| !skipped.contains(*instance))?.clone();
+    pub(crate) fn take(&mut self, now: Stamp, asker: Asker<'_>) -> Option<Candidate> {
+        let instance = self.first(asker).filter(|(when, _)| *when <= now)?.1.clone();
         let mut candidate = Candidate { instance: instance.clone(), ..Candidate::default() };
         self.change(&instance, |entry| {
             entry.seen = entry.dues.first().copied();
@@ -166,7 +169,7 @@ impl Instances {
     /// runs out it must be looked at again.
     pub(crate) fn locked(&mut self, instance: &str, until: Stamp, tried: BTreeMap<String, u32>) {
         self.change(instance, |entry| {
-            entry.seen = None;
+            entry.came_for = entry.seen.take();
             entry.dues.insert(until);
             (entry.blocked, entry.is_soft) = (until, false);
             (entry.is_suspect, entry.tried) = (true, tried);
@@ -187,15 +190,31 @@ impl Instances {
         self.change(instance, |entry| {
             entry.dues.remove(&entry.blocked);
             (entry.blocked, entry.seen, entry.is_suspect) = (Stamp(0), None, false);
+            entry.came_for = None;
             // One of them may have been brought after the turn had read it.
             let gone = std::mem::take(&mut entry.tried);
             entry.known.retain(|(_, id), _| !gone.contains_key(id));
         });
     }
 
-    /// The lock was given back, its attempts written to the messages.
-    pub(crate) fn abandoned(&mut self, instance: &str) {
+    /// The lock was given back, its attempts written to the messages, which are
+    /// seen from `due` on, or as they were: what was given back keeps its place.
+    pub(crate) fn abandoned(&mut self, instance: &str, due: Option<Stamp>, now: Stamp) {
+        let came_for = self.entries.get(instance).and_then(|entry| entry.came_for);
+        self.hint(instance, due.or(came_for).unwrap_or(now.at_once()));
         self.committed(instance);
+    }
+
+    /// Whoever asks cannot take it, because of its version; others may.
+    pub(crate) fn park(&mut self, instance: &str, asker: Asker<'_>) {
+        self.parked.park(instance, asker);
+        self.released(instance);
+    }
+
+    /// Its version may be another now.
+    pub(crate) fn unpark(&mut self, instance: &str) {
+        self.parked.forget(instance);
+        self.change(instance, |_| {});
     }
 
     /// The lock is lost, or nobody looks at it any more.
@@ -222,11 +241,20 @@ impl Instances {
             (entry.blocked, entry.is_soft, entry.is_suspect) = (Stamp(0), false, false);
             entry.tried.clear();
         });
+        self.unpark(instance);
     }
 
-    /// When something can be taken that is not skipped.
-    pub(crate) fn next(&self, skipped: &Skipped) -> Option<Stamp> {
-        self.order.iter().find(|(_, instance)| !skipped.contains(instance)).map(|(when, _)| *when)
+    /// When something can be taken that is not parked.
+    pub(crate) fn next(&self, asker: Asker<'_>) -> Option<Stamp> {
+        self.first(asker).map(|(when, _)| *when)
+    }
+
+    /// The first that is not parked, and when it can be taken.
+    fn first(&self, asker: Asker<'_>) -> Option<&(Stamp, String)> {
+        // Most often all that is aside is what this one has parked.
+        let aside = || self.aside.iter().find(|(_, instance)| !self.parked.is_parked(instance, asker));
+        let aside = self.parked.is_any_open(asker).then(aside).flatten();
+        self.order.first().into_iter().chain(aside).min()
     }
 
     /// Whether a poll has nothing to tell of it: it is looked at anyway, now or
@@ -250,11 +278,13 @@ impl Instances {
         let size = |entry: &Entry| entry.known.values().map(|message| message.item.len()).sum::<u64>();
         self.bytes -= size(&entry);
         if let Some(when) = entry.when() {
-            self.order.remove(&(when, instance.to_owned()));
+            let place = (when, instance.to_owned());
+            let _ = self.order.remove(&place) || self.aside.remove(&place);
         }
         change(&mut entry);
         if let Some(when) = entry.when() {
-            self.order.insert((when, instance.to_owned()));
+            let order = if self.parked.has(instance) { &mut self.aside } else { &mut self.order };
+            order.insert((when, instance.to_owned()));
         }
         if !entry.dues.is_empty() || entry.blocked > Stamp(0) {
             self.bytes += size(&entry);

@@ -40,12 +40,13 @@ pub(crate) async fn run(
                 inner.turns.remove(&token.nonce);
                 inner.store.snapshots.forget(&token.instance);
                 inner.hub.instances.tell(|hints| {
-                    hints.hint(&token.instance, visible_at.unwrap_or(now.at_once()));
-                    hints.abandoned(&token.instance);
+                    hints.abandoned(&token.instance, visible_at, now);
                 });
                 return Ok(());
             }
-            Err(Failure::Storage(error)) if error.operation_index().is_some_and(|index| index > 0) => {
+            Err(Failure::Storage(error))
+                if error.is_not_found() && error.operation_index().is_some_and(|index| index > 0) =>
+            {
                 let index = error.operation_index().unwrap_or(0);
                 gone.extend(messages.get(index - 1).map(|(id, _)| id.clone()));
             }

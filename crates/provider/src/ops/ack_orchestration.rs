@@ -112,6 +112,9 @@ async fn conclude(
         if turn.is_more {
             hints.hint(instance, now.at_once());
         }
+        if turn.state.execution.pin != plan.state.execution.pin {
+            hints.unpark(instance);
+        }
         hints.committed(instance);
     });
     handover.conclude(std::mem::take(&mut plan.activities), versions.activities).await;

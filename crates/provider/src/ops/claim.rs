@@ -52,6 +52,8 @@ pub(crate) enum Claim {
     Unstarted,
     /// It is being deleted.
     Leaving,
+    /// Its documents are not what they should be.
+    Unreadable,
 }
 
 /// What a partition has for a turn.
@@ -108,9 +110,15 @@ pub(crate) async fn claim(inner: &Inner, candidate: &Candidate, asked: Asked<'_>
         return unstarted(inner, instance, &messages).await;
     };
     let is_optimistic = asked.tier >= CommitTier::Optimistic && is_first(inner, candidate, before, &messages);
-    let kv_snapshot = match before {
-        Some(state) => read::snapshot(inner, state).await?,
-        None => HashMap::new(),
+    let (history, kv_snapshot) = match before.map(|state| read::snapshot(inner, state)) {
+        None => (history, HashMap::new()),
+        Some(snapshot) => match snapshot.await {
+            Ok(kv_snapshot) => (history, kv_snapshot),
+            // If they were replaced meanwhile, so was the state, and nobody gets
+            // to commit on this.
+            Err(Failure::Contended(error)) => (Err(error), HashMap::new()),
+            Err(failure) => return Err(failure),
+        },
     };
     let tried = &candidate.tried;
     let grant = Grant { instance, before: state, identity, history, kv_snapshot, messages, is_more, tried };
@@ -208,15 +216,11 @@ pub(crate) async fn set_aside(inner: &Inner, instance: &str, id: &str) {
     }
 }
 
-/// Only the first range counts, and an execution that is not pinned suits all.
+/// Any of the ranges will do, and an execution that is not pinned suits all.
 pub(crate) fn is_compatible(state: &State, filter: Option<&DispatcherCapabilityFilter>) -> bool {
     let Some(filter) = filter else { return true };
     let pin = state.execution.pin.as_deref().and_then(|pin| semver::Version::parse(pin).ok());
-    match (pin, filter.supported_duroxide_versions.first()) {
-        (None, _) => true,
-        (Some(pin), Some(range)) => range.contains(&pin),
-        (Some(_), None) => false,
-    }
+    pin.is_none_or(|pin| filter.is_compatible(&pin))
 }
 
 /// Leaves out messages that were consumed before, or are meant for an earlier
@@ -307,3 +311,6 @@ async fn unstarted(
     }
     Ok(Claim::Idle)
 }
+
+#[cfg(test)]
+mod tests;

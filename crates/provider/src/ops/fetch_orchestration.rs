@@ -4,11 +4,12 @@
 use std::time::Duration;
 
 use duroxide::providers::{DispatcherCapabilityFilter, OrchestrationItem};
+use tokio::time::Instant;
 
 use crate::clock::Stamp;
 use crate::config::CommitTier;
 use crate::failure::Failure;
-use crate::hub::{Candidate, Hub, Skipped};
+use crate::hub::{Asker, Candidate, Capability, Hub};
 use crate::inner::Inner;
 use crate::ops::claim::{Asked, Claim, claim};
 use crate::ops::patience::Patience;
@@ -23,6 +24,9 @@ const LOST_PAUSE: Duration = Duration::from_millis(20);
 const LEAVING_PAUSE: Duration = Duration::from_secs(1);
 /// The same for messages without a start; its arrival in this process ends it.
 const UNSTARTED_PAUSE: Duration = Duration::from_secs(5);
+
+/// The same for one whose state cannot be read: until a person has seen to it.
+const UNREADABLE_PAUSE: Duration = Duration::from_secs(60);
 
 pub(crate) type Fetched = Option<(OrchestrationItem, String, u32)>;
 
@@ -39,14 +43,14 @@ pub(crate) async fn run(
     let is_tiered = patience.is_long() || inner.options.is_tier_for_all;
     let tier = if is_tiered { inner.options.tier } else { CommitTier::Durable };
     let asked = Asked { lock_timeout, filter, tier };
+    let capability = Capability::of(filter);
     let queue = &inner.hub.instances;
     let ticket = inner.poller.join(&inner.nodes, Interest::Turns, !patience.is_long());
     loop {
         let woken = queue.wake.notified();
         tokio::pin!(woken);
         woken.as_mut().enable();
-        let mut skipped = Skipped::new();
-        match look(inner, asked, &mut skipped, &ticket).await {
+        match look(inner, asked, &capability, &ticket).await {
             Ok(Some(found)) => return Ok(Some(found)),
             Ok(None) => {}
             Err(failure) => {
@@ -57,7 +61,7 @@ pub(crate) async fn run(
         if patience.is_over() {
             return Ok(None);
         }
-        let hinted = queue.quietly(|hints| hints.next(&skipped));
+        let hinted = queue.quietly(|hints| hints.next(asking(&capability)));
         let _ = tokio::time::timeout_at(
             patience.next_look(&inner.clock, hinted, inner.poller.next(&ticket)),
             woken,
@@ -66,18 +70,29 @@ pub(crate) async fn run(
     }
 }
 
+fn asking(capability: &Capability) -> Asker<'_> {
+    Asker { capability, at: Instant::now() }
+}
+
 /// Looks through hints, then through polls, until an instance is taken or there
 /// are no more candidates.
 async fn look(
     inner: &Inner,
     asked: Asked<'_>,
-    skipped: &mut Skipped,
+    capability: &Capability,
     ticket: &Ticket<'_>,
 ) -> Result<Fetched, Failure> {
     for _ in 0..ROUNDS_MAX {
-        while let Some(taken) = Taken::next(inner, skipped) {
-            let outcome = claim(inner, &taken.candidate, asked).await?;
-            if let Some(found) = taken.settle(outcome, inner.clock.now_ms(), skipped) {
+        while let Some(taken) = Taken::next(inner, capability) {
+            let outcome = match claim(inner, &taken.candidate, asked).await {
+                // It is this one's fault, and must not be the others'.
+                Err(Failure::Refused(error)) => {
+                    tracing::error!(instance = taken.candidate.instance, error, "an instance is unreadable");
+                    Claim::Unreadable
+                }
+                outcome => outcome?,
+            };
+            if let Some(found) = taken.settle(outcome, inner.clock.now_ms(), capability) {
                 return Ok(Some(found));
             }
         }
@@ -96,13 +111,13 @@ struct Taken<'a> {
 }
 
 impl<'a> Taken<'a> {
-    fn next(inner: &'a Inner, skipped: &Skipped) -> Option<Self> {
+    fn next(inner: &'a Inner, capability: &Capability) -> Option<Self> {
         let now = inner.clock.stamp();
-        let candidate = inner.hub.instances.quietly(|hints| hints.take(now, skipped))?;
+        let candidate = inner.hub.instances.quietly(|hints| hints.take(now, asking(capability)))?;
         Some(Taken { hub: &inner.hub, candidate, is_settled: false })
     }
 
-    fn settle(mut self, outcome: Claim, now_ms: u64, skipped: &mut Skipped) -> Fetched {
+    fn settle(mut self, outcome: Claim, now_ms: u64, capability: &Capability) -> Fetched {
         self.is_settled = true;
         let (queue, instance) = (&self.hub.instances, self.candidate.instance.as_str());
         let pause = |pause| Stamp::at_ms(now_ms).after(pause);
@@ -115,10 +130,9 @@ impl<'a> Taken<'a> {
             Claim::Lost => queue.quietly(|hints| hints.block(instance, pause(LOST_PAUSE), false)),
             Claim::Leaving => queue.quietly(|hints| hints.block(instance, pause(LEAVING_PAUSE), false)),
             Claim::Unstarted => queue.quietly(|hints| hints.block(instance, pause(UNSTARTED_PAUSE), true)),
+            Claim::Unreadable => queue.quietly(|hints| hints.block(instance, pause(UNREADABLE_PAUSE), false)),
             Claim::Incompatible => {
-                skipped.insert(instance.to_owned());
-                // For others, who may run its version.
-                queue.quietly(|hints| hints.released(instance));
+                queue.quietly(|hints| hints.park(instance, asking(capability)));
             }
         }
         None

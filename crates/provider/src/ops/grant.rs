@@ -15,7 +15,7 @@ use duroxide::providers::{KvEntry, OrchestrationItem, WorkItem};
 use perihelion_client::Etag;
 
 use crate::clock::{Stamp, ends_ms};
-use crate::documents::{Lock, Message, STATE, State, Versioned};
+use crate::documents::{Lock, Message, STATE, StartedBy, State, Versioned};
 use crate::failure::Failure;
 use crate::held::{self, Turn};
 use crate::inner::Inner;
@@ -106,6 +106,7 @@ impl Grant<'_> {
         let until = ends_ms(now_ms, lock_timeout);
         let parts = self.messages.iter().filter_map(|(message, _)| message.item.parts().cloned()).collect();
         state.lock = Some(Lock { n: nonce(), until, att, parts });
+        state.started_by = started_by(&state, &self.messages);
         (state, most)
     }
 
@@ -154,4 +155,24 @@ impl Grant<'_> {
         };
         (item, token.write(), attempts)
     }
+}
+
+/// Whose child an instance is, known from its first turn on. When another
+/// incarnation of that parent, or one that does not say which, starts it as well,
+/// the runtime answers that too, and nobody can tell which answer is whose: then
+/// both go to whoever is there.
+fn started_by(state: &State, messages: &[(Message, WorkItem)]) -> Option<StartedBy> {
+    let starts = messages.iter().filter_map(|(message, _)| {
+        let parent = message.start_parent.as_deref()?;
+        Some((parent, message.parent_inc.as_deref()))
+    });
+    let is_first = state.execution.execution == 0 && !state.created;
+    let by = match is_first {
+        true => starts
+            .clone()
+            .find_map(|(parent, inc)| Some(StartedBy { instance: parent.to_owned(), inc: inc?.to_owned() })),
+        false => state.started_by.clone(),
+    }?;
+    let mut others = starts.filter(|(parent, _)| *parent == by.instance);
+    others.all(|(_, inc)| inc == Some(by.inc.as_str())).then_some(by)
 }

@@ -12,17 +12,17 @@
 //! poll due does it, and when that fetch is dropped, the next one does.
 
 mod absorb;
+mod heads;
 mod interest;
 mod question;
 mod ripe;
 mod schedule;
 
-use std::collections::HashMap;
-
 use perihelion_client::{FeedRange, QueryFeed};
 use serde_json::Value;
 use tokio::time::Instant;
 
+use heads::Heads;
 pub(crate) use interest::{Interest, Tags, Ticket};
 use question::Question;
 use schedule::Schedule;
@@ -49,9 +49,8 @@ const PARALLEL_MAX: usize = 32;
 pub(crate) struct Poller {
     interests: interest::Interests,
     schedule: Schedule,
-    /// Where a poll goes on in partitions whose head is all known; whoever has
-    /// it polls.
-    cursors: tokio::sync::Mutex<HashMap<FeedRange, Stamp>>,
+    /// Where a poll begins; whoever has it polls.
+    heads: tokio::sync::Mutex<Heads>,
 }
 
 impl Poller {
@@ -80,7 +79,7 @@ impl Poller {
         if !must && !self.schedule.is_due(interest) {
             return Ok(false);
         }
-        let mut cursors = self.cursors.lock().await;
+        let mut heads = self.heads.lock().await;
         if let Some(found) = self.schedule.answered_since(came, interest) {
             return Ok(found);
         }
@@ -91,7 +90,7 @@ impl Poller {
         let round = self.schedule.begin();
         inner.meter.polled();
         let found = Found::new(&inner.nodes, asked.is_eager, inner.clock.stamp());
-        let found = sweep(inner, &mut cursors, &Question::of(&asked.interests), found).await?;
+        let found = sweep(inner, &mut heads, &Question::of(&asked.interests), found).await?;
         self.schedule.end(round, &asked.interests, &found);
         Ok(found.has(interest))
     }
@@ -108,27 +107,28 @@ struct Place {
 /// was not known. A partition that does not answer hides nothing of the others.
 async fn sweep(
     inner: &Inner,
-    cursors: &mut HashMap<FeedRange, Stamp>,
+    heads: &mut Heads,
     question: &Question,
     mut found: Found,
 ) -> Result<Found, Failure> {
-    let now = found.now();
-    let before = std::mem::take(cursors);
+    let (now, at, is_eager) = (found.now(), Instant::now(), found.is_eager());
     let ask = |range: FeedRange, from: Stamp| {
         let query = question.query(inner, now, from, PAGE_ROWS).in_range(range.clone());
         Place { feed: inner.store.container.query(query), range, from }
     };
     let ranges = inner.store.container.feed_ranges().await?;
-    let begin = |range: &FeedRange| before.get(range).copied().unwrap_or_default();
-    let mut places: Vec<Place> = ranges.into_iter().map(|range| ask(range.clone(), begin(&range))).collect();
+    heads.begin(question, &ranges);
+    let begin = |range: FeedRange| {
+        let from = heads.from(&range, now, at, is_eager);
+        ask(range, from)
+    };
+    let mut places: Vec<Place> = ranges.into_iter().map(begin).collect();
     let mut failure = None;
-    for page in 1..=PAGES_MAX {
+    for _ in 0..PAGES_MAX {
         let mut left = Vec::new();
         let answers = pages(places).await;
         // Others matter only when there is something to share.
-        if !found.is_eager()
-            && answers.iter().any(|(_, rows)| rows.as_ref().is_ok_and(|rows| !rows.is_empty()))
-        {
+        if !is_eager && answers.iter().any(|(_, rows)| rows.as_ref().is_ok_and(|rows| !rows.is_empty())) {
             nodes::refresh(inner).await;
             found.look_around(&inner.nodes);
         }
@@ -137,14 +137,13 @@ async fn sweep(
                 Ok(rows) if rows.len() < PAGE_ROWS as usize => {
                     absorb(inner, rows, &mut found).await;
                     // It began behind the head: the head comes last.
-                    left.extend((place.from > Stamp(0)).then(|| ask(place.range, Stamp(0))));
+                    let is_due = place.from > Stamp(0) && heads.is_due(&place.range, at, is_eager);
+                    left.extend(is_due.then(|| ask(place.range, Stamp(0))));
                 }
                 Ok(rows) => {
                     let last = absorb(inner, rows, &mut found).await;
-                    if page == PAGES_MAX {
-                        // Of equal ones there may be more than a page.
-                        let next = if last > place.from { last } else { Stamp(last.0 + 1) };
-                        cursors.insert(place.range.clone(), next);
+                    if !found.is_any() {
+                        heads.paged(&place.range, place.from, last, at);
                     }
                     left.push(place);
                 }
@@ -155,6 +154,9 @@ async fn sweep(
         if found.is_any() || places.is_empty() {
             break;
         }
+    }
+    if !found.is_any() {
+        places.iter().for_each(|place| heads.left(&place.range));
     }
     match failure {
         Some(failure) if !found.is_any() => Err(failure),

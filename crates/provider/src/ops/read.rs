@@ -96,7 +96,7 @@ pub(crate) async fn execution(inner: &Inner, instance: &str, execution: u64) -> 
     }
     let Some(past) = past(inner, instance, execution).await? else { return Ok(Vec::new()) };
     let text = chunks(inner, instance, &past).await?;
-    decode(&text).map_err(Failure::Refused)
+    text.and_then(|text| decode(&text)).map_err(Failure::Refused)
 }
 
 /// An execution that is no longer current.
@@ -111,9 +111,8 @@ pub(crate) async fn past(
 
 /// The current execution's history, or why it cannot be read.
 pub(crate) async fn current(inner: &Inner, state: &State) -> Result<Result<Vec<Event>, String>, Failure> {
-    let mut text = chunks(inner, &state.instance_id, &state.execution).await?;
-    text.push_str(&state.event_data);
-    Ok(decode(&text))
+    let text = chunks(inner, &state.instance_id, &state.execution).await?;
+    Ok(text.and_then(|text| decode(&(text + &state.event_data))))
 }
 
 #[derive(Deserialize)]
@@ -123,10 +122,14 @@ struct Part {
     event_data: String,
 }
 
-/// The text of an execution's chunks, put together.
-async fn chunks(inner: &Inner, instance: &str, execution: &Execution) -> Result<String, Failure> {
+/// The text of an execution's chunks, put together, or why it cannot be.
+async fn chunks(
+    inner: &Inner,
+    instance: &str,
+    execution: &Execution,
+) -> Result<Result<String, String>, Failure> {
     if execution.chunks.is_empty() {
-        return Ok(String::new());
+        return Ok(Ok(String::new()));
     }
     let query = Query::new("SELECT c.id, c.eventData FROM c WHERE c.hx = @execution")
         .with_parameter("@execution", execution.execution)
@@ -136,11 +139,12 @@ async fn chunks(inner: &Inner, instance: &str, execution: &Execution) -> Result<
         parts.into_iter().map(|part| (part.id, part.event_data)).collect();
     let mut text = String::new();
     for id in execution.chunks.ids(execution.execution) {
-        let part = parts.remove(&id);
-        let missing = || Failure::Refused(format!("the history of {instance} has lost its part {id}"));
-        text.push_str(&part.ok_or_else(missing)?);
+        match parts.remove(&id) {
+            Some(part) => text.push_str(&part),
+            None => return Ok(Err(format!("the history of {instance} has lost its part {id}"))),
+        }
     }
-    Ok(text)
+    Ok(Ok(text))
 }
 
 fn decode(text: &str) -> Result<Vec<Event>, String> {

@@ -1,8 +1,13 @@
 //! The reconciler: what a process left half done after a commit, and no fetch
 //! would come across, is finished here: outboxes, bundles, deletions, purges.
 //! It holds the provider weakly and ends with it.
+//!
+//! It goes through what is there in the order in which it was made, some of it
+//! in each round, to the end and then from the beginning: what cannot be finished
+//! keeps nothing waiting that comes after it. A poll that comes across something
+//! left behind calls it.
 
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use perihelion_client::Query;
@@ -21,73 +26,106 @@ use crate::store::versioned;
 /// looks for at every interval.
 const IDLE_INTERVALS: u32 = 5;
 
-/// Rounds in vain are followed by ever longer rests, up to this many intervals.
+/// Between rounds, whoever calls.
+const INTERVAL_LEAST: Duration = Duration::from_millis(50);
+
+/// Passes in vain are followed by ever longer rests, up to this many intervals.
 const STUCK_INTERVALS_MAX: u32 = 32;
 
 /// Documents of one round.
-const ROWS_MAX: u32 = 64;
+const ROWS_MAX: usize = 64;
 
 pub(crate) async fn run(inner: Weak<Inner>, interval: Duration) {
-    let interval = interval.max(Duration::from_millis(50));
+    let interval = interval.max(INTERVAL_LEAST);
+    let Some(called) = inner.upgrade().map(|inner| Arc::clone(&inner.reconciler)) else { return };
     let (mut rest, mut stuck, mut awake_until) = (0, 0, Instant::now());
+    let mut pass = Pass::default();
     loop {
-        tokio::time::sleep(interval).await;
+        let is_called = tokio::time::timeout(interval, called.notified()).await.is_ok();
         let Some(inner) = inner.upgrade() else { return };
         if inner.has_left_work() {
             // Until it is old enough to be found, and once more.
             awake_until = Instant::now() + inner.options.reconciler_age + 2 * interval;
         }
-        if rest > 0 && Instant::now() >= awake_until {
+        if rest > 0 && !is_called && Instant::now() >= awake_until {
             rest -= 1;
             continue;
         }
-        let round = inner.meter.count("reconcile", round(&inner)).await;
-        (rest, stuck) = match round {
-            Ok(Round { found: 0, .. }) => (IDLE_INTERVALS - 1, 0),
-            Ok(Round { finished, .. }) if finished > 0 => (0, 0),
-            Ok(Round { .. }) => pause(stuck),
+        (rest, stuck) = match inner.meter.count("reconcile", round(&inner, &mut pass)).await {
+            Ok(()) if pass.from > Stamp(0) => (0, stuck),
+            Ok(()) => match std::mem::take(&mut pass) {
+                Pass { found: 0, .. } => (IDLE_INTERVALS - 1, 0),
+                Pass { finished, .. } if finished > 0 => (0, 0),
+                Pass { .. } => pause(stuck),
+            },
             Err(failure) => {
                 tracing::warn!(?failure, "the reconciler will try again");
                 pause(stuck)
             }
         };
+        drop(inner);
+        if is_called {
+            // What calls is seen by every poll until it is done.
+            tokio::time::sleep(INTERVAL_LEAST).await;
+        }
     }
 }
 
-/// How many intervals to rest after so many rounds in a row in vain, and the
+/// How many intervals to rest after so many passes in a row in vain, and the
 /// count with this one.
 fn pause(stuck: u32) -> (u32, u32) {
     ((1 << stuck.min(u32::BITS - 1)).min(STUCK_INTERVALS_MAX) - 1, stuck + 1)
 }
 
-/// What a round came across, and how much of it is done.
-struct Round {
+/// One way through everything that is there: how far it is, what it came across,
+/// and how much of that is done.
+#[derive(Debug, Default)]
+struct Pass {
+    /// Where the next round begins; zero when there is nothing behind.
+    from: Stamp,
     found: usize,
     finished: usize,
+    /// When the first outbox was made that it came across.
+    outbox: Option<Stamp>,
 }
 
-/// Finishes what is old enough.
-async fn round(inner: &Inner) -> Result<Round, Failure> {
+/// Finishes some of what is old enough.
+async fn round(inner: &Inner, pass: &mut Pass) -> Result<(), Failure> {
     let age = u64::try_from(inner.options.reconciler_age.as_millis()).unwrap_or(u64::MAX);
     let old = Stamp::at_ms(inner.clock.stamp().ms().saturating_sub(age));
-    let query =
-        Query::new(format!("SELECT TOP {ROWS_MAX} * FROM c WHERE c.madeAt <= @old AND c.type != 'staged'"))
-            .with_parameter("@old", old.0)
-            .without_plan();
-    let rows: Vec<Value> = inner.store.rows(query).await?;
-    let mut round = Round { found: rows.len(), finished: 0 };
-    let waiting =
-        rows.iter().filter(|row| row["type"] == kind::OUTBOX).filter_map(|row| row["madeAt"].as_u64());
+    let query = Query::new(format!(
+        "SELECT TOP {ROWS_MAX} * FROM c WHERE c.madeAt >= @from AND c.madeAt <= @old AND c.type != 'staged' \
+         ORDER BY c.madeAt"
+    ))
+    .with_parameter("@from", pass.from.0)
+    .with_parameter("@old", old.0)
+    .without_plan();
+    // Each partition gives its own first ones.
+    let mut rows: Vec<Value> = inner.store.rows(query).await?;
+    rows.sort_by_key(made_at);
+    let is_more = rows.len() >= ROWS_MAX;
+    rows.truncate(ROWS_MAX);
+    pass.found += rows.len();
+    let outbox = rows.iter().find(|row| row["type"] == kind::OUTBOX).map(made_at);
+    pass.outbox = pass.outbox.or(outbox);
     let now_ms = inner.clock.now_ms();
-    inner.meter.outbox_age(waiting.min().map(|since| now_ms.saturating_sub(Stamp(since).ms())));
+    inner.meter.outbox_age(pass.outbox.map(|since| now_ms.saturating_sub(since.ms())));
+    let last = rows.last().map(made_at).unwrap_or_default();
+    // Of equal ones there may be more than a round takes.
+    let next = if last > pass.from { last } else { Stamp(last.0 + 1) };
+    pass.from = if is_more { next } else { Stamp(0) };
     for row in rows {
         let id = row["id"].as_str().unwrap_or_default().to_owned();
         match finish(inner, row).await {
-            Ok(()) => round.finished += 1,
+            Ok(()) => pass.finished += 1,
             Err(failure) => tracing::warn!(id, ?failure, "left for a later round"),
         }
     }
-    Ok(round)
+    Ok(())
+}
+
+fn made_at(row: &Value) -> Stamp {
+    Stamp(row["madeAt"].as_u64().unwrap_or_default())
 }
 
 async fn finish(inner: &Inner, row: Value) -> Result<(), Failure> {

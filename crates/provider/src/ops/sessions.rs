@@ -1,18 +1,21 @@
 //! Sessions: which worker has them. Global, a document each in a partition of
 //! its own, so that every claim, renewal and release is conditional on one.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use duroxide::providers::SessionFetchConfig;
 use perihelion_client::{ErrorKind, Etag, Patch, Query};
+use serde::Deserialize;
 use serde_json::Value;
+use tokio::time::Instant;
 
 use crate::clock::{Stamp, ends_ms};
 use crate::documents::{Session, Versioned, kind};
 use crate::failure::Failure;
 use crate::inner::{Inner, locked};
 use crate::plan::session_of;
-use crate::store::{quiet, versioned};
+use crate::store::{patiently, quiet, versioned};
 
 /// Attempts when a session changes hands under us.
 const ATTEMPTS_MAX: usize = 8;
@@ -29,10 +32,23 @@ pub(crate) fn poll_timeout(
     session: Option<&SessionFetchConfig>,
     poll_timeout: Duration,
 ) -> Duration {
-    let is_at_limit = session.is_none() && locked(&inner.sessions).values().any(|owned| !owned.is_empty());
+    let is_at_limit =
+        session.is_none() && locked(&inner.sessions).values().any(|owned| !owned.names.is_empty());
     // Not so short that it would not wait at all.
     let longest = AT_LIMIT_WAIT.max(inner.options.long_poll_threshold);
     if is_at_limit { poll_timeout.min(longest) } else { poll_timeout }
+}
+
+/// Transient failures of a renewal are waited out this long: a little less than
+/// the runtime leaves between its renewal and the end of the locks.
+const RENEWAL_PATIENCE: Duration = Duration::from_secs(4);
+
+/// The sessions of one owner that this process knows of.
+#[derive(Debug, Default)]
+pub(crate) struct Owned {
+    names: HashSet<String>,
+    /// Those that the owner had before this process are among them.
+    is_complete: bool,
 }
 
 /// Whose a session is.
@@ -74,7 +90,7 @@ pub(crate) async fn claim(
         let is_new = found.as_ref().is_none_or(|held| held.value.owner != config.owner_id);
         if let Some(etag) = put(inner, &next, found.map(|found| found.etag)).await? {
             let mut owned = locked(&inner.sessions);
-            owned.entry(config.owner_id.clone()).or_default().insert(session.to_owned());
+            owned.entry(config.owner_id.clone()).or_default().names.insert(session.to_owned());
             return Ok(Claimed::Ours(Undo(is_new.then_some(Versioned { value: next, etag }))));
         }
     }
@@ -89,7 +105,7 @@ pub(crate) async fn release(inner: &Inner, Undo(claimed): Undo) {
         tracing::debug!(%error, "a session was not given back and runs out by itself");
     }
     if let Some(owned) = locked(&inner.sessions).get_mut(&value.owner) {
-        owned.remove(&value.session);
+        owned.names.remove(&value.session);
     }
 }
 
@@ -105,21 +121,58 @@ pub(crate) async fn touch(inner: &Inner, session: Option<&str>) {
     }
 }
 
-/// `renew_session_lock`: those of these owners that are locked and in use.
+/// `renew_session_lock`: those of these owners that are locked and in use. One
+/// that cannot be renewed does not keep the others from it.
 pub(crate) async fn renew(
     inner: &Inner,
     owners: &[&str],
     extend_for: Duration,
     idle_timeout: Duration,
 ) -> Result<usize, Failure> {
-    let mut count = 0;
+    let until = Instant::now() + RENEWAL_PATIENCE;
+    let (mut count, mut failed) = (0, None);
+    complete(inner, owners).await?;
     for owner in owners {
-        let owned = locked(&inner.sessions).get(*owner).cloned().unwrap_or_default();
-        for session in owned {
-            count += usize::from(renew_one(inner, owner, &session, extend_for, idle_timeout).await?);
+        let owned = locked(&inner.sessions).get(*owner).map(|owned| owned.names.clone());
+        for session in owned.unwrap_or_default() {
+            let renew = || renew_one(inner, owner, &session, extend_for, idle_timeout);
+            match patiently(until, renew).await {
+                Ok(is_renewed) => count += usize::from(is_renewed),
+                Err(failure) => failed = failed.or(Some(failure)),
+            }
         }
     }
-    Ok(count)
+    failed.map_or(Ok(count), Err)
+}
+
+/// An owner whose process was started again has had sessions before: they are
+/// read once.
+async fn complete(inner: &Inner, owners: &[&str]) -> Result<(), Failure> {
+    let is_complete =
+        |owner: &&str| locked(&inner.sessions).get(*owner).is_some_and(|owned| owned.is_complete);
+    let owners: Vec<&str> = owners.iter().copied().filter(|owner| !is_complete(owner)).collect();
+    if owners.is_empty() {
+        return Ok(());
+    }
+    let text =
+        "SELECT c.owner, c.session FROM c WHERE c.type = 'session' AND ARRAY_CONTAINS(@owners, c.owner)";
+    let query = Query::new(text).with_parameter("@owners", owners.clone()).without_plan();
+    let found: Vec<Had> = inner.store.rows(query).await?;
+    let mut all = locked(&inner.sessions);
+    for owner in owners {
+        all.entry(owner.to_owned()).or_default().is_complete = true;
+    }
+    for Had { owner, session } in found {
+        all.entry(owner).or_default().names.insert(session);
+    }
+    Ok(())
+}
+
+/// A session and who has had it.
+#[derive(Debug, Deserialize)]
+struct Had {
+    owner: String,
+    session: String,
 }
 
 async fn renew_one(
@@ -135,7 +188,7 @@ async fn renew_one(
         let held = find(inner, number, &id).await?.filter(|held| held.value.owner == owner);
         let Some(Versioned { mut value, etag }) = held.filter(|held| held.value.locked_until > now) else {
             if let Some(owned) = locked(&inner.sessions).get_mut(owner) {
-                owned.remove(session);
+                owned.names.remove(session);
             }
             return Ok(false);
         };

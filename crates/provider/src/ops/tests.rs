@@ -6,6 +6,7 @@ mod cut;
 mod deletions;
 mod interleavings;
 mod large;
+mod left;
 
 use std::collections::BTreeSet;
 use std::time::Duration;

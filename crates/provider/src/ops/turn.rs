@@ -40,6 +40,7 @@ pub(crate) async fn refresh(inner: &Inner, token: &Token, turn: &mut Turn) -> Re
     };
     if !is_written {
         value.lock.clone_from(&turn.state.lock);
+        value.started_by.clone_from(&turn.state.started_by);
     }
     (turn.state, turn.etag, turn.is_durable) = (value, Some(etag), is_written);
     Ok(())

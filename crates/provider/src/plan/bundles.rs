@@ -45,6 +45,7 @@ pub(super) fn bundles(
         instance_id: origin.instance.to_owned(),
         kind: kind::BUNDLE.to_owned(),
         made_at: origin.now,
+        visible_at: origin.now,
         activities: Vec::new(),
         messages: Vec::new(),
         cancelled: Vec::new(),
@@ -71,6 +72,7 @@ pub(super) fn outboxes(origin: &Origin<'_>, messages: Vec<Message>) -> Vec<Outbo
         instance_id: origin.instance.to_owned(),
         kind: kind::OUTBOX.to_owned(),
         made_at: origin.now,
+        visible_at: origin.now,
         messages,
         mark: origin.mark.map(str::to_owned),
     };

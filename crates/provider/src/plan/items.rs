@@ -6,7 +6,7 @@ use duroxide::providers::WorkItem;
 use sha2::{Digest, Sha256};
 
 use crate::clock::Stamp;
-use crate::documents::{Activity, FIRST, Message, kind};
+use crate::documents::{Activity, FIRST, Message, State, kind};
 use crate::failure::Failure;
 
 /// The longest instance id: what a partition key may have.
@@ -60,6 +60,7 @@ pub(crate) fn message(
         low: 0,
         inc: None,
         start_parent,
+        parent_inc: None,
         by: None,
     })
 }
@@ -73,6 +74,20 @@ pub(super) fn set_by_our_clock(message: &mut Message, item: &WorkItem, offset_ms
         (message.visible_at, message.enq) = (Stamp::at_ms(due), Stamp::at_ms(due));
     } else if offset_ms != 0 {
         (message.visible_at, message.enq) = (now.at_once(), now);
+    }
+}
+
+/// The start of a child says which incarnation of its parent wants it; what the
+/// child has to say in the end is for that one and no other.
+pub(super) fn address(message: &mut Message, item: &WorkItem, sender: &State) {
+    if message.start_parent.as_ref() == Some(&sender.instance_id) {
+        message.parent_inc = Some(sender.incarnation.clone());
+    }
+    if let WorkItem::SubOrchCompleted { parent_instance, .. }
+    | WorkItem::SubOrchFailed { parent_instance, .. } = item
+    {
+        let parent = sender.started_by.as_ref().filter(|parent| parent.instance == *parent_instance);
+        message.inc = parent.map(|parent| parent.inc.clone());
     }
 }
 

@@ -355,6 +355,7 @@ fn scheduled(
             false => sent_id(&source, state.seq, position),
         };
         let mut message = message(item, id, next(), None)?;
+        items::address(&mut message, item, state);
         if is_own {
             items::set_by_our_clock(&mut message, item, ack.clock_offset_ms, now);
         }

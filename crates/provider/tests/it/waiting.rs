@@ -5,12 +5,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use duroxide::providers::{Provider, TagFilter, WorkItem};
+use duroxide::providers::{ExecutionMetadata, Provider, TagFilter, WorkItem};
 use duroxide::runtime::registry::ActivityRegistry;
 use duroxide::runtime::{OrchestrationStatus, Runtime, RuntimeOptions};
 use duroxide::{ActivityContext, Client, OrchestrationContext, OrchestrationRegistry};
+use duroxide_cdb::CosmosDBProvider;
+use semver::Version;
 
-use crate::place::{Account, Counted, Place, Polls};
+use crate::place::{Account, CONTAINER, Counted, Place, Polls};
 
 const MINUTE: Duration = Duration::from_secs(60);
 const LOCK: Duration = Duration::from_secs(30);
@@ -23,6 +25,10 @@ const SETTLED: Duration = Duration::from_secs(3);
 const FEW: usize = 64;
 const MANY: usize = 1000;
 
+/// A minute beside many instances that cannot be run here: as when idle, a look
+/// at one of them every ten seconds, and polls that page over them.
+const PARKED_REQUESTS_MAX: u64 = 120;
+
 /// Charges grow a little, by hundredths of a unit, with the size of an index.
 const SAME: f64 = 1.05;
 
@@ -33,10 +39,7 @@ async fn an_idle_process_with_default_options_sends_at_most_one_request_per_seco
     let account = Account::open(Place::Embedded).await;
     let provider = account.provider("idle", Polls::AnswerAtOnce).await;
     account.count_anew().await;
-    let activities = ActivityRegistry::builder().build();
-    let orchestrations = OrchestrationRegistry::builder().build();
-    let options = RuntimeOptions::default();
-    let runtime = Runtime::start_with_options(provider, activities, orchestrations, options).await;
+    let runtime = idle_runtime(provider).await;
     for minute in 1..=6 {
         tokio::time::sleep(MINUTE).await;
         let counted = account.counted().await;
@@ -45,6 +48,29 @@ async fn an_idle_process_with_default_options_sends_at_most_one_request_per_seco
         assert!(counted.requests > MINUTE.as_secs() / 4, "minute {minute}: it looks for work: {counted:?}");
         account.count_anew().await;
     }
+    runtime.shutdown(None).await;
+}
+
+/// Each has a message, and none of them a dispatcher here that runs its version.
+#[tokio::test(start_paused = true)]
+async fn a_thousand_instances_of_another_version_cost_an_idle_process_little() {
+    let account = Account::open(Place::Embedded).await;
+    pin(&account, "idle", MANY).await;
+    let runtime = idle_runtime(account.provider("idle", Polls::AnswerAtOnce).await).await;
+    // Each is looked at once.
+    tokio::time::sleep(MINUTE).await;
+    for minute in 2..=5 {
+        account.count_anew().await;
+        tokio::time::sleep(MINUTE).await;
+        let counted = account.counted().await;
+        println!("minute {minute}: {counted:?}");
+        assert!(counted.requests <= PARKED_REQUESTS_MAX, "minute {minute}: {counted:?}");
+    }
+    // What it can run it finds behind all of them.
+    let client = account.provider("idle", Polls::AnswerAtOnce).await;
+    client.enqueue_for_orchestrator(start("ours"), None).await.unwrap();
+    tokio::time::sleep(SETTLED).await;
+    assert!(!client.read("ours").await.unwrap().is_empty(), "it was taken");
     runtime.shutdown(None).await;
 }
 
@@ -143,6 +169,44 @@ async fn a_fetch_that_may_wait_for_ever_gets_what_comes() {
     let (_, token, _) = work.await.unwrap().unwrap();
     provider.renew_work_item_lock(&token, Duration::MAX).await.unwrap();
     provider.abandon_work_item(&token, Some(Duration::MAX), false).await.unwrap();
+}
+
+/// One with default options, and nothing to run at first.
+async fn idle_runtime(provider: Arc<dyn Provider>) -> Arc<Runtime> {
+    let activities = ActivityRegistry::builder().build();
+    let orchestrations = OrchestrationRegistry::builder()
+        .register("Order", |_: OrchestrationContext, input: String| async move { Ok(input) })
+        .build();
+    Runtime::start_with_options(provider, activities, orchestrations, RuntimeOptions::default()).await
+}
+
+/// So many instances that have begun under a version that nobody runs, each with
+/// a message of ten minutes ago.
+async fn pin(account: &Account, database: &str, count: usize) {
+    let builder = CosmosDBProvider::builder().with_client(account.client().await).with_database(database);
+    let builder = builder.with_container(CONTAINER).with_clock_error_ms(-10 * 60_000);
+    let provider = builder.open().await.unwrap();
+    let metadata = || ExecutionMetadata {
+        orchestration_name: Some("Order".to_owned()),
+        orchestration_version: Some("1.0.0".to_owned()),
+        pinned_duroxide_version: Some(Version::new(99, 0, 0)),
+        ..ExecutionMetadata::default()
+    };
+    let names: Vec<String> = (0..count).map(|number| format!("newer-{number:04}")).collect();
+    for name in &names {
+        provider.enqueue_for_orchestrator(start(name), None).await.unwrap();
+        let (item, token, _) = provider.fetch_orchestration_item(LOCK, NOW, None).await.unwrap().unwrap();
+        assert_eq!(item.instance, *name);
+        let ack = provider.ack_orchestration_item(&token, 1, vec![], vec![], vec![], metadata(), vec![]);
+        ack.await.unwrap();
+    }
+    for instance in names {
+        let (name, data) = ("news".to_owned(), String::new());
+        let event = WorkItem::ExternalRaised { instance, name, data };
+        provider.enqueue_for_orchestrator(event, None).await.unwrap();
+    }
+    // Nobody else is there.
+    provider.close().await;
 }
 
 fn start(instance: &str) -> WorkItem {

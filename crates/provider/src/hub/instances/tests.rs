@@ -1,9 +1,17 @@
+use duroxide::providers::DispatcherCapabilityFilter;
+use tokio::time::Instant;
+
 use super::*;
+use crate::hub::Capability;
 
 fn completion(instance: &str, id: &str) -> Message {
     let (instance, result) = (instance.to_owned(), String::new());
     let item = duroxide::providers::WorkItem::ActivityCompleted { instance, execution_id: 1, id: 1, result };
     crate::plan::message(&item, id.to_owned(), stamp(1), None).unwrap()
+}
+
+fn asker(capability: &Capability) -> Asker<'_> {
+    Asker { capability, at: Instant::now() }
 }
 
 fn stamp(ms: u64) -> Stamp {
@@ -13,30 +21,32 @@ fn stamp(ms: u64) -> Stamp {
 #[test]
 fn an_instance_is_taken_by_one_and_in_the_order_of_its_messages() {
     let mut hints = Instances::default();
-    let nobody = Skipped::new();
+    let anyone = Capability::of(None);
+    let anyone = asker(&anyone);
     hints.hint("b", stamp(2));
     hints.hint("a", stamp(1));
-    assert_eq!(hints.take(stamp(5), &nobody).map(|taken| taken.instance).as_deref(), Some("a"));
-    assert_eq!(hints.take(stamp(5), &nobody).map(|taken| taken.instance).as_deref(), Some("b"));
-    assert!(hints.take(stamp(5), &nobody).is_none());
+    assert_eq!(hints.take(stamp(5), anyone).map(|taken| taken.instance).as_deref(), Some("a"));
+    assert_eq!(hints.take(stamp(5), anyone).map(|taken| taken.instance).as_deref(), Some("b"));
+    assert!(hints.take(stamp(5), anyone).is_none());
 }
 
 #[test]
 fn what_comes_while_it_is_locked_is_seen_when_it_is_released() {
     let mut hints = Instances::default();
-    let nobody = Skipped::new();
+    let anyone = Capability::of(None);
+    let anyone = asker(&anyone);
     hints.hint("a", stamp(1));
     hints.hint("a", stamp(50));
-    assert!(hints.take(stamp(2), &nobody).is_some());
+    assert!(hints.take(stamp(2), anyone).is_some());
     hints.locked("a", stamp(100), BTreeMap::new());
     hints.hint("a", stamp(3));
-    assert!(hints.take(stamp(4), &nobody).is_none());
+    assert!(hints.take(stamp(4), anyone).is_none());
     hints.released("a");
-    assert_eq!(hints.take(stamp(4), &nobody).map(|taken| taken.instance).as_deref(), Some("a"));
+    assert_eq!(hints.take(stamp(4), anyone).map(|taken| taken.instance).as_deref(), Some("a"));
     hints.idle("a");
-    assert!(hints.take(stamp(49), &nobody).is_none(), "the timer is not due");
+    assert!(hints.take(stamp(49), anyone).is_none(), "the timer is not due");
     assert_eq!(
-        hints.take(stamp(51), &nobody).map(|taken| taken.instance).as_deref(),
+        hints.take(stamp(51), anyone).map(|taken| taken.instance).as_deref(),
         Some("a"),
         "the timer was kept"
     );
@@ -45,25 +55,27 @@ fn what_comes_while_it_is_locked_is_seen_when_it_is_released() {
 #[test]
 fn a_lock_that_runs_out_is_looked_at_again() {
     let mut hints = Instances::default();
-    let nobody = Skipped::new();
+    let anyone = Capability::of(None);
+    let anyone = asker(&anyone);
     hints.hint("a", stamp(1));
-    hints.take(stamp(2), &nobody);
+    hints.take(stamp(2), anyone);
     hints.locked("a", stamp(100), BTreeMap::new());
     hints.renewed("a", stamp(200));
-    assert!(hints.take(stamp(150), &nobody).is_none());
-    assert_eq!(hints.take(stamp(200), &nobody).map(|taken| taken.instance).as_deref(), Some("a"));
+    assert!(hints.take(stamp(150), anyone).is_none());
+    assert_eq!(hints.take(stamp(200), anyone).map(|taken| taken.instance).as_deref(), Some("a"));
 }
 
 #[test]
 fn news_end_a_soft_wait_and_nothing_is_kept_of_what_is_idle() {
     let mut hints = Instances::default();
-    let nobody = Skipped::new();
+    let anyone = Capability::of(None);
+    let anyone = asker(&anyone);
     hints.hint("a", stamp(1));
-    hints.take(stamp(2), &nobody);
+    hints.take(stamp(2), anyone);
     hints.block("a", stamp(100), true);
-    assert!(hints.take(stamp(3), &nobody).is_none());
+    assert!(hints.take(stamp(3), anyone).is_none());
     hints.hint("a", stamp(3));
-    assert!(hints.take(stamp(3), &nobody).is_some());
+    assert!(hints.take(stamp(3), anyone).is_some());
     hints.idle("a");
     assert!(hints.entries.is_empty() && hints.order.is_empty());
 }
@@ -73,13 +85,14 @@ fn news_end_a_soft_wait_and_nothing_is_kept_of_what_is_idle() {
 #[test]
 fn a_message_that_is_seen_later_is_not_forgotten_for_the_turns_before_it() {
     let mut hints = Instances::default();
-    let nobody = Skipped::new();
+    let anyone = Capability::of(None);
+    let anyone = asker(&anyone);
     hints.hint("a", stamp(50));
     hints.hint("a", stamp(1));
-    assert!(hints.take(stamp(2), &nobody).is_some_and(|taken| taken.is_partial));
+    assert!(hints.take(stamp(2), anyone).is_some_and(|taken| taken.is_partial));
     hints.committed("a");
-    assert!(hints.take(stamp(49), &nobody).is_none());
-    assert!(hints.take(stamp(51), &nobody).is_some_and(|taken| taken.is_partial), "it is read");
+    assert!(hints.take(stamp(49), anyone).is_none());
+    assert!(hints.take(stamp(51), anyone).is_some_and(|taken| taken.is_partial), "it is read");
     hints.committed("a");
     assert!(hints.entries.is_empty());
 }
@@ -87,14 +100,51 @@ fn a_message_that_is_seen_later_is_not_forgotten_for_the_turns_before_it() {
 #[test]
 fn a_message_that_a_turn_has_read_is_not_brought_again() {
     let mut hints = Instances::default();
-    let nobody = Skipped::new();
+    let anyone = Capability::of(None);
+    let anyone = asker(&anyone);
     hints.hint("a", stamp(1));
-    hints.take(stamp(2), &nobody);
+    hints.take(stamp(2), anyone);
     // Brought while the turn reads, and again while it runs.
     hints.bring(completion("a", "m"));
     hints.locked("a", stamp(100), BTreeMap::from([("m".to_owned(), 1)]));
     hints.bring(completion("a", "m"));
     hints.committed("a");
-    let next = hints.take(stamp(3), &nobody);
+    let next = hints.take(stamp(3), anyone);
     assert!(next.is_none_or(|next| next.messages.is_empty()));
+}
+
+#[test]
+fn what_one_dispatcher_parks_is_there_for_others_and_its_next_message_wakes_nobody() {
+    let mut hints = Instances::default();
+    let old = Capability::of(Some(&DispatcherCapabilityFilter::default_for_current_build()));
+    let anyone = Capability::of(None);
+    hints.hint("a", stamp(1));
+    assert!(hints.take(stamp(2), asker(&old)).is_some());
+    hints.park("a", asker(&old));
+    hints.hint("a", stamp(2));
+    assert!(hints.take(stamp(3), asker(&old)).is_none() && hints.next(asker(&old)).is_none());
+    assert!(hints.is_known("a", stamp(3)), "a poll has nothing to tell of it");
+    assert_eq!(hints.next(asker(&anyone)), Some(stamp(1)));
+    assert!(hints.take(stamp(3), asker(&anyone)).is_some());
+    hints.committed("a");
+    hints.hint("a", stamp(4));
+    assert!(hints.take(stamp(5), asker(&old)).is_none(), "its version is what it was");
+    hints.unpark("a");
+    assert!(hints.take(stamp(5), asker(&old)).is_some());
+}
+
+#[test]
+fn what_is_given_back_at_once_keeps_its_place() {
+    let mut hints = Instances::default();
+    let anyone = Capability::of(None);
+    hints.hint("a", stamp(200_001));
+    hints.hint("b", stamp(200_002));
+    let now = stamp(400_000);
+    assert_eq!(hints.take(now, asker(&anyone)).map(|taken| taken.instance).as_deref(), Some("a"));
+    hints.locked("a", stamp(500_000), BTreeMap::new());
+    hints.abandoned("a", None, now);
+    assert_eq!(hints.take(now, asker(&anyone)).map(|taken| taken.instance).as_deref(), Some("a"));
+    hints.locked("a", stamp(500_000), BTreeMap::new());
+    hints.abandoned("a", Some(stamp(400_001)), now);
+    assert_eq!(hints.take(now, asker(&anyone)).map(|taken| taken.instance).as_deref(), Some("b"));
 }

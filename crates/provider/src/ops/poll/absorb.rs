@@ -75,21 +75,34 @@ impl Found {
 
 /// What a row is.
 enum Row {
-    Message { instance: String, enq: Stamp, visible_at: Stamp },
+    Message {
+        instance: String,
+        enq: Stamp,
+        visible_at: Stamp,
+    },
     Activity(Box<Offered>),
-    Unreadable { instance: String, id: String },
+    /// An outbox or a bundle.
+    Left {
+        instance: String,
+        made_at: Stamp,
+    },
+    Unreadable {
+        instance: String,
+        id: String,
+    },
 }
 
 /// Makes hints of rows and wakes who waits for them; when the last one is seen.
 pub(super) async fn absorb(inner: &Inner, rows: Vec<Value>, found: &mut Found) -> Stamp {
     let last = rows.iter().map(|row| stamp(row, "visibleAt")).max().unwrap_or_default();
-    let (mut is_turn, mut is_work, mut unreadable) = (false, false, Vec::new());
+    let (mut is_turn, mut is_work, mut is_left, mut unreadable) = (false, false, false, Vec::new());
     for row in rows {
         match read(row) {
             Row::Message { instance, enq, visible_at } => {
                 is_turn |= hint(inner, &instance, enq, visible_at, found);
             }
             Row::Activity(offer) => is_work |= offered(inner, *offer, found),
+            Row::Left { instance, made_at } => is_left |= left(inner, &instance, made_at, found),
             Row::Unreadable { instance, id } => unreadable.push((instance, id)),
         }
     }
@@ -98,6 +111,9 @@ pub(super) async fn absorb(inner: &Inner, rows: Vec<Value>, found: &mut Found) -
     }
     if is_work {
         inner.hub.works.wake.notify_waiters();
+    }
+    if is_left {
+        inner.reconciler.notify_one();
     }
     for (instance, id) in unreadable {
         set_aside(inner, &instance, &id).await;
@@ -121,6 +137,9 @@ fn read(row: Value) -> Row {
             false => Row::Unreadable { instance, id },
         };
     }
+    if row["type"] == kind::OUTBOX || row["type"] == kind::BUNDLE {
+        return Row::Left { instance, made_at: stamp(&row, "visibleAt") };
+    }
     match Etag::parse(&text("_etag")).ok().zip(serde_json::from_value::<Activity>(row).ok()) {
         Some((etag, activity)) => Row::Activity(Box::new((activity, etag))),
         None => Row::Unreadable { instance, id },
@@ -141,6 +160,14 @@ fn hint(inner: &Inner, instance: &str, enq: Stamp, visible_at: Stamp, found: &mu
         }
         is_ours
     })
+}
+
+/// Whether the reconciler of this process is to see to it. It is as old as it is
+/// left behind.
+fn left(inner: &Inner, instance: &str, made_at: Stamp, found: &mut Found) -> bool {
+    let since = made_at.after(inner.options.reconciler_age);
+    let rank = found.view.rank_of_instance(instance);
+    found.is_ours(rank, Age { enq: since, visible_at: since, was_locked: false })
 }
 
 /// Offers an activity, if that is news.

@@ -1,8 +1,11 @@
 //! The query of a poll: the roles, tags and sessions of the fetches under way,
 //! without what is known here. Messages come as a few members, activities
-//! whole, because taking one needs nothing more.
+//! whole, because taking one needs nothing more. What a process left behind it
+//! after a commit comes too, while it is not much older than it should be; what
+//! is older the reconciler has met by itself.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use perihelion_client::Query;
 
@@ -14,11 +17,19 @@ use crate::inner::Inner;
 /// are recognised when they come.
 const EXCLUDED_MAX: usize = 256;
 
+/// How long polls tell of what was left behind: a little longer than a
+/// reconciler rests that has nothing to do.
+const LEFT_FOR: Duration = Duration::from_secs(15);
+
 /// Members of an activity that are not in a message too.
 const OF_ACTIVITIES: [&str; 6] = ["item", "tag", "sessionId", "lock", "inc", "attemptCount"];
 
+/// What nobody may be at work on any more.
+const LEFT: &str =
+    "((c.type = 'outbox' OR c.type = 'bundle') AND c.visibleAt >= @left AND c.visibleAt <= @old)";
+
 /// What is asked for: the sum of some interests.
-#[derive(Debug, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Question {
     turns: bool,
     works: Option<Tags>,
@@ -43,9 +54,12 @@ impl Question {
 
     /// What is seen at `now`, from a moment on, in that order.
     pub(super) fn query(&self, inner: &Inner, now: Stamp, from: Stamp, rows_max: u32) -> Query {
+        let age = inner.options.reconciler_age;
         let mut query = Query::new(self.text())
             .with_parameter("@now", now.0)
             .with_parameter("@from", from.0)
+            .with_parameter("@left", now.before(age.saturating_add(LEFT_FOR)).0)
+            .with_parameter("@old", now.before(age).0)
             .with_max_items(rows_max)
             .without_plan();
         if self.turns {
@@ -64,7 +78,7 @@ impl Question {
 
     fn text(&self) -> String {
         let mut members = "c.id, c.instanceId, c.type, c.visibleAt, c.enq".to_owned();
-        let mut kinds = Vec::new();
+        let mut kinds = vec![LEFT.to_owned()];
         if self.turns {
             kinds.push("(c.type = 'orch_queue' AND NOT ARRAY_CONTAINS(@known, c.instanceId))".to_owned());
         }

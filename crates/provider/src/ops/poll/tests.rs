@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use crate::CosmosDBProvider;
 use crate::clock::Stamp;
+use crate::hub::{Asker, Capability};
 use crate::ops::poll::{Interest, Tags};
 use crate::together::together;
 
@@ -140,7 +141,9 @@ async fn fetches_that_wait_share_one_poll_and_it_asks_for_no_more_than_they_take
     let found = together(tickets.iter().map(|ticket| inner.poller.poll(inner, ticket)).collect()).await;
     assert!(found.into_iter().any(|found| found.unwrap()));
     assert_eq!(queries(&engine).await - before, 1);
-    assert!(inner.hub.instances.quietly(|hints| hints.next(&Default::default())).is_none());
+    let anyone = Capability::of(None);
+    let anyone = Asker { capability: &anyone, at: tokio::time::Instant::now() };
+    assert!(inner.hub.instances.quietly(|hints| hints.next(anyone)).is_none());
     let claimant = crate::hub::Claimant { tags: &TagFilter::Any, owner: None };
     let now = inner.clock.stamp();
     let (offer, _) = inner.hub.works.quietly(|hints| hints.take(now, &claimant)).expect("one is on offer");

@@ -245,3 +245,81 @@ async fn pruning_while_a_turn_runs_takes_nothing_from_it() {
     assert_eq!((left.len(), left.iter().filter(of_third).count()), (2, 2), "{left:?}");
     assert_eq!(json!(left.iter().filter(|id| id.starts_with("k:")).count()), 1);
 }
+
+fn answer(result: &str) -> WorkItem {
+    WorkItem::SubOrchCompleted {
+        parent_instance: "parent".into(),
+        parent_execution_id: 1,
+        parent_id: 7,
+        result: result.into(),
+    }
+}
+
+/// Starts the parent, which starts its child; the child's token.
+async fn parent_and_child(provider: &CosmosDBProvider) -> String {
+    provider.enqueue_for_orchestrator(start("parent", String::new()), None).await.unwrap();
+    let (token, _) = take(provider).await;
+    ack(provider, &token, vec![event("parent", 1, String::new())], vec![], vec![child("child", "parent")])
+        .await
+        .unwrap();
+    let (token, messages) = take(provider).await;
+    assert_eq!(messages, [child("child", "parent")]);
+    token
+}
+
+/// The child ends with that answer.
+async fn end(provider: &CosmosDBProvider, token: &str, result: &str) {
+    let history = vec![event("child", 1, String::new())];
+    let metadata = duroxide::providers::ExecutionMetadata {
+        parent_instance_id: Some("parent".into()),
+        status: Some("Completed".into()),
+        ..super::named()
+    };
+    provider
+        .ack_orchestration_item(token, 1, history, vec![], vec![answer(result)], metadata, vec![])
+        .await
+        .unwrap();
+}
+
+/// The child has ended, and its answer is on its way while the whole tree is
+/// deleted and begun anew, with the same ids of instances and events.
+#[tokio::test]
+async fn what_a_child_says_to_a_deleted_parent_does_not_reach_the_next_of_that_name() {
+    let world = World::open().await;
+    let mut provider = world.provider_looking(Duration::from_secs(3600)).await;
+    let token = parent_and_child(&provider).await;
+    provider.set_outbox_fault_injector(OutboxFaultInjector::fail_next(1));
+    end(&provider, &token, "old").await;
+    let outbox = documents(&world, "outbox").await.remove(0);
+    let outbox: crate::documents::Outbox = serde_json::from_value(outbox).unwrap();
+    let set = names(&provider).await;
+    assert_eq!(set, ["child", "parent"]);
+    provider.delete_instances_atomic(&set, true).await.unwrap();
+    let token = parent_and_child(&provider).await;
+    super::super::deliver::attempt(&provider.inner, outbox).await.unwrap();
+    assert!(provider.fetch_orchestration_item(LOCK, NOW, None).await.unwrap().is_none(), "it was not asked");
+    end(&provider, &token, "new").await;
+    let (_, messages) = take(&provider).await;
+    assert_eq!(messages, [answer("new")]);
+}
+
+/// A child that another incarnation of its parent wants too: the runtime tells
+/// that one that the name is taken, and it must hear it.
+#[tokio::test]
+async fn an_answer_to_a_start_that_collides_reaches_whoever_is_there() {
+    let world = World::open().await;
+    let provider = world.provider_looking(Duration::from_secs(3600)).await;
+    let token = parent_and_child(&provider).await;
+    ack(&provider, &token, vec![event("child", 1, String::new())], vec![], vec![]).await.unwrap();
+    let now = provider.inner.clock.stamp();
+    let again = crate::plan::message(&child("child", "parent"), "x:another:1".into(), now, None).unwrap();
+    let again = crate::documents::Message { parent_inc: Some("another".into()), ..again };
+    super::post(&provider, &again).await;
+    let (token, messages) = take(&provider).await;
+    assert_eq!(messages, [child("child", "parent")]);
+    ack(&provider, &token, vec![event("child", 2, String::new())], vec![], vec![answer("taken")])
+        .await
+        .unwrap();
+    let (_, messages) = take(&provider).await;
+    assert_eq!(messages, [answer("taken")]);
+}

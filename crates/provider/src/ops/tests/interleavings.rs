@@ -243,6 +243,7 @@ async fn what_cannot_be_delivered_is_tried_ever_more_rarely() {
     let mut message = crate::plan::message(&raised("b", "1"), "x:nobody:1:0".into(), stamp, None).unwrap();
     message.instance_id = "x".repeat(3000);
     let outbox = Outbox {
+        visible_at: crate::clock::Stamp(1),
         id: "o:1:0".to_owned(),
         instance_id: "a".to_owned(),
         kind: kind::OUTBOX.to_owned(),

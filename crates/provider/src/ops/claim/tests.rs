@@ -1,0 +1,35 @@
+use duroxide::providers::SemverRange;
+use semver::Version;
+
+use super::*;
+
+fn pinned(pin: Option<&str>) -> State {
+    let mut state = State::blank("a", String::new());
+    state.execution.pin = pin.map(str::to_owned);
+    state
+}
+
+fn ranges(ranges: &[(u64, u64)]) -> DispatcherCapabilityFilter {
+    let range =
+        |(min, max): &(u64, u64)| SemverRange::new(Version::new(*min, 0, 0), Version::new(*max, 5, 0));
+    DispatcherCapabilityFilter { supported_duroxide_versions: ranges.iter().map(range).collect() }
+}
+
+#[test]
+fn an_execution_suits_a_dispatcher_that_runs_its_version_in_any_of_its_ranges() {
+    let filter = ranges(&[(1, 1), (3, 3)]);
+    for (pin, is_suitable) in [
+        (Some("1.0.0"), true),
+        (Some("1.5.0"), true),
+        (Some("1.5.1"), false),
+        (Some("2.0.0"), false),
+        (Some("3.0.0"), true),
+        (Some("3.6.0"), false),
+        (None, true),
+        (Some("no version"), true),
+    ] {
+        assert_eq!(is_compatible(&pinned(pin), Some(&filter)), is_suitable, "{pin:?}");
+    }
+    assert!(!is_compatible(&pinned(Some("1.0.0")), Some(&ranges(&[]))));
+    assert!(is_compatible(&pinned(Some("1.0.0")), None));
+}

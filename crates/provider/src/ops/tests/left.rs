@@ -1,0 +1,120 @@
+//! What a process leaves behind when it ends, and what cannot be read: others
+//! finish the one, and go on beside the other. Each on the real engine, in this
+//! process.
+
+use std::time::Duration;
+
+use duroxide::providers::{Provider, SessionFetchConfig, TagFilter, WorkItem};
+use perihelion_client::{Patch, Query};
+use serde_json::json;
+
+use super::{LOCK, NOW, World, ack, event, start, take, work};
+use crate::CosmosDBProvider;
+
+/// How long what must happen may take.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Each of them is met again and again and can never be unpacked.
+#[tokio::test]
+async fn what_cannot_be_finished_does_not_keep_waiting_what_came_after_it() {
+    let world = World::open().await;
+    let mut provider = world.provider().await;
+    for number in 0..70 {
+        let instance = format!("broken-{number}");
+        let broken = json!({
+            "id": "w:1:0", "instanceId": instance, "type": "bundle", "madeAt": 1000 + number,
+        });
+        provider.inner.store.container.create(instance.as_str(), &broken).await.unwrap();
+    }
+    provider.set_outbox_fault_injector(crate::OutboxFaultInjector::fail_next(1));
+    provider.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
+    let (token, _) = take(&provider).await;
+    ack(&provider, &token, vec![event("a", 1, String::new())], vec![], vec![start("b", String::new())])
+        .await
+        .unwrap();
+    let found = provider.fetch_orchestration_item(LOCK, PATIENCE, None).await.unwrap();
+    assert_eq!(found.expect("the reconciler delivers").0.instance, "b");
+    let broken = "SELECT VALUE c.id FROM c WHERE c.type = 'bundle'";
+    let left: Vec<String> = provider.inner.store.rows(Query::new(broken)).await.unwrap();
+    assert_eq!(left.len(), 70, "nothing is lost that cannot be read");
+}
+
+/// Its own reconciler rests for an hour: the poll calls it.
+#[tokio::test]
+async fn what_a_killed_process_left_behind_is_finished_by_one_that_waits_for_work() {
+    let world = World::open().await;
+    let hour = Duration::from_secs(3600);
+    let mut killed = world.provider_looking(hour).await;
+    killed.set_outbox_fault_injector(crate::OutboxFaultInjector::fail_next(1));
+    killed.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
+    let (token, _) = take(&killed).await;
+    ack(&killed, &token, vec![event("a", 1, String::new())], vec![], vec![start("b", String::new())])
+        .await
+        .unwrap();
+    drop(killed);
+    let other = world.provider_looking(hour).await;
+    let found = other.fetch_orchestration_item(LOCK, PATIENCE, None).await.unwrap();
+    assert_eq!(found.expect("it is delivered").0.instance, "b");
+}
+
+#[tokio::test]
+async fn a_process_that_was_started_again_renews_the_sessions_it_had() {
+    let world = World::open().await;
+    let before = world.provider().await;
+    let config = SessionFetchConfig { owner_id: "worker-1".into(), lock_timeout: LOCK };
+    for (id, session) in [(1, "cart"), (2, "till")] {
+        let mut item = work("a", id, String::new());
+        let WorkItem::ActivityExecute { session_id, .. } = &mut item else { panic!("{item:?}") };
+        *session_id = Some(session.into());
+        before.enqueue_for_worker(item).await.unwrap();
+        let found = before.fetch_work_item(LOCK, NOW, Some(&config), &TagFilter::default()).await.unwrap();
+        assert!(found.is_some());
+    }
+    let after = world.provider().await;
+    let renew = |owner| after.renew_session_lock(owner, LOCK, LOCK);
+    assert_eq!(renew(&["worker-1"]).await.unwrap(), 2);
+    assert_eq!(renew(&["worker-2"]).await.unwrap(), 0);
+    assert_eq!(renew(&["worker-1", "worker-2"]).await.unwrap(), 2, "and again");
+}
+
+/// An instance with a history of several documents, and a message.
+async fn long_history(provider: &CosmosDBProvider, instance: &str) {
+    provider.enqueue_for_orchestrator(start(instance, String::new()), None).await.unwrap();
+    let (token, _) = take(provider).await;
+    let history = vec![event(instance, 1, "x".repeat(20_000))];
+    ack(provider, &token, history, vec![], vec![super::raised(instance, "on")]).await.unwrap();
+}
+
+#[tokio::test]
+async fn an_instance_that_has_lost_a_part_of_its_history_is_handed_out_with_the_error() {
+    let world = World::open().await;
+    let provider = world.provider().await;
+    long_history(&provider, "a").await;
+    let chunks = Query::new("SELECT VALUE c.id FROM c WHERE c.hx = 1").in_partition("a");
+    for chunk in provider.inner.store.rows::<String>(chunks).await.unwrap() {
+        provider.inner.store.container.delete("a", &chunk).await.unwrap();
+    }
+    let other = world.provider().await;
+    for attempt in 1..=2 {
+        let found = other.fetch_orchestration_item(LOCK, NOW, None).await.unwrap();
+        let (item, token, attempts) = found.expect("it is not hidden");
+        assert!(item.history_error.is_some_and(|error| error.contains("has lost its part")));
+        assert_eq!((attempts, item.history.len()), (attempt, 0));
+        other.abandon_orchestration_item(&token, None, false).await.unwrap();
+    }
+    assert!(other.read("a").await.is_err());
+}
+
+#[tokio::test]
+async fn an_instance_whose_state_cannot_be_read_does_not_stop_the_others() {
+    let world = World::open().await;
+    let provider = world.provider().await;
+    long_history(&provider, "spoilt").await;
+    let spoil = Patch::new().set("/execution", "first").unwrap();
+    provider.inner.store.container.patch("spoilt", "i", &spoil).await.unwrap();
+    let other = world.provider().await;
+    assert!(other.fetch_orchestration_item(LOCK, NOW, None).await.unwrap().is_none());
+    provider.enqueue_for_orchestrator(start("sound", String::new()), None).await.unwrap();
+    let found = other.fetch_orchestration_item(LOCK, NOW, None).await.unwrap();
+    assert_eq!(found.expect("the other one is there").0.instance, "sound");
+}
