@@ -9,6 +9,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use tokio::time::Instant;
+
 use super::parked::{Asker, Parked};
 use crate::clock::Stamp;
 use crate::documents::Message;
@@ -49,8 +51,6 @@ struct Entry {
     came_for: Option<Stamp>,
     /// Not before: it is locked, or being looked at.
     blocked: Stamp,
-    /// News end the wait: nothing but a missing message blocks it.
-    is_soft: bool,
     /// Messages that are known whole, in their order.
     known: BTreeMap<(Stamp, String), Message>,
     /// When messages are seen that are not known whole. A turn before that says
@@ -89,9 +89,6 @@ impl Entry {
         if self.dues.len() < DUES_MAX {
             self.dues.insert(due);
         }
-        if self.is_soft {
-            (self.is_soft, self.blocked) = (false, Stamp(0));
-        }
     }
 
     /// A message that is not known whole is seen from then on.
@@ -114,6 +111,7 @@ impl Instances {
     /// A message of this instance is seen from `due` on.
     pub(crate) fn hint(&mut self, instance: &str, due: Stamp) {
         if self.has_room(instance) {
+            self.parked.told(instance);
             self.change(instance, |entry| {
                 entry.due_unknown(due);
                 entry.due(due);
@@ -126,6 +124,7 @@ impl Instances {
         if !self.has_room(&message.instance_id) {
             return;
         }
+        self.parked.told(&message.instance_id);
         let size = message.item.len();
         let is_kept = self.bytes + size <= KNOWN_BYTES_MAX;
         let instance = message.instance_id.clone();
@@ -150,7 +149,7 @@ impl Instances {
         self.change(&instance, |entry| {
             entry.seen = entry.dues.first().copied();
             entry.dues.retain(|due| *due > now);
-            (entry.blocked, entry.is_soft) = (Stamp(u64::MAX), false);
+            entry.blocked = Stamp(u64::MAX);
             let (later, seen) = std::mem::take(&mut entry.known)
                 .into_iter()
                 .partition(|(_, message)| message.visible_at > now);
@@ -171,7 +170,7 @@ impl Instances {
         self.change(instance, |entry| {
             entry.came_for = entry.seen.take();
             entry.dues.insert(until);
-            (entry.blocked, entry.is_soft) = (until, false);
+            entry.blocked = until;
             (entry.is_suspect, entry.tried) = (true, tried);
         });
     }
@@ -211,6 +210,16 @@ impl Instances {
         self.released(instance);
     }
 
+    /// It has no start among its messages, of which `seen` is the last, unless one
+    /// has come while they were read.
+    pub(crate) fn park_unstarted(&mut self, instance: &str, seen: Stamp, now: Stamp, at: Instant) {
+        let came = self.entries.get(instance).and_then(|entry| entry.dues.first());
+        if came.is_none_or(|due| *due > now) {
+            self.parked.park_unstarted(instance, seen, at);
+        }
+        self.released(instance);
+    }
+
     /// Its version may be another now.
     pub(crate) fn unpark(&mut self, instance: &str) {
         self.parked.forget(instance);
@@ -226,11 +235,11 @@ impl Instances {
         });
     }
 
-    /// It cannot be taken before `until`; `is_soft`, unless a message comes.
-    pub(crate) fn block(&mut self, instance: &str, until: Stamp, is_soft: bool) {
+    /// It cannot be taken before `until`.
+    pub(crate) fn block(&mut self, instance: &str, until: Stamp) {
         self.change(instance, |entry| {
             entry.give_back();
-            (entry.blocked, entry.is_soft) = (until, is_soft);
+            entry.blocked = until;
         });
     }
 
@@ -238,7 +247,7 @@ impl Instances {
     pub(crate) fn idle(&mut self, instance: &str) {
         self.change(instance, |entry| {
             entry.seen = None;
-            (entry.blocked, entry.is_soft, entry.is_suspect) = (Stamp(0), false, false);
+            (entry.blocked, entry.is_suspect) = (Stamp(0), false);
             entry.tried.clear();
         });
         self.unpark(instance);
@@ -257,15 +266,19 @@ impl Instances {
         self.order.first().into_iter().chain(aside).min()
     }
 
-    /// Whether a poll has nothing to tell of it: it is looked at anyway, now or
-    /// when what blocks it ends.
-    pub(crate) fn is_known(&self, instance: &str, now: Stamp) -> bool {
-        self.entries.get(instance).is_some_and(|entry| entry.is_known(now))
+    /// Whether a poll has nothing to tell with a message of it: it is looked at
+    /// anyway, now or when what blocks it ends.
+    pub(crate) fn is_known(&self, instance: &str, enq: Stamp, now: Stamp) -> bool {
+        let is_known = self.entries.get(instance).is_some_and(|entry| entry.is_known(now));
+        is_known && !self.parked.is_news(instance, enq)
     }
 
     /// Instances that a poll need not name, as far as `most`.
     pub(crate) fn known(&self, now: Stamp, most: usize) -> Vec<String> {
-        let known = self.entries.iter().filter(|(_, entry)| entry.is_known(now));
+        // Of what has no start the next message may be it.
+        let is_known =
+            |instance: &str, entry: &Entry| entry.is_known(now) && !self.parked.is_unstarted(instance);
+        let known = self.entries.iter().filter(|(instance, entry)| is_known(instance, entry));
         known.map(|(instance, _)| instance.clone()).take(most).collect()
     }
 

@@ -1,12 +1,16 @@
-//! Instances that some dispatchers cannot take, because their executions are
-//! pinned to a version that those do not run. Each was read once; it is not read
-//! again for a while, and ever less often, whatever messages come for it, since
-//! only a turn of another version, or a deletion, can change what it is pinned
-//! to. Those of this process are told; those of others are found by looking.
+//! Instances that have messages and cannot be taken, for now or for good. Each
+//! was read once; it is not read again for a while, and ever less often.
 //!
-//! What always holds: an instance is parked for dispatchers with one filter, and
-//! those with another see it as before. However many are parked, one of them
-//! is looked at in a time, the one that has waited longest.
+//! - Executions that are pinned to a version that a dispatcher does not run,
+//!   whatever messages come for them: only a turn of another version, or a
+//!   deletion, can change what they are pinned to. Those of this process are
+//!   told; those of others are found by looking.
+//! - Messages without a start, until another message comes, which may be it.
+//!
+//! What always holds: an instance of another version is parked for dispatchers
+//! with one filter, and those with another see it as before. However many are
+//! parked for one reason, one of them is looked at in a time, the one that has
+//! waited longest.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
@@ -14,19 +18,21 @@ use std::time::Duration;
 use duroxide::providers::DispatcherCapabilityFilter;
 use tokio::time::Instant;
 
+use crate::clock::Stamp;
+
 /// How long an instance is left alone first, doubled at each look up to the last.
 const REST_FIRST: Duration = Duration::from_secs(5);
 const REST_LAST: Duration = Duration::from_secs(60);
 
-/// Between two looks for one filter: six requests a minute of the sixty that an
+/// Between two looks for one reason: six requests a minute of the sixty that an
 /// idle process may send.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 
-/// Filters told apart: those of the runtimes that share a provider. Beyond it
-/// what was parked for the one parked for longest ago is forgotten.
-const FILTERS_MAX: usize = 8;
+/// Reasons told apart: filters of the runtimes that share a provider, mostly.
+/// Beyond it what was parked for the one parked for longest ago is forgotten.
+const REASONS_MAX: usize = 8;
 
-/// Instances parked for one filter: as many as there are hints.
+/// Instances parked for one reason: as many as there are hints.
 const PARKED_MAX: usize = 65_536;
 
 /// The versions that a dispatcher runs, in a form that is equal when it means
@@ -56,10 +62,18 @@ pub(crate) struct Parked {
     lots: Vec<Lot>,
 }
 
-/// What is parked for one filter.
+/// Why an instance cannot be taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Reason {
+    /// By dispatchers that run these versions.
+    Version(Capability),
+    Unstarted,
+}
+
+/// What is parked for one reason.
 #[derive(Debug)]
 struct Lot {
-    capability: Capability,
+    reason: Reason,
     spots: HashMap<String, Spot>,
     /// (until when, instance), one for each spot.
     order: BTreeSet<(Instant, String)>,
@@ -71,13 +85,24 @@ struct Lot {
 struct Spot {
     until: Instant,
     rest: Duration,
+    /// The last of its messages that was seen.
+    seen: Stamp,
 }
 
 impl Parked {
-    /// Leaves it alone for longer than before.
+    /// Of another version: leaves it alone for longer than before.
     pub(super) fn park(&mut self, instance: &str, asker: Asker<'_>) {
-        let lot = self.lot_mut(asker);
-        lot.parked = asker.at;
+        self.put(Reason::Version(asker.capability.clone()), instance, Stamp::default(), asker.at);
+    }
+
+    /// Without a start among its messages, of which that is the last.
+    pub(super) fn park_unstarted(&mut self, instance: &str, seen: Stamp, at: Instant) {
+        self.put(Reason::Unstarted, instance, seen, at);
+    }
+
+    fn put(&mut self, reason: Reason, instance: &str, seen: Stamp, at: Instant) {
+        let lot = self.lot_mut(reason, at);
+        lot.parked = at;
         let before = lot.spots.get(instance).copied();
         let rest = before.map_or(REST_FIRST, |spot| (spot.rest * 2).min(REST_LAST));
         lot.leave(instance);
@@ -86,24 +111,37 @@ impl Parked {
         {
             lot.leave(&oldest);
         }
-        let until = asker.at + rest;
+        let until = at + rest;
         lot.order.insert((until, instance.to_owned()));
-        lot.spots.insert(instance.to_owned(), Spot { until, rest });
+        lot.spots.insert(instance.to_owned(), Spot { until, rest, seen });
     }
 
     /// Whether it is to be left alone by that one. The one that has waited
     /// longest is not, once in a while.
     pub(super) fn is_parked(&self, instance: &str, asker: Asker<'_>) -> bool {
-        let Some(lot) = self.lot(asker) else { return false };
-        lot.spots.contains_key(instance) && lot.due(asker.at) != Some(instance)
+        let hides = |lot: &Lot| lot.spots.contains_key(instance) && lot.due(asker.at) != Some(instance);
+        self.lots.iter().any(|lot| lot.concerns(asker) && hides(lot))
     }
 
     /// Whether any instance that is parked may not be so for that one.
     pub(super) fn is_any_open(&self, asker: Asker<'_>) -> bool {
-        match self.lots.as_slice() {
-            [lot] if lot.capability == *asker.capability => lot.due(asker.at).is_some(),
-            lots => !lots.is_empty(),
-        }
+        self.lots.iter().any(|lot| !lot.concerns(asker) || lot.due(asker.at).is_some())
+    }
+
+    /// Whether it has no start, as far as is known.
+    pub(super) fn is_unstarted(&self, instance: &str) -> bool {
+        self.spot(instance).is_some()
+    }
+
+    /// Whether a message of it, of that place, may be the start it has not had.
+    pub(super) fn is_news(&self, instance: &str, enq: Stamp) -> bool {
+        self.spot(instance).is_some_and(|spot| enq > spot.seen)
+    }
+
+    /// A message has come for it.
+    pub(super) fn told(&mut self, instance: &str) {
+        let unstarted = self.lots.iter_mut().find(|lot| lot.reason == Reason::Unstarted);
+        unstarted.into_iter().for_each(|lot| lot.leave(instance));
     }
 
     /// Whether it is parked for anyone.
@@ -116,21 +154,20 @@ impl Parked {
         self.lots.iter_mut().for_each(|lot| lot.leave(instance));
     }
 
-    fn lot(&self, asker: Asker<'_>) -> Option<&Lot> {
-        self.lots.iter().find(|lot| lot.capability == *asker.capability)
+    fn spot(&self, instance: &str) -> Option<&Spot> {
+        self.lots.iter().find(|lot| lot.reason == Reason::Unstarted)?.spots.get(instance)
     }
 
-    fn lot_mut(&mut self, asker: Asker<'_>) -> &mut Lot {
-        let place = self.lots.iter().position(|lot| lot.capability == *asker.capability);
+    fn lot_mut(&mut self, reason: Reason, at: Instant) -> &mut Lot {
+        let place = self.lots.iter().position(|lot| lot.reason == reason);
         let place = place.unwrap_or_else(|| {
-            if self.lots.len() >= FILTERS_MAX {
+            if self.lots.len() >= REASONS_MAX {
                 let oldest = self.lots.iter().enumerate().min_by_key(|(_, lot)| lot.parked);
                 let oldest = oldest.map_or(0, |(place, _)| place);
                 self.lots.remove(oldest);
             }
-            let capability = asker.capability.clone();
             let (spots, order) = (HashMap::new(), BTreeSet::new());
-            self.lots.push(Lot { capability, spots, order, parked: asker.at });
+            self.lots.push(Lot { reason, spots, order, parked: at });
             self.lots.len() - 1
         });
         &mut self.lots[place]
@@ -138,6 +175,14 @@ impl Parked {
 }
 
 impl Lot {
+    /// Whether its instances are parked for that one.
+    fn concerns(&self, asker: Asker<'_>) -> bool {
+        match &self.reason {
+            Reason::Version(capability) => capability == asker.capability,
+            Reason::Unstarted => true,
+        }
+    }
+
     /// The one that may be looked at again.
     fn due(&self, at: Instant) -> Option<&str> {
         let (until, instance) = self.order.first()?;
@@ -210,7 +255,25 @@ mod tests {
             let at = at + Duration::from_secs(number);
             parked.park("b", Asker { capability: &capability(&number.to_string()), at });
         }
-        assert_eq!(parked.lots.len(), FILTERS_MAX);
+        assert_eq!(parked.lots.len(), REASONS_MAX);
         assert!(!parked.has("a"), "the oldest was forgotten");
+    }
+
+    #[test]
+    fn what_has_no_start_is_parked_for_all_until_something_comes_that_may_be_it() {
+        let at = Instant::now();
+        let (old, new) = (capability("old"), capability("new"));
+        let mut parked = Parked::default();
+        parked.park_unstarted("a", Stamp(5), at);
+        for capability in [&old, &new] {
+            assert!(parked.is_parked("a", Asker { capability, at }));
+            assert!(!parked.is_any_open(Asker { capability, at }));
+        }
+        assert!(!parked.is_news("a", Stamp(5)) && parked.is_news("a", Stamp(6)));
+        parked.told("a");
+        assert!(!parked.has("a") && !parked.is_news("a", Stamp(6)));
+        parked.park("a", Asker { capability: &old, at });
+        parked.told("a");
+        assert!(parked.has("a"), "a message changes no version");
     }
 }

@@ -37,6 +37,10 @@ const MESSAGES_BYTES_MAX: u64 = 32 * 1024 * 1024;
 const WAITING: &str = "SELECT TOP 65 * FROM c WHERE c.enq >= 0 AND (c.id = 'i' OR \
     (c.type = 'orch_queue' AND c.visibleAt <= @now)) ORDER BY c.enq";
 
+/// Starts, and what is too large to tell.
+const STARTS: &str = "SELECT TOP 64 * FROM c WHERE c.type = 'orch_queue' AND c.visibleAt <= @now AND \
+    (NOT IS_STRING(c.item) OR STARTSWITH(c.item, '{\"StartOrchestration\"')) ORDER BY c.enq";
+
 /// How an attempt to take an instance ended.
 pub(crate) enum Claim {
     Taken(Box<Granted>),
@@ -48,8 +52,8 @@ pub(crate) enum Claim {
     Lost,
     /// Its execution is pinned to a version that this dispatcher does not run.
     Incompatible,
-    /// Messages, but no start: not an instance yet.
-    Unstarted,
+    /// Messages, of which that is the last, but no start: not an instance yet.
+    Unstarted(Stamp),
     /// It is being deleted.
     Leaving,
     /// Its documents are not what they should be.
@@ -97,7 +101,7 @@ pub(crate) async fn claim(inner: &Inner, candidate: &Candidate, asked: Asked<'_>
         }
     }
     let before = state.as_ref().map(|state| &state.value).filter(|state| !state.is_deleted());
-    let messages = drop_stale(inner, instance, before, &state, messages).await;
+    let mut messages = drop_stale(inner, instance, before, &state, messages).await;
     if messages.is_empty() {
         return Ok(Claim::Idle);
     }
@@ -106,8 +110,15 @@ pub(crate) async fn claim(inner: &Inner, candidate: &Candidate, asked: Asked<'_>
         _ => Ok(Arc::default()),
     };
     let events = history.as_ref().map_or(&[][..], |history| history.as_slice());
+    if is_more && identity(before, events, &messages).is_none() {
+        let start = start_behind(inner, instance, now).await?;
+        let start = drop_stale(inner, instance, before, &state, start).await;
+        messages.truncate(MESSAGES_MAX - start.len());
+        messages.splice(0..0, start);
+    }
     let Some(identity) = identity(before, events, &messages) else {
-        return unstarted(inner, instance, &messages).await;
+        let last = if is_more { Some(now) } else { messages.iter().map(|(message, _)| message.enq).max() };
+        return unstarted(inner, instance, &messages, last.unwrap_or_default()).await;
     };
     let is_optimistic = asked.tier >= CommitTier::Optimistic && is_first(inner, candidate, before, &messages);
     let (history, kv_snapshot) = match before.map(|state| read::snapshot(inner, state)) {
@@ -290,6 +301,21 @@ pub(crate) fn identity(
     Some(Identity { name, version, execution })
 }
 
+/// A start that more messages came before than one turn takes: it is taken first,
+/// for without it nobody could ever do anything with them.
+async fn start_behind(
+    inner: &Inner,
+    instance: &str,
+    now: Stamp,
+) -> Result<Vec<(Message, WorkItem)>, Failure> {
+    let query = Query::new(STARTS).with_parameter("@now", now.0).in_partition(instance);
+    let rows: Vec<Value> = inner.store.rows(query).await?;
+    let messages = rows.into_iter().filter_map(|row| serde_json::from_value(row).ok()).collect();
+    let items = with_items(inner, instance, messages).await?;
+    let is_start = |(_, item): &(Message, WorkItem)| matches!(item, WorkItem::StartOrchestration { .. });
+    Ok(items.into_iter().find(is_start).into_iter().collect())
+}
+
 /// Messages before any start. Queue messages to nobody are dropped, as the
 /// contract says; others wait for the start, unless retention has it that their
 /// instance is gone by now.
@@ -297,13 +323,14 @@ async fn unstarted(
     inner: &Inner,
     instance: &str,
     messages: &[(Message, WorkItem)],
+    last: Stamp,
 ) -> Result<Claim, Failure> {
     let (retention, now) = (inner.retention(), inner.clock.stamp());
     let is_dropped = |message: &Message, item: &WorkItem| {
         matches!(item, WorkItem::QueueMessage { .. }) || retention.is_lost(message.enq, now)
     };
     if !messages.iter().all(|(message, item)| is_dropped(message, item)) {
-        return Ok(Claim::Unstarted);
+        return Ok(Claim::Unstarted(last));
     }
     tracing::warn!(instance, count = messages.len(), "messages to an unknown instance are dropped");
     for (message, _) in messages {

@@ -22,9 +22,6 @@ const ROUNDS_MAX: usize = 8;
 /// that is being deleted.
 const LOST_PAUSE: Duration = Duration::from_millis(20);
 const LEAVING_PAUSE: Duration = Duration::from_secs(1);
-/// The same for messages without a start; its arrival in this process ends it.
-const UNSTARTED_PAUSE: Duration = Duration::from_secs(5);
-
 /// The same for one whose state cannot be read: until a person has seen to it.
 const UNREADABLE_PAUSE: Duration = Duration::from_secs(60);
 
@@ -125,12 +122,15 @@ impl<'a> Taken<'a> {
             Claim::Taken(found) => return Some(*found),
             Claim::Idle => queue.quietly(|hints| hints.idle(instance)),
             Claim::Locked(until) => {
-                queue.quietly(|hints| hints.block(instance, Stamp::at_ms(until), false));
+                queue.quietly(|hints| hints.block(instance, Stamp::at_ms(until)));
             }
-            Claim::Lost => queue.quietly(|hints| hints.block(instance, pause(LOST_PAUSE), false)),
-            Claim::Leaving => queue.quietly(|hints| hints.block(instance, pause(LEAVING_PAUSE), false)),
-            Claim::Unstarted => queue.quietly(|hints| hints.block(instance, pause(UNSTARTED_PAUSE), true)),
-            Claim::Unreadable => queue.quietly(|hints| hints.block(instance, pause(UNREADABLE_PAUSE), false)),
+            Claim::Lost => queue.quietly(|hints| hints.block(instance, pause(LOST_PAUSE))),
+            Claim::Leaving => queue.quietly(|hints| hints.block(instance, pause(LEAVING_PAUSE))),
+            Claim::Unstarted(seen) => {
+                let now = Stamp::at_ms(now_ms);
+                queue.quietly(|hints| hints.park_unstarted(instance, seen, now, Instant::now()));
+            }
+            Claim::Unreadable => queue.quietly(|hints| hints.block(instance, pause(UNREADABLE_PAUSE))),
             Claim::Incompatible => {
                 queue.quietly(|hints| hints.park(instance, asking(capability)));
             }

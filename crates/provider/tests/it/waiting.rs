@@ -74,6 +74,29 @@ async fn a_thousand_instances_of_another_version_cost_an_idle_process_little() {
     runtime.shutdown(None).await;
 }
 
+/// Each has an event that came before its start.
+#[tokio::test(start_paused = true)]
+async fn a_thousand_instances_without_a_start_cost_an_idle_process_little() {
+    let account = Account::open(Place::Embedded).await;
+    let old = old_provider(&account, "idle").await;
+    for number in 0..MANY {
+        old.enqueue_for_orchestrator(news(&format!("early-{number:04}")), None).await.unwrap();
+    }
+    let runtime = idle_runtime(account.provider("idle", Polls::AnswerAtOnce).await).await;
+    tokio::time::sleep(MINUTE).await;
+    account.count_anew().await;
+    tokio::time::sleep(MINUTE).await;
+    let counted = account.counted().await;
+    println!("{counted:?}");
+    assert!(counted.requests <= PARKED_REQUESTS_MAX, "{counted:?}");
+    // The start of one of them is no less news for the others.
+    let client = account.provider("idle", Polls::AnswerAtOnce).await;
+    client.enqueue_for_orchestrator(start("early-0500"), None).await.unwrap();
+    tokio::time::sleep(SETTLED).await;
+    assert!(!client.read("early-0500").await.unwrap().is_empty(), "it was taken");
+    runtime.shutdown(None).await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_fetch_costs_the_same_before_sixty_four_messages_and_before_a_thousand() {
     let messages = |count: usize| {
@@ -180,12 +203,21 @@ async fn idle_runtime(provider: Arc<dyn Provider>) -> Arc<Runtime> {
     Runtime::start_with_options(provider, activities, orchestrations, RuntimeOptions::default()).await
 }
 
+/// A process whose clock is ten minutes behind: what it does was done then.
+async fn old_provider(account: &Account, database: &str) -> CosmosDBProvider {
+    let builder = CosmosDBProvider::builder().with_client(account.client().await).with_database(database);
+    builder.with_container(CONTAINER).with_clock_error_ms(-10 * 60_000).open().await.unwrap()
+}
+
+fn news(instance: &str) -> WorkItem {
+    let (name, data) = ("news".to_owned(), String::new());
+    WorkItem::ExternalRaised { instance: instance.to_owned(), name, data }
+}
+
 /// So many instances that have begun under a version that nobody runs, each with
 /// a message of ten minutes ago.
 async fn pin(account: &Account, database: &str, count: usize) {
-    let builder = CosmosDBProvider::builder().with_client(account.client().await).with_database(database);
-    let builder = builder.with_container(CONTAINER).with_clock_error_ms(-10 * 60_000);
-    let provider = builder.open().await.unwrap();
+    let provider = old_provider(account, database).await;
     let metadata = || ExecutionMetadata {
         orchestration_name: Some("Order".to_owned()),
         orchestration_version: Some("1.0.0".to_owned()),
@@ -201,9 +233,7 @@ async fn pin(account: &Account, database: &str, count: usize) {
         ack.await.unwrap();
     }
     for instance in names {
-        let (name, data) = ("news".to_owned(), String::new());
-        let event = WorkItem::ExternalRaised { instance, name, data };
-        provider.enqueue_for_orchestrator(event, None).await.unwrap();
+        provider.enqueue_for_orchestrator(news(&instance), None).await.unwrap();
     }
     // Nobody else is there.
     provider.close().await;

@@ -66,18 +66,24 @@ fn a_lock_that_runs_out_is_looked_at_again() {
 }
 
 #[test]
-fn news_end_a_soft_wait_and_nothing_is_kept_of_what_is_idle() {
+fn what_has_no_start_waits_for_news_and_nothing_is_kept_of_what_is_idle() {
     let mut hints = Instances::default();
     let anyone = Capability::of(None);
-    let anyone = asker(&anyone);
+    let at = Instant::now();
     hints.hint("a", stamp(1));
-    hints.take(stamp(2), anyone);
-    hints.block("a", stamp(100), true);
-    assert!(hints.take(stamp(3), anyone).is_none());
+    hints.take(stamp(2), asker(&anyone));
+    hints.park_unstarted("a", stamp(1), stamp(2), at);
+    assert!(hints.take(stamp(3), asker(&anyone)).is_none());
+    assert!(hints.is_known("a", stamp(1), stamp(3)) && !hints.is_known("a", stamp(3), stamp(3)));
+    assert!(hints.known(stamp(3), 9).is_empty(), "a poll may tell more of it");
     hints.hint("a", stamp(3));
-    assert!(hints.take(stamp(3), anyone).is_some());
+    assert!(hints.take(stamp(3), asker(&anyone)).is_some());
+    // The start comes while the messages before it are read.
+    hints.hint("a", stamp(4));
+    hints.park_unstarted("a", stamp(3), stamp(4), at);
+    assert!(hints.take(stamp(4), asker(&anyone)).is_some());
     hints.idle("a");
-    assert!(hints.entries.is_empty() && hints.order.is_empty());
+    assert!(hints.entries.is_empty() && hints.order.is_empty() && hints.aside.is_empty());
 }
 
 /// A message was given back with a delay; turns of its instance before that are
@@ -123,7 +129,7 @@ fn what_one_dispatcher_parks_is_there_for_others_and_its_next_message_wakes_nobo
     hints.park("a", asker(&old));
     hints.hint("a", stamp(2));
     assert!(hints.take(stamp(3), asker(&old)).is_none() && hints.next(asker(&old)).is_none());
-    assert!(hints.is_known("a", stamp(3)), "a poll has nothing to tell of it");
+    assert!(hints.is_known("a", stamp(9), stamp(3)), "a poll has nothing to tell of it");
     assert_eq!(hints.next(asker(&anyone)), Some(stamp(1)));
     assert!(hints.take(stamp(3), asker(&anyone)).is_some());
     hints.committed("a");

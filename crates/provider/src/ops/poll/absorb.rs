@@ -149,7 +149,7 @@ fn read(row: Value) -> Row {
 /// Hints at an instance, if that is news.
 fn hint(inner: &Inner, instance: &str, enq: Stamp, visible_at: Stamp, found: &mut Found) -> bool {
     inner.hub.instances.quietly(|hints| {
-        if hints.is_known(instance, found.now) {
+        if hints.is_known(instance, enq, found.now) {
             return false;
         }
         let rank = found.view.rank_of_instance(instance);

@@ -70,7 +70,7 @@ async fn a_head_that_is_all_known_hides_nothing_behind_it() {
         producer.enqueue_for_orchestrator(start(&instance), None).await.unwrap();
         finder.inner.hub.instances.quietly(|hints| {
             hints.hint(&instance, Stamp(1));
-            hints.block(&instance, later, false);
+            hints.block(&instance, later);
         });
     }
     producer.enqueue_for_orchestrator(start("behind"), None).await.unwrap();

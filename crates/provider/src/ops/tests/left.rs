@@ -118,3 +118,29 @@ async fn an_instance_whose_state_cannot_be_read_does_not_stop_the_others() {
     let found = other.fetch_orchestration_item(LOCK, NOW, None).await.unwrap();
     assert_eq!(found.expect("the other one is there").0.instance, "sound");
 }
+
+/// More of them than one turn takes, and the start after all of them.
+#[tokio::test]
+async fn a_start_behind_a_hundred_events_is_found_and_comes_first() {
+    let world = World::open().await;
+    let provider = world.provider().await;
+    for number in 0..100 {
+        provider.enqueue_for_orchestrator(super::raised("a", &number.to_string()), None).await.unwrap();
+    }
+    assert!(provider.fetch_orchestration_item(LOCK, NOW, None).await.unwrap().is_none());
+    // By a process that only starts things.
+    let client = world.provider().await;
+    client.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
+    let (mut told, mut turn) = (Vec::new(), 0);
+    while told.len() < 101 {
+        turn += 1;
+        let (token, messages) = take(&provider).await;
+        told.extend(messages);
+        ack(&provider, &token, vec![event("a", turn, String::new())], vec![], vec![]).await.unwrap();
+    }
+    assert_eq!(told[0], start("a", String::new()));
+    for (number, message) in told[1..].iter().enumerate() {
+        assert_eq!(*message, super::raised("a", &number.to_string()));
+    }
+    assert_eq!(turn, 2);
+}
