@@ -109,6 +109,10 @@ impl ClientBuilder {
         if accepts_any || credential.is_emulator() {
             http = http.with_accept_unknown_loopback_certificates(true);
         }
+        if credential.is_emulator() {
+            // Everybody knows that key: an emulator in the container next door.
+            http = http.with_allow_cleartext(true);
+        }
         let transport = match transport {
             Some(transport) => transport,
             None => HttpTransport::new(http).map_err(|error| Error::input(error.to_string()))?.into(),
@@ -123,6 +127,17 @@ mod tests {
 
     async fn refusal(builder: ClientBuilder) -> String {
         builder.connect().await.unwrap_err().to_string()
+    }
+
+    /// `http://cosmos:8081` is what a composed test environment has.
+    #[tokio::test]
+    async fn only_the_key_that_everybody_knows_goes_to_other_machines_without_tls() {
+        let endpoint = Client::builder().with_endpoint("http://emulator.invalid:8081/");
+        let known = refusal(endpoint.with_credential(Credential::emulator())).await;
+        assert!(known.contains("resolved"), "{known}");
+        let endpoint = Client::builder().with_endpoint("http://emulator.invalid:8081/");
+        let secret = refusal(endpoint.with_credential(Credential::key("c2VjcmV0").unwrap())).await;
+        assert!(secret.contains("without TLS"), "{secret}");
     }
 
     #[tokio::test]

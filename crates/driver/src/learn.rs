@@ -130,7 +130,10 @@ impl Core {
         use crate::routing::account::Account;
         self.topology()
             .update_account(|previous| Account::from_properties(body, self.preferred_regions(), previous))
-            .map_err(|reason| Error::answer(format!("the account document cannot be used: {reason}")))
+            .map_err(|reason| {
+                let why = "the account document cannot be used; is this the endpoint of a Cosmos account?";
+                Error::answer(format!("{why} {reason}"))
+            })
     }
 
     /// Learns a container of which nothing is known.

@@ -193,10 +193,9 @@ impl CosmosDBProviderBuilder {
     /// the reconciler. Must be called inside a tokio runtime.
     pub async fn open(self) -> Result<CosmosDBProvider, ProviderError> {
         let CosmosDBProviderBuilder { place, connection, database, container, options } = self;
-        let failed = |error: perihelion_client::Error| Failure::Storage(error).into_error("open");
         let inner = match place {
             Place::Account => {
-                let client = connection.connect().await.map_err(failed)?;
+                let client = connection.connect().await.map_err(unopened)?;
                 Inner::open(client, &database, &container, options).await
             }
             Place::Client(client) => Inner::open(client, &database, &container, options).await,
@@ -205,11 +204,26 @@ impl CosmosDBProviderBuilder {
                 let engine = perihelion_server::Embedded::open(*engine).await.map_err(|error| {
                     ProviderError::permanent("open", format!("the embedded database does not open: {error}"))
                 })?;
-                let client = Client::over(&engine.endpoint(), engine.transport()).await.map_err(failed)?;
+                let client = Client::over(&engine.endpoint(), engine.transport()).await.map_err(unopened)?;
                 let inner = Inner::open(client, &database, &container, options).await;
                 inner.inspect(|inner| inner.keep(engine))
             }
         };
         Ok(CosmosDBProvider::new_from(inner.map_err(|failure| failure.into_error("open"))?))
     }
+}
+
+/// The service's answer to a credential that is not the account's.
+const UNAUTHORIZED: u16 = 401;
+
+/// Why there is no way to the account.
+fn unopened(error: perihelion_client::Error) -> ProviderError {
+    if error.status().is_some_and(|status| status.code == UNAUTHORIZED) {
+        let why = format!(
+            "the account refuses the credential. Is the key this account's, and was it not made anew since? Is \
+             this machine's clock right? {error}"
+        );
+        return ProviderError::permanent("open", why);
+    }
+    Failure::Storage(error).into_error("open")
 }

@@ -58,8 +58,9 @@ impl CosmosDBProvider {
 
     /// Keeps everything in this directory, made if missing, with the engine in
     /// this process. A directory belongs to one provider at a time: clone it to
-    /// share it within a process, and start `perihelion server` to share it
-    /// between processes.
+    /// share it within a process, [`close`](Self::close) it before the directory
+    /// is opened again, and start `perihelion server` to share data between
+    /// processes.
     #[cfg(feature = "embedded")]
     pub async fn embedded(path: impl Into<std::path::PathBuf>) -> Result<Self, ProviderError> {
         let options = perihelion_server::EmbeddedOptions::default().with_data(path);

@@ -66,6 +66,7 @@ impl Store {
         container: &str,
         is_migrating: bool,
     ) -> Result<Store, Failure> {
+        fit::check_names(database, container)?;
         fit::check_account(client)?;
         let handle = client.database(database).container(container);
         match handle.properties().await {

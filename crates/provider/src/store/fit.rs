@@ -14,6 +14,28 @@ const ORDERED_BY: [&str; 2] = ["/visibleAt", "/enq"];
 /// The service's answer to an identity that may not do what it asks.
 const FORBIDDEN: u16 = 403;
 
+/// The longest name of a database or a container.
+const NAME_MAX: usize = 255;
+
+/// Names that the service would refuse, or, because they are part of a path and
+/// so of what is signed, take for a wrong key.
+pub(super) fn check_names(database: &str, container: &str) -> Result<(), Failure> {
+    for (what, name) in [("database", database), ("container", container)] {
+        let is_bad = name.is_empty()
+            || name.chars().count() > NAME_MAX
+            || name.contains(['/', '\\', '#', '?'])
+            || name.contains(char::is_control)
+            || name.ends_with(' ');
+        if is_bad {
+            return Err(Failure::Refused(format!(
+                "{name:?} cannot be the name of a {what}: it takes 1 to {NAME_MAX} characters, none of them \
+                 / \\ # ? and no space at the end"
+            )));
+        }
+    }
+    Ok(())
+}
+
 /// Where every region takes writes, two may each accept a write under the same
 /// etag, and one of them is lost later: no lock and no commit would mean anything.
 pub(super) fn check_account(client: &Client) -> Result<(), Failure> {
@@ -132,6 +154,19 @@ mod tests {
                 manual.contains(&format!(r#"{{"path": "{path}"}}"#)),
                 "{path} is not in docs/provider.md"
             );
+        }
+    }
+
+    #[test]
+    fn names_that_the_service_refuses_are_refused_before_it_is_asked() {
+        for good in ["a", "ünï cödé", "a.b-c_d~e", &"x".repeat(NAME_MAX)] {
+            assert!(check_names(good, good).is_ok(), "{good}");
+        }
+        for bad in ["", "a/b", "a\\b", "a#", "a?b", "a ", "a\n", &"x".repeat(NAME_MAX + 1)] {
+            for (database, container, what) in [(bad, "c", "database"), ("d", bad, "container")] {
+                let Err(Failure::Refused(why)) = check_names(database, container) else { panic!("{bad:?}") };
+                assert!(why.contains(what) && why.contains(&format!("{bad:?}")), "{why}");
+            }
         }
     }
 

@@ -6,6 +6,7 @@ mod account;
 mod clocks;
 mod listing;
 mod metrics;
+mod opening;
 mod retention;
 
 use std::time::Duration;

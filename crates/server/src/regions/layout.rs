@@ -66,7 +66,8 @@ fn check(directory: &Path, names: &RegionNames) -> Result<(), StartError> {
     let list = directory.join(LIST_FILE);
     let found = match std::fs::read_to_string(&list) {
         Ok(text) => Some(text.trim().to_owned()),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        // A file in the directory's place is told of when the directory is made.
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => None,
         Err(error) => return Err(StartError::directory(&list, &error)),
     };
     match found {

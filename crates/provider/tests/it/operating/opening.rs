@@ -1,0 +1,71 @@
+//! Opening a provider with something wrong: it says what, of what and what to
+//! try, at once, and never a key.
+
+use std::time::Duration;
+
+use duroxide::providers::ProviderError;
+use duroxide_cdb::{CosmosDBProvider, CosmosDBProviderConfig};
+use perihelion_server::{Server, ServerOptions};
+
+const KEY: &str = "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw==";
+const WRONG_KEY: &str = "bm90IHRoZSBrZXkgb2YgdGhpcyBhY2NvdW50";
+
+/// Somebody waits for the answer: nobody answering is noticed by then.
+const AT_ONCE: Duration = Duration::from_secs(15);
+
+/// What opening is refused with: every word of these is in it, no key is.
+async fn check(opened: impl Future<Output = Result<CosmosDBProvider, ProviderError>>, words: &[&str]) {
+    let opened = tokio::time::timeout(AT_ONCE, opened).await.unwrap_or_else(|_| panic!("{words:?} hangs"));
+    let text = match opened {
+        Ok(provider) => panic!("{words:?}: {provider:?} was opened"),
+        Err(error) => format!("{error} {error:?}"),
+    };
+    for word in words {
+        assert!(text.contains(word), "{word:?} is not in: {text}");
+    }
+    assert!(!text.contains(KEY) && !text.contains(WRONG_KEY), "{text}");
+}
+
+#[tokio::test]
+async fn an_account_that_is_named_wrongly_is_refused_by_what_is_wrong() {
+    let server = Server::start(ServerOptions::default()).await.unwrap();
+    let endpoint = &format!("http://{}", server.local_addr());
+    let new = CosmosDBProvider::new;
+    check(CosmosDBProvider::builder().open(), &["endpoint", "connection string"]).await;
+    check(CosmosDBProvider::new_with_config(CosmosDBProviderConfig::default()), &["key", "base64"]).await;
+    check(new("", KEY, "d"), &["not an endpoint", "https://host:port/"]).await;
+    check(new("localhost:8081", KEY, "d"), &["not an endpoint"]).await;
+    check(new(endpoint, "", "d"), &["key", "base64"]).await;
+    check(new(endpoint, WRONG_KEY, "d"), &["refuses the credential", "401", "clock"]).await;
+    check(new("https://nobody.invalid", KEY, "d"), &["nobody.invalid", "resolved"]).await;
+    check(new("http://127.0.0.1:9", KEY, "d"), &["127.0.0.1:9", "no connection"]).await;
+    for name in ["", "a/b", "a?", "a "] {
+        let words = ["name of a database", &format!("{name:?}")];
+        check(new(endpoint, KEY, name), &words).await;
+        let words = ["name of a container", &format!("{name:?}")];
+        check(CosmosDBProvider::new_with_container(endpoint, KEY, "d", name), &words).await;
+    }
+    let builder = CosmosDBProvider::builder;
+    check(builder().with_connection_string("").open(), &["AccountEndpoint"]).await;
+    check(builder().with_connection_string(WRONG_KEY).open(), &["name=value"]).await;
+    let wrong = format!("AccountEndpoint={endpoint}/;AccountKey={WRONG_KEY};");
+    let builder = builder().with_connection_string(&wrong);
+    assert!(!format!("{builder:?}").contains(WRONG_KEY), "{builder:?}");
+    check(builder.open(), &["refuses the credential"]).await;
+}
+
+#[tokio::test]
+async fn a_directory_is_one_and_one_provider_has_it() {
+    let directory = std::env::temp_dir().join(format!("duroxide-cdb-opening-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).unwrap();
+    let (file, data) = (directory.join("file"), directory.join("data"));
+    std::fs::write(&file, "no database").unwrap();
+    let [at_file, at_data] = [&file, &data].map(|path| path.display().to_string());
+    check(CosmosDBProvider::embedded(&file), &["data directory", &at_file]).await;
+    check(CosmosDBProvider::embedded(file.join("below")), &["data directory", &at_file]).await;
+    let first = CosmosDBProvider::embedded(&data).await.unwrap();
+    check(CosmosDBProvider::embedded(&data), &[&at_data, "has it open"]).await;
+    first.close().await;
+    CosmosDBProvider::embedded(&data).await.unwrap().close().await;
+    std::fs::remove_dir_all(&directory).unwrap();
+}
