@@ -220,8 +220,8 @@ const UNAUTHORIZED: u16 = 401;
 fn unopened(error: perihelion_client::Error) -> ProviderError {
     if error.status().is_some_and(|status| status.code == UNAUTHORIZED) {
         let why = format!(
-            "the account refuses the credential. Is the key this account's, and was it not made anew since? Is \
-             this machine's clock right? {error}"
+            "the account refuses the credential. Is it one of this account, was its key not made anew since, \
+             and is this machine's clock right? {error}"
         );
         return ProviderError::permanent("open", why);
     }

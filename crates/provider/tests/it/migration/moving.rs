@@ -35,6 +35,14 @@ async fn exists(client: &Client, container: &str) -> bool {
     client.database(DATABASE).container(container).properties().await.is_ok()
 }
 
+/// An account in memory with the old container, whole.
+async fn with_old(fixture: &Fixture) -> (Account, Client) {
+    let account = Account::open(Place::Embedded).await;
+    let client = account.client().await;
+    fixture.put(&client, OLD, |_| true).await;
+    (account, client)
+}
+
 #[tokio::test]
 async fn what_the_published_crate_began_is_moved_whole_and_finished() {
     let fixture = Fixture::read();
@@ -69,9 +77,7 @@ async fn what_the_published_crate_began_is_moved_whole_and_finished() {
 #[tokio::test]
 async fn a_migration_that_is_cut_off_goes_on_and_moves_nothing_twice() {
     let fixture = Fixture::read();
-    let account = Account::open(Place::Embedded).await;
-    let client = account.client().await;
-    fixture.put(&client, OLD, |_| true).await;
+    let (account, client) = with_old(&fixture).await;
     for cut in 1..8 {
         let (reached, mut seen) = (Arc::new(Notify::new()), 0);
         let tell = Arc::clone(&reached);
@@ -101,9 +107,7 @@ async fn a_migration_that_is_cut_off_goes_on_and_moves_nothing_twice() {
 #[tokio::test]
 async fn a_dry_run_counts_everything_and_writes_nothing() {
     let fixture = Fixture::read();
-    let account = Account::open(Place::Embedded).await;
-    let client = account.client().await;
-    fixture.put(&client, OLD, |_| true).await;
+    let (account, client) = with_old(&fixture).await;
     let dry = migration(&client).with_dry_run(true).run(|_| {}).await.unwrap();
     assert!(!exists(&client, NEW).await);
     let real = migration(&client).run(|_| {}).await.unwrap();
@@ -117,9 +121,7 @@ async fn what_cannot_be_read_is_named_and_keeps_the_new_container_closed() {
     let mut fixture = Fixture::read();
     let broken = fixture.documents.iter_mut().find(|it| it["id"] == "event-1:history:1:1").expect("an event");
     broken["eventData"] = "{ this was an event once".into();
-    let account = Account::open(Place::Embedded).await;
-    let client = account.client().await;
-    fixture.put(&client, OLD, |_| true).await;
+    let (account, client) = with_old(&fixture).await;
     let report = migration(&client).run(|_| {}).await.unwrap();
     let [(instance, why)] = &report.failed[..] else { panic!("{report:?}") };
     assert_eq!(instance, "event-1");
@@ -148,9 +150,7 @@ async fn a_message_that_was_delivered_is_not_sent_again() {
         "orchestrationName": "Spawned", "orchestrationVersion": "1.0.0", "currentExecutionId": 1,
         "status": "Running", "parentInstanceId": "spawner-1" }),
     );
-    let account = Account::open(Place::Embedded).await;
-    let client = account.client().await;
-    fixture.put(&client, OLD, |_| true).await;
+    let (account, client) = with_old(&fixture).await;
     migration(&client).run(|_| {}).await.unwrap();
     let new = client.database(DATABASE).container(NEW);
     let of = |instance: &str| {
