@@ -27,6 +27,11 @@ const KNOWN_MAX: usize = 64;
 /// Work items kept whole, in bytes; beyond it turns read their messages.
 const KNOWN_BYTES_MAX: u64 = 32 << 20;
 
+/// Turns of an instance without a read, in a row, while polls pass it over: what
+/// another process wrote to it is seen by the next one. The smallest workflow
+/// takes two.
+const UNREAD_MAX: u32 = 2;
+
 /// Instances by when they can be taken.
 #[derive(Debug, Default)]
 pub(crate) struct Instances {
@@ -57,6 +62,9 @@ struct Entry {
     /// nothing about them.
     unknown: BTreeSet<Stamp>,
     is_partial: bool,
+    /// A poll has passed it over, because it was known: how often it was taken
+    /// without a read since.
+    passed: Option<u32>,
     is_suspect: bool,
     /// Of the turn that is under way or did not end: how often each of its
     /// messages was tried.
@@ -83,6 +91,11 @@ impl Entry {
 
     fn is_known(&self, now: Stamp) -> bool {
         self.blocked > now || self.when().is_some_and(|when| when <= now)
+    }
+
+    /// Whether it says anything. Without a moment there are no messages either.
+    fn is_needed(&self) -> bool {
+        !self.dues.is_empty() || self.blocked > Stamp(0) || self.passed.is_some()
     }
 
     fn due(&mut self, due: Stamp) {
@@ -157,7 +170,9 @@ impl Instances {
             candidate.messages = seen.into_values().collect();
             let is_unknown = entry.unknown.first().is_some_and(|due| *due <= now);
             entry.unknown.retain(|due| *due > now);
-            candidate.is_partial = std::mem::take(&mut entry.is_partial) || is_unknown;
+            let is_unread = entry.passed.is_some_and(|turns| turns >= UNREAD_MAX);
+            candidate.is_partial = std::mem::take(&mut entry.is_partial) || is_unknown || is_unread;
+            entry.passed = entry.passed.filter(|_| !candidate.is_partial).map(|turns| turns + 1);
             candidate.is_suspect = entry.is_suspect;
             candidate.tried = entry.tried.clone();
         });
@@ -246,7 +261,7 @@ impl Instances {
     /// It had nothing to see.
     pub(crate) fn idle(&mut self, instance: &str) {
         self.change(instance, |entry| {
-            entry.seen = None;
+            (entry.seen, entry.passed) = (None, None);
             (entry.blocked, entry.is_suspect) = (Stamp(0), false);
             entry.tried.clear();
         });
@@ -273,13 +288,33 @@ impl Instances {
         is_known && !self.parked.is_news(instance, enq)
     }
 
-    /// Instances that a poll need not name, as far as `most`.
-    pub(crate) fn known(&self, now: Stamp, most: usize) -> Vec<String> {
-        // Of what has no start the next message may be it.
-        let is_known =
-            |instance: &str, entry: &Entry| entry.is_known(now) && !self.parked.is_unstarted(instance);
-        let known = self.entries.iter().filter(|(instance, entry)| is_known(instance, entry));
-        known.map(|(instance, _)| instance.clone()).take(most).collect()
+    /// Instances that a poll need not name, as far as `most`. What others write
+    /// to those stays hidden from it, so their turns read now and then.
+    pub(crate) fn pass_over(&mut self, now: Stamp, most: usize) -> Vec<String> {
+        let mut known = Vec::new();
+        self.entries.retain(|instance, entry| {
+            // Of what has no start the next message may be it.
+            let is_hidden = entry.is_known(now) && !self.parked.is_unstarted(instance);
+            let is_passed = is_hidden && known.len() < most;
+            if is_passed {
+                known.push(instance.clone());
+            }
+            entry.passed = is_passed.then(|| entry.passed.unwrap_or(0));
+            entry.is_needed()
+        });
+        known
+    }
+
+    /// A poll has found a message of an instance that is known: unless the
+    /// message is, too, the next turn reads.
+    pub(crate) fn found(&mut self, instance: &str, message: &(Stamp, String), visible_at: Stamp) {
+        self.change(instance, |entry| {
+            let is_held = entry.known.contains_key(message) || entry.tried.contains_key(&message.1);
+            if !is_held && !entry.is_partial {
+                entry.due_unknown(visible_at);
+                entry.due(visible_at);
+            }
+        });
     }
 
     fn has_room(&self, instance: &str) -> bool {
@@ -299,7 +334,7 @@ impl Instances {
             let order = if self.parked.has(instance) { &mut self.aside } else { &mut self.order };
             order.insert((when, instance.to_owned()));
         }
-        if !entry.dues.is_empty() || entry.blocked > Stamp(0) {
+        if entry.is_needed() {
             self.bytes += size(&entry);
             self.entries.insert(instance.to_owned(), entry);
         }

@@ -79,6 +79,7 @@ async fn look(
     capability: &Capability,
     ticket: &Ticket<'_>,
 ) -> Result<Fetched, Failure> {
+    inner.poller.glance(inner, ticket).await;
     for _ in 0..ROUNDS_MAX {
         while let Some(taken) = Taken::next(inner, capability) {
             let outcome = match claim(inner, &taken.candidate, asked).await {

@@ -103,6 +103,7 @@ async fn look(
     claimant: &Claimant<'_>,
     ticket: &Ticket<'_>,
 ) -> Result<Fetched, Failure> {
+    inner.poller.glance(inner, ticket).await;
     for _ in 0..ROUNDS_MAX {
         if let Some(ready) = inner.hub.works.quietly(|hints| hints.take_ready(inner.clock.now_ms(), claimant))
         {

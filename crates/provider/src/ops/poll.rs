@@ -71,6 +71,18 @@ impl Poller {
         self.schedule.next(ticket.interest())
     }
 
+    /// A fetch may find work in this process again and again and never come to
+    /// poll, and all the others too: then what other processes leave is polled
+    /// for first, now and then. It is nothing that a fetch depends on.
+    pub(crate) async fn glance(&self, inner: &Inner, ticket: &Ticket<'_>) {
+        if !ticket.is_eager()
+            && self.schedule.is_urgent(ticket.interest())
+            && let Err(failure) = self.poll(inner, ticket).await
+        {
+            tracing::debug!(?failure, "what others left is looked for later");
+        }
+    }
+
     /// Asks storage when it is time to; whether there is anything to take that
     /// was not known before.
     pub(crate) async fn poll(&self, inner: &Inner, ticket: &Ticket<'_>) -> Result<bool, Failure> {

@@ -4,13 +4,15 @@
 //! hosts and the server and lets requests fail, `workflows` and `scenarios` are
 //! what is run, `audit` is what must hold at the end. `systematic` lets each
 //! request of each scenario fail in each way, `operations` does so with the
-//! operations that the runtime never calls, `random` draws everything from seeds.
+//! operations that the runtime never calls, `random` draws everything from seeds,
+//! `foreign` has what one process writes while another is busy.
 
 // The shim knows the system calls of these.
 #![cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 
 mod audit;
 mod fault;
+mod foreign;
 mod ledger;
 mod libc_shim;
 mod network;

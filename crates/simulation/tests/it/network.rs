@@ -329,6 +329,19 @@ impl State {
 }
 
 impl Storm {
+    /// Nothing fails, but everything takes up to so long.
+    pub(crate) fn slow(seed: u64, latency_ms: u64) -> Self {
+        Storm {
+            rng: fastrand::Rng::with_seed(seed),
+            faults: Vec::new(),
+            rate: 0.0,
+            again: 0.0,
+            is_again: false,
+            latency_ms,
+            straggle: (0.0, 0),
+        }
+    }
+
     /// What lasts hits workers only: a user who is not answered for long does
     /// not know what became of what it asked for.
     fn draw(&mut self, life: &Life) -> Ruling {

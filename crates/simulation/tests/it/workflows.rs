@@ -21,6 +21,12 @@ pub(crate) const FAN: usize = 34;
 pub(crate) const LARGE: usize = 3;
 const LARGE_BYTES: usize = 700_000;
 
+/// What is always under way in a busy workflow.
+const LANES: usize = 3;
+
+/// Steps of each lane at most: a workflow that nobody tells to stop does end.
+const LANE_STEPS: usize = 400;
+
 /// What a workflow says of itself when it waits for its user.
 pub(crate) const READY: &str = "ready";
 
@@ -79,6 +85,7 @@ pub(crate) fn registries(ledger: &Ledger) -> (ActivityRegistry, OrchestrationReg
         .register("Slow", slow_step)
         .register("Stuck", stuck)
         .register("Family", family)
+        .register("Busy", busy)
         .build();
     (activities, orchestrations)
 }
@@ -206,4 +213,27 @@ async fn family(context: OrchestrationContext, name: String) -> Result<String, S
 
 async fn stuck(context: OrchestrationContext, name: String) -> Result<String, String> {
     context.schedule_activity("Endless", format!("{name}/endless")).await
+}
+
+/// Works without a pause, in lanes, until its user tells it to stop: a turn of it
+/// is always under way or about to be.
+async fn busy(context: OrchestrationContext, name: String) -> Result<String, String> {
+    context.set_custom_status(READY);
+    let lane = |lane: usize| {
+        let (context, name) = (context.clone(), name.clone());
+        async move {
+            for step in 0..LANE_STEPS {
+                let input = format!("{name}/{lane}.{step}");
+                if let Err(error) = context.schedule_activity("Step", input).await {
+                    return error;
+                }
+            }
+            "nobody said stop".to_owned()
+        }
+    };
+    let lanes = context.join((0..LANES).map(lane).collect());
+    match context.select2(context.schedule_wait("stop"), lanes).await {
+        Either2::First(word) => Ok(word),
+        Either2::Second(ends) => Err(ends.join(", ")),
+    }
 }

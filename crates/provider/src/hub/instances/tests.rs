@@ -75,7 +75,7 @@ fn what_has_no_start_waits_for_news_and_nothing_is_kept_of_what_is_idle() {
     hints.park_unstarted("a", stamp(1), stamp(2), at);
     assert!(hints.take(stamp(3), asker(&anyone)).is_none());
     assert!(hints.is_known("a", stamp(1), stamp(3)) && !hints.is_known("a", stamp(3), stamp(3)));
-    assert!(hints.known(stamp(3), 9).is_empty(), "a poll may tell more of it");
+    assert!(hints.pass_over(stamp(3), 9).is_empty(), "a poll may tell more of it");
     hints.hint("a", stamp(3));
     assert!(hints.take(stamp(3), asker(&anyone)).is_some());
     // The start comes while the messages before it are read.
@@ -153,4 +153,45 @@ fn what_is_given_back_at_once_keeps_its_place() {
     hints.locked("a", stamp(500_000), BTreeMap::new());
     hints.abandoned("a", Some(stamp(400_001)), now);
     assert_eq!(hints.take(now, asker(&anyone)).map(|taken| taken.instance).as_deref(), Some("b"));
+}
+
+/// An instance that is always known here is passed over by every poll. What
+/// others write to it is read all the same.
+#[test]
+fn of_an_instance_that_polls_pass_over_every_third_turn_reads() {
+    let mut hints = Instances::default();
+    let anyone = Capability::of(None);
+    let mut turn = |polls: bool| {
+        hints.bring(completion("a", "m"));
+        if polls {
+            assert_eq!(hints.pass_over(stamp(2), 10), ["a"]);
+        }
+        let is_partial = hints.take(stamp(2), asker(&anyone)).unwrap().is_partial;
+        hints.locked("a", stamp(100), BTreeMap::from([("m".to_owned(), 1)]));
+        hints.committed("a");
+        is_partial
+    };
+    assert_eq!([0; 5].map(|_| turn(false)), [false; 5], "no poll has passed it over");
+    assert!(!turn(true));
+    assert_eq!([0; 6].map(|_| turn(false)), [false, true, false, false, false, false], "it was read once");
+    assert_eq!([0; 6].map(|_| turn(true)), [false, false, true, false, false, true]);
+    // A poll that does not pass it over would have found what there is.
+    assert!(hints.pass_over(stamp(2), 10).is_empty());
+    assert!(hints.entries.is_empty(), "nothing is kept of it");
+}
+
+#[test]
+fn what_a_poll_finds_of_a_busy_instance_is_read_by_its_next_turn() {
+    let mut hints = Instances::default();
+    let anyone = Capability::of(None);
+    hints.bring(completion("a", "m"));
+    let message = |id: &str| (stamp(1), id.to_owned());
+    hints.found("a", &message("m"), stamp(1));
+    assert!(!hints.take(stamp(2), asker(&anyone)).unwrap().is_partial, "this one is known");
+    hints.locked("a", stamp(100), BTreeMap::from([("m".to_owned(), 1)]));
+    hints.found("a", &message("m"), stamp(1));
+    hints.found("a", &message("foreign"), stamp(1));
+    assert!(hints.take(stamp(2), asker(&anyone)).is_none(), "a turn is under way");
+    hints.committed("a");
+    assert!(hints.take(stamp(2), asker(&anyone)).unwrap().is_partial);
 }

@@ -77,6 +77,7 @@ impl Found {
 enum Row {
     Message {
         instance: String,
+        id: String,
         enq: Stamp,
         visible_at: Stamp,
     },
@@ -98,8 +99,8 @@ pub(super) async fn absorb(inner: &Inner, rows: Vec<Value>, found: &mut Found) -
     let (mut is_turn, mut is_work, mut is_left, mut unreadable) = (false, false, false, Vec::new());
     for row in rows {
         match read(row) {
-            Row::Message { instance, enq, visible_at } => {
-                is_turn |= hint(inner, &instance, enq, visible_at, found);
+            Row::Message { instance, id, enq, visible_at } => {
+                is_turn |= hint(inner, &instance, (enq, id), visible_at, found);
             }
             Row::Activity(offer) => is_work |= offered(inner, *offer, found),
             Row::Left { instance, made_at } => is_left |= left(inner, &instance, made_at, found),
@@ -133,7 +134,7 @@ fn read(row: Value) -> Row {
         let (enq, visible_at) = (stamp(&row, "enq"), stamp(&row, "visibleAt"));
         // A claim would never see the others.
         return match is_readable {
-            true => Row::Message { instance, enq, visible_at },
+            true => Row::Message { instance, id, enq, visible_at },
             false => Row::Unreadable { instance, id },
         };
     }
@@ -146,14 +147,22 @@ fn read(row: Value) -> Row {
     }
 }
 
-/// Hints at an instance, if that is news.
-fn hint(inner: &Inner, instance: &str, enq: Stamp, visible_at: Stamp, found: &mut Found) -> bool {
+/// Hints at an instance, if that is news. One that this process is busy with is
+/// its to take anyway, whatever has come for it.
+fn hint(
+    inner: &Inner,
+    instance: &str,
+    message: (Stamp, String),
+    visible_at: Stamp,
+    found: &mut Found,
+) -> bool {
     inner.hub.instances.quietly(|hints| {
-        if hints.is_known(instance, enq, found.now) {
+        if hints.is_known(instance, message.0, found.now) {
+            hints.found(instance, &message, visible_at);
             return false;
         }
         let rank = found.view.rank_of_instance(instance);
-        let is_ours = found.is_ours(rank, Age { enq, visible_at, was_locked: false });
+        let is_ours = found.is_ours(rank, Age { enq: message.0, visible_at, was_locked: false });
         if is_ours {
             hints.hint(instance, visible_at);
             found.turns += 1;

@@ -63,7 +63,7 @@ impl Question {
             .with_max_items(rows_max)
             .without_plan();
         if self.turns {
-            let known = inner.hub.instances.quietly(|hints| hints.known(now, EXCLUDED_MAX));
+            let known = inner.hub.instances.quietly(|hints| hints.pass_over(now, EXCLUDED_MAX));
             query = query.with_parameter("@known", known);
         }
         if let Some(tags) = &self.works {

@@ -29,6 +29,8 @@ struct Rounds {
     interval: Duration,
     /// The last answer to each question; those that nobody asks are forgotten.
     answers: HashMap<Interest, Answer>,
+    /// When a fetch that has no need of a poll was last told to do one.
+    urged: HashMap<Interest, Instant>,
 }
 
 /// An answer to one question.
@@ -41,7 +43,7 @@ struct Answer {
 
 impl Default for Rounds {
     fn default() -> Self {
-        Rounds { begun: 0, interval: INTERVAL_FIRST, answers: HashMap::new() }
+        Rounds { begun: 0, interval: INTERVAL_FIRST, answers: HashMap::new(), urged: HashMap::new() }
     }
 }
 
@@ -64,6 +66,7 @@ impl Schedule {
         let at = Instant::now();
         rounds.interval = next_interval(rounds.interval, found.is_any(), found.ripens());
         rounds.answers.retain(|_, answer| at - answer.at <= INTERVAL_LAST);
+        rounds.urged.retain(|_, urged| at - *urged <= INTERVAL_LAST);
         for interest in interests {
             rounds.answers.insert(interest.clone(), Answer { round, at, found: found.has(interest) });
         }
@@ -77,6 +80,20 @@ impl Schedule {
 
     pub(super) fn is_due(&self, interest: &Interest) -> bool {
         self.next(interest) <= Instant::now()
+    }
+
+    /// Whether nobody has asked that for as long as an idle process waits: then
+    /// whoever comes next asks, even with work at hand. It is told so once in
+    /// that time, however the poll ends.
+    pub(super) fn is_urgent(&self, interest: &Interest) -> bool {
+        let (mut rounds, now) = (locked(&self.0), Instant::now());
+        let answered = rounds.answers.get(interest).map(|answer| answer.at);
+        let asked = answered.max(rounds.urged.get(interest).copied());
+        let is_urgent = asked.is_none_or(|at| at + INTERVAL_LAST <= now);
+        if is_urgent {
+            rounds.urged.insert(interest.clone(), now);
+        }
+        is_urgent
     }
 
     pub(super) fn next(&self, interest: &Interest) -> Instant {
@@ -98,6 +115,25 @@ fn next_interval(interval: Duration, is_found: bool, ripens: Option<Duration>) -
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_has_work_at_hand_polls_when_nobody_has_for_long() {
+        let schedule = Schedule::default();
+        let answer = || {
+            let round = schedule.begin();
+            let found = Found::new(&crate::nodes::Nodes::default(), false, crate::clock::Stamp(0));
+            schedule.end(round, &[Interest::Turns], &found);
+        };
+        assert!(schedule.is_urgent(&Interest::Turns));
+        assert!(!schedule.is_urgent(&Interest::Turns), "one is enough, even when it fails");
+        tokio::time::sleep(INTERVAL_LAST).await;
+        assert!(schedule.is_urgent(&Interest::Turns));
+        answer();
+        tokio::time::sleep(INTERVAL_LAST - Duration::from_millis(1)).await;
+        assert!(!schedule.is_urgent(&Interest::Turns));
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        assert!(schedule.is_urgent(&Interest::Turns));
+    }
 
     #[test]
     fn intervals_grow_while_nothing_is_found_and_start_over_when_something_is() {
