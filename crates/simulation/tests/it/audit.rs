@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use duroxide::providers::{Provider, ProviderAdmin};
 use duroxide::runtime::OrchestrationStatus;
-use duroxide::{Client, Event, EventKind};
+use duroxide::{Client, ErrorDetails, Event, EventKind};
 use perihelion_client::Query;
 use serde_json::Value;
 
@@ -168,6 +168,9 @@ async fn ends_with(client: &Client, instance: &str, ending: &Ending) -> Option<S
         (Ok(OrchestrationStatus::Failed { details, .. }), Ending::Cancelled)
             if details.display_message().contains("cancel") =>
         {
+            None
+        }
+        (Ok(OrchestrationStatus::Failed { details: ErrorDetails::Poison { .. }, .. }), Ending::Poison) => {
             None
         }
         _ => Some(format!("{instance} should end with {ending:?}: {status:?}")),

@@ -16,6 +16,10 @@ const RETRY_AFTER_MS: u64 = 400;
 /// ack fails for 310 milliseconds, and its failure is then recorded.
 pub(crate) const OUTAGE: Duration = Duration::from_millis(800);
 
+/// How long a bad one lasts: longer than the driver bears (1.75 s), so that the
+/// provider must go on, and shorter than a lock.
+pub(crate) const LONG_OUTAGE: Duration = Duration::from_millis(2400);
+
 /// How long a connection that has ended is waited on: longer than other
 /// processes take to find what was written, shorter than a user's patience.
 pub(crate) const LATE: Duration = Duration::from_secs(4);
@@ -31,6 +35,8 @@ pub(crate) enum Fault {
     Unavailable,
     /// 503 to this and every other request, for a while; nothing is done.
     Outage,
+    /// The same for longer. In tests of its own.
+    LongOutage,
     /// 410: the replica has moved; nothing was done.
     Gone,
     /// No connection, and certainly nothing was sent.
@@ -46,6 +52,9 @@ pub(crate) enum Fault {
     DoneButTimeout,
     /// It was done, and then the process that asked is killed.
     Kill,
+    /// Nothing of that process gets through for so long, and then everything
+    /// does that was on its way. In tests of its own.
+    Stuck(Duration),
 }
 
 impl Fault {
@@ -100,7 +109,7 @@ impl Fault {
     /// would run out.
     pub(crate) fn may_befall(self, role: Role) -> bool {
         match self {
-            Fault::Kill => role == Role::Worker,
+            Fault::Kill | Fault::Stuck(_) => role == Role::Worker,
             Fault::LostLate => role == Role::User,
             _ => role != Role::Watcher,
         }
@@ -109,11 +118,14 @@ impl Fault {
     /// Whether the server sees the request.
     pub(crate) fn is_served(self) -> bool {
         match self {
-            Fault::LostAnswer | Fault::LostLate | Fault::DoneButTimeout | Fault::Kill => true,
+            Fault::LostAnswer | Fault::LostLate | Fault::DoneButTimeout | Fault::Kill | Fault::Stuck(_) => {
+                true
+            }
             Fault::Throttled
             | Fault::RetryWith
             | Fault::Unavailable
             | Fault::Outage
+            | Fault::LongOutage
             | Fault::Gone
             | Fault::Unsent
             | Fault::LostRequest => false,
@@ -126,12 +138,12 @@ impl Fault {
         match self {
             Fault::Throttled => Ok(answer(429, 3200, Some(RETRY_AFTER_MS))),
             Fault::RetryWith => Ok(answer(449, 0, None)),
-            Fault::Unavailable | Fault::Outage => Ok(answer(503, 0, None)),
+            Fault::Unavailable | Fault::Outage | Fault::LongOutage => Ok(answer(503, 0, None)),
             Fault::Gone => Ok(answer(410, 0, None)),
             Fault::DoneButTimeout => Ok(answer(408, 0, None)),
             Fault::Unsent => Err(Failure::new(FailureKind::Connect, Sent::No, "injected: no connection")),
             Fault::LostRequest => closed(Sent::Unknown, "injected: closed before the request was served"),
-            Fault::LostAnswer | Fault::LostLate | Fault::Kill => {
+            Fault::LostAnswer | Fault::LostLate | Fault::Kill | Fault::Stuck(_) => {
                 closed(Sent::Yes, "injected: closed before the answer")
             }
         }

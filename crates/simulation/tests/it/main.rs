@@ -5,13 +5,17 @@
 //! what is run, `audit` is what must hold at the end. `systematic` lets each
 //! request of each scenario fail in each way, `operations` does so with the
 //! operations that the runtime never calls, `random` draws everything from seeds,
-//! `foreign` has what one process writes while another is busy.
+//! `contested` lets several processes meet in the same instances, `foreign` has
+//! what one process writes while another is busy. `fences` looks at every write of
+//! a run: nobody may have written past another.
 
 // The shim knows the system calls of these.
 #![cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 
 mod audit;
+mod contested;
 mod fault;
+mod fences;
 mod foreign;
 mod ledger;
 mod libc_shim;

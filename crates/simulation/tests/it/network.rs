@@ -22,7 +22,7 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use crate::fault::{Fault, LATE, OUTAGE};
+use crate::fault::{Fault, LATE, LONG_OUTAGE, OUTAGE};
 use crate::libc_shim;
 
 /// Requests of one run. Ten times what the longest needs: more is a hot loop,
@@ -34,6 +34,9 @@ const SERVED_WITHIN: Duration = Duration::from_secs(3600);
 
 /// How long a request takes there, and its answer back, when nothing is drawn.
 const LATENCY: Duration = Duration::from_millis(1);
+
+/// What of a batch is its first operation's kind and id.
+const BEGINNING: usize = 64;
 
 /// Who sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,7 +72,7 @@ impl Life {
 }
 
 /// What is planned for the requests to come.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) enum Plan {
     Calm,
     /// One request fails; the first has number 0.
@@ -82,7 +85,7 @@ pub(crate) enum Plan {
 }
 
 /// Random weather.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Storm {
     pub(crate) rng: fastrand::Rng,
     /// What may happen, none twice.
@@ -96,6 +99,13 @@ pub(crate) struct Storm {
     pub(crate) latency_ms: u64,
     /// How likely it takes much longer, and how long.
     pub(crate) straggle: (f64, u64),
+}
+
+impl Plan {
+    /// One fault, or none.
+    pub(crate) fn strike(strike: Option<(u64, Fault)>) -> Self {
+        strike.map_or(Plan::Calm, |(index, fault)| Plan::Strike { index, fault })
+    }
 }
 
 /// What happens to one request.
@@ -120,6 +130,20 @@ struct Exchange {
     fault: Option<Fault>,
     /// What the server said, if it was asked, and when.
     status: Option<(u16, Duration)>,
+    /// Its place in the order in which the server said so.
+    order: u64,
+}
+
+/// An exchange that the server has answered, whoever heard of it.
+#[derive(Debug)]
+pub(crate) struct Served {
+    pub(crate) sender: String,
+    pub(crate) method: Method,
+    pub(crate) target: String,
+    pub(crate) partition: String,
+    pub(crate) body: Bytes,
+    pub(crate) status: u16,
+    pub(crate) at_ms: u128,
 }
 
 /// The network of one world.
@@ -138,6 +162,9 @@ struct State {
     struck: u64,
     /// Until then nothing is served.
     outage_until: Duration,
+    /// Until then nothing of that process gets through.
+    stuck: Option<(String, Duration)>,
+    answers: u64,
     log: Vec<Exchange>,
     hash: u64,
 }
@@ -152,6 +179,8 @@ impl Network {
             kills: 0,
             struck: 0,
             outage_until: Duration::ZERO,
+            stuck: None,
+            answers: 0,
             log: Vec::new(),
             hash: 0xcbf2_9ce4_8422_2325,
         };
@@ -206,6 +235,42 @@ impl Network {
             state.log.iter().rposition(|exchange| exchange.number == Some(0)).unwrap_or(state.log.len());
         let numbered = state.log[first..].iter().filter(|exchange| exchange.number.is_some());
         numbered.map(|exchange| exchange.role).collect()
+    }
+
+    /// How long a process is stuck yet.
+    pub(crate) fn stuck_for(&self) -> Duration {
+        let until = self.state().stuck.as_ref().map_or(Duration::ZERO, |(_, until)| *until);
+        until.saturating_sub(libc_shim::elapsed())
+    }
+
+    /// Everything that was served, in that order.
+    pub(crate) fn served_in_order(&self) -> Vec<Served> {
+        let state = self.state();
+        let mut answered: Vec<&Exchange> = state.log.iter().filter(|one| one.status.is_some()).collect();
+        answered.sort_by_key(|exchange| exchange.order);
+        let served = answered.into_iter().filter_map(|exchange| {
+            let (status, at) = exchange.status?;
+            Some(Served {
+                sender: exchange.sender.clone(),
+                method: exchange.method.clone(),
+                target: exchange.target.path().to_owned(),
+                partition: exchange.partition.clone(),
+                body: exchange.body.clone(),
+                status,
+                at_ms: at.as_millis(),
+            })
+        });
+        served.collect()
+    }
+
+    /// Numbers of batches whose first operation is of a document with such an id.
+    pub(crate) fn batches_of(&self, id: &str) -> Vec<u64> {
+        let state = self.state();
+        let is_of = |exchange: &&Exchange| {
+            let body = String::from_utf8_lossy(&exchange.body[..exchange.body.len().min(BEGINNING)]);
+            body.starts_with('[') && body.contains(&format!("\"id\":\"{id}"))
+        };
+        state.log.iter().filter(is_of).filter_map(|exchange| exchange.number).collect()
     }
 
     /// A hash of all that was sent and answered, and when.
@@ -268,8 +333,16 @@ impl Network {
         if is_counted && at < state.outage_until {
             ruling.fault = Some(Fault::Unavailable);
         }
-        if ruling.fault == Some(Fault::Outage) {
-            state.outage_until = at + OUTAGE;
+        match ruling.fault {
+            Some(Fault::Outage) => state.outage_until = at + OUTAGE,
+            Some(Fault::LongOutage) => state.outage_until = at + LONG_OUTAGE,
+            Some(Fault::Stuck(time)) => state.stuck = Some((life.name.clone(), at + time)),
+            _ => {}
+        }
+        if let Some((name, until)) = &state.stuck
+            && *name == life.name
+        {
+            ruling.there = ruling.there.max(until.saturating_sub(at));
         }
         state.struck += u64::from(ruling.fault.is_some());
         state.under_way += 1;
@@ -293,6 +366,7 @@ impl Network {
             body: request.body.clone(),
             fault: ruling.fault,
             status: None,
+            order: 0,
         });
         (state.log.len() - 1, ruling)
     }
@@ -301,7 +375,8 @@ impl Network {
         let status = outcome.as_ref().map_or(0, |response| response.status().as_u16());
         let mut state = self.state();
         let at = libc_shim::elapsed();
-        state.log[place].status = Some((status, at));
+        state.answers += 1;
+        (state.log[place].status, state.log[place].order) = (Some((status, at)), state.answers);
         state.fold(&status.to_le_bytes());
         state.fold(&at.as_nanos().to_le_bytes());
     }
@@ -363,6 +438,16 @@ impl Storm {
     }
 }
 
+impl Tap {
+    /// The process ends here and now, by its own doing.
+    pub(crate) fn die(&self) {
+        if !self.life.is_dead() {
+            self.life.end();
+            self.network.count_kill();
+        }
+    }
+}
+
 /// A process's way to the server.
 #[derive(Debug, Clone)]
 pub(crate) struct Tap {
@@ -410,11 +495,11 @@ impl Tap {
     async fn cross(&self, request: Request, place: usize, fault: Option<Fault>) -> Result<Response, Failure> {
         let outcome = match fault {
             Some(fault) if !fault.is_served() => fault.outcome(),
-            Some(fault) => {
+            Some(fault) if !matches!(fault, Fault::Stuck(_)) => {
                 self.network.served(place, &self.inner.send(request).await);
                 fault.outcome()
             }
-            None => {
+            Some(_) | None => {
                 let outcome = self.inner.send(request).await;
                 self.network.served(place, &outcome);
                 outcome

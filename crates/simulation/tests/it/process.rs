@@ -96,7 +96,7 @@ pub(crate) fn worker(settings: Settings, ledger: Ledger, left: &Slot<Arc<CosmosD
                 worker_tag_filter: TagFilter::default_and([workflows::TAG]),
                 ..RuntimeOptions::default()
             };
-            let (activities, orchestrations) = workflows::registries(&ledger);
+            let (activities, orchestrations) = workflows::registries(&ledger, &site.tap);
             let _runtime = Runtime::start_with_options(provider, activities, orchestrations, options).await;
             pending::<()>().await;
         })

@@ -17,6 +17,7 @@ use duroxide_cdb::CommitTier;
 
 use crate::audit::{Strictness, audit};
 use crate::fault::Fault;
+use crate::fences;
 use crate::ledger::Ledger;
 use crate::network::{Plan, Role, Storm};
 use crate::process::{Settings, Slot, User, worker};
@@ -153,8 +154,9 @@ fn play(world: &mut World, draw: Draw) -> Outcome {
     world.network().plan(Plan::Calm);
     world.run(CALM, |_| result.is_full());
     let network = world.network();
-    let problems =
+    let mut problems =
         result.take().unwrap_or_else(|| vec![format!("it hangs; the ledger has {:?}", ledger.runs())]);
+    problems.extend(fences::check(&network.served_in_order()));
     if !problems.is_empty() && std::env::var_os("SIMULATION_STORY").is_some() {
         eprintln!("{}", network.story(Some(0), usize::MAX / 8));
     }

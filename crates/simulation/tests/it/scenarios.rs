@@ -8,7 +8,7 @@ use std::time::Duration;
 use duroxide::runtime::OrchestrationStatus;
 
 use crate::process::User;
-use crate::workflows::{FAN, LARGE, READY};
+use crate::workflows::{CROWD, FAN, LARGE, READY, WIDE};
 
 /// How often a user looks at what it waits for.
 const GLANCE: Duration = Duration::from_millis(400);
@@ -19,6 +19,8 @@ pub(crate) enum Ending {
     Output(String),
     /// Cancelled, by its user or with its parent.
     Cancelled,
+    /// Given up, because every attempt at a turn ended the process.
+    Poison,
 }
 
 /// What a scenario leaves behind: instances, and how each must end.
@@ -65,6 +67,15 @@ pub(crate) const SMALL: [Scenario; 13] = [
 
 /// A fan-out that needs a bundle.
 pub(crate) const FAN_OUT: Scenario = scenario!("fan", fan);
+
+/// One that takes several steps to unpack.
+pub(crate) const WIDE_FAN: Scenario = scenario!("wide", wide);
+
+/// Two workflows in which turns of several processes meet.
+pub(crate) const CROWDED: Scenario = scenario!("crowd", crowd);
+
+/// A workflow that ends every process which runs it.
+pub(crate) const DEADLY: Scenario = scenario!("deadly", deadly);
 
 /// A turn that must be staged.
 pub(crate) const STAGED: Scenario = scenario!("large", large);
@@ -178,6 +189,30 @@ async fn slow(user: &User, name: String) -> Result<Endings, String> {
 
 async fn fan(user: &User, name: String) -> Result<Endings, String> {
     simple(user, &name, "Fan", format!("{FAN} of {name}")).await
+}
+
+async fn wide(user: &User, name: String) -> Result<Endings, String> {
+    simple(user, &name, "Fan", format!("{WIDE} of {name}")).await
+}
+
+async fn crowd(user: &User, name: String) -> Result<Endings, String> {
+    let (one, two) = (format!("{name}-1"), format!("{name}-2"));
+    let output = format!("{} steps, one two three", CROWD.0 * CROWD.1);
+    let mut endings = simple(user, &one, "Crowd", output.clone()).await?;
+    endings.extend(simple(user, &two, "Crowd", output).await?);
+    for message in ["one", "two", "three"] {
+        tokio::time::sleep(GLANCE).await;
+        for instance in [&one, &two] {
+            let sent = user.client.enqueue_event(instance, "inbox", message).await;
+            sent.map_err(|error| format!("message {message}: {error}"))?;
+        }
+    }
+    Ok(endings)
+}
+
+async fn deadly(user: &User, name: String) -> Result<Endings, String> {
+    start(user, &name, "Deadly").await?;
+    Ok(vec![(name, Ending::Poison)])
 }
 
 async fn large(user: &User, name: String) -> Result<Endings, String> {

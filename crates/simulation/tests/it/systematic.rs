@@ -8,6 +8,7 @@ use duroxide_cdb::{CommitTier, ProviderMetrics};
 
 use crate::audit::audit;
 use crate::fault::Fault;
+use crate::fences;
 use crate::ledger::Ledger;
 use crate::network::{Plan, Role};
 use crate::process::{Settings, Slot, User, worker};
@@ -44,7 +45,7 @@ fn run(scenario: Scenario, tier: CommitTier, strike: Option<(u64, Fault)>) -> Ou
         let (settings, provider) = (Settings { tier, ..Settings::default() }, Slot::empty());
         world.add(Role::Worker, 0, AWAY, worker(settings, ledger.clone(), &provider));
         let (counted, result) = (Slot::empty(), Slot::empty());
-        world.add(Role::User, 0, AWAY, user(scenario, strike, &ledger, &counted, &result));
+        world.add(Role::User, 0, AWAY, user(scenario, Plan::strike(strike), 0, &ledger, &counted, &result));
         let is_over = world.run(TIME, |_| result.is_full());
         let mut problems = match result.take() {
             Some(problems) => problems,
@@ -54,8 +55,10 @@ fn run(scenario: Scenario, tier: CommitTier, strike: Option<(u64, Fault)>) -> Ou
         if world.network().kills() == 0
             && let Some(provider) = provider.take()
         {
-            problems.extend(failures(scenario, &provider.metrics()));
+            let is_long = strike.is_some_and(|(_, fault)| fault == Fault::LongOutage);
+            problems.extend(failures(scenario, is_long, &provider.metrics()));
         }
+        problems.extend(fences::check(&world.network().served_in_order()));
         let story = match problems.is_empty() {
             true => String::new(),
             false => world.network().story(strike.map(|(index, _)| index), STORY_LINES),
@@ -66,42 +69,43 @@ fn run(scenario: Scenario, tier: CommitTier, strike: Option<(u64, Fault)>) -> Ou
 
 /// Calls of the runtime that failed and must not: nobody was killed, so every
 /// lock was kept, and what passes is waited out inside. A cancelled activity's
-/// lock is taken away, and its worker is told so.
-fn failures(scenario: Scenario, metrics: &ProviderMetrics) -> Vec<String> {
+/// lock is taken away, and its worker is told so. A read has no lock to wait for.
+fn failures(scenario: Scenario, is_long: bool, metrics: &ProviderMetrics) -> Vec<String> {
     let is_cancelling = matches!(scenario.name, "race" | "cancel");
-    let kept: &[&str] = match is_cancelling {
-        true => &["ack_orchestration_item"],
-        false => &["ack_orchestration_item", "ack_work_item", "renew_work_item_lock", "read"],
+    let kept: &[&str] = match (is_cancelling, is_long) {
+        (true, _) => &["ack_orchestration_item"],
+        (false, true) => &["ack_orchestration_item", "ack_work_item", "renew_work_item_lock"],
+        (false, false) => &["ack_orchestration_item", "ack_work_item", "renew_work_item_lock", "read"],
     };
     let count = |method: &str| metrics.methods.get(method).map_or(0, |metrics| metrics.failures);
     let failed = kept.iter().filter(|method| count(method) > 0);
     failed.map(|method| format!("{method} failed {} times", count(method))).collect()
 }
 
-/// The user's program: plays, waits, and looks at what is left.
-fn user(
+/// The user's program: plays, waits, and looks at what is left. An activity may
+/// run again as often as it says, and for each kill.
+pub(crate) fn user(
     scenario: Scenario,
-    strike: Option<(u64, Fault)>,
+    plan: Plan,
+    again: u32,
     ledger: &Ledger,
     counted: &Slot<Vec<Role>>,
     result: &Slot<Vec<String>>,
 ) -> Program {
     let (ledger, counted, result) = (ledger.clone(), counted.clone(), result.clone());
     std::sync::Arc::new(move |site| {
-        let (ledger, counted, result) = (ledger.clone(), counted.clone(), result.clone());
+        let (ledger, counted, result, plan) = (ledger.clone(), counted.clone(), result.clone(), plan.clone());
         Box::pin(async move {
             let user = User::open(site).await;
             let network = std::sync::Arc::clone(&user.site.tap.network);
-            network.plan(match strike {
-                Some((index, fault)) => Plan::Strike { index, fault },
-                None => Plan::Calm,
-            });
+            network.plan(plan);
             let problems = match (scenario.play)(&user, scenario.name.to_owned()).await {
                 Ok(endings) => {
                     ended(&user, &endings).await;
-                    tokio::time::sleep(AFTERMATH).await;
+                    // What is on its way still may do harm.
+                    tokio::time::sleep(network.stuck_for() + AFTERMATH).await;
                     counted.put(network.senders());
-                    audit(&user, &ledger, &endings, network.kills()).await
+                    audit(&user, &ledger, &endings, network.kills().saturating_add(again)).await
                 }
                 Err(problem) => vec![problem],
             };
@@ -180,6 +184,15 @@ every_request! {
     every_request_of_a_slow_activity_may_fail: "slow",
     every_request_of_a_cancellation_may_fail: "cancel",
     every_request_of_a_client_that_reads_may_fail: "stats",
+}
+
+/// What lasts longer than the driver waits is waited out by the provider, as long
+/// as there is a lock: no call of the runtime may fail.
+#[test]
+fn an_outage_of_seconds_is_outlasted() {
+    for tier in [CommitTier::default(), CommitTier::Durable] {
+        check_tier(by_name("chain"), tier, |_| true, |_| vec![Fault::LongOutage]);
+    }
 }
 
 #[test]

@@ -10,12 +10,19 @@ use duroxide::{
 };
 
 use crate::ledger::Ledger;
+use crate::network::Tap;
 
 /// Some activities ask for workers with this tag.
 pub(crate) const TAG: &str = "gpu";
 
 /// More than a turn commits one by one: it takes a bundle.
 pub(crate) const FAN: usize = 34;
+
+/// More than one step of unpacking makes: it takes three.
+pub(crate) const WIDE: usize = 210;
+
+/// Lanes of a crowded workflow, and how many steps each takes.
+pub(crate) const CROWD: (usize, usize) = (3, 4);
 
 /// So many values of so many bytes are more than one commit takes.
 pub(crate) const LARGE: usize = 3;
@@ -36,9 +43,9 @@ const SLOW: Duration = Duration::from_secs(7);
 /// Longer than any workflow: only cancelling ends it.
 const ENDLESS: Duration = Duration::from_secs(3600);
 
-pub(crate) fn registries(ledger: &Ledger) -> (ActivityRegistry, OrchestrationRegistry) {
-    let (step, slow, flaky, endless, large) =
-        (ledger.clone(), ledger.clone(), ledger.clone(), ledger.clone(), ledger.clone());
+pub(crate) fn registries(ledger: &Ledger, tap: &Tap) -> (ActivityRegistry, OrchestrationRegistry) {
+    let [step, slow, flaky, endless, large, pause] = [0; 6].map(|_| ledger.clone());
+    let tap = tap.clone();
     let activities = ActivityRegistry::builder()
         .register("Step", move |_: ActivityContext, input: String| {
             step.note(&input);
@@ -48,6 +55,13 @@ pub(crate) fn registries(ledger: &Ledger) -> (ActivityRegistry, OrchestrationReg
             slow.note(&input);
             async move {
                 tokio::time::sleep(SLOW).await;
+                Ok(input)
+            }
+        })
+        .register("Pause", move |_: ActivityContext, input: String| {
+            pause.note(&input);
+            async move {
+                tokio::time::sleep(pause_of(&input)).await;
                 Ok(input)
             }
         })
@@ -86,6 +100,8 @@ pub(crate) fn registries(ledger: &Ledger) -> (ActivityRegistry, OrchestrationReg
         .register("Stuck", stuck)
         .register("Family", family)
         .register("Busy", busy)
+        .register("Crowd", crowd)
+        .register("Deadly", move |context, name| deadly(context, name, tap.clone()))
         .build();
     (activities, orchestrations)
 }
@@ -182,7 +198,8 @@ async fn session(context: OrchestrationContext, name: String) -> Result<String, 
 }
 
 async fn fan(context: OrchestrationContext, name: String) -> Result<String, String> {
-    let steps = (0..FAN).map(|step| context.schedule_activity("Step", format!("{name}/{step}"))).collect();
+    let width = if name.starts_with("wide") { WIDE } else { FAN };
+    let steps = (0..width).map(|step| context.schedule_activity("Step", format!("{name}/{step}"))).collect();
     let mut count = 0;
     for outcome in context.join(steps).await {
         count += usize::from(outcome?.starts_with(&name));
@@ -236,4 +253,42 @@ async fn busy(context: OrchestrationContext, name: String) -> Result<String, Str
         Either2::First(word) => Ok(word),
         Either2::Second(ends) => Err(ends.join(", ")),
     }
+}
+
+/// Lanes of activities that take their time, which several processes share, and
+/// a queue that a user fills meanwhile: turns of all of them meet.
+async fn crowd(context: OrchestrationContext, name: String) -> Result<String, String> {
+    context.set_custom_status(READY);
+    let lane = |lane: usize| {
+        let (context, name) = (context.clone(), name.clone());
+        async move {
+            for step in 0..CROWD.1 {
+                context.schedule_activity("Pause", format!("{name}/{lane}.{step}")).await?;
+            }
+            Ok::<usize, String>(CROWD.1)
+        }
+    };
+    let inbox = async {
+        let mut all = Vec::new();
+        for _ in 0..3 {
+            all.push(context.dequeue_event("inbox").await);
+        }
+        all.join(" ")
+    };
+    let (steps, messages) = context.join2(context.join((0..CROWD.0).map(lane).collect()), inbox).await;
+    let steps: Result<Vec<usize>, String> = steps.into_iter().collect();
+    Ok(format!("{} steps, {messages}", steps?.into_iter().sum::<usize>()))
+}
+
+/// Up to 0.7 seconds, by what it is called.
+fn pause_of(input: &str) -> Duration {
+    let sum = input.bytes().fold(7_u64, |sum, byte| sum.wrapping_mul(31).wrapping_add(u64::from(byte)));
+    Duration::from_millis(sum % 700)
+}
+
+/// Its second turn ends the process that runs it, every time.
+async fn deadly(context: OrchestrationContext, name: String, tap: Tap) -> Result<String, String> {
+    context.schedule_activity("Step", format!("{name}/1")).await?;
+    tap.die();
+    std::future::pending().await
 }
