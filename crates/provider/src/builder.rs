@@ -213,17 +213,16 @@ impl CosmosDBProviderBuilder {
     }
 }
 
-/// The service's answer to a credential that is not the account's.
-const UNAUTHORIZED: u16 = 401;
-
-/// Why there is no way to the account.
+/// Why there is no way to the account, and what may be wrong; what the service
+/// says comes last, because it is long.
 fn unopened(error: perihelion_client::Error) -> ProviderError {
-    if error.status().is_some_and(|status| status.code == UNAUTHORIZED) {
-        let why = format!(
+    let why = match error.status().map(|status| status.code) {
+        Some(401) => {
             "the account refuses the credential. Is it one of this account, was its key not made anew since, \
-             and is this machine's clock right? {error}"
-        );
-        return ProviderError::permanent("open", why);
-    }
-    Failure::Storage(error).into_error("open")
+             and is this machine's clock right?"
+        }
+        Some(404) => "what answers at this endpoint is no Cosmos account: is it spelt right?",
+        _ => return Failure::Storage(error).into_error("open"),
+    };
+    ProviderError::permanent("open", format!("{why} {error}"))
 }

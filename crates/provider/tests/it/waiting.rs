@@ -5,15 +5,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use duroxide::providers::{ExecutionMetadata, Provider, TagFilter, WorkItem};
+use duroxide::providers::{ExecutionMetadata, Provider, SessionFetchConfig, TagFilter, WorkItem};
 use duroxide::runtime::registry::ActivityRegistry;
-use duroxide::runtime::{OrchestrationStatus, Runtime, RuntimeOptions};
-use duroxide::{ActivityContext, Client, OrchestrationContext, OrchestrationRegistry};
+use duroxide::runtime::{Runtime, RuntimeOptions};
+use duroxide::{OrchestrationContext, OrchestrationRegistry};
 use duroxide_cdb::CosmosDBProvider;
 use semver::Version;
+use tokio::time::Instant;
 
 use crate::place::{Account, CONTAINER, Counted, Place, Polls};
 
+const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
 const LOCK: Duration = Duration::from_secs(30);
 const NOW: Duration = Duration::ZERO;
@@ -132,33 +134,26 @@ async fn what_is_behind_a_long_queue_of_one_instance_is_found() {
     assert_eq!(found.instance, "other");
 }
 
-/// Two workers that may have one session between them each take one, and one of
-/// them gives its activity back. The session stays with it, so that it must not
-/// sleep through the end of the other's: duroxide asks for 30 seconds.
+/// duroxide asks without sessions, and for 30 seconds, when its workers have as
+/// many sessions as they may. A worker that gave an activity back still has its
+/// session: it must not sleep through the end of another's.
 #[tokio::test(start_paused = true)]
-async fn a_worker_at_its_limit_of_sessions_comes_back_when_one_has_ended() {
+async fn a_worker_at_its_limit_of_sessions_waits_a_second_and_no_longer() {
     let account = Account::open(Place::Embedded).await;
     let provider = account.provider("sessions", Polls::AnswerAtOnce).await;
-    let busy = |_: ActivityContext, input: String| async move {
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        Ok(input)
+    let waited = async || {
+        let begun = Instant::now();
+        let found = provider.fetch_work_item(LOCK, LOCK, None, &TagFilter::default()).await.unwrap();
+        assert!(found.is_none(), "{found:?}");
+        begun.elapsed()
     };
-    let activities = ActivityRegistry::builder().register("Busy", busy).build();
-    let both = |context: OrchestrationContext, _: String| async move {
-        let two = ["a", "b"].map(|name| context.schedule_activity_on_session("Busy", name, name));
-        context.join(two.into()).await.into_iter().collect::<Result<Vec<_>, _>>().map(|done| done.concat())
-    };
-    let orchestrations = OrchestrationRegistry::builder().register("Both", both).build();
-    let options =
-        RuntimeOptions { worker_concurrency: 2, max_sessions_per_runtime: 1, ..RuntimeOptions::default() };
-    let runtime =
-        Runtime::start_with_options(Arc::clone(&provider), activities, orchestrations, options).await;
-    let client = Client::new(provider);
-    client.start_orchestration("both", "Both", "").await.unwrap();
-    let status = client.wait_for_orchestration("both", Duration::from_secs(10)).await;
-    let Ok(OrchestrationStatus::Completed { output, .. }) = status else { panic!("{status:?}") };
-    assert_eq!(output, "ab");
-    runtime.shutdown(None).await;
+    assert!(waited().await >= LOCK, "nobody has a session");
+    provider.enqueue_for_worker(activity("order", Some("basket"))).await.unwrap();
+    let session = SessionFetchConfig { owner_id: "one".to_owned(), lock_timeout: LOCK };
+    let taken = provider.fetch_work_item(LOCK, NOW, Some(&session), &TagFilter::default()).await.unwrap();
+    assert!(taken.is_some());
+    let waited = waited().await;
+    assert!((SECOND..2 * SECOND).contains(&waited), "{waited:?}");
 }
 
 /// Times without end are taken for very long ones.
@@ -179,16 +174,7 @@ async fn a_fetch_that_may_wait_for_ever_gets_what_comes() {
     let (item, token, _) = turn.await.unwrap().unwrap();
     assert_eq!(item.instance, "at-last");
     provider.renew_orchestration_item_lock(&token, Duration::MAX).await.unwrap();
-    let activity = WorkItem::ActivityExecute {
-        instance: "at-last".to_owned(),
-        execution_id: 1,
-        id: 2,
-        name: "charge".to_owned(),
-        input: String::new(),
-        session_id: None,
-        tag: None,
-    };
-    provider.enqueue_for_worker(activity).await.unwrap();
+    provider.enqueue_for_worker(activity("at-last", None)).await.unwrap();
     let (_, token, _) = work.await.unwrap().unwrap();
     provider.renew_work_item_lock(&token, Duration::MAX).await.unwrap();
     provider.abandon_work_item(&token, Some(Duration::MAX), false).await.unwrap();
@@ -237,6 +223,18 @@ async fn pin(account: &Account, database: &str, count: usize) {
     }
     // Nobody else is there.
     provider.close().await;
+}
+
+fn activity(instance: &str, session: Option<&str>) -> WorkItem {
+    WorkItem::ActivityExecute {
+        instance: instance.to_owned(),
+        execution_id: 1,
+        id: 2,
+        name: "charge".to_owned(),
+        input: String::new(),
+        session_id: session.map(str::to_owned),
+        tag: None,
+    }
 }
 
 fn start(instance: &str) -> WorkItem {

@@ -6,6 +6,8 @@ use std::time::Duration;
 use duroxide::providers::ProviderError;
 use duroxide_cdb::{CosmosDBProvider, CosmosDBProviderConfig};
 use perihelion_server::{Server, ServerOptions};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
 
 const KEY: &str = "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw==";
 const WRONG_KEY: &str = "bm90IHRoZSBrZXkgb2YgdGhpcyBhY2NvdW50";
@@ -26,6 +28,22 @@ async fn check(opened: impl Future<Output = Result<CosmosDBProvider, ProviderErr
     assert!(!text.contains(KEY) && !text.contains(WRONG_KEY), "{text}");
 }
 
+/// A web server of something else.
+async fn answering_404() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let endpoint = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut asked = [0; 4096];
+            if stream.read(&mut asked).await.is_ok() {
+                // Whoever does not read it has hung up.
+                let _ = stream.write_all(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n").await;
+            }
+        }
+    });
+    endpoint
+}
+
 #[tokio::test]
 async fn an_account_that_is_named_wrongly_is_refused_by_what_is_wrong() {
     let server = Server::start(ServerOptions::default()).await.unwrap();
@@ -37,6 +55,7 @@ async fn an_account_that_is_named_wrongly_is_refused_by_what_is_wrong() {
     check(new("localhost:8081", KEY, "d"), &["not an endpoint"]).await;
     check(new(endpoint, "", "d"), &["key", "base64"]).await;
     check(new(endpoint, WRONG_KEY, "d"), &["refuses the credential", "401", "clock"]).await;
+    check(new(&answering_404().await, KEY, "d"), &["no Cosmos account", "404"]).await;
     check(new("https://nobody.invalid", KEY, "d"), &["nobody.invalid", "resolved"]).await;
     check(new("http://127.0.0.1:9", KEY, "d"), &["127.0.0.1:9", "no connection"]).await;
     for name in ["", "a/b", "a?", "a "] {
