@@ -12,10 +12,11 @@ use duroxide_cdb::CommitTier;
 use crate::fault::Fault;
 use crate::fences;
 use crate::ledger::Ledger;
-use crate::network::{Plan, Role, Storm};
+use crate::network::Role;
 use crate::process::{Settings, Slot, worker};
 use crate::scenarios::{CROWDED, DEADLY, Scenario, WIDE_FAN, by_name};
 use crate::systematic::user;
+use crate::weather::{Plan, Storm};
 use crate::world;
 
 /// A run that takes longer hangs: locks run out one after the other, and a

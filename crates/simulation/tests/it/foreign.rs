@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::ledger::Ledger;
-use crate::network::{Plan, Role, Storm};
+use crate::network::Role;
 use crate::process::{Settings, Slot, User, worker};
+use crate::weather::{Plan, Storm};
 use crate::world::{self, Program};
 
 /// When the workflow is told to stop: polls have become rare by then.

@@ -1,13 +1,13 @@
 //! The simulation: the whole stack in one thread under virtual time.
 //!
 //! `world` has the hosts and their common clock, `network` stands between the
-//! hosts and the server and lets requests fail, `workflows` and `scenarios` are
-//! what is run, `audit` is what must hold at the end. `systematic` lets each
-//! request of each scenario fail in each way, `operations` does so with the
-//! operations that the runtime never calls, `random` draws everything from seeds,
-//! `contested` lets several processes meet in the same instances, `foreign` has
-//! what one process writes while another is busy. `fences` looks at every write of
-//! a run: nobody may have written past another.
+//! hosts and the server and lets requests fail as `weather` plans it, `workflows`
+//! and `scenarios` are what is run, `audit` is what must hold at the end.
+//! `systematic` lets each request of each scenario fail in each way, `operations`
+//! does so with the operations that the runtime never calls, `random` draws
+//! everything from seeds, `contested` lets several processes meet in the
+//! same instances, `foreign` has what one process writes while another is busy.
+//! `fences` looks at every write of a run: nobody may have written past another.
 
 // The shim knows the system calls of these.
 #![cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
@@ -25,5 +25,6 @@ mod process;
 mod random;
 mod scenarios;
 mod systematic;
+mod weather;
 mod workflows;
 mod world;

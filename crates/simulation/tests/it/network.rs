@@ -24,6 +24,7 @@ use tokio::time::Instant;
 
 use crate::fault::{Fault, LATE, LONG_OUTAGE, OUTAGE};
 use crate::libc_shim;
+use crate::weather::{Plan, Ruling};
 
 /// Requests of one run. Ten times what the longest needs: more is a hot loop,
 /// which would otherwise never let virtual time go on.
@@ -31,9 +32,6 @@ const REQUESTS_MAX: u64 = 60_000;
 
 /// How long the server may take; it answers at once, so that this is never met.
 const SERVED_WITHIN: Duration = Duration::from_secs(3600);
-
-/// How long a request takes there, and its answer back, when nothing is drawn.
-const LATENCY: Duration = Duration::from_millis(1);
 
 /// What of a batch is its first operation's kind and id.
 const BEGINNING: usize = 64;
@@ -69,51 +67,6 @@ impl Life {
     pub(crate) fn end(&self) {
         self.is_dead.store(true, Ordering::SeqCst);
     }
-}
-
-/// What is planned for the requests to come.
-#[derive(Debug, Clone)]
-pub(crate) enum Plan {
-    Calm,
-    /// One request fails; the first has number 0.
-    Strike {
-        index: u64,
-        fault: Fault,
-    },
-    /// Each is drawn.
-    Storm(Box<Storm>),
-}
-
-/// Random weather.
-#[derive(Debug, Clone)]
-pub(crate) struct Storm {
-    pub(crate) rng: fastrand::Rng,
-    /// What may happen, none twice.
-    pub(crate) faults: Vec<Fault>,
-    /// How likely a request is to fail.
-    pub(crate) rate: f64,
-    /// How likely the next one of the same process fails too, if one has.
-    pub(crate) again: f64,
-    pub(crate) is_again: bool,
-    /// The longest that a request, or its answer, usually takes.
-    pub(crate) latency_ms: u64,
-    /// How likely it takes much longer, and how long.
-    pub(crate) straggle: (f64, u64),
-}
-
-impl Plan {
-    /// One fault, or none.
-    pub(crate) fn strike(strike: Option<(u64, Fault)>) -> Self {
-        strike.map_or(Plan::Calm, |(index, fault)| Plan::Strike { index, fault })
-    }
-}
-
-/// What happens to one request.
-#[derive(Debug, Clone, Copy)]
-struct Ruling {
-    fault: Option<Fault>,
-    there: Duration,
-    back: Duration,
 }
 
 /// One request, as it went.
@@ -322,14 +275,7 @@ impl Network {
         let number = is_counted.then_some(state.numbered);
         state.numbered += u64::from(is_counted);
         let at = libc_shim::elapsed();
-        let mut ruling = match (&mut state.plan, number) {
-            (Plan::Strike { index, fault }, Some(number)) if *index == number => {
-                let fault = Some(*fault).filter(|fault| fault.may_befall(life.role));
-                Ruling { fault, there: LATENCY, back: LATENCY }
-            }
-            (Plan::Storm(storm), Some(_)) => storm.draw(life),
-            _ => Ruling { fault: None, there: LATENCY, back: LATENCY },
-        };
+        let mut ruling = state.plan.rule(life, number);
         if is_counted && at < state.outage_until {
             ruling.fault = Some(Fault::Unavailable);
         }
@@ -400,41 +346,6 @@ impl State {
         for byte in bytes {
             self.hash = (self.hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
         }
-    }
-}
-
-impl Storm {
-    /// Nothing fails, but everything takes up to so long.
-    pub(crate) fn slow(seed: u64, latency_ms: u64) -> Self {
-        Storm {
-            rng: fastrand::Rng::with_seed(seed),
-            faults: Vec::new(),
-            rate: 0.0,
-            again: 0.0,
-            is_again: false,
-            latency_ms,
-            straggle: (0.0, 0),
-        }
-    }
-
-    /// What lasts hits workers only: a user who is not answered for long does
-    /// not know what became of what it asked for.
-    fn draw(&mut self, life: &Life) -> Ruling {
-        let is_worker = life.role == Role::Worker;
-        let rate = if self.is_again && is_worker { self.again } else { self.rate };
-        let is_struck = !self.faults.is_empty() && self.rng.f64() < rate;
-        let fault = is_struck.then(|| self.faults[self.rng.usize(..self.faults.len())]);
-        if is_worker {
-            self.is_again = is_struck;
-        }
-        let fault = fault.filter(|fault| fault.may_befall(life.role));
-        Ruling { fault, there: self.delay(is_worker), back: self.delay(is_worker) }
-    }
-
-    fn delay(&mut self, is_worker: bool) -> Duration {
-        let (chance, longest) = if is_worker { self.straggle } else { (0.0, 0) };
-        let most = if self.rng.f64() < chance { longest } else { self.latency_ms };
-        Duration::from_millis(self.rng.u64(0..=most))
     }
 }
 

@@ -20,9 +20,10 @@ use duroxide_cdb::{CommitTier, CosmosDBProvider};
 use crate::audit::settled;
 use crate::fault::Fault;
 use crate::ledger::Ledger;
-use crate::network::{Plan, Role};
+use crate::network::Role;
 use crate::process::{self, Settings, Slot, User, worker};
 use crate::scenarios::{by_name, ended};
+use crate::weather::Plan;
 use crate::world::{self, Program};
 
 /// An operation that takes longer hangs. A deletion that was given up is undone

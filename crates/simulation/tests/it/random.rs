@@ -19,9 +19,10 @@ use crate::audit::{Strictness, audit};
 use crate::fault::Fault;
 use crate::fences;
 use crate::ledger::Ledger;
-use crate::network::{Plan, Role, Storm};
+use crate::network::Role;
 use crate::process::{Settings, Slot, User, worker};
 use crate::scenarios::{Endings, FAN_OUT, SMALL, STAGED, Scenario, ended};
+use crate::weather::{Plan, Storm};
 use crate::world::{self, Program, World};
 
 /// Seeds of CI, in two parts for two cores.

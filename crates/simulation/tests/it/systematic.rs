@@ -10,9 +10,10 @@ use crate::audit::audit;
 use crate::fault::Fault;
 use crate::fences;
 use crate::ledger::Ledger;
-use crate::network::{Plan, Role};
+use crate::network::Role;
 use crate::process::{Settings, Slot, User, worker};
 use crate::scenarios::{FAN_OUT, SMALL, STAGED, Scenario, by_name, ended};
+use crate::weather::Plan;
 use crate::world::{self, Program};
 
 /// A scenario that takes longer hangs. Four locks that run out one after the
