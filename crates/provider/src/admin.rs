@@ -8,8 +8,8 @@ use duroxide::providers::{
 };
 
 use crate::failure::Failure;
+use crate::ops::delete::Force;
 use crate::ops::{count, delete, list, prune, read};
-use crate::plan::is_terminal;
 use crate::provider::CosmosDBProvider;
 
 #[async_trait]
@@ -82,7 +82,7 @@ impl ProviderAdmin for CosmosDBProvider {
         ids: &[String],
         force: bool,
     ) -> Result<DeleteInstanceResult, ProviderError> {
-        self.inner.meter.call("delete_instances_atomic", delete::run(&self.inner, ids, force)).await
+        self.inner.meter.call("delete_instances_atomic", delete::run(&self.inner, ids, force.into())).await
     }
 
     async fn get_instance_tree(&self, instance_id: &str) -> Result<InstanceTree, ProviderError> {
@@ -121,11 +121,15 @@ async fn delete_bulk(
     filter: &InstanceFilter,
 ) -> Result<DeleteInstanceResult, Failure> {
     let inner = &provider.inner;
-    let is_ended_root = |row: &list::Summary| row.parent_instance_id.is_none() && is_terminal(&row.status);
+    let is_ended_root = |row: &list::Summary| row.parent_instance_id.is_none() && row.is_ended();
     let mut result = DeleteInstanceResult::default();
     for root in list::matching(inner, filter, is_ended_root).await? {
         let tree = delete::tree(inner, &root).await?;
-        let one = delete::run(inner, &tree, true).await?;
+        // It may have been started again since.
+        let one = match delete::run(inner, &tree, Force::AllBut(&root)).await {
+            Err(Failure::Running(_)) => continue,
+            one => one?,
+        };
         result.instances_deleted += one.instances_deleted;
         result.executions_deleted += one.executions_deleted;
         result.events_deleted += one.events_deleted;

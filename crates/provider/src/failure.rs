@@ -13,6 +13,8 @@ pub(crate) enum Failure {
     LockLost,
     /// What is asked for is not there.
     NotFound(String),
+    /// An instance has not ended.
+    Running(String),
     /// What is asked for cannot be, and will not be by asking again.
     Refused(String),
     /// Someone else was faster too often; ask again.
@@ -25,7 +27,7 @@ impl Failure {
         match self {
             Failure::Storage(error) => is_transient(error),
             Failure::Contended(_) => true,
-            Failure::LockLost | Failure::NotFound(_) | Failure::Refused(_) => false,
+            Failure::LockLost | Failure::NotFound(_) | Failure::Running(_) | Failure::Refused(_) => false,
         }
     }
 
@@ -37,6 +39,9 @@ impl Failure {
                 "Invalid lock token: the lock is unknown, has expired, or is held by another".to_owned()
             }
             Failure::NotFound(instance) => format!("Instance {instance} not found"),
+            Failure::Running(instance) => {
+                format!("Instance {instance} is still running. Cancel it first, or delete it with force")
+            }
             Failure::Refused(message) | Failure::Contended(message) => message,
         };
         if is_transient {

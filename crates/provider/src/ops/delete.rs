@@ -1,32 +1,27 @@
 //! Deleting instances, all of a set or none.
 //!
 //! One instance goes with one conditional write: its state becomes a tombstone.
-//! Of several, each is marked under its etag, which already fences every turn;
-//! the deletion happens when its coordinator becomes `Committed`, and whoever
-//! finds it so finishes it. One that was not committed is taken back: first the
-//! coordinator says so, then the marks go. A mark whose coordinator is gone is
-//! nobody's, and whoever meets it when it is old takes it away.
+//! How several go together is told in `set`.
 //!
 //! Children are part of it from the moment their start is committed: started,
 //! queued, or still in the outbox. A start that is on its way while its parent
 //! goes is known to the child's tombstone as consumed before it arrives.
 
+mod set;
+
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use duroxide::providers::DeleteInstanceResult;
-use perihelion_client::{Etag, Query};
+use perihelion_client::Query;
 use serde::Deserialize;
 use serde_json::Value;
-use tokio::time::Instant;
 
-use crate::clock::Stamp;
 use crate::consumed::Once;
-use crate::documents::{Deletion, DeletionStage, Late, Outbox, State, Versioned, kind};
+use crate::documents::{Deletion, Late, Outbox, State, Versioned, kind};
 use crate::failure::Failure;
 use crate::inner::Inner;
 use crate::ops::purge;
-use crate::store::{PATIENCE, patiently, quiet, versioned};
+use crate::store::versioned;
 use crate::token::nonce;
 
 /// Attempts when an instance changes meanwhile: its turns do it.
@@ -36,10 +31,13 @@ const ATTEMPTS_MAX: usize = 64;
 /// naming, and what is beyond waits for a start that does not come.
 const PURGE_MAX: usize = 10_000;
 
-/// The partition of all coordinators.
-const COORDINATORS: u64 = 1;
+pub(crate) use set::{advance, companions, settle};
 
-pub(crate) async fn run(inner: &Inner, ids: &[String], force: bool) -> Result<DeleteInstanceResult, Failure> {
+pub(crate) async fn run(
+    inner: &Inner,
+    ids: &[String],
+    force: Force<'_>,
+) -> Result<DeleteInstanceResult, Failure> {
     let set: BTreeSet<&str> = ids.iter().map(String::as_str).collect();
     for instance in &set {
         check_status(inner.store.state(instance).await?.as_ref(), instance, force)?;
@@ -49,17 +47,41 @@ pub(crate) async fn run(inner: &Inner, ids: &[String], force: bool) -> Result<De
     match Vec::from_iter(&set).as_slice() {
         [] => {}
         [instance] => entomb(inner, instance, None, force, &mut result).await?,
-        _ => together(inner, &set, force, &mut result).await?,
+        _ => set::delete(inner, &set, force, &mut result).await?,
     }
     Ok(result)
 }
 
-fn check_status(state: Option<&Versioned<State>>, instance: &str, force: bool) -> Result<(), Failure> {
+/// Which instances go even if they run.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Force<'a> {
+    None,
+    All,
+    /// All but this one.
+    AllBut(&'a str),
+}
+
+impl From<bool> for Force<'_> {
+    fn from(is_forced: bool) -> Self {
+        if is_forced { Force::All } else { Force::None }
+    }
+}
+
+impl Force<'_> {
+    fn is_for(self, instance: &str) -> bool {
+        match self {
+            Force::None => false,
+            Force::All => true,
+            Force::AllBut(spared) => instance != spared,
+        }
+    }
+}
+
+fn check_status(state: Option<&Versioned<State>>, instance: &str, force: Force<'_>) -> Result<(), Failure> {
     let Some(state) = state.map(|state| &state.value).filter(|state| state.created) else { return Ok(()) };
-    if !force && state.execution.status == "Running" {
-        return Err(Failure::Refused(format!(
-            "Instance {instance} is still running. Cancel it first, or delete it with force"
-        )));
+    let is_running = state.execution.status == "Running" || state.is_continued;
+    if is_running && !force.is_for(instance) {
+        return Err(Failure::Running(instance.to_owned()));
     }
     Ok(())
 }
@@ -133,7 +155,7 @@ async fn entomb(
     inner: &Inner,
     instance: &str,
     deletion: Option<&Deletion>,
-    force: bool,
+    force: Force<'_>,
     result: &mut DeleteInstanceResult,
 ) -> Result<(), Failure> {
     for _ in 0..ATTEMPTS_MAX {
@@ -145,7 +167,7 @@ async fn entomb(
         }
         match (deletion, mark) {
             (None, Some(operation)) => {
-                Box::pin(settle(inner, instance, operation)).await?;
+                Box::pin(set::settle(inner, instance, operation)).await?;
                 return Err(Failure::Contended(format!("{instance} is being deleted")));
             }
             // Not ours any more: it was deleted, and perhaps made again.
@@ -214,201 +236,4 @@ fn count(before: Option<&State>, entries: &[purge::Entry], result: &mut DeleteIn
     result.executions_deleted += of(kind::EXECUTION);
     result.events_deleted += entries.iter().map(|entry| entry.events).sum::<u64>();
     result.queue_messages_deleted += of(kind::MESSAGE) + of(kind::ACTIVITY);
-}
-
-/// Several instances: mark, look again, commit, finish.
-async fn together(
-    inner: &Inner,
-    set: &BTreeSet<&str>,
-    force: bool,
-    result: &mut DeleteInstanceResult,
-) -> Result<(), Failure> {
-    let now = inner.clock.stamp();
-    let mut deletion = Deletion {
-        id: format!("d:{:x}:{}", now.0, nonce()),
-        instance_id: COORDINATORS,
-        kind: kind::DELETION.to_owned(),
-        instances: set.iter().map(|instance| (*instance).to_owned()).collect(),
-        late: Vec::new(),
-        stage: DeletionStage::Prepared,
-        made_at: now,
-    };
-    let until = Instant::now() + PATIENCE;
-    let create = || inner.store.create(COORDINATORS, &deletion.id, &deletion);
-    let etag = patiently(until, create).await?;
-    match prepare(inner, set, &mut deletion, force).await {
-        Ok(()) => {}
-        Err(failure) => {
-            abort(inner, deletion, &etag).await?;
-            return Err(failure);
-        }
-    }
-    deletion.stage = DeletionStage::Committed;
-    if !patiently(until, || decide(inner, &deletion, &etag)).await? {
-        // It took so long that another process has given it up.
-        unmark(inner, &deletion).await?;
-        return Err(Failure::Contended("the deletion was interrupted".to_owned()));
-    }
-    // It has happened; what is left of it anyone can do.
-    if let Err(failure) = roll_forward(inner, &deletion, result).await {
-        tracing::warn!(id = deletion.id, ?failure, "a deletion waits for the reconciler");
-        inner.leave_work();
-    }
-    Ok(())
-}
-
-/// Marks all, then looks for children again: none can be made any more.
-async fn prepare(
-    inner: &Inner,
-    set: &BTreeSet<&str>,
-    deletion: &mut Deletion,
-    force: bool,
-) -> Result<(), Failure> {
-    for instance in set {
-        mark(inner, instance, &deletion.id, force).await?;
-    }
-    for instance in set {
-        deletion.late.extend(late(inner, instance).await?);
-    }
-    check_children(inner, set).await
-}
-
-async fn mark(inner: &Inner, instance: &str, operation: &str, force: bool) -> Result<(), Failure> {
-    for _ in 0..ATTEMPTS_MAX {
-        let found = inner.store.state(instance).await?;
-        check_status(found.as_ref(), instance, force)?;
-        if let Some(tombstone) = found.as_ref().filter(|found| found.value.purge.is_some()) {
-            purge::finish(inner, tombstone).await?;
-            continue;
-        }
-        let (mut next, etag) = match found {
-            Some(found) => (found.value, Some(found.etag)),
-            None => (State::blank(instance, nonce()), None),
-        };
-        if let Some(other) = next.del.as_deref().filter(|other| *other != operation) {
-            settle(inner, instance, other).await?;
-            return Err(Failure::Contended(format!("{instance} is part of another deletion")));
-        }
-        next.del = Some(operation.to_owned());
-        match inner.store.put_state(&next, etag.as_ref(), "/del", operation.into()).await {
-            Ok(_) => return Ok(()),
-            Err(Failure::Storage(error)) if is_stale(&error) => {}
-            Err(failure) => return Err(failure),
-        }
-    }
-    Err(Failure::Contended(format!("the state of {instance} keeps changing")))
-}
-
-/// Writes the next stage of a deletion, unless another process has. Whether it
-/// is the stage it is in.
-async fn decide(inner: &Inner, deletion: &Deletion, etag: &Etag) -> Result<bool, Failure> {
-    let options = quiet().with_if_match(etag);
-    match inner.store.container.replace_with(COORDINATORS, &deletion.id, deletion, &options).await {
-        Ok(_) => Ok(true),
-        Err(error) if is_stale(&error) => {
-            let found = coordinator(inner, &deletion.id).await?;
-            Ok(found.is_some_and(|found| found.value.stage == deletion.stage))
-        }
-        Err(error) => Err(error.into()),
-    }
-}
-
-async fn coordinator(inner: &Inner, operation: &str) -> Result<Option<Versioned<Deletion>>, Failure> {
-    match inner.store.container.find::<Deletion>(COORDINATORS, operation).await? {
-        Some(item) => Ok(Some(Versioned { etag: item.etag()?.clone(), value: item.into_value() })),
-        None => Ok(None),
-    }
-}
-
-/// Takes a deletion back that was not committed.
-pub(crate) async fn abort(inner: &Inner, mut deletion: Deletion, etag: &Etag) -> Result<(), Failure> {
-    if deletion.stage == DeletionStage::Prepared {
-        deletion.stage = DeletionStage::Aborted;
-        let until = Instant::now() + PATIENCE;
-        if !patiently(until, || decide(inner, &deletion, etag)).await? {
-            return Ok(());
-        }
-    }
-    unmark(inner, &deletion).await?;
-    forget(inner, &deletion).await
-}
-
-async fn unmark(inner: &Inner, deletion: &Deletion) -> Result<(), Failure> {
-    for instance in &deletion.instances {
-        clear(inner, instance, &deletion.id).await?;
-    }
-    Ok(())
-}
-
-async fn clear(inner: &Inner, instance: &str, operation: &str) -> Result<(), Failure> {
-    for _ in 0..ATTEMPTS_MAX {
-        let found = inner.store.state(instance).await?;
-        let Some(found) = found.filter(|found| found.value.del.as_deref() == Some(operation)) else {
-            return Ok(());
-        };
-        let next = State { del: None, ack: nonce(), ..found.value };
-        match inner.store.put_state(&next, Some(&found.etag), "/ack", next.ack.clone().into()).await {
-            Ok(_) => return Ok(()),
-            Err(Failure::Storage(error)) if is_stale(&error) => {}
-            Err(failure) => return Err(failure),
-        }
-    }
-    Err(Failure::Contended(format!("the state of {instance} keeps changing")))
-}
-
-/// Whoever meets a mark brings its deletion on: finishes it, takes it back, or
-/// takes away the mark of one that is gone. A young one is left to its process.
-pub(crate) async fn settle(inner: &Inner, instance: &str, operation: &str) -> Result<(), Failure> {
-    match coordinator(inner, operation).await? {
-        Some(found) => advance(inner, found).await,
-        None if is_old(inner, made_at(operation)) => clear(inner, instance, operation).await,
-        None => Ok(()),
-    }
-}
-
-/// Brings a deletion on that its process may have left.
-pub(crate) async fn advance(inner: &Inner, found: Versioned<Deletion>) -> Result<(), Failure> {
-    let Versioned { value: deletion, etag } = found;
-    match deletion.stage {
-        DeletionStage::Committed => roll_forward(inner, &deletion, &mut Default::default()).await,
-        DeletionStage::Aborted => abort(inner, deletion, &etag).await,
-        DeletionStage::Prepared if is_old(inner, deletion.made_at) => abort(inner, deletion, &etag).await,
-        DeletionStage::Prepared => Ok(()),
-    }
-}
-
-/// When a deletion was begun, by its id; long ago if that says nothing.
-fn made_at(operation: &str) -> Stamp {
-    let stamp = operation.split(':').nth(1).and_then(|stamp| u64::from_str_radix(stamp, 16).ok());
-    Stamp(stamp.unwrap_or(0))
-}
-
-fn is_old(inner: &Inner, made_at: Stamp) -> bool {
-    let age = Duration::from_millis(inner.clock.stamp().ms().saturating_sub(made_at.ms()));
-    age > inner.options.deletion_patience
-}
-
-/// Finishes a deletion that is committed.
-async fn roll_forward(
-    inner: &Inner,
-    deletion: &Deletion,
-    result: &mut DeleteInstanceResult,
-) -> Result<(), Failure> {
-    for instance in &deletion.instances {
-        entomb(inner, instance, Some(deletion), true, result).await?;
-    }
-    forget(inner, deletion).await
-}
-
-async fn forget(inner: &Inner, deletion: &Deletion) -> Result<(), Failure> {
-    match inner.store.container.delete(COORDINATORS, &deletion.id).await {
-        Err(error) if !error.is_not_found() => Err(error.into()),
-        _ => Ok(()),
-    }
-}
-
-/// Instances that go together with this one, by the mark on its tombstone.
-pub(crate) async fn companions(inner: &Inner, tombstone: &State) -> Result<Vec<String>, Failure> {
-    let Some(operation) = &tombstone.del else { return Ok(Vec::new()) };
-    Ok(coordinator(inner, operation).await?.map(|found| found.value.instances).unwrap_or_default())
 }

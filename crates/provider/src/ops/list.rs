@@ -10,6 +10,7 @@ use crate::documents::{Execution, State};
 use crate::failure::Failure;
 use crate::inner::Inner;
 use crate::ops::{prune, read};
+use crate::plan::is_terminal;
 
 const CREATED: &str = "FROM c WHERE c.type = 'history' AND c.created = true";
 
@@ -33,11 +34,20 @@ pub(crate) async fn children(inner: &Inner, parent: &str) -> Result<Vec<String>,
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Summary {
     instance_id: String,
-    pub(crate) status: String,
+    status: String,
+    #[serde(default)]
+    is_continued: bool,
     #[serde(default)]
     completed_at: Option<u64>,
     #[serde(default)]
     pub(crate) parent_instance_id: Option<String>,
+}
+
+impl Summary {
+    /// Whether it has ended, and not only its last execution.
+    pub(crate) fn is_ended(&self) -> bool {
+        is_terminal(&self.status) && !self.is_continued
+    }
 }
 
 /// Instances that a bulk operation is for.
@@ -46,7 +56,8 @@ pub(crate) async fn matching(
     filter: &InstanceFilter,
     suits: impl Fn(&Summary) -> bool,
 ) -> Result<Vec<String>, Failure> {
-    let text = format!("SELECT c.instanceId, c.status, c.completedAt, c.parentInstanceId {CREATED}");
+    let members = "c.instanceId, c.status, c.isContinued, c.completedAt, c.parentInstanceId";
+    let text = format!("SELECT {members} {CREATED}");
     let query = match &filter.instance_ids {
         Some(ids) => Query::new(format!("{text} AND ARRAY_CONTAINS(@ids, c.instanceId)"))
             .with_parameter("@ids", ids.clone()),

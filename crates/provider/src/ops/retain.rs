@@ -9,6 +9,7 @@ use crate::clock::Stamp;
 use crate::documents::{State, Versioned};
 use crate::failure::Failure;
 use crate::inner::Inner;
+use crate::ops::delete::Force;
 use crate::ops::{delete, prune};
 use crate::retention::is_finished;
 use crate::token::{Kind, Token, nonce};
@@ -33,7 +34,7 @@ pub(crate) async fn sweep(inner: &Inner, root: &Versioned<State>) -> Result<(), 
             return postpone(inner, root).await;
         }
     }
-    let removed = delete::run(inner, &tree, false).await?;
+    let removed = delete::run(inner, &tree, Force::None).await?;
     tracing::debug!(instance, instances = removed.instances_deleted, "kept long enough");
     Ok(())
 }

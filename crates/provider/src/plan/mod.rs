@@ -290,6 +290,7 @@ fn schedule(
     }
     plan.edited_bundles = edit_bundles(basis.bundles, &mut cancelled);
     plan.state.bundles = basis.bundles.iter().map(|bundle| bundle.value.id.clone()).collect();
+    plan.state.is_continued = messages.iter().any(|message| message.enq <= FIRST);
     let instance = plan.state.instance_id.clone();
     let mark = plan.staging.clone();
     let origin =

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use duroxide::providers::{Provider, ProviderAdmin, WorkItem};
+use duroxide::providers::{InstanceFilter, Provider, ProviderAdmin, WorkItem};
 use perihelion_client::Query;
 use serde_json::{Value, json};
 
@@ -324,4 +324,35 @@ async fn an_answer_to_a_start_that_collides_reaches_whoever_is_there() {
         .unwrap();
     let (_, messages) = take(&provider).await;
     assert_eq!(messages, [answer("taken")]);
+}
+
+#[tokio::test]
+async fn an_instance_between_two_executions_has_not_ended() {
+    let world = World::open().await;
+    let provider = world.provider().await;
+    provider.enqueue_for_orchestrator(start("eternal", String::new()), None).await.unwrap();
+    let (token, _) = take(&provider).await;
+    let next = json!({ "ContinueAsNew": {
+        "instance": "eternal", "orchestration": "Order", "input": "", "version": "1.0.0"
+    } });
+    let next: WorkItem = serde_json::from_value(next).unwrap();
+    let metadata = duroxide::providers::ExecutionMetadata {
+        status: Some("ContinuedAsNew".into()),
+        output: Some(String::new()),
+        ..super::named()
+    };
+    let history = vec![event("eternal", 1, String::new())];
+    provider.ack_orchestration_item(&token, 1, history, vec![], vec![next], metadata, vec![]).await.unwrap();
+
+    let swept = provider.delete_instance_bulk(InstanceFilter::default()).await.unwrap();
+    assert_eq!(swept.instances_deleted, 0);
+    let refused = provider.delete_instance("eternal", false).await.unwrap_err();
+    assert!(refused.message.contains("still running"), "{refused}");
+
+    let (token, _) = take(&provider).await;
+    let history = vec![event("eternal", 1, String::new())];
+    let ended = duroxide::providers::ExecutionMetadata { status: Some("Completed".into()), ..super::named() };
+    provider.ack_orchestration_item(&token, 2, history, vec![], vec![], ended, vec![]).await.unwrap();
+    let swept = provider.delete_instance_bulk(InstanceFilter::default()).await.unwrap();
+    assert_eq!((swept.instances_deleted, swept.executions_deleted), (1, 2));
 }

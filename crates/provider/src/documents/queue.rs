@@ -1,0 +1,162 @@
+//! What waits: messages and activities, one by one or many in one document.
+
+use serde::{Deserialize, Serialize};
+
+use super::{is_false, is_zero};
+use crate::clock::{SKEW_MAX, Stamp};
+use crate::consumed::Once;
+use crate::text::{Text, escaped};
+
+/// Before every other message of an instance: the start of its next execution,
+/// without which the runtime can do nothing with the others.
+pub(crate) const FIRST: Stamp = Stamp(1);
+
+/// A message to an instance.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Message {
+    pub(crate) id: String,
+    pub(crate) instance_id: String,
+    #[serde(rename = "type")]
+    pub(crate) kind: String,
+    pub(crate) visible_at: Stamp,
+    /// The order of an instance's messages.
+    pub(crate) enq: Stamp,
+    pub(crate) attempt_count: u32,
+    /// The work item, as JSON in a string: what is unreadable in it harms no
+    /// other message.
+    pub(crate) item: Text,
+    /// Must not be delivered twice, and nothing but its id can tell.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub(crate) once: bool,
+    /// Of such a message: its sender repeats none below that number.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(crate) low: u64,
+    /// The incarnation it belongs to; another one drops it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) inc: Option<String>,
+    /// Of a start: whose child it starts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) start_parent: Option<String>,
+    /// The incarnation of that parent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) parent_inc: Option<String>,
+    /// The lock under which it was made, for a completion whose answer is lost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) by: Option<String>,
+}
+
+impl Message {
+    /// From when on it can have been seen, by whatever clock stamped it.
+    pub(crate) fn seen_from(&self) -> Stamp {
+        // The start of a next execution comes before all others, so its place
+        // in the order tells nothing.
+        if self.enq <= FIRST { self.visible_at.after(SKEW_MAX) } else { self.enq.max(self.visible_at) }
+    }
+
+    /// Itself, if it must not be delivered twice.
+    pub(crate) fn as_once(&self) -> Option<Once> {
+        self.once.then(|| Once { id: self.id.clone(), low: self.low })
+    }
+
+    /// Bytes of its document, about.
+    pub(crate) fn weight(&self) -> usize {
+        let parent = self.start_parent.as_deref().map_or(0, escaped);
+        MEMBERS_BYTES + self.item.weight() + escaped(&self.instance_id) + parent
+    }
+}
+
+/// Names and small members of a message or an activity.
+const MEMBERS_BYTES: usize = 360;
+
+/// `a:{execution}:{event}`: an activity to run. It is locked while `lock` is
+/// there and `visible_at` is to come.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Activity {
+    pub(crate) id: String,
+    pub(crate) instance_id: String,
+    #[serde(rename = "type")]
+    pub(crate) kind: String,
+    pub(crate) visible_at: Stamp,
+    pub(crate) enq: Stamp,
+    pub(crate) attempt_count: u32,
+    pub(crate) item: Text,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) tag: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) session_id: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) lock: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) inc: Option<String>,
+}
+
+impl Activity {
+    /// Bytes of its document, about.
+    pub(crate) fn weight(&self) -> usize {
+        let names = [&self.tag, &self.session_id].map(|name| name.as_deref().map_or(0, escaped));
+        MEMBERS_BYTES + self.item.weight() + escaped(&self.instance_id) + names[0] + names[1]
+    }
+}
+
+/// What is left of a cancelled activity: it takes the worker's lock away, and
+/// goes by itself.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Cancelled {
+    pub(crate) id: String,
+    pub(crate) instance_id: String,
+    #[serde(rename = "type")]
+    pub(crate) kind: String,
+    pub(crate) ttl: u32,
+}
+
+/// `w:{seq}:{n}`: many activities and messages of one turn, to be unpacked.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Bundle {
+    pub(crate) id: String,
+    pub(crate) instance_id: String,
+    #[serde(rename = "type")]
+    pub(crate) kind: String,
+    pub(crate) made_at: Stamp,
+    /// The same, where polls look.
+    #[serde(default)]
+    pub(crate) visible_at: Stamp,
+    pub(crate) activities: Vec<Activity>,
+    pub(crate) messages: Vec<Message>,
+    /// Activities of earlier turns to cancel.
+    #[serde(default)]
+    pub(crate) cancelled: Vec<String>,
+    /// Activities of this bundle that were cancelled before it is unpacked.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) skip: Vec<String>,
+    /// The staging it was part of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) mark: Option<String>,
+}
+
+impl Bundle {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.activities.is_empty() && self.messages.is_empty() && self.cancelled.is_empty()
+    }
+}
+
+/// `o:{seq}:{n}`: messages of one turn to other instances.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Outbox {
+    pub(crate) id: String,
+    pub(crate) instance_id: String,
+    #[serde(rename = "type")]
+    pub(crate) kind: String,
+    pub(crate) made_at: Stamp,
+    /// The same, where polls look.
+    #[serde(default)]
+    pub(crate) visible_at: Stamp,
+    pub(crate) messages: Vec<Message>,
+    /// The staging it was part of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) mark: Option<String>,
+}
