@@ -83,7 +83,7 @@ pub(crate) enum Command {
     /// unless asked for.
     #[command(after_help = format!("{SERVER_EXAMPLES}\n\n{}\n\n{}", image::HELP, exit::HELP))]
     Server(Box<ServerArgs>),
-    /// Move the workflows of the published crate duroxide-cdb 0.1.x into a new
+    /// Move the workflows of the published crate duroxide-cdb (0.1.10 and before) into a new
     /// container, where this version goes on with them.
     #[command(after_help = format!("{MIGRATE_EXAMPLES}\n\n{}", exit::HELP))]
     Migrate(MigrateArgs),

@@ -62,7 +62,7 @@ pub(super) async fn found(container: &Container, properties: &ContainerPropertie
 fn published(container: &Container) -> Failure {
     let (database, name) = (container.database_name(), container.name());
     Failure::Refused(format!(
-        "the container {database}/{name} was written by the published crate duroxide-cdb 0.1.x, whose \
+        "the container {database}/{name} was written by the published crate duroxide-cdb (0.1.10 and before), whose \
          documents this version does not run on. Stop the programs that use it, move it into a new \
          container with `perihelion migrate --from {database}/{name} --to {database}/NEW`, and open that \
          one; the old one stays as it is"

@@ -1,4 +1,4 @@
-//! From a container of the published crate, duroxide-cdb 0.1.x, to one of ours.
+//! From a container of the published crate, duroxide-cdb (0.1.10 and before), to one of ours.
 //!
 //! Instance by instance, out of a container that is only read into one that is
 //! only written: the old one stays as it is, and is the way back. What always

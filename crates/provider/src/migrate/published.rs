@@ -1,4 +1,4 @@
-//! The documents of the published crate, duroxide-cdb 0.1.x, as far as they
+//! The documents of the published crate, duroxide-cdb (0.1.10 and before), as far as they
 //! matter to whoever moves them. Ids there are made of the instance's own
 //! (`{instance}:instance`, `{instance}:history:{execution}:{event}`), or are
 //! random; what a document is, its `type` says.
