@@ -115,7 +115,7 @@ impl Entry {
 
     /// Whoever looked at it did not take it, or gave it back.
     fn give_back(&mut self) {
-        self.dues.extend(self.seen.take());
+        self.dues.extend(self.seen.take().or(self.came_for.take()));
         self.is_partial = true;
     }
 }

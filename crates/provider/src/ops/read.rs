@@ -58,8 +58,13 @@ pub(crate) async fn created(inner: &Inner, instance: &str) -> Result<State, Fail
     state.ok_or_else(|| Failure::NotFound(instance.to_owned()))
 }
 
-/// The history of the latest execution; nothing for an unknown instance.
+/// The history of the latest execution; nothing for an unknown instance. Before
+/// each activity the runtime takes a failure of this for an empty history.
 pub(crate) async fn latest(inner: &Inner, instance: &str) -> Result<Vec<Event>, Failure> {
+    patiently(Instant::now() + PATIENCE, || latest_now(inner, instance)).await
+}
+
+async fn latest_now(inner: &Inner, instance: &str) -> Result<Vec<Event>, Failure> {
     let history = match state(inner, instance).await? {
         None => return Ok(Vec::new()),
         // Of a deleted instance it is empty.

@@ -209,6 +209,20 @@ async fn a_commit_whose_answer_is_lost_is_made_once() {
     }
 }
 
+/// Before each activity the runtime reads the history, and takes a failure for
+/// an empty one.
+#[tokio::test(start_paused = true)]
+async fn an_outage_of_seconds_is_outlasted_by_whoever_reads() {
+    let world = World::open().await;
+    let provider = world.provider().await;
+    provider.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
+    let (token, _) = take(&provider).await;
+    let history = vec![event("a", 1, String::new())];
+    ack(&provider, &token, history.clone(), vec![], vec![]).await.unwrap();
+    world.fault(r#"{"operation":"read_item","count":20,"status":503}"#).await;
+    assert_eq!(provider.read("a").await.unwrap(), history);
+}
+
 #[tokio::test]
 async fn an_event_whose_enqueue_lost_its_answer_is_delivered_once() {
     for rule in [

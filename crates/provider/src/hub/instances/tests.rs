@@ -53,6 +53,18 @@ fn what_comes_while_it_is_locked_is_seen_when_it_is_released() {
 }
 
 #[test]
+fn a_turn_that_is_lost_is_looked_at_again_at_once_and_by_a_read() {
+    let mut hints = Instances::default();
+    let anyone = Capability::of(None);
+    let anyone = asker(&anyone);
+    hints.bring(completion("a", "c:1:1"));
+    assert!(!hints.take(stamp(2), anyone).unwrap().is_partial);
+    hints.locked("a", stamp(100), BTreeMap::from([("c:1:1".to_owned(), 1)]));
+    hints.released("a");
+    assert!(hints.take(stamp(3), anyone).unwrap().is_partial);
+}
+
+#[test]
 fn a_lock_that_runs_out_is_looked_at_again() {
     let mut hints = Instances::default();
     let anyone = Capability::of(None);
