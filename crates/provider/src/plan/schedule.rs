@@ -1,0 +1,144 @@
+//! What a turn schedules: activities, messages to itself and to others,
+//! cancellations. A few are documents of the commit, many go into bundles.
+
+use std::collections::HashSet;
+
+use super::spill::Spill;
+use super::{Basis, Layout, TurnAck, TurnPlan, activity, activity_id, bundles, instance_of, items, message};
+use crate::clock::Stamp;
+use crate::consumed::sent_id;
+use crate::documents::{Activity, Bundle, Cancelled, FIRST, Litter, Message, State, Versioned, kind};
+use crate::failure::Failure;
+
+/// More activities, messages and cancellations than this go into a bundle: a
+/// batch must keep room for 64 consumed messages and the state.
+const LOOSE_MAX: usize = 30;
+
+/// Loose activities and messages together.
+const LOOSE_BYTES_MAX: usize = 600_000;
+
+/// How long what is left of a cancelled activity stays: longer than any worker
+/// goes on without renewing its lock.
+const CANCELLED_TTL_SECONDS: u32 = 3600;
+
+/// Activities, messages to the instance itself, messages to others,
+/// cancellations.
+pub(super) fn apply(
+    plan: &mut TurnPlan,
+    basis: &Basis<'_>,
+    ack: &TurnAck,
+    layout: &Layout,
+    spill: &mut Spill,
+    litter: &mut Litter,
+) -> Result<(), Failure> {
+    let Scheduled { activities, messages, outgoing, mut cancelled } =
+        scheduled(&mut plan.state, basis.now, ack, layout, spill)?;
+    if plan.state.is_spilt {
+        litter.of = cancelled.iter().cloned().collect();
+        litter.of.sort();
+    }
+    plan.edited_bundles = edit_bundles(basis.bundles, &mut cancelled);
+    plan.state.bundles = basis.bundles.iter().map(|bundle| bundle.value.id.clone()).collect();
+    plan.state.is_continued = messages.iter().any(|message| message.enq <= FIRST);
+    let instance = plan.state.instance_id.clone();
+    let mark = plan.staging.clone();
+    let origin =
+        bundles::Origin { instance: &instance, seq: plan.state.seq, now: basis.now, mark: mark.as_deref() };
+    plan.outboxes = bundles::outboxes(&origin, outgoing);
+    let mut cancelled: Vec<String> = cancelled.into_iter().collect();
+    cancelled.sort();
+    let bytes = bundles::bytes(&activities, &messages);
+    if activities.len() + messages.len() + cancelled.len() <= LOOSE_MAX && bytes <= LOOSE_BYTES_MAX {
+        plan.cancelled = cancelled.into_iter().map(|id| tombstone(&instance, id)).collect();
+        (plan.activities, plan.messages) = (activities, messages);
+        return Ok(());
+    }
+    // The start of the next execution must be there with this commit.
+    let (now, later) = messages.into_iter().partition(|message| message.enq <= FIRST);
+    plan.messages = now;
+    plan.bundles = bundles::bundles(&origin, activities, later, cancelled);
+    plan.state.bundles.extend(plan.bundles.iter().map(|bundle| bundle.id.clone()));
+    Ok(())
+}
+
+/// What a turn schedules, as documents.
+struct Scheduled {
+    activities: Vec<Activity>,
+    /// To the instance itself.
+    messages: Vec<Message>,
+    /// To others.
+    outgoing: Vec<Message>,
+    /// Activities of earlier turns.
+    cancelled: HashSet<String>,
+}
+
+fn scheduled(
+    state: &mut State,
+    now: Stamp,
+    ack: &TurnAck,
+    layout: &Layout,
+    spill: &mut Spill,
+) -> Result<Scheduled, Failure> {
+    let mut stamp = now;
+    let mut next = || {
+        stamp.0 += 1;
+        stamp
+    };
+    let mut cancelled: HashSet<String> =
+        ack.cancelled.iter().map(|target| activity_id(target.execution_id, target.activity_id)).collect();
+    let inc = Some(state.incarnation.clone());
+    let (mut activities, mut messages, mut outgoing) = (Vec::new(), Vec::new(), Vec::new());
+    for item in &ack.worker_items {
+        let mut activity = activity(item, next())?;
+        // Scheduled and cancelled in one turn: as if neither.
+        if !cancelled.remove(&activity.id) {
+            activity.inc = inc.clone();
+            state.is_spilt |= spill.activity(&mut activity, layout.item_bytes_max);
+            activities.push(activity);
+        }
+    }
+    let source = items::source(&state.instance_id, &state.incarnation);
+    for (position, item) in ack.orchestrator_items.iter().enumerate() {
+        let is_own = instance_of(item) == state.instance_id;
+        let id = match is_own {
+            true => format!("n:{:x}:{position:05}", state.seq),
+            false => sent_id(&source, state.seq, position),
+        };
+        let mut message = message(item, id, next(), None)?;
+        items::address(&mut message, item, state);
+        if is_own {
+            items::set_by_our_clock(&mut message, item, ack.clock_offset_ms, now);
+        }
+        spill.message(&mut message, layout.item_bytes_max);
+        match is_own {
+            true => messages.push(Message { inc: inc.clone(), ..message }),
+            false => outgoing.push(message),
+        }
+    }
+    Ok(Scheduled { activities, messages, outgoing, cancelled })
+}
+
+/// Lets bundles that are not unpacked yet skip cancelled activities; what was
+/// found there needs no tombstone.
+fn edit_bundles(bundles: &[Versioned<Bundle>], cancelled: &mut HashSet<String>) -> Vec<Versioned<Bundle>> {
+    let mut edited = Vec::new();
+    for bundle in bundles {
+        let ids = bundle.value.activities.iter().map(|activity| &activity.id);
+        let found: Vec<String> = ids.filter(|id| cancelled.remove(*id)).cloned().collect();
+        if !found.is_empty() {
+            let mut bundle = bundle.clone();
+            bundle.value.skip.extend(found);
+            edited.push(bundle);
+        }
+    }
+    edited
+}
+
+pub(crate) fn tombstone(instance: &str, id: String) -> Cancelled {
+    Cancelled {
+        id,
+        instance_id: instance.to_owned(),
+        kind: kind::CANCELLED.to_owned(),
+        ttl: CANCELLED_TTL_SECONDS,
+    }
+}
