@@ -1,6 +1,8 @@
 //! Every example runs without arguments, against the engine in its process.
 
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use perihelion_server::{EMULATOR_KEY, Server, ServerOptions};
@@ -21,13 +23,24 @@ const EXAMPLES: [(&str, &str); 10] = [
 
 const VARIABLE: &str = "AZURE_COSMOS_CONNECTION_STRING";
 
+/// Examples as the tests of the workspace build them: built for this package
+/// alone, everything below them would be built a second time.
+fn built() -> &'static Path {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    BUILT.get_or_init(|| {
+        let mut command = Command::new(env!("CARGO"));
+        command.args(["build", "--quiet", "--workspace", "--examples"]);
+        let status = command.current_dir(env!("CARGO_MANIFEST_DIR")).status().expect("cargo runs");
+        assert!(status.success(), "the examples are built");
+        let this = std::env::current_exe().expect("a test is a program");
+        this.ancestors().nth(2).expect("tests are in deps").join("examples")
+    })
+}
+
 fn run(name: &str, configure: impl FnOnce(&mut Command) -> &mut Command) -> String {
-    let mut command = Command::new(env!("CARGO"));
-    command
-        .args(["run", "--quiet", "--package", "perihelion-client", "--example", name])
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .env_remove("COSMOS_ENDPOINT");
-    let output = configure(&mut command).output().expect("cargo runs");
+    let mut command = Command::new(built().join(name));
+    command.current_dir(env!("CARGO_MANIFEST_DIR")).env_remove("COSMOS_ENDPOINT");
+    let output = configure(&mut command).output().expect("the example runs");
     let told = String::from_utf8_lossy(&output.stdout).into_owned();
     let failed = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{name}: {told}{failed}");
