@@ -6,7 +6,7 @@ use perihelion_model::json::{self, Number, Style, Value};
 use perihelion_wire::binary_json::{BINARY_DEPTH_MAX, decode, depth, encode, is_binary};
 
 fn conformance() -> Value {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/conformance/binary-json.json");
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../conformance/binary-json.json");
     let bytes = std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     json::parse(&bytes).expect("the conformance file is JSON")
 }

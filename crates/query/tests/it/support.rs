@@ -6,9 +6,9 @@ use perihelion_query::{Diagnostic, EvaluationError, Now, Parameters, compile, pa
 /// 2020-09-13T12:26:40Z, so that the date functions have a fixed answer.
 pub(crate) const NOW_MILLISECONDS: i64 = 1_600_000_000_000;
 
-/// A file of the conformance data, which lives beside the repository.
+/// Reads one file of `conformance/`, which is a list of cases.
 pub(crate) fn conformance(file: &str) -> Vec<Value> {
-    let path = format!("{}/../../../shared/conformance/{file}", env!("CARGO_MANIFEST_DIR"));
+    let path = format!("{}/../../conformance/{file}", env!("CARGO_MANIFEST_DIR"));
     let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
     match parse_str(&text) {
         Ok(Value::Array(cases)) => cases,
