@@ -34,7 +34,6 @@ pub mod region;
 mod response;
 mod routing;
 mod session;
-pub mod status;
 pub mod telemetry;
 pub mod transport;
 
@@ -44,6 +43,7 @@ pub use driver::{AccountView, Driver};
 pub use error::{Error, ErrorKind};
 pub use operation::Operation;
 pub use options::{DriverOptions, OperationOptions};
+pub use perihelion_wire::status;
 pub use region::Region;
 pub use response::Response;
 pub use status::Status;

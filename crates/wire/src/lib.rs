@@ -10,4 +10,5 @@ pub mod headers;
 pub mod patch;
 pub mod path;
 pub mod signature;
+pub mod status;
 pub mod transport;

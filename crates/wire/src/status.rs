@@ -1,0 +1,117 @@
+//! Statuses of the service: an HTTP status code together with the sub-status
+//! of the `x-ms-substatus` header. Client and server use these constants, so
+//! that each number is written once and has a name.
+
+use std::fmt;
+
+/// An HTTP status code and its sub-status. The sub-status is 0 when the
+/// response has no `x-ms-substatus` header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Status {
+    /// The HTTP status code.
+    pub code: u16,
+    /// The value of `x-ms-substatus`, or 0.
+    pub sub: u32,
+}
+
+macro_rules! statuses {
+    ($($(#[$doc:meta])* $name:ident = $code:literal / $sub:literal;)*) => {
+        $($(#[$doc])* pub const $name: Status = Status { code: $code, sub: $sub };)*
+    };
+}
+
+statuses! {
+    /// The operation succeeded.
+    OK = 200 / 0;
+    /// The operation created a resource.
+    CREATED = 201 / 0;
+    /// The operation succeeded and the response has no body: a delete.
+    NO_CONTENT = 204 / 0;
+    /// An operation of a batch was refused, so none of the batch was applied.
+    MULTI_STATUS = 207 / 0;
+    /// The resource still has the etag of `If-None-Match`.
+    NOT_MODIFIED = 304 / 0;
+    /// The body or a header is not acceptable.
+    BAD_REQUEST = 400 / 0;
+    /// The partition key in the header differs from the document's.
+    PARTITION_KEY_MISMATCH = 400 / 1001;
+    /// The gateway does not run this query across partitions; the client has
+    /// to fetch a query plan and merge the partitions' results itself.
+    CROSS_PARTITION_QUERY_NOT_SERVABLE = 400 / 1004;
+    /// The container has another `_rid` than the client sent: it was recreated.
+    COLLECTION_RID_MISMATCH = 400 / 1024;
+    /// The signature or token is wrong or has expired.
+    UNAUTHORIZED = 401 / 0;
+    /// The request is authentic but not allowed.
+    FORBIDDEN = 403 / 0;
+    /// This region does not accept writes (any more).
+    WRITE_FORBIDDEN = 403 / 3;
+    /// This region does not know the account (yet, or any more).
+    DATABASE_ACCOUNT_NOT_FOUND = 403 / 1008;
+    /// The resource does not exist.
+    NOT_FOUND = 404 / 0;
+    /// This region has not yet applied the writes that the session token names.
+    READ_SESSION_NOT_AVAILABLE = 404 / 1002;
+    /// The container (of that `_rid`) does not exist any more.
+    OWNER_RESOURCE_NOT_FOUND = 404 / 1003;
+    /// The container is being created and cannot be read yet.
+    COLLECTION_CREATE_IN_PROGRESS = 404 / 1013;
+    /// The resource does not support the HTTP method.
+    METHOD_NOT_ALLOWED = 405 / 0;
+    /// The service did not finish the request in time.
+    REQUEST_TIMEOUT = 408 / 0;
+    /// The id, name or unique key exists already.
+    CONFLICT = 409 / 0;
+    /// The client's knowledge of the replica, partition or name is stale.
+    GONE = 410 / 0;
+    /// The client's name cache is stale: the container was recreated.
+    NAME_CACHE_IS_STALE = 410 / 1000;
+    /// The partition key range was split or merged.
+    PARTITION_KEY_RANGE_GONE = 410 / 1002;
+    /// A split of the partition is completing.
+    COMPLETING_SPLIT = 410 / 1007;
+    /// The partition is being moved.
+    COMPLETING_PARTITION_MIGRATION = 410 / 1008;
+    /// The etag of `If-Match` or another precondition does not hold.
+    PRECONDITION_FAILED = 412 / 0;
+    /// The request is larger than the service accepts.
+    TOO_LARGE = 413 / 0;
+    /// The request URL is longer than the server accepts.
+    URI_TOO_LONG = 414 / 0;
+    /// This operation of a batch was not tried because another one failed.
+    FAILED_DEPENDENCY = 424 / 0;
+    /// The request rate is too large.
+    TOO_MANY_REQUESTS = 429 / 3200;
+    /// The replica is out of resources; another region may have some.
+    SYSTEM_RESOURCE_UNAVAILABLE = 429 / 3092;
+    /// The request has more or longer headers than the server accepts.
+    HEADERS_TOO_LARGE = 431 / 0;
+    /// A conflicting write is in progress; the client should try again.
+    RETRY_WITH = 449 / 0;
+    /// The service failed.
+    INTERNAL_SERVER_ERROR = 500 / 0;
+    /// The service, or the part of it that the request needs, is unavailable.
+    SERVICE_UNAVAILABLE = 503 / 0;
+}
+
+impl Status {
+    /// A status with its sub-status.
+    pub const fn new(code: u16, sub: u32) -> Self {
+        Status { code, sub }
+    }
+
+    /// Whether the operation succeeded: a 2xx code, or 304 as the result of a
+    /// condition.
+    pub fn is_success(self) -> bool {
+        (200..300).contains(&self.code) || self.code == NOT_MODIFIED.code
+    }
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.sub {
+            0 => write!(f, "{}", self.code),
+            sub => write!(f, "{}/{sub}", self.code),
+        }
+    }
+}
