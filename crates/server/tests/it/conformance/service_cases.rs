@@ -31,8 +31,7 @@ const THROUGHPUT: u32 = 4000;
 const SHOWN_DIFFERENCES: usize = 4;
 
 fn cases() -> Vec<Case> {
-    let path =
-        PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../conformance/service-cases.json");
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../conformance/service-cases.json");
     let bytes = std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let file = json::parse(&bytes).expect("the conformance file is JSON");
     let cases = file.as_array().expect("the conformance file is a list");
