@@ -1,18 +1,21 @@
 //! What was typed, turned into what is meant. Parts always run in the order of
 //! [`Part::ALL`], whatever order they were named in: the cheap ones first.
 
-use crate::parts::Part;
+use crate::part::Part;
 
 pub(crate) const HELP: &str = "\
 The one command that does all the checking.
 
 Usage: cargo xtask test [--only PART,PART...]
+       cargo xtask modules [CRATE]
        cargo xtask bench [ARGUMENT...]
 
 test    runs every part, or those named, installs what they need, and ends with
         the line \"N passed, N failed, N skipped\". A failing part does not stop
         the parts after it.
 
+  house       module cycles, module arrows in ARCHITECTURE.md, paths out of the
+              checkout, mod.rs
   fmt         formatting: the workspace, bench, interop and compat
   clippy      lints without warnings: the workspace and bench
   unit        unit and integration tests (cargo-nextest when installed)
@@ -23,6 +26,9 @@ test    runs every part, or those named, installs what they need, and ends with
   rust        the official Rust SDK against the server
   holes       the published provider on the server, where it must break
   migration   what the published provider began, moved and finished by ours
+
+modules prints which top-level modules of a crate use which others, a line each:
+        \"module -> used, used\"; without a name, those of all crates
 
 bench   runs the side-by-side benchmarks of bench/: \"emulators\" (unless told
         otherwise), \"clients\" or \"providers\"; see bench/README.md for the arguments
@@ -37,6 +43,7 @@ Exit codes:
 pub(crate) enum Request {
     Help,
     Test { parts: Vec<Part> },
+    Modules { name: Option<String> },
     Bench { words: Vec<String> },
 }
 
@@ -52,6 +59,11 @@ pub(crate) fn parse(words: &[String]) -> Result<Request, String> {
             parse_parts(&word["--only=".len()..]).map(|parts| Request::Test { parts })
         }
         ["test", rest @ ..] => Err(format!("test does not understand: {}", rest.join(" "))),
+        ["modules"] => Ok(Request::Modules { name: None }),
+        ["modules", name] if !name.starts_with('-') => {
+            Ok(Request::Modules { name: Some((*name).to_owned()) })
+        }
+        ["modules", rest @ ..] => Err(format!("modules takes the name of one crate: {}", rest.join(" "))),
         ["bench", rest @ ..] => {
             Ok(Request::Bench { words: rest.iter().map(|word| (*word).to_owned()).collect() })
         }
@@ -104,6 +116,13 @@ mod tests {
     fn the_words_after_bench_go_to_the_bench() {
         let words = vec!["emulators".to_owned(), "--quick".to_owned()];
         check("bench emulators --quick", Ok(Request::Bench { words }));
+    }
+
+    #[test]
+    fn modules_takes_one_crate_or_none() {
+        check("modules", Ok(Request::Modules { name: None }));
+        check("modules engine", Ok(Request::Modules { name: Some("engine".to_owned()) }));
+        check("modules a b", Err("modules takes the name of one crate: a b"));
     }
 
     #[test]

@@ -57,6 +57,20 @@ impl Checkout {
         command
     }
 
+    /// The files that git tracks, by their paths from the root.
+    pub(crate) fn tracked_files(&self) -> Result<Vec<PathBuf>, String> {
+        let listed = self.command(&OsString::from("git")).args(["ls-files", "-z"]).output();
+        let listed = listed.map_err(|error| format!("cannot start git: {error}"))?;
+        if !listed.status.success() {
+            let why = String::from_utf8_lossy(&listed.stderr);
+            return Err(format!("git cannot list the tracked files: {}", why.trim()));
+        }
+        let names = String::from_utf8_lossy(&listed.stdout);
+        let files = names.split('\0').filter(|name| !name.is_empty()).map(PathBuf::from);
+        // A file that is deleted and not yet committed is tracked, too.
+        Ok(files.filter(|file| self.root.join(file).symlink_metadata().is_ok()).collect())
+    }
+
     /// Whether `cargo <name> --version` answers.
     pub(crate) fn has_cargo_command(&self, name: &str) -> bool {
         let answer = self.cargo().args([name, "--version"]).output();

@@ -10,7 +10,10 @@
 mod args;
 mod bench;
 mod checkout;
+mod house;
+mod modules;
 mod outcome;
+mod part;
 mod parts;
 mod process;
 mod report;
@@ -32,6 +35,7 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         Ok(Request::Test { parts }) => test(&parts),
+        Ok(Request::Modules { name }) => modules::run(&Checkout::of_this_program(), name.as_deref()),
         Ok(Request::Bench { words }) => bench::run(&Checkout::of_this_program(), &words),
         Err(wrong) => {
             eprintln!("{wrong}\n\n{}", args::HELP);
@@ -40,7 +44,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn test(parts: &[parts::Part]) -> ExitCode {
+fn test(parts: &[part::Part]) -> ExitCode {
     let checkout = Checkout::of_this_program();
     let outcomes: Vec<_> = parts.iter().map(|part| parts::run(*part, &checkout)).collect();
     print!("{}", report::closing(&outcomes));

@@ -4,7 +4,7 @@
 use std::ops::AddAssign;
 use std::time::Duration;
 
-use crate::parts::Part;
+use crate::part::Part;
 
 /// Failures named per step. More than this and the part itself is the news;
 /// the full list is in the output above the summary.

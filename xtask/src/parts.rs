@@ -3,12 +3,13 @@
 //! part adds a step here, and nothing else has to know.
 
 use std::ffi::OsString;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::checkout::Checkout;
+use crate::house;
 use crate::outcome::{PartOutcome, StepOutcome};
-use crate::process;
+use crate::part::Part;
+use crate::process::{self, Step};
 use crate::runners::Runner;
 
 /// A cold build of everything takes minutes on two cores and the kill and
@@ -34,62 +35,10 @@ const OLDEST_MANIFEST: &str = "compat/duroxide-0.1.29/Cargo.toml";
 /// Validations mostly wait for locks to run out; see .config/nextest.toml.
 const VALIDATIONS_AT_A_TIME: &str = "--test-threads=8";
 
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Part {
-    Fmt,
-    Clippy,
-    Unit,
-    Oldest,
-    Doc,
-    Python,
-    Javascript,
-    Rust,
-    Holes,
-    Migration,
-}
-
-impl Part {
-    /// In running order: what fails quickest comes first.
-    pub(crate) const ALL: [Self; 10] = [
-        Self::Fmt,
-        Self::Clippy,
-        Self::Unit,
-        Self::Oldest,
-        Self::Doc,
-        Self::Python,
-        Self::Javascript,
-        Self::Rust,
-        Self::Holes,
-        Self::Migration,
-    ];
-
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Fmt => "fmt",
-            Self::Clippy => "clippy",
-            Self::Unit => "unit",
-            Self::Oldest => "oldest",
-            Self::Doc => "doc",
-            Self::Python => "python",
-            Self::Javascript => "javascript",
-            Self::Rust => "rust",
-            Self::Holes => "holes",
-            Self::Migration => "migration",
-        }
-    }
-}
-
-/// One command and how to read it.
-pub(crate) struct Step {
-    pub(crate) name: String,
-    pub(crate) command: Command,
-    pub(crate) runner: Runner,
-    pub(crate) limit: Duration,
-}
-
 pub(crate) fn run(part: Part, checkout: &Checkout) -> PartOutcome {
     let started = Instant::now();
     let outcomes = match part {
+        Part::House => house::run(checkout),
         Part::Fmt => fmt(checkout),
         Part::Clippy => clippy(checkout),
         Part::Unit => unit(checkout).into_iter().map(process::run).collect(),

@@ -10,8 +10,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 use crate::outcome::{Ending, StepOutcome};
-use crate::parts::Step;
-use crate::runners::Reading;
+use crate::runners::{Reading, Runner};
 
 /// Lines read but not yet printed; a step that prints faster waits for us.
 const LINES_WAITING_MAX: usize = 1024;
@@ -22,6 +21,14 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// From the exit of a step to the end of its output. What is in the pipe by
 /// then is read in far less.
 const OUTPUT_LIMIT_AFTER_EXIT: Duration = Duration::from_secs(5);
+
+/// One command and how to read it.
+pub(crate) struct Step {
+    pub(crate) name: String,
+    pub(crate) command: Command,
+    pub(crate) runner: Runner,
+    pub(crate) limit: Duration,
+}
 
 /// A line of a child's output, or why there will be no more of them.
 type Line = std::io::Result<(Source, Vec<u8>)>;
@@ -190,7 +197,6 @@ fn descendants(root: u32, parents: &[(u32, u32)]) -> Vec<u32> {
 mod tests {
     use super::*;
     use crate::outcome::Tally;
-    use crate::runners::Runner;
 
     fn shell(script: &str, runner: Runner, limit: Duration) -> StepOutcome {
         let mut command = Command::new("sh");

@@ -44,7 +44,7 @@ mod tests {
 
     use super::*;
     use crate::outcome::StepOutcome;
-    use crate::parts::Part;
+    use crate::part::Part;
 
     #[test]
     fn the_sum_is_the_last_line_and_failures_are_named_above_it() {

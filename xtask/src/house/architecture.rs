@@ -1,0 +1,63 @@
+//! Reads section `## Modules` of ARCHITECTURE.md: under `### CRATE` stands a
+//! fenced block with the crate's arrows.
+
+use std::collections::BTreeMap;
+
+/// The contents of each crate's block.
+pub(super) fn blocks(page: &str) -> BTreeMap<String, String> {
+    let mut blocks = BTreeMap::new();
+    let (mut is_within, mut is_fenced, mut name) = (false, false, None);
+    for line in page.lines() {
+        if line.starts_with("```") {
+            is_fenced = is_within && !is_fenced;
+        } else if is_fenced {
+            if let Some(name) = &name {
+                let block: &mut String = blocks.entry(String::clone(name)).or_default();
+                block.push_str(line);
+                block.push('\n');
+            }
+        } else if let Some(heading) = line.strip_prefix("## ") {
+            is_within = heading.trim() == "Modules";
+        } else if let Some(heading) = line.strip_prefix("### ") {
+            name = is_within.then(|| heading.trim().to_owned());
+        }
+    }
+    blocks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_fenced_blocks_of_the_section_are_read() {
+        let page = "\
+## Before
+### x
+```
+not this
+```
+## Modules
+Text.
+### x
+More text.
+```text
+a -> b
+b
+```
+### y
+```text
+c
+```
+## After
+### z
+```
+nor this
+```
+";
+        let blocks = blocks(page);
+        assert_eq!(blocks.len(), 2);
+        assert_eq!(blocks["x"], "a -> b\nb\n");
+        assert_eq!(blocks["y"], "c\n");
+    }
+}

@@ -1,0 +1,132 @@
+//! Finds what names a file outside the checkout: a path that climbs out of the
+//! repository, a path into the directory `shared` beside it, an absolute path
+//! into somebody's home, and a page (`x.md`) that no tracked file has the name
+//! of. A clone by itself has none of these.
+//!
+//! A relative path is counted from the directory of its file, and in a Rust
+//! source near `CARGO_MANIFEST_DIR` from the directory of its crate.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashSet;
+use std::ffi::OsStr;
+use std::path::{Component, Path, PathBuf};
+
+use super::Problem;
+
+/// Where people and CI keep their checkouts.
+const HOMES: [&str; 5] = ["/work/", "/home/", "/Users/", "/root/", "/mnt/"];
+
+/// A directory that stands beside some checkouts and is no part of them.
+const BESIDE: &str = "shared";
+
+/// How a checkout is called by those who stand beside it, in examples of a
+/// program's own manifest.
+const OWN_NAME: &str = "perihelion";
+
+/// These files say what is looked for.
+const OWN_FILES: &str = "xtask/src/house/outside";
+
+/// In a Rust source, paths on such a line and its neighbours begin at the crate.
+const MANIFEST_DIRECTORY: &str = "CARGO_MANIFEST_DIR";
+
+pub(super) fn check(root: &Path, tracked: &[PathBuf]) -> Vec<Problem> {
+    let pages: HashSet<&OsStr> = tracked.iter().filter_map(|file| file.file_name()).collect();
+    let mut problems = Vec::new();
+    for file in tracked.iter().filter(|file| !file.to_string_lossy().starts_with(OWN_FILES)) {
+        let path = root.join(file);
+        let text = match std::fs::read_link(&path) {
+            Ok(target) => target.to_string_lossy().into_owned(),
+            // Files that are not text name nothing.
+            Err(_) => std::fs::read_to_string(&path).unwrap_or_default(),
+        };
+        let found = problems_of(root, file, &text).into_iter().chain(missing_pages(&pages, &text));
+        problems.extend(found.map(|text| Problem { path: file.display().to_string(), text }));
+    }
+    problems
+}
+
+fn problems_of(root: &Path, file: &Path, text: &str) -> Vec<String> {
+    let is_rust = file.extension().is_some_and(|extension| extension == "rs");
+    let own = file.parent().unwrap_or(Path::new(""));
+    let lines: Vec<&str> = text.lines().collect();
+    let mut problems = Vec::new();
+    for (at, line) in lines.iter().enumerate() {
+        if !HOMES.iter().chain([&BESIDE, &".."]).any(|part| line.contains(part)) {
+            continue;
+        }
+        let near = &lines[at.saturating_sub(1)..(at + 2).min(lines.len())];
+        let is_at_crate = is_rust && near.iter().any(|line| line.contains(MANIFEST_DIRECTORY));
+        let base = if is_at_crate { crate_of(root, own) } else { own.to_owned() };
+        // Without quotes two dots alone are a range of Rust.
+        let is_quoted = line.contains("\"..\"");
+        let paths = paths_in(line).filter(|path| is_quoted || *path != "..");
+        for path in paths.filter(|path| is_outside(root, &base, path)) {
+            problems.push(format!("line {}: {path} is outside of the checkout", at + 1));
+        }
+    }
+    problems
+}
+
+/// Pages that are cited and not there; those of the web are.
+fn missing_pages(pages: &HashSet<&OsStr>, text: &str) -> Vec<String> {
+    let mut missing = Vec::new();
+    for (at, line) in text.lines().enumerate().filter(|(_, line)| line.contains(".md")) {
+        let cited = paths_in(line).map(|path| path.trim_end_matches('.'));
+        let cited = cited.filter(|path| path.ends_with(".md") && !path.starts_with("//"));
+        let cited = cited.filter(|path| !pages.contains(OsStr::new(path.rsplit('/').next().unwrap_or(path))));
+        missing.extend(cited.map(|path| format!("line {}: there is no page {path} in the checkout", at + 1)));
+    }
+    missing
+}
+
+/// The nearest directory with a manifest.
+fn crate_of(root: &Path, directory: &Path) -> PathBuf {
+    let found = directory.ancestors().find(|ancestor| root.join(ancestor).join("Cargo.toml").is_file());
+    found.unwrap_or(directory).to_owned()
+}
+
+/// Every run of letters that paths are made of.
+fn paths_in(line: &str) -> impl Iterator<Item = &str> {
+    let is_part = |letter: char| letter.is_alphanumeric() || "/._-".contains(letter);
+    line.split(move |letter| !is_part(letter)).filter(|path| !path.is_empty())
+}
+
+fn is_outside(root: &Path, base: &Path, path: &str) -> bool {
+    if HOMES.iter().any(|home| path.starts_with(home)) {
+        return true;
+    }
+    // What a variable or a call stands before begins with a slash.
+    let path = path.trim_start_matches('/');
+    let beside = path.trim_start_matches("../").trim_start_matches("./");
+    if beside.starts_with(&format!("{BESIDE}/")) {
+        return true;
+    }
+    if !path.split('/').any(|part| part == "..") {
+        return false;
+    }
+    climbs_out(base, path) && !is_own(root, base, path)
+}
+
+fn climbs_out(base: &Path, path: &str) -> bool {
+    let mut depth = base.components().count();
+    for part in Path::new(path).components() {
+        match part {
+            Component::ParentDir if depth == 0 => return true,
+            Component::ParentDir => depth -= 1,
+            Component::Normal(_) => depth += 1,
+            Component::CurDir | Component::RootDir | Component::Prefix(_) => {}
+        }
+    }
+    false
+}
+
+/// `../perihelion/crates/provider` is the checkout as its neighbours see it.
+fn is_own(root: &Path, base: &Path, path: &str) -> bool {
+    let ups = base.components().count() + 1;
+    let climb = "../".repeat(ups);
+    let named = path.strip_prefix(&climb).or_else(|| path.strip_prefix("../"));
+    let inner = named.and_then(|rest| rest.strip_prefix(OWN_NAME)).and_then(|rest| rest.strip_prefix('/'));
+    inner.is_some_and(|inner| root.join(inner).exists())
+}

@@ -1,0 +1,150 @@
+//! The arrows among a crate's top-level modules, printed and searched for
+//! cycles.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt::Write;
+
+/// Which modules each module uses, and a file that says so.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Graph {
+    arrows: BTreeMap<String, BTreeMap<String, String>>,
+}
+
+impl Graph {
+    pub(crate) fn add_module(&mut self, module: &str) {
+        self.arrows.entry(module.to_owned()).or_default();
+    }
+
+    pub(crate) fn add_arrow(&mut self, from: &str, to: &str, file: &str) {
+        if from != to {
+            let used = self.arrows.entry(from.to_owned()).or_default();
+            used.entry(to.to_owned()).or_insert_with(|| file.to_owned());
+        }
+    }
+
+    /// Whether an arrow leads there.
+    pub(crate) fn uses(&self, module: &str) -> bool {
+        self.arrows.values().any(|used| used.contains_key(module))
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.arrows.is_empty()
+    }
+
+    /// A line per module: `module -> used, used`, or the module alone when it
+    /// uses no other.
+    pub(crate) fn lines(&self) -> String {
+        let mut text = String::new();
+        for (module, used) in &self.arrows {
+            let used: Vec<&str> = used.keys().map(String::as_str).collect();
+            let _infallible = match used.as_slice() {
+                [] => writeln!(text, "{module}"),
+                used => writeln!(text, "{module} -> {}", used.join(", ")),
+            };
+        }
+        text
+    }
+
+    /// Each group of modules that reach each other, described by its shortest
+    /// cycle and the files that make it.
+    pub(crate) fn cycles(&self) -> Vec<String> {
+        let mut described = Vec::new();
+        let mut grouped = BTreeSet::new();
+        for module in self.arrows.keys() {
+            if grouped.contains(module) || self.shortest(module, module).is_none() {
+                continue;
+            }
+            let is_member = |other: &&String| {
+                *other == module
+                    || (self.shortest(module, other).is_some() && self.shortest(other, module).is_some())
+            };
+            let members: Vec<&String> = self.arrows.keys().filter(is_member).collect();
+            let cycles = members.iter().filter_map(|member| self.shortest(member, member));
+            let shortest = cycles.min_by_key(Vec::len).unwrap_or_default();
+            described.push(self.describe(&members, &shortest));
+            grouped.extend(members);
+        }
+        described
+    }
+
+    fn describe(&self, members: &[&String], cycle: &[&String]) -> String {
+        let mut text = format!("{} modules use each other:", members.len());
+        for member in members {
+            let _infallible = write!(text, " {member}");
+        }
+        for pair in cycle.windows(2) {
+            let file = self.arrows.get(pair[0]).and_then(|used| used.get(pair[1]));
+            let file = file.map_or("", String::as_str);
+            let _infallible = write!(text, "; {} -> {} ({file})", pair[0], pair[1]);
+        }
+        text
+    }
+
+    /// The modules on the shortest way, which has one arrow at least.
+    fn shortest<'a>(&'a self, from: &'a String, to: &'a String) -> Option<Vec<&'a String>> {
+        let mut came_from: BTreeMap<&String, &String> = BTreeMap::new();
+        let mut waiting = VecDeque::from([from]);
+        while let Some(module) = waiting.pop_front() {
+            for next in self.arrows.get(module)?.keys() {
+                if next == to {
+                    let mut way = vec![to, module];
+                    while let Some(before) = way.last().and_then(|module| came_from.get(*module).copied()) {
+                        way.push(before);
+                    }
+                    way.reverse();
+                    return Some(way);
+                }
+                if next != from && !came_from.contains_key(next) {
+                    came_from.insert(next, module);
+                    waiting.push_back(next);
+                }
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn graph(arrows: &[(&str, &str)]) -> Graph {
+        let mut graph = Graph::default();
+        for (from, to) in arrows {
+            graph.add_module(from);
+            graph.add_module(to);
+            graph.add_arrow(from, to, &format!("{from}.rs"));
+        }
+        graph
+    }
+
+    #[test]
+    fn lines_are_sorted_and_show_every_module() {
+        assert_eq!(graph(&[("b", "c"), ("b", "a"), ("c", "a")]).lines(), "a\nb -> a, c\nc -> a\n");
+    }
+
+    #[test]
+    fn a_graph_without_a_cycle_has_none() {
+        assert_eq!(graph(&[("a", "b"), ("b", "c"), ("a", "c")]).cycles(), [""; 0]);
+    }
+
+    #[test]
+    fn a_cycle_is_named_with_its_files() {
+        let cycles = graph(&[("a", "b"), ("b", "c"), ("c", "a"), ("d", "a")]).cycles();
+        let expected = "3 modules use each other: a b c; a -> b (a.rs); b -> c (b.rs); c -> a (c.rs)";
+        assert_eq!(cycles, [expected]);
+    }
+
+    #[test]
+    fn the_shortest_cycle_of_each_group_is_shown() {
+        let cycles =
+            graph(&[("a", "b"), ("b", "c"), ("c", "a"), ("c", "b"), ("x", "y"), ("y", "x")]).cycles();
+        assert_eq!(
+            cycles,
+            [
+                "3 modules use each other: a b c; b -> c (b.rs); c -> b (c.rs)",
+                "2 modules use each other: x y; x -> y (x.rs); y -> x (y.rs)"
+            ]
+        );
+    }
+}
