@@ -9,7 +9,7 @@
 //! this checkout). A word on the command line runs the cases whose name
 //! contains it.
 
-#[path = "../cases/mod.rs"]
+#[path = "../cases/all.rs"]
 mod cases;
 mod peer;
 mod server;

@@ -5,7 +5,7 @@
 //! `workflow` drives the real runtime through a restart. One binary, so that it
 //! links once.
 
-#[path = "../../../../interop/holes/cases/mod.rs"]
+#[path = "../../../../interop/holes/cases/all.rs"]
 mod cases;
 mod cost;
 mod holes;
