@@ -4,7 +4,7 @@
 //! An atomic batch is one attempt: it leaves all its writes, under one LSN,
 //! or none. A batch that is not atomic keeps what succeeded before the first
 //! failure and stops there, or goes on when asked to
-//! (`real-service.md` section 5; absent header means not atomic).
+//! (`docs/cosmos.md`, batches; without the header a batch is not atomic).
 
 use std::sync::Arc;
 

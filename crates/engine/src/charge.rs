@@ -1,5 +1,5 @@
 //! Request units: a model fitted to the charges a hosted account was seen to
-//! make (`real-service.md` section 10), within ten percent of each.
+//! make (`docs/charges.md`), within ten percent of each.
 //!
 //! What moves a charge there, moves it here: the number of indexed values for
 //! writes, the rows and members returned for queries, the size of what is

@@ -3,7 +3,7 @@
 //!
 //! The layer matters because it shows in the answer: a gateway refusal has no
 //! charge and no session token, a backend one has both, and the three body
-//! spellings differ (`real-service.md` sections 1 and 2).
+//! spellings differ (`docs/cosmos.md`, answers).
 
 use crate::Position;
 

@@ -1,7 +1,7 @@
 //! Etags in the service's shape: `"6201c25e-0000-0100-0000-6ac9ff4d0000"`.
 //!
 //! The first group holds a counter with its third byte lowest, the last one
-//! the time of the write in seconds (`real-service.md` section 3). Quotes are
+//! the time of the write in seconds (`docs/cosmos.md`, resources). Quotes are
 //! part of the value, in headers and in bodies.
 
 /// The etag of the `counter`th write, made at `seconds` since 1970.

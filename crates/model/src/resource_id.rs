@@ -3,7 +3,7 @@
 //! A database has 4 bytes, a container 8 (the database's, then 4 with the top
 //! bit set, which is how SDKs tell it from a user), everything in a container
 //! 16 (the container's, then a little-endian counter whose top nibble says
-//! what it is). `real-service.md` section 3.
+//! what it is). `docs/cosmos.md`, resources, has the details.
 
 use base64::Engine as _;
 use base64::alphabet::Alphabet;

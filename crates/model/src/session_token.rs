@@ -2,7 +2,7 @@
 //!
 //! One region writes `{range}:{version}#{lsn}` (version `-1`), several add
 //! `#{region}={lsn}`; tokens of several ranges are joined by commas
-//! (`wire.md` section 2.3). A token is attacker input: it is bounded and what
+//! (`docs/cosmos.md`, sessions). A token is attacker input: it is bounded and what
 //! does not parse is refused, never guessed.
 //!
 //! Progress only grows: [`Progress::merge`] is the least upper bound of two

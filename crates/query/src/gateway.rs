@@ -2,7 +2,7 @@
 //!
 //! It passes on what each partition can answer for itself; for the rest it
 //! wants the client to fetch a plan, and some aggregates it refuses outright
-//! (`real-service.md` section 6).
+//! (`docs/cosmos.md`, queries).
 
 use crate::ast::{Select, Selection};
 use crate::bind::{aggregate_call, contains_aggregate, staged_source};

@@ -55,7 +55,7 @@ impl Call {
     }
 
     /// Statement or document? The content type decides, not the query header
-    /// (`real-service.md` section 4).
+    /// (`docs/cosmos.md`, items).
     pub(crate) fn is_query(&self) -> bool {
         let content_type = self.header(&headers::CONTENT_TYPE).unwrap_or_default();
         content_type.starts_with("application/query+json") || content_type.starts_with("application/sql")

@@ -1,8 +1,8 @@
 //! Where the next page starts.
 //!
 //! The outer form is the service's: `{"token":"...","range":{"min","max"}}`,
-//! and from the second page on a list of one of these (`real-service.md`
-//! section 7). The inside is ours. It is attacker input: everything is parsed
+//! and from the second page on a list of one of these (`docs/cosmos.md`,
+//! pages). The inside is ours. It is attacker input: everything is parsed
 //! strictly and anything else is "Invalid Continuation Token".
 
 use base64::Engine as _;

@@ -3,7 +3,7 @@
 //! Documents need their own value type because the service is particular:
 //! member order is kept, integers are exact to 64 bits, numbers have its own
 //! spelling (see [`print`]), and a lone surrogate becomes U+FFFD
-//! (`real-service.md` section 8). There is no value for "undefined": a
+//! (`docs/cosmos.md`, numbers and text). There is no value for "undefined": a
 //! missing value is `Option::None` wherever one can occur.
 //!
 //! ```

@@ -2,7 +2,7 @@
 //!
 //! Doubles have 15 significant digits if these read back as the same value,
 //! else 17; an exponent has three digits in point answers and two in query
-//! answers (`real-service.md` section 8). Only quotes, backslashes and control
+//! answers (`docs/cosmos.md`, numbers and text). Only quotes, backslashes and control
 //! characters are escaped; everything else is raw UTF-8.
 
 use super::scan::plain_length;

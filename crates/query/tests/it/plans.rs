@@ -185,7 +185,7 @@ fn compare_error(error: &PlanError, wanted: &Value, query: &str) -> Option<Strin
     (wanted != found).then(|| format!("error\n  wanted {wanted}\n  found  {found}"))
 }
 
-/// The table of `real-service.md` section 6, and the vendor's ordered DISTINCT.
+/// The table of plans in `docs/cosmos.md`, and the vendor's ordered DISTINCT.
 #[test]
 fn rewritten_statements_follow_the_recorded_table() {
     let rewritten = |query: &str| {

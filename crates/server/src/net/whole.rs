@@ -3,7 +3,7 @@
 //! It differs from `http_body_util::Full` in one point: an empty body behind
 //! an explicit `content-length: 0` does not claim to have ended already.
 //! hyper drops the header of a body that has, and the service sends it on a
-//! 204, where HTTP asks for none (`real-service.md` section 4).
+//! 204, where HTTP asks for none (`docs/cosmos.md`, answers).
 
 use std::convert::Infallible;
 use std::pin::Pin;

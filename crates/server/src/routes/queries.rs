@@ -4,7 +4,7 @@
 //! ranges. Across ranges the real gateway serves only what each range can
 //! answer for itself and sends the client away with a plan for the rest; so
 //! does this server when it is strict. Otherwise it merges by itself, which
-//! no SDK minds (`wire.md` section 2.4).
+//! no SDK minds (`docs/cosmos.md`, queries).
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
 //! Partition key ranges, read as a feed with an etag: a client asks until it
-//! gets 304, which must come (`driver.md` section 4).
+//! gets 304, which must come (`docs/cosmos.md`, partition keys and ranges).
 
 use http::Method;
 use perihelion_engine::container::{Container, PartitionRange};

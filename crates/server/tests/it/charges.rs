@@ -1,5 +1,5 @@
 //! Charges: each figure that was recorded of a hosted account, within ten
-//! percent (`real-service.md` section 10), so that no figure in request units
+//! percent (`docs/charges.md`), so that no figure in request units
 //! can be flattered later.
 
 use crate::client::{Answer, Call};

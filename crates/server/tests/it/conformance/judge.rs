@@ -2,7 +2,7 @@
 //!
 //! Every check returns its differences in words, short enough for one line;
 //! an answer fits when there are none. The conventions are the last section of
-//! `real-service.md`. A form that is not known here is a difference too.
+//! `conformance/README.md`. A form that is not known here is a difference too.
 
 use perihelion_model::json::{self, Object, Style, Value};
 use regex_lite::Regex;
