@@ -2,7 +2,7 @@
 //! different from the defaults. Everything that can fail fails in
 //! [`ClientBuilder::connect`].
 
-use perihelion_driver::connection_string::ConnectionString;
+use perihelion_driver::ConnectionString;
 use perihelion_driver::credential::Credential;
 use perihelion_driver::transport::{AnyTransport, HttpOptions, HttpTransport};
 use perihelion_driver::{Driver, DriverOptions, Region};

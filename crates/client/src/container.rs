@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use perihelion_driver::{Driver, OperationOptions, container};
+use perihelion_driver::{Container as DriverContainer, Driver, OperationOptions};
 use perihelion_model::partition_key::PartitionKey;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -27,7 +27,7 @@ use crate::{Error, Etag, FeedRange, manage, throughput};
 #[derive(Clone)]
 pub struct Container {
     driver: Driver,
-    inner: Arc<container::Container>,
+    inner: Arc<DriverContainer>,
 }
 
 impl Container {
@@ -50,7 +50,7 @@ impl Container {
         &self.driver
     }
 
-    pub(crate) fn inner(&self) -> &Arc<container::Container> {
+    pub(crate) fn inner(&self) -> &Arc<DriverContainer> {
         &self.inner
     }
 

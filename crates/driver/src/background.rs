@@ -8,7 +8,8 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use crate::driver::Core;
+use crate::core::Core;
+use crate::metadata;
 use crate::routing::account::Site;
 
 /// Between looks at avoided endpoints, when there are any.
@@ -37,7 +38,8 @@ async fn keep_fresh(weak: Weak<Core>) {
         let now = Instant::now();
         if now.duration_since(refreshed) >= topology.options().refresh_interval {
             refreshed = now;
-            core.refresh_account(None, now + core.settings().metadata().timeout).await;
+            let deadline = now + core.settings().metadata().timeout;
+            core.account().refresh(&*core, topology, None, deadline).await;
         }
         if now.duration_since(swept) >= topology.breaker_options().failback_interval {
             swept = now;
@@ -57,7 +59,7 @@ async fn probe_avoided(core: &Core) {
         let sites = || account.reads.iter().chain(&account.writes).chain([&account.hub]);
         let site: Option<&Arc<Site>> = sites().find(|site| site.endpoint == endpoint);
         match site {
-            Some(site) if !core.probe(site).await => {
+            Some(site) if !metadata::probe(core, site).await => {
                 core.topology().endpoint_still_failing(&endpoint, Instant::now())
             }
             Some(_) | None => core.topology().endpoint_answered(&endpoint),

@@ -19,7 +19,7 @@ use crate::error::Error;
 /// A connection string, read.
 ///
 /// ```
-/// use perihelion_driver::connection_string::ConnectionString;
+/// use perihelion_driver::ConnectionString;
 ///
 /// let local: ConnectionString = "AccountEndpoint=http://localhost:8081/;AccountKey=c2VjcmV0;".parse()?;
 /// assert_eq!(local.endpoint.port(), 8081);

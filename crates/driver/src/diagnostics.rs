@@ -21,7 +21,7 @@ use perihelion_wire::transport::{Endpoint, FailureKind, Sent};
 pub(crate) use json::failure_name;
 
 use crate::region::Region;
-use crate::status::Status;
+use perihelion_wire::status::Status;
 
 /// How many attempts are kept; more are only counted. Only an operation that
 /// uses up several budgets, one after the other, makes more.

@@ -9,7 +9,7 @@ use perihelion_wire::transport::Failure;
 
 use crate::diagnostics::Diagnostics;
 use crate::response::{self, Response};
-use crate::status::{self, Status};
+use perihelion_wire::status::{self, Status};
 
 /// Why an operation has no answer to give.
 #[derive(Clone)]

@@ -15,32 +15,31 @@
 #![warn(missing_docs)]
 
 mod background;
-mod chance;
 mod clock;
-pub mod connection_string;
-pub mod container;
+mod connection_string;
+mod core;
 pub mod credential;
 pub mod diagnostics;
 mod driver;
-pub mod environment;
 mod error;
-mod latency;
-mod learn;
+mod metadata;
 pub mod observer;
 pub mod operation;
 pub mod options;
+mod path;
 mod pipeline;
-pub mod region;
+mod random;
+mod region;
 mod response;
 mod routing;
-mod session;
 pub mod telemetry;
 pub mod transport;
 
-pub use container::Container;
+pub use connection_string::ConnectionString;
 pub use credential::Credential;
 pub use driver::{AccountView, Driver};
 pub use error::{Error, ErrorKind};
+pub use metadata::{Container, ContainerMetadata};
 pub use operation::Operation;
 pub use options::{DriverOptions, OperationOptions};
 pub use perihelion_wire::status;

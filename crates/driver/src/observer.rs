@@ -9,7 +9,7 @@ use crate::diagnostics::Diagnostics;
 use crate::error::Error;
 use crate::operation::{Operation, Verb};
 use crate::response::Response;
-use crate::status::Status;
+use perihelion_wire::status::Status;
 
 /// Told of every operation that ends; see
 /// [`Driver::with_observer`](crate::Driver::with_observer).

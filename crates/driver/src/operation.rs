@@ -15,7 +15,6 @@ use perihelion_model::partition_key::{EffectiveRange, PartitionKey};
 use perihelion_wire::headers;
 
 pub use target::{Link, Target};
-pub(crate) use target::{encode, path};
 
 /// One operation, whole.
 #[derive(Debug, Clone)]

@@ -7,6 +7,7 @@
 
 mod check;
 mod driver;
+mod environment;
 mod settings;
 #[cfg(test)]
 mod tests;
@@ -17,6 +18,7 @@ use std::time::Duration;
 use crate::region::Region;
 
 pub use driver::{CircuitBreakerOptions, DriverOptions, TopologyOptions};
+pub use environment::Environment;
 pub(crate) use settings::{Layers, Settings};
 
 /// Options of one operation, or defaults for all operations of a driver.

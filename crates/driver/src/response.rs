@@ -7,7 +7,7 @@ use http::{HeaderMap, HeaderName};
 use perihelion_wire::headers;
 
 use crate::diagnostics::Diagnostics;
-use crate::status::Status;
+use perihelion_wire::status::Status;
 
 /// The service's answer to an operation that succeeded (2xx, or 304 to a
 /// condition).

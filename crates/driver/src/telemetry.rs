@@ -34,7 +34,7 @@ use crate::diagnostics::{Context, Diagnostics, Outcome};
 use crate::error::{Error, ErrorKind};
 use crate::operation::{Operation, ResourceKind, Verb};
 use crate::response::Response;
-use crate::status::Status;
+use perihelion_wire::status::Status;
 use series::{Handles, SeriesCache};
 
 /// What `db.system.name` must be.

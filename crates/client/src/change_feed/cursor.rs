@@ -1,6 +1,6 @@
 //! Where a change feed stands in one part of a container. Pure.
 
-use perihelion_driver::container::Known;
+use perihelion_driver::ContainerMetadata;
 use perihelion_driver::operation::{KeyScope, Scope};
 use perihelion_model::partition_key::{EffectiveKey, EffectiveRange, PartitionKey};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -72,12 +72,12 @@ impl Cursor {
     }
 
     /// Whom to ask; `None` when no one partition holds it all.
-    pub(crate) fn scope(&self, known: &Known) -> Option<Scope> {
+    pub(crate) fn scope(&self, metadata: &ContainerMetadata) -> Option<Scope> {
         let wanted = match &self.part {
             Part::Key(KeyText(key)) => return Some(Scope::Key(KeyScope::new(key.clone()))),
             Part::Range(RangeText(range)) => range,
         };
-        let range = known.ranges.locate(&wanted.min).filter(|range| wanted.max <= range.range.max)?;
+        let range = metadata.ranges.locate(&wanted.min).filter(|range| wanted.max <= range.range.max)?;
         Some(if range.range == *wanted {
             Scope::Range(range.id.clone())
         } else {

@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use http::{HeaderValue, StatusCode};
+use perihelion_driver::ContainerMetadata;
 use perihelion_driver::Response;
-use perihelion_driver::container::Known;
 use perihelion_driver::operation::{Operation, Target, Verb};
 use perihelion_wire::{date, headers};
 use serde::de::DeserializeOwned;
@@ -33,10 +33,10 @@ pub(super) async fn fetch<T: DeserializeOwned>(
     container: &Container,
     mode: Mode,
     cursor: &Cursor,
-    known: &Known,
+    metadata: &ContainerMetadata,
     options: &ChangeFeedOptions,
 ) -> Result<Fetched<T>, Error> {
-    let scope = cursor.scope(known).ok_or_else(|| Error::input("the change feed's range has moved"))?;
+    let scope = cursor.scope(metadata).ok_or_else(|| Error::input("the change feed's range has moved"))?;
     let target = Target::items(container.inner());
     let mut operation = Operation::new(Verb::ChangeFeed, target, scope, Bytes::new());
     if mode == Mode::All {

@@ -22,7 +22,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-use perihelion_driver::container::Known;
+use perihelion_driver::ContainerMetadata;
 use perihelion_driver::status;
 use serde::de::DeserializeOwned;
 
@@ -156,12 +156,12 @@ impl<T: DeserializeOwned> ChangeFeed<T> {
         self.begin().await?;
         let mut refreshes = 0;
         while self.drained < self.cursors.len() {
-            let known = self.known().await?;
-            if !self.divide(&known)? {
-                self.refresh(&known, &mut refreshes).await?;
+            let metadata = self.metadata().await?;
+            if !self.divide(&metadata)? {
+                self.refresh(&metadata, &mut refreshes).await?;
                 continue;
             }
-            match self.fetch(&known).await {
+            match self.fetch(&metadata).await {
                 Ok(Fetched { items, etag, .. }) if items.is_empty() => {
                     self.advance(etag);
                     self.drained += 1;
@@ -171,7 +171,7 @@ impl<T: DeserializeOwned> ChangeFeed<T> {
                     self.drained = 0;
                     return Ok(Some(ChangePage { items, range, receipt }));
                 }
-                Err(error) if is_gone(&error) => self.refresh(&known, &mut refreshes).await?,
+                Err(error) if is_gone(&error) => self.refresh(&metadata, &mut refreshes).await?,
                 Err(error) => return Err(error),
             }
         }
@@ -195,26 +195,26 @@ impl<T: DeserializeOwned> ChangeFeed<T> {
         if !self.cursors.is_empty() {
             return Ok(());
         }
-        let known = self.known().await?;
+        let metadata = self.metadata().await?;
         let cursors = match &self.options.start {
             Start::At(position) => {
                 options::check_start(self.mode, position)?;
                 vec![Cursor { part: self.options.part.clone(), position: position.clone() }]
             }
-            Start::Token(text) => Token::parse(text)?.cursors(self.mode, &known.rid)?,
+            Start::Token(text) => Token::parse(text)?.cursors(self.mode, &metadata.rid)?,
         };
-        (self.cursors, self.container_id) = (cursors.into(), Some(Arc::clone(&known.rid)));
+        (self.cursors, self.container_id) = (cursors.into(), Some(Arc::clone(&metadata.rid)));
         Ok(())
     }
 
     /// Divides the first cursor along the partitions there are; `false` when
     /// what is known of them does not cover it.
-    fn divide(&mut self, known: &Known) -> Result<bool, Error> {
-        if self.container_id.as_deref() != Some(&*known.rid) {
+    fn divide(&mut self, metadata: &ContainerMetadata) -> Result<bool, Error> {
+        if self.container_id.as_deref() != Some(&*metadata.rid) {
             return Err(token::other_container());
         }
         let Some(first) = self.cursors.front() else { return Ok(true) };
-        let pieces = first.divided(known.ranges.iter().map(|range| &range.range));
+        let pieces = first.divided(metadata.ranges.iter().map(|range| &range.range));
         if pieces.is_empty() {
             return Ok(false);
         }
@@ -225,13 +225,13 @@ impl<T: DeserializeOwned> ChangeFeed<T> {
         Ok(true)
     }
 
-    async fn fetch(&self, known: &Known) -> Result<Fetched<T>, Error> {
+    async fn fetch(&self, metadata: &ContainerMetadata) -> Result<Fetched<T>, Error> {
         let first = self.cursors.front().ok_or_else(|| Error::input("the change feed has no cursor"))?;
-        let fetched = exchange::fetch(&self.container, self.mode, first, known, &self.options).await?;
+        let fetched = exchange::fetch(&self.container, self.mode, first, metadata, &self.options).await?;
         // The driver goes on with a container that was made anew; a position in
         // the old one means nothing there.
-        match self.known().await? {
-            now if now.rid == known.rid => Ok(fetched),
+        match self.metadata().await? {
+            now if now.rid == metadata.rid => Ok(fetched),
             _ => Err(token::other_container()),
         }
     }
@@ -245,16 +245,16 @@ impl<T: DeserializeOwned> ChangeFeed<T> {
         range
     }
 
-    async fn known(&self) -> Result<Arc<Known>, Error> {
-        self.container.driver().known(self.container.inner()).await
+    async fn metadata(&self) -> Result<Arc<ContainerMetadata>, Error> {
+        self.container.driver().metadata(self.container.inner()).await
     }
 
-    async fn refresh(&self, stale: &Arc<Known>, refreshes: &mut u32) -> Result<(), Error> {
+    async fn refresh(&self, stale: &Arc<ContainerMetadata>, refreshes: &mut u32) -> Result<(), Error> {
         if *refreshes == REFRESHES_MAX {
             return Err(Error::answer("the container's partitions changed again and again"));
         }
         *refreshes += 1;
-        self.container.driver().refresh(self.container.inner(), stale).await.map(drop)
+        self.container.driver().refresh_metadata(self.container.inner(), stale).await.map(drop)
     }
 }
 

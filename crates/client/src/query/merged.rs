@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use bytes::Bytes;
-use perihelion_driver::container::Known;
+use perihelion_driver::ContainerMetadata;
 use perihelion_driver::operation::Scope;
 use perihelion_driver::{Response, status};
 use perihelion_model::json::{self, Style, Value};
@@ -66,19 +66,19 @@ impl Merged {
         query: &Query,
         plan: MergePlan,
         keys: (&str, &str),
-        known: &Known,
+        metadata: &ContainerMetadata,
     ) -> Result<Self, Error> {
         let parallel_max = if plan.needs_every_partition() { PARALLEL_MAX } else { 1 };
         let settings = Settings::default()
             .with_page_rows(query.max_items.map_or(PAGE_ROWS, |rows| rows as usize))
             .with_parallel_max(query.parallel_max.unwrap_or(parallel_max));
-        let ranges = key_ranges(known);
+        let ranges = key_ranges(metadata);
         let merge = match &query.continuation {
             Some(token) => Merge::resume(plan, &query.text, &ranges, settings, token),
             None => Merge::within(plan, &query.text, keys, &ranges, settings),
         };
         let merge = merge.map_err(refusal)?;
-        let (rid, bill) = (known.rid.clone(), Bill::default());
+        let (rid, bill) = (metadata.rid.clone(), Bill::default());
         Ok(Merged { merge, flights: Vec::new(), refused: Vec::new(), rid, body: None, bill })
     }
 
@@ -197,10 +197,12 @@ impl Merged {
     /// A range that was split or merged is replaced by those in its place. One
     /// that is still there is the caller's to know of; it is wanted again if
     /// they go on.
-    fn replace(&mut self, ranges: Result<Option<Arc<Known>>, Error>) -> Result<(), Error> {
+    fn replace(&mut self, ranges: Result<Option<Arc<ContainerMetadata>>, Error>) -> Result<(), Error> {
         let Some(refused) = self.refused.pop() else { return Ok(()) };
         let error = match ranges {
-            Ok(Some(known)) => return self.merge.gone(refused.id, &key_ranges(&known)).map_err(refusal),
+            Ok(Some(metadata)) => {
+                return self.merge.gone(refused.id, &key_ranges(&metadata)).map_err(refusal);
+            }
             Ok(None) => refused.error,
             Err(error) => error,
         };
@@ -212,8 +214,8 @@ impl Merged {
 /// A container made anew refuses the old one's tokens and ranges in many ways;
 /// behind all of them is this one.
 async fn explained(error: Error, container: &Container, rid: &str) -> Error {
-    match container.driver().known(container.inner()).await {
-        Ok(known) if *known.rid != *rid => made_anew().with_diagnostics(error.diagnostics().clone()),
+    match container.driver().metadata(container.inner()).await {
+        Ok(metadata) if *metadata.rid != *rid => made_anew().with_diagnostics(error.diagnostics().clone()),
         Ok(_) | Err(_) => error,
     }
 }
@@ -224,17 +226,17 @@ async fn ranges_without(
     range_id: &str,
     container: &Container,
     rid: &str,
-) -> Result<Option<Arc<Known>>, Error> {
+) -> Result<Option<Arc<ContainerMetadata>>, Error> {
     let driver = container.driver();
-    let mut known = driver.known(container.inner()).await?;
+    let mut metadata = driver.metadata(container.inner()).await?;
     // The driver may have learnt of the split already.
-    if known.ranges.get(range_id).is_some() {
-        known = driver.refresh(container.inner(), &known).await?;
+    if metadata.ranges.get(range_id).is_some() {
+        metadata = driver.refresh_metadata(container.inner(), &metadata).await?;
     }
-    if *known.rid != *rid {
+    if *metadata.rid != *rid {
         return Err(made_anew());
     }
-    Ok(known.ranges.get(range_id).is_none().then_some(known))
+    Ok(metadata.ranges.get(range_id).is_none().then_some(metadata))
 }
 
 #[cold]
@@ -242,8 +244,8 @@ fn made_anew() -> Error {
     Error::answer("the container was deleted and made anew while the query was under way")
 }
 
-fn key_ranges(known: &Known) -> Vec<KeyRange> {
-    let ranges = known.ranges.iter();
+fn key_ranges(metadata: &ContainerMetadata) -> Vec<KeyRange> {
+    let ranges = metadata.ranges.iter();
     ranges
         .map(|range| KeyRange::new(&*range.id, range.range.min.to_hex(), range.range.max.to_hex()))
         .collect()

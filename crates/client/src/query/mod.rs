@@ -115,6 +115,6 @@ impl<T: DeserializeOwned> QueryFeed<T> {
 
 /// One range for each physical partition that the container has now.
 pub(crate) async fn feed_ranges(container: &Container) -> Result<Vec<FeedRange>, Error> {
-    let known = container.driver().known(container.inner()).await?;
-    Ok(known.ranges.iter().map(|range| FeedRange::of(&range.range)).collect())
+    let metadata = container.driver().metadata(container.inner()).await?;
+    Ok(metadata.ranges.iter().map(|range| FeedRange::of(&range.range)).collect())
 }

@@ -6,7 +6,7 @@
 //! it does not understand is sent as it is, and if the service then asks for a
 //! plan (400/1004), its refusal has one.
 
-use perihelion_driver::container::Known;
+use perihelion_driver::ContainerMetadata;
 use perihelion_driver::operation::{KeyScope, Scope};
 use perihelion_driver::status;
 use perihelion_model::json::{self, Value};
@@ -29,15 +29,15 @@ const MERGE_TOKEN: &str = "{\"perihelion\":";
 /// Decides how to run a query that was not begun. The same query is decided in
 /// the same way again, which is what makes its tokens fit.
 pub(super) async fn route(container: &Container, query: &Query) -> Result<Stage, Error> {
-    let known = container.driver().known(container.inner()).await?;
+    let metadata = container.driver().metadata(container.inner()).await?;
     let reading = Reading::of(query);
     let range = match &query.scope {
         QueryScope::Range(range) => range.clone(),
-        QueryScope::Partition(key) if known.partition_key.is_prefix(key) => {
-            FeedRange::of(&known.partition_key.effective_range(key))
+        QueryScope::Partition(key) if metadata.partition_key.is_prefix(key) => {
+            FeedRange::of(&metadata.partition_key.effective_range(key))
         }
         QueryScope::Partition(key) => return direct(query, Scope::Key(KeyScope::new(key.clone()))),
-        QueryScope::Everywhere => match reading.as_ref().and_then(|reading| reading.only_key(&known)) {
+        QueryScope::Everywhere => match reading.as_ref().and_then(|reading| reading.only_key(&metadata)) {
             Some(key) => return direct(query, Scope::Key(KeyScope::new(key))),
             None if query.is_unplanned || is_merged(query, reading.as_ref()) => FeedRange::whole(),
             None => return direct(query, Scope::Everywhere),
@@ -50,7 +50,7 @@ pub(super) async fn route(container: &Container, query: &Query) -> Result<Stage,
             fetch_plan(container, query).await?
         }
     };
-    merged(query, plan, &range, &known)
+    merged(query, plan, &range, &metadata)
 }
 
 /// Whether a query over all partitions is ours to merge.
@@ -71,20 +71,25 @@ pub(super) async fn reroute(container: &Container, query: &Query, error: Error) 
     if error.status() != Some(status::CROSS_PARTITION_QUERY_NOT_SERVABLE) {
         return Err(error);
     }
-    let known = container.driver().known(container.inner()).await?;
+    let metadata = container.driver().metadata(container.inner()).await?;
     let plan = match plan_in(&error) {
         Some(plan) => plan?,
         None => fetch_plan(container, query).await?,
     };
-    merged(query, plan, &FeedRange::whole(), &known)
+    merged(query, plan, &FeedRange::whole(), &metadata)
 }
 
 fn direct(query: &Query, scope: Scope) -> Result<Stage, Error> {
     Direct::new(query, scope).map(Stage::Direct)
 }
 
-fn merged(query: &Query, plan: MergePlan, range: &FeedRange, known: &Known) -> Result<Stage, Error> {
-    Ok(Stage::Merged(Box::new(Merged::new(query, plan, range.ends(), known)?)))
+fn merged(
+    query: &Query,
+    plan: MergePlan,
+    range: &FeedRange,
+    metadata: &ContainerMetadata,
+) -> Result<Stage, Error> {
+    Ok(Stage::Merged(Box::new(Merged::new(query, plan, range.ends(), metadata)?)))
 }
 
 async fn fetch_plan(container: &Container, query: &Query) -> Result<MergePlan, Error> {
@@ -120,8 +125,8 @@ impl Reading {
     }
 
     /// The one partition key that can hold a result, if there is but one.
-    fn only_key(&self, known: &Known) -> Option<PartitionKey> {
-        let paths: Vec<&str> = known.partition_key.paths.iter().map(|path| path.text.as_str()).collect();
+    fn only_key(&self, metadata: &ContainerMetadata) -> Option<PartitionKey> {
+        let paths: Vec<&str> = metadata.partition_key.paths.iter().map(|path| path.text.as_str()).collect();
         match partition_keys(&self.query, &self.parameters, &paths).ok()? {
             PartitionKeyFilter::Keys(mut keys) if keys.len() == 1 => {
                 PartitionKey::from_json(&Value::Array(keys.pop()?))

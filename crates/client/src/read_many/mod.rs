@@ -15,7 +15,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use perihelion_driver::container::Known;
+use perihelion_driver::ContainerMetadata;
 use perihelion_driver::operation::{KeyScope, Operation, Scope, Target, Verb};
 use perihelion_driver::{OperationOptions, Response, status};
 use perihelion_model::partition_key::PartitionKey;
@@ -74,15 +74,15 @@ pub(crate) async fn read_many<T: DeserializeOwned>(
         return Ok(many);
     }
     let wanted = items.into_iter().enumerate().map(|(place, (key, id))| Wanted { place, key, id });
-    let mut known = container.driver().known(container.inner()).await?;
-    let mut waiting: VecDeque<Chunk> = chunks(wanted.collect(), &known)?.into();
+    let mut metadata = container.driver().metadata(container.inner()).await?;
+    let mut waiting: VecDeque<Chunk> = chunks(wanted.collect(), &metadata)?.into();
     let mut flights = JoinSet::new();
     let mut refreshes = 0;
     loop {
         while flights.len() < PARALLEL_MAX
             && let Some(chunk) = waiting.pop_front()
         {
-            flights.spawn(fetch(container.clone(), Arc::clone(&known), chunk, options.clone()));
+            flights.spawn(fetch(container.clone(), Arc::clone(&metadata), chunk, options.clone()));
         }
         let Some(landed) = flights.join_next().await else { return Ok(many) };
         let (chunk, outcome) = landed.map_err(|_| Error::input("reading many documents was interrupted"))?;
@@ -90,8 +90,8 @@ pub(crate) async fn read_many<T: DeserializeOwned>(
             Ok(answer) => place(&mut many, &chunk, &answer)?,
             Err(error) if is_gone(&error) && refreshes < REFRESHES_MAX => {
                 refreshes += 1;
-                known = container.driver().refresh(container.inner(), &known).await?;
-                waiting.extend(chunks(chunk.wanted, &known)?);
+                metadata = container.driver().refresh_metadata(container.inner(), &metadata).await?;
+                waiting.extend(chunks(chunk.wanted, &metadata)?);
             }
             Err(error) => return Err(error),
         }
@@ -120,13 +120,13 @@ impl Answer {
 
 async fn fetch(
     container: Container,
-    known: Arc<Known>,
+    metadata: Arc<ContainerMetadata>,
     chunk: Chunk,
     options: OperationOptions,
 ) -> (Chunk, Result<Answer, Error>) {
     let outcome = match chunk.wanted.as_slice() {
         [only] => read(&container, only, &options).await,
-        several => query(&container, &known, &chunk.range, several, &options).await,
+        several => query(&container, &metadata, &chunk.range, several, &options).await,
     };
     (chunk, outcome)
 }
@@ -148,12 +148,12 @@ async fn read(container: &Container, wanted: &Wanted, options: &OperationOptions
 
 async fn query(
     container: &Container,
-    known: &Known,
+    metadata: &ContainerMetadata,
     range: &Arc<str>,
     wanted: &[Wanted],
     options: &OperationOptions,
 ) -> Result<Answer, Error> {
-    let body = statement::body(wanted, &known.partition_key)?;
+    let body = statement::body(wanted, &metadata.partition_key)?;
     let target = Target::items(container.inner());
     let mut operation = Operation::new(Verb::Query, target, Scope::Range(Arc::clone(range)), body);
     let mut answer = Answer::default();

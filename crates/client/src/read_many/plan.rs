@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use perihelion_driver::container::Known;
+use perihelion_driver::ContainerMetadata;
 use perihelion_model::partition_key::PartitionKey;
 
 use crate::Error;
@@ -29,20 +29,20 @@ pub(super) struct Chunk {
     pub(super) wanted: Vec<Wanted>,
 }
 
-pub(super) fn chunks(wanted: Vec<Wanted>, known: &Known) -> Result<Vec<Chunk>, Error> {
+pub(super) fn chunks(wanted: Vec<Wanted>, metadata: &ContainerMetadata) -> Result<Vec<Chunk>, Error> {
     let mut by_range: HashMap<Arc<str>, Vec<Wanted>> = HashMap::new();
     for one in wanted {
         if one.id.is_empty() {
             return Err(Error::input("the id of a document is empty"));
         }
-        if known.partition_key.is_prefix(&one.key) {
+        if metadata.partition_key.is_prefix(&one.key) {
             return Err(Error::input(format!(
                 "document `{}` cannot be read by a part of its partition key",
                 one.id
             )));
         }
-        let effective = known.partition_key.effective(&one.key);
-        let range = known.ranges.locate(&effective);
+        let effective = metadata.partition_key.effective(&one.key);
+        let range = metadata.ranges.locate(&effective);
         let range = range.ok_or_else(|| Error::answer("no partition holds the document's key"))?;
         by_range.entry(Arc::clone(&range.id)).or_default().push(one);
     }

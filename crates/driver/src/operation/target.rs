@@ -4,11 +4,11 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use http::uri::PathAndQuery;
 
 use super::ResourceKind;
-use crate::container::Container;
+use crate::metadata::Container;
+use crate::path::{encode, path};
 
 /// The resource an operation addresses.
 #[derive(Debug, Clone)]
@@ -48,13 +48,13 @@ impl Target {
 
     /// One database.
     pub fn database(database: &str) -> Self {
-        let path = path(&format!("/dbs/{}", encode(database)));
+        let path = path(format!("/dbs/{}", encode(database)));
         Target::text(ResourceKind::Database, path, &format!("dbs/{database}"))
     }
 
     /// The feed of a database's containers.
     pub fn containers(database: &str) -> Self {
-        let path = path(&format!("/dbs/{}/colls", encode(database)));
+        let path = path(format!("/dbs/{}/colls", encode(database)));
         Target::text(ResourceKind::Container, path, &format!("dbs/{database}"))
     }
 
@@ -70,7 +70,7 @@ impl Target {
 
     /// One offer, signed by its id alone in lower case.
     pub fn offer(id: &str) -> Self {
-        let path = path(&format!("/offers/{}", encode(id)));
+        let path = path(format!("/offers/{}", encode(id)));
         Target::text(ResourceKind::Offer, path, &id.to_ascii_lowercase())
     }
 
@@ -95,19 +95,14 @@ impl Target {
         let is_plain = matches!(encoded, std::borrow::Cow::Borrowed(_)) && container.is_plain();
         let link =
             if is_plain { Link::Path } else { Link::Text(format!("{}/docs/{id}", container.link()).into()) };
-        Target {
-            kind: ResourceKind::Item,
-            path: owned_path(text),
-            link,
-            container: Some(Arc::clone(container)),
-        }
+        Target { kind: ResourceKind::Item, path: path(text), link, container: Some(Arc::clone(container)) }
     }
 
     /// The feed of a container's partition key ranges.
     pub fn ranges(container: &Arc<Container>) -> Self {
         Target {
             kind: ResourceKind::Range,
-            path: path(&format!("{}/pkranges", container.path())),
+            path: path(format!("{}/pkranges", container.path())),
             link: Link::Container,
             container: Some(Arc::clone(container)),
         }
@@ -125,32 +120,6 @@ impl Target {
             (Link::Path | Link::Container, _) => self.path.as_str().trim_start_matches('/'),
         }
     }
-}
-
-pub(crate) fn path(text: &str) -> PathAndQuery {
-    owned_path(text.to_owned())
-}
-
-fn owned_path(text: String) -> PathAndQuery {
-    PathAndQuery::from_maybe_shared(Bytes::from(text)).expect("names are percent-encoded")
-}
-
-/// Percent-encodes one segment of a path; unreserved letters stay.
-pub(crate) fn encode(name: &str) -> std::borrow::Cow<'_, str> {
-    use std::fmt::Write;
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~!*'()@:$&+,;=".contains(&byte);
-    if name.bytes().all(is_plain) {
-        return name.into();
-    }
-    let mut encoded = String::with_capacity(name.len() + 16);
-    for byte in name.bytes() {
-        if is_plain(byte) {
-            encoded.push(byte as char);
-        } else {
-            let _ = write!(encoded, "%{byte:02X}");
-        }
-    }
-    encoded.into()
 }
 
 #[cfg(test)]

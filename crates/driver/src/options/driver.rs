@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::{OperationOptions, check};
-use crate::environment::Environment;
 use crate::error::Error;
+use crate::options::Environment;
 use crate::region::Region;
 
 /// Options of a driver.

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Hedging, OperationOptions, ReadConsistency, check};
-use crate::environment::Environment;
 use crate::error::Error;
+use crate::options::Environment;
 use crate::region::Region;
 
 /// Every option decided.

@@ -1,6 +1,6 @@
 use super::*;
-use crate::environment::Environment;
 use crate::error::ErrorKind;
+use crate::options::Environment;
 
 const SECOND: Duration = Duration::from_secs(1);
 

@@ -5,23 +5,22 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::evaluate::Effects;
+use super::retry::{Effect, Effects};
 use super::state::State;
-use super::verdict::Effect;
-use crate::chance;
-use crate::container::Known;
-use crate::driver::Core;
+use crate::core::Core;
+use crate::metadata::{self, ContainerMetadata};
 use crate::operation::Operation;
+use crate::random;
 use crate::routing::account::Usage;
 use crate::routing::resolve::Route;
 use crate::routing::topology::Partition;
 
 /// Where the judged attempt went.
-pub(super) struct Place<'a> {
+pub(super) struct Judged<'a> {
     pub(super) operation: &'a Operation,
     pub(super) route: &'a Route,
     pub(super) partition: Option<&'a Partition>,
-    pub(super) known: Option<&'a Arc<Known>>,
+    pub(super) metadata: Option<&'a Arc<ContainerMetadata>>,
 }
 
 /// How an operation uses a region.
@@ -31,25 +30,26 @@ pub(super) fn usage(operation: &Operation) -> Usage {
 
 /// Applies the effects of one attempt. Those that wait for confirmation are
 /// kept with the operation.
-pub(super) async fn apply(core: &Core, effects: Effects, place: &Place<'_>, state: &mut State) {
-    marks(core, effects, place, state);
+pub(super) async fn apply(core: &Core, effects: Effects, judged: &Judged<'_>, state: &mut State) {
+    marks(core, effects, judged, state);
     for effect in effects {
         if !effect.is_mark() {
             state.diagnostics.note(effect.name());
         }
         match effect {
             Effect::RefreshAccount => {
-                core.refresh_account(Some(&place.route.site.endpoint), state.deadline).await;
+                let suspect = Some(&judged.route.site.endpoint);
+                core.account().refresh(core, core.topology(), suspect, state.deadline).await;
             }
-            Effect::RefreshRanges => refresh_ranges(core, place, state.deadline).await,
-            Effect::ForgetContainer => forget_container(place),
+            Effect::RefreshRanges => refresh_ranges(core, judged, state.deadline).await,
+            Effect::ForgetContainer => forget_container(judged),
             Effect::EndpointFailed { .. } | Effect::PartitionFailed { .. } | Effect::PartitionSucceeded => {}
         }
     }
 }
 
 /// Applies the effects that take no time: marks of endpoints and partitions.
-pub(super) fn marks(core: &Core, effects: Effects, place: &Place<'_>, state: &mut State) {
+pub(super) fn marks(core: &Core, effects: Effects, judged: &Judged<'_>, state: &mut State) {
     for effect in effects {
         if effect.is_mark() {
             state.diagnostics.note(effect.name());
@@ -57,11 +57,11 @@ pub(super) fn marks(core: &Core, effects: Effects, place: &Place<'_>, state: &mu
         match effect {
             Effect::EndpointFailed { confirmed_first: true }
             | Effect::PartitionFailed { confirmed_first: true } => {
-                state.unconfirmed.push((effect, place.route.clone()));
+                state.unconfirmed.push((effect, judged.route.clone()));
             }
             Effect::EndpointFailed { confirmed_first: false }
             | Effect::PartitionFailed { confirmed_first: false }
-            | Effect::PartitionSucceeded => mark(core, effect, place.route, place),
+            | Effect::PartitionSucceeded => mark(core, effect, judged.route, judged),
             Effect::RefreshAccount | Effect::RefreshRanges | Effect::ForgetContainer => {}
         }
     }
@@ -69,21 +69,21 @@ pub(super) fn marks(core: &Core, effects: Effects, place: &Place<'_>, state: &mu
 
 /// Another region has answered, and well: what was suspected of the others
 /// holds. A request that fails everywhere is at fault itself.
-pub(super) fn confirm(core: &Core, place: &Place<'_>, state: &mut State) {
+pub(super) fn confirm(core: &Core, judged: &Judged<'_>, state: &mut State) {
     for (effect, route) in std::mem::take(&mut state.unconfirmed) {
-        if route.site.region != place.route.site.region {
-            mark(core, effect, &route, place);
+        if route.site.region != judged.route.site.region {
+            mark(core, effect, &route, judged);
         }
     }
 }
 
 /// Changes the marks of an endpoint or a partition.
-fn mark(core: &Core, effect: Effect, route: &Route, place: &Place<'_>) {
-    let (now, usage, topology) = (Instant::now(), usage(place.operation), core.topology());
-    match (effect, place.partition) {
+fn mark(core: &Core, effect: Effect, route: &Route, judged: &Judged<'_>) {
+    let (now, usage, topology) = (Instant::now(), usage(judged.operation), core.topology());
+    match (effect, judged.partition) {
         (Effect::EndpointFailed { .. }, _) => topology.endpoint_failed(&route.site.endpoint, usage, now),
         (Effect::PartitionFailed { .. }, Some(partition)) => {
-            topology.partition_failed(partition, &route.site.region, usage, now, chance::sample());
+            topology.partition_failed(partition, &route.site.region, usage, now, random::sample());
         }
         (Effect::PartitionSucceeded, Some(partition)) => {
             topology.partition_succeeded(partition, &route.site.region, usage);
@@ -93,16 +93,16 @@ fn mark(core: &Core, effect: Effect, route: &Route, place: &Place<'_>) {
     }
 }
 
-async fn refresh_ranges(core: &Core, place: &Place<'_>, deadline: Instant) {
-    if let (Some(container), Some(known)) = (&place.operation.target.container, place.known) {
-        // A failure to learn leaves what was known; the judge's budget bounds
+async fn refresh_ranges(core: &Core, judged: &Judged<'_>, deadline: Instant) {
+    if let (Some(container), Some(metadata)) = (&judged.operation.target.container, judged.metadata) {
+        // A failure to learn leaves what was metadata; the judge's budget bounds
         // how often that is tried again.
-        let _ = Box::pin(core.relearn(container, known, deadline)).await;
+        let _ = Box::pin(metadata::refresh(core, container, metadata, deadline)).await;
     }
 }
 
-fn forget_container(place: &Place<'_>) {
-    if let Some(container) = &place.operation.target.container {
-        container.forget(place.known);
+fn forget_container(judged: &Judged<'_>) {
+    if let Some(container) = &judged.operation.target.container {
+        container.discard(judged.metadata);
     }
 }

@@ -12,16 +12,16 @@ use tokio::time::{Instant, timeout_at};
 
 use super::build::{self, Resolved};
 use super::hedge;
-use super::throttle::{self, ThrottleBudget};
-use crate::chance::{self, ActivityId};
+use super::retry::throttle::{self, ThrottleBudget};
+use crate::core::Core;
 use crate::diagnostics::{Attempt, Context, Outcome};
-use crate::driver::Core;
 use crate::error::{Error, ErrorKind};
 use crate::operation::Operation;
 use crate::options::Settings;
+use crate::random::{self, ActivityId};
 use crate::response;
 use crate::routing::account::Site;
-use crate::status::Status;
+use perihelion_wire::status::Status;
 
 /// What one attempt is made of.
 #[derive(Clone, Copy)]
@@ -61,7 +61,7 @@ pub(crate) async fn attempt(core: &Core, sending: Sending<'_>) -> Result<Leg, Er
     let mut is_token_replaced = false;
     let mut throttles = Throttles::default();
     let (result, is_cut_short, activity_id) = loop {
-        let activity_id = chance::activity_id();
+        let activity_id = random::activity_id();
         let headers = signed_headers(core, &sending, activity_id).await?;
         let sent_at = Instant::now();
         let allowed =
@@ -81,7 +81,7 @@ pub(crate) async fn attempt(core: &Core, sending: Sending<'_>) -> Result<Leg, Er
         };
         throttles.count += 1;
         let time_left = sending.deadline.saturating_duration_since(Instant::now());
-        match throttle::judge(budget, retry_after, chance::sample(), time_left) {
+        match throttle::judge(budget, retry_after, random::sample(), time_left) {
             throttle::Verdict::GiveUp(_) => break (result, false, activity_id),
             throttle::Verdict::RetryAfter { wait, budget: left } => {
                 budget = left;

@@ -6,15 +6,15 @@ use http::StatusCode;
 use tokio::time::Instant;
 
 use super::attempt::{Answer, status_of};
+use super::prepare::Task;
 use super::read_back::{Evidence, read_back};
+use super::retry::Budgets;
 use super::state::State;
-use super::turn::Task;
-use super::verdict::Budgets;
+use crate::core::Core;
 use crate::diagnostics::{Attempt, Diagnostics, Resolution};
-use crate::driver::Core;
 use crate::error::{Error, ErrorKind};
 use crate::response::Response;
-use crate::status::Status;
+use perihelion_wire::status::Status;
 
 /// The answer for the caller.
 pub(super) fn complete(result: Answer, state: &State) -> Result<Response, Error> {

@@ -14,8 +14,8 @@ use std::pin::pin;
 use tokio::time::Instant;
 
 use super::attempt::{Leg, Sending, attempt};
+use crate::core::Core;
 use crate::diagnostics::{Attempt, Context};
-use crate::driver::Core;
 use crate::error::Error;
 use crate::operation::{Operation, Repeat, ResourceKind, Scope, Verb};
 

@@ -1,20 +1,31 @@
 //! Between the loop and the judge: what the judge is told about an attempt.
 
 use super::attempt::{Answer, status_of};
-use super::evaluate::{Effects, evaluate};
+use super::prepare::Prepared;
+use super::retry::{Budgets, Effects, Ending, Limits, Regions, Verdict, evaluate};
 use super::state::nature;
-use super::turn::Turn;
-use super::verdict::{Budgets, Ending, Limits, Regions, Verdict};
 use crate::operation::{Operation, Verb};
 use crate::response::retry_after;
-use crate::status::Status;
+use perihelion_wire::status::Status;
 
-/// Judges an attempt of this turn. `jitter` is a sample from 0 to 1.
-pub(super) fn judge(turn: &Turn<'_>, result: &Answer, budgets: Budgets, jitter: f64) -> (Verdict, Effects) {
-    let (operation, settings) = (turn.task.operation, turn.task.settings);
+/// Judges an attempt of this prepared. `jitter` is a sample from 0 to 1.
+pub(super) fn judge(
+    prepared: &Prepared<'_>,
+    result: &Answer,
+    budgets: Budgets,
+    jitter: f64,
+) -> (Verdict, Effects) {
+    let (operation, settings) = (prepared.task.operation, prepared.task.settings);
     let limits =
         Limits { failovers_max: settings.failovers_max, session_retries_max: settings.session_retries_max };
-    evaluate(nature(operation), ending(operation, &budgets, result), regions(turn), limits, budgets, jitter)
+    evaluate(
+        nature(operation),
+        ending(operation, &budgets, result),
+        regions(prepared),
+        limits,
+        budgets,
+        jitter,
+    )
 }
 
 /// How an attempt ended, in the judge's words.
@@ -46,13 +57,13 @@ fn batch_refusal(body: &[u8]) -> Option<Status> {
     Some(Status::new(failed.status_code, failed.sub_status_code))
 }
 
-fn regions(turn: &Turn<'_>) -> Regions {
-    let has_breaker = turn.partition.as_ref().is_some_and(|partition| {
-        turn.snapshot.breakers.has(&partition.container, &partition.range, &turn.route.site.region)
+fn regions(prepared: &Prepared<'_>) -> Regions {
+    let has_breaker = prepared.partition.as_ref().is_some_and(|partition| {
+        prepared.snapshot.breakers.has(&partition.container, &partition.range, &prepared.route.site.region)
     });
     Regions {
-        candidates: turn.route.candidates.max(1),
-        is_multi_write: turn.snapshot.account.is_multi_write,
+        candidates: prepared.route.candidates.max(1),
+        is_multi_write: prepared.snapshot.account.is_multi_write,
         has_breaker,
     }
 }

@@ -6,14 +6,14 @@
 //! say about reads. Found anywhere, it is proof. Missing, it says something
 //! only where writes are taken: other regions may not have it yet.
 
+use super::prepare::Task;
 use super::run::run;
-use super::turn::Task;
-use super::verdict::Place;
+use crate::core::Core;
 use crate::diagnostics::Diagnostics;
-use crate::driver::Core;
 use crate::operation::{Operation, Target, Verb, Witness};
 use crate::options::{ReadConsistency, Settings};
 use crate::response::Response;
+use crate::routing::resolve::RouteTo;
 
 /// What the witness says.
 pub(super) enum Evidence {
@@ -41,7 +41,7 @@ pub(super) async fn read_back(core: &Core, task: Task<'_>, witness: &Witness) ->
         },
         ..task.settings.clone()
     };
-    let task = Task { operation: &read, settings: &settings, place: Some(Place::WriteRegion), ..task };
+    let task = Task { operation: &read, settings: &settings, route_to: Some(RouteTo::WriteRegion), ..task };
     match Box::pin(run(core, task)).await {
         Ok(response) if holds(&response, witness) => Evidence::Applied(response),
         Ok(response) => without(core, response.diagnostics),

@@ -6,14 +6,14 @@ use std::sync::Arc;
 use http::HeaderValue;
 use tokio::time::Instant;
 
-use crate::container::Known;
 use crate::diagnostics::{Context, Diagnostics};
+use crate::metadata::ContainerMetadata;
 use crate::operation::{Operation, Scope};
 use crate::region::Region;
 use crate::routing::ranges::Range;
-use crate::routing::resolve::Route;
+use crate::routing::resolve::{Route, RouteTo};
 
-use super::verdict::{Budgets, Effect, Nature, Place};
+use super::retry::{Budgets, Effect, Nature};
 
 /// One operation under way.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ pub(super) struct State {
     pub(super) deadline: Instant,
     pub(super) budgets: Budgets,
     pub(super) context: Context,
-    pub(super) place: Option<Place>,
+    pub(super) route_to: Option<RouteTo>,
     /// Regions that failed this operation since the last full round.
     pub(super) tried: Vec<Region>,
     pub(super) last: Option<Region>,
@@ -37,14 +37,14 @@ pub(super) struct State {
 }
 
 impl State {
-    pub(super) fn new(started: Instant, deadline: Instant, place: Option<Place>) -> Self {
-        let context = if place.is_some() { Context::ReadBack } else { Context::Initial };
+    pub(super) fn new(started: Instant, deadline: Instant, route_to: Option<RouteTo>) -> Self {
+        let context = if route_to.is_some() { Context::ReadBack } else { Context::Initial };
         State {
             started,
             deadline,
             budgets: Budgets::default(),
             context,
-            place,
+            route_to,
             tried: Vec::new(),
             last: None,
             write_region: None,
@@ -59,16 +59,16 @@ impl State {
 /// the container that it is about.
 #[derive(Debug)]
 pub(super) struct AskedSession {
-    pub(super) known: Option<Arc<Known>>,
+    pub(super) metadata: Option<Arc<ContainerMetadata>>,
     pub(super) range: Option<Arc<str>>,
     pub(super) token: Option<HeaderValue>,
 }
 
 impl AskedSession {
     /// Whether it was asked of the same place as is to be asked now.
-    pub(super) fn is_about(&self, known: Option<&Known>, range: Option<&Range>) -> bool {
-        let is_same_container = match (self.known.as_deref(), known) {
-            (Some(asked), Some(known)) => std::ptr::eq(asked, known),
+    pub(super) fn is_about(&self, metadata: Option<&ContainerMetadata>, range: Option<&Range>) -> bool {
+        let is_same_container = match (self.metadata.as_deref(), metadata) {
+            (Some(asked), Some(metadata)) => std::ptr::eq(asked, metadata),
             (None, None) => true,
             (Some(_), None) | (None, Some(_)) => false,
         };
@@ -87,13 +87,13 @@ pub(super) fn nature(operation: &Operation) -> Nature {
 }
 
 /// The physical partition an operation goes to, when there is exactly one.
-pub(super) fn locate<'k>(scope: &Scope, known: &'k Known) -> Option<&'k Range> {
+pub(super) fn locate<'k>(scope: &Scope, metadata: &'k ContainerMetadata) -> Option<&'k Range> {
     match scope {
-        Scope::Unpartitioned | Scope::Everywhere => known.ranges.only(),
-        Scope::Range(id) | Scope::Slice(id, _) => known.ranges.get(id),
-        Scope::Key(scope) => known.ranges.only().or_else(|| {
-            let key = &known.partition_key;
-            if key.is_prefix(&scope.key) { None } else { known.ranges.locate(&key.effective(&scope.key)) }
+        Scope::Unpartitioned | Scope::Everywhere => metadata.ranges.only(),
+        Scope::Range(id) | Scope::Slice(id, _) => metadata.ranges.get(id),
+        Scope::Key(scope) => metadata.ranges.only().or_else(|| {
+            let key = &metadata.partition_key;
+            if key.is_prefix(&scope.key) { None } else { metadata.ranges.locate(&key.effective(&scope.key)) }
         }),
     }
 }

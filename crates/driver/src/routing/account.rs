@@ -17,7 +17,7 @@ use perihelion_wire::transport::Endpoint;
 use serde::Deserialize;
 use tokio::time::Instant;
 
-use crate::latency::LatencyWindow;
+use super::latency::LatencyWindow;
 use crate::region::Region;
 
 /// Regions that one account may name; the service has about a hundred.

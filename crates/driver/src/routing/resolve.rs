@@ -11,8 +11,18 @@ use tokio::time::Instant;
 
 use super::account::{Account, Site, Usage};
 use super::circuit_breaker::{Breakers, Gate, PartitionKeyRef};
-use crate::pipeline::verdict::Place;
 use crate::region::Region;
+
+/// Where the next attempt goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RouteTo {
+    /// The region just tried.
+    Same,
+    /// The next region that was not tried yet.
+    Next,
+    /// The region that takes writes, because it has seen every write.
+    WriteRegion,
+}
 
 /// Where an attempt goes.
 #[derive(Debug, Clone)]
@@ -36,7 +46,7 @@ pub(crate) struct RouteRequest<'a> {
     /// Regions of earlier attempts of this operation.
     pub(crate) tried: &'a [Region],
     /// Where the judge wants the attempt; `None` for the first one.
-    pub(crate) place: Option<Place>,
+    pub(crate) route_to: Option<RouteTo>,
     /// The region of the last attempt.
     pub(crate) last: Option<&'a Region>,
     pub(crate) now: Instant,
@@ -45,10 +55,10 @@ pub(crate) struct RouteRequest<'a> {
 /// Picks the region of an attempt.
 pub(crate) fn resolve(request: &RouteRequest<'_>) -> Route {
     let candidates = request.candidates().count().max(1) as u32;
-    let named = match request.place {
-        Some(Place::Same) => request.last_site(),
-        Some(Place::WriteRegion) => request.write_site(),
-        Some(Place::Next) | None => None,
+    let named = match request.route_to {
+        Some(RouteTo::Same) => request.last_site(),
+        Some(RouteTo::WriteRegion) => request.write_site(),
+        Some(RouteTo::Next) | None => None,
     };
     if let Some(site) = named {
         return Route { site: Arc::clone(site), candidates, is_probe: false };
@@ -94,7 +104,7 @@ impl<'a> RouteRequest<'a> {
     }
 
     fn is_looking_for_write_region(&self) -> bool {
-        !self.account.is_multi_write && self.place == Some(Place::Next)
+        !self.account.is_multi_write && self.route_to == Some(RouteTo::Next)
     }
 
     /// A single write region cannot be excluded: there is no other.

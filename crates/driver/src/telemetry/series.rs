@@ -14,7 +14,7 @@ use arc_swap::ArcSwap;
 use metrics::{Counter, Histogram, Label};
 
 use super::{ATTEMPTS, DURATION, Ended, FAILOVERS, HEDGES, REQUEST_CHARGE, RETURNED_ROWS, SYSTEM, THROTTLES};
-use crate::status::Status;
+use perihelion_wire::status::Status;
 
 /// As many as the SDKs of OpenTelemetry keep per metric.
 const SERIES_MAX: usize = 2000;

@@ -7,8 +7,8 @@ use http::{HeaderMap, HeaderValue};
 use perihelion_wire::transport::{FailureKind, Sent};
 
 use super::*;
-use crate::container::Container;
 use crate::diagnostics::Attempt;
+use crate::metadata::Container;
 use crate::operation::{Scope, Target};
 use crate::region::Region;
 use capture::{Events, Recorded};

@@ -13,7 +13,7 @@ use perihelion_driver::{DriverOptions, Operation, OperationOptions, Response};
 use perihelion_server::{EmbeddedOptions, RegionNames};
 use tokio::time::Instant;
 
-use crate::planet::{EAST, NORTH, WEST, prefers_east};
+use crate::multi_region::{EAST, NORTH, WEST, prefers_east};
 use crate::world::{World, ada, document};
 
 /// What a region usually takes.

@@ -1,15 +1,15 @@
 //! The driver's integration tests, one binary.
 
+mod account_metadata;
+mod ambiguous_writes;
 mod chaos;
-mod chaos_stories;
+mod chaos_cases;
+mod container_metadata;
 mod credentials;
-mod doubt;
 mod hedging;
-mod learning;
-mod lessons;
-mod opening;
+mod multi_region;
 mod pipeline;
-mod planet;
+mod region_marks;
 mod telemetry;
 mod transport;
 mod transport_deadlines;

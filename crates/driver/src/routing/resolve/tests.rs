@@ -6,7 +6,7 @@ use serde_json::json;
 use super::Usage::{Read, Write};
 use super::*;
 use crate::options::CircuitBreakerOptions;
-use crate::pipeline::verdict::Place::{Next, Same, WriteRegion};
+use crate::routing::resolve::RouteTo::{Next, Same, WriteRegion};
 
 const PARTITION: PartitionKeyRef<'static> = PartitionKeyRef { container: "rid", range: "0" };
 
@@ -21,7 +21,7 @@ struct Case {
     open: &'static str,
     probe_due: &'static str,
     tried: &'static str,
-    place: Option<Place>,
+    route_to: Option<RouteTo>,
 }
 
 /// Regions by their letters.
@@ -81,7 +81,7 @@ impl Case {
             partition: Some(("rid", "0")),
             excluded: &excluded,
             tried: &tried,
-            place: self.place,
+            route_to: self.route_to,
             last: tried.last(),
             now,
         };
@@ -125,13 +125,13 @@ fn it_never_fails_to_route() {
     check(Case { unavailable: "ABC", ..three() }, "A/3");
     check(Case { open: "ABC", ..three() }, "A/3");
     check(Case { unavailable: "AB", open: "C", ..three() }, "A/3");
-    check(Case { unavailable: "ABC", tried: "A", place: Some(Next), ..three() }, "B/3");
-    check(Case { unavailable: "ABC", tried: "ABC", place: Some(Next), ..three() }, "A/3");
+    check(Case { unavailable: "ABC", tried: "A", route_to: Some(Next), ..three() }, "B/3");
+    check(Case { unavailable: "ABC", tried: "ABC", route_to: Some(Next), ..three() }, "A/3");
 }
 
 #[test]
 fn the_next_region_is_one_not_tried_yet() {
-    let next = |tried| Case { tried, place: Some(Next), ..three() };
+    let next = |tried| Case { tried, route_to: Some(Next), ..three() };
     check(next("A"), "B/3+C");
     check(next("AB"), "C/3");
     check(next("B"), "A/3+C");
@@ -143,7 +143,7 @@ fn the_next_region_is_one_not_tried_yet() {
 
 #[test]
 fn once_all_were_tried_it_goes_round() {
-    let next = |tried| Case { tried, place: Some(Next), ..three() };
+    let next = |tried| Case { tried, route_to: Some(Next), ..three() };
     check(next("ABC"), "A/3");
     check(next("ABCA"), "B/3");
     check(next("CBA"), "B/3");
@@ -157,20 +157,20 @@ fn a_region_due_for_a_probe_is_tried_in_its_place() {
     check(Case { probe_due: "A", ..three() }, "A?/3+B");
     check(Case { probe_due: "B", ..three() }, "A/3+C");
     check(Case { probe_due: "B", open: "A", ..three() }, "B?/3+C");
-    check(Case { probe_due: "B", tried: "A", place: Some(Next), ..three() }, "B?/3+C");
+    check(Case { probe_due: "B", tried: "A", route_to: Some(Next), ..three() }, "B?/3+C");
     check(Case { probe_due: "A", unavailable: "A", ..three() }, "B/3+C");
     check(Case { regions: "A", probe_due: "A", ..three() }, "A?/1");
-    check(Case { probe_due: "A", tried: "A", place: Some(Next), ..three() }, "B/3+C");
+    check(Case { probe_due: "A", tried: "A", route_to: Some(Next), ..three() }, "B/3+C");
 }
 
 #[test]
 fn the_judge_may_name_the_place() {
-    let same = Case { tried: "B", place: Some(Same), ..three() };
+    let same = Case { tried: "B", route_to: Some(Same), ..three() };
     check(same.clone(), "B/3+A");
     check(Case { unavailable: "B", open: "B", ..same.clone() }, "B/3+A");
     check(Case { tried: "Z", ..same.clone() }, "A/3+B");
     check(Case { tried: "", ..same }, "A/3+B");
-    let write_region = Case { tried: "B", place: Some(WriteRegion), ..three() };
+    let write_region = Case { tried: "B", route_to: Some(WriteRegion), ..three() };
     check(write_region.clone(), "A/3+C");
     check(Case { tried: "A", ..write_region.clone() }, "A/3+B");
     check(Case { multi_write: true, ..write_region.clone() }, "A/3+C");
@@ -191,12 +191,12 @@ fn writes_go_where_they_are_taken() {
     check(Case { multi_write: true, ..write.clone() }, "A/3+B");
     check(Case { multi_write: true, excluded: "A", ..write.clone() }, "B/2+C");
     check(Case { multi_write: true, open: "A", ..write.clone() }, "B/3+C");
-    check(Case { multi_write: true, tried: "A", place: Some(Next), ..write }, "B/3+C");
+    check(Case { multi_write: true, tried: "A", route_to: Some(Next), ..write }, "B/3+C");
 }
 
 #[test]
 fn a_write_region_that_moved_is_looked_for() {
-    let next = |tried| Case { write: true, tried, place: Some(Next), ..three() };
+    let next = |tried| Case { write: true, tried, route_to: Some(Next), ..three() };
     check(next("A"), "B/3+C");
     check(next("AB"), "C/3");
     check(next("ABC"), "A/3");
@@ -219,7 +219,7 @@ fn without_a_partition_breakers_do_not_count() {
         partition: None,
         excluded: &[],
         tried: &[],
-        place: None,
+        route_to: None,
         last: None,
         now,
     };
@@ -236,20 +236,20 @@ fn before_the_account_was_read_everything_goes_to_the_configured_endpoint() {
     let breakers = Breakers::new(CircuitBreakerOptions::default());
     let tried = [account.hub.region.clone()];
     for usage in [Read, Write] {
-        for place in [None, Some(Same), Some(Next), Some(WriteRegion)] {
+        for route_to in [None, Some(Same), Some(Next), Some(WriteRegion)] {
             let request = RouteRequest {
                 usage,
                 account: &account,
                 breakers: &breakers,
                 partition: None,
                 excluded: &[],
-                tried: if place.is_some() { &tried } else { &[] },
-                place,
-                last: place.map(|_| &tried[0]),
+                tried: if route_to.is_some() { &tried } else { &[] },
+                route_to,
+                last: route_to.map(|_| &tried[0]),
                 now: Instant::now(),
             };
             let route = resolve(&request);
-            assert!(Arc::ptr_eq(&route.site, &account.hub), "{usage:?} {place:?}");
+            assert!(Arc::ptr_eq(&route.site, &account.hub), "{usage:?} {route_to:?}");
             assert!(route.candidates == 1 && !route.is_probe && alternate(&request, &route).is_none());
         }
     }
@@ -260,19 +260,19 @@ fn before_the_account_was_read_everything_goes_to_the_configured_endpoint() {
 #[test]
 fn in_every_situation_the_choice_is_sound() {
     const SUBSETS: [&str; 8] = ["", "A", "B", "C", "AB", "AC", "BC", "ABC"];
-    let places = [None, Some(Same), Some(Next), Some(WriteRegion)];
+    let choices = [None, Some(Same), Some(Next), Some(WriteRegion)];
     let (single, multi) = (account("ABC", false), account("ABC", true));
     let mut looked_at = 0;
     for (excluded, unavailable) in SUBSETS.iter().flat_map(|a| SUBSETS.map(|b| (*a, b))) {
         for (tried, open) in SUBSETS.iter().flat_map(|a| SUBSETS.map(|b| (*a, b))) {
-            for (place, write, multi_write) in places
-                .iter()
-                .flat_map(|place| [(*place, false, false), (*place, true, false), (*place, true, true)])
-            {
-                if place.is_some() == tried.is_empty() {
+            for (route_to, write, multi_write) in choices.iter().flat_map(|route_to| {
+                [(*route_to, false, false), (*route_to, true, false), (*route_to, true, true)]
+            }) {
+                if route_to.is_some() == tried.is_empty() {
                     continue;
                 }
-                let case = Case { excluded, unavailable, tried, open, place, write, multi_write, ..three() };
+                let case =
+                    Case { excluded, unavailable, tried, open, route_to, write, multi_write, ..three() };
                 check_sound(&case, &case.shown(if multi_write { &multi } else { &single }));
                 looked_at += 1;
             }
@@ -285,7 +285,7 @@ fn check_sound(case: &Case, shown: &str) {
     let (chosen, rest) = shown.split_once('/').unwrap();
     let (count, alternate) = rest.split_once('+').map_or((rest, None), |(count, other)| (count, Some(other)));
     assert_ne!(count, "0", "{case:?}");
-    let may_be_excluded = case.place == Some(Same) || (case.write && !case.multi_write);
+    let may_be_excluded = case.route_to == Some(Same) || (case.write && !case.multi_write);
     if !may_be_excluded {
         assert!(!case.excluded.contains(chosen), "{case:?}: {shown}");
     }
@@ -294,7 +294,7 @@ fn check_sound(case: &Case, shown: &str) {
             assert!(!ruled_out.contains(alternate), "{case:?}: {shown}");
         }
     }
-    let is_free_choice = matches!(case.place, None | Some(Next)) && chosen != "global";
+    let is_free_choice = matches!(case.route_to, None | Some(Next)) && chosen != "global";
     if is_free_choice && !case.write && (case.unavailable.contains(chosen) || case.open.contains(chosen)) {
         let is_better = |region: &&str| {
             !case.excluded.contains(*region)

@@ -15,7 +15,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::tap::Tap;
-use crate::planet::{EAST, NORTH, WEST};
+use crate::multi_region::{EAST, NORTH, WEST};
 use crate::world::customer;
 
 pub(super) const REGIONS: [&str; 3] = [WEST, EAST, NORTH];

@@ -2,8 +2,8 @@
 //! can answer with.
 
 use super::*;
-use crate::pipeline::evaluate::classify::{self, Finding};
-use crate::pipeline::throttle;
+use crate::pipeline::retry::classify::{self, Finding};
+use crate::pipeline::retry::throttle;
 
 /// Sub-statuses with a meaning, and some without.
 const SUBS: [u32; 21] = [

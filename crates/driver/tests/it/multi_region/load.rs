@@ -15,7 +15,7 @@ use perihelion_driver::operation::{Scope, Target, Verb};
 use perihelion_driver::{Container, Driver, Error, Operation, OperationOptions};
 use tokio::task::JoinSet;
 
-use super::{EAST, NORTH, Planet, WEST};
+use super::{EAST, MultiRegion, NORTH, WEST};
 use crate::world::{customer, document};
 
 /// Customers, each a partition of its own; their documents spread over ranges.
@@ -42,7 +42,7 @@ pub(super) struct Load {
 }
 
 impl Load {
-    pub(super) fn start(planet: &Planet) -> Load {
+    pub(super) fn start(regions: &MultiRegion) -> Load {
         let floors = || (0..KEYS).map(|_| AtomicU64::new(0)).collect();
         let ledger = Arc::new(Ledger {
             epoch: AtomicU64::new(0),
@@ -54,11 +54,11 @@ impl Load {
         });
         let mut tasks = JoinSet::new();
         for writer in 0..WRITERS {
-            let task = Task::new(planet, &ledger);
+            let task = Task::new(regions, &ledger);
             tasks.spawn(async move { task.write_all(writer).await });
         }
         for reader in 0..READERS {
-            let task = Task::new(planet, &ledger);
+            let task = Task::new(regions, &ledger);
             tasks.spawn(async move { task.read_all(reader).await });
         }
         Load { ledger, tasks }
@@ -86,7 +86,7 @@ impl Load {
     }
 
     /// Stops the load, lets replication finish, and checks every region.
-    pub(super) async fn finish(mut self, planet: &Planet) {
+    pub(super) async fn finish(mut self, regions: &MultiRegion) {
         self.ledger.stop.store(true, Ordering::SeqCst);
         while let Some(task) = self.tasks.join_next().await {
             task.unwrap();
@@ -98,13 +98,13 @@ impl Load {
             problems.len(),
             &problems[..problems.len().min(5)]
         );
-        planet.settle().await;
+        regions.settle().await;
         let epoch = self.ledger.epoch.load(Ordering::SeqCst);
         for region in [WEST, EAST, NORTH] {
             for key in 0..KEYS {
                 let floor = self.ledger.floors[epoch as usize / 2][key].load(Ordering::SeqCst);
                 if floor > 0 {
-                    let response = planet.run_in(region, &read(&planet.orders, key)).await;
+                    let response = regions.run_in(region, &read(&regions.orders, key)).await;
                     let value = document(&response)["n"].as_u64().unwrap();
                     assert!(value >= floor, "{region} lost a write of key {key}: {value} < {floor}");
                 }
@@ -120,8 +120,12 @@ struct Task {
 }
 
 impl Task {
-    fn new(planet: &Planet, ledger: &Arc<Ledger>) -> Task {
-        Task { driver: planet.driver.clone(), orders: Arc::clone(&planet.orders), ledger: Arc::clone(ledger) }
+    fn new(regions: &MultiRegion, ledger: &Arc<Ledger>) -> Task {
+        Task {
+            driver: regions.driver.clone(),
+            orders: Arc::clone(&regions.orders),
+            ledger: Arc::clone(ledger),
+        }
     }
 
     async fn write_all(self, writer: usize) {

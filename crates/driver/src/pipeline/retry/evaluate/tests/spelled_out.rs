@@ -4,8 +4,8 @@
 
 const FILES: [(&str, &str); 4] = [
     ("evaluate.rs", include_str!("../../evaluate.rs")),
-    ("classify.rs", include_str!("../classify.rs")),
-    ("effects.rs", include_str!("../effects.rs")),
+    ("classify.rs", include_str!("../../classify.rs")),
+    ("effects.rs", include_str!("../../effects.rs")),
     ("throttle.rs", include_str!("../../throttle.rs")),
 ];
 

@@ -13,7 +13,7 @@ use perihelion_wire::transport::{
 };
 use tokio::time::Instant;
 
-use crate::planet::{EAST, NORTH, WEST, prefers_east};
+use crate::multi_region::{EAST, NORTH, WEST, prefers_east};
 use crate::world::World;
 
 /// The service's names in front of a server of ours: one host answers.

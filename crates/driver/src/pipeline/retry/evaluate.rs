@@ -18,20 +18,18 @@
 
 #![deny(clippy::wildcard_enum_match_arm, clippy::match_wildcard_for_single_variants)]
 
-mod classify;
-mod effects;
 #[cfg(test)]
 mod tests;
 
 use std::time::Duration;
 
-pub(crate) use effects::Effects;
-
-use self::classify::Finding;
 use super::backoff::{self, Backoff};
-use super::verdict::{Budgets, Ending, Limits, Nature, Place, Regions, Verdict};
+use super::classify::{self, Finding};
+use super::effects::{self, Effects};
+use super::verdict::{Budgets, Ending, Limits, Nature, Regions, Verdict};
 use crate::diagnostics::Context;
 use crate::operation::{Repeat, Verb};
+use crate::routing::resolve::RouteTo;
 
 /// Between rounds over regions that are all unavailable: with three failovers
 /// in one region 1.75 s, enough for a connection or a process to come back.
@@ -212,17 +210,17 @@ impl Case {
             forbidden_waited: self.budgets.forbidden_waited + after,
             ..self.budgets
         };
-        self.again(after, Place::Next, Context::Failover, budgets)
+        self.again(after, RouteTo::Next, Context::Failover, budgets)
     }
 
     /// Another region may have seen what the session has: with one write
     /// region that is the one, else any.
     fn session_behind(self) -> Verdict {
         let others = self.others();
-        let (place, elsewhere) = match (self.regions.is_multi_write, others) {
-            (false, 0..=u32::MAX) => (Place::WriteRegion, others.min(1)),
-            (true, 0) => (Place::Same, 0),
-            (true, 1..=u32::MAX) => (Place::Next, others),
+        let (route_to, elsewhere) = match (self.regions.is_multi_write, others) {
+            (false, 0..=u32::MAX) => (RouteTo::WriteRegion, others.min(1)),
+            (true, 0) => (RouteTo::Same, 0),
+            (true, 1..=u32::MAX) => (RouteTo::Next, others),
         };
         let usual = SESSION_RETRIES_USUAL.max(elsewhere.saturating_add(1));
         if self.budgets.session_retries >= self.limits.session_retries_max.unwrap_or(usual) {
@@ -230,7 +228,7 @@ impl Case {
         }
         let after = SESSION.wait_after(elsewhere, self.budgets.session_retries, self.jitter);
         let budgets = Budgets { session_retries: self.budgets.session_retries + 1, ..self.budgets };
-        self.again(after, place, Context::SessionRetry, budgets)
+        self.again(after, route_to, Context::SessionRetry, budgets)
     }
 
     /// Where things are was learnt anew.
@@ -240,7 +238,7 @@ impl Case {
         }
         let after = REROUTE.wait_after(1, self.budgets.reroutes, self.jitter);
         let budgets = Budgets { reroutes: self.budgets.reroutes + 1, ..self.budgets };
-        self.again(after, Place::Same, Context::Rerouted, budgets)
+        self.again(after, RouteTo::Same, Context::Rerouted, budgets)
     }
 
     /// Another write of the same document is under way.
@@ -257,7 +255,7 @@ impl Case {
             retry_with_waited: waited,
             ..self.budgets
         };
-        self.again(after, Place::Same, Context::Retry, budgets)
+        self.again(after, RouteTo::Same, Context::Retry, budgets)
     }
 
     /// A connection that takes no more says nothing about its endpoint: the
@@ -267,7 +265,7 @@ impl Case {
             return self.fail_over();
         }
         let budgets = Budgets { reconnects: self.budgets.reconnects + 1, ..self.budgets };
-        self.again(Duration::ZERO, Place::Same, Context::Retry, budgets)
+        self.again(Duration::ZERO, RouteTo::Same, Context::Retry, budgets)
     }
 
     /// To the next region, at once while there are untried ones; with one
@@ -278,21 +276,23 @@ impl Case {
         }
         let others = self.others();
         let own = UNAVAILABLE.wait_after(others, self.budgets.failovers, self.jitter);
-        let (after, place, context) = match others {
-            0 => (self.hint().map_or(own, |hint| hint.min(UNAVAILABLE.longest)), Place::Same, Context::Retry),
-            1..=u32::MAX => (own, Place::Next, Context::Failover),
+        let (after, route_to, context) = match others {
+            0 => {
+                (self.hint().map_or(own, |hint| hint.min(UNAVAILABLE.longest)), RouteTo::Same, Context::Retry)
+            }
+            1..=u32::MAX => (own, RouteTo::Next, Context::Failover),
         };
         let budgets = Budgets { failovers: self.budgets.failovers + 1, ..self.budgets };
-        self.again(after, place, context, budgets)
+        self.again(after, route_to, context, budgets)
     }
 
     /// The one door to another attempt, closed for a write that must not be
     /// done twice and may have been done.
-    fn again(self, after: Duration, place: Place, context: Context, budgets: Budgets) -> Verdict {
+    fn again(self, after: Duration, route_to: RouteTo, context: Context, budgets: Budgets) -> Verdict {
         match self.nature.repeat {
             Repeat::Never if self.budgets.is_ambiguous => self.end(),
             Repeat::Never | Repeat::Guarded | Repeat::Freely => {
-                Verdict::Retry { after, place, context, budgets }
+                Verdict::Retry { after, route_to, context, budgets }
             }
         }
     }

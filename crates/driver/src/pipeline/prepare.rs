@@ -1,4 +1,4 @@
-//! One turn of the loop before anything is sent: what is known of the
+//! One prepared of the loop before anything is sent: what is metadata of the
 //! container, the snapshot, the route, and what the request must carry.
 
 use std::sync::Arc;
@@ -9,15 +9,14 @@ use tokio::time::Instant;
 use super::apply::usage;
 use super::build::Resolved;
 use super::state::{State, locate};
-use super::verdict::Place;
-use crate::container::{Container, Known};
-use crate::driver::Core;
+use crate::core::Core;
 use crate::error::Error;
+use crate::metadata::{self, Container, ContainerMetadata};
 use crate::operation::{Operation, ResourceKind, Verb};
 use crate::options::{ReadConsistency, Settings};
 use crate::routing::account::{Account, Consistency};
 use crate::routing::ranges::Range;
-use crate::routing::resolve::{Route, RouteRequest, resolve};
+use crate::routing::resolve::{Route, RouteRequest, RouteTo, resolve};
 use crate::routing::topology::{Partition, Snapshot};
 
 /// One operation to run.
@@ -27,13 +26,13 @@ pub(crate) struct Task<'a> {
     pub(crate) settings: &'a Settings,
     pub(crate) deadline: Instant,
     /// Where the first attempt must go; `None` leaves it to the routing.
-    pub(crate) place: Option<Place>,
+    pub(crate) route_to: Option<RouteTo>,
 }
 
-/// What one turn of the loop works with.
-pub(super) struct Turn<'a> {
+/// What one prepared of the loop works with.
+pub(super) struct Prepared<'a> {
     pub(super) task: Task<'a>,
-    pub(super) known: Option<Arc<Known>>,
+    pub(super) metadata: Option<Arc<ContainerMetadata>>,
     pub(super) partition: Option<Partition>,
     /// The range that the session token is about; `None`: all.
     pub(super) session_range: Option<Arc<str>>,
@@ -42,49 +41,53 @@ pub(super) struct Turn<'a> {
     pub(super) resolved: Resolved,
 }
 
-/// Learns what must be known, takes the snapshot and resolves the route.
-pub(super) async fn prepare<'a>(core: &Core, task: Task<'a>, state: &State) -> Result<Turn<'a>, Error> {
+/// Learns what must be metadata, takes the snapshot and resolves the route.
+pub(super) async fn prepare<'a>(core: &Core, task: Task<'a>, state: &State) -> Result<Prepared<'a>, Error> {
     let operation = task.operation;
-    let (known, is_strange) = match &operation.target.container {
+    let (metadata, is_strange) = match &operation.target.container {
         Some(container) if operation.target.kind == ResourceKind::Item => {
-            let known = current(core, container, task.deadline).await?;
-            (Some(known), container.has_strange_range())
+            let metadata = current(core, container, task.deadline).await?;
+            (Some(metadata), container.has_unknown_range())
         }
         Some(_) | None => (None, false),
     };
-    let range = known.as_deref().and_then(|known| locate(&operation.scope, known));
-    let partition = known
-        .as_ref()
-        .zip(range)
-        .map(|(known, range)| Partition { container: Arc::clone(&known.rid), range: Arc::clone(&range.id) });
+    let range = metadata.as_deref().and_then(|metadata| locate(&operation.scope, metadata));
+    let partition = metadata.as_ref().zip(range).map(|(metadata, range)| Partition {
+        container: Arc::clone(&metadata.rid),
+        range: Arc::clone(&range.id),
+    });
     let (snapshot, route) = pick_route(core, task, partition.as_ref(), state);
     let session_range = range.filter(|_| !is_strange);
     // What others have seen since this operation began is not its session: who
     // asks for the latest at each attempt never catches up with busy writers.
     let session_token = match &state.asked {
-        Some(asked) if asked.is_about(known.as_deref(), session_range) => asked.token.clone(),
-        Some(_) | None => session_token(task, &snapshot, known.as_deref(), session_range),
+        Some(asked) if asked.is_about(metadata.as_deref(), session_range) => asked.token.clone(),
+        Some(_) | None => session_token(task, &snapshot, metadata.as_deref(), session_range),
     };
     let session_range = session_range.map(|range| Arc::clone(&range.id));
     let resolved = Resolved {
-        container_rid: known.as_ref().map(|known| known.rid_header.clone()),
+        container_rid: metadata.as_ref().map(|metadata| metadata.rid_header.clone()),
         session_token,
         is_multi_write: snapshot.account.is_multi_write,
-        hub_only: state.place == Some(Place::WriteRegion) && operation.verb.is_read(),
+        hub_only: state.route_to == Some(RouteTo::WriteRegion) && operation.verb.is_read(),
     };
-    Ok(Turn { task, known, partition, session_range, snapshot, route, resolved })
+    Ok(Prepared { task, metadata, partition, session_range, snapshot, route, resolved })
 }
 
-/// What is known of a container, learnt now if need be: at first use, and when
-/// the session has seen a range that is not known.
-async fn current(core: &Core, container: &Arc<Container>, deadline: Instant) -> Result<Arc<Known>, Error> {
-    match container.known() {
-        None => Box::pin(core.learn(container, deadline)).await,
-        // What was known still serves: a token of all ranges is sent with it.
-        Some(known) if container.has_strange_range() => {
-            Ok(Box::pin(core.try_relearn(container, known, deadline)).await)
+/// What is metadata of a container, learnt now if need be: at first use, and when
+/// the session has seen a range that is not metadata.
+async fn current(
+    core: &Core,
+    container: &Arc<Container>,
+    deadline: Instant,
+) -> Result<Arc<ContainerMetadata>, Error> {
+    match container.metadata() {
+        None => Box::pin(metadata::load(core, container, deadline)).await,
+        // What was metadata still serves: a token of all ranges is sent with it.
+        Some(metadata) if container.has_unknown_range() => {
+            Ok(Box::pin(metadata::try_refresh(core, container, metadata, deadline)).await)
         }
-        Some(known) => Ok(known),
+        Some(metadata) => Ok(metadata),
     }
 }
 
@@ -120,7 +123,7 @@ pub(super) fn route_request<'a>(
         partition: partition.map(|partition| (&*partition.container, &*partition.range)),
         excluded: &task.settings.excluded_regions,
         tried: &state.tried,
-        place: followed(&snapshot.account, task.operation, state),
+        route_to: followed(&snapshot.account, task.operation, state),
         last: state.last.as_ref(),
         now: Instant::now(),
     }
@@ -129,9 +132,9 @@ pub(super) fn route_request<'a>(
 /// Where the judge wants the next attempt; but a write follows the account. When
 /// that now names another write region than at the last attempt, what was tried
 /// before says nothing about it.
-fn followed(account: &Account, operation: &Operation, state: &State) -> Option<Place> {
+fn followed(account: &Account, operation: &Operation, state: &State) -> Option<RouteTo> {
     let has_moved = state.write_region.as_ref().zip(account.only_write_region()).is_some_and(|(a, b)| a != b);
-    if has_moved && !operation.verb.is_read() { Some(Place::WriteRegion) } else { state.place }
+    if has_moved && !operation.verb.is_read() { Some(RouteTo::WriteRegion) } else { state.route_to }
 }
 
 /// The token the answer must cover. Reads have one when the consistency is
@@ -139,7 +142,7 @@ fn followed(account: &Account, operation: &Operation, state: &State) -> Option<P
 fn session_token(
     task: Task<'_>,
     snapshot: &Snapshot,
-    known: Option<&Known>,
+    metadata: Option<&ContainerMetadata>,
     range: Option<&Range>,
 ) -> Option<HeaderValue> {
     let operation = task.operation;
@@ -157,7 +160,7 @@ fn session_token(
     if !wants_session || !(operation.verb.is_read() || snapshot.account.is_multi_write) {
         return None;
     }
-    let sessions = &known?.sessions;
+    let sessions = &metadata?.sessions;
     match range {
         Some(range) => sessions.header_for(range),
         None => sessions.compound(),

@@ -30,7 +30,7 @@ const COMPOUND_BYTES_MAX: usize = 12 * 1024;
 /// Session progress of one container.
 #[derive(Debug, Default)]
 pub(crate) struct Sessions {
-    map: ArcSwap<Map>,
+    map: ArcSwap<SessionMap>,
 }
 
 impl Sessions {
@@ -84,7 +84,7 @@ impl Sessions {
 
     /// Whether a range was seen that is neither one of these nor an ancestor
     /// of one.
-    pub(crate) fn names_others_than(&self, ranges: &RangeMap) -> bool {
+    pub(crate) fn has_range_outside(&self, ranges: &RangeMap) -> bool {
         let is_ancestor =
             |id: &str| ranges.iter().any(|range| range.parents.iter().any(|parent| **parent == *id));
         let map = self.map.load();
@@ -106,21 +106,21 @@ impl Sessions {
 
 /// What was seen, sorted by range.
 #[derive(Debug, Clone, Default)]
-struct Map {
-    seen: Vec<Arc<Seen>>,
+struct SessionMap {
+    seen: Vec<Arc<RangeProgress>>,
 }
 
 /// What was seen of one range.
 #[derive(Debug)]
-struct Seen {
+struct RangeProgress {
     range: Arc<str>,
     progress: Progress,
     /// `range:progress`.
     header: HeaderValue,
 }
 
-impl Map {
-    fn find(&self, range: &str) -> Option<&Arc<Seen>> {
+impl SessionMap {
+    fn find(&self, range: &str) -> Option<&Arc<RangeProgress>> {
         self.place(range).ok().map(|place| &self.seen[place])
     }
 
@@ -139,7 +139,7 @@ impl Map {
         }
     }
 
-    fn with_token(&self, token: &str, ranges: Option<&RangeMap>) -> Map {
+    fn with_token(&self, token: &str, ranges: Option<&RangeMap>) -> SessionMap {
         let mut next = self.clone();
         for (range, progress) in session_token::split(token).filter_map(session_token::parse_part) {
             next.raise(range, &progress);
@@ -153,7 +153,7 @@ impl Map {
     }
 
     /// With everything that was seen of the ranges that `range` came from.
-    fn with_inherited(&self, range: &Range) -> Map {
+    fn with_inherited(&self, range: &Range) -> SessionMap {
         let mut next = self.clone();
         for parent in range.parents.iter().filter_map(|parent| self.find(parent)) {
             next.raise(&range.id, &parent.progress);
@@ -163,7 +163,7 @@ impl Map {
 
     /// Replaces ranges that are gone by those that hold their documents now.
     fn hand_down(&mut self, ranges: &RangeMap) {
-        let gone = |seen: &&Arc<Seen>| ranges.get(&seen.range).is_none();
+        let gone = |seen: &&Arc<RangeProgress>| ranges.get(&seen.range).is_none();
         for parent in self.seen.iter().filter(gone).cloned().collect::<Vec<_>>() {
             let children = ranges.children_of(&parent.range);
             // Without children it is newer than the map of ranges.
@@ -181,12 +181,12 @@ impl Map {
                 if !known.progress.covers(progress) {
                     let mut merged = known.progress.clone();
                     merged.merge(progress);
-                    let raised = Seen::new(Arc::clone(&known.range), merged);
+                    let raised = RangeProgress::new(Arc::clone(&known.range), merged);
                     raised.into_iter().for_each(|raised| self.seen[place] = Arc::new(raised));
                 }
             }
             Err(place) if self.seen.len() < RANGES_MAX => {
-                let first = Seen::new(range.into(), progress.clone());
+                let first = RangeProgress::new(range.into(), progress.clone());
                 first.into_iter().for_each(|first| self.seen.insert(place, Arc::new(first)));
             }
             Err(_) => {}
@@ -194,12 +194,12 @@ impl Map {
     }
 }
 
-impl Seen {
+impl RangeProgress {
     /// `None` when the range's id cannot stand in a header.
     fn new(range: Arc<str>, progress: Progress) -> Option<Self> {
         let text = format!("{range}:{progress}");
         let header = HeaderValue::from_maybe_shared(Bytes::from(text)).ok()?;
-        Some(Seen { range, progress, header })
+        Some(RangeProgress { range, progress, header })
     }
 }
 

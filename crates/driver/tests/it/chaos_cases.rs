@@ -6,7 +6,7 @@ use http::Method;
 use perihelion_driver::operation::Verb;
 use perihelion_server::{EmbeddedOptions, RegionNames};
 
-use crate::planet::{EAST, NORTH, WEST, prefers_east};
+use crate::multi_region::{EAST, NORTH, WEST, prefers_east};
 use crate::world::{World, document};
 
 async fn three_regions(is_multi_write: bool, delay: Duration) -> World {

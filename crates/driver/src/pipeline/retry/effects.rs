@@ -8,7 +8,7 @@
 //! and marking the only region that can take them helps no one.
 
 use super::classify::Finding;
-use crate::pipeline::verdict::{Effect, Nature, Regions};
+use super::verdict::{Effect, Nature, Regions};
 
 /// The most effects that one ending has.
 const EFFECTS_MAX: usize = 2;

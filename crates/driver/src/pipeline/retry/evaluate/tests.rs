@@ -14,8 +14,8 @@ use perihelion_wire::transport::{Failure, FailureKind, Sent};
 
 use super::evaluate;
 use crate::operation::{Repeat, Verb};
-use crate::pipeline::verdict::{Budgets, Effect, Ending, Limits, Nature, Regions, Verdict};
-use crate::status::Status;
+use crate::pipeline::retry::verdict::{Budgets, Effect, Ending, Limits, Nature, Regions, Verdict};
+use perihelion_wire::status::Status;
 
 /// The defaults.
 const LIMITS: Limits = Limits { failovers_max: 3, session_retries_max: None };

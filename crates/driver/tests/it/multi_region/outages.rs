@@ -7,42 +7,42 @@ use perihelion_driver::operation::{Scope, Target, Verb};
 use perihelion_driver::{Operation, OperationOptions, Region};
 
 use super::load::{self, Load};
-use super::{EAST, NORTH, Planet, WEST};
+use super::{EAST, MultiRegion, NORTH, WEST};
 
 /// Operations of each side between two events of a story.
 const A_WHILE: u64 = 150;
 
-async fn offline(planet: &Planet, region: &str, mode: &str) {
-    planet.order("regions/offline", &format!(r#"{{"region":"{region}","mode":"{mode}"}}"#)).await;
+async fn offline(regions: &MultiRegion, region: &str, mode: &str) {
+    regions.order("regions/offline", &format!(r#"{{"region":"{region}","mode":"{mode}"}}"#)).await;
 }
 
 #[tokio::test]
 async fn a_read_region_goes_offline_and_comes_back() {
     for mode in ["drop", "refuse"] {
-        let planet = Planet::new().await;
-        let load = Load::start(&planet);
+        let regions = MultiRegion::new().await;
+        let load = Load::start(&regions);
         load.go_on(A_WHILE).await;
-        offline(&planet, EAST, mode).await;
+        offline(&regions, EAST, mode).await;
         load.go_on(A_WHILE).await;
-        planet.order_region("regions/online", EAST).await;
+        regions.order_region("regions/online", EAST).await;
         load.go_on(A_WHILE).await;
-        load.finish(&planet).await;
-        assert_returns_to(&planet, EAST).await;
-        planet.stop().await;
+        load.finish(&regions).await;
+        assert_returns_to(&regions, EAST).await;
+        regions.stop().await;
     }
 }
 
 /// The preferred region is used again, by itself, once it answers.
-async fn assert_returns_to(planet: &Planet, region: &str) {
+async fn assert_returns_to(regions: &MultiRegion, region: &str) {
     let returned = async {
         loop {
             let read = Operation::new(
                 Verb::Read,
-                Target::item(&planet.orders, "0"),
+                Target::item(&regions.orders, "0"),
                 super::super::world::customer("c0"),
                 Bytes::new(),
             );
-            let response = planet.run(&read).await;
+            let response = regions.run(&read).await;
             if response.diagnostics.attempts().last().unwrap().region == Region::new(region) {
                 return;
             }
@@ -55,11 +55,11 @@ async fn assert_returns_to(planet: &Planet, region: &str) {
 /// The driver learns of new ranges by itself, from answers that name them, but
 /// not sooner than half a second after it learnt of others: a story that went
 /// quicker than that found it a split behind.
-async fn assert_learns(planet: &Planet, ranges: usize) {
+async fn assert_learns(regions: &MultiRegion, ranges: usize) {
     let learnt = async {
-        while planet.driver.known(&planet.orders).await.unwrap().ranges.len() != ranges {
+        while regions.driver.metadata(&regions.orders).await.unwrap().ranges.len() != ranges {
             for key in 0..load::KEYS {
-                planet.run(&load::read(&planet.orders, key)).await;
+                regions.run(&load::read(&regions.orders, key)).await;
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
@@ -71,101 +71,101 @@ async fn assert_learns(planet: &Planet, ranges: usize) {
 
 #[tokio::test]
 async fn the_write_region_is_away_for_a_moment() {
-    let planet = Planet::new().await;
-    let load = Load::start(&planet);
+    let regions = MultiRegion::new().await;
+    let load = Load::start(&regions);
     load.go_on(A_WHILE).await;
-    offline(&planet, WEST, "drop").await;
+    offline(&regions, WEST, "drop").await;
     tokio::time::sleep(Duration::from_millis(300)).await;
-    planet.order_region("regions/online", WEST).await;
+    regions.order_region("regions/online", WEST).await;
     load.go_on(A_WHILE).await;
-    load.finish(&planet).await;
-    planet.stop().await;
+    load.finish(&regions).await;
+    regions.stop().await;
 }
 
 #[tokio::test]
 async fn a_region_of_many_that_write_goes_offline_and_comes_back() {
-    let planet = Planet::of_writers().await;
-    let load = Load::start(&planet);
+    let regions = MultiRegion::of_writers().await;
+    let load = Load::start(&regions);
     load.go_on(A_WHILE).await;
-    offline(&planet, EAST, "drop").await;
+    offline(&regions, EAST, "drop").await;
     load.go_on(A_WHILE).await;
-    planet.order_region("regions/online", EAST).await;
+    regions.order_region("regions/online", EAST).await;
     load.go_on(A_WHILE).await;
-    load.finish(&planet).await;
-    planet.stop().await;
+    load.finish(&regions).await;
+    regions.stop().await;
 }
 
 #[tokio::test]
 async fn the_write_region_moves() {
-    let planet = Planet::new().await;
-    let load = Load::start(&planet);
+    let regions = MultiRegion::new().await;
+    let load = Load::start(&regions);
     load.go_on(A_WHILE).await;
     for region in [EAST, NORTH, WEST] {
-        planet.order_region("regions/write", region).await;
+        regions.order_region("regions/write", region).await;
         load.go_on(A_WHILE).await;
-        assert_eq!(planet.driver.account().write_regions, [Region::new(region)]);
+        assert_eq!(regions.driver.account().write_regions, [Region::new(region)]);
     }
-    load.finish(&planet).await;
-    planet.stop().await;
+    load.finish(&regions).await;
+    regions.stop().await;
 }
 
 #[tokio::test]
 async fn a_region_answers_slowly() {
-    let planet = Planet::new().await;
-    let load = Load::start(&planet);
+    let regions = MultiRegion::new().await;
+    let load = Load::start(&regions);
     load.go_on(A_WHILE).await;
-    planet.fault(&format!(r#"{{"operation":"any","region":"{EAST}","delayMs":300}}"#)).await;
+    regions.fault(&format!(r#"{{"operation":"any","region":"{EAST}","delayMs":300}}"#)).await;
     load.go_on(A_WHILE).await;
-    planet.clear_faults().await;
+    regions.clear_faults().await;
     load.go_on(A_WHILE).await;
-    load.finish(&planet).await;
-    planet.stop().await;
+    load.finish(&regions).await;
+    regions.stop().await;
 }
 
 #[tokio::test]
 async fn a_region_is_cut_off_from_replication() {
-    let planet = Planet::new().await;
-    let load = Load::start(&planet);
+    let regions = MultiRegion::new().await;
+    let load = Load::start(&regions);
     load.go_on(A_WHILE).await;
-    planet.order_region("replication/cut", EAST).await;
+    regions.order_region("replication/cut", EAST).await;
     load.go_on(A_WHILE).await;
-    planet.order_region("replication/heal", EAST).await;
+    regions.order_region("replication/heal", EAST).await;
     load.go_on(A_WHILE).await;
-    load.finish(&planet).await;
-    planet.stop().await;
+    load.finish(&regions).await;
+    regions.stop().await;
 }
 
 #[tokio::test]
 async fn partitions_split() {
-    let planet = Planet::new().await;
-    let load = Load::start(&planet);
+    let regions = MultiRegion::new().await;
+    let load = Load::start(&regions);
     for range in ["0", "1", "2"] {
         load.go_on(A_WHILE).await;
-        planet
+        regions
             .order("split", &format!(r#"{{"database":"shop","container":"orders","range":"{range}"}}"#))
             .await;
     }
     load.go_on(A_WHILE).await;
-    load.finish(&planet).await;
-    assert_learns(&planet, 4).await;
-    planet.stop().await;
+    load.finish(&regions).await;
+    assert_learns(&regions, 4).await;
+    regions.stop().await;
 }
 
 #[tokio::test]
 async fn a_container_is_deleted_and_created_again() {
-    let planet = Planet::new().await;
-    let stranger = planet.stranger().await;
-    let load = Load::start(&planet);
+    let regions = MultiRegion::new().await;
+    let stranger = regions.stranger().await;
+    let load = Load::start(&regions);
     for _ in 0..2 {
         load.go_on(A_WHILE).await;
         load.next_epoch();
-        let target = Target::container(&planet.orders);
+        let target = Target::container(&regions.orders);
         let delete = Operation::new(Verb::Delete, target, Scope::Unpartitioned, Bytes::new());
         stranger.execute(&delete, &OperationOptions::default()).await.unwrap();
-        planet.create_container().await;
+        regions.create_container().await;
         load.next_epoch();
     }
     load.go_on(A_WHILE).await;
-    load.finish(&planet).await;
-    planet.stop().await;
+    load.finish(&regions).await;
+    regions.stop().await;
 }

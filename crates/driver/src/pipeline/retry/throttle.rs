@@ -13,7 +13,7 @@ mod tests;
 use std::time::Duration;
 
 use super::backoff::Backoff;
-use crate::status::{self, Status};
+use perihelion_wire::status::{self, Status};
 
 /// When the service gives no hint.
 const BACKOFF: Backoff = Backoff { first: Duration::from_millis(5), longest: Duration::from_secs(5) };

@@ -12,7 +12,8 @@ use perihelion_wire::transport::Failure;
 
 use crate::diagnostics::Context;
 use crate::operation::{Repeat, Verb};
-use crate::status::Status;
+use crate::routing::resolve::RouteTo;
+use perihelion_wire::status::Status;
 
 /// What does not change about an operation.
 #[derive(Debug, Clone, Copy)]
@@ -83,7 +84,7 @@ pub(crate) enum Verdict {
     /// The deletion's goal is reached, though the answer says 404.
     CompleteAsGone,
     /// Try again.
-    Retry { after: Duration, place: Place, context: Context, budgets: Budgets },
+    Retry { after: Duration, route_to: RouteTo, context: Context, budgets: Budgets },
     /// Read the witness to find out whether the write was applied. When the
     /// witness is absent: with `refused`, the answer stands; without, the
     /// outcome is unknown.
@@ -92,17 +93,6 @@ pub(crate) enum Verdict {
     Abort,
     /// Tell the caller that the write may or may not have been applied.
     AbortAmbiguous,
-}
-
-/// Where the next attempt goes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Place {
-    /// The region just tried.
-    Same,
-    /// The next region that was not tried yet.
-    Next,
-    /// The region that takes writes, because it has seen every write.
-    WriteRegion,
 }
 
 /// A change to what all operations share.

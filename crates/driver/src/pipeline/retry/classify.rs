@@ -6,7 +6,7 @@
 
 use perihelion_wire::transport::{Failure, FailureKind, Sent};
 
-use crate::status::{self, Status};
+use perihelion_wire::status::{self, Status};
 
 /// What an ending means. Unless it says otherwise, a write that ended so was
 /// certainly not applied.

@@ -27,8 +27,8 @@ mod tests;
 
 use std::time::Duration;
 
+use super::{Hedging, OperationOptions, ReadConsistency};
 use crate::error::Error;
-use crate::options::{Hedging, OperationOptions, ReadConsistency};
 
 /// How much of a value an error repeats.
 const VALUE_SHOWN_MAX: usize = 64;

@@ -6,6 +6,7 @@
 
 pub(crate) mod account;
 pub(crate) mod circuit_breaker;
+pub(crate) mod latency;
 pub(crate) mod ranges;
 pub(crate) mod resolve;
 pub(crate) mod topology;

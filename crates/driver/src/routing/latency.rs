@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::routing::account::Site;
+use super::account::Site;
 
 /// One slice of time. A change of latency shows after at most one slice when
 /// there is enough traffic.

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::diagnostics::Context;
-use crate::pipeline::verdict::Place;
+use crate::routing::resolve::RouteTo;
 
 /// Nothing spent, nothing in doubt.
 const FRESH: &str = "
@@ -259,13 +259,13 @@ fn verdict(cell: &str, meaning: &str, budgets: Budgets, nature: Nature) -> Verdi
         "unknown" => Verdict::ReadBack { refused: false },
         "stands" => Verdict::ReadBack { refused: true },
         retry => {
-            let [place, context, after] = retry.split(':').collect::<Vec<_>>().try_into().unwrap();
+            let [region, context, after] = retry.split(':').collect::<Vec<_>>().try_into().unwrap();
             let after = millis(after);
-            let place = match place {
-                "same" => Place::Same,
-                "next" => Place::Next,
-                "write" => Place::WriteRegion,
-                other => panic!("no place {other}"),
+            let route_to = match region {
+                "same" => RouteTo::Same,
+                "next" => RouteTo::Next,
+                "write" => RouteTo::WriteRegion,
+                other => panic!("no region {other}"),
             };
             let context = match context {
                 "retry" => Context::Retry,
@@ -275,7 +275,7 @@ fn verdict(cell: &str, meaning: &str, budgets: Budgets, nature: Nature) -> Verdi
                 other => panic!("no context {other}"),
             };
             let budgets = Budgets { is_ambiguous, ..spent(action, budgets, after) };
-            Verdict::Retry { after, place, context, budgets }
+            Verdict::Retry { after, route_to, context, budgets }
         }
     }
 }

@@ -10,7 +10,7 @@ use perihelion_driver::options::{Hedging, ReadConsistency};
 use perihelion_driver::{DriverOptions, Operation, OperationOptions};
 use perihelion_server::{EmbeddedOptions, RegionNames};
 
-use crate::planet::{EAST, NORTH, WEST, prefers_east};
+use crate::multi_region::{EAST, NORTH, WEST, prefers_east};
 use crate::world::World;
 
 /// Writes go to West, reads to East.

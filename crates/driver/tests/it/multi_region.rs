@@ -4,7 +4,7 @@
 //! driver is to retry.
 
 mod load;
-mod stories;
+mod outages;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +29,7 @@ pub(crate) const NORTH: &str = "North Europe";
 const MANAGE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Three regions, a driver, and the container `orders`.
-pub(crate) struct Planet {
+pub(crate) struct MultiRegion {
     server: Server,
     transport: HttpTransport,
     pub(crate) driver: Driver,
@@ -44,17 +44,17 @@ pub(crate) fn prefers_east() -> DriverOptions {
     DriverOptions::default().with_preferred_regions([EAST, WEST, NORTH]).with_topology(topology)
 }
 
-impl Planet {
-    pub(crate) async fn new() -> Planet {
-        Planet::with(false, prefers_east()).await
+impl MultiRegion {
+    pub(crate) async fn new() -> MultiRegion {
+        MultiRegion::with(false, prefers_east()).await
     }
 
     /// All regions take writes.
-    pub(crate) async fn of_writers() -> Planet {
-        Planet::with(true, prefers_east()).await
+    pub(crate) async fn of_writers() -> MultiRegion {
+        MultiRegion::with(true, prefers_east()).await
     }
 
-    pub(crate) async fn with(multi_write: bool, options: DriverOptions) -> Planet {
+    pub(crate) async fn with(multi_write: bool, options: DriverOptions) -> MultiRegion {
         let server = Server::start(ServerOptions {
             port: 0,
             management: true,
@@ -68,10 +68,10 @@ impl Planet {
         let transport = HttpTransport::new(HttpOptions::default()).unwrap();
         let driver = connect(&server, options).await;
         let orders = driver.container("shop", "orders");
-        let planet = Planet { server, transport, driver, orders };
-        planet.create(Target::databases(), r#"{"id":"shop"}"#).await;
-        planet.create_container().await;
-        planet
+        let regions = MultiRegion { server, transport, driver, orders };
+        regions.create(Target::databases(), r#"{"id":"shop"}"#).await;
+        regions.create_container().await;
+        regions
     }
 
     /// Another process, as it were: it shares nothing with the first driver.

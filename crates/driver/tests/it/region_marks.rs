@@ -9,7 +9,7 @@ use perihelion_driver::operation::Verb;
 use perihelion_driver::options::Hedging;
 use perihelion_server::{EmbeddedOptions, RegionNames};
 
-use crate::planet::{EAST, NORTH, WEST, prefers_east};
+use crate::multi_region::{EAST, NORTH, WEST, prefers_east};
 use crate::world::World;
 
 /// Three regions that all have the document `1`; East is preferred.

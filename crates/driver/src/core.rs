@@ -1,0 +1,120 @@
+//! The core of a driver: the state that all its operations share. The pipeline
+//! and the background task work on it; [`Driver`](crate::Driver) owns it.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use http::HeaderValue;
+use perihelion_wire::transport::Endpoint;
+
+use crate::clock::DateHeader;
+use crate::credential::{Credential, scope_of};
+use crate::error::Error;
+use crate::metadata::{AccountReader, Container};
+use crate::options::{DriverOptions, Environment, Layers};
+use crate::routing::account::Account;
+use crate::routing::topology::Topology;
+use crate::telemetry::Telemetry;
+use crate::transport::AnyTransport;
+
+/// The name by which the service sees this driver.
+const USER_AGENT: &str = concat!("perihelion-driver/", env!("CARGO_PKG_VERSION"));
+
+/// The containers whose metadata is shared by name. Further containers can be
+/// used, but each handle of them then reads its metadata for itself.
+const CONTAINERS_MAX: usize = 10_000;
+
+/// What all operations of a driver share.
+pub(crate) struct Core {
+    transport: AnyTransport,
+    credential: Credential,
+    topology: Topology,
+    settings: Layers,
+    account: AccountReader,
+    containers: Mutex<HashMap<(String, String), Arc<Container>>>,
+    date: DateHeader,
+    user_agent: HeaderValue,
+    token_scope: String,
+    telemetry: Telemetry,
+}
+
+impl Core {
+    /// A core that has not read the account yet.
+    pub(crate) fn new(
+        endpoint: Endpoint,
+        credential: Credential,
+        transport: AnyTransport,
+        options: DriverOptions,
+        environment: &Environment,
+    ) -> Result<Self, Error> {
+        let agent = options
+            .user_agent
+            .as_deref()
+            .map_or(USER_AGENT.to_owned(), |more| format!("{USER_AGENT} {more}"));
+        let user_agent = HeaderValue::from_str(&agent)
+            .map_err(|_| Error::input(format!("the user agent {agent:?} is not printable ASCII")))?;
+        Ok(Core {
+            transport,
+            credential,
+            settings: Layers::new(environment, &options.operation)?,
+            telemetry: Telemetry::new(&endpoint),
+            token_scope: scope_of(&endpoint, options.token_scope.as_deref()),
+            topology: Topology::new(Account::bootstrap(endpoint), options.topology, options.circuit_breaker),
+            account: AccountReader::new(options.preferred_regions),
+            containers: Mutex::default(),
+            date: DateHeader::new(),
+            user_agent,
+        })
+    }
+
+    /// The container of that name. Handles of one name share its metadata.
+    pub(crate) fn container(&self, database: &str, name: &str) -> Arc<Container> {
+        let mut containers = self.containers.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = (database.to_owned(), name.to_owned());
+        if let Some(container) = containers.get(&key) {
+            return Arc::clone(container);
+        }
+        let container = Container::new(database, name);
+        if containers.len() < CONTAINERS_MAX {
+            containers.insert(key, Arc::clone(&container));
+        }
+        container
+    }
+
+    pub(crate) fn transport(&self) -> &AnyTransport {
+        &self.transport
+    }
+
+    pub(crate) fn credential(&self) -> &Credential {
+        &self.credential
+    }
+
+    pub(crate) fn topology(&self) -> &Topology {
+        &self.topology
+    }
+
+    pub(crate) fn settings(&self) -> &Layers {
+        &self.settings
+    }
+
+    pub(crate) fn account(&self) -> &AccountReader {
+        &self.account
+    }
+
+    pub(crate) fn date(&self) -> &DateHeader {
+        &self.date
+    }
+
+    pub(crate) fn user_agent(&self) -> &HeaderValue {
+        &self.user_agent
+    }
+
+    /// The scope that Entra ID tokens are requested for.
+    pub(crate) fn token_scope(&self) -> &str {
+        &self.token_scope
+    }
+
+    pub(crate) fn telemetry(&self) -> &Telemetry {
+        &self.telemetry
+    }
+}

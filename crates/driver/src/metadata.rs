@@ -1,0 +1,58 @@
+//! Metadata: what the driver must know about an account and a container before
+//! it can send an operation there.
+//!
+//! - `account`: reads the account's regions and keeps them up to date
+//! - `container`: a container's names, its current metadata and its sessions
+//! - `refresh`: reads a container's metadata, once for all callers that need it
+//! - `sessions`: how far this client has seen each range of a container
+//!
+//! Reading metadata takes requests, and requests need metadata. The knot is cut
+//! by [`MetadataRequests`]: this module names the requests, the pipeline makes
+//! and sends them.
+
+mod account;
+mod container;
+mod refresh;
+mod sessions;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::HeaderValue;
+use tokio::time::Instant;
+
+use crate::error::Error;
+use crate::response::Response;
+use crate::routing::account::Site;
+
+pub(crate) use account::{AccountReader, probe};
+pub use container::{Container, ContainerMetadata};
+pub(crate) use refresh::{load, refresh, try_refresh};
+
+/// A request for metadata. Boxed: there are few of them, and the future of an
+/// operation that needs none stays small.
+pub(crate) type MetadataRequest<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
+
+/// The requests by which metadata is read.
+pub(crate) trait MetadataRequests: Sync {
+    /// Reads the account document from one site, in one attempt.
+    fn account<'a>(&'a self, site: &'a Site, deadline: Instant) -> MetadataRequest<'a, Bytes>;
+
+    /// Reads the properties of a container.
+    fn container<'a>(
+        &'a self,
+        container: &'a Arc<Container>,
+        deadline: Instant,
+    ) -> MetadataRequest<'a, Response>;
+
+    /// Reads one page of a container's partition key ranges: the page after
+    /// `etag`, or the first one.
+    fn ranges<'a>(
+        &'a self,
+        container: &'a Arc<Container>,
+        etag: Option<HeaderValue>,
+        deadline: Instant,
+    ) -> MetadataRequest<'a, Response>;
+}

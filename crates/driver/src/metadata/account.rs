@@ -1,0 +1,113 @@
+//! The account's regions: read when a driver opens, in the background, and when
+//! a failure suggests that they have changed.
+
+use bytes::Bytes;
+use perihelion_wire::transport::Endpoint;
+use std::time::Duration;
+use tokio::time::Instant;
+
+use super::MetadataRequests;
+use crate::error::Error;
+use crate::region::Region;
+use crate::routing::account::{Account, Site};
+use crate::routing::topology::Topology;
+use perihelion_wire::status::UNAUTHORIZED;
+
+/// How long a region may take to answer a read of the account before the next
+/// region is asked.
+const ACCOUNT_ATTEMPT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Reads the account document and publishes its regions in the topology.
+#[derive(Debug)]
+pub(crate) struct AccountReader {
+    preferred_regions: Vec<Region>,
+    /// When the account was last read; locked by the one task that reads it.
+    last_read: tokio::sync::Mutex<Option<Instant>>,
+}
+
+impl AccountReader {
+    pub(crate) fn new(preferred_regions: Vec<Region>) -> Self {
+        AccountReader { preferred_regions, last_read: tokio::sync::Mutex::default() }
+    }
+
+    /// Reads the account from the first region that answers. The endpoint
+    /// `suspect` is asked last.
+    pub(crate) async fn read(
+        &self,
+        requests: &impl MetadataRequests,
+        topology: &Topology,
+        suspect: Option<&Endpoint>,
+        deadline: Instant,
+    ) -> Result<(), Error> {
+        let account = topology.snapshot().account;
+        let mut first_error = None;
+        for site in account.whom_to_ask(&self.preferred_regions, suspect) {
+            let deadline = deadline.min(Instant::now() + ACCOUNT_ATTEMPT_TIMEOUT);
+            match requests.account(&site, deadline).await {
+                Ok(body) => return self.publish(topology, &body),
+                // The other regions will refuse the credential as well.
+                Err(error) if error.status().is_some_and(|status| status.code == UNAUTHORIZED.code) => {
+                    return Err(error);
+                }
+                // The first site is the endpoint that the user has configured.
+                Err(error) => first_error = first_error.or(Some(error)),
+            }
+        }
+        Err(first_error.unwrap_or_else(|| Error::answer("the account has no endpoint")))
+    }
+
+    /// Reads the account again, unless that was done within the refresh pause.
+    /// After a failure the known regions stay. A caller that is cancelled, or
+    /// whose deadline passes, leaves the refresh to the next caller.
+    pub(crate) async fn refresh(
+        &self,
+        requests: &impl MetadataRequests,
+        topology: &Topology,
+        suspect: Option<&Endpoint>,
+        deadline: Instant,
+    ) {
+        let Ok(mut last_read) = tokio::time::timeout_at(deadline, self.last_read.lock()).await else {
+            return;
+        };
+        let pause = topology.options().refresh_pause;
+        if last_read.is_some_and(|last| last.elapsed() < pause) {
+            return;
+        }
+        let result = self.read(requests, topology, suspect, deadline).await;
+        let now = Instant::now();
+        if result.is_ok() || now < deadline {
+            *last_read = Some(now);
+        }
+        if let Err(error) = result {
+            tracing::warn!(
+                error = error.message(),
+                "the account could not be read; its regions stay as they were"
+            );
+        }
+    }
+
+    /// Logs preferred regions that the account does not have: most are spelling
+    /// mistakes. They are not an error, because regions are added and removed.
+    pub(crate) fn warn_of_unknown_regions(&self, topology: &Topology) {
+        let account = topology.snapshot().account;
+        let is_unknown = |region: &&Region| account.reads.iter().all(|site| site.region != **region);
+        for region in self.preferred_regions.iter().filter(is_unknown) {
+            let has: Vec<&str> = account.reads.iter().map(|site| site.region.name()).collect();
+            tracing::warn!(%region, ?has, "the account does not have this preferred region");
+        }
+    }
+
+    fn publish(&self, topology: &Topology, body: &Bytes) -> Result<(), Error> {
+        topology
+            .update_account(|previous| Account::from_properties(body, &self.preferred_regions, previous))
+            .map_err(|reason| {
+                let why = "the account document cannot be used; is this the endpoint of a Cosmos account?";
+                Error::answer(format!("{why} {reason}"))
+            })
+    }
+}
+
+/// Whether a site answers a read of the account.
+pub(crate) async fn probe(requests: &impl MetadataRequests, site: &Site) -> bool {
+    requests.account(site, Instant::now() + ACCOUNT_ATTEMPT_TIMEOUT).await.is_ok()
+}

@@ -1,0 +1,165 @@
+//! Reads a container's metadata: its `_rid`, partition key and ranges. One task
+//! reads; the others that need the same container wait for its result.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::HeaderValue;
+use perihelion_model::json;
+use perihelion_model::partition_key::PartitionKeyDefinition;
+use perihelion_wire::headers;
+use tokio::sync::MutexGuard;
+use tokio::time::Instant;
+
+use super::MetadataRequests;
+use super::container::{Container, ContainerMetadata, LastRefresh};
+use crate::error::{Error, ErrorKind};
+use crate::routing::ranges::RangeMap;
+
+/// The pages of one pkranges feed; each holds hundreds of ranges.
+const RANGE_PAGES_MAX: usize = 1000;
+
+/// The least time between two reads of the ranges that are started because an
+/// answer named a range that the feed does not list yet.
+const REFRESH_PAUSE: Duration = Duration::from_millis(500);
+
+/// How long such a read may delay one operation.
+const REFRESH_WAIT_MAX: Duration = Duration::from_secs(2);
+
+/// Reads the metadata of a container that has none yet.
+pub(crate) async fn load(
+    requests: &impl MetadataRequests,
+    container: &Arc<Container>,
+    deadline: Instant,
+) -> Result<Arc<ContainerMetadata>, Error> {
+    let asked = Instant::now();
+    let mut last = lock(container, deadline).await?;
+    match container.metadata() {
+        Some(metadata) => Ok(metadata),
+        None => fetch_or_share(requests, container, &mut last, asked, deadline).await,
+    }
+}
+
+/// Reads a container's metadata again, unless another task has replaced `stale`
+/// already.
+pub(crate) async fn refresh(
+    requests: &impl MetadataRequests,
+    container: &Arc<Container>,
+    stale: &Arc<ContainerMetadata>,
+    deadline: Instant,
+) -> Result<Arc<ContainerMetadata>, Error> {
+    let asked = Instant::now();
+    let mut last = lock(container, deadline).await?;
+    match container.metadata() {
+        Some(metadata) if !Arc::ptr_eq(&metadata, stale) => Ok(metadata),
+        Some(_) | None => fetch_or_share(requests, container, &mut last, asked, deadline).await,
+    }
+}
+
+/// Reads a container's metadata again if that can be done quickly. When another
+/// task is reading it, when it was read a moment ago, or when reading fails,
+/// `current` stays in use.
+pub(crate) async fn try_refresh(
+    requests: &impl MetadataRequests,
+    container: &Arc<Container>,
+    current: Arc<ContainerMetadata>,
+    deadline: Instant,
+) -> Arc<ContainerMetadata> {
+    let now = Instant::now();
+    let Ok(mut last) = container.last_refresh.try_lock() else { return current };
+    if last.as_ref().is_some_and(|last| now.duration_since(last.ended) < REFRESH_PAUSE) {
+        return current;
+    }
+    let deadline = deadline.min(now + REFRESH_WAIT_MAX);
+    fetch_or_share(requests, container, &mut last, now, deadline).await.unwrap_or(current)
+}
+
+/// Reads the metadata. When another task failed to read it while this one
+/// waited for the lock, this one returns the same failure: otherwise all tasks
+/// that wait would repeat it one by one.
+async fn fetch_or_share(
+    requests: &impl MetadataRequests,
+    container: &Arc<Container>,
+    last: &mut Option<LastRefresh>,
+    asked: Instant,
+    deadline: Instant,
+) -> Result<Arc<ContainerMetadata>, Error> {
+    let failure = last.as_ref().filter(|last| last.ended > asked).and_then(|last| last.failure.as_ref());
+    // The other task's deadline says nothing about this one's.
+    if let Some(failure) = failure.filter(|failure| !failure.is_timeout()) {
+        return Err(failure.clone());
+    }
+    let result = fetch(requests, container, deadline).await;
+    *last = Some(LastRefresh { ended: Instant::now(), failure: result.as_ref().err().cloned() });
+    result
+}
+
+/// Reads properties and ranges, and publishes them. The caller holds the
+/// container's `last_refresh`.
+async fn fetch(
+    requests: &impl MetadataRequests,
+    container: &Arc<Container>,
+    deadline: Instant,
+) -> Result<Arc<ContainerMetadata>, Error> {
+    let response = requests.container(container, deadline).await?;
+    let (rid, partition_key) = properties(&response.body).ok_or_else(|| {
+        Error::answer(format!("the properties of container {:?} cannot be read", container.name()))
+    })?;
+    let ranges = fetch_ranges(requests, container, deadline).await?;
+    let rid_header =
+        HeaderValue::from_str(&rid).map_err(|_| Error::answer("the container's _rid is not ASCII"))?;
+    let sessions = container.sessions_of(&rid);
+    let metadata =
+        Arc::new(ContainerMetadata { rid: rid.into(), rid_header, partition_key, ranges, sessions });
+    container.publish(Arc::clone(&metadata));
+    Ok(metadata)
+}
+
+/// Reads the feed of ranges until the service says that there is no more (304).
+async fn fetch_ranges(
+    requests: &impl MetadataRequests,
+    container: &Arc<Container>,
+    deadline: Instant,
+) -> Result<RangeMap, Error> {
+    let mut bodies = Vec::new();
+    let mut etag: Option<HeaderValue> = None;
+    while bodies.len() < RANGE_PAGES_MAX {
+        let response = requests.ranges(container, etag.take(), deadline).await?;
+        if response.status.code == http::StatusCode::NOT_MODIFIED.as_u16() {
+            break;
+        }
+        etag = response.headers.get(&headers::ETAG).cloned();
+        bodies.push(response.body);
+        if etag.is_none() {
+            break;
+        }
+    }
+    RangeMap::from_feed(&bodies).map_err(|reason| {
+        Error::answer(format!(
+            "the partition key ranges of container {:?} cannot be used: {reason}",
+            container.name()
+        ))
+    })
+}
+
+/// Waits until no other task reads this container's metadata.
+async fn lock(
+    container: &Container,
+    deadline: Instant,
+) -> Result<MutexGuard<'_, Option<LastRefresh>>, Error> {
+    tokio::time::timeout_at(deadline, container.last_refresh.lock()).await.map_err(|_| {
+        let text = format!(
+            "the operation's time was up while the metadata of container {:?} was read",
+            container.name()
+        );
+        Error::new(ErrorKind::Timeout, text)
+    })
+}
+
+/// `_rid` and `partitionKey` of a container's properties.
+fn properties(body: &[u8]) -> Option<(String, PartitionKeyDefinition)> {
+    let text = std::str::from_utf8(body).ok()?;
+    let value = json::parse_str(text).ok()?;
+    let rid = value.get("_rid")?.as_str()?.to_owned();
+    Some((rid, PartitionKeyDefinition::from_json(value.get("partitionKey")?)?))
+}

@@ -1,0 +1,29 @@
+//! Paths of resources, made from names.
+
+use std::borrow::Cow;
+use std::fmt::Write;
+
+use bytes::Bytes;
+use http::uri::PathAndQuery;
+
+/// A path whose names are percent-encoded already.
+pub(crate) fn path(text: impl Into<String>) -> PathAndQuery {
+    PathAndQuery::from_maybe_shared(Bytes::from(text.into())).expect("names are percent-encoded")
+}
+
+/// Percent-encodes one segment of a path. Letters that need no escape stay.
+pub(crate) fn encode(name: &str) -> Cow<'_, str> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~!*'()@:$&+,;=".contains(&byte);
+    if name.bytes().all(is_plain) {
+        return name.into();
+    }
+    let mut encoded = String::with_capacity(name.len() + 16);
+    for byte in name.bytes() {
+        if is_plain(byte) {
+            encoded.push(byte as char);
+        } else {
+            let _ = write!(encoded, "%{byte:02X}");
+        }
+    }
+    encoded.into()
+}

@@ -1,0 +1,83 @@
+//! The requests for metadata that the driver makes for itself. Reads of
+//! containers and ranges run through the whole pipeline, with its retries; a
+//! read of the account is one attempt on one site, because the pipeline cannot
+//! route before the account is known.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::HeaderValue;
+use perihelion_wire::headers;
+use tokio::time::Instant;
+
+use super::attempt::{Leg, Sending, attempt, status_of};
+use super::build::Resolved;
+use super::prepare::Task;
+use super::run::run;
+use crate::core::Core;
+use crate::diagnostics::{Context, Diagnostics};
+use crate::error::Error;
+use crate::metadata::{Container, MetadataRequest, MetadataRequests};
+use crate::operation::{Operation, Scope, Target, Verb};
+use crate::response::Response;
+use crate::routing::account::Site;
+
+impl MetadataRequests for Core {
+    fn account<'a>(&'a self, site: &'a Site, deadline: Instant) -> MetadataRequest<'a, Bytes> {
+        Box::pin(read_account(self, site, deadline))
+    }
+
+    fn container<'a>(
+        &'a self,
+        container: &'a Arc<Container>,
+        deadline: Instant,
+    ) -> MetadataRequest<'a, Response> {
+        let target = Target::container(container);
+        let read = Operation::new(Verb::Read, target, Scope::Unpartitioned, Bytes::new());
+        Box::pin(run_metadata(self, read, deadline))
+    }
+
+    fn ranges<'a>(
+        &'a self,
+        container: &'a Arc<Container>,
+        etag: Option<HeaderValue>,
+        deadline: Instant,
+    ) -> MetadataRequest<'a, Response> {
+        let target = Target::ranges(container);
+        let mut read = Operation::new(Verb::ReadFeed, target, Scope::Unpartitioned, Bytes::new())
+            .with_header(headers::MAX_ITEM_COUNT, HeaderValue::from_static("-1"));
+        if let Some(etag) = etag {
+            read = read.with_header(headers::IF_NONE_MATCH, etag);
+        }
+        Box::pin(run_metadata(self, read, deadline))
+    }
+}
+
+async fn run_metadata(core: &Core, operation: Operation, deadline: Instant) -> Result<Response, Error> {
+    let settings = core.settings().metadata();
+    run(core, Task { operation: &operation, settings, deadline, route_to: None }).await
+}
+
+async fn read_account(core: &Core, site: &Site, deadline: Instant) -> Result<Bytes, Error> {
+    let operation = Operation::new(Verb::Read, Target::account(), Scope::Unpartitioned, Bytes::new());
+    let sending = Sending {
+        operation: &operation,
+        settings: core.settings().metadata(),
+        resolved: &Resolved::default(),
+        site,
+        context: Context::Initial,
+        started: Instant::now(),
+        deadline,
+    };
+    let Leg { result, record, .. } = attempt(core, sending).await?;
+    let error = match result {
+        Ok(response) if status_of(&response).is_success() => return Ok(response.into_body()),
+        Ok(response) => {
+            let status = status_of(&response);
+            let (parts, body) = response.into_parts();
+            Error::refused(status, parts.headers, body)
+        }
+        Err(failure) => Error::unanswered(&failure),
+    };
+    Err(error.with_diagnostics(Diagnostics::of(record)))
+}
