@@ -1,12 +1,12 @@
 //! `docs/provider-holes.md` says which test closes which hole: every hole and
-//! every interleaving of the design has a row, and every test it names exists.
+//! every interleaving has a row, and every test it names exists.
 
 use std::path::{Path, PathBuf};
 
-/// Holes of the published crate, numbered in the design.
+/// Holes of the published crate, numbered from 1.
 const HOLES: usize = 42;
 
-/// Interleavings of the design, by section: its letter and how many it has.
+/// Groups of interleavings: the letter of a group and how many it has.
 const INTERLEAVINGS: [(char, usize); 5] = [('L', 6), ('T', 5), ('M', 6), ('F', 8), ('N', 3)];
 
 fn repository() -> PathBuf {
