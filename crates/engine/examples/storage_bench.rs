@@ -18,6 +18,7 @@ use std::sync::RwLock;
 use std::time::{Duration, Instant};
 
 use perihelion_engine::storage::{Direction, DiskOptions, DiskStore, KeyRange, MemoryStore, Store, Write};
+use perihelion_testkit::Random;
 use redb::backends::{FileBackend, InMemoryBackend};
 use redb::{Builder, Database, StorageBackend, TableDefinition};
 
@@ -80,22 +81,14 @@ enum Order {
 struct Workload {
     order: Order,
     documents: u64,
-    chance: u64,
+    random: Random,
 }
 
 type Group = Vec<(Vec<u8>, Vec<u8>)>;
 
 impl Workload {
     fn new(order: Order) -> Workload {
-        Workload { order, documents: 0, chance: 1 }
-    }
-
-    fn random(&mut self) -> u64 {
-        self.chance = self.chance.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.chance;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
+        Workload { order, documents: 0, random: Random::new(1) }
     }
 
     fn group(&mut self, size: usize) -> Group {
@@ -107,10 +100,10 @@ impl Workload {
         let number = self.documents;
         let place = match self.order {
             Order::Engine => number % 4, // Four physical partitions.
-            Order::Scattered => self.random(),
+            Order::Scattered => self.random.bits(),
         };
-        let body: Vec<u8> = (0..163).flat_map(|_| self.random().to_le_bytes()).collect();
-        let (id, partition) = (self.random(), self.random() % 1000);
+        let body: Vec<u8> = (0..163).flat_map(|_| self.random.bits().to_le_bytes()).collect();
+        let (id, partition) = (self.random.bits(), self.random.bits() % 1000);
         vec![
             (key(1, place, number), body),
             (key(2, 0, number), number.to_be_bytes().to_vec()),
@@ -365,11 +358,11 @@ fn measure_memory(time: Duration) -> Outcome<()> {
 
 fn measure_reads(store: &dyn Store) -> Outcome<()> {
     const READS: u32 = 200_000;
-    let mut chance = Workload::new(Order::Engine);
+    let mut random = Random::new(1);
     let begin = Instant::now();
     let mut found = 0;
     for _ in 0..READS {
-        let number = 1 + chance.random() % 100_000;
+        let number = 1 + random.bits() % 100_000;
         found += u64::from(store.view()?.get(&key(1, number % 4, number))?.is_some());
     }
     let each = begin.elapsed() / READS;

@@ -434,8 +434,7 @@ mod tests {
     use super::*;
 
     fn conformance(file: &str) -> Value {
-        let path = format!("{}/../../conformance/{file}", env!("CARGO_MANIFEST_DIR"));
-        json::parse(&std::fs::read(&path).unwrap_or_else(|error| panic!("{path}: {error}"))).unwrap()
+        json::parse_str(&perihelion_testkit::conformance::read(file)).unwrap()
     }
 
     fn case_value(value: &Value) -> KeyValue {

@@ -1,14 +1,12 @@
 //! Binary JSON against the conformance vectors, and against noise.
 
-use std::path::PathBuf;
-
 use perihelion_model::json::{self, Number, Style, Value};
+use perihelion_testkit::Random;
 use perihelion_wire::binary_json::{BINARY_DEPTH_MAX, decode, depth, encode, is_binary};
 
 fn conformance() -> Value {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../conformance/binary-json.json");
-    let bytes = std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    json::parse(&bytes).expect("the conformance file is JSON")
+    json::parse_str(&perihelion_testkit::conformance::read("binary-json.json"))
+        .expect("the conformance file is JSON")
 }
 
 fn list<'a>(file: &'a Value, name: &str) -> &'a [Value] {
@@ -161,22 +159,6 @@ fn what_a_buffer_may_expand_to_is_bounded() {
     assert_eq!(decode(&buffer).unwrap().as_array().map(<[Value]>::len), Some(11));
 }
 
-/// A small generator (xorshift), so that a failure is its seed.
-struct Noise(u64);
-
-impl Noise {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    fn below(&mut self, bound: usize) -> usize {
-        (self.next() % bound as u64) as usize
-    }
-}
-
 /// Decodes noise, and says whether it was accepted. Whatever is accepted must
 /// survive encoding and decoding.
 fn check_noise(buffer: &[u8], seed: u64) -> bool {
@@ -198,16 +180,16 @@ fn mutated_vectors_never_panic_and_round_trip_when_accepted() {
         .collect();
     let (mut accepted, mut refused) = (0, 0);
     for seed in 1..=ROUNDS {
-        let mut noise = Noise(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
-        let mut buffer = corpus[noise.below(corpus.len())].clone();
-        for _ in 0..=noise.below(4) {
-            let at = noise.below(buffer.len());
-            match noise.below(4) {
-                0 => buffer[at] = noise.next() as u8,
-                1 => buffer.insert(at, noise.next() as u8),
+        let mut random = Random::new(seed);
+        let mut buffer = corpus[random.index(corpus.len())].clone();
+        for _ in 0..=random.below(4) {
+            let at = random.index(buffer.len());
+            match random.below(4) {
+                0 => buffer[at] = random.bits() as u8,
+                1 => buffer.insert(at, random.bits() as u8),
                 2 => buffer.truncate(at.max(1)),
                 _ => {
-                    let other = &corpus[noise.below(corpus.len())];
+                    let other = &corpus[random.index(corpus.len())];
                     buffer.splice(at..at, other[1..].iter().copied());
                 }
             }

@@ -3,13 +3,14 @@
 use std::io::Write;
 use std::sync::Arc;
 
+use perihelion_testkit::ScratchDirectory;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
-use crate::program::{Running, Scratch, command, get, text};
+use crate::program::{Running, command, get, text};
 
-fn printed(scratch: &Scratch, arguments: &[&str]) -> String {
+fn printed(scratch: &ScratchDirectory, arguments: &[&str]) -> String {
     let output = command(scratch, arguments).output().expect("the binary runs");
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     text(&output.stdout)
@@ -34,7 +35,7 @@ fn get_trusting(running: &Running, ca: &str, name: &str) -> std::io::Result<Stri
 
 #[test]
 fn the_printed_ca_verifies_the_served_certificate() {
-    let scratch = Scratch::new();
+    let scratch = ScratchDirectory::new();
     let ca = printed(&scratch, &["cert", "ca"]);
     assert!(ca.starts_with("-----BEGIN CERTIFICATE-----") && !ca.contains("PRIVATE"), "{ca}");
     let running = Running::start(&mut command(&scratch, &["dev", "--port", "0", "--tls-name", "cosmos"]));
@@ -43,13 +44,13 @@ fn the_printed_ca_verifies_the_served_certificate() {
         assert!(answer.starts_with("HTTP/1.1 200 "), "{name}: {answer}");
     }
     assert!(get_trusting(&running, &ca, "elsewhere").is_err());
-    let stranger = printed(&Scratch::new(), &["cert", "ca"]);
+    let stranger = printed(&ScratchDirectory::new(), &["cert", "ca"]);
     assert!(get_trusting(&running, &stranger, "localhost").is_err());
 }
 
 #[test]
 fn the_ca_stays_the_same_between_starts() {
-    let scratch = Scratch::new();
+    let scratch = ScratchDirectory::new();
     drop(Running::start(&mut command(&scratch, &["dev", "--port", "0"])));
     let first = printed(&scratch, &["cert", "ca"]);
     let running = Running::start(&mut command(&scratch, &["dev", "--port", "0"]));
@@ -60,7 +61,7 @@ fn the_ca_stays_the_same_between_starts() {
 
 #[test]
 fn a_data_directory_has_a_ca_of_its_own() {
-    let scratch = Scratch::new();
+    let scratch = ScratchDirectory::new();
     let data = scratch.path().join("data").display().to_string();
     let output = command(&scratch, &["cert", "ca", "--data", &data]).output().expect("the binary runs");
     assert_eq!(output.status.code(), Some(1), "no server has started there yet");
@@ -72,7 +73,7 @@ fn a_data_directory_has_a_ca_of_its_own() {
 
 #[test]
 fn without_a_place_for_certificates_the_server_still_serves() {
-    let scratch = Scratch::new();
+    let scratch = ScratchDirectory::new();
     let mut command = command(&scratch, &["dev", "--port", "0"]);
     let running = Running::start(command.env("XDG_CACHE_HOME", "/dev/null/nothing"));
     assert!(running.banner().contains("made for this run only"), "{}", running.banner());

@@ -1,6 +1,8 @@
 //! The demo as a visitor runs it: a worker dies, and the books are right.
 
-use crate::program::{Scratch, command, run, text};
+use perihelion_testkit::ScratchDirectory;
+
+use crate::program::{command, run, text};
 
 #[test]
 fn the_demo_kills_its_worker_and_completes_every_order_once() {
@@ -16,7 +18,7 @@ fn the_demo_kills_its_worker_and_completes_every_order_once() {
 
 #[test]
 fn a_demo_keeps_its_workflows_only_where_it_is_told_to() {
-    let scratch = Scratch::new();
+    let scratch = ScratchDirectory::new();
     let kept = scratch.path().join("shop");
     let temporary = scratch.path().join("temporary");
     std::fs::create_dir(&temporary).unwrap();

@@ -16,11 +16,6 @@
 //! power cuts do.
 
 mod audit;
-#[path = "../../../server/tests/it/client.rs"]
-#[allow(dead_code, reason = "shared with the server's tests, which use all of it")]
-mod client;
-#[path = "../../../engine/tests/it/dice.rs"]
-mod dice;
 mod journal;
 mod regions;
 mod writer;
@@ -31,13 +26,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use perihelion_model::json::{object, parse_str};
+use perihelion_testkit::Random;
+use perihelion_testkit::ScratchDirectory;
+use perihelion_testkit::http_client::{HttpClient, HttpRequest};
 
 use self::audit::Audit;
-use self::client::{Call, Client};
-use self::dice::Dice;
 use self::journal::Journal;
 use self::writer::Load;
-use crate::program::{Running, Scratch, command};
+use crate::program::{Running, command};
 
 /// Clients that write at once, as the issue asks.
 const CLIENTS: usize = 16;
@@ -69,7 +65,7 @@ const RANGES_MAX: usize = 6;
 async fn sigkill_under_load_loses_nothing_acknowledged() {
     let (kills, seed) = (setting("KILLS", 50), setting("KILLS_SEED", 1));
     println!("KILLS={kills} KILLS_SEED={seed}");
-    let scratch = Scratch::new();
+    let scratch = ScratchDirectory::new();
     let mut history = History::new(&scratch, seed);
     let begun = Instant::now();
     history.set_up().await;
@@ -102,17 +98,17 @@ fn setting(name: &str, default: u64) -> u64 {
 
 /// One data directory, its lives, and what its clients remember.
 struct History<'s> {
-    scratch: &'s Scratch,
-    dice: Dice,
+    scratch: &'s ScratchDirectory,
+    random: Random,
     journals: Vec<Journal>,
     audit: Audit,
     killed_starting: u64,
 }
 
 impl<'s> History<'s> {
-    fn new(scratch: &'s Scratch, seed: u64) -> History<'s> {
+    fn new(scratch: &'s ScratchDirectory, seed: u64) -> History<'s> {
         let journals = (0..CLIENTS).map(Journal::new).collect();
-        History { scratch, dice: Dice::new(seed), journals, audit: Audit::default(), killed_starting: 0 }
+        History { scratch, random: Random::new(seed), journals, audit: Audit::default(), killed_starting: 0 }
     }
 
     fn command(&self) -> std::process::Command {
@@ -133,13 +129,13 @@ impl<'s> History<'s> {
     /// The database, the container and the counters that all clients share.
     async fn set_up(&mut self) {
         let (running, address) = self.start();
-        let client = Client::new(address);
+        let client = HttpClient::new(address);
         for (path, body) in [
             ("/dbs", r#"{"id":"d"}"#),
             ("/dbs/d/colls", r#"{"id":"c","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2}}"#),
         ] {
             let body = parse_str(body).expect("JSON");
-            let made = client.send(&Call::new("POST", path).json(&body)).await.expect("an answer");
+            let made = client.send(&HttpRequest::new("POST", path).json(&body)).await.expect("an answer");
             assert_eq!(made.status, 201, "{}", made.text());
         }
         self.audit.create_counters(&client).await;
@@ -148,19 +144,19 @@ impl<'s> History<'s> {
 
     /// One life under load, and its end.
     async fn live_and_die(&mut self, is_heavy: bool) {
-        if self.dice.one_in(6) {
+        if self.random.one_in(6) {
             self.die_while_starting().await;
         }
         let (running, address) = self.start();
         let load = Arc::new(Load::new(is_heavy.then_some(HEAVY_BYTES)));
         let mut writers = Vec::new();
         for journal in std::mem::take(&mut self.journals) {
-            let dice = Dice::new(self.dice.next());
+            let random = Random::new(self.random.bits());
             let load = Arc::clone(&load);
-            writers.push(tokio::spawn(writer::write_until_the_end(address, load, journal, dice)));
+            writers.push(tokio::spawn(writer::write_until_the_end(address, load, journal, random)));
         }
-        if self.dice.one_in(6) && self.audit.ranges() < RANGES_MAX {
-            let range = self.audit.any_range(&mut self.dice);
+        if self.random.one_in(6) && self.audit.ranges() < RANGES_MAX {
+            let range = self.audit.any_range(&mut self.random);
             tokio::spawn(split(address, range));
         }
         tokio::time::timeout(HEAVY_LIFE_MAX, load.is_written()).await.expect("writers get on");
@@ -182,15 +178,15 @@ impl<'s> History<'s> {
 
     /// The one wait of this test that is for the clock and not for an event.
     async fn random_moment(&mut self, most: Duration) {
-        tokio::time::sleep(Duration::from_micros(self.dice.roll(most.as_micros() as u64))).await;
+        tokio::time::sleep(Duration::from_micros(self.random.below(most.as_micros() as u64))).await;
     }
 
     /// Starts once more and holds what is there against what was promised.
     async fn check(&mut self, is_last: bool) -> Result<(), Vec<String>> {
         let (running, address) = self.start();
-        let reads_everything = is_last || self.dice.one_in(10);
+        let reads_everything = is_last || self.random.one_in(10);
         let violations =
-            self.audit.check(address, &mut self.journals, &mut self.dice, reads_everything).await;
+            self.audit.check(address, &mut self.journals, &mut self.random, reads_everything).await;
         kill(running);
         if violations.is_empty() { Ok(()) } else { Err(violations) }
     }
@@ -206,8 +202,8 @@ impl<'s> History<'s> {
 /// audit sees the ranges that are there.
 async fn split(address: SocketAddr, range: String) {
     let body = object([("database", "d".into()), ("container", "c".into()), ("range", range.into())]);
-    let call = Call::new("POST", "/_perihelion/split").omit("authorization").json(&body);
-    let _ = Client::new(address).send(&call).await;
+    let call = HttpRequest::new("POST", "/_perihelion/split").omit("authorization").json(&body);
+    let _ = HttpClient::new(address).send(&call).await;
 }
 
 fn kill(running: Running) {

@@ -4,10 +4,11 @@
 use std::process::Output;
 
 use perihelion_client::{Client, ContainerProperties, Credential};
+use perihelion_testkit::ScratchDirectory;
 use perihelion_wire::signature::EMULATOR_KEY;
 use serde_json::Value;
 
-use crate::program::{Running, Scratch, command, run, text};
+use crate::program::{Running, command, run, text};
 
 /// What the published crate left: see `interop/migration`.
 const LEFT: &str = include_str!("../../../provider/tests/fixtures/published-0.1.10.json");
@@ -15,7 +16,7 @@ const LEFT: &str = include_str!("../../../provider/tests/fixtures/published-0.1.
 fn migrate(endpoint: &str, key: &str, arguments: &[&str]) -> Output {
     let mut words = vec!["migrate", "--from", "shop/old", "--to", "shop/new"];
     words.extend(arguments);
-    let mut command = command(&Scratch::new(), &words);
+    let mut command = command(&ScratchDirectory::new(), &words);
     command.env("COSMOS_ENDPOINT", endpoint).env("COSMOS_KEY", key).output().expect("the binary runs")
 }
 
@@ -42,7 +43,7 @@ async fn fill(endpoint: &str) {
 
 #[test]
 fn a_container_is_checked_moved_once_and_never_in_use() {
-    let server = Running::start(&mut command(&Scratch::new(), &["dev", "--port", "0"]));
+    let server = Running::start(&mut command(&ScratchDirectory::new(), &["dev", "--port", "0"]));
     let endpoint = format!("http://127.0.0.1:{}", server.port());
     let runtime = tokio::runtime::Runtime::new().expect("threads");
     runtime.block_on(fill(&endpoint));
@@ -61,7 +62,7 @@ fn wrong_usage_is_told_from_failure() {
     let nowhere = run(&["migrate", "--from", "shop/old", "--to", "shop/new"]);
     check(&nowhere, 2, "", "COSMOS_CONNECTION_STRING");
     let secret = "c2VjcmV0IGtleSBvZiBtaW5l";
-    let server = Running::start(&mut command(&Scratch::new(), &["dev", "--port", "0"]));
+    let server = Running::start(&mut command(&ScratchDirectory::new(), &["dev", "--port", "0"]));
     let locked_out = migrate(&format!("http://127.0.0.1:{}", server.port()), secret, &[]);
     check(&locked_out, 1, "", "cannot reach the account");
     assert!(!text(&locked_out.stderr).contains(secret), "a key is nobody's business");

@@ -2,41 +2,18 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
+
+use perihelion_testkit::ScratchDirectory;
 
 /// A program that says nothing for this long has failed its test.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A directory of a test's own, removed with it.
-pub(crate) struct Scratch(PathBuf);
-
-impl Scratch {
-    pub(crate) fn new() -> Scratch {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let name = format!("perihelion-cli-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
-        let path = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&path).expect("a scratch directory");
-        Scratch(path)
-    }
-
-    pub(crate) fn path(&self) -> &Path {
-        &self.0
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
 /// The binary with an empty environment: only the scratch directory for its
 /// cache, and what the test adds.
-pub(crate) fn command(scratch: &Scratch, arguments: &[&str]) -> Command {
+pub(crate) fn command(scratch: &ScratchDirectory, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_perihelion"));
     command.args(arguments).env_clear().env("XDG_CACHE_HOME", scratch.path()).stdin(Stdio::null());
     command
@@ -44,7 +21,7 @@ pub(crate) fn command(scratch: &Scratch, arguments: &[&str]) -> Command {
 
 /// Runs the binary to its end.
 pub(crate) fn run(arguments: &[&str]) -> Output {
-    command(&Scratch::new(), arguments).output().expect("the binary runs")
+    command(&ScratchDirectory::new(), arguments).output().expect("the binary runs")
 }
 
 pub(crate) fn text(bytes: &[u8]) -> String {

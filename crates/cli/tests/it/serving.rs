@@ -2,14 +2,16 @@
 
 use std::net::TcpListener;
 
-use crate::program::{Running, Scratch, command, get, text};
+use perihelion_testkit::ScratchDirectory;
+
+use crate::program::{Running, command, get, text};
 
 /// Not a secret: a key for tests, base64 of plain words.
 const OWN_KEY: &str = "YSBrZXkgZm9yIHRlc3RzLCBub3QgYSBzZWNyZXQ=";
 
 #[test]
 fn dev_prints_how_to_connect_and_answers() {
-    let scratch = Scratch::new();
+    let scratch = ScratchDirectory::new();
     let running = Running::start(&mut command(&scratch, &["dev", "--port", "0"]));
     let banner = running.banner();
     let port = running.port();
@@ -26,7 +28,7 @@ fn dev_prints_how_to_connect_and_answers() {
 
 #[test]
 fn every_region_has_an_address_in_the_banner_and_answers_there() {
-    let scratch = Scratch::new();
+    let scratch = ScratchDirectory::new();
     let arguments = ["dev", "--port", "0", "--regions", "West US,East US", "--replication-delay", "5ms"];
     let running = Running::start(&mut command(&scratch, &arguments));
     let banner = running.banner();
@@ -48,7 +50,7 @@ fn every_region_has_an_address_in_the_banner_and_answers_there() {
 #[test]
 fn signals_end_the_program_well() {
     for signal in ["TERM", "INT"] {
-        let scratch = Scratch::new();
+        let scratch = ScratchDirectory::new();
         let running = Running::start(&mut command(&scratch, &["server", "--port", "0"]));
         running.signal(signal);
         let (status, log) = running.end();
@@ -61,7 +63,8 @@ fn signals_end_the_program_well() {
 fn a_taken_port_has_its_own_code_and_a_clear_message() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = taken.local_addr().expect("an address").port().to_string();
-    let output = command(&Scratch::new(), &["dev", "--port", &port]).output().expect("the binary runs");
+    let output =
+        command(&ScratchDirectory::new(), &["dev", "--port", &port]).output().expect("the binary runs");
     assert_eq!(output.status.code(), Some(4));
     let complaint = text(&output.stderr);
     assert!(complaint.contains(&port) && complaint.contains("in use"), "{complaint}");
@@ -72,13 +75,13 @@ fn a_taken_port_has_its_own_code_and_a_clear_message() {
 #[test]
 fn an_unknown_host_is_an_address_problem() {
     let arguments = ["dev", "--host", "no-such-host.invalid", "--allow-well-known-key"];
-    let output = command(&Scratch::new(), &arguments).output().expect("the binary runs");
+    let output = command(&ScratchDirectory::new(), &arguments).output().expect("the binary runs");
     assert_eq!(output.status.code(), Some(4), "{}", text(&output.stderr));
 }
 
 #[test]
 fn a_key_of_ones_own_appears_nowhere() {
-    let scratch = Scratch::new();
+    let scratch = ScratchDirectory::new();
     let mut command = command(&scratch, &["server", "--port", "0", "--log", "trace"]);
     let running = Running::start(command.env("PERIHELION_KEY", OWN_KEY));
     get(running.connect(), "/dbs");
@@ -91,7 +94,7 @@ fn a_key_of_ones_own_appears_nowhere() {
 
 #[test]
 fn a_key_file_is_read_and_shown_only_on_request() {
-    let scratch = Scratch::new();
+    let scratch = ScratchDirectory::new();
     let file = scratch.path().join("key");
     std::fs::write(&file, format!("{OWN_KEY}\n")).expect("a key file");
     let path = file.display().to_string();
@@ -102,7 +105,7 @@ fn a_key_file_is_read_and_shown_only_on_request() {
 
 #[test]
 fn the_emulator_images_ways_are_accepted() {
-    let scratch = Scratch::new();
+    let scratch = ScratchDirectory::new();
     let arguments = ["server", "--enable-explorer", "false", "--protocol", "https", "--log-level", "error"];
     let mut command = command(&scratch, &arguments);
     command
@@ -131,7 +134,7 @@ fn the_emulator_images_ways_are_accepted() {
 fn a_second_port_answers_health_checks() {
     // A port that was free a moment ago; the first one may be any.
     let free = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address").port();
-    let scratch = Scratch::new();
+    let scratch = ScratchDirectory::new();
     let health = free.to_string();
     let running =
         Running::start(&mut command(&scratch, &["server", "--port", "0", "--health-port", &health]));
@@ -142,7 +145,7 @@ fn a_second_port_answers_health_checks() {
 
 #[test]
 fn dev_ignores_the_images_variables() {
-    let scratch = Scratch::new();
+    let scratch = ScratchDirectory::new();
     let data = scratch.path().join("not-ours");
     let mut command = command(&scratch, &["dev", "--port", "0"]);
     let running = Running::start(command.env("PORT", "nonsense").env("DATA_PATH", &data));
@@ -152,7 +155,7 @@ fn dev_ignores_the_images_variables() {
 
 #[test]
 fn data_is_kept_where_asked() {
-    let scratch = Scratch::new();
+    let scratch = ScratchDirectory::new();
     let data = scratch.path().join("data");
     let path = data.display().to_string();
     let running = Running::start(&mut command(&scratch, &["dev", "--port", "0", "--data", &path]));

@@ -1,6 +1,8 @@
 //! Wrong usage: a code, a reason, a way out, and no secret repeated.
 
-use crate::program::{Scratch, command, run, text};
+use perihelion_testkit::ScratchDirectory;
+
+use crate::program::{command, run, text};
 
 /// Runs with arguments that make no sense and expects words about it.
 fn check(arguments: &[&str], words: &[&str]) {
@@ -43,7 +45,7 @@ fn the_well_known_key_is_refused_where_others_can_reach_it() {
 
 #[test]
 fn a_senseless_variable_is_named() {
-    let scratch = Scratch::new();
+    let scratch = ScratchDirectory::new();
     let output = command(&scratch, &["server"]).env("PORT", "http").output().expect("the binary runs");
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains("PORT"));

@@ -133,14 +133,14 @@ impl Trial {
     }
 
     async fn step(&mut self) -> Result<(), String> {
-        match self.workload.dice.roll(40) {
+        match self.workload.random.below(40) {
             0..20 => self.one().await?,
             20..30 => self.batch().await?,
-            30 if self.workload.dice.one_in(10) => self.split().await?,
-            31 if self.workload.dice.one_in(6) => self.index().await?,
+            30 if self.workload.random.one_in(10) => self.split().await?,
+            31 if self.workload.random.one_in(6) => self.index().await?,
             _ => self.query().await?,
         }
-        if self.workload.dice.one_in(CHECK_EVERY) {
+        if self.workload.random.one_in(CHECK_EVERY) {
             self.check().await?;
         }
         Ok(())
@@ -165,19 +165,19 @@ impl Trial {
 
     async fn batch(&mut self) -> Result<(), String> {
         let partition = self.workload.partition();
-        let scope = match self.workload.dice.roll(3) {
+        let scope = match self.workload.random.below(3) {
             0 => BatchScope::Range(target(&container(&self.plain)?, &partition)?.range.id),
             _ => BatchScope::Partition(model::partition_key(&partition)),
         };
         let partitions = self.partitions_beside(&partition, &scope)?;
-        let count = 1 + self.workload.dice.roll(6);
+        let count = 1 + self.workload.random.below(6);
         let operations: Vec<Operation> = (0..count)
             .map(|_| {
-                let partition = &partitions[self.workload.dice.roll(partitions.len() as u64) as usize];
+                let partition = &partitions[self.workload.random.below(partitions.len() as u64) as usize];
                 self.workload.operation(&self.model, partition)
             })
             .collect();
-        let (is_atomic, continues) = (self.workload.dice.one_in(2), self.workload.dice.one_in(2));
+        let (is_atomic, continues) = (self.workload.random.one_in(2), self.workload.random.one_in(2));
         let expected = self.model.perform_batch(&operations, is_atomic, continues);
         for engine in [&self.plain, &self.indexed] {
             let container = container(engine)?;
@@ -246,7 +246,7 @@ impl Trial {
         if ranges.len() >= RANGES_MAX {
             return Ok(());
         }
-        let range = ranges[self.workload.dice.roll(ranges.len() as u64) as usize];
+        let range = ranges[self.workload.random.below(ranges.len() as u64) as usize];
         let mut children = Vec::new();
         for engine in [&self.plain, &self.indexed] {
             let container = container(engine)?;
@@ -267,8 +267,8 @@ impl Trial {
             &["-kind"],
             &["kind", "b", "a"],
         ];
-        let names = SHAPES[self.workload.dice.roll(SHAPES.len() as u64) as usize];
-        let scope = if self.workload.dice.one_in(2) { IndexScope::Partition } else { IndexScope::Range };
+        let names = SHAPES[self.workload.random.below(SHAPES.len() as u64) as usize];
+        let scope = if self.workload.random.one_in(2) { IndexScope::Partition } else { IndexScope::Range };
         let container = container(&self.indexed)?;
         let built = self.indexed.build_index(&container, scope, columns(names)).await;
         built.map_err(|refusal| refusal.message)
@@ -282,7 +282,7 @@ impl Trial {
     }
 
     async fn check(&mut self) -> Result<(), String> {
-        let page_rows = 1 + self.workload.dice.roll(20) as usize;
+        let page_rows = 1 + self.workload.random.below(20) as usize;
         for engine in [&self.plain, &self.indexed] {
             agreement::check(engine, &self.model, page_rows)?;
             self.check_versions(engine, page_rows)?;

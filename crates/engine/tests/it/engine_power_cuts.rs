@@ -108,8 +108,8 @@ impl History {
 
     /// Opens, checks, writes until the lights go out.
     async fn live_until_the_cut(&mut self, tally: &mut Tally) -> Result<End, String> {
-        let most = if self.workload.dice.one_in(6) { OPENING_OPERATIONS } else { OPERATIONS_MAX };
-        self.disk.cut_power_after(self.workload.dice.roll(most));
+        let most = if self.workload.random.one_in(6) { OPENING_OPERATIONS } else { OPERATIONS_MAX };
+        self.disk.cut_power_after(self.workload.random.below(most));
         let engine = match self.open() {
             Ok(engine) => Arc::new(engine),
             Err(_) if !self.disk.has_power() => return Ok(End::Opening),
@@ -152,7 +152,7 @@ impl History {
     async fn check_and_write(&mut self, engine: &Arc<Engine>, tally: &mut Tally) -> Result<End, String> {
         self.settle(engine, tally)?;
         self.check_lsns(engine)?;
-        agreement::check(engine, &self.model, 3 + self.workload.dice.roll(40) as usize)?;
+        agreement::check(engine, &self.model, 3 + self.workload.random.below(40) as usize)?;
         check_index(engine)?;
         for _ in 0..ROUNDS_MAX {
             self.write_round(engine, tally).await?;
@@ -218,8 +218,8 @@ impl History {
     /// Several writes at once, to different documents.
     async fn write_round(&mut self, engine: &Arc<Engine>, tally: &mut Tally) -> Result<(), String> {
         let container = container(engine)?;
-        if container.ranges.len() < RANGES_MAX && self.workload.dice.one_in(60) {
-            let range = self.workload.dice.roll(container.ranges.len() as u64) as usize;
+        if container.ranges.len() < RANGES_MAX && self.workload.random.one_in(60) {
+            let range = self.workload.random.below(container.ranges.len() as u64) as usize;
             // Whether it happened is plain to see in the next catalog.
             let _ = engine.split(&container, container.ranges[range].id).await;
         }
@@ -251,10 +251,10 @@ impl History {
     fn random_writes(&mut self) -> Vec<Write> {
         let mut taken: BTreeSet<Key> = BTreeSet::new();
         let mut writes = Vec::new();
-        for _ in 0..1 + self.workload.dice.roll(WRITERS_MAX) {
+        for _ in 0..1 + self.workload.random.below(WRITERS_MAX) {
             let partition = self.workload.partition();
-            let is_batch = self.workload.dice.one_in(2);
-            let wanted = if is_batch { 1 + self.workload.dice.roll(BATCH_OPERATIONS_MAX) } else { 1 };
+            let is_batch = self.workload.random.one_in(2);
+            let wanted = if is_batch { 1 + self.workload.random.below(BATCH_OPERATIONS_MAX) } else { 1 };
             let keys: Vec<Key> = (0..wanted).map(|_| self.workload.key_in(&partition)).collect();
             let keys = keys.into_iter().filter(|key| taken.insert(key.clone())).collect::<Vec<_>>();
             let write: Write = keys.into_iter().map(|key| self.workload.change(&self.model, key)).collect();

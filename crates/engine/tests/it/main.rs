@@ -1,6 +1,5 @@
 //! The engine's one integration-test binary: a module per subject.
 
-mod dice;
 mod engine_model;
 mod engine_power_cuts;
 mod purge;

@@ -17,8 +17,7 @@ use perihelion_engine::{Clock, Engine, EngineOptions};
 use perihelion_model::json::{Object, Value, parse_str};
 use perihelion_model::partition_key::PartitionKey;
 use perihelion_model::session_token;
-
-use crate::dice::Dice;
+use perihelion_testkit::Random;
 
 const DEFINITION: &str = r#"{"id":"c","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2},"defaultTtl":-1,
     "indexingPolicy":{"compositeIndexes":[[{"path":"/pk","order":"ascending"},{"path":"/n","order":"ascending"}]]}}"#;
@@ -414,25 +413,25 @@ async fn unique_keys_of_two_regions_end_up_alike() {
 /// One story: random writes in all regions, random carrying, random splits
 /// and time; in the end all regions are alike.
 async fn story(seed: u64) {
-    let mut dice = Dice::new(seed);
+    let mut random = Random::new(seed);
     let regions = Regions::new(3, DEFINITION).await;
     for _ in 0..300 {
-        let region = dice.roll(3) as usize;
-        let (pk, id) = (format!("k{}", dice.roll(3)), dice.roll(6).to_string());
-        match dice.roll(12) {
-            0..=5 => drop(regions.upsert(region, &pk, &id, dice.roll(1000)).await.unwrap()),
+        let region = random.below(3) as usize;
+        let (pk, id) = (format!("k{}", random.below(3)), random.below(6).to_string());
+        match random.below(12) {
+            0..=5 => drop(regions.upsert(region, &pk, &id, random.below(1000)).await.unwrap()),
             6 | 7 => drop(regions.delete(region, &pk, &id).await),
-            8 => drop(regions.seconds.fetch_add(dice.roll(2), Ordering::SeqCst)),
-            9 if dice.one_in(8) => {
+            8 => drop(regions.seconds.fetch_add(random.below(2), Ordering::SeqCst)),
+            9 if random.one_in(8) => {
                 let ranges = regions.container(0).ranges.clone();
-                let range = &ranges[dice.roll(ranges.len() as u64) as usize];
+                let range = &ranges[random.below(ranges.len() as u64) as usize];
                 regions.engines[0].split(&regions.container(0), range.id).await.unwrap();
                 regions.adopt().await;
             }
             _ => {
                 let pairs = regions.pairs();
-                let (from, to) = pairs[dice.roll(pairs.len() as u64) as usize];
-                regions.carry(from, to, 1 + dice.roll(5)).await;
+                let (from, to) = pairs[random.below(pairs.len() as u64) as usize];
+                regions.carry(from, to, 1 + random.below(5)).await;
             }
         }
     }

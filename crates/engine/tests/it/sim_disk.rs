@@ -14,9 +14,8 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use perihelion_engine::storage::Directory;
+use perihelion_testkit::Random;
 use redb::StorageBackend;
-
-use crate::dice::Dice;
 
 const SECTOR: usize = 512;
 
@@ -34,7 +33,7 @@ struct State {
     unsynced_names: Vec<(String, Option<usize>)>,
     power: Power,
     lies: Lies,
-    dice: Dice,
+    random: Random,
 }
 
 /// One file's content.
@@ -85,7 +84,7 @@ impl SimDisk {
             unsynced_names: Vec::new(),
             power: Power::On,
             lies: Lies::None,
-            dice: Dice::new(seed),
+            random: Random::new(seed),
         })))
     }
 
@@ -120,12 +119,12 @@ impl SimDisk {
         let state = &mut *state;
         for file in &mut state.files {
             let unsynced = std::mem::take(&mut file.unsynced);
-            leave(&mut file.durable, &unsynced, &mut state.dice);
+            leave(&mut file.durable, &unsynced, &mut state.random);
             file.live = file.durable.clone();
         }
         let changes = std::mem::take(&mut state.unsynced_names);
         // A journal keeps the order: the oldest changes survive.
-        let survivors = state.dice.roll(changes.len() as u64 + 1) as usize;
+        let survivors = state.random.below(changes.len() as u64 + 1) as usize;
         for change in changes.into_iter().take(survivors) {
             rename(&mut state.durable_names, change);
         }
@@ -157,18 +156,18 @@ enum Mood {
     Oldest(usize),
 }
 
-fn leave(image: &mut Vec<u8>, unsynced: &[Change], dice: &mut Dice) {
-    let mood = match dice.roll(6) {
+fn leave(image: &mut Vec<u8>, unsynced: &[Change], random: &mut Random) {
+    let mood = match random.below(6) {
         0 => Mood::All,
         1 => Mood::Nothing,
-        2 => Mood::Oldest(dice.roll(unsynced.len() as u64 + 1) as usize),
-        _ => Mood::Sectors(1 + dice.roll(7)),
+        2 => Mood::Oldest(random.below(unsynced.len() as u64 + 1) as usize),
+        _ => Mood::Sectors(1 + random.below(7)),
     };
     for (age, change) in unsynced.iter().enumerate() {
         let mut survives = || match mood {
             Mood::All => true,
             Mood::Nothing => false,
-            Mood::Sectors(chance) => dice.roll(8) < chance,
+            Mood::Sectors(chance) => random.below(8) < chance,
             Mood::Oldest(count) => age < count,
         };
         match change {
@@ -234,11 +233,11 @@ impl State {
     fn lies_about(&mut self, file: Option<usize>) -> bool {
         match self.lies {
             Lies::None => false,
-            Lies::OneIn(syncs) => self.dice.one_in(syncs),
+            Lies::OneIn(syncs) => self.random.one_in(syncs),
             Lies::About { ending, one_in } => {
                 let is_meant =
                     |(name, number): (&String, &usize)| Some(*number) == file && name.ends_with(ending);
-                self.names.iter().any(is_meant) && self.dice.one_in(one_in)
+                self.names.iter().any(is_meant) && self.random.one_in(one_in)
             }
         }
     }

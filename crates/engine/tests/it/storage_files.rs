@@ -15,30 +15,12 @@ use perihelion_engine::storage::{
     Direction, Directory, DiskOptions, DiskStore, KeyRange, LogLimits, Store, StoreError, StoreErrorKind,
     Write,
 };
+use perihelion_testkit::{Random, ScratchDirectory};
 use redb::{Database, StorageBackend, TableDefinition};
 
-use crate::dice::Dice;
 use crate::sim_disk::SimDisk;
 
 pub(crate) const DATA_FILE: &str = "perihelion.redb";
-
-/// A directory of the test's own, removed with it.
-pub(crate) struct Scratch(pub(crate) PathBuf);
-
-impl Scratch {
-    pub(crate) fn new(name: &str) -> Scratch {
-        let path = std::env::temp_dir().join(format!("perihelion-{}-{name}", std::process::id()));
-        let _ = fs::remove_dir_all(&path);
-        fs::create_dir_all(&path).expect("a scratch directory");
-        Scratch(path)
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
 
 pub(crate) fn put(store: &DiskStore, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
     store.commit(&mut std::iter::once(Write { key, value: Some(value) }))
@@ -69,8 +51,8 @@ pub(crate) fn check_refused(directory: &Path, kind: StoreErrorKind, words: &str)
 
 #[test]
 fn a_new_directory_is_private_and_keeps_what_is_committed() {
-    let scratch = Scratch::new("new");
-    let directory = scratch.0.join("deep/data");
+    let scratch = ScratchDirectory::new();
+    let directory = scratch.join("deep/data");
     let store = DiskStore::open(&directory).expect("created");
     put(&store, b"key", b"value").expect("commit");
     drop(store);
@@ -85,40 +67,40 @@ fn a_new_directory_is_private_and_keeps_what_is_committed() {
 
 #[test]
 fn a_directory_open_elsewhere_is_refused_until_it_is_closed() {
-    let scratch = Scratch::new("in-use");
-    let store = DiskStore::open(&scratch.0).expect("created");
-    check_refused(&scratch.0, StoreErrorKind::InUse, "another process");
+    let scratch = ScratchDirectory::new();
+    let store = DiskStore::open(scratch.path()).expect("created");
+    check_refused(scratch.path(), StoreErrorKind::InUse, "another process");
     drop(store);
-    DiskStore::open(&scratch.0).expect("free again");
+    DiskStore::open(scratch.path()).expect("free again");
 }
 
 #[test]
 fn a_newer_format_is_refused() {
-    let scratch = Scratch::new("too-new");
-    drop(DiskStore::open(&scratch.0).expect("created"));
-    let database = Database::open(scratch.0.join(DATA_FILE)).expect("redb opens it");
+    let scratch = ScratchDirectory::new();
+    drop(DiskStore::open(scratch.path()).expect("created"));
+    let database = Database::open(scratch.join(DATA_FILE)).expect("redb opens it");
     let transaction = database.begin_write().expect("begin");
     let marker: TableDefinition<'_, &str, u64> = TableDefinition::new("perihelion.marker");
     transaction.open_table(marker).expect("our marker").insert("format", 3).expect("insert");
     transaction.commit().expect("commit");
     drop(database);
-    check_refused(&scratch.0, StoreErrorKind::TooNew, "newer");
+    check_refused(scratch.path(), StoreErrorKind::TooNew, "newer");
 }
 
 #[test]
 fn a_file_of_another_program_is_refused() {
-    let scratch = Scratch::new("foreign");
-    let file = scratch.0.join(DATA_FILE);
+    let scratch = ScratchDirectory::new();
+    let file = scratch.join(DATA_FILE);
     let noise: Vec<u8> = (0..100_000u32).map(|byte| byte as u8).collect();
     for foreign in [&b"x"[..], b"SQLite format 3\0", &noise] {
         fs::write(&file, foreign).expect("written");
-        check_refused(&scratch.0, StoreErrorKind::Damaged, "restore a backup");
+        check_refused(scratch.path(), StoreErrorKind::Damaged, "restore a backup");
     }
     // Zeros in front, something behind: not what a cut creation leaves.
     let mut image = vec![0; 65536];
     image[40_000] = 1;
     fs::write(&file, &image).expect("written");
-    check_refused(&scratch.0, StoreErrorKind::Damaged, "restore a backup");
+    check_refused(scratch.path(), StoreErrorKind::Damaged, "restore a backup");
 
     fs::remove_file(&file).expect("removed");
     let database = Database::create(&file).expect("redb creates it");
@@ -127,36 +109,36 @@ fn a_file_of_another_program_is_refused() {
     transaction.open_table(table).expect("a table").insert(1, 2).expect("insert");
     transaction.commit().expect("commit");
     drop(database);
-    check_refused(&scratch.0, StoreErrorKind::Damaged, "another program");
+    check_refused(scratch.path(), StoreErrorKind::Damaged, "another program");
 }
 
 #[test]
 fn a_truncated_file_is_refused() {
-    let scratch = Scratch::new("truncated");
-    let store = DiskStore::open(&scratch.0).expect("created");
+    let scratch = ScratchDirectory::new();
+    let store = DiskStore::open(scratch.path()).expect("created");
     for key in 0..4u32 {
         put(&store, &key.to_be_bytes(), &[7; 100_000]).expect("commit");
     }
     drop(store);
-    let file = scratch.0.join(DATA_FILE);
+    let file = scratch.join(DATA_FILE);
     let image = fs::read(&file).expect("readable");
     for len in [1, 9, 300, 4096, 10_000, image.len() / 2] {
         fs::write(&file, &image[..len]).expect("written");
-        check_refused(&scratch.0, StoreErrorKind::Damaged, "restore a backup");
+        check_refused(scratch.path(), StoreErrorKind::Damaged, "restore a backup");
     }
 }
 
 #[test]
 fn a_path_that_cannot_hold_data_is_refused_with_its_name() {
-    let scratch = Scratch::new("unusable");
-    let file = scratch.0.join("file");
+    let scratch = ScratchDirectory::new();
+    let file = scratch.join("file");
     fs::write(&file, "not a directory").expect("written");
     check_refused(&file, StoreErrorKind::Io, "must be a directory");
     let below_a_file = DiskStore::open(&file.join("data")).expect_err("refused");
     assert_eq!(below_a_file.kind, StoreErrorKind::Io);
     assert!(below_a_file.message.contains("file/data"), "{}", below_a_file.message);
 
-    let data_file_is_a_directory = scratch.0.join("odd");
+    let data_file_is_a_directory = scratch.join("odd");
     fs::create_dir_all(data_file_is_a_directory.join(DATA_FILE)).expect("created");
     check_refused(&data_file_is_a_directory, StoreErrorKind::Io, "choose another directory");
 
@@ -173,29 +155,29 @@ fn a_path_that_cannot_hold_data_is_refused_with_its_name() {
 /// second range is there for 318, where a read met one of redb's assertions.
 #[test]
 fn a_damaged_file_is_refused_or_answers_with_errors() {
-    let scratch = Scratch::new("damage");
+    let scratch = ScratchDirectory::new();
     let log = LogLimits { file_bytes: 8192, file_writes: 4, removals: 100, record_bytes: 4096 };
     let options = DiskOptions::new().with_log(log); // Most of it is checkpointed soon.
-    let store = DiskStore::open_with(&scratch.0, options).expect("created");
+    let store = DiskStore::open_with(scratch.path(), options).expect("created");
     for key in 0..30u32 {
         put(&store, &key.to_be_bytes(), &[key as u8; 700]).expect("commit");
     }
-    let file = scratch.0.join(DATA_FILE);
+    let file = scratch.join(DATA_FILE);
     let in_use = fs::read(&file).expect("readable"); // As kill -9 would leave it.
     drop(store);
     let closed = fs::read(&file).expect("readable");
     let mut refused = 0;
     for seed in (0..100).chain(310..330) {
-        let mut dice = Dice::new(seed);
-        let mut image = if dice.one_in(2) { in_use.clone() } else { closed.clone() };
-        for _ in 0..1 + dice.roll(8) {
+        let mut random = Random::new(seed);
+        let mut image = if random.one_in(2) { in_use.clone() } else { closed.clone() };
+        for _ in 0..1 + random.below(8) {
             // Mostly where it matters: the header, and pages that are in use.
-            let reach = if dice.one_in(2) { 512 } else { image.len() as u64 };
-            let at = dice.roll(reach) as usize;
-            image[at] ^= 1 + dice.roll(255) as u8;
+            let reach = if random.one_in(2) { 512 } else { image.len() as u64 };
+            let at = random.below(reach) as usize;
+            image[at] ^= 1 + random.below(255) as u8;
         }
         fs::write(&file, &image).expect("written");
-        match DiskStore::open(&scratch.0) {
+        match DiskStore::open(scratch.path()) {
             Ok(store) => use_it(&store),
             Err(error) => {
                 refused += 1;
@@ -371,19 +353,19 @@ fn spawn_child(directory: &Path) -> Child {
 #[test]
 fn a_killed_process_loses_nothing_it_acknowledged_and_leaves_no_lock() {
     let mut acknowledged: u64 = 0;
-    let scratch = Scratch::new("killed");
-    let mut dice = Dice::new(3);
+    let scratch = ScratchDirectory::new();
+    let mut random = Random::new(3);
     for _ in 0..25 {
-        let mut child = spawn_child(&scratch.0);
+        let mut child = spawn_child(scratch.path());
         let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
-        let mut left = 1 + dice.roll(30);
+        let mut left = 1 + random.below(30);
         while left > 0 {
             let line = lines.next().expect("the child goes on until it is killed").expect("text");
             let Some(done) = line.split("acknowledged ").nth(1) else { continue };
             acknowledged = done.parse().expect("a number");
             left -= 1;
         }
-        check_refused_while_running(&scratch.0, &mut dice);
+        check_refused_while_running(scratch.path(), &mut random);
         child.kill().expect("SIGKILL");
         child.wait().expect("reaped");
         // What it printed between our last line and the kill counts as well.
@@ -392,7 +374,7 @@ fn a_killed_process_loses_nothing_it_acknowledged_and_leaves_no_lock() {
                 acknowledged = done;
             }
         }
-        let store = DiskStore::open(&scratch.0).expect("the lock died with the process");
+        let store = DiskStore::open(scratch.path()).expect("the lock died with the process");
         let (a, b) = (get(&store, b"a").expect("a"), get(&store, b"b").expect("b"));
         assert_eq!(a, b, "half a commit");
         let last = number(&a);
@@ -401,8 +383,8 @@ fn a_killed_process_loses_nothing_it_acknowledged_and_leaves_no_lock() {
     }
 }
 
-fn check_refused_while_running(directory: &Path, dice: &mut Dice) {
-    if dice.one_in(3) {
+fn check_refused_while_running(directory: &Path, random: &mut Random) {
+    if random.one_in(3) {
         let error = DiskStore::open(directory).expect_err("the child has it open");
         assert_eq!(error.kind, StoreErrorKind::InUse, "{}", error.message);
     }

@@ -8,11 +8,11 @@ use std::path::Path;
 use perihelion_engine::storage::{
     CheckpointMode, DiskOptions, DiskStore, LogLimits, Store, StoreErrorKind, Write,
 };
+use perihelion_testkit::{Random, ScratchDirectory};
 use redb::{Database, ReadableDatabase, TableDefinition};
 
-use crate::dice::Dice;
 use crate::sim_disk::SimDisk;
-use crate::storage_files::{DATA_FILE, Scratch, check_refused, contents, get, put};
+use crate::storage_files::{DATA_FILE, check_refused, contents, get, put};
 
 const LOGS: [&str; 2] = ["perihelion-0.log", "perihelion-1.log"];
 const MARKER: TableDefinition<'static, &str, u64> = TableDefinition::new("perihelion.marker");
@@ -35,8 +35,8 @@ fn count_numbers(store: &DiskStore) -> u32 {
 
 /// What `kill -9` leaves of a store with these many commits in its log, of
 /// which the first file holds ten. They are not checkpointed.
-fn killed(scratch: &Scratch, commits: u32) -> std::path::PathBuf {
-    let (alive, killed) = (scratch.0.join("alive"), scratch.0.join("killed"));
+fn killed(scratch: &ScratchDirectory, commits: u32) -> std::path::PathBuf {
+    let (alive, killed) = (scratch.join("alive"), scratch.join("killed"));
     let log =
         LogLimits { file_bytes: 10 * SECTOR as u64, file_writes: 1000, removals: 100, record_bytes: 4096 };
     let never = CheckpointMode::Inline { commits_later: u32::MAX };
@@ -58,20 +58,20 @@ fn change(file: &Path, change: impl FnOnce(&mut Vec<u8>)) {
 
 #[test]
 fn a_closed_directory_is_the_data_file_alone() {
-    let scratch = Scratch::new("log-closed");
+    let scratch = ScratchDirectory::new();
     let names = || {
-        let entries = fs::read_dir(&scratch.0).expect("a directory");
+        let entries = fs::read_dir(scratch.path()).expect("a directory");
         let mut names: Vec<_> = entries.map(|entry| entry.expect("an entry").file_name()).collect();
         names.sort();
         names
     };
-    let store = DiskStore::open(&scratch.0).expect("created");
+    let store = DiskStore::open(scratch.path()).expect("created");
     assert_eq!(names(), [DATA_FILE], "there is no log before the first commit");
     commit_numbers(&store, 1..=3);
     assert_eq!(names(), [LOGS[0], DATA_FILE]);
     drop(store);
     assert_eq!(names(), [DATA_FILE]);
-    let store = DiskStore::open(&scratch.0).expect("opened");
+    let store = DiskStore::open(scratch.path()).expect("opened");
     assert_eq!(count_numbers(&store), 3);
     drop(store);
     assert_eq!(names(), [DATA_FILE], "reading makes no log");
@@ -80,7 +80,7 @@ fn a_closed_directory_is_the_data_file_alone() {
 #[test]
 fn what_a_kill_leaves_in_the_log_is_replayed_from_both_files() {
     for commits in [1, 9, 10, 11, 20] {
-        let scratch = Scratch::new("log-replay");
+        let scratch = ScratchDirectory::new();
         let directory = killed(&scratch, commits);
         for _ in 0..2 {
             let store = DiskStore::open(&directory).expect("opened");
@@ -95,7 +95,7 @@ fn what_a_kill_leaves_in_the_log_is_replayed_from_both_files() {
 
 #[test]
 fn a_torn_last_record_was_never_acknowledged_and_ends_the_log() {
-    let scratch = Scratch::new("log-torn");
+    let scratch = ScratchDirectory::new();
     let directory = killed(&scratch, 15);
     // The fifth record of the second file is the last.
     change(&directory.join(LOGS[1]), |log| log[4 * SECTOR + 40] ^= 1);
@@ -107,7 +107,7 @@ fn a_torn_last_record_was_never_acknowledged_and_ends_the_log() {
 fn a_bad_record_before_good_ones_is_refused() {
     for (file, record) in [(0, 0), (0, 4), (0, 9), (1, 0), (1, 3)] {
         for byte in [0, 5, 9, 17, 25, 30, 45] {
-            let scratch = Scratch::new("log-damaged");
+            let scratch = ScratchDirectory::new();
             let directory = killed(&scratch, 15);
             change(&directory.join(LOGS[file]), |log| log[record * SECTOR + byte] ^= 0x40);
             check_refused(&directory, StoreErrorKind::Damaged, "log lacks commit");
@@ -117,7 +117,7 @@ fn a_bad_record_before_good_ones_is_refused() {
 
 #[test]
 fn a_missing_or_foreign_file_is_refused() {
-    let scratch = Scratch::new("log-missing");
+    let scratch = ScratchDirectory::new();
     let directory = killed(&scratch, 15);
     let logs = LOGS.map(|name| directory.join(name));
     let saved = fs::read(&logs[0]).expect("readable");
@@ -132,34 +132,34 @@ fn a_missing_or_foreign_file_is_refused() {
     check_refused(&directory, StoreErrorKind::Damaged, "its log perihelion-0.log is there");
     assert!(!data.exists(), "a refused directory gets no new file");
 
-    let other = Scratch::new("log-foreign");
-    drop(DiskStore::open(&other.0).expect("created"));
-    fs::write(other.0.join(LOGS[0]), &saved).expect("written");
-    check_refused(&other.0, StoreErrorKind::Damaged, "log of another data file");
+    let other = ScratchDirectory::new();
+    drop(DiskStore::open(other.path()).expect("created"));
+    fs::write(other.join(LOGS[0]), &saved).expect("written");
+    check_refused(other.path(), StoreErrorKind::Damaged, "log of another data file");
 }
 
 /// Bit rot anywhere in the log: refused and untouched, or a beginning of what
 /// was committed, and never a panic.
 #[test]
 fn a_log_with_random_damage_is_refused_or_ends_early() {
-    let scratch = Scratch::new("log-rot");
+    let scratch = ScratchDirectory::new();
     let directory = killed(&scratch, 17);
     let images = LOGS.map(|name| fs::read(directory.join(name)).expect("readable"));
     let data = fs::read(directory.join(DATA_FILE)).expect("readable");
     let (mut refused, mut shorter) = (0, 0);
     for seed in 0..150 {
-        let mut dice = Dice::new(seed);
+        let mut random = Random::new(seed);
         fs::write(directory.join(DATA_FILE), &data).expect("written");
         for (name, image) in LOGS.iter().zip(&images) {
             let mut image = image.clone();
-            for _ in 0..dice.roll(3) {
-                let at = dice.roll(17 * SECTOR as u64) as usize;
+            for _ in 0..random.below(3) {
+                let at = random.below(17 * SECTOR as u64) as usize;
                 if let Some(byte) = image.get_mut(at) {
-                    *byte ^= 1 + dice.roll(255) as u8;
+                    *byte ^= 1 + random.below(255) as u8;
                 }
             }
-            if dice.one_in(6) {
-                image.truncate(dice.roll(image.len() as u64) as usize);
+            if random.one_in(6) {
+                image.truncate(random.below(image.len() as u64) as usize);
             }
             fs::write(directory.join(name), image).expect("written");
         }
@@ -179,8 +179,8 @@ fn a_log_with_random_damage_is_refused_or_ends_early() {
 
 #[test]
 fn a_directory_from_before_the_log_is_upgraded_by_its_first_commit() {
-    let scratch = Scratch::new("log-upgrade");
-    let file = scratch.0.join(DATA_FILE);
+    let scratch = ScratchDirectory::new();
+    let file = scratch.join(DATA_FILE);
     let format = || {
         let database = Database::open(&file).expect("redb opens it");
         let transaction = database.begin_read().expect("begin");
@@ -198,19 +198,19 @@ fn a_directory_from_before_the_log_is_upgraded_by_its_first_commit() {
     transaction.commit().expect("commit");
     drop(database);
 
-    let store = DiskStore::open(&scratch.0).expect("opened");
+    let store = DiskStore::open(scratch.path()).expect("opened");
     assert_eq!(count_numbers(&store), 1);
     drop(store);
     assert_eq!(format(), 1, "reading upgrades nothing");
-    fs::write(scratch.0.join(LOGS[0]), "").expect("written");
-    check_refused(&scratch.0, StoreErrorKind::Damaged, "log of another data file");
-    fs::remove_file(scratch.0.join(LOGS[0])).expect("removed");
+    fs::write(scratch.join(LOGS[0]), "").expect("written");
+    check_refused(scratch.path(), StoreErrorKind::Damaged, "log of another data file");
+    fs::remove_file(scratch.join(LOGS[0])).expect("removed");
 
-    let store = DiskStore::open(&scratch.0).expect("opened");
+    let store = DiskStore::open(scratch.path()).expect("opened");
     commit_numbers(&store, 2..=4);
     drop(store);
     assert_eq!(format(), 2);
-    let store = DiskStore::open(&scratch.0).expect("opened");
+    let store = DiskStore::open(scratch.path()).expect("opened");
     assert_eq!(count_numbers(&store), 4);
     assert_eq!(get(&store, &one.to_be_bytes()).as_deref(), Some(&b"from before"[..]));
 }

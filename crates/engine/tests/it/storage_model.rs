@@ -7,8 +7,8 @@ use std::ops::{Bound, ControlFlow};
 use perihelion_engine::storage::{
     CheckpointMode, Direction, DiskOptions, DiskStore, KeyRange, MemoryStore, Store, View, Write,
 };
+use perihelion_testkit::Random;
 
-use crate::dice::Dice;
 use crate::sim_disk::SimDisk;
 
 type Content = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -17,43 +17,43 @@ type Content = BTreeMap<Vec<u8>, Vec<u8>>;
 const COMMITS: u64 = 120;
 
 /// Runs the same claim on a fresh store of each kind.
-fn on_each_store(seeds: u64, claim: fn(&dyn Store, Dice)) {
+fn on_each_store(seeds: u64, claim: fn(&dyn Store, Random)) {
     for seed in 0..seeds {
         println!("seed {seed}, in memory");
-        claim(&MemoryStore::new(), Dice::new(seed));
+        claim(&MemoryStore::new(), Random::new(seed));
     }
     for seed in 0..seeds {
         println!("seed {seed}, on disk");
         let store = DiskStore::with_backend(SimDisk::new(seed)).expect("a new store");
-        claim(&store, Dice::new(seed));
+        claim(&store, Random::new(seed));
     }
     for seed in 0..seeds {
         println!("seed {seed}, on disk, checkpoints on a thread");
         let options = DiskOptions::simulation().with_checkpoints(CheckpointMode::Thread);
         let store = DiskStore::with_backend_and(SimDisk::new(seed), options).expect("a new store");
-        claim(&store, Dice::new(seed));
+        claim(&store, Random::new(seed));
     }
 }
 
 /// Few and short keys, so that they collide, nest and stand beside each other.
-fn random_key(dice: &mut Dice) -> Vec<u8> {
-    let len = dice.roll(5);
-    (0..len).map(|_| [0, 1, 0x61, 0xff][dice.roll(4) as usize]).collect()
+fn random_key(random: &mut Random) -> Vec<u8> {
+    let len = random.below(5);
+    (0..len).map(|_| [0, 1, 0x61, 0xff][random.below(4) as usize]).collect()
 }
 
-fn random_bound<'a>(dice: &mut Dice, key: &'a [u8]) -> Bound<&'a [u8]> {
-    match dice.roll(5) {
+fn random_bound<'a>(random: &mut Random, key: &'a [u8]) -> Bound<&'a [u8]> {
+    match random.below(5) {
         0 => Bound::Unbounded,
         1 | 2 => Bound::Included(key),
         _ => Bound::Excluded(key),
     }
 }
 
-fn random_commit(store: &dyn Store, model: &mut Content, dice: &mut Dice) {
+fn random_commit(store: &dyn Store, model: &mut Content, random: &mut Random) {
     let mut batch = BTreeMap::new();
-    for _ in 0..dice.roll(40) {
-        let value = (!dice.one_in(3)).then(|| vec![dice.next() as u8; dice.roll(300) as usize]);
-        batch.insert(random_key(dice), value);
+    for _ in 0..random.below(40) {
+        let value = (!random.one_in(3)).then(|| vec![random.bits() as u8; random.below(300) as usize]);
+        batch.insert(random_key(random), value);
     }
     // In no particular order: a commit is a set of writes.
     let mut writes: Vec<Write<'_>> =
@@ -98,17 +98,17 @@ fn scan_model(content: &Content, range: KeyRange<'_>, direction: Direction) -> V
     entries
 }
 
-fn check_reads(view: &dyn View, model: &Content, dice: &mut Dice) {
+fn check_reads(view: &dyn View, model: &Content, random: &mut Random) {
     for _ in 0..5 {
-        let key = random_key(dice);
+        let key = random_key(random);
         let found = view.get(&key).expect("get");
         assert_eq!(found.as_deref(), model.get(&key).map(Vec::as_slice), "key {key:?}");
     }
     for _ in 0..5 {
-        let (a, b) = (random_key(dice), random_key(dice));
-        let range = KeyRange { from: random_bound(dice, &a), to: random_bound(dice, &b) };
-        let direction = if dice.one_in(2) { Direction::Forward } else { Direction::Backward };
-        let most = if dice.one_in(3) { 1 + dice.roll(4) as usize } else { usize::MAX };
+        let (a, b) = (random_key(random), random_key(random));
+        let range = KeyRange { from: random_bound(random, &a), to: random_bound(random, &b) };
+        let direction = if random.one_in(2) { Direction::Forward } else { Direction::Backward };
+        let most = if random.one_in(3) { 1 + random.below(4) as usize } else { usize::MAX };
         let mut expected = scan_model(model, range, direction);
         expected.truncate(most);
         assert_eq!(scan(view, range, direction, most), expected, "{range:?} {direction:?}");
@@ -117,32 +117,32 @@ fn check_reads(view: &dyn View, model: &Content, dice: &mut Dice) {
 
 #[test]
 fn reads_agree_with_a_sorted_map() {
-    on_each_store(15, |store, mut dice| {
+    on_each_store(15, |store, mut random| {
         let mut model = Content::new();
         for _ in 0..COMMITS {
-            random_commit(store, &mut model, &mut dice);
+            random_commit(store, &mut model, &mut random);
             let view = store.view().expect("view");
-            check_reads(&*view, &model, &mut dice);
+            check_reads(&*view, &model, &mut random);
         }
     });
 }
 
 #[test]
 fn a_view_keeps_what_it_saw() {
-    on_each_store(8, |store, mut dice| {
+    on_each_store(8, |store, mut random| {
         let mut model = Content::new();
         let mut held: Vec<(Box<dyn View + '_>, Content)> = Vec::new();
         for _ in 0..COMMITS {
-            if dice.one_in(4) {
+            if random.one_in(4) {
                 held.push((store.view().expect("view"), model.clone()));
             }
             if held.len() > 6 {
-                let oldest = dice.roll(held.len() as u64) as usize;
+                let oldest = random.below(held.len() as u64) as usize;
                 drop(held.swap_remove(oldest));
             }
-            random_commit(store, &mut model, &mut dice);
+            random_commit(store, &mut model, &mut random);
             for (view, model) in &held {
-                check_reads(&**view, model, &mut dice);
+                check_reads(&**view, model, &mut random);
             }
         }
     });
@@ -169,7 +169,7 @@ fn a_commit_may_read_from_the_store_it_writes_to() {
 /// see one number only, and never a smaller one than before.
 #[test]
 fn readers_beside_a_writer_see_whole_commits_in_order() {
-    fn claim(store: &dyn Store, _: Dice) {
+    fn claim(store: &dyn Store, _: Random) {
         const ROUNDS: u32 = 300;
         let keys: Vec<[u8; 2]> = (0..200u16).map(u16::to_be_bytes).collect();
         let write = |round: u32| {

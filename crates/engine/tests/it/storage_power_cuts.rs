@@ -15,8 +15,8 @@ use std::ops::{Bound, ControlFlow};
 use perihelion_engine::storage::{
     CheckpointMode, Direction, DiskOptions, DiskStore, KeyRange, Store, StoreError, StoreErrorKind, Write,
 };
+use perihelion_testkit::Random;
 
-use crate::dice::Dice;
 use crate::sim_disk::{Lies, SimDisk};
 
 /// Cuts in one history; then a new disk, so that creation is cut as well.
@@ -46,16 +46,16 @@ fn setting(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(default)
 }
 
-fn random_batch(dice: &mut Dice) -> Batch {
+fn random_batch(random: &mut Random) -> Batch {
     let mut batch = BTreeMap::new();
-    for _ in 0..1 + dice.roll(8) {
-        let key = format!("key {:04}", dice.roll(KEYS)).into_bytes();
-        let len = match dice.roll(12) {
-            0 => 20_000 + dice.roll(20_000),
-            1..4 => dice.roll(20),
-            _ => dice.roll(1500),
+    for _ in 0..1 + random.below(8) {
+        let key = format!("key {:04}", random.below(KEYS)).into_bytes();
+        let len = match random.below(12) {
+            0 => 20_000 + random.below(20_000),
+            1..4 => random.below(20),
+            _ => random.below(1500),
         };
-        let value = (!dice.one_in(5)).then(|| vec![dice.next() as u8; len as usize]);
+        let value = (!random.one_in(5)).then(|| vec![random.bits() as u8; len as usize]);
         batch.insert(key, value);
     }
     batch.into_iter().collect()
@@ -89,7 +89,7 @@ fn read_all(store: &DiskStore) -> Result<Content, StoreError> {
 struct History {
     disk: SimDisk,
     options: DiskOptions,
-    dice: Dice,
+    random: Random,
     expected: Content,
     in_flight: Option<Batch>,
 }
@@ -99,19 +99,19 @@ impl History {
     /// happens; inline, it does.
     fn new(seed: u64, lies: Lies, on_a_thread: bool) -> History {
         let disk = SimDisk::new(seed).lying(lies);
-        let mut dice = Dice::new(!seed);
+        let mut random = Random::new(!seed);
         let checkpoints = match on_a_thread {
             true => CheckpointMode::Thread,
-            false => CheckpointMode::Inline { commits_later: dice.roll(12) as u32 },
+            false => CheckpointMode::Inline { commits_later: random.below(12) as u32 },
         };
         let options = DiskOptions::simulation().with_checkpoints(checkpoints);
-        History { disk, options, dice, expected: Content::new(), in_flight: None }
+        History { disk, options, random, expected: Content::new(), in_flight: None }
     }
 
     /// Opens, checks, commits until the lights go out. False when the disk's
     /// state is beyond what the history can go on from.
     fn live_until_the_cut(&mut self, tally: &mut Tally) -> bool {
-        self.disk.cut_power_after(self.dice.roll(OPERATIONS_MAX));
+        self.disk.cut_power_after(self.random.below(OPERATIONS_MAX));
         for _ in 0..OPERATIONS_MAX {
             let store = match DiskStore::with_backend_and(self.disk.clone(), self.options.clone()) {
                 Ok(store) => store,
@@ -143,10 +143,10 @@ impl History {
     /// Until the cut, or until it is time to close the store in an orderly way.
     fn commit_for_a_while(&mut self, store: &DiskStore, tally: &mut Tally) {
         for _ in 0..OPERATIONS_MAX {
-            if self.dice.one_in(60) {
+            if self.random.one_in(60) {
                 return;
             }
-            let batch = random_batch(&mut self.dice);
+            let batch = random_batch(&mut self.random);
             if commit(store, &batch).is_err() {
                 let after = commit(store, &batch).expect_err("a failed store takes no commit");
                 assert!(after.message.contains("earlier write failed"), "{}", after.message);

@@ -8,11 +8,9 @@ pub(crate) const NOW_MILLISECONDS: i64 = 1_600_000_000_000;
 
 /// Reads one file of `conformance/`, which is a list of cases.
 pub(crate) fn conformance(file: &str) -> Vec<Value> {
-    let path = format!("{}/../../conformance/{file}", env!("CARGO_MANIFEST_DIR"));
-    let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
-    match parse_str(&text) {
+    match parse_str(&perihelion_testkit::conformance::read(file)) {
         Ok(Value::Array(cases)) => cases,
-        other => panic!("{path} is no list: {other:?}"),
+        other => panic!("{file} is not a list: {other:?}"),
     }
 }
 

@@ -1,13 +1,12 @@
 //! Who is let in: signatures, dates, modes.
 
-use perihelion_server::AuthMode;
+use perihelion_server::{AuthMode, ServerOptions};
+use perihelion_testkit::http_client::HttpRequest;
 
-use crate::client::Call;
-use crate::harness::options;
 use crate::world::{PLAIN, World};
 
-fn read() -> Call {
-    Call::new("GET", "/dbs/d")
+fn read() -> HttpRequest {
+    HttpRequest::new("GET", "/dbs/d")
 }
 
 #[tokio::test]
@@ -28,7 +27,7 @@ async fn a_wrong_or_missing_signature_is_refused() {
         assert!(refused.header("x-ms-request-charge").is_none());
     }
     assert_eq!(world.send(read().omit("authorization")).await.status, 401);
-    assert_eq!(world.send(Call::new("GET", "/").omit("authorization")).await.status, 401);
+    assert_eq!(world.send(HttpRequest::new("GET", "/").omit("authorization")).await.status, 401);
     world.stop().await;
 }
 
@@ -50,7 +49,7 @@ async fn any_mode_takes_any_entra_token_and_off_takes_everyone() {
         (AuthMode::Any, "type%3Dmaster%26ver%3D1.0%26sig%3DAAAA", 401),
         (AuthMode::Off, "nonsense", 200),
     ] {
-        let mut with = options();
+        let mut with = ServerOptions::default();
         with.auth = mode;
         let world = World::with(with, PLAIN).await;
         assert_eq!(world.send(read().header("authorization", token)).await.status, status, "{mode:?}");

@@ -1,6 +1,7 @@
 //! Bad input gets the service's own error and loses nothing.
 
-use crate::client::Call;
+use perihelion_testkit::http_client::HttpRequest;
+
 use crate::world::{PLAIN, World, docs, query};
 
 #[tokio::test]
@@ -40,7 +41,7 @@ async fn malformed_documents_are_refused_and_leave_nothing() {
 async fn unknown_paths_and_verbs_have_their_codes() {
     let world = World::new(PLAIN).await;
     for path in ["/nope", "/dbs/d/nope", "/dbs//colls", "/dbs/d/colls/c/docs/1/2/3", "/dbs/%ff"] {
-        let refused = world.send(Call::new("GET", path)).await;
+        let refused = world.send(HttpRequest::new("GET", path)).await;
         assert!(matches!(refused.status, 400 | 401), "{path}: {}", refused.text());
     }
     for (method, path) in [
@@ -49,13 +50,15 @@ async fn unknown_paths_and_verbs_have_their_codes() {
         ("POST", "/dbs/d/colls/c/docs/$batch"),
         ("DELETE", "/dbs/d/colls/c/pkranges"),
     ] {
-        let refused =
-            world.send(Call::new(method, path).header("x-ms-documentdb-partitionkey", r#"["a"]"#)).await;
+        let refused = world
+            .send(HttpRequest::new(method, path).header("x-ms-documentdb-partitionkey", r#"["a"]"#))
+            .await;
         assert_eq!(refused.status, 405, "{method} {path}: {}", refused.text());
     }
     for path in ["/dbs/x", "/dbs/d/colls/x", "/dbs/x/colls/c/docs/1", "/offers/AAAA"] {
-        let refused =
-            world.send(Call::new("GET", path).header("x-ms-documentdb-partitionkey", r#"["a"]"#)).await;
+        let refused = world
+            .send(HttpRequest::new("GET", path).header("x-ms-documentdb-partitionkey", r#"["a"]"#))
+            .await;
         assert_eq!(refused.status, 404, "{path}: {}", refused.text());
     }
     world.stop().await;
@@ -94,7 +97,7 @@ async fn bad_headers_are_named() {
 #[tokio::test]
 async fn malformed_queries_and_containers_are_refused() {
     let world = World::new(PLAIN).await;
-    let scope = |call: Call| call.header("x-ms-documentdb-query-enablecrosspartition", "True");
+    let scope = |call: HttpRequest| call.header("x-ms-documentdb-query-enablecrosspartition", "True");
     for text in [
         "",
         "SELECT",
@@ -105,7 +108,8 @@ async fn malformed_queries_and_containers_are_refused() {
     ] {
         assert_eq!(world.send(scope(query(text))).await.status, 400, "{text:.40}");
     }
-    let not_json = Call::new("POST", "/dbs/d/colls/c/docs").header("content-type", "application/query+json");
+    let not_json =
+        HttpRequest::new("POST", "/dbs/d/colls/c/docs").header("content-type", "application/query+json");
     assert_eq!(world.send(scope(not_json.body("{"))).await.status, 400);
     for body in [
         "{}",
@@ -118,7 +122,7 @@ async fn malformed_queries_and_containers_are_refused() {
         r#"{"id":"x","partitionKey":{"paths":["/pk"],"version":3}}"#,
         r#"{"id":"x","partitionKey":{"paths":["/pk"]},"defaultTtl":0}"#,
     ] {
-        let call = Call::new("POST", "/dbs/d/colls")
+        let call = HttpRequest::new("POST", "/dbs/d/colls")
             .header("content-type", "application/json")
             .body(body.to_owned());
         let refused = world.send(call).await;

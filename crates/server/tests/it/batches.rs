@@ -1,11 +1,11 @@
 //! Batches and bulk: atomic or not, and what later operations see.
 
 use perihelion_model::json::Value;
+use perihelion_testkit::http_client::HttpResponse;
 
-use crate::client::Answer;
 use crate::world::{PLAIN, World, batch, docs};
 
-fn statuses(answer: &Answer) -> Vec<i64> {
+fn statuses(answer: &HttpResponse) -> Vec<i64> {
     let results = answer.json().unwrap();
     results
         .as_array()

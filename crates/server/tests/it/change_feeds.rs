@@ -1,13 +1,14 @@
 //! Change feeds: order, continuation, both modes, and never a torn batch.
 
-use crate::client::{Answer, Call};
+use perihelion_testkit::http_client::{HttpRequest, HttpResponse};
+
 use crate::world::{PLAIN, World, batch, docs, documents, ids, json};
 
-fn feed(mode: &str) -> Call {
+fn feed(mode: &str) -> HttpRequest {
     docs("GET", "", "").header("a-im", mode).header("x-ms-documentdb-partitionkeyrangeid", "0")
 }
 
-fn after(answer: &Answer) -> Call {
+fn after(answer: &HttpResponse) -> HttpRequest {
     feed("Incremental Feed").header("if-none-match", answer.header("etag").unwrap())
 }
 

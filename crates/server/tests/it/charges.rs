@@ -2,13 +2,14 @@
 //! percent (`docs/charges.md`), so that no figure in request units
 //! can be flattered later.
 
-use crate::client::{Answer, Call};
+use perihelion_testkit::http_client::{HttpRequest, HttpResponse};
+
 use crate::world::{PLAIN, World, batch, docs, json, query};
 
 /// How far the model may be from a recorded charge.
 const TOLERANCE: f64 = 0.10;
 
-fn charge(answer: &Answer) -> f64 {
+fn charge(answer: &HttpResponse) -> f64 {
     answer
         .header("x-ms-request-charge")
         .unwrap_or_else(|| panic!("no charge: {}", answer.text()))
@@ -24,7 +25,7 @@ struct Table {
 }
 
 impl Table {
-    fn check(&mut self, what: &str, answer: &Answer, status: u16, recorded: f64) {
+    fn check(&mut self, what: &str, answer: &HttpResponse, status: u16, recorded: f64) {
         self.lines += 1;
         let charged = charge(answer);
         let distance = (charged - recorded).abs() / recorded;
@@ -42,7 +43,7 @@ impl Table {
     }
 }
 
-fn upsert(body: &str) -> Call {
+fn upsert(body: &str) -> HttpRequest {
     docs("POST", "", r#"["t"]"#).header("x-ms-documentdb-is-upsert", "True").json(&json(body))
 }
 
@@ -186,12 +187,12 @@ async fn queries_cost_what_was_recorded() {
 async fn resources_cost_what_was_recorded() {
     let world = World::new(PLAIN).await;
     let mut table = Table::default();
-    let create = |path: &str, body: &str| Call::new("POST", path).json(&json(body));
+    let create = |path: &str, body: &str| HttpRequest::new("POST", path).json(&json(body));
     table.check("database", &world.send(create("/dbs", r#"{"id":"x"}"#)).await, 201, 1.0);
     table.check("container", &world.send(create("/dbs/x/colls", PLAIN)).await, 201, 1.0);
-    table.check("container read", &world.send(Call::new("GET", "/dbs/x/colls/c")).await, 200, 2.0);
-    table.check("container feed", &world.send(Call::new("GET", "/dbs/x/colls")).await, 200, 2.0);
-    table.check("database feed", &world.send(Call::new("GET", "/dbs")).await, 200, 2.0);
+    table.check("container read", &world.send(HttpRequest::new("GET", "/dbs/x/colls/c")).await, 200, 2.0);
+    table.check("container feed", &world.send(HttpRequest::new("GET", "/dbs/x/colls")).await, 200, 2.0);
+    table.check("database feed", &world.send(HttpRequest::new("GET", "/dbs")).await, 200, 2.0);
     let script = r#"{"id":"s","body":"function () {}"}"#;
     table.check("procedure", &world.send(create("/dbs/x/colls/c/sprocs", script)).await, 201, 4.95);
     let feed = docs("GET", "", "")
@@ -199,7 +200,7 @@ async fn resources_cost_what_was_recorded() {
         .header("x-ms-documentdb-partitionkeyrangeid", "0");
     world.create(r#"["a"]"#, r#"{"id":"1","pk":"a"}"#).await;
     table.check("change feed", &world.send(feed).await, 200, 1.0);
-    table.check("database delete", &world.send(Call::new("DELETE", "/dbs/x")).await, 204, 4.95);
+    table.check("database delete", &world.send(HttpRequest::new("DELETE", "/dbs/x")).await, 204, 4.95);
     world.stop().await;
     table.finish(8);
 }

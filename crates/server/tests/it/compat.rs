@@ -1,54 +1,32 @@
 //! COMPAT.md names tests; they must exist.
 
-use std::path::{Path, PathBuf};
+use perihelion_testkit::named_tests::{Sources, in_backticks, table_rows};
+use perihelion_testkit::repository;
 
-fn repository() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
-
-/// What stands between backticks in the rows of the first table.
-fn named_in_rows(text: &str) -> Vec<String> {
-    let rows = text.lines().filter(|line| line.starts_with('|'));
-    let last_cells = rows.filter_map(|row| row.trim_end_matches('|').rsplit('|').next());
-    last_cells
-        .flat_map(|cell| cell.split('`').skip(1).step_by(2).map(str::to_owned).collect::<Vec<_>>())
-        .collect()
-}
-
-fn sources(directory: &Path, found: &mut String) {
-    for entry in std::fs::read_dir(directory).unwrap().map(Result::unwrap) {
-        let (path, name) = (entry.path(), entry.file_name().to_string_lossy().into_owned());
-        if path.is_dir() && name != "target" {
-            sources(&path, found);
-        } else if name.ends_with(".rs") {
-            found.push_str(&std::fs::read_to_string(&path).unwrap());
-        }
-    }
+/// The names between backticks in the last cell of every row.
+fn named_in_rows(text: &str) -> Vec<&str> {
+    let rows = table_rows(text);
+    rows.iter().filter_map(|cells| cells.last().copied()).flat_map(in_backticks).collect()
 }
 
 #[test]
 fn every_test_named_in_compat_md_exists() {
-    let text = std::fs::read_to_string(repository().join("COMPAT.md")).unwrap();
-    let mut code = String::new();
-    sources(&repository().join("crates"), &mut code);
+    let text = repository::read("COMPAT.md");
+    let sources = Sources::read(&["crates"]);
     let named = named_in_rows(text.split("## Known differences").next().unwrap());
     assert!(named.len() > 40, "{named:?}");
     for name in named {
         let exists = match name.rsplit("::").next() {
-            Some(function) if name.contains("::") && function != "tests" => {
-                code.contains(&format!("fn {function}("))
-            }
+            Some(function) if name.contains("::") && function != "tests" => sources.has_function(function),
             _ if name.contains('/') => {
-                repository().join(&name).exists()
+                repository::root().join(name).exists()
                     || ["query", "wire", "engine"]
                         .iter()
-                        .any(|krate| repository().join("crates").join(krate).join(&name).exists())
+                        .any(|krate| repository::root().join("crates").join(krate).join(name).exists())
             }
             Some(module) => {
                 let module = module.split("::").next().unwrap_or(module);
-                code.contains(&format!("mod {module};"))
-                    || code.contains(&format!("fn {module}("))
-                    || module == "tests"
+                sources.has_module(module) || sources.has_function(module) || module == "tests"
             }
             None => false,
         };

@@ -1,8 +1,8 @@
 //! Items: what each verb does, beyond the recorded cases.
 
 use perihelion_model::json::Value;
+use perihelion_testkit::http_client::HttpRequest;
 
-use crate::client::Call;
 use crate::world::{PLAIN, World, docs, json, text};
 
 #[tokio::test]
@@ -78,7 +78,10 @@ async fn resources_are_addressed_by_rid_too() {
     let made = world.create(r#"["a"]"#, r#"{"id":"1","pk":"a"}"#).await.json().unwrap();
     let link = format!("/{}", text(&made, "_self"));
     let read = world
-        .send(Call::new("GET", link.trim_end_matches('/')).header("x-ms-documentdb-partitionkey", r#"["a"]"#))
+        .send(
+            HttpRequest::new("GET", link.trim_end_matches('/'))
+                .header("x-ms-documentdb-partitionkey", r#"["a"]"#),
+        )
         .await;
     assert_eq!(read.status, 200, "{}", read.text());
     assert_eq!(text(&read.json().unwrap(), "id"), "1");
@@ -186,14 +189,14 @@ async fn an_expired_item_is_gone_everywhere_and_makes_room() {
 
 #[tokio::test]
 async fn a_new_default_ttl_holds_for_what_was_there() {
-    let mut with = crate::harness::options();
+    let mut with = perihelion_server::ServerOptions::default();
     with.management = true;
     let world = World::with(with, PLAIN).await;
     world.create(r#"["a"]"#, r#"{"id":"1","pk":"a","ttl":1}"#).await;
     world.create(r#"["a"]"#, r#"{"id":"2","pk":"a","ttl":-1}"#).await;
     let replace = |ttl: &str| {
         let body = PLAIN.replace("\"id\":\"c\"", &format!("\"id\":\"c\"{ttl}"));
-        Call::new("PUT", "/dbs/d/colls/c").json(&json(&body))
+        HttpRequest::new("PUT", "/dbs/d/colls/c").json(&json(&body))
     };
     assert_eq!(world.send(replace(",\"defaultTtl\":1000")).await.status, 200);
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(5);

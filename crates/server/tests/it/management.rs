@@ -1,13 +1,13 @@
 //! The management interface: counters, faults, pause, reset, and who may ask.
 
 use perihelion_model::json::Value;
+use perihelion_server::ServerOptions;
+use perihelion_testkit::http_client::HttpRequest;
 
-use crate::client::Call;
-use crate::harness::options;
 use crate::world::{PLAIN, World, docs, json};
 
 async fn managed() -> World {
-    let mut with = options();
+    let mut with = ServerOptions::default();
     with.management = true;
     World::with(with, PLAIN).await
 }
@@ -70,13 +70,14 @@ async fn a_pause_holds_requests_until_it_ends() {
         answer = &mut read => panic!("answered while paused: {answer:?}"),
         ready = async {
             let other = world.other_client();
-            other.send(&Call::new("GET", "/ready").omit("authorization")).await
+            other.send(&HttpRequest::new("GET", "/ready").omit("authorization")).await
         } => ready.unwrap(),
     };
     assert_eq!(ready.status, 200);
     let other = world.other_client();
-    let resume =
-        async { other.send(&Call::new("POST", "/_perihelion/resume").omit("authorization")).await.unwrap() };
+    let resume = async {
+        other.send(&HttpRequest::new("POST", "/_perihelion/resume").omit("authorization")).await.unwrap()
+    };
     let (answer, resumed) = tokio::join!(read, resume);
     assert_eq!((answer.status, resumed.status), (404, 200));
     world.stop().await;
@@ -87,14 +88,14 @@ async fn a_reset_forgets_everything() {
     let world = managed().await;
     world.create(r#"["a"]"#, r#"{"id":"1","pk":"a"}"#).await;
     assert_eq!(world.manage("POST", "reset", "").await.status, 200);
-    assert_eq!(world.send(Call::new("GET", "/dbs/d")).await.status, 404);
+    assert_eq!(world.send(HttpRequest::new("GET", "/dbs/d")).await.status, 404);
     world.stop().await;
 }
 
 #[tokio::test]
 async fn management_answers_local_tools_only_and_only_when_on() {
     let world = managed().await;
-    let call = || Call::new("GET", "/_perihelion/counters").omit("authorization");
+    let call = || HttpRequest::new("GET", "/_perihelion/counters").omit("authorization");
     assert_eq!(world.send(call()).await.status, 200);
     assert_eq!(world.send(call().header("origin", "https://evil.example")).await.status, 403);
     assert_eq!(world.send(call().header("host", "rebound.example")).await.status, 403);
@@ -113,6 +114,6 @@ async fn management_answers_local_tools_only_and_only_when_on() {
 
     let world = World::new(PLAIN).await;
     assert_eq!(world.send(call()).await.status, 404);
-    assert_eq!(world.send(Call::new("GET", "/ready").omit("authorization")).await.status, 200);
+    assert_eq!(world.send(HttpRequest::new("GET", "/ready").omit("authorization")).await.status, 200);
     world.stop().await;
 }

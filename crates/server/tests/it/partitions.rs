@@ -1,22 +1,22 @@
 //! Physical partitions: ranges, splits, sessions, hierarchical keys, throttling.
 
 use perihelion_model::json::Value;
+use perihelion_server::ServerOptions;
+use perihelion_testkit::http_client::{HttpRequest, HttpResponse};
 
-use crate::client::Call;
-use crate::harness::options;
 use crate::world::{PLAIN, World, docs, documents, ids, json, query, text};
 
-fn ranges(world_answer: &crate::client::Answer) -> Vec<Value> {
-    let body = world_answer.json().unwrap();
+fn ranges(response: &HttpResponse) -> Vec<Value> {
+    let body = response.json().unwrap();
     body.get("PartitionKeyRanges").and_then(Value::as_array).unwrap().to_vec()
 }
 
-fn pkranges() -> Call {
-    Call::new("GET", "/dbs/d/colls/c/pkranges").header("a-im", "Incremental Feed")
+fn pkranges() -> HttpRequest {
+    HttpRequest::new("GET", "/dbs/d/colls/c/pkranges").header("a-im", "Incremental Feed")
 }
 
 async fn filled(partitions: u32) -> World {
-    let mut with = options();
+    let mut with = ServerOptions::default();
     with.partitions = partitions;
     with.management = true;
     let world = World::with(with, PLAIN).await;
@@ -53,9 +53,11 @@ async fn a_container_of_much_throughput_begins_with_several_ranges() {
         ("a", "x-ms-cosmos-offer-autopilot-settings", r#"{"maxThroughput":25000}"#, 3),
     ] {
         let body = json(&PLAIN.replace(r#""id":"c""#, &format!(r#""id":"{name}""#)));
-        let made = world.send(Call::new("POST", "/dbs/d/colls").json(&body).header(header, value)).await;
+        let made =
+            world.send(HttpRequest::new("POST", "/dbs/d/colls").json(&body).header(header, value)).await;
         assert_eq!(made.status, 201, "{}", made.text());
-        let found = ranges(&world.send(Call::new("GET", format!("/dbs/d/colls/{name}/pkranges"))).await);
+        let found =
+            ranges(&world.send(HttpRequest::new("GET", format!("/dbs/d/colls/{name}/pkranges"))).await);
         assert_eq!(found.len(), expected, "{value}");
     }
     world.stop().await;
@@ -181,7 +183,7 @@ async fn a_query_goes_on_after_a_split_where_it_stopped() {
 #[tokio::test]
 async fn a_query_of_one_partition_does_not_notice_a_split() {
     for text in ["SELECT VALUE c.n FROM c", "SELECT VALUE c.n FROM c ORDER BY c.n"] {
-        let mut with = options();
+        let mut with = ServerOptions::default();
         with.management = true;
         let world = World::with(with, PLAIN).await;
         for n in 0..10 {
@@ -197,18 +199,19 @@ async fn a_query_of_one_partition_does_not_notice_a_split() {
 /// container; the account's LSN would lock them out of their data.
 #[tokio::test]
 async fn no_answer_about_a_container_holds_a_session_token_from_the_future() {
-    let mut with = options();
+    let mut with = ServerOptions::default();
     with.management = true;
     let world = World::with(with, PLAIN).await;
     world.create(r#"["a"]"#, r#"{"id":"1","pk":"a"}"#).await;
     for n in 0..20 {
-        let made = world.send(Call::new("POST", "/dbs").json(&json(&format!(r#"{{"id":"d{n}"}}"#)))).await;
+        let made =
+            world.send(HttpRequest::new("POST", "/dbs").json(&json(&format!(r#"{{"id":"d{n}"}}"#)))).await;
         assert_eq!(made.status, 201);
     }
     world.manage("POST", "faults", r#"{"operation":"replace_item","status":503}"#).await;
     let item = || json(r#"{"id":"1","pk":"a"}"#);
     for call in [
-        Call::new("GET", "/dbs/d/colls/c"),
+        HttpRequest::new("GET", "/dbs/d/colls/c"),
         docs("PUT", "1", r#"["a"]"#).json(&item()),
         docs("POST", "", r#"["a"]"#).json(&item()),
         docs("GET", "missing", r#"["a"]"#),
@@ -239,7 +242,7 @@ async fn a_session_token_from_the_future_is_not_available() {
 #[tokio::test]
 async fn hierarchical_keys_are_read_whole_and_queried_by_prefix() {
     let container = r#"{"id":"c","partitionKey":{"paths":["/t","/u","/s"],"kind":"MultiHash","version":2}}"#;
-    let mut with = options();
+    let mut with = ServerOptions::default();
     with.partitions = 4;
     let world = World::with(with, container).await;
     for (t, u, s) in [("a", "x", 1), ("a", "x", 2), ("a", "y", 1), ("b", "x", 1)] {
@@ -254,7 +257,7 @@ async fn hierarchical_keys_are_read_whole_and_queried_by_prefix() {
     }
     assert_eq!(world.read(r#"["a","y",1]"#, "ay1").await.status, 200);
     let scoped = |key: &str| query("SELECT * FROM c").header("x-ms-documentdb-partitionkey", key);
-    let count = |answer: crate::client::Answer| documents(&answer).len();
+    let count = |response: HttpResponse| documents(&response).len();
     assert_eq!(count(world.send(scoped(r#"["a"]"#)).await), 3);
     assert_eq!(count(world.send(scoped(r#"["a","x"]"#)).await), 2);
     assert_eq!(count(world.send(scoped(r#"["a","x",2]"#)).await), 1);
@@ -266,7 +269,7 @@ async fn hierarchical_keys_are_read_whole_and_queried_by_prefix() {
 
 #[tokio::test]
 async fn a_budget_of_request_units_is_kept() {
-    let mut with = options();
+    let mut with = ServerOptions::default();
     with.throughput = Some(100);
     let world = World::with(with, PLAIN).await;
     let mut throttled = None;

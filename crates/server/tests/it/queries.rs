@@ -1,12 +1,12 @@
 //! Queries: order, paging, indexes, and what a strict gateway refuses.
 
 use perihelion_model::json::Value;
+use perihelion_server::ServerOptions;
 
-use crate::harness::options;
 use crate::world::{PLAIN, World, batch, documents, json, query};
 
 async fn with_documents(container: &str, count: usize, document: impl Fn(usize) -> String) -> World {
-    let mut with = options();
+    let mut with = ServerOptions::default();
     with.management = true;
     let world = World::with(with, container).await;
     for start in (0..count).step_by(100) {

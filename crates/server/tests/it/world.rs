@@ -1,17 +1,18 @@
-//! A server with one database and one container, and short ways to use them.
+//! A server with one database and one container, and the requests that most
+//! tests send to it.
 
 use perihelion_model::json::{Value, parse_str};
 use perihelion_server::ServerOptions;
-
-use crate::client::{Answer, Call, Client};
-use crate::harness::{Running, options};
+use perihelion_testkit::TestServer;
+use perihelion_testkit::http_client::{HttpClient, HttpRequest, HttpResponse};
 
 /// The API version that current SDKs send.
 const CURRENT_VERSION: &str = "2020-07-15";
 
+/// A server on a socket and a client of it.
 pub(crate) struct World {
-    server: Running,
-    client: Client,
+    server: TestServer,
+    client: HttpClient,
 }
 
 /// Parses a JSON literal of a test.
@@ -25,35 +26,35 @@ pub(crate) const PLAIN: &str = r#"{"id":"c","partitionKey":{"paths":["/pk"],"kin
 impl World {
     /// A default server with the given container as `/dbs/d/colls/c`.
     pub(crate) async fn new(container: &str) -> World {
-        World::with(options(), container).await
+        World::with(ServerOptions::default(), container).await
     }
 
     pub(crate) async fn with(options: ServerOptions, container: &str) -> World {
-        let server = Running::start(options).await;
-        let client = server.client();
+        let server = TestServer::on_socket(options).await;
+        let client = server.http_client();
         let world = World { server, client };
-        let made = world.send(Call::new("POST", "/dbs").json(&json(r#"{"id":"d"}"#))).await;
+        let made = world.send(HttpRequest::new("POST", "/dbs").json(&json(r#"{"id":"d"}"#))).await;
         assert_eq!(made.status, 201, "{}", made.text());
-        let made = world.send(Call::new("POST", "/dbs/d/colls").json(&json(container))).await;
+        let made = world.send(HttpRequest::new("POST", "/dbs/d/colls").json(&json(container))).await;
         assert_eq!(made.status, 201, "{}", made.text());
         world
     }
 
-    pub(crate) async fn send(&self, call: Call) -> Answer {
+    pub(crate) async fn send(&self, call: HttpRequest) -> HttpResponse {
         let call = call.header("x-ms-version", CURRENT_VERSION);
         self.client.send(&call).await.unwrap_or_else(|error| panic!("{call:?}: {error}"))
     }
 
-    /// The same, when no answer may come.
-    pub(crate) async fn try_send(&self, call: Call) -> Result<Answer, String> {
+    /// Sends a request that may get no response.
+    pub(crate) async fn try_send(&self, call: HttpRequest) -> Result<HttpResponse, String> {
         self.client.send(&call.header("x-ms-version", CURRENT_VERSION)).await
     }
 
-    pub(crate) async fn create(&self, key: &str, body: &str) -> Answer {
+    pub(crate) async fn create(&self, key: &str, body: &str) -> HttpResponse {
         self.send(docs("POST", "", key).json(&json(body))).await
     }
 
-    pub(crate) async fn read(&self, key: &str, id: &str) -> Answer {
+    pub(crate) async fn read(&self, key: &str, id: &str) -> HttpResponse {
         self.send(docs("GET", id, key)).await
     }
 
@@ -66,16 +67,18 @@ impl World {
     }
 
     /// A management request.
-    pub(crate) async fn manage(&self, method: &str, name: &str, body: &str) -> Answer {
+    pub(crate) async fn manage(&self, method: &str, name: &str, body: &str) -> HttpResponse {
         self.send(
-            Call::new(method, format!("/_perihelion/{name}")).omit("authorization").body(body.to_owned()),
+            HttpRequest::new(method, format!("/_perihelion/{name}"))
+                .omit("authorization")
+                .body(body.to_owned()),
         )
         .await
     }
 
     /// A client with a connection of its own.
-    pub(crate) fn other_client(&self) -> Client {
-        self.server.client()
+    pub(crate) fn other_client(&self) -> HttpClient {
+        self.server.http_client()
     }
 
     pub(crate) async fn stop(self) {
@@ -85,23 +88,23 @@ impl World {
 }
 
 /// A request about documents; `key` is the partition key header.
-pub(crate) fn docs(method: &str, id: &str, key: &str) -> Call {
+pub(crate) fn docs(method: &str, id: &str, key: &str) -> HttpRequest {
     let path =
         if id.is_empty() { "/dbs/d/colls/c/docs".to_owned() } else { format!("/dbs/d/colls/c/docs/{id}") };
-    let call = Call::new(method, path);
+    let call = HttpRequest::new(method, path);
     if key.is_empty() { call } else { call.header("x-ms-documentdb-partitionkey", key) }
 }
 
 /// A query; add a scope to it.
-pub(crate) fn query(text: &str) -> Call {
+pub(crate) fn query(text: &str) -> HttpRequest {
     let body = perihelion_model::json::object([("query", text.into())]);
-    Call::new("POST", "/dbs/d/colls/c/docs")
+    HttpRequest::new("POST", "/dbs/d/colls/c/docs")
         .header("content-type", "application/query+json")
         .body(perihelion_model::json::to_text(&body, perihelion_model::json::Style::Point))
 }
 
 /// An atomic batch.
-pub(crate) fn batch(key: &str, operations: &str) -> Call {
+pub(crate) fn batch(key: &str, operations: &str) -> HttpRequest {
     docs("POST", "", key)
         .header("x-ms-cosmos-is-batch-request", "True")
         .header("content-type", "application/json")
@@ -109,7 +112,7 @@ pub(crate) fn batch(key: &str, operations: &str) -> Call {
 }
 
 /// The `Documents` of a feed.
-pub(crate) fn documents(answer: &Answer) -> Vec<Value> {
+pub(crate) fn documents(answer: &HttpResponse) -> Vec<Value> {
     let body = answer.json().unwrap_or_else(|error| panic!("{}: {error}", answer.text()));
     body.get("Documents").and_then(Value::as_array).unwrap_or_else(|| panic!("{}", answer.text())).to_vec()
 }

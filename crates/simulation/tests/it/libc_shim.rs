@@ -17,6 +17,8 @@ use std::cell::Cell;
 use std::ffi::{c_int, c_long, c_uint, c_void};
 use std::time::{Duration, Instant};
 
+use perihelion_testkit::Random;
+
 /// When every world begins, in nanoseconds since 1970: some day in 2027.
 const BEGINNING: u64 = 1_800_000_000_000_000_000;
 
@@ -100,11 +102,10 @@ pub(crate) fn elapsed() -> Duration {
 
 /// The next 64 bits of the thread's seed (SplitMix64).
 fn chance() -> u64 {
-    let state = CHANCE.get().wrapping_add(0x9E37_79B9_7F4A_7C15);
-    CHANCE.set(state);
-    let mixed = (state ^ (state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    mixed ^ (mixed >> 31)
+    let mut random = Random::new(CHANCE.get());
+    let bits = random.bits();
+    CHANCE.set(random.state());
+    bits
 }
 
 /// C's `struct timespec` of 64-bit systems.

@@ -12,10 +12,10 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::net::SocketAddr;
 
 use perihelion_model::json::{Style, Value, object, to_text};
+use perihelion_testkit::Random;
+use perihelion_testkit::http_client::{HttpClient, HttpRequest, HttpResponse};
 
 use super::PARTITION_KEYS;
-use super::client::{Answer, Call, Client};
-use super::dice::Dice;
 use super::journal::{Change, Journal, Key, Known, Place, own_members};
 use super::writer::{DOCS, docs, partition_key};
 
@@ -53,7 +53,7 @@ struct Range {
 }
 
 impl Audit {
-    pub(super) async fn create_counters(&mut self, client: &Client) {
+    pub(super) async fn create_counters(&mut self, client: &HttpClient) {
         for place_of in 0..PARTITION_KEYS {
             let partition = partition_key(place_of);
             let made = client.send(&docs("POST", "", &partition).json(&counter(&partition, 0))).await;
@@ -69,8 +69,8 @@ impl Audit {
         self.ranges.len()
     }
 
-    pub(super) fn any_range(&self, dice: &mut Dice) -> String {
-        self.ranges[dice.roll(self.ranges.len() as u64) as usize].id.clone()
+    pub(super) fn any_range(&self, random: &mut Random) -> String {
+        self.ranges[random.below(self.ranges.len() as u64) as usize].id.clone()
     }
 
     pub(super) fn documents(&self, journals: &[Journal]) -> usize {
@@ -83,13 +83,13 @@ impl Audit {
         &mut self,
         address: SocketAddr,
         journals: &mut Vec<Journal>,
-        dice: &mut Dice,
+        random: &mut Random,
         reads_everything: bool,
     ) -> Vec<String> {
         let mut violations: Vec<String> =
             journals.iter_mut().flat_map(|journal| journal.violations.drain(..)).collect();
         self.note_places(journals, &mut violations);
-        let client = Client::new(address);
+        let client = HttpClient::new(address);
         let outcome = self.check_lsns(&client, &mut violations).await;
         violations.extend(outcome.err());
 
@@ -97,9 +97,9 @@ impl Audit {
         let mut readers = Vec::new();
         for journal in std::mem::take(journals) {
             let sample = if reads_everything { usize::MAX } else { SAMPLE };
-            let dice = Dice::new(dice.next());
-            let reader = Reader { client: Client::new(address), journal, session: session.clone() };
-            readers.push(tokio::spawn(reader.check(dice, sample)));
+            let random = Random::new(random.bits());
+            let reader = Reader { client: HttpClient::new(address), journal, session: session.clone() };
+            readers.push(tokio::spawn(reader.check(random, sample)));
         }
         for reader in readers {
             let (journal, found) = reader.await.expect("a reader ends without a panic");
@@ -148,8 +148,8 @@ impl Audit {
         tokens.join(",")
     }
 
-    async fn read_ranges(&mut self, client: &Client) -> Result<(), String> {
-        let answer = ok(client, &Call::new("GET", "/dbs/d/colls/c/pkranges")).await?;
+    async fn read_ranges(&mut self, client: &HttpClient) -> Result<(), String> {
+        let answer = ok(client, &HttpRequest::new("GET", "/dbs/d/colls/c/pkranges")).await?;
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let ranges = rows(&answer, "PartitionKeyRanges")?;
         self.ranges = ranges
@@ -169,7 +169,7 @@ impl Audit {
         Ok(())
     }
 
-    async fn check_lsns(&mut self, client: &Client, violations: &mut Vec<String>) -> Result<(), String> {
+    async fn check_lsns(&mut self, client: &HttpClient, violations: &mut Vec<String>) -> Result<(), String> {
         self.read_ranges(client).await?;
         for range in &self.ranges {
             for id in range.parents.iter().chain([&range.id]) {
@@ -189,7 +189,7 @@ impl Audit {
     /// Every acknowledged increment counts once, one in flight at most once.
     async fn check_counters(
         &mut self,
-        client: &Client,
+        client: &HttpClient,
         journals: &mut [Journal],
         violations: &mut Vec<String>,
     ) -> Result<(), String> {
@@ -218,7 +218,7 @@ impl Audit {
 
     async fn check_feed(
         &mut self,
-        client: &Client,
+        client: &HttpClient,
         journals: &[Journal],
         reads_everything: bool,
         violations: &mut Vec<String>,
@@ -265,7 +265,7 @@ impl Audit {
 
     async fn check_counts(
         &self,
-        client: &Client,
+        client: &HttpClient,
         journals: &[Journal],
         violations: &mut Vec<String>,
     ) -> Result<(), String> {
@@ -289,7 +289,7 @@ impl Audit {
 
 /// Reads the change feed of one range, and checks its order on the way.
 struct FeedReader<'a> {
-    client: &'a Client,
+    client: &'a HttpClient,
     range: &'a Range,
     last_lsn: u64,
     violations: &'a mut Vec<String>,
@@ -305,7 +305,7 @@ impl FeedReader<'_> {
         let mut documents = Vec::new();
         let mut continuation = start;
         loop {
-            let mut call = Call::new("GET", DOCS)
+            let mut call = HttpRequest::new("GET", DOCS)
                 .header("a-im", "Incremental Feed")
                 .header("x-ms-documentdb-partitionkeyrangeid", &self.range.id)
                 .header("x-ms-max-item-count", rows_max.to_string());
@@ -360,15 +360,15 @@ fn compare_in_feed(key: &Key, known: &Known, document: &Value, violations: &mut 
 
 /// Reads one client's documents.
 struct Reader {
-    client: Client,
+    client: HttpClient,
     journal: Journal,
     session: String,
 }
 
 impl Reader {
-    async fn check(mut self, mut dice: Dice, sample: usize) -> (Journal, Vec<String>) {
+    async fn check(mut self, mut random: Random, sample: usize) -> (Journal, Vec<String>) {
         let mut violations = Vec::new();
-        let outcome = self.try_check(&mut dice, sample, &mut violations).await;
+        let outcome = self.try_check(&mut random, sample, &mut violations).await;
         violations.extend(outcome.err());
         let client = self.journal.client;
         (self.journal, violations.into_iter().map(|text| format!("client {client}: {text}")).collect())
@@ -376,7 +376,7 @@ impl Reader {
 
     async fn try_check(
         &mut self,
-        dice: &mut Dice,
+        random: &mut Random,
         sample: usize,
         violations: &mut Vec<String>,
     ) -> Result<(), String> {
@@ -389,7 +389,7 @@ impl Reader {
         if sample >= present.len() {
             keys.extend(present.into_iter().cloned());
         } else {
-            keys.extend((0..sample).map(|_| present[dice.roll(present.len() as u64) as usize].clone()));
+            keys.extend((0..sample).map(|_| present[random.below(present.len() as u64) as usize].clone()));
         }
         for key in keys {
             let answer = self.read(&key).await?;
@@ -409,7 +409,7 @@ impl Reader {
                 ));
             }
         }
-        self.check_order(&partition_key(dice.roll(PARTITION_KEYS as u64) as usize), violations).await
+        self.check_order(&partition_key(random.below(PARTITION_KEYS as u64) as usize), violations).await
     }
 
     /// What became of the write in flight: all of it or none.
@@ -451,7 +451,7 @@ impl Reader {
         Ok(())
     }
 
-    async fn read(&self, key: &Key) -> Result<Answer, String> {
+    async fn read(&self, key: &Key) -> Result<HttpResponse, String> {
         let call = docs("GET", &key.1, &key.0).header("x-ms-session-token", &self.session);
         let answer = self.client.send(&call).await?;
         match (answer.status, answer.header("x-ms-substatus").unwrap_or("0")) {
@@ -482,19 +482,21 @@ pub(super) fn counter(partition: &str, count: u64) -> Value {
 }
 
 /// The count of a counter that was read.
-pub(super) fn counted(answer: &Answer) -> Option<u64> {
+pub(super) fn counted(answer: &HttpResponse) -> Option<u64> {
     answer.json().ok()?.get("count")?.as_i64().and_then(|count| u64::try_from(count).ok())
 }
 
 /// All rows of a query, page by page; over every partition unless one is named.
-async fn query_all(client: &Client, text: &str, partition: Option<&str>) -> Result<Vec<Value>, String> {
+async fn query_all(client: &HttpClient, text: &str, partition: Option<&str>) -> Result<Vec<Value>, String> {
     let mut found = Vec::new();
     let mut continuation = None::<String>;
     loop {
         let body = to_text(&object([("query", text.into())]), Style::Point);
         let mut call = match partition {
             Some(partition) => docs("POST", "", partition),
-            None => Call::new("POST", DOCS).header("x-ms-documentdb-query-enablecrosspartition", "true"),
+            None => {
+                HttpRequest::new("POST", DOCS).header("x-ms-documentdb-query-enablecrosspartition", "true")
+            }
         };
         call = call.header("content-type", "application/query+json").body(body);
         if let Some(token) = &continuation {
@@ -509,7 +511,7 @@ async fn query_all(client: &Client, text: &str, partition: Option<&str>) -> Resu
     }
 }
 
-async fn ok(client: &Client, call: &Call) -> Result<Answer, String> {
+async fn ok(client: &HttpClient, call: &HttpRequest) -> Result<HttpResponse, String> {
     let answer = client.send(call).await?;
     match answer.status {
         200 => Ok(answer),
@@ -517,17 +519,17 @@ async fn ok(client: &Client, call: &Call) -> Result<Answer, String> {
     }
 }
 
-fn parsed(answer: &Answer) -> Result<Value, String> {
+fn parsed(answer: &HttpResponse) -> Result<Value, String> {
     answer.json().map_err(|error| format!("{}: {error}", answer.text()))
 }
 
-fn rows(answer: &Answer, member: &str) -> Result<Vec<Value>, String> {
+fn rows(answer: &HttpResponse, member: &str) -> Result<Vec<Value>, String> {
     let body = parsed(answer)?;
     let rows = body.get(member).and_then(Value::as_array);
     rows.map(<[Value]>::to_vec).ok_or_else(|| format!("no {member} in {}", answer.text()))
 }
 
-fn item_lsn(answer: &Answer) -> u64 {
+fn item_lsn(answer: &HttpResponse) -> u64 {
     answer.header("x-ms-item-lsn").and_then(|lsn| lsn.parse().ok()).unwrap_or_default()
 }
 

@@ -8,9 +8,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use perihelion_model::json::{Object, Value};
+use perihelion_testkit::http_client::HttpResponse;
 
 use super::PARTITION_KEYS;
-use super::client::Answer;
 
 /// A document: its partition key and its id.
 pub(super) type Key = (String, String);
@@ -106,7 +106,7 @@ impl Journal {
         }
     }
 
-    pub(super) fn complain(&mut self, what: &str, answer: &Answer) {
+    pub(super) fn complain(&mut self, what: &str, answer: &HttpResponse) {
         let text: String = answer.text().chars().take(200).collect();
         self.violations
             .push(format!("client {}: {what} was answered {}: {text}", self.client, answer.status));
@@ -121,7 +121,7 @@ pub(super) fn own_members(body: &Value) -> Value {
 }
 
 /// Where an answer says that its operation happened.
-pub(super) fn place(answer: &Answer) -> Option<Place> {
+pub(super) fn place(answer: &HttpResponse) -> Option<Place> {
     let (range, token) = answer.header("x-ms-session-token")?.split_once(':')?;
     let (_, lsn) = token.rsplit_once('#')?;
     Some((range.to_owned(), lsn.parse().ok()?))

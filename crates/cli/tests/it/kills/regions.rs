@@ -6,11 +6,12 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use perihelion_model::json::{Value, object, parse_str};
+use perihelion_testkit::Random;
+use perihelion_testkit::ScratchDirectory;
+use perihelion_testkit::http_client::{HttpClient, HttpRequest, HttpResponse};
 
-use super::client::{Answer, Call, Client};
-use super::dice::Dice;
 use super::{kill, setting};
-use crate::program::{Running, Scratch, command};
+use crate::program::{Running, command};
 
 const REGIONS: [&str; 3] = ["West US", "East US", "North Europe"];
 
@@ -22,7 +23,7 @@ const LIFE_MAX: Duration = Duration::from_millis(400);
 
 /// A server with three regions that all write, slowly enough for the kill to
 /// find writes under way.
-fn start(scratch: &Scratch) -> (Running, Vec<SocketAddr>) {
+fn start(scratch: &ScratchDirectory) -> (Running, Vec<SocketAddr>) {
     let data = scratch.path().join("data").display().to_string();
     let list = REGIONS.join(",");
     let arguments = ["server", "--port", "0", "--data", &data, "--regions", &list, "--multi-write"];
@@ -38,21 +39,21 @@ fn start(scratch: &Scratch) -> (Running, Vec<SocketAddr>) {
     (running, addresses)
 }
 
-async fn send(client: &Client, call: Call, status: u16) -> Answer {
+async fn send(client: &HttpClient, call: HttpRequest, status: u16) -> HttpResponse {
     let answer = client.send(&call).await.expect("an answer");
     assert_eq!(answer.status, status, "{call:?}: {}", answer.text());
     answer
 }
 
-fn docs(method: &str) -> Call {
-    let call = Call::new(method, "/dbs/d/colls/c/docs").header("x-ms-version", "2020-07-15");
+fn docs(method: &str) -> HttpRequest {
+    let call = HttpRequest::new(method, "/dbs/d/colls/c/docs").header("x-ms-version", "2020-07-15");
     call.header("x-ms-cosmos-allow-tentative-writes", "true")
 }
 
 /// Creates documents until the server is gone; returns the ids of those that
 /// were acknowledged.
 async fn write_until_the_end(address: SocketAddr, name: String) -> Vec<String> {
-    let client = Client::new(address);
+    let client = HttpClient::new(address);
     let mut acknowledged = Vec::new();
     for n in 0.. {
         let (id, pk) = (format!("{name}-{n}"), format!("k{}", n % 5));
@@ -69,7 +70,7 @@ async fn write_until_the_end(address: SocketAddr, name: String) -> Vec<String> {
 
 /// Every document of a region, as text by id.
 async fn documents(address: SocketAddr) -> Vec<(String, Value)> {
-    let answer = send(&Client::new(address), docs("GET").header("x-ms-max-item-count", "-1"), 200).await;
+    let answer = send(&HttpClient::new(address), docs("GET").header("x-ms-max-item-count", "-1"), 200).await;
     let feed = answer.json().expect("JSON");
     let list = feed.get("Documents").and_then(Value::as_array).expect("documents").to_vec();
     let id = |document: &Value| document.get("id").and_then(Value::as_str).expect("an id").to_owned();
@@ -82,15 +83,16 @@ async fn documents(address: SocketAddr) -> Vec<(String, Value)> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sigkill_between_regions_loses_nothing_acknowledged() {
     let (kills, seed) = (setting("REGION_KILLS", 8), setting("KILLS_SEED", 1));
-    let (scratch, mut dice) = (Scratch::new(), Dice::new(seed));
+    let (scratch, mut random) = (ScratchDirectory::new(), Random::new(seed));
     let mut acknowledged: BTreeSet<String> = BTreeSet::new();
     for life in 0..kills {
         let (running, addresses) = start(&scratch);
         if life == 0 {
-            let client = Client::new(addresses[0]);
+            let client = HttpClient::new(addresses[0]);
             let container = r#"{"id":"c","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2}}"#;
             for (path, body) in [("/dbs", r#"{"id":"d"}"#), ("/dbs/d/colls", container)] {
-                send(&client, Call::new("POST", path).json(&parse_str(body).expect("JSON")), 201).await;
+                send(&client, HttpRequest::new("POST", path).json(&parse_str(body).expect("JSON")), 201)
+                    .await;
             }
         }
         let mut writers = Vec::new();
@@ -101,14 +103,14 @@ async fn sigkill_between_regions_loses_nothing_acknowledged() {
             }
         }
         // The one wait of this test that is for the clock and not for an event.
-        tokio::time::sleep(Duration::from_micros(dice.roll(LIFE_MAX.as_micros() as u64))).await;
+        tokio::time::sleep(Duration::from_micros(random.below(LIFE_MAX.as_micros() as u64))).await;
         kill(running);
         for writer in writers {
             acknowledged.extend(writer.await.expect("a writer ends without a panic"));
         }
         let (running, addresses) = start(&scratch);
-        let wait = Call::new("POST", "/_perihelion/replication/wait").omit("authorization");
-        send(&Client::new(addresses[0]), wait, 200).await;
+        let wait = HttpRequest::new("POST", "/_perihelion/replication/wait").omit("authorization");
+        send(&HttpClient::new(addresses[0]), wait, 200).await;
         let first = documents(addresses[0]).await;
         for (name, address) in REGIONS.iter().zip(&addresses).skip(1) {
             assert_eq!(first, documents(*address).await, "seed {seed}, life {life}: {name} differs");

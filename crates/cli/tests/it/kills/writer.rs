@@ -8,10 +8,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use perihelion_model::json::{Value, object};
+use perihelion_testkit::Random;
+use perihelion_testkit::http_client::{HttpClient, HttpRequest, HttpResponse};
 use tokio::sync::Semaphore;
 
-use super::client::{Answer, Call, Client};
-use super::dice::Dice;
 use super::journal::{Change, Journal, Key, place};
 use super::{PARTITION_KEYS, audit};
 
@@ -60,29 +60,29 @@ pub(super) async fn write_until_the_end(
     address: SocketAddr,
     load: Arc<Load>,
     journal: Journal,
-    dice: Dice,
+    random: Random,
 ) -> Journal {
-    let mut writer = Writer { client: Client::new(address), load, journal, dice };
+    let mut writer = Writer { client: HttpClient::new(address), load, journal, random };
     // The journal says whether it was the kill or an answer that ended it.
     while writer.step().await.is_some() && writer.journal.violations.is_empty() {}
     writer.journal
 }
 
 struct Writer {
-    client: Client,
+    client: HttpClient,
     load: Arc<Load>,
     journal: Journal,
-    dice: Dice,
+    random: Random,
 }
 
 impl Writer {
     /// One operation; `None` when no answer came.
     async fn step(&mut self) -> Option<()> {
-        if self.load.is_heavy && self.dice.one_in(2) {
+        if self.load.is_heavy && self.random.one_in(2) {
             return self.write_heavily().await;
         }
         let is_full = self.journal.present.len() >= DOCUMENTS_MAX;
-        match self.dice.roll(10) {
+        match self.random.below(10) {
             0..3 if !is_full => self.create().await,
             0..5 => self.replace().await,
             5 => self.delete().await,
@@ -102,7 +102,7 @@ impl Writer {
 
     /// A large upsert of one of a few documents.
     async fn write_heavily(&mut self) -> Option<()> {
-        let id = format!("c{}-heavy-{}", self.journal.client, self.dice.roll(HEAVY_DOCUMENTS));
+        let id = format!("c{}-heavy-{}", self.journal.client, self.random.below(HEAVY_DOCUMENTS));
         let key = (partition_key(self.journal.client % PARTITION_KEYS), id);
         let body = self.body_of(&key, HEAVY_PADDING_BYTES);
         self.journal.in_flight = vec![Change { key: key.clone(), body: Some(body.clone()) }];
@@ -127,7 +127,7 @@ impl Writer {
     }
 
     /// Sends one write and notes its answer.
-    async fn one(&mut self, what: &str, call: &Call, status: u16) -> Option<()> {
+    async fn one(&mut self, what: &str, call: &HttpRequest, status: u16) -> Option<()> {
         let answer = self.send(call).await?;
         let body = answer.json().ok().filter(|_| !answer.body.is_empty());
         match place(&answer) {
@@ -172,8 +172,8 @@ impl Writer {
 
     fn batch_operation(&mut self, partition: &str, known: Option<Key>) -> (Value, Change) {
         let (name, key, if_match) = match known {
-            Some(key) if self.dice.one_in(3) => ("Delete", key, true),
-            Some(key) if self.dice.one_in(2) => ("Upsert", key, false),
+            Some(key) if self.random.one_in(3) => ("Delete", key, true),
+            Some(key) if self.random.one_in(2) => ("Upsert", key, false),
             Some(key) => ("Replace", key, true),
             None => ("Create", self.unused_key(partition), false),
         };
@@ -192,7 +192,7 @@ impl Writer {
 
     /// Reads a counter and writes it back one higher, if nobody else did.
     async fn increment(&mut self) -> Option<()> {
-        let place_of = self.dice.roll(PARTITION_KEYS as u64) as usize;
+        let place_of = self.random.below(PARTITION_KEYS as u64) as usize;
         let partition = partition_key(place_of);
         let read = self.send_read(&docs("GET", audit::COUNTER, &partition)).await?;
         let (Some(etag), Some(count)) = (read.header("etag"), audit::counted(&read)) else {
@@ -216,7 +216,7 @@ impl Writer {
         Some(())
     }
 
-    async fn send(&mut self, call: &Call) -> Option<Answer> {
+    async fn send(&mut self, call: &HttpRequest) -> Option<HttpResponse> {
         let answer = self.client.send(call).await.ok();
         if answer.is_none() {
             self.journal.in_doubt += 1;
@@ -224,19 +224,19 @@ impl Writer {
         answer
     }
 
-    async fn send_read(&mut self, call: &Call) -> Option<Answer> {
+    async fn send_read(&mut self, call: &HttpRequest) -> Option<HttpResponse> {
         self.client.send(call).await.ok()
     }
 
     fn random_partition(&mut self) -> String {
-        partition_key(self.dice.roll(PARTITION_KEYS as u64) as usize)
+        partition_key(self.random.below(PARTITION_KEYS as u64) as usize)
     }
 
     /// An id of this client that is not in use: a new one, or one that was.
     fn unused_key(&mut self, partition: &str) -> Key {
         let deleted = &mut self.journal.deleted;
         if let Some(place) = deleted.iter().rposition(|(of, _)| of == partition)
-            && self.dice.one_in(3)
+            && self.random.one_in(3)
         {
             return deleted.swap_remove(place);
         }
@@ -254,7 +254,7 @@ impl Writer {
         if keys.is_empty() {
             return None;
         }
-        Some(keys[self.dice.roll(keys.len() as u64) as usize].clone())
+        Some(keys[self.random.below(keys.len() as u64) as usize].clone())
     }
 
     fn etag(&self, key: &Key) -> String {
@@ -263,12 +263,12 @@ impl Writer {
     }
 
     fn body(&mut self, key: &Key) -> Value {
-        let most = PADDING_BYTES[self.dice.roll(PADDING_BYTES.len() as u64) as usize];
+        let most = PADDING_BYTES[self.random.below(PADDING_BYTES.len() as u64) as usize];
         self.body_of(key, most)
     }
 
     fn body_of(&mut self, key: &Key, padding_max: u64) -> Value {
-        let padding = "x".repeat(self.dice.roll(padding_max) as usize);
+        let padding = "x".repeat(self.random.below(padding_max) as usize);
         object([
             ("id", key.1.as_str().into()),
             ("pk", key.0.as_str().into()),
@@ -284,7 +284,7 @@ pub(super) fn partition_key(place: usize) -> String {
 }
 
 /// A request about the document of that id, or about all of them.
-pub(super) fn docs(method: &str, id: &str, partition: &str) -> Call {
+pub(super) fn docs(method: &str, id: &str, partition: &str) -> HttpRequest {
     let path = if id.is_empty() { DOCS.to_owned() } else { format!("{DOCS}/{id}") };
-    Call::new(method, path).header("x-ms-documentdb-partitionkey", format!("[\"{partition}\"]"))
+    HttpRequest::new(method, path).header("x-ms-documentdb-partitionkey", format!("[\"{partition}\"]"))
 }

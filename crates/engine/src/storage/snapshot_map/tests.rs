@@ -4,21 +4,9 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
+use perihelion_testkit::Random;
 
 use super::*;
-
-/// SplitMix64: the seed is the whole story of a test.
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (z ^ (z >> 31)) % sides
-    }
-}
 
 const EVERYTHING: KeyRange<'static> = KeyRange { from: Bound::Unbounded, to: Bound::Unbounded };
 
@@ -53,22 +41,22 @@ fn check_shape<V>(node: &Node<V>, is_root: bool, low: &[u8], high: Option<&[u8]>
 #[test]
 fn the_tree_keeps_its_shape_and_its_entries_under_any_inserts_and_removes() {
     for seed in 0..20 {
-        let mut dice = Dice(seed);
+        let mut random = Random::new(seed);
         let mut map = SnapshotMap::default();
         let mut model = BTreeMap::new();
         let mut held = Vec::new();
-        let spread = 1 + dice.roll(3000);
+        let spread = 1 + random.below(3000);
         for step in 0..3000u64 {
-            let key = Bytes::copy_from_slice(&dice.roll(spread).to_be_bytes());
+            let key = Bytes::copy_from_slice(&random.below(spread).to_be_bytes());
             // First it mostly grows, then it mostly shrinks.
-            if dice.roll(10) < if step < 1500 { 7 } else { 3 } {
+            if random.below(10) < if step < 1500 { 7 } else { 3 } {
                 map.insert(&key, step);
                 model.insert(key, step);
             } else {
                 map.remove(&key);
                 model.remove(&key);
             }
-            if dice.roll(500) == 0 {
+            if random.below(500) == 0 {
                 held.push((map.clone(), model.clone()));
             }
             if step % 50 == 0 {
@@ -109,14 +97,14 @@ fn keys_in_order_fill_their_nodes() {
 #[test]
 fn keys_stay_in_reach_while_their_neighbours_are_purged() {
     for seed in 0..12u64 {
-        let mut dice = Dice(seed);
+        let mut random = Random::new(seed);
         let (mut map, mut model) = (SnapshotMap::default(), BTreeMap::new());
         let mut containers = [(0u64, 0u64); 4];
         for _ in 0..150 {
-            let container = dice.roll(4);
+            let container = random.below(4);
             let (low, next) = &mut containers[container as usize];
-            if dice.roll(3) == 0 {
-                let high = (*low + dice.roll(1200)).min(*next);
+            if random.below(3) == 0 {
+                let high = (*low + random.below(1200)).min(*next);
                 for kind in [0x10u8, 0x12, 0x13] {
                     for number in *low..high {
                         let key = purge_key(kind, container, number);
@@ -126,7 +114,7 @@ fn keys_stay_in_reach_while_their_neighbours_are_purged() {
                 }
                 *low = high;
             } else {
-                let high = *next + dice.roll(150);
+                let high = *next + random.below(150);
                 for kind in [0x10u8, 0x12, 0x13] {
                     for number in *next..high {
                         let key = purge_key(kind, container, number);

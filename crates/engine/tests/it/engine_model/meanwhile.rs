@@ -178,7 +178,7 @@ async fn splits_between_pages_repeat_and_lose_nothing() {
                 break;
             }
             if now.ranges.len() <= SPLITS {
-                let range = now.ranges[workload.dice.roll(now.ranges.len() as u64) as usize].id;
+                let range = now.ranges[workload.random.below(now.ranges.len() as u64) as usize].id;
                 engine.split(&now, range).await.expect("a split");
             }
         }

@@ -116,15 +116,15 @@ pub(super) fn check(
     model: &Model,
     workload: &mut Workload,
 ) -> Result<bool, String> {
-    let shape = &SHAPES[workload.dice.roll(SHAPES.len() as u64) as usize];
-    let partition = workload.dice.one_in(2).then(|| workload.partition());
-    let (skip, take) = match workload.dice.roll(4) {
-        0 => (workload.dice.roll(5) as usize, 1 + workload.dice.roll(15) as usize),
+    let shape = &SHAPES[workload.random.below(SHAPES.len() as u64) as usize];
+    let partition = workload.random.one_in(2).then(|| workload.partition());
+    let (skip, take) = match workload.random.below(4) {
+        0 => (workload.random.below(5) as usize, 1 + workload.random.below(15) as usize),
         _ => (0, usize::MAX),
     };
     let window = if take == usize::MAX { String::new() } else { format!(" OFFSET {skip} LIMIT {take}") };
     let text = format!("SELECT c.pk, c.id, c.a, c.b, c.kind FROM c {}{window}", shape.text);
-    let page_rows = 2 + workload.dice.roll(25) as usize;
+    let page_rows = 2 + workload.random.below(25) as usize;
     let mut answers = Vec::new();
     for engine in [plain, indexed] {
         let container = container(engine)?;

@@ -3,9 +3,9 @@
 
 use perihelion_engine::items::Precondition;
 use perihelion_model::json::{Number, Object, Value, object};
+use perihelion_testkit::Random;
 
 use super::model::{Key, Model, Operation, Step, Verb};
-use crate::dice::Dice;
 
 /// The partition keys and ids in use. Small numbers make conflicts common.
 pub(crate) const PARTITION_KEYS: u64 = 7;
@@ -16,7 +16,7 @@ pub(crate) const IDS: u64 = 12;
 const UNIQUE_VALUES: u64 = 20;
 
 pub(crate) struct Workload {
-    pub(crate) dice: Dice,
+    pub(crate) random: Random,
     /// Etags that were current once.
     stale: Vec<String>,
     /// The longest padding of a document.
@@ -25,15 +25,15 @@ pub(crate) struct Workload {
 
 impl Workload {
     pub(crate) fn new(seed: u64, padding_max: u64) -> Workload {
-        Workload { dice: Dice::new(seed), stale: vec!["\"never\"".to_owned()], padding_max }
+        Workload { random: Random::new(seed), stale: vec!["\"never\"".to_owned()], padding_max }
     }
 
     pub(crate) fn partition(&mut self) -> String {
-        format!("p{}", self.dice.roll(PARTITION_KEYS))
+        format!("p{}", self.random.below(PARTITION_KEYS))
     }
 
     pub(crate) fn key_in(&mut self, partition: &str) -> Key {
-        (partition.to_owned(), format!("id {}", self.dice.roll(IDS)))
+        (partition.to_owned(), format!("id {}", self.random.below(IDS)))
     }
 
     /// An operation on a document of that partition.
@@ -44,8 +44,8 @@ impl Workload {
 
     pub(crate) fn operation_on(&mut self, model: &Model, key: Key) -> Operation {
         // Mostly what can succeed, but also what cannot.
-        let is_there = model.documents.contains_key(&key) != self.dice.one_in(6);
-        let verb = match (is_there, self.dice.roll(10)) {
+        let is_there = model.documents.contains_key(&key) != self.random.one_in(6);
+        let verb = match (is_there, self.random.below(10)) {
             (false, 0..6) => Verb::Create(self.body(&key)),
             (false, _) | (true, 0..2) => Verb::Upsert(self.body(&key)),
             (true, 2..4) => Verb::Replace(self.body(&key)),
@@ -61,30 +61,30 @@ impl Workload {
     /// apart before and after.
     pub(crate) fn change(&mut self, model: &Model, key: Key) -> Operation {
         let etag = model.documents.get(&key).map(|document| document.etag.clone());
-        let verb = match (&etag, self.dice.roll(6)) {
+        let verb = match (&etag, self.random.below(6)) {
             (None, 0..3) => Verb::Create(self.body(&key)),
             (None, _) | (Some(_), 0) => Verb::Upsert(self.body(&key)),
             (Some(_), 1..3) => Verb::Replace(self.body(&key)),
             (Some(_), 3) => {
-                let value = Value::from(self.dice.next() >> 12);
+                let value = Value::from(self.random.bits() >> 12);
                 Verb::Patch { steps: vec![Step { op: "set", member: "mark", value }], condition: None }
             }
             (Some(_), _) => Verb::Delete,
         };
-        let if_match = etag.flatten().filter(|_| self.dice.one_in(2));
+        let if_match = etag.flatten().filter(|_| self.random.one_in(2));
         Operation { verb, key, precondition: Precondition { if_match, if_none_match: None } }
     }
 
     fn precondition(&mut self, model: &Model, key: &Key) -> Precondition {
         let current = model.documents.get(key).and_then(|document| document.etag.clone());
         if let Some(etag) = &current
-            && self.dice.one_in(4)
+            && self.random.one_in(4)
         {
             self.stale.push(etag.clone());
         }
-        let stale = self.stale[self.dice.roll(self.stale.len() as u64) as usize].clone();
+        let stale = self.stale[self.random.below(self.stale.len() as u64) as usize].clone();
         let current = current.unwrap_or_else(|| stale.clone());
-        match self.dice.roll(12) {
+        match self.random.below(12) {
             0..2 => Precondition { if_match: Some(current), if_none_match: None },
             2 => Precondition { if_match: Some(stale), if_none_match: None },
             3 => Precondition { if_match: None, if_none_match: Some(current) },
@@ -96,20 +96,20 @@ impl Workload {
 
     fn patch(&mut self) -> Verb {
         const MEMBERS: [&str; 4] = ["a", "b", "kind", "u"];
-        let steps = (0..1 + self.dice.roll(3)).map(|_| {
-            let member = MEMBERS[self.dice.roll(4) as usize];
-            let op = ["add", "set", "replace", "remove", "incr"][self.dice.roll(5) as usize];
+        let steps = (0..1 + self.random.below(3)).map(|_| {
+            let member = MEMBERS[self.random.below(4) as usize];
+            let op = ["add", "set", "replace", "remove", "incr"][self.random.below(5) as usize];
             let value = match (op, member) {
-                ("incr", _) => Value::from(self.dice.roll(10) as i64 - 5),
+                ("incr", _) => Value::from(self.random.below(10) as i64 - 5),
                 (_, "b") => self.small_number(),
                 (_, "kind") => self.kind(),
-                (_, "u") => self.dice.roll(UNIQUE_VALUES).into(),
+                (_, "u") => self.random.below(UNIQUE_VALUES).into(),
                 _ => self.value(),
             };
             Step { op, member, value }
         });
         let steps = steps.collect();
-        let condition = self.dice.one_in(4).then(|| self.dice.roll(4) as i64);
+        let condition = self.random.one_in(4).then(|| self.random.below(4) as i64);
         Verb::Patch { steps, condition }
     }
 
@@ -119,46 +119,46 @@ impl Workload {
         let mut body = Object::new();
         body.set("id", key.1.as_str().into());
         body.set("pk", key.0.as_str().into());
-        if !self.dice.one_in(6) {
+        if !self.random.one_in(6) {
             let value = self.value();
             body.set("a", value);
         }
-        if !self.dice.one_in(10) {
+        if !self.random.one_in(10) {
             let value = self.small_number();
             body.set("b", value);
         }
         let kind = self.kind();
         body.set("kind", kind);
-        body.set("u", self.dice.roll(UNIQUE_VALUES).into());
-        body.set("mark", (self.dice.next() >> 12).into());
-        let padding = self.dice.roll(self.padding_max.max(1)) as usize;
+        body.set("u", self.random.below(UNIQUE_VALUES).into());
+        body.set("mark", (self.random.bits() >> 12).into());
+        let padding = self.random.below(self.padding_max.max(1)) as usize;
         body.set("padding", "x".repeat(padding).into());
         body
     }
 
     fn kind(&mut self) -> Value {
-        ["red", "green", "blue"][self.dice.roll(3) as usize].into()
+        ["red", "green", "blue"][self.random.below(3) as usize].into()
     }
 
     fn small_number(&mut self) -> Value {
-        match self.dice.roll(8) {
-            0 => Value::Number(Number::Double(self.dice.roll(4) as f64 + 0.5)),
-            _ => Value::from(self.dice.roll(6) as i64),
+        match self.random.below(8) {
+            0 => Value::Number(Number::Double(self.random.below(4) as f64 + 0.5)),
+            _ => Value::from(self.random.below(6) as i64),
         }
     }
 
     /// Something of any type.
     fn value(&mut self) -> Value {
         const STRINGS: [&str; 6] = ["", "a", "a\0", "ab", "b", "é"];
-        match self.dice.roll(10) {
+        match self.random.below(10) {
             0 => Value::Null,
-            1 => Value::Bool(self.dice.one_in(2)),
-            2..4 => Value::from(self.dice.roll(9) as i64 - 4),
-            4 => Value::Number(Number::Double(self.dice.roll(9) as f64 / 2.0 - 2.0)),
-            5 => Value::from(9_007_199_254_740_992 + self.dice.roll(4) as i64),
-            6..8 => STRINGS[self.dice.roll(6) as usize].into(),
-            8 => Value::Array(vec![Value::from(self.dice.roll(3) as i64)]),
-            _ => object([("x", Value::from(self.dice.roll(3) as i64))]),
+            1 => Value::Bool(self.random.one_in(2)),
+            2..4 => Value::from(self.random.below(9) as i64 - 4),
+            4 => Value::Number(Number::Double(self.random.below(9) as f64 / 2.0 - 2.0)),
+            5 => Value::from(9_007_199_254_740_992 + self.random.below(4) as i64),
+            6..8 => STRINGS[self.random.below(6) as usize].into(),
+            8 => Value::Array(vec![Value::from(self.random.below(3) as i64)]),
+            _ => object([("x", Value::from(self.random.below(3) as i64))]),
         }
     }
 }

@@ -12,7 +12,7 @@ use perihelion_model::json::{Style, Value, parse_str, to_text};
 use perihelion_query::merge::{Fetch, KeyRange};
 use perihelion_query::{Parameters, Program, Row, compare_order, compile, parse};
 
-use super::random::Random;
+use super::random::RandomDocuments;
 use crate::support::now;
 
 pub(super) struct Document {
@@ -43,7 +43,7 @@ impl Backend {
         documents: Vec<Document>,
         parameters: Parameters,
         ranges: u32,
-        random: &mut Random,
+        random: &mut RandomDocuments,
     ) -> Self {
         let whole = vec![KeyRange::new("0", "", "FF")];
         let mut backend = Backend {
@@ -61,7 +61,7 @@ impl Backend {
     }
 
     /// Cuts a range in two, or does nothing when the cut falls on its end.
-    pub(super) fn split(&mut self, random: &mut Random) {
+    pub(super) fn split(&mut self, random: &mut RandomDocuments) {
         let cut = format!("{:02X}", 1 + random.below(0xFD));
         let place = self.ranges.iter().position(|range| range.min < cut && cut < range.max);
         let Some(place) = place else { return };
@@ -72,7 +72,7 @@ impl Backend {
     }
 
     /// Joins two neighbours.
-    pub(super) fn join(&mut self, random: &mut Random) {
+    pub(super) fn join(&mut self, random: &mut RandomDocuments) {
         if self.ranges.len() < 2 {
             return;
         }
@@ -88,7 +88,7 @@ impl Backend {
         KeyRange::new(self.ranges_made.to_string(), min, max)
     }
 
-    pub(super) fn answer(&self, fetch: &Fetch, random: &mut Random) -> Result<Page, Gone> {
+    pub(super) fn answer(&self, fetch: &Fetch, random: &mut RandomDocuments) -> Result<Page, Gone> {
         let range = self.ranges.iter().find(|range| range.id == fetch.range_id).ok_or(Gone)?;
         let (min, max) = fetch.keys.clone().unwrap_or((range.min.clone(), range.max.clone()));
         assert!(range.min <= min && max <= range.max && min < max, "{fetch:?} of {range:?}");

@@ -12,7 +12,7 @@ use perihelion_query::{Parameters, QueryRange, compare_values, compile, parse, p
 
 use crate::support::{conformance, json, now, text};
 use backend::Backend;
-use random::Random;
+use random::RandomDocuments;
 
 const ALL_FEATURES: &str = "Aggregate, CompositeAggregate, CountIf, Distinct, GroupBy, MultipleOrderBy, \
     MultipleAggregates, OffsetAndLimit, OrderBy, Top, NonValueAggregate, DCount, NonStreamingOrderBy";
@@ -115,7 +115,7 @@ struct Weather {
 
 struct Run<'b> {
     backend: &'b mut Backend,
-    random: Random,
+    random: RandomDocuments,
     query: String,
     plan: MergePlan,
     settings: Settings,
@@ -221,7 +221,7 @@ enum Progress {
     Done,
 }
 
-fn settings(random: &mut Random) -> Settings {
+fn settings(random: &mut RandomDocuments) -> Settings {
     Settings::default()
         .with_page_rows(1 + random.below(9) as usize)
         .with_parallel_max(1 + random.below(5) as usize)
@@ -261,7 +261,7 @@ fn assert_same(found: &[Value], wanted: &[Value], sameness: Sameness, story: &st
 /// Runs a statement once for a seed; returns how often it was resumed and
 /// how often ranges moved.
 fn check(query: &str, plan: &Value, sameness: Sameness, weather: Weather, seed: u64) -> (u32, u32) {
-    let mut random = Random::new(seed);
+    let mut random = RandomDocuments::new(seed);
     let count = random.below(60);
     let documents = random.documents(count, weather.moves_ranges);
     let ranges = 1 + random.below(6) as u32;
@@ -335,7 +335,7 @@ fn equal_keys_may_come_in_any_order() {
     ] {
         let plan = MergePlan::from_json(&our_plan(query)).unwrap();
         for seed in 0..rounds() * 10 {
-            let mut random = Random::new(seed);
+            let mut random = RandomDocuments::new(seed);
             let documents = random.documents(50, false);
             let mut backend = Backend::new(documents, parameters(), 3, &mut random);
             backend.has_reversed_ties = random.chance(2);

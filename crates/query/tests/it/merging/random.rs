@@ -1,33 +1,26 @@
 //! Chance from a seed, and documents with a bit of everything.
 
 use perihelion_model::json::{Number, Object, Value};
+use perihelion_testkit::Random;
 
 use super::backend::Document;
 
-/// SplitMix64.
-pub(super) struct Random(u64);
+/// A generator of documents; the same seed gives the same documents.
+pub(super) struct RandomDocuments(Random);
 
-impl Random {
+impl RandomDocuments {
     pub(super) fn new(seed: u64) -> Self {
-        Random(seed)
+        RandomDocuments(Random::new(seed))
     }
 
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    /// Below `bound`, 0 if that is 0.
+    /// A number below `bound`; 0 if that is 0.
     pub(super) fn below(&mut self, bound: u64) -> u64 {
-        if bound == 0 { 0 } else { self.next() % bound }
+        self.0.below(bound)
     }
 
     /// True once in that many times.
     pub(super) fn chance(&mut self, times: u64) -> bool {
-        self.below(times) == 0
+        self.0.one_in(times)
     }
 
     /// Few values of every type, so that equal ones are frequent.

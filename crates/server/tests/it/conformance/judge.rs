@@ -5,17 +5,17 @@
 //! `conformance/README.md`. A form that is not known here is a difference too.
 
 use perihelion_model::json::{self, Object, Style, Value};
+use perihelion_testkit::http_client::HttpResponse;
 use regex_lite::Regex;
 
 use super::case::{Expect, only};
 use super::variables::Variables;
-use crate::client::Answer;
 
 /// How much of a value a difference shows.
 const SHOWN_CHARACTERS: usize = 110;
 
 /// All that is wrong with the answer.
-pub(super) fn judge(expect: &Expect, variables: &Variables, answer: &Answer) -> Vec<String> {
+pub(super) fn judge(expect: &Expect, variables: &Variables, answer: &HttpResponse) -> Vec<String> {
     let mut differences = Vec::new();
     if answer.status != expect.status {
         differences.push(format!(
@@ -41,7 +41,7 @@ pub(super) fn judge(expect: &Expect, variables: &Variables, answer: &Answer) -> 
     differences
 }
 
-fn judge_header(name: &str, expect: &str, answer: &Answer, differences: &mut Vec<String>) {
+fn judge_header(name: &str, expect: &str, answer: &HttpResponse, differences: &mut Vec<String>) {
     let actual = answer.header(name);
     let fits = match (expect, actual) {
         ("absent", actual) => actual.is_none(),
@@ -57,7 +57,7 @@ fn judge_header(name: &str, expect: &str, answer: &Answer, differences: &mut Vec
     }
 }
 
-fn judge_body(forms: &Object, answer: &Answer, differences: &mut Vec<String>) {
+fn judge_body(forms: &Object, answer: &HttpResponse, differences: &mut Vec<String>) {
     if forms.contains("empty") {
         if !answer.body.is_empty() {
             differences.push(format!("body {}, not empty", brief(&answer.text())));
@@ -316,11 +316,11 @@ mod tests {
 
     const ETAG: &str = "\"6201c25e-0000-0100-0000-6ac9ff4d0000\"";
 
-    fn answer(body: &str) -> Answer {
+    fn answer(body: &str) -> HttpResponse {
         let mut headers = HeaderMap::new();
         headers.insert("etag", HeaderValue::from_static(ETAG));
         headers.insert("x-ms-substatus", HeaderValue::from_static("1001"));
-        Answer { status: 200, headers, body: Bytes::copy_from_slice(body.as_bytes()) }
+        HttpResponse { status: 200, headers, body: Bytes::copy_from_slice(body.as_bytes()) }
     }
 
     /// Judges a body by its forms; the differences, in order.

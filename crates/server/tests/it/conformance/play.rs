@@ -5,12 +5,12 @@
 use std::time::Duration;
 
 use perihelion_model::json::{self, Style, Value, object};
+use perihelion_testkit::TestServer;
+use perihelion_testkit::http_client::{HttpClient, HttpRequest, HttpResponse};
 
 use super::case::{Body, Case, Exchange, Saves, Source, Step};
 use super::judge::judge;
 use super::variables::Variables;
-use crate::client::{Answer, Call};
-use crate::harness::Running;
 
 /// Creates in one seeding batch: the most that the service takes.
 const SEED_BATCH: i64 = 100;
@@ -20,11 +20,11 @@ const SEED_BATCH: i64 = 100;
 const THROTTLED_RETRIES_MAX: usize = 120;
 
 /// What is wrong with the server's answers to this case; nothing, if it passes.
-pub(super) async fn play(case: &Case, server: &Running) -> Vec<String> {
+pub(super) async fn play(case: &Case, server: &TestServer) -> Vec<String> {
     let mut variables = Variables::default();
     variables.set("db", format!("db-{}", case.id));
     variables.set("coll", "coll1");
-    let mut player = Player { client: server.client(), variables };
+    let mut player = Player { client: server.http_client(), variables };
     for (place, step) in case.setup.iter().enumerate() {
         if let Err(error) = player.prepare(step).await {
             return vec![format!("setup step {}: {error}", place + 1)];
@@ -40,7 +40,7 @@ pub(super) async fn play(case: &Case, server: &Running) -> Vec<String> {
 }
 
 struct Player {
-    client: crate::client::Client,
+    client: HttpClient,
     variables: Variables,
 }
 
@@ -49,11 +49,11 @@ impl Player {
         match step {
             Step::CreateDatabase { throughput } => {
                 let body = object([("id", Value::from(self.variables.fill("{db}")))]);
-                let call = Call::new("POST", "/dbs").json(&body);
+                let call = HttpRequest::new("POST", "/dbs").json(&body);
                 self.expect(call.header("x-ms-offer-throughput", throughput.to_string()), 201).await.map(drop)
             }
             Step::CreateContainer { body } => {
-                let call = Call::new("POST", self.variables.fill("/dbs/{db}/colls"));
+                let call = HttpRequest::new("POST", self.variables.fill("/dbs/{db}/colls"));
                 self.expect(call.json(&self.variables.fill_value(body)), 201).await.map(drop)
             }
             Step::CreateDocument { key, body, save } => {
@@ -78,8 +78,8 @@ impl Player {
         }
     }
 
-    fn documents(&self, key: &Value) -> Call {
-        Call::new("POST", self.variables.fill("/dbs/{db}/colls/{coll}/docs"))
+    fn documents(&self, key: &Value) -> HttpRequest {
+        HttpRequest::new("POST", self.variables.fill("/dbs/{db}/colls/{coll}/docs"))
             .header("x-ms-documentdb-partitionkey", json::to_text(key, Style::Point))
     }
 
@@ -105,7 +105,7 @@ impl Player {
     }
 
     /// Sends a step and waits out throttling, as every client does.
-    async fn expect(&self, call: Call, status: u16) -> Result<Answer, String> {
+    async fn expect(&self, call: HttpRequest, status: u16) -> Result<HttpResponse, String> {
         for _ in 0..THROTTLED_RETRIES_MAX {
             let answer = self.client.send(&call).await?;
             if answer.status == 429 && status != 429 {
@@ -122,7 +122,7 @@ impl Player {
         Err(format!("throttled {THROTTLED_RETRIES_MAX} times"))
     }
 
-    fn save(&mut self, saves: &Saves, answer: &Answer) -> Result<(), String> {
+    fn save(&mut self, saves: &Saves, answer: &HttpResponse) -> Result<(), String> {
         for (name, source) in saves {
             let value = match source {
                 Source::Header(header) => answer.header(header).map(str::to_owned),
@@ -136,8 +136,8 @@ impl Player {
         Ok(())
     }
 
-    fn call(&self, exchange: &Exchange) -> Call {
-        let mut call = Call::new(&exchange.method, self.variables.fill(&exchange.path));
+    fn call(&self, exchange: &Exchange) -> HttpRequest {
+        let mut call = HttpRequest::new(&exchange.method, self.variables.fill(&exchange.path));
         for (name, value) in &exchange.headers {
             call = match value.as_str() {
                 "omit" => call.omit(name),
@@ -160,11 +160,11 @@ impl Player {
 
     /// Sends the request many times at once, each on its own connection. The
     /// case passes when one answer fits; else the closest answer is shown.
-    async fn any_of_many(&self, case: &Case, server: &Running) -> Vec<String> {
+    async fn any_of_many(&self, case: &Case, server: &TestServer) -> Vec<String> {
         let call = self.call(&case.request);
         let mut sent = tokio::task::JoinSet::new();
         for _ in 0..case.repeat {
-            let (client, call) = (server.client(), call.clone());
+            let (client, call) = (server.http_client(), call.clone());
             sent.spawn(async move { client.send(&call).await });
         }
         let judged = sent.join_all().await.into_iter().map(|answer| match answer {

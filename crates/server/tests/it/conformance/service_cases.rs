@@ -5,16 +5,16 @@
 //! has one line for each failing case. `PERIHELION_CASE=text` plays only the
 //! cases whose name contains the text.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use perihelion_model::json::{self, Value};
+use perihelion_server::ServerOptions;
+use perihelion_testkit::TestServer;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use super::case::Case;
 use super::play::play;
-use crate::harness::{self, Running};
 
 /// Cases that need what this issue leaves for later, with the reason.
 const OUT_OF_SCOPE: [(&str, &str); 1] = [("udf-in-query", "user defined functions need a JavaScript engine")];
@@ -31,9 +31,8 @@ const THROUGHPUT: u32 = 4000;
 const SHOWN_DIFFERENCES: usize = 4;
 
 fn cases() -> Vec<Case> {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../conformance/service-cases.json");
-    let bytes = std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    let file = json::parse(&bytes).expect("the conformance file is JSON");
+    let text = perihelion_testkit::conformance::read("service-cases.json");
+    let file = json::parse_str(&text).expect("the conformance file is JSON");
     let cases = file.as_array().expect("the conformance file is a list");
     assert!(cases.len() >= 108, "the file has shrunk to {} cases", cases.len());
     cases.iter().map(|case| Case::read(case).unwrap_or_else(|error| panic!("{error}"))).collect()
@@ -83,7 +82,7 @@ async fn the_server_answers_as_the_service_does() {
         .filter(|case| !is_out_of_scope(case) && case.id.contains(&wanted))
         .partition(|case| case.has_tag("needs-throttling"));
     let total = throttled.len() + plain.len();
-    let mut strict = harness::options();
+    let mut strict = ServerOptions::default();
     strict.strict_gateway = true;
     let mut poor = strict.clone();
     poor.throughput = Some(THROUGHPUT);
@@ -97,8 +96,8 @@ async fn the_server_answers_as_the_service_does() {
 }
 
 /// Plays cases on one server; a line for each that fails, in the file's order.
-async fn play_all(cases: Vec<Case>, options: perihelion_server::ServerOptions) -> Vec<String> {
-    let server = Arc::new(Running::start(options).await);
+async fn play_all(cases: Vec<Case>, options: ServerOptions) -> Vec<String> {
+    let server = Arc::new(TestServer::on_socket(options).await);
     let slots = Arc::new(Semaphore::new(CASES_AT_ONCE));
     let mut playing = JoinSet::new();
     for (place, case) in cases.into_iter().enumerate() {

@@ -11,13 +11,13 @@ use perihelion_server::{Clock, Embedded, EmbeddedOptions, InProcess, RegionNames
 use perihelion_wire::transport::{Endpoint, Failure, FailureKind, Request, Response, Sent, Transport};
 use tokio::time::Instant;
 
-use crate::planet::{EAST, NAMES, NORTH, WEST};
+use crate::multi_region::{EAST, NAMES, NORTH, WEST};
 
 const WAIT: Duration = Duration::from_secs(20);
 const DELAY: Duration = Duration::from_millis(50);
 
 /// Three regions in this process.
-struct Sphere {
+struct InProcessRegions {
     database: Embedded,
     transport: InProcess,
     endpoints: Vec<Endpoint>,
@@ -25,8 +25,8 @@ struct Sphere {
     seconds: Arc<AtomicU64>,
 }
 
-impl Sphere {
-    async fn new(is_multi_write: bool) -> Sphere {
+impl InProcessRegions {
+    async fn new(is_multi_write: bool) -> InProcessRegions {
         let seconds = Arc::new(AtomicU64::new(1_700_000_000));
         let told = Arc::clone(&seconds);
         let options = EmbeddedOptions::default()
@@ -36,11 +36,11 @@ impl Sphere {
             .with_clock(Clock::from_fn(move || Duration::from_secs(told.load(Ordering::SeqCst))));
         let database = Embedded::open(options).await.unwrap();
         let endpoints = NAMES.iter().map(|name| database.region_endpoint(name).unwrap()).collect();
-        let sphere = Sphere { transport: database.transport(), endpoints, database, seconds };
-        sphere.expect(WEST, Method::POST, "/dbs", r#"{"id":"d"}"#, 201).await;
+        let world = InProcessRegions { transport: database.transport(), endpoints, database, seconds };
+        world.expect(WEST, Method::POST, "/dbs", r#"{"id":"d"}"#, 201).await;
         let container = r#"{"id":"c","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2}}"#;
-        sphere.expect(WEST, Method::POST, "/dbs/d/colls", container, 201).await;
-        sphere
+        world.expect(WEST, Method::POST, "/dbs/d/colls", container, 201).await;
+        world
     }
 
     async fn try_send(
@@ -99,92 +99,92 @@ impl Sphere {
         json::parse(answer.body()).unwrap()
     }
 
-    async fn settle(&self) {
+    async fn wait_for_replication(&self) {
         self.manage("replication/wait", "").await;
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn every_region_has_a_host_name_and_only_they_answer() {
-    let sphere = Sphere::new(false).await;
-    let account = sphere.expect(EAST, Method::GET, "/", "", 200).await;
+    let world = InProcessRegions::new(false).await;
+    let account = world.expect(EAST, Method::GET, "/", "", 200).await;
     let text = String::from_utf8(account.body().to_vec()).unwrap();
     for host in ["west-us", "east-us", "north-europe"] {
         assert!(text.contains(&format!("\"https://{host}.perihelion.internal/\"")), "{text}");
     }
-    assert_eq!(sphere.endpoints[NORTH].to_string(), "https://north-europe.perihelion.internal");
-    let global = sphere.try_send(sphere.database.endpoint(), Method::GET, "/dbs/d", &[], "").await.unwrap();
+    assert_eq!(world.endpoints[NORTH].to_string(), "https://north-europe.perihelion.internal");
+    let global = world.try_send(world.database.endpoint(), Method::GET, "/dbs/d", &[], "").await.unwrap();
     assert_eq!(global.status(), 200);
     let stranger = Endpoint::parse("https://south.perihelion.internal").unwrap();
-    let failure = sphere.try_send(stranger, Method::GET, "/", &[], "").await.unwrap_err();
+    let failure = world.try_send(stranger, Method::GET, "/", &[], "").await.unwrap_err();
     assert_eq!((failure.kind, failure.sent), (FailureKind::Connect, Sent::No));
-    sphere.database.close().await;
+    world.database.close().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_write_arrives_after_the_delay_to_the_millisecond() {
-    let sphere = Sphere::new(false).await;
-    sphere.settle().await;
+    let world = InProcessRegions::new(false).await;
+    world.wait_for_replication().await;
     let begun = Instant::now();
-    let written = sphere.upsert(WEST, "1", 1).await;
+    let written = world.upsert(WEST, "1", 1).await;
     let token = written.headers()["x-ms-session-token"].to_str().unwrap().to_owned();
     tokio::time::sleep(DELAY - Duration::from_millis(2)).await;
-    let early = sphere.try_read(EAST, "1", Some(&token)).await.unwrap();
+    let early = world.try_read(EAST, "1", Some(&token)).await.unwrap();
     assert_eq!(
         (early.status().as_u16(), &early.headers()["x-ms-substatus"]),
         (404, &"1002".parse().unwrap())
     );
-    sphere.settle().await;
+    world.wait_for_replication().await;
     assert!(begun.elapsed() <= DELAY + Duration::from_millis(2), "{:?}", begun.elapsed());
-    assert_eq!(sphere.try_read(EAST, "1", Some(&token)).await.unwrap().status(), 200);
-    sphere.database.close().await;
+    assert_eq!(world.try_read(EAST, "1", Some(&token)).await.unwrap().status(), 200);
+    world.database.close().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_outage_is_a_failure_a_refusal_or_silence() {
-    let sphere = Sphere::new(false).await;
-    sphere.manage("regions/offline", r#"{"region":"East US"}"#).await;
-    let failure = sphere.try_read(EAST, "1", None).await.unwrap_err();
+    let world = InProcessRegions::new(false).await;
+    world.manage("regions/offline", r#"{"region":"East US"}"#).await;
+    let failure = world.try_read(EAST, "1", None).await.unwrap_err();
     assert_eq!((failure.kind, failure.sent), (FailureKind::Closed, Sent::Unknown));
-    sphere.manage("regions/offline", r#"{"region":"East US","mode":"refuse"}"#).await;
-    assert_eq!(sphere.try_read(EAST, "1", None).await.unwrap().status(), 503);
-    sphere.manage("regions/offline", r#"{"region":"East US","mode":"hang"}"#).await;
+    world.manage("regions/offline", r#"{"region":"East US","mode":"refuse"}"#).await;
+    assert_eq!(world.try_read(EAST, "1", None).await.unwrap().status(), 503);
+    world.manage("regions/offline", r#"{"region":"East US","mode":"hang"}"#).await;
     let begun = Instant::now();
-    assert_eq!(sphere.try_read(EAST, "1", None).await.unwrap_err().kind, FailureKind::Timeout);
+    assert_eq!(world.try_read(EAST, "1", None).await.unwrap_err().kind, FailureKind::Timeout);
     assert!(begun.elapsed() >= WAIT);
-    sphere.manage("regions/online", r#"{"region":"East US"}"#).await;
-    assert_eq!(sphere.read(EAST, "1").await, None);
-    sphere.database.close().await;
+    world.manage("regions/online", r#"{"region":"East US"}"#).await;
+    assert_eq!(world.read(EAST, "1").await, None);
+    world.database.close().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_slow_region_is_slow_alone() {
-    let sphere = Sphere::new(false).await;
-    sphere.manage("faults", r#"{"region":"East US","delayMs":300}"#).await;
+    let world = InProcessRegions::new(false).await;
+    world.manage("faults", r#"{"region":"East US","delayMs":300}"#).await;
     let begun = Instant::now();
-    sphere.read(NORTH, "1").await;
+    world.read(NORTH, "1").await;
     assert!(begun.elapsed() < Duration::from_millis(10));
-    sphere.read(EAST, "1").await;
+    world.read(EAST, "1").await;
     assert!(begun.elapsed() >= Duration::from_millis(300));
-    sphere.database.close().await;
+    world.database.close().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn two_regions_that_wrote_apart_agree_on_the_later_write() {
-    let sphere = Sphere::new(true).await;
-    sphere.manage("replication/cut", r#"{"region":"East US"}"#).await;
-    sphere.upsert(EAST, "1", 1).await;
-    sphere.seconds.fetch_add(5, Ordering::SeqCst);
-    sphere.upsert(WEST, "1", 2).await;
-    sphere.upsert(WEST, "2", 1).await;
-    sphere.seconds.fetch_add(5, Ordering::SeqCst);
-    sphere.upsert(EAST, "2", 2).await;
-    sphere.manage("replication/heal", "").await;
-    sphere.settle().await;
+    let world = InProcessRegions::new(true).await;
+    world.manage("replication/cut", r#"{"region":"East US"}"#).await;
+    world.upsert(EAST, "1", 1).await;
+    world.seconds.fetch_add(5, Ordering::SeqCst);
+    world.upsert(WEST, "1", 2).await;
+    world.upsert(WEST, "2", 1).await;
+    world.seconds.fetch_add(5, Ordering::SeqCst);
+    world.upsert(EAST, "2", 2).await;
+    world.manage("replication/heal", "").await;
+    world.wait_for_replication().await;
     for region in [WEST, EAST, NORTH] {
-        assert_eq!((sphere.read(region, "1").await, sphere.read(region, "2").await), (Some(2), Some(2)));
+        assert_eq!((world.read(region, "1").await, world.read(region, "2").await), (Some(2), Some(2)));
     }
-    sphere.database.close().await;
+    world.database.close().await;
 }
 
 /// Found by chaos (seed 1, rough, all regions writing): a writer whose region
@@ -192,13 +192,13 @@ async fn two_regions_that_wrote_apart_agree_on_the_later_write() {
 /// took the write all the same; being the later one, it won, and they were lost.
 #[tokio::test(start_paused = true)]
 async fn a_write_is_made_only_over_what_its_session_has_seen() {
-    let sphere = Sphere::new(true).await;
-    sphere.upsert(EAST, "1", 1).await;
-    let seen = sphere.upsert(EAST, "1", 2).await;
+    let world = InProcessRegions::new(true).await;
+    world.upsert(EAST, "1", 1).await;
+    let seen = world.upsert(EAST, "1", 2).await;
     let token = seen.headers()["x-ms-session-token"].to_str().unwrap().to_owned();
     let write = async |method: Method, path: &str, header: &'static str, body: &str| {
         let headers = [("x-ms-session-token", token.as_str()), (header, "true")];
-        sphere.try_send(sphere.endpoints[WEST].clone(), method, path, &headers, body).await.unwrap()
+        world.try_send(world.endpoints[WEST].clone(), method, path, &headers, body).await.unwrap()
     };
     let feed = "/dbs/d/colls/c/docs";
     let batch = r#"[{"operationType":"Upsert","resourceBody":{"id":"1","pk":"a","n":3}}]"#;
@@ -214,75 +214,75 @@ async fn a_write_is_made_only_over_what_its_session_has_seen() {
                 false => assert_eq!((answer.status().as_u16(), sub_status), (404, Some("1002")), "{body}"),
             }
         }
-        sphere.settle().await;
+        world.wait_for_replication().await;
     }
-    sphere.database.close().await;
+    world.database.close().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_late_older_write_does_not_bring_a_deleted_document_back() {
-    let sphere = Sphere::new(true).await;
-    sphere.upsert(WEST, "1", 1).await;
-    sphere.settle().await;
-    sphere.manage("replication/cut", r#"{"region":"West US"}"#).await;
-    sphere.upsert(WEST, "1", 2).await;
-    sphere.seconds.fetch_add(5, Ordering::SeqCst);
-    sphere.delete(EAST, "1").await;
-    sphere.manage("replication/heal", "").await;
-    sphere.settle().await;
+    let world = InProcessRegions::new(true).await;
+    world.upsert(WEST, "1", 1).await;
+    world.wait_for_replication().await;
+    world.manage("replication/cut", r#"{"region":"West US"}"#).await;
+    world.upsert(WEST, "1", 2).await;
+    world.seconds.fetch_add(5, Ordering::SeqCst);
+    world.delete(EAST, "1").await;
+    world.manage("replication/heal", "").await;
+    world.wait_for_replication().await;
     for region in [WEST, EAST, NORTH] {
-        assert_eq!(sphere.read(region, "1").await, None, "{region}");
+        assert_eq!(world.read(region, "1").await, None, "{region}");
     }
-    sphere.seconds.fetch_add(1, Ordering::SeqCst);
-    sphere.upsert(NORTH, "1", 3).await;
-    sphere.settle().await;
-    assert_eq!(sphere.read(WEST, "1").await, Some(3));
-    sphere.database.close().await;
+    world.seconds.fetch_add(1, Ordering::SeqCst);
+    world.upsert(NORTH, "1", 3).await;
+    world.wait_for_replication().await;
+    assert_eq!(world.read(WEST, "1").await, Some(3));
+    world.database.close().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_clock_that_goes_back_does_not_undo_a_write() {
-    let sphere = Sphere::new(true).await;
-    sphere.upsert(WEST, "1", 1).await;
-    sphere.settle().await;
-    sphere.seconds.fetch_sub(60, Ordering::SeqCst);
-    sphere.upsert(EAST, "1", 2).await;
-    sphere.settle().await;
+    let world = InProcessRegions::new(true).await;
+    world.upsert(WEST, "1", 1).await;
+    world.wait_for_replication().await;
+    world.seconds.fetch_sub(60, Ordering::SeqCst);
+    world.upsert(EAST, "1", 2).await;
+    world.wait_for_replication().await;
     for region in [WEST, EAST, NORTH] {
-        assert_eq!(sphere.read(region, "1").await, Some(2), "{region}");
+        assert_eq!(world.read(region, "1").await, Some(2), "{region}");
     }
-    sphere.database.close().await;
+    world.database.close().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_write_region_moves_and_takes_everything_along() {
-    let sphere = Sphere::new(false).await;
-    sphere.manage("replication/delay", r#"{"milliseconds":10000}"#).await;
+    let world = InProcessRegions::new(false).await;
+    world.manage("replication/delay", r#"{"milliseconds":10000}"#).await;
     for n in 0..50 {
-        assert_eq!(sphere.upsert(WEST, &n.to_string(), n).await.status(), 201);
+        assert_eq!(world.upsert(WEST, &n.to_string(), n).await.status(), 201);
     }
     let begun = Instant::now();
-    sphere.manage("regions/write", r#"{"region":"North Europe"}"#).await;
+    world.manage("regions/write", r#"{"region":"North Europe"}"#).await;
     assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
-    assert_eq!(sphere.read(NORTH, "49").await, Some(49));
-    assert_eq!(sphere.upsert(WEST, "x", 1).await.status(), 403);
-    assert_eq!(sphere.upsert(NORTH, "x", 1).await.status(), 201);
-    sphere.database.close().await;
+    assert_eq!(world.read(NORTH, "49").await, Some(49));
+    assert_eq!(world.upsert(WEST, "x", 1).await.status(), 403);
+    assert_eq!(world.upsert(NORTH, "x", 1).await.status(), 201);
+    world.database.close().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_container_that_is_made_anew_holds_nothing_of_the_old_one() {
-    let sphere = Sphere::new(false).await;
-    sphere.manage("replication/cut", r#"{"region":"East US"}"#).await;
-    sphere.upsert(WEST, "old", 1).await;
-    sphere.expect(WEST, Method::DELETE, "/dbs/d/colls/c", "", 204).await;
+    let world = InProcessRegions::new(false).await;
+    world.manage("replication/cut", r#"{"region":"East US"}"#).await;
+    world.upsert(WEST, "old", 1).await;
+    world.expect(WEST, Method::DELETE, "/dbs/d/colls/c", "", 204).await;
     let container = r#"{"id":"c","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2}}"#;
-    sphere.expect(WEST, Method::POST, "/dbs/d/colls", container, 201).await;
-    sphere.upsert(WEST, "new", 1).await;
-    sphere.manage("replication/heal", "").await;
-    sphere.settle().await;
+    world.expect(WEST, Method::POST, "/dbs/d/colls", container, 201).await;
+    world.upsert(WEST, "new", 1).await;
+    world.manage("replication/heal", "").await;
+    world.wait_for_replication().await;
     for region in [WEST, EAST, NORTH] {
-        assert_eq!((sphere.read(region, "old").await, sphere.read(region, "new").await), (None, Some(1)));
+        assert_eq!((world.read(region, "old").await, world.read(region, "new").await), (None, Some(1)));
     }
-    sphere.database.close().await;
+    world.database.close().await;
 }

@@ -2,40 +2,40 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use perihelion_testkit::http_client::HttpClient;
 use tokio::sync::watch;
 
-use crate::client::Client;
-use crate::planet::{EAST, NAMES, NORTH, Planet, WEST, send, upsert};
+use crate::multi_region::{EAST, MultiRegion, NAMES, NORTH, WEST, send, upsert};
 use crate::world::text;
 
 #[tokio::test]
 async fn the_write_region_moves_with_everything_it_acknowledged() {
-    let planet = Planet::new().await;
-    planet.manage("POST", "replication/delay", r#"{"milliseconds":20000}"#).await;
+    let world = MultiRegion::new().await;
+    world.manage("POST", "replication/delay", r#"{"milliseconds":20000}"#).await;
     for n in 0..300 {
-        assert_eq!(planet.upsert(WEST, &n.to_string(), n).await.status, 201);
+        assert_eq!(world.upsert(WEST, &n.to_string(), n).await.status, 201);
     }
-    assert_eq!(planet.documents(EAST).await.len(), 0);
-    planet.order("regions/write", EAST).await;
-    assert_eq!(planet.documents(EAST).await.len(), 300, "all that it lacked, without the delay");
-    assert_eq!(planet.upsert(WEST, "late", 1).await.header("x-ms-substatus"), Some("3"));
-    assert_eq!(planet.upsert(EAST, "late", 1).await.status, 201);
-    planet.manage("POST", "replication/delay", r#"{"milliseconds":0}"#).await;
-    assert_eq!(planet.assert_alike().await.len(), 301);
-    let report = planet.manage("GET", "regions", "").await;
+    assert_eq!(world.documents(EAST).await.len(), 0);
+    world.manage_region("regions/write", EAST).await;
+    assert_eq!(world.documents(EAST).await.len(), 300, "all that it lacked, without the delay");
+    assert_eq!(world.upsert(WEST, "late", 1).await.header("x-ms-substatus"), Some("3"));
+    assert_eq!(world.upsert(EAST, "late", 1).await.status, 201);
+    world.manage("POST", "replication/delay", r#"{"milliseconds":0}"#).await;
+    assert_eq!(world.assert_regions_agree().await.len(), 301);
+    let report = world.manage("GET", "regions", "").await;
     assert_eq!(report.get("writeRegion"), Some(&"East US".into()));
-    planet.stop().await;
+    world.stop().await;
 }
 
 /// Writes new documents until told to stop, and counts them; returns the ids of
 /// those that were acknowledged.
 async fn write_on(
-    planet: &Planet,
+    world: &MultiRegion,
     writer: usize,
     is_over: &AtomicBool,
     count: &watch::Sender<usize>,
 ) -> Vec<String> {
-    let clients: Vec<Client> = NAMES.iter().map(|name| planet.server.region_client(name)).collect();
+    let clients: Vec<HttpClient> = NAMES.iter().map(|name| world.server.region_http_client(name)).collect();
     let (mut acknowledged, mut region) = (Vec::new(), WEST);
     for n in 0u64.. {
         if is_over.load(Ordering::SeqCst) {
@@ -63,12 +63,12 @@ async fn write_on(
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_write_region_moves_under_load_and_loses_nothing() {
-    let planet = Planet::new().await;
+    let world = MultiRegion::new().await;
     let (is_over, count) = (AtomicBool::new(false), watch::Sender::new(0));
     let moves = async {
         let mut written = count.subscribe();
         for round in 0..12 {
-            planet.order("regions/write", [EAST, NORTH, WEST][round % 3]).await;
+            world.manage_region("regions/write", [EAST, NORTH, WEST][round % 3]).await;
             let enough = *written.borrow() + 30;
             written.wait_for(|written| *written >= enough).await.unwrap();
         }
@@ -76,9 +76,9 @@ async fn the_write_region_moves_under_load_and_loses_nothing() {
     };
     let writers = async {
         let (a, b, c) = tokio::join!(
-            write_on(&planet, 0, &is_over, &count),
-            write_on(&planet, 1, &is_over, &count),
-            write_on(&planet, 2, &is_over, &count)
+            write_on(&world, 0, &is_over, &count),
+            write_on(&world, 1, &is_over, &count),
+            write_on(&world, 2, &is_over, &count)
         );
         [a, b, c].concat()
     };
@@ -86,41 +86,41 @@ async fn the_write_region_moves_under_load_and_loses_nothing() {
     assert!(acknowledged.len() >= 12 * 30, "{} writes", acknowledged.len());
     acknowledged.sort();
     let found: Vec<String> =
-        planet.assert_alike().await.iter().map(|document| text(document, "id")).collect();
+        world.assert_regions_agree().await.iter().map(|document| text(document, "id")).collect();
     assert_eq!(found, acknowledged);
-    planet.stop().await;
+    world.stop().await;
 }
 
 #[tokio::test]
 async fn a_region_that_is_cut_off_or_offline_cannot_become_the_write_region() {
-    let planet = Planet::new().await;
-    planet.order("replication/cut", EAST).await;
-    planet.upsert(WEST, "1", 1).await;
-    let refused = planet.try_manage("POST", "regions/write", r#"{"region":"East US"}"#).await;
+    let world = MultiRegion::new().await;
+    world.manage_region("replication/cut", EAST).await;
+    world.upsert(WEST, "1", 1).await;
+    let refused = world.try_manage("POST", "regions/write", r#"{"region":"East US"}"#).await;
     assert_eq!(refused.status, 409, "{}", refused.text());
     assert!(refused.text().contains("cut"), "{}", refused.text());
-    assert_eq!(planet.upsert(WEST, "2", 1).await.status, 201, "the old one writes on");
-    assert_eq!(planet.upsert(EAST, "2", 1).await.status, 403);
+    assert_eq!(world.upsert(WEST, "2", 1).await.status, 201, "the old one writes on");
+    assert_eq!(world.upsert(EAST, "2", 1).await.status, 403);
 
-    planet.manage("POST", "regions/offline", r#"{"region":"North Europe"}"#).await;
-    let refused = planet.try_manage("POST", "regions/write", r#"{"region":"North Europe"}"#).await;
+    world.manage("POST", "regions/offline", r#"{"region":"North Europe"}"#).await;
+    let refused = world.try_manage("POST", "regions/write", r#"{"region":"North Europe"}"#).await;
     assert_eq!(refused.status, 409, "{}", refused.text());
 
-    planet.order("replication/heal", EAST).await;
-    planet.order("regions/write", EAST).await;
-    assert_eq!(planet.upsert(EAST, "3", 1).await.status, 201);
-    assert_eq!(planet.documents(EAST).await.len(), 3);
-    planet.stop().await;
+    world.manage_region("replication/heal", EAST).await;
+    world.manage_region("regions/write", EAST).await;
+    assert_eq!(world.upsert(EAST, "3", 1).await.status, 201);
+    assert_eq!(world.documents(EAST).await.len(), 3);
+    world.stop().await;
 }
 
 #[tokio::test]
 async fn where_all_write_the_move_is_of_the_catalog_only() {
-    let planet = Planet::of_writers().await;
-    planet.order("regions/write", NORTH).await;
-    assert_eq!(planet.upsert(WEST, "1", 1).await.status, 201);
-    assert_eq!(planet.upsert(NORTH, "2", 1).await.status, 201);
-    let report = planet.manage("GET", "regions", "").await;
+    let world = MultiRegion::with_multi_write().await;
+    world.manage_region("regions/write", NORTH).await;
+    assert_eq!(world.upsert(WEST, "1", 1).await.status, 201);
+    assert_eq!(world.upsert(NORTH, "2", 1).await.status, 201);
+    let report = world.manage("GET", "regions", "").await;
     assert_eq!(report.get("writeRegion"), Some(&"North Europe".into()));
-    assert_eq!(planet.assert_alike().await.len(), 2);
-    planet.stop().await;
+    assert_eq!(world.assert_regions_agree().await.len(), 2);
+    world.stop().await;
 }

@@ -2,80 +2,81 @@
 
 use std::time::{Duration, Instant};
 
-use crate::client::Call;
-use crate::planet::{EAST, NORTH, Planet, WEST, upsert};
+use perihelion_testkit::http_client::HttpRequest;
+
+use crate::multi_region::{EAST, MultiRegion, NORTH, WEST, upsert};
 use crate::world::{batch, docs, documents, ids, json, text};
 
 #[tokio::test]
 async fn a_write_arrives_everywhere_as_the_same_document() {
-    let planet = Planet::new().await;
-    let made = planet.upsert(WEST, "1", 1).await;
+    let world = MultiRegion::new().await;
+    let made = world.upsert(WEST, "1", 1).await;
     assert_eq!(made.status, 201, "{}", made.text());
-    planet.settle().await;
+    world.wait_for_replication().await;
     for region in [WEST, EAST, NORTH] {
-        let read = planet.read(region, "1").await;
+        let read = world.read(region, "1").await;
         assert_eq!((read.text(), read.header("etag")), (made.text(), made.header("etag")));
     }
-    assert_eq!(planet.delete(WEST, "1").await.status, 204);
-    planet.settle().await;
-    assert_eq!(planet.read(NORTH, "1").await.status, 404);
-    planet.stop().await;
+    assert_eq!(world.delete(WEST, "1").await.status, 204);
+    world.wait_for_replication().await;
+    assert_eq!(world.read(NORTH, "1").await.status, 404);
+    world.stop().await;
 }
 
 #[tokio::test]
 async fn replication_takes_as_long_as_it_is_told() {
-    let planet = Planet::new().await;
-    planet.manage("POST", "replication/delay", r#"{"milliseconds":300,"region":"East US"}"#).await;
+    let world = MultiRegion::new().await;
+    world.manage("POST", "replication/delay", r#"{"milliseconds":300,"region":"East US"}"#).await;
     let begun = Instant::now();
-    planet.upsert(WEST, "1", 1).await;
-    assert_eq!(planet.read(EAST, "1").await.status, 404);
-    assert_eq!(planet.pending(WEST, EAST).await, 1);
-    planet.settle().await;
+    world.upsert(WEST, "1", 1).await;
+    assert_eq!(world.read(EAST, "1").await.status, 404);
+    assert_eq!(world.pending(WEST, EAST).await, 1);
+    world.wait_for_replication().await;
     assert!(begun.elapsed() >= Duration::from_millis(300), "{:?}", begun.elapsed());
-    assert_eq!(planet.read(EAST, "1").await.status, 200);
-    assert_eq!(planet.pending(WEST, EAST).await, 0);
-    planet.stop().await;
+    assert_eq!(world.read(EAST, "1").await.status, 200);
+    assert_eq!(world.pending(WEST, EAST).await, 0);
+    world.stop().await;
 }
 
 #[tokio::test]
 async fn a_session_that_a_region_lags_behind_is_not_available_until_it_heals() {
-    let planet = Planet::new().await;
-    planet.upsert(WEST, "1", 1).await;
-    planet.settle().await;
-    planet.order("replication/cut", EAST).await;
-    let written = planet.upsert(WEST, "1", 2).await;
+    let world = MultiRegion::new().await;
+    world.upsert(WEST, "1", 1).await;
+    world.wait_for_replication().await;
+    world.manage_region("replication/cut", EAST).await;
+    let written = world.upsert(WEST, "1", 2).await;
     let token = written.header("x-ms-session-token").unwrap().to_owned();
     assert!(token.starts_with("0:1#"), "{token}");
     let read = |region: usize| {
-        planet.send(region, docs("GET", "1", r#"["a"]"#).header("x-ms-session-token", token.clone()))
+        world.send(region, docs("GET", "1", r#"["a"]"#).header("x-ms-session-token", token.clone()))
     };
     let query = || {
         let call = crate::world::query("SELECT * FROM c").header("x-ms-documentdb-partitionkey", r#"["a"]"#);
-        planet.send(EAST, call.header("x-ms-session-token", token.clone()))
+        world.send(EAST, call.header("x-ms-session-token", token.clone()))
     };
     let stale = read(EAST).await;
     assert_eq!((stale.status, stale.header("x-ms-substatus")), (404, Some("1002")), "{}", stale.text());
     assert_eq!(query().await.header("x-ms-substatus"), Some("1002"));
-    let old = planet.read(EAST, "1").await;
+    let old = world.read(EAST, "1").await;
     assert_eq!(old.json().unwrap().get("n"), Some(&1i64.into()), "without a token it answers");
-    planet.settle().await;
+    world.wait_for_replication().await;
     assert_eq!(read(NORTH).await.status, 200, "another region has it");
 
-    planet.order("replication/heal", EAST).await;
-    planet.settle().await;
+    world.manage_region("replication/heal", EAST).await;
+    world.wait_for_replication().await;
     let fresh = read(EAST).await;
     assert_eq!((fresh.status, fresh.json().unwrap().get("n")), (200, Some(&2i64.into())));
     assert_eq!(query().await.status, 200);
     // What a region tells of itself it can serve itself.
     let again = fresh.header("x-ms-session-token").unwrap().to_owned();
-    let own = planet.send(EAST, docs("GET", "1", r#"["a"]"#).header("x-ms-session-token", again)).await;
+    let own = world.send(EAST, docs("GET", "1", r#"["a"]"#).header("x-ms-session-token", again)).await;
     assert_eq!(own.status, 200);
-    planet.stop().await;
+    world.stop().await;
 }
 
 #[tokio::test]
 async fn a_batch_is_seen_whole_in_every_region() {
-    let planet = Planet::new().await;
+    let world = MultiRegion::new().await;
     let writes = async {
         for n in 0..40 {
             let body = |id: &str| format!(r#"{{"id":"{id}","pk":"a","n":{n}}}"#);
@@ -85,14 +86,14 @@ async fn a_batch_is_seen_whole_in_every_region() {
                 body("right")
             );
             let call = batch(r#"["a"]"#, &operations).header("x-ms-cosmos-batch-atomic", "True");
-            let done = planet.send(WEST, call).await;
+            let done = world.send(WEST, call).await;
             assert_eq!(done.status, 200, "{}", done.text());
         }
     };
     let reads = async {
         let mut seen = 0;
         while seen < 39 {
-            let pair = planet.documents(EAST).await;
+            let pair = world.documents(EAST).await;
             let numbers: Vec<i64> =
                 pair.iter().map(|document| document.get("n").unwrap().as_i64().unwrap()).collect();
             match numbers.as_slice() {
@@ -106,25 +107,25 @@ async fn a_batch_is_seen_whole_in_every_region() {
         }
     };
     tokio::join!(writes, reads);
-    planet.stop().await;
+    world.stop().await;
 }
 
 #[tokio::test]
 async fn a_split_is_everywhere_and_loses_nothing_on_its_way() {
-    let planet = Planet::new().await;
-    planet.manage("POST", "replication/delay", r#"{"milliseconds":30}"#).await;
+    let world = MultiRegion::new().await;
+    world.manage("POST", "replication/delay", r#"{"milliseconds":30}"#).await;
     let put = |n: usize| {
         let body = json(&format!(r#"{{"id":"{n}","pk":"k{n}"}}"#));
-        planet.send(WEST, docs("POST", "", &format!(r#"["k{n}"]"#)).json(&body))
+        world.send(WEST, docs("POST", "", &format!(r#"["k{n}"]"#)).json(&body))
     };
     for n in 0..60 {
         assert_eq!(put(n).await.status, 201);
         if n % 20 == 10 {
             // Writes of the parent are still on their way.
-            planet.manage("POST", "split", r#"{"database":"d","container":"c"}"#).await;
+            world.manage("POST", "split", r#"{"database":"d","container":"c"}"#).await;
         }
     }
-    let ranges = |region: usize| planet.send(region, Call::new("GET", "/dbs/d/colls/c/pkranges"));
+    let ranges = |region: usize| world.send(region, HttpRequest::new("GET", "/dbs/d/colls/c/pkranges"));
     let here = ranges(WEST).await.json().unwrap();
     for region in [EAST, NORTH] {
         let there = ranges(region).await.json().unwrap();
@@ -134,29 +135,29 @@ async fn a_split_is_everywhere_and_loses_nothing_on_its_way() {
         };
         assert_eq!((bounds(&here).len(), bounds(&here)), (4, bounds(&there)));
     }
-    assert_eq!(planet.assert_alike().await.len(), 60);
+    assert_eq!(world.assert_regions_agree().await.len(), 60);
     // A token that speaks of the parent holds for its children.
     for region in [EAST, NORTH] {
-        let token = planet.send(WEST, Call::new("GET", "/dbs/d/colls/c")).await;
+        let token = world.send(WEST, HttpRequest::new("GET", "/dbs/d/colls/c")).await;
         let token = token.header("x-ms-session-token").unwrap().to_owned();
         let read = docs("GET", "1", r#"["k1"]"#).header("x-ms-session-token", token);
-        assert_eq!(planet.send(region, read).await.status, 200);
+        assert_eq!(world.send(region, read).await.status, 200);
     }
-    planet.stop().await;
+    world.stop().await;
 }
 
 #[tokio::test]
 async fn a_change_feed_goes_on_in_another_region_where_it_stopped() {
-    let planet = Planet::new().await;
+    let world = MultiRegion::new().await;
     let feed = |region: usize, from: Option<String>| {
         let call = docs("GET", "", "").header("a-im", "Incremental feed").header("x-ms-max-item-count", "4");
         let call = call.header("x-ms-documentdb-partitionkeyrangeid", "0");
-        planet.send(region, if let Some(from) = from { call.header("if-none-match", from) } else { call })
+        world.send(region, if let Some(from) = from { call.header("if-none-match", from) } else { call })
     };
     for n in 0..10 {
-        planet.upsert(WEST, &n.to_string(), n).await;
+        world.upsert(WEST, &n.to_string(), n).await;
     }
-    planet.settle().await;
+    world.wait_for_replication().await;
     let (mut seen, mut from, mut region) = (Vec::new(), None, WEST);
     loop {
         let page = feed(region, from).await;
@@ -169,75 +170,75 @@ async fn a_change_feed_goes_on_in_another_region_where_it_stopped() {
     }
     assert_eq!(seen, (0..10).map(|n| n.to_string()).collect::<Vec<_>>());
     // Also after the write region has moved.
-    planet.order("regions/write", NORTH).await;
-    planet.upsert(NORTH, "later", 1).await;
-    planet.settle().await;
+    world.manage_region("regions/write", NORTH).await;
+    world.upsert(NORTH, "later", 1).await;
+    world.wait_for_replication().await;
     for region in [WEST, EAST, NORTH] {
         let page = feed(region, from.clone()).await;
         assert_eq!((page.status, ids(&documents(&page))), (200, vec!["later".to_owned()]));
     }
-    planet.stop().await;
+    world.stop().await;
 }
 
 #[tokio::test]
 async fn the_full_feed_is_kept_in_every_region_once_it_is_read_in_one() {
-    let planet = Planet::new().await;
+    let world = MultiRegion::new().await;
     let feed = |region: usize, from: &str| {
         let call = docs("GET", "", "").header("a-im", "Full-Fidelity Feed").header("if-none-match", from);
-        planet.send(region, call.header("x-ms-documentdb-partitionkeyrangeid", "0"))
+        world.send(region, call.header("x-ms-documentdb-partitionkeyrangeid", "0"))
     };
     let begun = feed(EAST, "*").await;
     assert_eq!(begun.status, 304, "{}", begun.text());
     let from = begun.header("etag").unwrap().to_owned();
-    planet.upsert(WEST, "1", 1).await;
-    planet.upsert(WEST, "1", 2).await;
-    planet.delete(WEST, "1").await;
-    planet.settle().await;
+    world.upsert(WEST, "1", 1).await;
+    world.upsert(WEST, "1", 2).await;
+    world.delete(WEST, "1").await;
+    world.wait_for_replication().await;
     for region in [WEST, EAST, NORTH] {
         let page = feed(region, &from).await;
         assert_eq!((page.status, documents(&page).len()), (200, 3), "{}", page.text());
     }
-    planet.stop().await;
+    world.stop().await;
 }
 
 #[tokio::test]
 async fn what_expires_is_gone_in_every_region() {
-    let planet = Planet::new().await;
+    let world = MultiRegion::new().await;
     let container =
         json(r#"{"id":"c","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2},"defaultTtl":1}"#);
-    let replaced = planet.send(WEST, Call::new("PUT", "/dbs/d/colls/c").json(&container)).await;
+    let replaced = world.send(WEST, HttpRequest::new("PUT", "/dbs/d/colls/c").json(&container)).await;
     assert_eq!(replaced.status, 200, "{}", replaced.text());
-    planet.upsert(WEST, "1", 1).await;
-    planet.settle().await;
-    assert_eq!(planet.read(EAST, "1").await.status, 200);
+    world.upsert(WEST, "1", 1).await;
+    world.wait_for_replication().await;
+    assert_eq!(world.read(EAST, "1").await.status, 200);
     let begun = Instant::now();
-    while planet.pending(WEST, EAST).await == 0 && begun.elapsed() < Duration::from_secs(10) {
-        planet.manage("POST", "maintain", "").await;
-        let usage = planet.send(EAST, Call::new("GET", "/dbs/d/colls/c")).await;
+    while world.pending(WEST, EAST).await == 0 && begun.elapsed() < Duration::from_secs(10) {
+        world.manage("POST", "maintain", "").await;
+        let usage = world.send(EAST, HttpRequest::new("GET", "/dbs/d/colls/c")).await;
         if usage.header("x-ms-resource-usage").unwrap().contains("documentsCount=0;") {
             break;
         }
     }
-    planet.settle().await;
+    world.wait_for_replication().await;
     for region in [WEST, EAST, NORTH] {
-        let usage = planet.send(region, Call::new("GET", "/dbs/d/colls/c")).await;
+        let usage = world.send(region, HttpRequest::new("GET", "/dbs/d/colls/c")).await;
         assert!(usage.header("x-ms-resource-usage").unwrap().contains("documentsCount=0;"), "{region}");
     }
-    planet.stop().await;
+    world.stop().await;
 }
 
 #[tokio::test]
 async fn a_preference_for_the_nearest_region_never_reads_its_own_writes_late() {
     // Write in the west, read at once in the east with the session's token:
     // either it is there or the region says that it is not yet.
-    let planet = Planet::new().await;
+    let world = MultiRegion::new().await;
     let mut late = 0;
     for n in 0..200u64 {
-        let written = planet.send(WEST, upsert("1", n)).await;
+        let written = world.send(WEST, upsert("1", n)).await;
         let token = written.header("x-ms-session-token").unwrap().to_owned();
         loop {
             let call = docs("GET", "1", r#"["a"]"#).header("x-ms-session-token", token.clone());
-            let read = planet.send(EAST, call).await;
+            let read = world.send(EAST, call).await;
             if read.status == 200 {
                 assert_eq!(read.json().unwrap().get("n"), Some(&(n as i64).into()));
                 break;
@@ -247,5 +248,5 @@ async fn a_preference_for_the_nearest_region_never_reads_its_own_writes_late() {
         }
     }
     assert!(late > 0, "the delay was never felt");
-    planet.stop().await;
+    world.stop().await;
 }

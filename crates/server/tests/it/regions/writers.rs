@@ -2,8 +2,9 @@
 
 use std::hash::{BuildHasher, RandomState};
 
-use crate::client::{Call, Client};
-use crate::planet::{EAST, NAMES, NORTH, Planet, WEST, send, upsert};
+use perihelion_testkit::http_client::{HttpClient, HttpRequest};
+
+use crate::multi_region::{EAST, MultiRegion, NAMES, NORTH, WEST, send, upsert};
 use crate::world::docs;
 
 /// A die that needs no crate: every `RandomState` is keyed differently.
@@ -16,11 +17,11 @@ impl Dice {
     }
 }
 
-async fn write_at_random(client: Client, writes: usize) {
+async fn write_at_random(client: HttpClient, writes: usize) {
     let mut dice = Dice(RandomState::new(), 0);
     for _ in 0..writes {
         let id = dice.roll(12).to_string();
-        let call: Call = match dice.roll(5) {
+        let call: HttpRequest = match dice.roll(5) {
             0 => docs("DELETE", &id, r#"["a"]"#),
             _ => upsert(&id, dice.roll(1_000_000)),
         };
@@ -31,48 +32,48 @@ async fn write_at_random(client: Client, writes: usize) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn regions_that_all_write_at_once_end_up_alike() {
-    let planet = Planet::of_writers().await;
+    let world = MultiRegion::with_multi_write().await;
     let mut writers = tokio::task::JoinSet::new();
     for writer in 0..6 {
-        let client = planet.server.region_client(NAMES[writer % 3]);
+        let client = world.server.region_http_client(NAMES[writer % 3]);
         writers.spawn(write_at_random(client, 250));
     }
     // Meanwhile ways are cut and healed, and a range is split.
     for round in 0..6 {
-        planet.order("replication/cut", round % 3).await;
+        world.manage_region("replication/cut", round % 3).await;
         if round % 3 == 1 {
-            planet.manage("POST", "split", r#"{"database":"d","container":"c"}"#).await;
+            world.manage("POST", "split", r#"{"database":"d","container":"c"}"#).await;
         }
         // Some writes pile up meanwhile, or all are done.
         for _ in 0..20 {
-            assert_eq!(planet.read(round % 3, "none").await.status, 404);
+            assert_eq!(world.read(round % 3, "none").await.status, 404);
         }
-        planet.order("replication/heal", round % 3).await;
+        world.manage_region("replication/heal", round % 3).await;
     }
     while let Some(outcome) = writers.join_next().await {
         outcome.unwrap();
     }
-    let documents = planet.assert_alike().await;
+    let documents = world.assert_regions_agree().await;
     assert!(!documents.is_empty() && documents.len() <= 12, "{}", documents.len());
-    planet.stop().await;
+    world.stop().await;
 }
 
 #[tokio::test]
 async fn a_session_follows_its_own_write_to_every_region() {
-    let planet = Planet::of_writers().await;
-    planet.manage("POST", "replication/delay", r#"{"milliseconds":40}"#).await;
+    let world = MultiRegion::with_multi_write().await;
+    world.manage("POST", "replication/delay", r#"{"milliseconds":40}"#).await;
     for (n, region) in [WEST, EAST, NORTH, EAST, WEST].into_iter().enumerate() {
         let token =
-            planet.upsert(region, "1", n as u64).await.header("x-ms-session-token").unwrap().to_owned();
+            world.upsert(region, "1", n as u64).await.header("x-ms-session-token").unwrap().to_owned();
         let read = |region: usize| {
-            planet.send(region, docs("GET", "1", r#"["a"]"#).header("x-ms-session-token", token.clone()))
+            world.send(region, docs("GET", "1", r#"["a"]"#).header("x-ms-session-token", token.clone()))
         };
         let other = (region + 1) % 3;
         assert_eq!(read(region).await.status, 200, "{token}");
         assert_eq!(read(other).await.header("x-ms-substatus"), Some("1002"), "{token}");
-        planet.settle().await;
+        world.wait_for_replication().await;
         let there = read(other).await;
         assert_eq!(there.json().unwrap().get("n"), Some(&(n as i64).into()), "{token}");
     }
-    planet.stop().await;
+    world.stop().await;
 }

@@ -1,6 +1,7 @@
-//! A small HTTP/1.1 client for tests: one connection, signed requests, answers
-//! whole. It adds what every client of the service sends (version, date,
-//! signature) and nothing else, so that a test shows all that matters.
+//! A small HTTP/1.1 client for tests that look at the wire: one connection,
+//! signed requests, complete responses. It adds what every client of the service
+//! sends (version, date, signature) and nothing else, so that a test shows all
+//! that matters.
 
 use std::net::SocketAddr;
 use std::time::{Duration, SystemTime};
@@ -17,20 +18,21 @@ use tokio::net::TcpStream;
 use tokio::sync::Mutex;
 
 /// The version under which the conformance cases were recorded.
-pub(crate) const VERSION: &str = "2018-12-31";
+pub const VERSION: &str = "2018-12-31";
 
-/// An answer that takes longer is a hung server.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
+/// A server that takes longer to respond has hung.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
 
-pub(crate) struct Client {
+/// A client of one address, signing with the emulator's key.
+pub struct HttpClient {
     address: SocketAddr,
     key: MasterKey,
     connection: Mutex<Option<SendRequest<Full<Bytes>>>>,
 }
 
-/// A request as a test writes it down.
+/// A request as a test writes it: without the headers that the client adds.
 #[derive(Clone, Debug)]
-pub(crate) struct Call {
+pub struct HttpRequest {
     method: String,
     path: String,
     headers: Vec<(String, String)>,
@@ -38,17 +40,21 @@ pub(crate) struct Call {
     body: Bytes,
 }
 
-/// A whole answer.
+/// A response, read to its end.
 #[derive(Debug)]
-pub(crate) struct Answer {
-    pub(crate) status: u16,
-    pub(crate) headers: HeaderMap,
-    pub(crate) body: Bytes,
+pub struct HttpResponse {
+    /// The HTTP status.
+    pub status: u16,
+    /// The headers.
+    pub headers: HeaderMap,
+    /// The whole body.
+    pub body: Bytes,
 }
 
-impl Call {
-    pub(crate) fn new(method: &str, path: impl Into<String>) -> Call {
-        Call {
+impl HttpRequest {
+    /// A request without headers and body.
+    pub fn new(method: &str, path: impl Into<String>) -> HttpRequest {
+        HttpRequest {
             method: method.to_owned(),
             path: path.into(),
             headers: Vec::new(),
@@ -57,23 +63,26 @@ impl Call {
         }
     }
 
-    pub(crate) fn header(mut self, name: &str, value: impl Into<String>) -> Call {
+    /// Adds a header.
+    pub fn header(mut self, name: &str, value: impl Into<String>) -> HttpRequest {
         self.headers.push((name.to_owned(), value.into()));
         self
     }
 
     /// Leaves out a header that the client adds by itself.
-    pub(crate) fn omit(mut self, name: &str) -> Call {
+    pub fn omit(mut self, name: &str) -> HttpRequest {
         self.omitted.push(name.to_owned());
         self
     }
 
-    pub(crate) fn body(mut self, body: impl Into<Bytes>) -> Call {
+    /// Sets the body.
+    pub fn body(mut self, body: impl Into<Bytes>) -> HttpRequest {
         self.body = body.into();
         self
     }
 
-    pub(crate) fn json(self, body: &Value) -> Call {
+    /// Sets a JSON body and its content type.
+    pub fn json(self, body: &Value) -> HttpRequest {
         self.header("content-type", "application/json").body(json::to_text(body, Style::Point))
     }
 
@@ -82,29 +91,33 @@ impl Call {
     }
 }
 
-impl Answer {
-    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+impl HttpResponse {
+    /// The value of a header that is text.
+    pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name).and_then(|value| value.to_str().ok())
     }
 
-    pub(crate) fn json(&self) -> Result<Value, json::ParseError> {
+    /// The body as JSON.
+    pub fn json(&self) -> Result<Value, json::ParseError> {
         json::parse(&self.body)
     }
 
-    pub(crate) fn text(&self) -> std::borrow::Cow<'_, str> {
+    /// The body as text.
+    pub fn text(&self) -> std::borrow::Cow<'_, str> {
         String::from_utf8_lossy(&self.body)
     }
 }
 
-impl Client {
-    pub(crate) fn new(address: SocketAddr) -> Client {
-        Client { address, key: MasterKey::emulator(), connection: Mutex::new(None) }
+impl HttpClient {
+    /// A client that connects with its first request.
+    pub fn new(address: SocketAddr) -> HttpClient {
+        HttpClient { address, key: MasterKey::emulator(), connection: Mutex::new(None) }
     }
 
-    /// Sends a request and reads the answer to its end. An error is the
-    /// transport's, in words.
-    pub(crate) async fn send(&self, call: &Call) -> Result<Answer, String> {
-        let request = self.signed(call)?;
+    /// Sends a request and reads the response to its end. The error is the text
+    /// of a failed connection or a timeout.
+    pub async fn send(&self, request: &HttpRequest) -> Result<HttpResponse, String> {
+        let request = self.signed(request)?;
         let mut connection = self.connection.lock().await;
         let mut sender = match connection.take() {
             Some(sender) if !sender.is_closed() => sender,
@@ -115,13 +128,13 @@ impl Client {
             let response = sender.send_request(request).await.map_err(|error| error.to_string())?;
             let (parts, body) = response.into_parts();
             let body = body.collect().await.map_err(|error| error.to_string())?.to_bytes();
-            Ok(Answer { status: parts.status.as_u16(), headers: parts.headers, body })
+            Ok(HttpResponse { status: parts.status.as_u16(), headers: parts.headers, body })
         };
-        let answer = tokio::time::timeout(ANSWER_TIMEOUT, exchange)
+        let response = tokio::time::timeout(RESPONSE_TIMEOUT, exchange)
             .await
-            .unwrap_or_else(|_| Err(format!("no answer within {ANSWER_TIMEOUT:?}")))?;
+            .unwrap_or_else(|_| Err(format!("no response within {RESPONSE_TIMEOUT:?}")))?;
         *connection = Some(sender);
-        Ok(answer)
+        Ok(response)
     }
 
     async fn connect(&self) -> Result<SendRequest<Full<Bytes>>, String> {
@@ -129,41 +142,41 @@ impl Client {
             TcpStream::connect(self.address).await.map_err(|error| format!("no connection: {error}"))?;
         let (sender, connection) =
             http1::handshake(TokioIo::new(stream)).await.map_err(|error| error.to_string())?;
-        // The task ends when the sender is dropped or the server hangs up.
+        // The task ends when the sender is dropped or the server closes.
         tokio::spawn(connection);
         Ok(sender)
     }
 
-    fn signed(&self, call: &Call) -> Result<Request<Full<Bytes>>, String> {
+    fn signed(&self, request: &HttpRequest) -> Result<Request<Full<Bytes>>, String> {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let date = date::format(now.as_secs());
-        let mut builder = Request::builder().method(call.method.as_str()).uri(call.path.as_str());
-        if !call.omitted.iter().any(|omitted| omitted == "host") {
+        let mut builder = Request::builder().method(request.method.as_str()).uri(request.path.as_str());
+        if !request.omitted.iter().any(|omitted| omitted == "host") {
             builder = builder.header("host", self.address.to_string());
         }
-        for (name, value) in &call.headers {
+        for (name, value) in &request.headers {
             builder = builder.header(name.as_str(), value.as_str());
         }
         for (name, value) in [
             ("x-ms-version", VERSION.to_owned()),
             ("x-ms-date", date.clone()),
-            ("authorization", self.authorization(call, &date)),
+            ("authorization", self.authorization(request, &date)),
         ] {
-            if !call.has(name) {
+            if !request.has(name) {
                 builder = builder.header(name, value);
             }
         }
-        builder.body(Full::new(call.body.clone())).map_err(|error| error.to_string())
+        builder.body(Full::new(request.body.clone())).map_err(|error| error.to_string())
     }
 
-    /// A path that addresses nothing is signed by itself, as a client would
-    /// that knows no better.
-    fn authorization(&self, call: &Call, date: &str) -> String {
-        let bare_path = call.path.split('?').next().unwrap_or_default();
+    /// The signature. A path that is not a resource of the service is signed as
+    /// it is written.
+    fn authorization(&self, request: &HttpRequest, date: &str) -> String {
+        let bare_path = request.path.split('?').next().unwrap_or_default();
         let (resource_type, link) = match path::parse(bare_path) {
             Ok(resource) => (resource.resource_type(), resource.signing_link()),
             Err(_) => ("", bare_path.trim_matches('/').to_owned()),
         };
-        self.key.authorization(&call.method, resource_type, &link, SignedDate::MsDate(date))
+        self.key.authorization(&request.method, resource_type, &link, SignedDate::MsDate(date))
     }
 }

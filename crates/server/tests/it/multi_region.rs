@@ -1,81 +1,83 @@
-//! A server with several regions, one database and one container, and short
-//! ways to use each region.
+//! A server with three regions, one database and one container, and a client of
+//! each region.
 
 use std::time::Duration;
 
 use perihelion_model::json::{Value, object};
-use perihelion_server::{RegionNames, ServerOptions};
+use perihelion_server::ServerOptions;
+use perihelion_testkit::TestServer;
+use perihelion_testkit::http_client::{HttpClient, HttpRequest, HttpResponse};
+pub(crate) use perihelion_testkit::regions::REGIONS as NAMES;
 
-use crate::client::{Answer, Call, Client};
-use crate::harness::{Running, options};
 use crate::world::{PLAIN, docs, json};
 
+/// The regions, by their place in [`NAMES`].
 pub(crate) const WEST: usize = 0;
 pub(crate) const EAST: usize = 1;
 pub(crate) const NORTH: usize = 2;
-pub(crate) const NAMES: [&str; 3] = ["West US", "East US", "North Europe"];
 
 /// The API version that current SDKs send.
 const CURRENT_VERSION: &str = "2020-07-15";
 
-pub(crate) struct Planet {
-    pub(crate) server: Running,
-    pub(crate) global: Client,
-    pub(crate) regions: Vec<Client>,
+/// The server, a client of the account's own endpoint and one of each region.
+pub(crate) struct MultiRegion {
+    pub(crate) server: TestServer,
+    pub(crate) global: HttpClient,
+    pub(crate) regions: Vec<HttpClient>,
 }
 
-/// What a server of three regions is started with.
+/// The options of a server with three regions.
 pub(crate) fn three_regions() -> ServerOptions {
     ServerOptions {
         management: true,
-        regions: RegionNames::new(NAMES).unwrap(),
+        regions: perihelion_testkit::regions::three_regions(),
         replication_delay: Duration::from_millis(2),
-        ..options()
+        ..ServerOptions::default()
     }
 }
 
-impl Planet {
-    pub(crate) async fn new() -> Planet {
-        Planet::with(three_regions()).await
+impl MultiRegion {
+    pub(crate) async fn new() -> MultiRegion {
+        MultiRegion::with(three_regions()).await
     }
 
-    /// All regions write.
-    pub(crate) async fn of_writers() -> Planet {
-        Planet::with(ServerOptions { multi_write: true, ..three_regions() }).await
+    /// All regions take writes.
+    pub(crate) async fn with_multi_write() -> MultiRegion {
+        MultiRegion::with(ServerOptions { multi_write: true, ..three_regions() }).await
     }
 
-    pub(crate) async fn with(options: ServerOptions) -> Planet {
-        let planet = Planet::open(options).await;
-        planet.make("/dbs", r#"{"id":"d"}"#).await;
-        planet.make("/dbs/d/colls", PLAIN).await;
-        planet
+    pub(crate) async fn with(options: ServerOptions) -> MultiRegion {
+        let world = MultiRegion::open(options).await;
+        world.make("/dbs", r#"{"id":"d"}"#).await;
+        world.make("/dbs/d/colls", PLAIN).await;
+        world
     }
 
-    /// The same over data that is there already.
-    pub(crate) async fn open(options: ServerOptions) -> Planet {
-        let server = Running::start(options).await;
-        let regions = NAMES.iter().map(|name| server.region_client(name)).collect();
-        Planet { global: server.client(), regions, server }
+    /// Starts on data that exists already: nothing is created.
+    pub(crate) async fn open(options: ServerOptions) -> MultiRegion {
+        let server = TestServer::on_socket(options).await;
+        let regions = NAMES.iter().map(|name| server.region_http_client(name)).collect();
+        MultiRegion { global: server.http_client(), regions, server }
     }
 
     async fn make(&self, path: &str, body: &str) {
-        let made = send(&self.global, Call::new("POST", path).json(&json(body))).await;
+        let made = send(&self.global, HttpRequest::new("POST", path).json(&json(body))).await;
         assert_eq!(made.status, 201, "{}", made.text());
     }
 
-    pub(crate) async fn send(&self, region: usize, call: Call) -> Answer {
+    pub(crate) async fn send(&self, region: usize, call: HttpRequest) -> HttpResponse {
         send(&self.regions[region], call).await
     }
 
-    pub(crate) async fn upsert(&self, region: usize, id: &str, n: u64) -> Answer {
+    pub(crate) async fn upsert(&self, region: usize, id: &str, n: u64) -> HttpResponse {
         self.send(region, upsert(id, n)).await
     }
 
-    pub(crate) async fn delete(&self, region: usize, id: &str) -> Answer {
+    pub(crate) async fn delete(&self, region: usize, id: &str) -> HttpResponse {
         self.send(region, docs("DELETE", id, r#"["a"]"#)).await
     }
 
-    pub(crate) async fn read(&self, region: usize, id: &str) -> Answer {
+    pub(crate) async fn read(&self, region: usize, id: &str) -> HttpResponse {
         self.send(region, docs("GET", id, r#"["a"]"#)).await
     }
 
@@ -88,30 +90,30 @@ impl Planet {
         documents
     }
 
-    pub(crate) async fn try_manage(&self, method: &str, name: &str, body: &str) -> Answer {
+    pub(crate) async fn try_manage(&self, method: &str, name: &str, body: &str) -> HttpResponse {
         manage(&self.global, method, name, body).await
     }
 
-    /// A management request that is granted.
+    /// A management request that must succeed.
     pub(crate) async fn manage(&self, method: &str, name: &str, body: &str) -> Value {
         let answer = self.try_manage(method, name, body).await;
         assert_eq!(answer.status, 200, "{name} {body}: {}", answer.text());
         answer.json().unwrap()
     }
 
-    /// An order that concerns one region.
-    pub(crate) async fn order(&self, name: &str, region: usize) {
+    /// A management request about one region.
+    pub(crate) async fn manage_region(&self, name: &str, region: usize) {
         self.manage("POST", name, &format!(r#"{{"region":"{}"}}"#, NAMES[region])).await;
     }
 
-    /// Returns when everything that is under way has arrived.
-    pub(crate) async fn settle(&self) {
+    /// Waits until every region has what the others had written.
+    pub(crate) async fn wait_for_replication(&self) {
         self.manage("POST", "replication/wait", "").await;
     }
 
-    /// Settles, and checks that all regions hold the same documents.
-    pub(crate) async fn assert_alike(&self) -> Vec<Value> {
-        self.settle().await;
+    /// Waits for replication, then checks that all regions hold the same documents.
+    pub(crate) async fn assert_regions_agree(&self) -> Vec<Value> {
+        self.wait_for_replication().await;
         let first = self.documents(0).await;
         for (region, name) in NAMES.iter().enumerate().skip(1) {
             assert_eq!(first, self.documents(region).await, "{} and {name}", NAMES[0]);
@@ -119,7 +121,7 @@ impl Planet {
         first
     }
 
-    /// How many parcels wait on the way from one region to another.
+    /// How many writes of one region another one has not applied yet.
     pub(crate) async fn pending(&self, from: usize, to: usize) -> i64 {
         let report = self.manage("GET", "regions", "").await;
         let links = report.get("replication").unwrap().as_array().unwrap().to_vec();
@@ -135,19 +137,20 @@ impl Planet {
     }
 }
 
-pub(crate) fn upsert(id: &str, n: u64) -> Call {
+pub(crate) fn upsert(id: &str, n: u64) -> HttpRequest {
     let body = object([("id", id.into()), ("pk", "a".into()), ("n", n.into())]);
     docs("POST", "", r#"["a"]"#).header("x-ms-documentdb-is-upsert", "true").json(&body)
 }
 
-pub(crate) async fn send(client: &Client, call: Call) -> Answer {
+pub(crate) async fn send(client: &HttpClient, call: HttpRequest) -> HttpResponse {
     // SDKs say that any region may write where several do.
     let call =
         call.header("x-ms-version", CURRENT_VERSION).header("x-ms-cosmos-allow-tentative-writes", "true");
     client.send(&call).await.unwrap_or_else(|error| panic!("{call:?}: {error}"))
 }
 
-pub(crate) async fn manage(client: &Client, method: &str, name: &str, body: &str) -> Answer {
-    let call = Call::new(method, format!("/_perihelion/{name}")).omit("authorization").body(body.to_owned());
+pub(crate) async fn manage(client: &HttpClient, method: &str, name: &str, body: &str) -> HttpResponse {
+    let call =
+        HttpRequest::new(method, format!("/_perihelion/{name}")).omit("authorization").body(body.to_owned());
     send(client, call).await
 }

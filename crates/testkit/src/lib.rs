@@ -1,0 +1,38 @@
+//! Test support that several crates share. It is a dev-dependency and is never
+//! published.
+//!
+//! What needs no feature depends on no other crate: seeded random numbers
+//! ([`random`]), directories and names of a test's own ([`scratch`]), the files
+//! of `conformance/` ([`conformance`]), and the tests that a document names
+//! ([`named_tests`]). The features `server`, `driver` and `client` add running
+//! servers, their faults and regions, and what connects to them.
+
+#![warn(missing_docs)]
+
+pub mod conformance;
+pub mod named_tests;
+pub mod random;
+pub mod repository;
+pub mod scratch;
+
+#[cfg(feature = "client")]
+mod client;
+#[cfg(feature = "driver")]
+pub mod driver;
+#[cfg(feature = "server")]
+pub mod faults;
+#[cfg(feature = "server")]
+pub mod http_client;
+#[cfg(feature = "server")]
+mod management;
+#[cfg(feature = "server")]
+pub mod regions;
+#[cfg(feature = "server")]
+pub mod server;
+#[cfg(feature = "wait")]
+pub mod wait;
+
+pub use random::Random;
+pub use scratch::ScratchDirectory;
+#[cfg(feature = "server")]
+pub use server::TestServer;
