@@ -5,14 +5,20 @@
 //! write `/`, `#` and whole sentences. System documents (sessions, deletions)
 //! live under numeric keys: instance ids are strings, so the two never meet.
 
-mod apart;
+pub(crate) mod dedup;
+pub(crate) mod lock_token;
+pub(crate) mod manifest;
+pub(crate) mod node;
+mod parts;
 mod queue;
+pub(crate) mod stamp;
 mod state;
 mod system;
+pub(crate) mod text;
 
 use perihelion_client::Etag;
 
-pub(crate) use apart::{Litter, Part};
+pub(crate) use parts::{Garbage, Part};
 pub(crate) use queue::{Activity, Bundle, Cancelled, FIRST, Message, Outbox};
 pub(crate) use state::{Chunk, Execution, KvValue, Lock, PastExecution, StartedBy, State};
 pub(crate) use system::{Deletion, DeletionStage, Late, Session};
@@ -36,7 +42,7 @@ pub(crate) mod kind {
     pub(crate) const STAGED: &str = "staged";
     /// A part of a text that is too large for where it belongs.
     pub(crate) const PART: &str = "part";
-    pub(crate) const LITTER: &str = "litter";
+    pub(crate) const GARBAGE: &str = "litter";
     pub(crate) const SESSION: &str = "session";
     pub(crate) const DELETION: &str = "deletion";
     /// The heartbeat of a process.

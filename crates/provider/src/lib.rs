@@ -59,43 +59,25 @@
 
 #![warn(missing_docs)]
 
-mod admin;
-mod builder;
-mod cache;
-mod chores;
-pub mod client;
-mod clock;
-mod config;
-mod consumed;
-mod contract;
-mod counted;
+mod api;
 mod documents;
 mod failure;
-mod held;
-mod hub;
-mod inner;
-mod listing;
-mod manifest;
-mod meter;
 mod migrate;
-mod nodes;
 mod ops;
+mod options;
 mod plan;
-pub mod provider;
-mod retention;
-mod senders;
+mod process;
 mod store;
-mod text;
-mod together;
-mod token;
+mod sync;
 
-pub use builder::CosmosDBProviderBuilder;
-pub use config::{CommitTier, CosmosDBProviderConfig, OutboxFaultInjector};
-pub use listing::{ListOptions, ListOrder, ListPage, ListedInstance};
-pub use meter::{Latency, MethodMetrics, ProviderMetrics};
+pub use api::builder::CosmosDBProviderBuilder;
+pub use api::provider::CosmosDBProvider;
+pub use api::{client, provider};
 pub use migrate::{ContainerName, Migration, MigrationReport};
-pub use provider::CosmosDBProvider;
-pub use retention::RetentionOptions;
+pub use options::config::{CommitTier, CosmosDBProviderConfig, OutboxFaultInjector};
+pub use options::listing::{ListOptions, ListOrder, ListPage, ListedInstance};
+pub use options::retention::RetentionOptions;
+pub use process::metrics::{Latency, MethodMetrics, ProviderMetrics};
 
 // What the builder takes: a program needs no second dependency to name it.
 pub use perihelion_client::{self, Credential};
@@ -104,5 +86,5 @@ pub use perihelion_server::{self, EmbeddedOptions};
 
 /// Where the published crate has its [`OutboxFaultInjector`].
 pub mod outbox {
-    pub use crate::config::OutboxFaultInjector;
+    pub use crate::options::config::OutboxFaultInjector;
 }

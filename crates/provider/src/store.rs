@@ -3,7 +3,10 @@
 //! The driver retries what it may; what is here goes on where it gives up, as
 //! long as the caller has time: a lock's deadline, or a fixed patience.
 
-mod fit;
+pub(crate) mod layout;
+pub(crate) mod migration_marker;
+mod preflight;
+pub(crate) mod state_cache;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -18,13 +21,12 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use crate::cache::{Snapshot, Snapshots};
+use self::state_cache::{Snapshot, StateCache};
 use crate::documents::{STATE, State, Versioned};
 use crate::failure::Failure;
-use crate::migrate;
 
 /// How long operations without a lock go on when the service does not answer.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const RETRY_FOR: Duration = Duration::from_secs(20);
 
 /// The first wait between attempts, doubled up to the last.
 const BACKOFF_FIRST: Duration = Duration::from_millis(20);
@@ -52,7 +54,7 @@ const INDEXED: [&str; 10] = [
 pub(crate) struct Store {
     pub(crate) container: Container,
     /// What is known of states; every write here ends what was known before.
-    pub(crate) snapshots: Arc<Snapshots>,
+    pub(crate) state_cache: Arc<StateCache>,
     /// Whether it removes documents whose time to live is over.
     pub(crate) is_ttl_on: bool,
 }
@@ -66,21 +68,21 @@ impl Store {
         container: &str,
         is_migrating: bool,
     ) -> Result<Store, Failure> {
-        fit::check_names(database, container)?;
-        fit::check_account(client)?;
+        preflight::check_names(database, container)?;
+        preflight::check_account(client)?;
         let handle = client.database(database).container(container);
         match handle.properties().await {
             Ok(found) => {
-                fit::check_partition_key(&handle, &found)?;
-                migrate::check(&handle, &found, is_migrating).await?;
-                fit::check_container(&handle, &found)?;
-                let is_ttl_on = fit::switch_ttl_on(&handle, found).await?;
-                Ok(Store { container: handle, snapshots: Arc::default(), is_ttl_on })
+                preflight::check_partition_key(&handle, &found)?;
+                layout::check(&handle, &found, is_migrating).await?;
+                preflight::check_container(&handle, &found)?;
+                let is_ttl_on = preflight::switch_ttl_on(&handle, found).await?;
+                Ok(Store { container: handle, state_cache: Arc::default(), is_ttl_on })
             }
             Err(error) if error.is_not_found() => {
                 let made = make(client, database, container).await;
-                let container = made.map_err(|error| fit::unmade(database, container, error))?;
-                Ok(Store { container, snapshots: Arc::default(), is_ttl_on: true })
+                let container = made.map_err(|error| preflight::unmade(database, container, error))?;
+                Ok(Store { container, state_cache: Arc::default(), is_ttl_on: true })
             }
             Err(error) => Err(error.into()),
         }
@@ -132,7 +134,7 @@ impl Store {
     ) -> Result<Etag, Failure> {
         let options = quiet().with_witness(STATE, pointer, witness);
         let key = state.instance_id.as_str();
-        self.snapshots.forget(key);
+        self.state_cache.forget(key);
         let written = match etag {
             Some(etag) => {
                 self.container.replace_with(key, STATE, state, &options.with_if_match(etag)).await?
@@ -143,7 +145,7 @@ impl Store {
         if state.is_deleted() {
             // Whoever starts it anew must read what is left of it.
             let state = Versioned { value: state.clone(), etag: etag.clone() };
-            self.snapshots.put(Arc::new(Snapshot { state, history: Arc::default() }));
+            self.state_cache.put(Arc::new(Snapshot { state, history: Arc::default() }));
         }
         Ok(etag)
     }
@@ -228,7 +230,7 @@ pub(crate) fn versioned<T: DeserializeOwned>(row: Value) -> Result<Versioned<T>,
 
 /// Tries until it succeeds, is refused, or the time is up; transient failures
 /// are waited out.
-pub(crate) async fn patiently<T, F>(until: Instant, mut attempt: impl FnMut() -> F) -> Result<T, Failure>
+pub(crate) async fn retry_until<T, F>(until: Instant, mut attempt: impl FnMut() -> F) -> Result<T, Failure>
 where
     F: Future<Output = Result<T, Failure>>,
 {

@@ -3,9 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::{is_false, is_zero};
-use crate::clock::{SKEW_MAX, Stamp};
-use crate::consumed::Once;
-use crate::text::{Text, escaped};
+use crate::documents::dedup::Once;
+use crate::documents::stamp::{SKEW_MAX, Stamp};
+use crate::documents::text::{Text, escaped};
 
 /// Before every other message of an instance: the start of its next execution,
 /// without which the runtime can do nothing with the others.

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::{STATE, is_false, kind};
-use crate::clock::Stamp;
-use crate::consumed::Consumed;
-use crate::manifest::Manifest;
-use crate::text::{Parts, Text};
+use crate::documents::dedup::Consumed;
+use crate::documents::manifest::Manifest;
+use crate::documents::stamp::Stamp;
+use crate::documents::text::{Parts, Text};
 
 /// The state of an instance: what every commit replaces under its etag.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]

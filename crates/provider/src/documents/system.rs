@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::clock::Stamp;
+use crate::documents::stamp::Stamp;
 
 /// `s:{hash}`: who has a session. Global, in a partition of its own.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -16,8 +16,8 @@ use semver::Version;
 
 use super::MigrationReport;
 use super::published::{Head, Intent, KeyValue, Partition, Queued};
-use crate::clock::Stamp;
 use crate::documents::Message;
+use crate::documents::stamp::Stamp;
 use crate::failure::Failure;
 use crate::plan::{TurnAck, message};
 

@@ -14,10 +14,6 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// What `type` says there and never in our own documents, so that finding one
-/// of them is finding that layout.
-pub(super) const ONLY_THERE: [&str; 4] = [INSTANCE, INTENT, "kv", "kv_delta"];
-
 pub(super) const INSTANCE: &str = "instance";
 const INTENT: &str = "outbox_intent";
 

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::ContainerName;
 use super::convert::{Moved, convert};
 use super::published::Partition;
-use crate::clock::Stamp;
+use crate::documents::stamp::Stamp;
 
 const NOW: u64 = 1_700_000_100_000;
 

@@ -9,49 +9,51 @@ use tokio::time::Instant;
 
 use super::convert::{Moved, MovedTurn};
 use super::published::{Head, KeyValue};
+use crate::documents::lock_token::nonce;
+use crate::documents::text::Text;
 use crate::documents::{KvValue, State, Versioned};
 use crate::failure::Failure;
-use crate::inner::Inner;
-use crate::ops::commit::{CommitBasis, Outcome, commit};
-use crate::ops::handover::Handover;
-use crate::ops::{payload, stage, unpack};
+use crate::ops::core::Core;
+use crate::ops::orchestration::commit::{CommitBasis, Outcome, commit};
+use crate::ops::orchestration::direct_dispatch::DirectDispatch;
+use crate::ops::orchestration::stage;
+use crate::ops::orchestration::unpack;
+use crate::ops::payload;
 use crate::plan::{self, Basis};
-use crate::store::{PATIENCE, patiently, quiet};
-use crate::text::Text;
-use crate::token::nonce;
+use crate::store::{RETRY_FOR, quiet, retry_until};
 
-pub(super) async fn write(inner: &Inner, moved: Moved) -> Result<(), Failure> {
+pub(super) async fn write(core: &Core, moved: Moved) -> Result<(), Failure> {
     let Moved { instance, messages, loose, turns, head, values } = moved;
     for message in messages {
-        let until = Instant::now() + PATIENCE;
-        payload::send(&inner.store, message, inner.clock.stamp(), until).await?;
+        let until = Instant::now() + RETRY_FOR;
+        payload::send(&core.store, message, core.clock.stamp(), until).await?;
     }
     for item in loose {
-        let activity = plan::activity(&item, inner.clock.stamp())?;
-        match inner.store.container.create_with(activity.instance_id.as_str(), &activity, &quiet()).await {
+        let activity = plan::activity(&item, core.clock.stamp())?;
+        match core.store.container.create_with(activity.instance_id.as_str(), &activity, &quiet()).await {
             Err(error) if !error.is_conflict() => return Err(error.into()),
             _ => {}
         }
     }
     let last = turns.len().saturating_sub(1);
     for (number, turn) in turns.into_iter().enumerate() {
-        let found = state(inner, &instance).await?;
+        let found = state(core, &instance).await?;
         if turn.ack.execution > found.value.execution.execution {
             let end = (number == last).then_some((head.as_ref(), &values));
-            execution(inner, found, turn, end).await?;
+            execution(core, found, turn, end).await?;
         }
     }
     Ok(())
 }
 
 /// The state as it is; one that is not there is made.
-async fn state(inner: &Inner, instance: &str) -> Result<Versioned<State>, Failure> {
-    if let Some(found) = inner.store.state(instance).await? {
+async fn state(core: &Core, instance: &str) -> Result<Versioned<State>, Failure> {
+    if let Some(found) = core.store.state(instance).await? {
         return Ok(found);
     }
     let blank = State::blank(instance, nonce());
     let witness = blank.incarnation.clone();
-    let etag = inner.store.put_state(&blank, None, "/incarnation", witness.into()).await?;
+    let etag = core.store.put_state(&blank, None, "/incarnation", witness.into()).await?;
     Ok(Versioned { value: blank, etag })
 }
 
@@ -59,7 +61,7 @@ async fn state(inner: &Inner, instance: &str) -> Result<Versioned<State>, Failur
 type End<'a> = (Option<&'a Head>, &'a BTreeMap<String, KeyValue>);
 
 async fn execution(
-    inner: &Inner,
+    core: &Core,
     mut found: Versioned<State>,
     turn: MovedTurn,
     end: Option<End<'_>>,
@@ -68,15 +70,15 @@ async fn execution(
         // Of executions that were pruned there is no history to tell.
         complete(&mut found.value, head, values);
     }
-    let (now, nonce) = (inner.clock.reserve(turn.ack.stamps()), nonce());
+    let (now, nonce) = (core.clock.reserve(turn.ack.stamps()), nonce());
     let basis = Basis { state: &found.value, past: None, bundles: &[], once: &[], now, nonce: &nonce };
     let mut plan = plan::turn(&basis, &turn.ack)?;
     date(&mut plan.state, &turn, end.and_then(|(head, _)| head));
-    let until = Instant::now() + PATIENCE;
-    let staged = stage::turn(inner, &plan, until).await?;
+    let until = Instant::now() + RETRY_FOR;
+    let staged = stage::turn(core, &plan, until).await?;
     let basis = CommitBasis { etag: Some(&found.etag), staged: staged.as_ref() };
-    let nothing = Handover::nothing(inner);
-    match patiently(until, || commit(inner, &plan, &nothing, basis, until)).await? {
+    let nothing = DirectDispatch::nothing(core);
+    match retry_until(until, || commit(core, &plan, &nothing, basis, until)).await? {
         Outcome::Committed(_) => {}
         Outcome::Stale => {
             return Err(Failure::Contended(format!(
@@ -87,7 +89,7 @@ async fn execution(
         Outcome::Refused(error) => return Err(Failure::Refused(error.to_string())),
     }
     for bundle in &plan.bundles {
-        unpack::run(inner, &bundle.instance_id, &bundle.id).await?;
+        unpack::run(core, &bundle.instance_id, &bundle.id).await?;
     }
     Ok(())
 }

@@ -8,16 +8,16 @@
 use perihelion_client::Batch;
 use tokio::time::Instant;
 
-use crate::clock::Stamp;
+use crate::documents::lock_token::nonce;
+use crate::documents::stamp::Stamp;
+use crate::documents::text::{Parts, Text, escaped};
 use crate::documents::{Message, Part};
 use crate::failure::Failure;
-use crate::inner::Inner;
-use crate::ops::purge;
-use crate::ops::stage::{self, Staged};
+use crate::ops::core::Core;
+use crate::ops::orchestration::stage::{self, Staged};
+use crate::ops::repair::purge;
 use crate::plan::{self, ITEM_BYTES_MAX};
-use crate::store::{Store, patiently, quiet, quiet_operation};
-use crate::text::{Parts, Text, escaped};
-use crate::token::nonce;
+use crate::store::{Store, quiet, quiet_operation, retry_until};
 
 /// A text, from wherever it is.
 pub(crate) async fn text(store: &Store, instance: &str, text: &Text) -> Result<String, Failure> {
@@ -148,17 +148,17 @@ pub(crate) async fn send(
     until: Instant,
 ) -> Result<Message, Failure> {
     let ready = prepare(store, message, now, until).await?;
-    patiently(until, || create(store, &ready)).await?;
+    retry_until(until, || create(store, &ready)).await?;
     Ok(ready.message)
 }
 
 /// Removes a message that is not to be delivered, and what it says. Its parts go
 /// first: without them nobody delivers it.
-pub(crate) async fn remove(inner: &Inner, message: &Message) -> Result<(), Failure> {
+pub(crate) async fn remove(core: &Core, message: &Message) -> Result<(), Failure> {
     let mut ids: Vec<String> = message.item.parts().into_iter().flat_map(Parts::ids).collect();
     ids.push(message.id.clone());
     for ids in ids.chunks(Batch::OPERATIONS_MAX) {
-        purge::remove(&inner.store, &message.instance_id, ids).await?;
+        purge::remove(&core.store, &message.instance_id, ids).await?;
     }
     Ok(())
 }

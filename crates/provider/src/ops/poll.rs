@@ -4,35 +4,35 @@
 //! A poll is one query per physical partition, in parallel and without a plan:
 //! nothing here needs one order over all of them. It asks only for what fetches
 //! under way can take, leaves out what is known to be taken or parked, and puts
-//! what it finds into the hub, from where fetches take it.
+//! what it finds into the hints, from where fetches take it.
 //!
 //! What always holds: at most one poll is under way; whoever waits for it shares
 //! its answer; a fetch that must not miss anything has an answer to a question
 //! that was asked after it came. No task is behind it: the fetch that finds the
 //! poll due does it, and when that fetch is dropped, the next one does.
 
-mod absorb;
-mod heads;
-mod interest;
-mod question;
-mod ripe;
+mod cursors;
+mod ingest;
+mod query;
 mod schedule;
+mod takeover;
 
 use perihelion_client::{FeedRange, QueryFeed};
 use serde_json::Value;
 use tokio::time::Instant;
 
-use heads::Heads;
-pub(crate) use interest::{Interest, Tags, Ticket};
-use question::Question;
+use crate::process::interest::{Interest, Interests, Ticket};
+use cursors::Cursors;
+use query::PollQuery;
 use schedule::Schedule;
 
-use crate::clock::Stamp;
+use crate::documents::stamp::Stamp;
 use crate::failure::Failure;
-use crate::inner::Inner;
-use crate::nodes::{self, Nodes};
-use crate::together::together;
-use absorb::{Found, absorb};
+use crate::ops::core::Core;
+use crate::ops::heartbeat;
+use crate::process::membership::Membership;
+use futures_util::future::join_all;
+use ingest::{Found, ingest};
 
 /// Rows of one page: a partition's head that is taken within a moment.
 const PAGE_ROWS: u32 = 64;
@@ -47,23 +47,23 @@ const PARALLEL_MAX: usize = 32;
 /// Polls of a process.
 #[derive(Debug, Default)]
 pub(crate) struct Poller {
-    interests: interest::Interests,
+    interests: Interests,
     schedule: Schedule,
     /// Where a poll begins; whoever has it polls.
-    heads: tokio::sync::Mutex<Heads>,
+    cursors: tokio::sync::Mutex<Cursors>,
 }
 
 impl Poller {
     /// A fetch comes; it is asked for until the ticket is dropped. An eager one
     /// looks once: it is polled for at once, and whatever is there is taken.
-    pub(crate) fn join(&self, nodes: &Nodes, interest: Interest, is_eager: bool) -> Ticket<'_> {
-        nodes.called(&interest);
+    pub(crate) fn join(&self, membership: &Membership, interest: Interest, is_eager: bool) -> Ticket<'_> {
+        membership.called(&interest);
         self.interests.join(interest, is_eager)
     }
 
     /// Fetches that have waited for a while are still there.
-    pub(crate) fn remind(&self, nodes: &Nodes) {
-        self.interests.all().interests.iter().for_each(|interest| nodes.called(interest));
+    pub(crate) fn remind(&self, membership: &Membership) {
+        self.interests.all().interests.iter().for_each(|interest| membership.called(interest));
     }
 
     /// When the next poll for that fetch is due.
@@ -74,10 +74,10 @@ impl Poller {
     /// A fetch may find work in this process again and again and never come to
     /// poll, and all the others too: then what other processes leave is polled
     /// for first, now and then. It is nothing that a fetch depends on.
-    pub(crate) async fn glance(&self, inner: &Inner, ticket: &Ticket<'_>) {
+    pub(crate) async fn glance(&self, core: &Core, ticket: &Ticket<'_>) {
         if !ticket.is_eager()
             && self.schedule.is_urgent(ticket.interest())
-            && let Err(failure) = self.poll(inner, ticket).await
+            && let Err(failure) = self.poll(core, ticket).await
         {
             tracing::debug!(?failure, "what others left is looked for later");
         }
@@ -85,13 +85,13 @@ impl Poller {
 
     /// Asks storage when it is time to; whether there is anything to take that
     /// was not known before.
-    pub(crate) async fn poll(&self, inner: &Inner, ticket: &Ticket<'_>) -> Result<bool, Failure> {
+    pub(crate) async fn poll(&self, core: &Core, ticket: &Ticket<'_>) -> Result<bool, Failure> {
         let (interest, must) = (ticket.interest(), ticket.is_eager());
         let came = self.schedule.rounds();
         if !must && !self.schedule.is_due(interest) {
             return Ok(false);
         }
-        let mut heads = self.heads.lock().await;
+        let mut cursors = self.cursors.lock().await;
         if let Some(found) = self.schedule.answered_since(came, interest) {
             return Ok(found);
         }
@@ -100,9 +100,9 @@ impl Poller {
         }
         let asked = self.interests.all();
         let round = self.schedule.begin();
-        inner.meter.polled();
-        let found = Found::new(&inner.nodes, asked.is_eager, inner.clock.stamp());
-        let found = sweep(inner, &mut heads, &Question::of(&asked.interests), found).await?;
+        core.metrics.polled();
+        let found = Found::new(&core.membership, asked.is_eager, core.clock.stamp());
+        let found = sweep(core, &mut cursors, &PollQuery::of(&asked.interests), found).await?;
         self.schedule.end(round, &asked.interests, &found);
         Ok(found.has(interest))
     }
@@ -118,20 +118,20 @@ struct Place {
 /// Looks through all partitions, page by page, until something is found that
 /// was not known. A partition that does not answer hides nothing of the others.
 async fn sweep(
-    inner: &Inner,
-    heads: &mut Heads,
-    question: &Question,
+    core: &Core,
+    cursors: &mut Cursors,
+    question: &PollQuery,
     mut found: Found,
 ) -> Result<Found, Failure> {
     let (now, at, is_eager) = (found.now(), Instant::now(), found.is_eager());
     let ask = |range: FeedRange, from: Stamp| {
-        let query = question.query(inner, now, from, PAGE_ROWS).in_range(range.clone());
-        Place { feed: inner.store.container.query(query), range, from }
+        let query = question.query(core, now, from, PAGE_ROWS).in_range(range.clone());
+        Place { feed: core.store.container.query(query), range, from }
     };
-    let ranges = inner.store.container.feed_ranges().await?;
-    heads.begin(question, &ranges);
+    let ranges = core.store.container.feed_ranges().await?;
+    cursors.begin(question, &ranges);
     let begin = |range: FeedRange| {
-        let from = heads.from(&range, now, at, is_eager);
+        let from = cursors.from(&range, now, at, is_eager);
         ask(range, from)
     };
     let mut places: Vec<Place> = ranges.into_iter().map(begin).collect();
@@ -141,21 +141,21 @@ async fn sweep(
         let answers = pages(places).await;
         // Others matter only when there is something to share.
         if !is_eager && answers.iter().any(|(_, rows)| rows.as_ref().is_ok_and(|rows| !rows.is_empty())) {
-            nodes::refresh(inner).await;
-            found.look_around(&inner.nodes);
+            heartbeat::refresh(core).await;
+            found.look_around(&core.membership);
         }
         for (place, answer) in answers {
             match answer {
                 Ok(rows) if rows.len() < PAGE_ROWS as usize => {
-                    absorb(inner, rows, &mut found).await;
+                    ingest(core, rows, &mut found).await;
                     // It began behind the head: the head comes last.
-                    let is_due = place.from > Stamp(0) && heads.is_due(&place.range, at, is_eager);
+                    let is_due = place.from > Stamp(0) && cursors.is_due(&place.range, at, is_eager);
                     left.extend(is_due.then(|| ask(place.range, Stamp(0))));
                 }
                 Ok(rows) => {
-                    let last = absorb(inner, rows, &mut found).await;
+                    let last = ingest(core, rows, &mut found).await;
                     if !found.is_any() {
-                        heads.paged(&place.range, place.from, last, at);
+                        cursors.paged(&place.range, place.from, last, at);
                     }
                     left.push(place);
                 }
@@ -168,7 +168,7 @@ async fn sweep(
         }
     }
     if !found.is_any() {
-        places.iter().for_each(|place| heads.left(&place.range));
+        places.iter().for_each(|place| cursors.left(&place.range));
     }
     match failure {
         Some(failure) if !found.is_any() => Err(failure),
@@ -185,7 +185,7 @@ async fn pages(mut places: Vec<Place>) -> Vec<(Place, Result<Vec<Value>, Failure
             let rows = page.map(|page| page.map(|page| page.items).unwrap_or_default());
             (place, rows.map_err(Failure::from))
         });
-        answers.extend(together(some.collect()).await);
+        answers.extend(join_all(some).await);
     }
     answers
 }

@@ -1,12 +1,12 @@
 //! Turns that are too large for one batch, answers that are lost, and holders
 //! that come too late: each on the real engine, in this process.
 
-mod ahead;
 mod cut;
 mod deletions;
 mod interleavings;
 mod large;
 mod left;
+mod prefetch;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -263,15 +263,15 @@ async fn what_could_not_be_delivered_after_the_commit_arrives_later_and_once() {
 /// Puts a message where it goes, whatever became of it before.
 async fn post(provider: &CosmosDBProvider, message: &crate::documents::Message) {
     let until = tokio::time::Instant::now() + LOCK;
-    let now = provider.inner.clock.stamp();
-    super::payload::send(&provider.inner.store, message.clone(), now, until).await.unwrap();
+    let now = provider.core.clock.stamp();
+    super::payload::send(&provider.core.store, message.clone(), now, until).await.unwrap();
 }
 
 #[tokio::test]
 async fn a_message_that_was_consumed_is_not_delivered_again() {
     let world = World::open().await;
     let provider = world.provider().await;
-    let now = provider.inner.clock.stamp();
+    let now = provider.core.clock.stamp();
     let message = crate::plan::message(&raised("a", "1"), "x:source:100000".into(), now, None).unwrap();
     provider.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
     post(&provider, &message).await;

@@ -1,7 +1,7 @@
 //! Bundles and outboxes: many small documents in a few large ones, none of them
 //! larger than a document may be.
 
-use crate::clock::Stamp;
+use crate::documents::stamp::Stamp;
 use crate::documents::{Activity, Bundle, Message, Outbox, kind};
 
 /// A bundle or outbox, as JSON. A step of unpacking writes what it makes beside

@@ -4,9 +4,9 @@
 use duroxide::{Event, EventKind};
 
 use super::{Basis, PastWrite, TurnAck, TurnPlan};
+use crate::documents::text::{PART_BYTES_MAX, Text, cut};
 use crate::documents::{Chunk, Execution, PastExecution, State, kind};
 use crate::failure::Failure;
-use crate::text::{PART_BYTES_MAX, Text, cut};
 
 /// The state document keeps this much of the history; every commit rewrites it.
 const TAIL_BYTES_MAX: usize = 8 * 1024;

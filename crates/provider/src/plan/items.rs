@@ -5,7 +5,7 @@ use std::time::Duration;
 use duroxide::providers::WorkItem;
 use sha2::{Digest, Sha256};
 
-use crate::clock::Stamp;
+use crate::documents::stamp::Stamp;
 use crate::documents::{Activity, FIRST, Message, State, kind};
 use crate::failure::Failure;
 

@@ -5,9 +5,9 @@ use std::collections::HashSet;
 
 use super::spill::Spill;
 use super::{Basis, Layout, TurnAck, TurnPlan, activity, activity_id, bundles, instance_of, items, message};
-use crate::clock::Stamp;
-use crate::consumed::sent_id;
-use crate::documents::{Activity, Bundle, Cancelled, FIRST, Litter, Message, State, Versioned, kind};
+use crate::documents::dedup::sent_id;
+use crate::documents::stamp::Stamp;
+use crate::documents::{Activity, Bundle, Cancelled, FIRST, Garbage, Message, State, Versioned, kind};
 use crate::failure::Failure;
 
 /// More activities, messages and cancellations than this go into a bundle: a
@@ -29,13 +29,13 @@ pub(super) fn apply(
     ack: &TurnAck,
     layout: &Layout,
     spill: &mut Spill,
-    litter: &mut Litter,
+    garbage: &mut Garbage,
 ) -> Result<(), Failure> {
     let Scheduled { activities, messages, outgoing, mut cancelled } =
         scheduled(&mut plan.state, basis.now, ack, layout, spill)?;
     if plan.state.is_spilt {
-        litter.of = cancelled.iter().cloned().collect();
-        litter.of.sort();
+        garbage.of = cancelled.iter().cloned().collect();
+        garbage.of.sort();
     }
     plan.edited_bundles = edit_bundles(basis.bundles, &mut cancelled);
     plan.state.bundles = basis.bundles.iter().map(|bundle| bundle.value.id.clone()).collect();

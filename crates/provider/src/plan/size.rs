@@ -41,7 +41,7 @@ impl TurnPlan {
             + self.edited_bundles.len()
             + self.cancelled.len()
             + self.consumed.len()
-            + usize::from(self.litter.is_some())
+            + usize::from(self.garbage.is_some())
     }
 
     /// Bytes of the commit beside the state.
@@ -49,7 +49,7 @@ impl TurnPlan {
         let mut bytes = self.operations() * OPERATION_BYTES;
         bytes += all(&self.activities) + all(&self.messages) + all(&self.cancelled);
         bytes += self.past.as_ref().map_or(0, |past| json(&past.document));
-        bytes += self.litter.as_ref().map_or(0, json);
+        bytes += self.garbage.as_ref().map_or(0, json);
         bytes += self.edited_bundles.iter().map(|bundle| all(&bundle.value.skip)).sum::<usize>();
         if self.staging.is_none() {
             bytes += all(&self.chunks) + all(&self.parts) + all(&self.bundles) + all(&self.outboxes);

@@ -2,8 +2,8 @@
 //! values that no document holds, and in turns that no batch holds every item
 //! above a few kilobytes, so that what is left of the turn fits one.
 
+use crate::documents::text::{PART_BYTES_MAX, Parts, Text, cut, escaped};
 use crate::documents::{Activity, Execution, KvValue, Message, Part, State, kind};
-use crate::text::{PART_BYTES_MAX, Parts, Text, cut, escaped};
 
 /// A value of the state, other than key-value pairs, that stays in it.
 const STATE_VALUE_BYTES_MAX: usize = 96 * 1024;

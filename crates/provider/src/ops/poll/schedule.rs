@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::absorb::Found;
-use super::interest::Interest;
-use crate::inner::locked;
+use super::ingest::Found;
+use crate::process::interest::Interest;
+use crate::sync::lock;
 
 /// Between polls after one that found something.
 const INTERVAL_FIRST: Duration = Duration::from_millis(200);
@@ -50,19 +50,19 @@ impl Default for Rounds {
 impl Schedule {
     /// How many polls were begun.
     pub(super) fn rounds(&self) -> u64 {
-        locked(&self.0).begun
+        lock(&self.0).begun
     }
 
     /// Begins one.
     pub(super) fn begin(&self) -> u64 {
-        let mut rounds = locked(&self.0);
+        let mut rounds = lock(&self.0);
         rounds.begun += 1;
         rounds.begun
     }
 
     /// A poll was answered, for these interests.
     pub(super) fn end(&self, round: u64, interests: &[Interest], found: &Found) {
-        let mut rounds = locked(&self.0);
+        let mut rounds = lock(&self.0);
         let at = Instant::now();
         rounds.interval = next_interval(rounds.interval, found.is_any(), found.ripens());
         rounds.answers.retain(|_, answer| at - answer.at <= INTERVAL_LAST);
@@ -74,7 +74,7 @@ impl Schedule {
 
     /// The answer to that question by a poll begun after so many.
     pub(super) fn answered_since(&self, rounds: u64, interest: &Interest) -> Option<bool> {
-        let answer = locked(&self.0).answers.get(interest).copied()?;
+        let answer = lock(&self.0).answers.get(interest).copied()?;
         (answer.round > rounds).then_some(answer.found)
     }
 
@@ -86,7 +86,7 @@ impl Schedule {
     /// whoever comes next asks, even with work at hand. It is told so once in
     /// that time, however the poll ends.
     pub(super) fn is_urgent(&self, interest: &Interest) -> bool {
-        let (mut rounds, now) = (locked(&self.0), Instant::now());
+        let (mut rounds, now) = (lock(&self.0), Instant::now());
         let answered = rounds.answers.get(interest).map(|answer| answer.at);
         let asked = answered.max(rounds.urged.get(interest).copied());
         let is_urgent = asked.is_none_or(|at| at + INTERVAL_LAST <= now);
@@ -97,7 +97,7 @@ impl Schedule {
     }
 
     pub(super) fn next(&self, interest: &Interest) -> Instant {
-        let rounds = locked(&self.0);
+        let rounds = lock(&self.0);
         rounds.answers.get(interest).map_or_else(Instant::now, |answer| answer.at + rounds.interval)
     }
 }
@@ -121,7 +121,11 @@ mod tests {
         let schedule = Schedule::default();
         let answer = || {
             let round = schedule.begin();
-            let found = Found::new(&crate::nodes::Nodes::default(), false, crate::clock::Stamp(0));
+            let found = Found::new(
+                &crate::process::membership::Membership::default(),
+                false,
+                crate::documents::stamp::Stamp(0),
+            );
             schedule.end(round, &[Interest::Turns], &found);
         };
         assert!(schedule.is_urgent(&Interest::Turns));

@@ -9,10 +9,11 @@ use perihelion_server::{Embedded, EmbeddedOptions};
 use serde_json::{Value, json};
 
 use crate::CosmosDBProvider;
-use crate::clock::Stamp;
-use crate::hub::{Asker, Capability};
-use crate::ops::poll::{Interest, Tags};
-use crate::together::together;
+use crate::documents::node::Tags;
+use crate::documents::stamp::Stamp;
+use crate::process::hints::{Asker, Capability};
+use crate::process::interest::Interest;
+use futures_util::future::join_all;
 
 const LOCK: Duration = Duration::from_secs(30);
 const NOW: Duration = Duration::ZERO;
@@ -64,11 +65,11 @@ async fn a_head_that_is_all_known_hides_nothing_behind_it() {
     const PARKED: usize = 1000;
     let engine = engine().await;
     let (producer, finder) = (provider(&engine).await, provider(&engine).await);
-    let later = finder.inner.clock.stamp().after(Duration::from_secs(3600));
+    let later = finder.core.clock.stamp().after(Duration::from_secs(3600));
     for number in 0..PARKED {
         let instance = format!("parked-{number}");
         producer.enqueue_for_orchestrator(start(&instance), None).await.unwrap();
-        finder.inner.hub.instances.quietly(|hints| {
+        finder.core.hints.instances.quietly(|hints| {
             hints.hint(&instance, Stamp(1));
             hints.block(&instance, later);
         });
@@ -92,7 +93,7 @@ async fn a_head_that_is_all_known_hides_nothing_behind_it() {
 async fn what_cannot_be_read_is_set_aside_and_wedges_nothing() {
     let engine = engine().await;
     let provider = provider(&engine).await;
-    let container = provider.inner.store.container.clone();
+    let container = provider.core.store.container.clone();
     let queued = |id: &str, kind: &str, extra: Value| {
         let mut document = json!({ "id": id, "instanceId": "bad", "type": kind, "visibleAt": 1 });
         document.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
@@ -129,24 +130,25 @@ async fn fetches_that_wait_share_one_poll_and_it_asks_for_no_more_than_they_take
     producer.enqueue_for_orchestrator(start("a"), None).await.unwrap();
     producer.enqueue_for_worker(work(1, None)).await.unwrap();
     producer.enqueue_for_worker(work(2, Some("gpu"))).await.unwrap();
-    let inner = &waiter.inner;
+    let core = &waiter.core;
     let gpu = Tags::from(&TagFilter::tags(["gpu"]));
     let tickets: Vec<_> = (0..20)
         .map(|_| {
             let interest = Interest::Works { tags: gpu.clone(), owner: None };
-            inner.poller.join(&inner.nodes, interest, false)
+            core.poller.join(&core.membership, interest, false)
         })
         .collect();
     let before = queries(&engine).await;
-    let found = together(tickets.iter().map(|ticket| inner.poller.poll(inner, ticket)).collect()).await;
+    let found = join_all(tickets.iter().map(|ticket| core.poller.poll(core, ticket))).await;
     assert!(found.into_iter().any(|found| found.unwrap()));
     assert_eq!(queries(&engine).await - before, 1);
     let anyone = Capability::of(None);
     let anyone = Asker { capability: &anyone, at: tokio::time::Instant::now() };
-    assert!(inner.hub.instances.quietly(|hints| hints.next(anyone)).is_none());
-    let claimant = crate::hub::Claimant { tags: &TagFilter::Any, owner: None };
-    let now = inner.clock.stamp();
-    let (offer, _) = inner.hub.works.quietly(|hints| hints.take(now, &claimant)).expect("one is on offer");
+    assert!(core.hints.instances.quietly(|hints| hints.next(anyone)).is_none());
+    let claimant = crate::process::hints::Claimant { tags: &TagFilter::Any, owner: None };
+    let now = core.clock.stamp();
+    let (offer, _) =
+        core.hints.activities.quietly(|hints| hints.take(now, &claimant)).expect("one is on offer");
     assert_eq!(offer.tag.as_deref(), Some("gpu"));
-    assert!(inner.hub.works.quietly(|hints| hints.take(now, &claimant)).is_none(), "and no other");
+    assert!(core.hints.activities.quietly(|hints| hints.take(now, &claimant)).is_none(), "and no other");
 }

@@ -23,7 +23,7 @@ pub(super) enum Last {
 /// A transport that ends.
 #[derive(Clone)]
 pub(super) struct Cut {
-    inner: InProcess,
+    transport: InProcess,
     last: Last,
     left: Arc<AtomicUsize>,
     reached: Arc<Notify>,
@@ -33,8 +33,8 @@ impl Transport for Cut {
     async fn send(&self, request: Request) -> Result<Response, Failure> {
         let take = |left: usize| left.checked_sub(1);
         match self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take) {
-            Ok(left) if left > 1 => return self.inner.send(request).await,
-            Ok(_) if self.last == Last::Applied => drop(self.inner.send(request).await),
+            Ok(left) if left > 1 => return self.transport.send(request).await,
+            Ok(_) if self.last == Last::Applied => drop(self.transport.send(request).await),
             _ => {}
         }
         self.reached.notify_one();
@@ -45,7 +45,7 @@ impl Transport for Cut {
 impl Cut {
     pub(super) fn new(world: &World, last: Last) -> Self {
         let (left, reached) = (Arc::new(AtomicUsize::new(usize::MAX)), Arc::default());
-        Cut { inner: world.engine.transport(), last, left, reached }
+        Cut { transport: world.engine.transport(), last, left, reached }
     }
 
     /// A provider whose requests go through it; its reconciler does not look.

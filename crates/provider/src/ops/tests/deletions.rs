@@ -56,14 +56,14 @@ async fn tree(world: &World, provider: &mut CosmosDBProvider) {
     provider.set_outbox_fault_injector(OutboxFaultInjector::fail_next(1));
     let messages = vec![child("late", "parent"), start("detached", String::new())];
     ack(provider, &found, vec![event("parent", 2, String::new())], vec![], messages).await.unwrap();
-    provider.inner.chores.done().await;
+    provider.core.background.done().await;
     assert_eq!(documents(world, "outbox").await.len(), 1, "the start is not delivered");
 }
 
 async fn documents(world: &World, kind: &str) -> Vec<Value> {
     let provider = world.provider_looking(Duration::from_secs(3600)).await;
     let query = Query::new("SELECT * FROM c WHERE c.type = @kind").with_parameter("@kind", kind);
-    provider.inner.store.rows(query).await.unwrap()
+    provider.core.store.rows(query).await.unwrap()
 }
 
 async fn names(provider: &CosmosDBProvider) -> Vec<String> {
@@ -79,9 +79,9 @@ async fn settled(provider: &CosmosDBProvider) -> Vec<Value> {
     let all = "SELECT c.id, c.type, c.instanceId FROM c WHERE c.type != 'deleted'";
     let wait = async {
         loop {
-            let rows: Vec<Value> = provider.inner.store.rows(Query::new(left)).await.unwrap();
+            let rows: Vec<Value> = provider.core.store.rows(Query::new(left)).await.unwrap();
             if rows.is_empty() {
-                return provider.inner.store.rows(Query::new(all)).await.unwrap();
+                return provider.core.store.rows(Query::new(all)).await.unwrap();
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
@@ -168,7 +168,7 @@ async fn a_child_that_only_the_outbox_knows_cannot_be_orphaned() {
         assert!(refused.message.contains("orphan"), "{refused}");
     }
     let marked = "SELECT c.id FROM c WHERE IS_DEFINED(c.del)";
-    let marked: Vec<Value> = provider.inner.store.rows(Query::new(marked)).await.unwrap();
+    let marked: Vec<Value> = provider.core.store.rows(Query::new(marked)).await.unwrap();
     assert_eq!(marked, Vec::<Value>::new(), "no mark is left");
 }
 
@@ -183,7 +183,7 @@ async fn a_start_that_is_on_its_way_while_its_parent_goes_starts_nobody() {
     let outbox: crate::documents::Outbox = serde_json::from_value(outbox).unwrap();
     let set = names(&provider).await;
     provider.delete_instances_atomic(&set, true).await.unwrap();
-    super::super::deliver::attempt(&provider.inner, outbox).await.unwrap();
+    crate::ops::orchestration::deliver::attempt(&provider.core, outbox).await.unwrap();
     assert_gone(&provider, "late").await;
 }
 
@@ -240,7 +240,7 @@ async fn pruning_while_a_turn_runs_takes_nothing_from_it() {
     assert_eq!(provider.read_history_with_execution_id("a", 3).await.unwrap().len(), 1);
     assert_eq!(provider.get_execution_info("a", 3).await.unwrap().output.unwrap().len(), 200_000);
     let ids = "SELECT VALUE c.id FROM c WHERE c.type = 'part' OR c.hx > 0 OR c.type = 'litter'";
-    let left: Vec<String> = provider.inner.store.rows(Query::new(ids).in_partition("a")).await.unwrap();
+    let left: Vec<String> = provider.core.store.rows(Query::new(ids).in_partition("a")).await.unwrap();
     let of_third = |id: &&String| id.starts_with("h:3") || id.starts_with("k:");
     assert_eq!((left.len(), left.iter().filter(of_third).count()), (2, 2), "{left:?}");
     assert_eq!(json!(left.iter().filter(|id| id.starts_with("k:")).count()), 1);
@@ -298,7 +298,7 @@ async fn what_a_child_says_to_a_deleted_parent_does_not_reach_the_next_of_that_n
     assert_eq!(set, ["child", "parent"]);
     provider.delete_instances_atomic(&set, true).await.unwrap();
     let token = parent_and_child(&provider).await;
-    super::super::deliver::attempt(&provider.inner, outbox).await.unwrap();
+    crate::ops::orchestration::deliver::attempt(&provider.core, outbox).await.unwrap();
     assert!(provider.fetch_orchestration_item(LOCK, NOW, None).await.unwrap().is_none(), "it was not asked");
     end(&provider, &token, "new").await;
     let (_, messages) = take(&provider).await;
@@ -313,7 +313,7 @@ async fn an_answer_to_a_start_that_collides_reaches_whoever_is_there() {
     let provider = world.provider_looking(Duration::from_secs(3600)).await;
     let token = parent_and_child(&provider).await;
     ack(&provider, &token, vec![event("child", 1, String::new())], vec![], vec![]).await.unwrap();
-    let now = provider.inner.clock.stamp();
+    let now = provider.core.clock.stamp();
     let again = crate::plan::message(&child("child", "parent"), "x:another:1".into(), now, None).unwrap();
     let again = crate::documents::Message { parent_inc: Some("another".into()), ..again };
     super::post(&provider, &again).await;

@@ -33,7 +33,7 @@ impl World {
 
 /// Rows of an instance's partition.
 async fn rows(provider: &CosmosDBProvider, instance: &str, text: &str) -> Vec<Value> {
-    provider.inner.store.rows(Query::new(text).in_partition(instance)).await.unwrap()
+    provider.core.store.rows(Query::new(text).in_partition(instance)).await.unwrap()
 }
 
 /// Waits until something holds.
@@ -162,7 +162,7 @@ async fn a_session_whose_activity_was_lost_is_given_back() {
     assert!(fetch(&hinted, worker("late", LOCK)).await.is_none(), "it was done");
 
     let (id, key) = session_of("printer");
-    let held = other.inner.store.container.find::<Value>(key, &id).await.unwrap();
+    let held = other.core.store.container.find::<Value>(key, &id).await.unwrap();
     assert_ne!(held.map(|held| held.value["owner"].clone()), Some(json!("late")), "it was given back");
     other.enqueue_for_worker(in_session(2)).await.unwrap();
     assert!(fetch(&other, worker("third", LOCK)).await.is_some(), "the session is free");
@@ -176,9 +176,9 @@ async fn deletion_cut_off(world: &World, stage: DeletionStage, marked: &[&str]) 
         let (token, _) = take(&provider).await;
         ack(&provider, &token, vec![event(name, 1, String::new())], vec![], vec![]).await.unwrap();
     }
-    let store = &provider.inner.store;
+    let store = &provider.core.store;
     let two_minutes_ms = 120_000;
-    let made_at = crate::clock::Stamp::at_ms(provider.inner.clock.stamp().ms() - two_minutes_ms);
+    let made_at = crate::documents::stamp::Stamp::at_ms(provider.core.clock.stamp().ms() - two_minutes_ms);
     let deletion = Deletion {
         id: "d:cut-off".to_owned(),
         instance_id: 1,
@@ -203,7 +203,7 @@ async fn a_deletion_that_was_cut_off_between_marks_is_taken_back() {
     let provider = deletion_cut_off(&world, DeletionStage::Prepared, &["a"]).await;
     let _reconciling = world.provider().await;
     eventually("taking it back", async || {
-        let state = provider.inner.store.state("a").await.unwrap().expect("its state");
+        let state = provider.core.store.state("a").await.unwrap().expect("its state");
         state.value.del.is_none()
     })
     .await;
@@ -222,12 +222,12 @@ async fn a_deletion_that_was_cut_off_after_its_commit_is_finished() {
     let provider = deletion_cut_off(&world, DeletionStage::Committed, &["a", "b"]).await;
     let _reconciling = world.provider().await;
     eventually("finishing it", async || {
-        let left = provider.inner.store.container.find::<Value>(1_u64, "d:cut-off").await.unwrap();
+        let left = provider.core.store.container.find::<Value>(1_u64, "d:cut-off").await.unwrap();
         left.is_none()
     })
     .await;
     for name in ["a", "b"] {
-        let state = provider.inner.store.state(name).await.unwrap().expect("its tombstone");
+        let state = provider.core.store.state(name).await.unwrap().expect("its tombstone");
         assert!(state.value.is_deleted(), "{name} is gone");
         assert!(provider.read(name).await.unwrap_or_default().is_empty());
     }
@@ -239,19 +239,19 @@ async fn a_deletion_that_was_cut_off_after_its_commit_is_finished() {
 async fn what_cannot_be_delivered_is_tried_ever_more_rarely() {
     let world = World::open().await;
     let provider = world.provider().await;
-    let stamp = provider.inner.clock.stamp();
+    let stamp = provider.core.clock.stamp();
     let mut message = crate::plan::message(&raised("b", "1"), "x:nobody:1:0".into(), stamp, None).unwrap();
     message.instance_id = "x".repeat(3000);
     let outbox = Outbox {
-        visible_at: crate::clock::Stamp(1),
+        visible_at: crate::documents::stamp::Stamp(1),
         id: "o:1:0".to_owned(),
         instance_id: "a".to_owned(),
         kind: kind::OUTBOX.to_owned(),
-        made_at: crate::clock::Stamp::at_ms(1),
+        made_at: crate::documents::stamp::Stamp::at_ms(1),
         messages: vec![message],
         mark: None,
     };
-    provider.inner.store.container.create("a", &outbox).await.unwrap();
+    provider.core.store.container.create("a", &outbox).await.unwrap();
     world.engine.manage(http::Method::DELETE, "counters", "").await.unwrap();
     // Thirty intervals: one, two, four, eight and sixteen after each other.
     tokio::time::sleep(Duration::from_millis(30 * 50)).await;
@@ -265,7 +265,7 @@ async fn what_cannot_be_delivered_is_tried_ever_more_rarely() {
 async fn what_is_done_with_goes_by_itself_and_only_what_is_asked_for_is_indexed() {
     let world = World::open().await;
     let provider = world.provider().await;
-    let properties = provider.inner.store.container.properties().await.unwrap();
+    let properties = provider.core.store.container.properties().await.unwrap();
     let properties = serde_json::to_value(&properties).unwrap();
     assert_eq!(properties["defaultTtl"], -1, "documents may say when they go");
     let policy = &properties["indexingPolicy"];

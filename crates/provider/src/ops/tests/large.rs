@@ -12,8 +12,8 @@ use serde_json::Value;
 use super::cut::{Cut, Last};
 use super::{LOCK, NOW, World, ack, event, named, post, raised, start, take, work};
 use crate::CosmosDBProvider;
-use crate::documents::{Litter, Versioned};
-use crate::ops::litter;
+use crate::documents::{Garbage, Versioned};
+use crate::ops::repair::garbage;
 use crate::store::versioned;
 
 const TEN_MEGABYTES: usize = 10 * 1024 * 1024;
@@ -27,7 +27,7 @@ fn large(fill: char) -> String {
 }
 
 async fn rows(provider: &CosmosDBProvider, instance: &str, text: &str) -> Vec<Value> {
-    provider.inner.store.rows(Query::new(text).in_partition(instance)).await.unwrap()
+    provider.core.store.rows(Query::new(text).in_partition(instance)).await.unwrap()
 }
 
 async fn state_bytes(provider: &CosmosDBProvider, instance: &str) -> usize {
@@ -126,7 +126,7 @@ async fn a_thousand_values_of_ten_kilobytes_are_kept_beside_a_small_state() {
         .ack_orchestration_item(&token, 1, history, vec![], vec![], ended(String::new()), vec![])
         .await
         .unwrap();
-    provider.inner.chores.done().await;
+    provider.core.background.done().await;
     let parts = rows(&provider, "a", "SELECT c.id FROM c WHERE c.type = 'part'").await;
     assert_eq!(parts.len(), 998, "what was overwritten or cleared is gone");
     provider.enqueue_for_orchestrator(raised("a", "2"), None).await.unwrap();
@@ -184,8 +184,8 @@ async fn a_large_turn_cut_off_at_any_request_leaves_nothing_behind() {
             }
             // Nobody waits a day here.
             for row in rows(&other, "a", "SELECT * FROM c WHERE c.type = 'litter'").await {
-                let found: Versioned<Litter> = versioned(row).unwrap();
-                litter::finish(&other.inner, found).await.unwrap();
+                let found: Versioned<Garbage> = versioned(row).unwrap();
+                garbage::finish(&other.core, found).await.unwrap();
             }
             assert!(other.read("a").await.unwrap() == history, "{last:?} {count}");
             let five = Duration::from_secs(5);
@@ -193,7 +193,7 @@ async fn a_large_turn_cut_off_at_any_request_leaves_nothing_behind() {
             let (item, worker, _) = fetched.expect("the activity");
             assert!(item == work("a", 3, "w".repeat(400_000)), "{last:?} {count}");
             other.ack_work_item(&worker, None).await.unwrap();
-            other.inner.chores.done().await;
+            other.core.background.done().await;
             let left = rows(&other, "a", "SELECT VALUE c.id FROM c WHERE c.id != 'i'").await;
             let marks: BTreeSet<&str> =
                 left.iter().filter_map(|id| id.as_str()?.strip_prefix("h:1:")?.get(2..)).collect();
@@ -222,13 +222,13 @@ async fn what_is_committed_is_never_collected() {
     let reading = async {
         loop {
             if let Some(row) = rows(&other, "a", "SELECT * FROM c WHERE c.type = 'litter'").await.pop() {
-                return versioned::<Litter>(row).unwrap();
+                return versioned::<Garbage>(row).unwrap();
             }
         }
     };
     let (committed, record) = tokio::join!(committing, reading);
     committed.unwrap();
-    litter::finish(&other.inner, record).await.unwrap();
+    garbage::finish(&other.core, record).await.unwrap();
     assert!(other.read("a").await.unwrap() == history);
 }
 
@@ -239,9 +239,9 @@ async fn an_event_that_is_repeated_late_is_delivered_once() {
     let world = World::open().await;
     let provider = world.provider().await;
     provider.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
-    let ticket = provider.inner.senders.begin("a");
-    let id = crate::consumed::enqueued_id(&ticket.sender, ticket.number);
-    let stamp = provider.inner.clock.stamp();
+    let ticket = provider.core.sequencer.begin("a");
+    let id = crate::documents::dedup::enqueued_id(&ticket.sender, ticket.number);
+    let stamp = provider.core.clock.stamp();
     let mut message = crate::plan::message(&raised("a", "repeated"), id, stamp, None).unwrap();
     message.low = ticket.low;
     post(&provider, &message).await;

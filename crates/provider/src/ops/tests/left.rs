@@ -24,7 +24,7 @@ async fn what_cannot_be_finished_does_not_keep_waiting_what_came_after_it() {
         let broken = json!({
             "id": "w:1:0", "instanceId": instance, "type": "bundle", "madeAt": 1000 + number,
         });
-        provider.inner.store.container.create(instance.as_str(), &broken).await.unwrap();
+        provider.core.store.container.create(instance.as_str(), &broken).await.unwrap();
     }
     provider.set_outbox_fault_injector(crate::OutboxFaultInjector::fail_next(1));
     provider.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
@@ -35,7 +35,7 @@ async fn what_cannot_be_finished_does_not_keep_waiting_what_came_after_it() {
     let found = provider.fetch_orchestration_item(LOCK, PATIENCE, None).await.unwrap();
     assert_eq!(found.expect("the reconciler delivers").0.instance, "b");
     let broken = "SELECT VALUE c.id FROM c WHERE c.type = 'bundle'";
-    let left: Vec<String> = provider.inner.store.rows(Query::new(broken)).await.unwrap();
+    let left: Vec<String> = provider.core.store.rows(Query::new(broken)).await.unwrap();
     assert_eq!(left.len(), 70, "nothing is lost that cannot be read");
 }
 
@@ -91,8 +91,8 @@ async fn an_instance_that_has_lost_a_part_of_its_history_is_handed_out_with_the_
     let provider = world.provider().await;
     long_history(&provider, "a").await;
     let chunks = Query::new("SELECT VALUE c.id FROM c WHERE c.hx = 1").in_partition("a");
-    for chunk in provider.inner.store.rows::<String>(chunks).await.unwrap() {
-        provider.inner.store.container.delete("a", &chunk).await.unwrap();
+    for chunk in provider.core.store.rows::<String>(chunks).await.unwrap() {
+        provider.core.store.container.delete("a", &chunk).await.unwrap();
     }
     let other = world.provider().await;
     for attempt in 1..=2 {
@@ -111,7 +111,7 @@ async fn an_instance_whose_state_cannot_be_read_does_not_stop_the_others() {
     let provider = world.provider().await;
     long_history(&provider, "spoilt").await;
     let spoil = Patch::new().set("/execution", "first").unwrap();
-    provider.inner.store.container.patch("spoilt", "i", &spoil).await.unwrap();
+    provider.core.store.container.patch("spoilt", "i", &spoil).await.unwrap();
     let other = world.provider().await;
     assert!(other.fetch_orchestration_item(LOCK, NOW, None).await.unwrap().is_none());
     provider.enqueue_for_orchestrator(start("sound", String::new()), None).await.unwrap();

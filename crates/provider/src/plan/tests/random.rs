@@ -11,8 +11,8 @@ use perihelion_client::{Batch, Etag};
 use super::super::*;
 use super::{INSTANCE, cancel, work};
 use crate::documents::Lock;
-use crate::ops::commit::{CommitBasis, as_batch};
-use crate::ops::stage::Staged;
+use crate::ops::orchestration::commit::{CommitBasis, as_batch};
+use crate::ops::orchestration::stage::Staged;
 
 /// A document of the service.
 const DOCUMENT_BYTES_MAX: usize = 2 * 1024 * 1024;
@@ -130,7 +130,7 @@ impl World {
             .chain(plan.parts.iter().map(|part| &part.id))
             .chain(plan.bundles.iter().map(|bundle| &bundle.id))
             .chain(plan.outboxes.iter().map(|outbox| &outbox.id))
-            .chain(plan.litter.iter().map(|litter| &litter.id));
+            .chain(plan.garbage.iter().map(|garbage| &garbage.id));
         for id in made.chain(bundled).chain(told).chain(sent) {
             assert!(self.ids.insert(id.clone()), "{what}: {id} is there twice");
         }

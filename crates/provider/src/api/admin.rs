@@ -1,0 +1,143 @@
+//! duroxide's `ProviderAdmin`, one line per method.
+
+use async_trait::async_trait;
+use duroxide::Event;
+use duroxide::providers::{
+    DeleteInstanceResult, ExecutionInfo, InstanceFilter, InstanceInfo, InstanceTree, ProviderAdmin,
+    ProviderError, PruneOptions, PruneResult, QueueDepths, SystemMetrics,
+};
+
+use crate::api::provider::CosmosDBProvider;
+use crate::failure::Failure;
+use crate::ops::admin::count;
+use crate::ops::admin::delete;
+use crate::ops::admin::delete::Force;
+use crate::ops::admin::list;
+use crate::ops::admin::prune;
+use crate::ops::read;
+
+#[async_trait]
+impl ProviderAdmin for CosmosDBProvider {
+    async fn list_instances(&self) -> Result<Vec<String>, ProviderError> {
+        self.core.metrics.call("list_instances", list::instances(&self.core, None)).await
+    }
+
+    async fn list_instances_by_status(&self, status: &str) -> Result<Vec<String>, ProviderError> {
+        self.core.metrics.call("list_instances_by_status", list::instances(&self.core, Some(status))).await
+    }
+
+    async fn list_executions(&self, instance: &str) -> Result<Vec<u64>, ProviderError> {
+        self.core.metrics.call("list_executions", list::executions(&self.core, instance)).await
+    }
+
+    async fn read_history_with_execution_id(
+        &self,
+        instance: &str,
+        execution_id: u64,
+    ) -> Result<Vec<Event>, ProviderError> {
+        self.core
+            .metrics
+            .call("read_history_with_execution_id", read::execution(&self.core, instance, execution_id))
+            .await
+    }
+
+    async fn read_history(&self, instance: &str) -> Result<Vec<Event>, ProviderError> {
+        self.core.metrics.call("read_history", read::latest(&self.core, instance)).await
+    }
+
+    async fn latest_execution_id(&self, instance: &str) -> Result<u64, ProviderError> {
+        self.core.metrics.call("latest_execution_id", list::latest_execution(&self.core, instance)).await
+    }
+
+    async fn get_instance_info(&self, instance: &str) -> Result<InstanceInfo, ProviderError> {
+        self.core.metrics.call("get_instance_info", list::instance(&self.core, instance)).await
+    }
+
+    async fn get_execution_info(
+        &self,
+        instance: &str,
+        execution_id: u64,
+    ) -> Result<ExecutionInfo, ProviderError> {
+        self.core
+            .metrics
+            .call("get_execution_info", list::execution(&self.core, instance, execution_id))
+            .await
+    }
+
+    async fn get_system_metrics(&self) -> Result<SystemMetrics, ProviderError> {
+        self.core.metrics.call("get_system_metrics", count::system_metrics(&self.core)).await
+    }
+
+    async fn get_queue_depths(&self) -> Result<QueueDepths, ProviderError> {
+        self.core.metrics.call("get_queue_depths", count::queue_depths(&self.core)).await
+    }
+
+    async fn list_children(&self, instance_id: &str) -> Result<Vec<String>, ProviderError> {
+        self.core.metrics.call("list_children", list::children(&self.core, instance_id)).await
+    }
+
+    async fn get_parent_id(&self, instance_id: &str) -> Result<Option<String>, ProviderError> {
+        let parent = async { Ok(read::created(&self.core, instance_id).await?.parent_instance_id) };
+        self.core.metrics.call("get_parent_id", parent).await
+    }
+
+    async fn delete_instances_atomic(
+        &self,
+        ids: &[String],
+        force: bool,
+    ) -> Result<DeleteInstanceResult, ProviderError> {
+        self.core.metrics.call("delete_instances_atomic", delete::run(&self.core, ids, force.into())).await
+    }
+
+    async fn get_instance_tree(&self, instance_id: &str) -> Result<InstanceTree, ProviderError> {
+        let all_ids =
+            self.core.metrics.call("get_instance_tree", delete::tree(&self.core, instance_id)).await?;
+        Ok(InstanceTree { root_id: instance_id.to_owned(), all_ids })
+    }
+
+    async fn delete_instance_bulk(
+        &self,
+        filter: InstanceFilter,
+    ) -> Result<DeleteInstanceResult, ProviderError> {
+        self.core.metrics.call("delete_instance_bulk", delete_bulk(self, &filter)).await
+    }
+
+    async fn prune_executions(
+        &self,
+        instance_id: &str,
+        options: PruneOptions,
+    ) -> Result<PruneResult, ProviderError> {
+        self.core.metrics.call("prune_executions", prune::run(&self.core, instance_id, &options)).await
+    }
+
+    async fn prune_executions_bulk(
+        &self,
+        filter: InstanceFilter,
+        options: PruneOptions,
+    ) -> Result<PruneResult, ProviderError> {
+        self.core.metrics.call("prune_executions_bulk", prune::bulk(&self.core, &filter, &options)).await
+    }
+}
+
+/// Roots that have ended, each with all below it.
+async fn delete_bulk(
+    provider: &CosmosDBProvider,
+    filter: &InstanceFilter,
+) -> Result<DeleteInstanceResult, Failure> {
+    let core = &provider.core;
+    let is_ended_root = |row: &list::Summary| row.parent_instance_id.is_none() && row.is_ended();
+    let mut result = DeleteInstanceResult::default();
+    for root in list::matching(core, filter, is_ended_root).await? {
+        let tree = delete::tree(core, &root).await?;
+        // It may have been started again since.
+        let one = match delete::run(core, &tree, Force::AllBut(&root)).await {
+            Err(Failure::Running(_)) => continue,
+            one => one?,
+        };
+        result.instances_deleted += one.instances_deleted;
+        result.executions_deleted += one.executions_deleted;
+        result.events_deleted += one.events_deleted;
+        result.queue_messages_deleted += one.queue_messages_deleted;
+    }
+    Ok(result)
+}

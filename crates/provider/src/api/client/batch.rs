@@ -1,0 +1,128 @@
+//! Batches of the published crate's client: its names, our atomic batch.
+//!
+//! As there, a batch that is refused is an error and nothing of it is done; one
+//! that met another version, or a document that is there already, may be tried
+//! again.
+
+use duroxide::providers::ProviderError;
+use perihelion_client::{Batch, BatchResult, Error, Etag};
+use serde_json::{Value, json};
+
+use super::CosmosDBClient;
+use crate::failure::Failure;
+
+const OPERATION: &str = "transactional_batch";
+
+/// One operation of a batch.
+#[derive(Debug, Clone)]
+pub enum BatchOperation {
+    /// Creates a document that must not be there.
+    Create {
+        /// The document.
+        body: Value,
+    },
+    /// Creates a document or replaces it.
+    Upsert {
+        /// The document.
+        body: Value,
+    },
+    /// Replaces a document that must be there.
+    Replace {
+        /// Its id.
+        id: String,
+        /// The document.
+        body: Value,
+        /// The version that it must have.
+        if_match: Option<String>,
+    },
+    /// Deletes a document that must be there.
+    Delete {
+        /// Its id.
+        id: String,
+    },
+    /// Reads a document that must be there.
+    Read {
+        /// Its id.
+        id: String,
+    },
+}
+
+impl BatchOperation {
+    /// The operation as the service reads it.
+    pub fn to_json(&self) -> Value {
+        let with_id = |kind: &str, id: &str| json!({ "operationType": kind, "id": id });
+        match self {
+            BatchOperation::Create { body } => json!({ "operationType": "Create", "resourceBody": body }),
+            BatchOperation::Upsert { body } => json!({ "operationType": "Upsert", "resourceBody": body }),
+            BatchOperation::Replace { id, body, if_match } => {
+                let mut operation = with_id("Replace", id);
+                operation["resourceBody"] = body.clone();
+                if let Some(etag) = if_match {
+                    operation["ifMatch"] = etag.as_str().into();
+                }
+                operation
+            }
+            BatchOperation::Delete { id } => with_id("Delete", id),
+            BatchOperation::Read { id } => with_id("Read", id),
+        }
+    }
+
+    fn add(&self, batch: &mut Batch) -> Result<(), Error> {
+        match self {
+            BatchOperation::Create { body } => batch.create(body)?,
+            BatchOperation::Upsert { body } => batch.upsert(body)?,
+            BatchOperation::Replace { id, body, if_match: None } => batch.replace(id, body)?,
+            BatchOperation::Replace { id, body, if_match: Some(etag) } => {
+                batch.replace_if_match(id, body, &Etag::parse(etag)?)?
+            }
+            BatchOperation::Delete { id } => batch.delete(id)?,
+            BatchOperation::Read { id } => batch.read(id)?,
+        };
+        Ok(())
+    }
+}
+
+/// What became of one operation of a batch that was done.
+#[derive(Debug, Clone)]
+pub struct BatchOperationResult {
+    /// Its status.
+    pub status_code: u16,
+    /// The version that was read or written.
+    pub etag: Option<String>,
+    /// The document.
+    pub resource_body: Option<String>,
+}
+
+impl BatchOperationResult {
+    fn of(result: &BatchResult) -> Self {
+        let body = Some(result.body()).filter(|body| !body.is_empty());
+        BatchOperationResult {
+            status_code: result.status().code,
+            etag: result.etag().map(|etag| etag.as_str().to_owned()),
+            resource_body: body.map(|body| String::from_utf8_lossy(body).into_owned()),
+        }
+    }
+}
+
+impl CosmosDBClient {
+    /// Does all of the operations on one partition, or none.
+    pub async fn transactional_batch(
+        &self,
+        partition_key: &str,
+        operations: Vec<BatchOperation>,
+    ) -> Result<Vec<BatchOperationResult>, ProviderError> {
+        let mut batch = Batch::new(partition_key);
+        operations.iter().try_for_each(|operation| operation.add(&mut batch)).map_err(refused)?;
+        let outcome = self.open().await?.batch(batch).await;
+        crate::store::state_cache::disturb();
+        let done = outcome.map_err(refused)?;
+        Ok(done.results().iter().map(BatchOperationResult::of).collect())
+    }
+}
+
+fn refused(error: Error) -> ProviderError {
+    if error.is_conflict() || error.is_precondition_failed() {
+        return ProviderError::retryable(OPERATION, error.to_string());
+    }
+    Failure::Storage(error).into_error(OPERATION)
+}

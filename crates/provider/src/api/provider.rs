@@ -1,0 +1,160 @@
+//! The provider's handle: how it is made, and what it is made of. What it does
+//! is in `contract` and `admin`, one line per method.
+
+use std::sync::Arc;
+
+use duroxide::providers::ProviderError;
+use perihelion_client::{Client, Credential};
+
+use crate::api::builder::CosmosDBProviderBuilder;
+use crate::failure::Failure;
+use crate::ops::core::Core;
+pub use crate::options::config::CosmosDBProviderConfig;
+use crate::options::config::OutboxFaultInjector;
+
+/// duroxide's storage in a Cosmos container. Cheap to clone: clones share
+/// connections, hints and locks.
+#[derive(Clone)]
+pub struct CosmosDBProvider {
+    pub(crate) core: Arc<Core>,
+}
+
+impl CosmosDBProvider {
+    /// Opens the container `duroxide` of a database, both made if missing.
+    pub async fn new(endpoint: &str, key: &str, database: &str) -> Result<Self, ProviderError> {
+        let container = CosmosDBProviderConfig::default().container;
+        Self::new_with_container(endpoint, key, database, &container).await
+    }
+
+    /// Opens a container of a database, both made if missing.
+    pub async fn new_with_container(
+        endpoint: &str,
+        key: &str,
+        database: &str,
+        container: &str,
+    ) -> Result<Self, ProviderError> {
+        Self::new_with_config(CosmosDBProviderConfig {
+            endpoint: endpoint.to_owned(),
+            key: key.to_owned(),
+            database: database.to_owned(),
+            container: container.to_owned(),
+            ..CosmosDBProviderConfig::default()
+        })
+        .await
+    }
+
+    /// Opens what the configuration names.
+    pub async fn new_with_config(config: CosmosDBProviderConfig) -> Result<Self, ProviderError> {
+        let credential =
+            Credential::key(&config.key).map_err(|error| Failure::Storage(error).into_error("open"))?;
+        Self::builder()
+            .with_credential(&config.endpoint, credential)
+            .with_database(config.database)
+            .with_container(config.container)
+            .with_reconciler(config.reconciler_interval, config.reconciler_age_threshold)
+            .open()
+            .await
+    }
+
+    /// Keeps everything in this directory, made if missing, with the engine in
+    /// this process. A directory belongs to one provider at a time: clone it to
+    /// share it within a process, [`close`](Self::close) it before the directory
+    /// is opened again, and start `perihelion server` to share data between
+    /// processes.
+    #[cfg(feature = "embedded")]
+    pub async fn embedded(path: impl Into<std::path::PathBuf>) -> Result<Self, ProviderError> {
+        let options = perihelion_server::EmbeddedOptions::default().with_data(path);
+        Self::builder().with_embedded(options).open().await
+    }
+
+    /// Keeps everything in memory, with the engine in this process: for tests,
+    /// and gone with the last clone.
+    #[cfg(feature = "embedded")]
+    pub async fn embedded_in_memory() -> Result<Self, ProviderError> {
+        Self::builder().with_embedded(perihelion_server::EmbeddedOptions::default()).open().await
+    }
+
+    /// For everything else: connection strings, Entra ID, retention, commit
+    /// tiers.
+    pub fn builder() -> CosmosDBProviderBuilder {
+        CosmosDBProviderBuilder::default()
+    }
+
+    pub(crate) fn new_from(core: Arc<Core>) -> Self {
+        CosmosDBProvider { core }
+    }
+
+    /// Lists instances, a page at a time, for tools.
+    ///
+    /// ```
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), duroxide::providers::ProviderError> {
+    /// # use duroxide_cdb::{CosmosDBProvider, ListOptions};
+    /// # let store = CosmosDBProvider::embedded_in_memory().await?;
+    /// let mut failed = ListOptions::new().with_status("Failed");
+    /// loop {
+    ///     let page = store.list(&failed).await?;
+    ///     for instance in page.instances {
+    ///         println!("{} of {}", instance.instance_id, instance.name);
+    ///     }
+    ///     let Some(next) = page.continuation else { break };
+    ///     failed = failed.with_continuation(next);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn list(&self, options: &crate::ListOptions) -> Result<crate::ListPage, ProviderError> {
+        self.core.metrics.call("list", crate::ops::admin::page::run(&self.core, options)).await
+    }
+
+    /// What this provider has done since it was opened, and what it took: by
+    /// method requests, request units and latency; polls, steals, conflicts,
+    /// retries. Nothing is sent.
+    ///
+    /// ```
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), duroxide::providers::ProviderError> {
+    /// # use duroxide_cdb::CosmosDBProvider;
+    /// let store = CosmosDBProvider::embedded_in_memory().await?;
+    /// let metrics = store.metrics();
+    /// println!("{} requests, {:.1} RU so far", metrics.requests, metrics.request_units);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn metrics(&self) -> crate::ProviderMetrics {
+        self.core.metrics.snapshot(&self.core.clock)
+    }
+
+    /// The client underneath: what is written with it is seen here.
+    pub fn client(&self) -> &Client {
+        &self.core.client
+    }
+
+    /// Lets deliveries right after a commit fail, for tests: the reconciler
+    /// makes up for them.
+    pub fn set_outbox_fault_injector(&mut self, injector: OutboxFaultInjector) {
+        self.core.set_fault_injector(injector);
+    }
+
+    /// Stops background work and deletes the container with everything in it;
+    /// one that is gone already is as good. For tests.
+    pub async fn cleanup(&self) -> Result<(), ProviderError> {
+        self.core.stop().await;
+        match self.core.store.container.delete_container().await {
+            Err(error) if !error.is_not_found() => Err(Failure::Storage(error).into_error("cleanup")),
+            _ => Ok(()),
+        }
+    }
+
+    /// Stops background work and, when the engine is in this process, closes
+    /// it. Dropping the last clone does the same without waiting.
+    pub async fn close(self) {
+        self.core.close().await;
+    }
+}
+
+impl std::fmt::Debug for CosmosDBProvider {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "CosmosDBProvider({:?})", self.core.store.container)
+    }
+}

@@ -1,0 +1,217 @@
+//! Which messages were consumed, so that none is delivered twice.
+//!
+//! A sender numbers its messages: an enqueue from a process to an instance, or a
+//! commit of another instance. The receiver keeps the numbers it has consumed,
+//! as ranges, because they mostly come in a row. Each message says below which
+//! number its sender will never send again; what is below is forgotten, and
+//! nothing else is, as long as there is room. What is forgotten counts as not
+//! consumed: a message that is met is delivered.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// Bits of a number that say the position within a commit.
+const POSITION_BITS: u32 = 20;
+
+/// How long an enqueuing process is remembered after its last message: it
+/// repeats a message for twenty seconds, clocks differ by two minutes, and the
+/// rest is for what lingers in the network.
+const ENQUEUER_MS: u64 = Duration::from_secs(600).as_millis() as u64;
+
+/// Sequencer remembered. An instance mostly has a handful; those who sent least
+/// recently are forgotten first. An entry is some sixty bytes.
+const SENDERS_MAX: usize = 1024;
+
+/// Ranges of one sender. Each gap is a message that is under way or was given
+/// up; beyond it the lowest are forgotten.
+const RANGES_MAX: usize = 256;
+
+/// Ranges of all senders: some ninety kilobytes.
+const RANGES_TOTAL_MAX: usize = 4096;
+
+/// A message, by who sent it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Origin<'a> {
+    sender: &'a str,
+    number: u64,
+}
+
+/// The id of a message that a process enqueues.
+pub(crate) fn enqueued_id(sender: &str, number: u64) -> String {
+    format!("m:{sender}:{number:x}")
+}
+
+/// The id of a message that a commit of another instance sends.
+pub(crate) fn sent_id(source: &str, seq: u64, position: usize) -> String {
+    format!("x:{source}:{:x}", sent_number(seq, position))
+}
+
+/// Numbers of a commit come after those of the commits before it.
+pub(crate) fn sent_number(seq: u64, position: usize) -> u64 {
+    (seq << POSITION_BITS) | position as u64
+}
+
+/// `None` for ids that say nothing about who sent them.
+fn origin(id: &str) -> Option<Origin<'_>> {
+    let (sender, number) = id.rsplit_once(':')?;
+    let is_known = sender.starts_with("m:") || sender.starts_with("x:");
+    Some(Origin { sender, number: u64::from_str_radix(number, 16).ok()? }).filter(|_| is_known)
+}
+
+/// A message that must not be delivered twice.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Once {
+    pub(crate) id: String,
+    /// Its sender repeats nothing below that number.
+    pub(crate) low: u64,
+}
+
+/// The numbers consumed, by sender.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct Consumed {
+    senders: BTreeMap<String, Seen>,
+}
+
+/// What was consumed of one sender.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+struct Seen {
+    /// When the last one was, milliseconds since 1970.
+    at: u64,
+    /// First and last of each range, in order, none touching the next.
+    r: Vec<(u64, u64)>,
+}
+
+impl Consumed {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.senders.is_empty()
+    }
+
+    pub(crate) fn contains(&self, id: &str) -> bool {
+        let Some(Origin { sender, number }) = origin(id) else { return false };
+        self.senders.get(sender).is_some_and(|seen| seen.contains(number))
+    }
+
+    /// Remembers messages, and forgets what can be.
+    pub(crate) fn extend(&mut self, messages: &[Once], now_ms: u64) {
+        for Once { id, low } in messages {
+            let Some(Origin { sender, number }) = origin(id) else { continue };
+            let seen = self.senders.entry(sender.to_owned()).or_default();
+            seen.at = seen.at.max(now_ms);
+            seen.insert(number);
+            seen.forget_below(*low);
+        }
+        self.senders.retain(|sender, seen| {
+            let is_over = sender.starts_with("m:") && seen.at.saturating_add(ENQUEUER_MS) < now_ms;
+            !(is_over || seen.r.is_empty())
+        });
+        let mut ranges: usize = self.senders.values().map(|seen| seen.r.len()).sum();
+        while self.senders.len() > SENDERS_MAX || ranges > RANGES_TOTAL_MAX {
+            let oldest =
+                self.senders.iter().min_by_key(|(_, seen)| seen.at).map(|(sender, _)| sender.clone());
+            let Some(forgotten) = oldest.and_then(|sender| self.senders.remove(&sender)) else { return };
+            ranges -= forgotten.r.len();
+        }
+    }
+}
+
+impl Seen {
+    fn contains(&self, number: u64) -> bool {
+        let after = self.r.partition_point(|range| range.0 <= number);
+        after > 0 && self.r[after - 1].1 >= number
+    }
+
+    fn insert(&mut self, number: u64) {
+        let after = self.r.partition_point(|range| range.0 <= number);
+        let joins_before = after > 0 && self.r[after - 1].1.saturating_add(1) >= number;
+        let joins_after = self.r.get(after).is_some_and(|range| range.0 == number.saturating_add(1));
+        match (joins_before, joins_after) {
+            (true, true) => {
+                self.r[after - 1].1 = self.r[after].1;
+                self.r.remove(after);
+            }
+            (true, false) => self.r[after - 1].1 = self.r[after - 1].1.max(number),
+            (false, true) => self.r[after].0 = number,
+            (false, false) => self.r.insert(after, (number, number)),
+        }
+        let surplus = self.r.len().saturating_sub(RANGES_MAX);
+        self.r.drain(..surplus);
+    }
+
+    fn forget_below(&mut self, low: u64) {
+        self.r.retain(|range| range.1 >= low);
+        if let Some(first) = self.r.first_mut() {
+            first.0 = first.0.max(low);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    fn once(sender: &str, number: u64, low: u64) -> Once {
+        Once { id: enqueued_id(sender, number), low }
+    }
+
+    #[test]
+    fn ranges_say_what_a_set_of_all_numbers_says() {
+        for seed in 0..50 {
+            let mut random = fastrand::Rng::with_seed(seed);
+            let (mut consumed, mut model, mut low) = (Consumed::default(), BTreeSet::new(), 0);
+            for _ in 0..300 {
+                low = low.max(random.u64(..120).saturating_sub(60));
+                let number = low + random.u64(..60);
+                consumed.extend(&[once("p", number, low)], 1);
+                model.insert(number);
+                model.retain(|number| *number >= low);
+                for number in low.saturating_sub(5)..low + 70 {
+                    let expected = model.contains(&number);
+                    assert_eq!(consumed.contains(&enqueued_id("p", number)), expected, "{seed} {number}");
+                }
+                let json = serde_json::to_string(&consumed).expect("JSON");
+                assert_eq!(serde_json::from_str::<Consumed>(&json).expect("consumed"), consumed);
+            }
+        }
+    }
+
+    #[test]
+    fn a_burst_of_ten_thousand_is_remembered_in_a_line_while_one_is_outstanding() {
+        let mut consumed = Consumed::default();
+        for number in (0..10_000).filter(|number| *number != 5) {
+            consumed.extend(&[once("p", number, number.min(5))], 1);
+        }
+        for number in 5..10_000 {
+            assert_eq!(consumed.contains(&enqueued_id("p", number)), number != 5);
+        }
+        assert!(serde_json::to_string(&consumed).expect("JSON").len() < 100);
+    }
+
+    #[test]
+    fn it_stays_small_whoever_sends() {
+        let mut consumed = Consumed::default();
+        for n in 0..5_000_u64 {
+            consumed.extend(&[Once { id: sent_id(&format!("{n:016x}"), 7, 0), low: 0 }], n);
+            consumed.extend(&[once("gaps", 2 * n, 0)], n);
+        }
+        let json = serde_json::to_string(&consumed).expect("JSON");
+        assert!(json.len() < 100_000, "{}", json.len());
+        assert!(consumed.contains(&sent_id(&format!("{:016x}", 4_999), 7, 0)));
+        assert!(consumed.contains(&enqueued_id("gaps", 2 * 4_999)));
+        consumed.extend(&[once("other", 1, 0)], 5_000 + ENQUEUER_MS);
+        assert!(!consumed.contains(&enqueued_id("gaps", 2 * 4_999)), "nobody repeats it that late");
+        assert!(consumed.contains(&sent_id(&format!("{:016x}", 4_999), 7, 0)), "an outbox may be that late");
+    }
+
+    #[test]
+    fn other_ids_are_nobody_s() {
+        let mut consumed = Consumed::default();
+        let ids = ["c:1:2", "i", "", "x:", "m:1:zz"];
+        consumed.extend(&ids.map(|id| Once { id: id.to_owned(), low: 0 }), 1);
+        assert!(consumed.is_empty() && ids.iter().all(|id| !consumed.contains(id)));
+    }
+}

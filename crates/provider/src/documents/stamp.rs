@@ -1,0 +1,69 @@
+//! `Stamp`: a moment as documents have it. Stamps are hybrid logical clock values:
+//! milliseconds since 1970 times 4096 plus a counter. They stay below 2^53 until
+//! 2039, so every JSON reader keeps them exactly.
+//!
+//! `process::clock` issues them.
+
+use std::time::Duration;
+
+/// Bits of the counter below the milliseconds.
+const COUNTER_BITS: u32 = 12;
+
+/// The largest integer that every JSON reader keeps exactly.
+pub(crate) const STAMP_MAX: u64 = (1 << 53) - 1;
+
+/// How far the clocks of two machines may differ. Messages that are to be seen
+/// at once are stamped this far in the past, so that a reader whose clock is
+/// behind the writer's sees them at once too.
+pub(crate) const SKEW_MAX: Duration = Duration::from_secs(120);
+
+/// A moment as documents have it.
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
+#[serde(transparent)]
+pub(crate) struct Stamp(pub(crate) u64);
+
+impl Stamp {
+    /// The first stamp of a millisecond; far futures are one and the same.
+    pub(crate) fn at_ms(ms: u64) -> Self {
+        Stamp(ms.saturating_mul(1 << COUNTER_BITS).min(STAMP_MAX))
+    }
+
+    pub(crate) fn ms(self) -> u64 {
+        self.0 >> COUNTER_BITS
+    }
+
+    /// Visible to every reader from now on.
+    pub(crate) fn at_once(self) -> Self {
+        Stamp(self.0.saturating_sub((SKEW_MAX.as_millis() as u64) << COUNTER_BITS))
+    }
+
+    pub(crate) fn before(self, time: Duration) -> Self {
+        let time = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        Stamp::at_ms(self.ms().saturating_sub(time))
+    }
+
+    pub(crate) fn after(self, delay: Duration) -> Self {
+        let delay = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
+        Stamp::at_ms(self.ms().saturating_add(delay)).max(self)
+    }
+}
+
+/// A lock's end: milliseconds since 1970.
+pub(crate) fn ends_ms(now_ms: u64, lasts: Duration) -> u64 {
+    now_ms.saturating_add(u64::try_from(lasts.as_millis()).unwrap_or(u64::MAX)).min(STAMP_MAX >> COUNTER_BITS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_time_leaves_the_integers_of_json() {
+        assert_eq!(Stamp::at_ms(u64::MAX).0, STAMP_MAX);
+        assert_eq!(Stamp::at_ms(7).after(Duration::MAX).0, STAMP_MAX);
+        assert_eq!(Stamp::at_ms(5).at_once(), Stamp(0));
+        assert_eq!(Stamp::at_ms(1_700_000_000_000).ms(), 1_700_000_000_000);
+    }
+}

@@ -1,0 +1,359 @@
+//! From a container of the published crate, duroxide-cdb (0.1.10 and before), to one of ours.
+//!
+//! Instance by instance, out of a container that is only read into one that is
+//! only written: the old one stays as it is, and is the way back. What always
+//! holds: no provider opens the new container before everything is in it
+//! (`marker`), and a run that was cut off can be repeated, because every id
+//! comes from what is moved and an execution that is there is not written again.
+//!
+//! ```text
+//! published (documents of that crate) ─> convert (pure) ─> write (our turns)
+//! ```
+
+mod convert;
+mod published;
+#[cfg(test)]
+mod tests;
+mod write;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use duroxide::providers::{ProviderError, WorkItem};
+use perihelion_client::{Client, Container, Query};
+use serde_json::Value;
+use tokio::task::JoinSet;
+
+use crate::failure::Failure;
+use crate::ops::core::Core;
+use crate::options::config::Options;
+use crate::process::clock::HybridClock;
+use crate::process::metrics::DriverObserver;
+use crate::store::layout::{self, Layout};
+use crate::store::migration_marker::Marker;
+use published::{Intent, Partition};
+
+/// Instances under way at once: enough to hide the round trips of one behind
+/// those of others, few enough to be held in memory whole.
+const PARALLEL_MAX: usize = 8;
+
+/// A container that was written to within this time is in use: a worker of the
+/// published crate that has work writes many times a second, and renews its
+/// longest lock within half a minute.
+const QUIET: Duration = Duration::from_secs(60);
+
+/// A container, by its database and its name: `database/container`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ContainerName {
+    /// The database.
+    pub database: String,
+    /// The container in it.
+    pub container: String,
+}
+
+impl std::str::FromStr for ContainerName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split('/').collect::<Vec<_>>()[..] {
+            [database, container] if !database.is_empty() && !container.is_empty() => {
+                Ok(ContainerName { database: database.to_owned(), container: container.to_owned() })
+            }
+            _ => Err(format!("{text:?} names no container: write DATABASE/CONTAINER")),
+        }
+    }
+}
+
+impl std::fmt::Display for ContainerName {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.database, self.container)
+    }
+}
+
+/// Moves what the published crate has in one container into another:
+/// `perihelion migrate`, for programs. `docs/migration.md` says what to do before.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// use duroxide_cdb::Migration;
+/// use duroxide_cdb::perihelion_client::Client;
+///
+/// let client = Client::from_env().await?;
+/// let migration = Migration::new(client, "duroxide/duroxide".parse()?, "duroxide/workflows".parse()?);
+/// let report = migration.with_dry_run(true).run(|so_far| eprintln!("{} instances", so_far.instances)).await?;
+/// assert!(report.failed.is_empty(), "{:?}", report.failed);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+#[must_use = "nothing happens before run()"]
+pub struct Migration {
+    client: Client,
+    /// The service's time, as its answers tell it.
+    clock: Arc<HybridClock>,
+    source: ContainerName,
+    target: ContainerName,
+    left: BTreeSet<String>,
+    is_dry: bool,
+    is_forced: bool,
+}
+
+/// What a migration has done so far.
+#[derive(Debug, Clone, Default, PartialEq)]
+#[non_exhaustive]
+pub struct MigrationReport {
+    /// Instances that are in the new container, those of earlier runs included.
+    pub instances: usize,
+    /// Events of their histories.
+    pub events: usize,
+    /// Messages that wait for them.
+    pub messages: usize,
+    /// Activities that wait for a worker.
+    pub activities: usize,
+    /// Instances that were left where they are, because that was asked for.
+    pub left: Vec<String>,
+    /// Instances that cannot be moved, and why.
+    pub failed: Vec<(String, String)>,
+    /// An earlier run had moved everything.
+    pub was_done: bool,
+}
+
+impl MigrationReport {
+    fn add(&mut self, counts: &MigrationReport) {
+        self.instances += 1;
+        self.events += counts.events;
+        self.messages += counts.messages;
+        self.activities += counts.activities;
+    }
+}
+
+impl Migration {
+    /// From one container of an account into another of it, which is made.
+    pub fn new(client: Client, source: ContainerName, target: ContainerName) -> Self {
+        let clock = Arc::<HybridClock>::default();
+        let watch = DriverObserver { metrics: Arc::default(), clock: Arc::clone(&clock) };
+        let client = Client::from_driver(client.driver().with_observer(Arc::new(watch)));
+        Migration { client, clock, source, target, left: BTreeSet::new(), is_dry: false, is_forced: false }
+    }
+
+    /// Leaves this instance where it is.
+    pub fn leaving(mut self, instance: impl Into<String>) -> Self {
+        self.left.insert(instance.into());
+        self
+    }
+
+    /// Reads everything and writes nothing.
+    pub fn with_dry_run(mut self, is_dry: bool) -> Self {
+        self.is_dry = is_dry;
+        self
+    }
+
+    /// Moves although programs of the published crate seem to be running. What
+    /// they do meanwhile may be lost or happen twice.
+    pub fn with_force(mut self, is_forced: bool) -> Self {
+        self.is_forced = is_forced;
+        self
+    }
+
+    /// Moves everything; `watch` is told after each instance. With an entry in
+    /// [`MigrationReport::failed`] the new container stays closed to providers,
+    /// and the migration is to be run again.
+    pub async fn run(
+        self,
+        mut watch: impl FnMut(&MigrationReport),
+    ) -> Result<MigrationReport, ProviderError> {
+        self.moved(&mut watch).await.map_err(|failure| failure.into_error("migrate"))
+    }
+
+    async fn moved(&self, watch: &mut impl FnMut(&MigrationReport)) -> Result<MigrationReport, Failure> {
+        let source = self.open_source().await?;
+        if self.is_dry {
+            return self.copy(&source, None, watch).await;
+        }
+        let target = self.open_target().await?;
+        let moved = self.fill(&source, &target, watch).await;
+        target.close().await;
+        moved
+    }
+
+    /// Copies between the first and the last writing of the marker.
+    async fn fill(
+        &self,
+        source: &Container,
+        target: &Arc<Core>,
+        watch: &mut impl FnMut(&MigrationReport),
+    ) -> Result<MigrationReport, Failure> {
+        let container = &target.store.container;
+        let marker = match Marker::find(container).await? {
+            Some(marker) if marker.source != self.source.to_string() => {
+                return Err(refused(format!(
+                    "{} is the target of another migration, from {}: name a new container",
+                    self.target, marker.source
+                )));
+            }
+            Some(marker) if marker.is_done() => {
+                return Ok(MigrationReport { was_done: true, ..MigrationReport::default() });
+            }
+            Some(marker) => marker,
+            None => self.begin(container).await?,
+        };
+        let begun_ms = self.clock.now_ms();
+        let report = self.copy(source, Some(target), watch).await?;
+        if report.failed.is_empty() {
+            self.check_quiet(source, begun_ms).await?;
+            marker.write_done(container).await?;
+        }
+        Ok(report)
+    }
+
+    async fn open_source(&self) -> Result<Container, Failure> {
+        if self.source == self.target {
+            return Err(refused(format!(
+                "{} cannot be moved into itself: name a new container",
+                self.source
+            )));
+        }
+        let source = self.client.database(&self.source.database).container(&self.source.container);
+        let properties = match source.properties().await {
+            Ok(properties) => properties,
+            Err(error) if error.is_not_found() => {
+                return Err(refused(format!("there is no container {}", self.source)));
+            }
+            Err(error) => return Err(error.into()),
+        };
+        if layout::found(&source, &properties).await? != Layout::Published {
+            return Err(refused(format!(
+                "{} was not written by the published crate: there is nothing to move",
+                self.source
+            )));
+        }
+        self.check_quiet(&source, self.clock.now_ms()).await?;
+        Ok(source)
+    }
+
+    async fn open_target(&self) -> Result<Arc<Core>, Failure> {
+        let options = Options { is_migrating: true, ..Options::default() };
+        Core::open(self.client.clone(), &self.target.database, &self.target.container, options).await
+    }
+
+    /// Marks an empty container as one that is being filled.
+    async fn begin(&self, container: &Container) -> Result<Marker, Failure> {
+        let query = Query::new("SELECT VALUE c.id FROM c").with_max_items(1);
+        if container.query::<String>(query).first().await?.is_some() {
+            return Err(refused(format!(
+                "{} is not empty: a migration fills a new container. Name one that is not there yet",
+                self.target
+            )));
+        }
+        let marker = Marker::copying(&self.source.to_string());
+        marker.write(container).await?;
+        Ok(marker)
+    }
+
+    /// Refuses when the old container is in use: it was written to shortly
+    /// before that moment, or later, or a lock in it is valid.
+    async fn check_quiet(&self, source: &Container, moment_ms: u64) -> Result<(), Failure> {
+        if self.is_forced {
+            return Ok(());
+        }
+        let since = moment_ms.saturating_sub(QUIET.as_millis() as u64) / 1000;
+        let written = Query::new("SELECT VALUE c.instanceId FROM c WHERE c._ts >= @since")
+            .with_parameter("@since", since)
+            .with_max_items(1);
+        let locked = Query::new("SELECT VALUE c.instanceId FROM c WHERE c.lockedUntil > @now")
+            .with_parameter("@now", self.clock.now_ms())
+            .with_max_items(1);
+        for (query, what) in [(written, "was written to within the last minute"), (locked, "is locked")] {
+            if let Some(instance) = source.query::<String>(query).first().await? {
+                return Err(refused(format!(
+                    "{} is in use: its instance {instance:?} {what}. Stop the programs that use it, wait a \
+                     minute and run this again, or force it if you know better",
+                    self.source
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    async fn copy(
+        &self,
+        source: &Container,
+        target: Option<&Arc<Core>>,
+        watch: &mut impl FnMut(&MigrationReport),
+    ) -> Result<MigrationReport, Failure> {
+        let mut report = MigrationReport::default();
+        let mut under_way = JoinSet::new();
+        let mut instances = source
+            .query::<String>("SELECT DISTINCT VALUE c.instanceId FROM c ORDER BY c.instanceId")
+            .into_stream();
+        loop {
+            while under_way.len() < PARALLEL_MAX {
+                let Some(instance) = instances.next().await.transpose()? else { break };
+                if self.left.contains(&instance) {
+                    report.left.push(instance);
+                    continue;
+                }
+                under_way.spawn(move_one(source.clone(), target.cloned(), instance, self.clock.now_ms()));
+            }
+            let Some(ended) = under_way.join_next().await else { return Ok(report) };
+            let (instance, outcome) =
+                ended.map_err(|error| Failure::Contended(format!("an instance was given up: {error}")))?;
+            match outcome {
+                Ok(counts) => report.add(&counts),
+                Err(Failure::Refused(why)) => report.failed.push((instance, why)),
+                Err(failure) => return Err(failure),
+            }
+            watch(&report);
+        }
+    }
+}
+
+fn refused(why: String) -> Failure {
+    Failure::Refused(why)
+}
+
+/// Moves an instance, or only reads it; counts what it has.
+async fn move_one(
+    source: Container,
+    target: Option<Arc<Core>>,
+    instance: String,
+    now_ms: u64,
+) -> (String, Result<MigrationReport, Failure>) {
+    let outcome = async {
+        let query = Query::new("SELECT * FROM c").in_partition(instance.as_str());
+        let documents: Vec<Value> = source.query(query).collect().await?;
+        let mut partition = Partition::read(&instance, documents).map_err(Failure::Refused)?;
+        drop_consumed_starts(&source, &mut partition).await?;
+        let moved = convert::convert(partition, now_ms)?;
+        let counts = moved.counts();
+        if let Some(target) = target {
+            write::write(&target, moved).await?;
+        }
+        Ok(counts)
+    };
+    let outcome = outcome.await;
+    (instance, outcome)
+}
+
+/// A start whose instance is there was delivered, and only its intent was left
+/// behind: delivered again, it would be answered as a collision.
+async fn drop_consumed_starts(source: &Container, partition: &mut Partition) -> Result<(), Failure> {
+    let mut kept = Vec::new();
+    for intent in std::mem::take(&mut partition.intents) {
+        if !is_consumed_start(source, &partition.instance, &intent).await? {
+            kept.push(intent);
+        }
+    }
+    partition.intents = kept;
+    Ok(())
+}
+
+async fn is_consumed_start(source: &Container, sender: &str, intent: &Intent) -> Result<bool, Failure> {
+    let WorkItem::StartOrchestration { parent_instance, .. } = &intent.queued.item else { return Ok(false) };
+    let query = Query::new(format!("SELECT * FROM c WHERE c.type = '{}'", published::INSTANCE));
+    let documents: Vec<Value> = source.query(query.in_partition(intent.target.as_str())).collect().await?;
+    let head = Partition::read(&intent.target, documents).map_err(Failure::Refused)?.head;
+    let Some(head) = head.filter(|head| !head.orchestration_name.is_empty()) else { return Ok(false) };
+    Ok(parent_instance.is_none() || head.parent_instance_id.as_deref() == Some(sender))
+}

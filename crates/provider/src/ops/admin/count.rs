@@ -1,0 +1,89 @@
+//! How many instances there are, in which state, and how much waits in queues:
+//! aggregates over the container, no row is read here. `counted` keeps them.
+
+use duroxide::providers::{QueueDepths, SystemMetrics};
+use perihelion_client::Query;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use crate::documents::kind;
+use crate::failure::Failure;
+use crate::ops::core::Core;
+
+pub(crate) async fn system_metrics(core: &Core) -> Result<SystemMetrics, Failure> {
+    core.system_metrics.get(&core.metrics, || instances(core)).await
+}
+
+pub(crate) async fn queue_depths(core: &Core) -> Result<QueueDepths, Failure> {
+    core.queue_depths.get(&core.metrics, || queues(core)).await
+}
+
+/// One row of a count.
+#[derive(Debug, Deserialize)]
+struct Count {
+    #[serde(rename = "type")]
+    kind: String,
+    #[serde(default)]
+    status: String,
+    n: u64,
+    #[serde(default)]
+    events: u64,
+}
+
+async fn instances(core: &Core) -> Result<(SystemMetrics, f64), Failure> {
+    let query = Query::new(
+        "SELECT c.type, c.status, COUNT(1) AS n, SUM(c.events) AS events FROM c WHERE \
+         c.type = 'execution' OR (c.type = 'history' AND c.created = true) GROUP BY c.type, c.status",
+    );
+    let (rows, charge) = ask::<Count>(core, query).await?;
+    let mut metrics = SystemMetrics::default();
+    for row in rows {
+        metrics.total_executions += row.n;
+        metrics.total_events += row.events;
+        if row.kind != kind::HISTORY {
+            continue;
+        }
+        metrics.total_instances += row.n;
+        match row.status.as_str() {
+            "Running" => metrics.running_instances += row.n,
+            "Completed" => metrics.completed_instances += row.n,
+            "Failed" => metrics.failed_instances += row.n,
+            _ => {}
+        }
+    }
+    Ok((metrics, charge))
+}
+
+/// Messages and activities that wait, and messages that will: timers.
+async fn queues(core: &Core) -> Result<(QueueDepths, f64), Failure> {
+    let now = core.clock.stamp();
+    let mut charge = 0.0;
+    let mut counts = [0; 3];
+    let filters = [
+        "c.type = 'orch_queue' AND c.visibleAt <= @now",
+        "c.type = 'worker_queue' AND c.visibleAt <= @now",
+        "c.type = 'orch_queue' AND c.visibleAt > @now",
+    ];
+    for (filter, count) in filters.into_iter().zip(&mut counts) {
+        // Each partition counts for itself; the sum is ours.
+        let query = Query::new(format!("SELECT VALUE COUNT(1) FROM c WHERE {filter}"))
+            .with_parameter("@now", now.0)
+            .without_plan();
+        let (rows, paid) = ask::<usize>(core, query).await?;
+        *count = rows.into_iter().sum();
+        charge += paid;
+    }
+    let [orchestrator_queue, worker_queue, timer_queue] = counts;
+    Ok((QueueDepths { orchestrator_queue, worker_queue, timer_queue }, charge))
+}
+
+/// All rows, and what they cost.
+async fn ask<T: DeserializeOwned>(core: &Core, query: Query) -> Result<(Vec<T>, f64), Failure> {
+    let mut feed = core.store.container.query::<T>(query);
+    let (mut rows, mut charge) = (Vec::new(), 0.0);
+    while let Some(page) = feed.next_page().await? {
+        charge += page.charge();
+        rows.extend(page.items);
+    }
+    Ok((rows, charge))
+}

@@ -1,0 +1,239 @@
+//! Deleting instances, all of a set or none.
+//!
+//! One instance goes with one conditional write: its state becomes a tombstone.
+//! How several go together is told in `set`.
+//!
+//! Children are part of it from the moment their start is committed: started,
+//! queued, or still in the outbox. A start that is on its way while its parent
+//! goes is known to the child's tombstone as consumed before it arrives.
+
+mod set;
+
+use std::collections::BTreeSet;
+
+use duroxide::providers::DeleteInstanceResult;
+use perihelion_client::Query;
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::documents::dedup::Once;
+use crate::documents::lock_token::nonce;
+use crate::documents::{Deletion, Late, Outbox, State, Versioned, kind};
+use crate::failure::Failure;
+use crate::ops::core::Core;
+use crate::ops::repair::purge;
+use crate::store::versioned;
+
+/// Attempts when an instance changes meanwhile: its turns do it.
+const ATTEMPTS_MAX: usize = 64;
+
+/// Messages that a tombstone names; what an incarnation made itself needs no
+/// naming, and what is beyond waits for a start that does not come.
+const PURGE_MAX: usize = 10_000;
+
+pub(crate) use set::{advance, companions, settle};
+
+pub(crate) async fn run(
+    core: &Core,
+    ids: &[String],
+    force: Force<'_>,
+) -> Result<DeleteInstanceResult, Failure> {
+    let set: BTreeSet<&str> = ids.iter().map(String::as_str).collect();
+    for instance in &set {
+        check_status(core.store.state(instance).await?.as_ref(), instance, force)?;
+    }
+    check_children(core, &set).await?;
+    let mut result = DeleteInstanceResult::default();
+    match Vec::from_iter(&set).as_slice() {
+        [] => {}
+        [instance] => entomb(core, instance, None, force, &mut result).await?,
+        _ => set::delete(core, &set, force, &mut result).await?,
+    }
+    Ok(result)
+}
+
+/// Which instances go even if they run.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Force<'a> {
+    None,
+    All,
+    /// All but this one.
+    AllBut(&'a str),
+}
+
+impl From<bool> for Force<'_> {
+    fn from(is_forced: bool) -> Self {
+        if is_forced { Force::All } else { Force::None }
+    }
+}
+
+impl Force<'_> {
+    fn is_for(self, instance: &str) -> bool {
+        match self {
+            Force::None => false,
+            Force::All => true,
+            Force::AllBut(spared) => instance != spared,
+        }
+    }
+}
+
+fn check_status(state: Option<&Versioned<State>>, instance: &str, force: Force<'_>) -> Result<(), Failure> {
+    let Some(state) = state.map(|state| &state.value).filter(|state| state.created) else { return Ok(()) };
+    let is_running = state.execution.status == "Running" || state.is_continued;
+    if is_running && !force.is_for(instance) {
+        return Err(Failure::Running(instance.to_owned()));
+    }
+    Ok(())
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Child {
+    instance_id: String,
+    parent: String,
+}
+
+/// Children of these instances: those that are only queued, or not even that,
+/// included. Outboxes are asked first: what has left them since is queued.
+async fn children(core: &Core, parents: &BTreeSet<&str>) -> Result<Vec<Child>, Failure> {
+    let made = "SELECT c.instanceId, c.parentInstanceId AS parent FROM c WHERE c.type = 'history' AND \
+                ARRAY_CONTAINS(@parents, c.parentInstanceId)";
+    let queued = "SELECT c.instanceId, c.startParent AS parent FROM c WHERE c.type = 'orch_queue' AND \
+                  ARRAY_CONTAINS(@parents, c.startParent)";
+    let mut found = Vec::new();
+    for parent in parents {
+        let late = late(core, parent).await?;
+        let child = |late: Late| Child { instance_id: late.instance, parent: (*parent).to_owned() };
+        found.extend(late.into_iter().map(child));
+    }
+    let parents: Vec<&str> = parents.iter().copied().collect();
+    for text in [made, queued] {
+        found.extend(core.store.rows(Query::new(text).with_parameter("@parents", parents.clone())).await?);
+    }
+    Ok(found)
+}
+
+/// Starts of children that an instance has committed and not delivered.
+async fn late(core: &Core, parent: &str) -> Result<Vec<Late>, Failure> {
+    let query = Query::new("SELECT * FROM c WHERE c.type = 'outbox'").in_partition(parent);
+    let mut late = Vec::new();
+    for row in core.store.rows::<Value>(query).await? {
+        let messages = versioned::<Outbox>(row)?.value.messages.into_iter();
+        let starts = messages.filter(|message| message.start_parent.as_deref() == Some(parent));
+        late.extend(starts.map(|message| Late { instance: message.instance_id, id: message.id }));
+    }
+    Ok(late)
+}
+
+/// No child may be left without its parent.
+async fn check_children(core: &Core, set: &BTreeSet<&str>) -> Result<(), Failure> {
+    match children(core, set).await?.into_iter().find(|child| !set.contains(child.instance_id.as_str())) {
+        None => Ok(()),
+        Some(Child { instance_id, parent }) => Err(Failure::Refused(format!(
+            "Cannot delete: instance {parent} has child {instance_id}, which would be an orphan. \
+             Read the tree again and retry"
+        ))),
+    }
+}
+
+/// The instance and all below it, queued starts included.
+pub(crate) async fn tree(core: &Core, root: &str) -> Result<Vec<String>, Failure> {
+    let (mut all, mut level) = (vec![root.to_owned()], BTreeSet::from([root.to_owned()]));
+    let mut known = level.clone();
+    while !level.is_empty() {
+        let parents = level.iter().map(String::as_str).collect();
+        let found = children(core, &parents).await?.into_iter().map(|child| child.instance_id);
+        level = found.filter(|child| known.insert(child.clone())).collect();
+        all.extend(level.iter().cloned());
+    }
+    Ok(all)
+}
+
+/// Makes a tombstone of an instance: the moment it is deleted, unless that is
+/// the deletion's.
+async fn entomb(
+    core: &Core,
+    instance: &str,
+    deletion: Option<&Deletion>,
+    force: Force<'_>,
+    result: &mut DeleteInstanceResult,
+) -> Result<(), Failure> {
+    for _ in 0..ATTEMPTS_MAX {
+        let found = core.store.state(instance).await?;
+        let before = found.as_ref().map(|found| &found.value);
+        let mark = before.and_then(|state| state.del.as_deref());
+        if let Some(tombstone) = found.as_ref().filter(|found| found.value.purge.is_some()) {
+            return purge::finish(core, tombstone).await;
+        }
+        match (deletion, mark) {
+            (None, Some(operation)) => {
+                Box::pin(set::settle(core, instance, operation)).await?;
+                return Err(Failure::Contended(format!("{instance} is being deleted")));
+            }
+            // Not ours any more: it was deleted, and perhaps made again.
+            (Some(ours), mark) if mark != Some(&ours.id) => return Ok(()),
+            (Some(_), _) => {}
+            (None, None) => {
+                // After the state was read: a turn that makes a child since then
+                // changes the state, and the write below is refused.
+                check_status(found.as_ref(), instance, force)?;
+                check_children(core, &BTreeSet::from([instance])).await?;
+            }
+        }
+        let entries = purge::entries(core, instance).await?;
+        let tombstone = tombstone(core, instance, before, &entries, deletion);
+        let witness = tombstone.ack.clone();
+        let etag = found.as_ref().map(|found| &found.etag);
+        match core.store.put_state(&tombstone, etag, "/ack", witness.into()).await {
+            Ok(etag) => {
+                count(before, &entries, result);
+                core.hints.instances.quietly(|hints| hints.idle(instance));
+                return purge::finish(core, &Versioned { value: tombstone, etag }).await;
+            }
+            Err(Failure::Storage(error)) if is_stale(&error) => {}
+            Err(failure) => return Err(failure),
+        }
+    }
+    Err(Failure::Contended(format!("the state of {instance} keeps changing")))
+}
+
+fn is_stale(error: &perihelion_client::Error) -> bool {
+    error.is_precondition_failed() || error.is_not_found() || error.is_conflict()
+}
+
+fn tombstone(
+    core: &Core,
+    instance: &str,
+    before: Option<&State>,
+    entries: &[purge::Entry],
+    deletion: Option<&Deletion>,
+) -> State {
+    let doomed = entries.iter().filter(|entry| matches!(entry.kind.as_str(), kind::MESSAGE | kind::ACTIVITY));
+    let late = deletion.iter().flat_map(|deletion| &deletion.late).filter(|late| late.instance == instance);
+    let late: Vec<Once> = late.map(|late| Once { id: late.id.clone(), low: 0 }).collect();
+    let now = core.clock.stamp();
+    let mut consumed = before.map(|state| state.consumed.clone()).unwrap_or_default();
+    consumed.extend(&late, now.ms());
+    State {
+        kind: kind::DELETED.to_owned(),
+        ack: nonce(),
+        consumed,
+        seq: before.map_or(0, |state| state.seq),
+        del: deletion.map(|deletion| deletion.id.clone()),
+        purge: Some(doomed.map(|entry| entry.id.clone()).take(PURGE_MAX).collect()),
+        made_at: Some(now),
+        ..State::blank(instance, before.map_or_else(nonce, |state| state.incarnation.clone()))
+    }
+}
+
+fn count(before: Option<&State>, entries: &[purge::Entry], result: &mut DeleteInstanceResult) {
+    let of = |kind: &str| entries.iter().filter(|entry| entry.kind == kind).count() as u64;
+    if let Some(state) = before.filter(|state| !state.is_deleted()) {
+        result.instances_deleted += u64::from(state.created);
+        result.executions_deleted += u64::from(state.execution.execution > 0);
+        result.events_deleted += state.execution.events;
+    }
+    result.executions_deleted += of(kind::EXECUTION);
+    result.events_deleted += entries.iter().map(|entry| entry.events).sum::<u64>();
+    result.queue_messages_deleted += of(kind::MESSAGE) + of(kind::ACTIVITY);
+}

@@ -1,0 +1,223 @@
+//! Deleting several instances together.
+//!
+//! Each is marked under its etag, which already fences every turn; the deletion
+//! happens when its coordinator becomes `Committed`, and whoever finds it so
+//! finishes it. One that was not committed is taken back: first the coordinator
+//! says so, then the marks go. A mark whose coordinator is gone is nobody's, and
+//! whoever meets it when it is old takes it away.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use duroxide::providers::DeleteInstanceResult;
+use perihelion_client::Etag;
+use tokio::time::Instant;
+
+use super::{ATTEMPTS_MAX, Force, check_children, check_status, entomb, is_stale, late};
+use crate::documents::lock_token::nonce;
+use crate::documents::stamp::Stamp;
+use crate::documents::{Deletion, DeletionStage, State, Versioned, kind};
+use crate::failure::Failure;
+use crate::ops::core::Core;
+use crate::ops::repair::purge;
+use crate::store::{RETRY_FOR, quiet, retry_until};
+
+/// The partition of all coordinators.
+const COORDINATORS: u64 = 1;
+
+/// Several instances: mark, look again, commit, finish.
+pub(super) async fn delete(
+    core: &Core,
+    set: &BTreeSet<&str>,
+    force: Force<'_>,
+    result: &mut DeleteInstanceResult,
+) -> Result<(), Failure> {
+    let now = core.clock.stamp();
+    let mut deletion = Deletion {
+        id: format!("d:{:x}:{}", now.0, nonce()),
+        instance_id: COORDINATORS,
+        kind: kind::DELETION.to_owned(),
+        instances: set.iter().map(|instance| (*instance).to_owned()).collect(),
+        late: Vec::new(),
+        stage: DeletionStage::Prepared,
+        made_at: now,
+    };
+    let until = Instant::now() + RETRY_FOR;
+    let create = || core.store.create(COORDINATORS, &deletion.id, &deletion);
+    let etag = retry_until(until, create).await?;
+    match prepare(core, set, &mut deletion, force).await {
+        Ok(()) => {}
+        Err(failure) => {
+            abort(core, deletion, &etag).await?;
+            return Err(failure);
+        }
+    }
+    deletion.stage = DeletionStage::Committed;
+    if !retry_until(until, || decide(core, &deletion, &etag)).await? {
+        // It took so long that another process has given it up.
+        unmark(core, &deletion).await?;
+        return Err(Failure::Contended("the deletion was interrupted".to_owned()));
+    }
+    // It has happened; what is left of it anyone can do.
+    if let Err(failure) = roll_forward(core, &deletion, result).await {
+        tracing::warn!(id = deletion.id, ?failure, "a deletion waits for the reconciler");
+        core.leave_work();
+    }
+    Ok(())
+}
+
+/// Marks all, then looks for children again: none can be made any more.
+async fn prepare(
+    core: &Core,
+    set: &BTreeSet<&str>,
+    deletion: &mut Deletion,
+    force: Force<'_>,
+) -> Result<(), Failure> {
+    for instance in set {
+        mark(core, instance, &deletion.id, force).await?;
+    }
+    for instance in set {
+        deletion.late.extend(late(core, instance).await?);
+    }
+    check_children(core, set).await
+}
+
+async fn mark(core: &Core, instance: &str, operation: &str, force: Force<'_>) -> Result<(), Failure> {
+    for _ in 0..ATTEMPTS_MAX {
+        let found = core.store.state(instance).await?;
+        check_status(found.as_ref(), instance, force)?;
+        if let Some(tombstone) = found.as_ref().filter(|found| found.value.purge.is_some()) {
+            purge::finish(core, tombstone).await?;
+            continue;
+        }
+        let (mut next, etag) = match found {
+            Some(found) => (found.value, Some(found.etag)),
+            None => (State::blank(instance, nonce()), None),
+        };
+        if let Some(other) = next.del.as_deref().filter(|other| *other != operation) {
+            settle(core, instance, other).await?;
+            return Err(Failure::Contended(format!("{instance} is part of another deletion")));
+        }
+        next.del = Some(operation.to_owned());
+        match core.store.put_state(&next, etag.as_ref(), "/del", operation.into()).await {
+            Ok(_) => return Ok(()),
+            Err(Failure::Storage(error)) if is_stale(&error) => {}
+            Err(failure) => return Err(failure),
+        }
+    }
+    Err(Failure::Contended(format!("the state of {instance} keeps changing")))
+}
+
+/// Writes the next stage of a deletion, unless another process has. Whether it
+/// is the stage it is in.
+async fn decide(core: &Core, deletion: &Deletion, etag: &Etag) -> Result<bool, Failure> {
+    let options = quiet().with_if_match(etag);
+    match core.store.container.replace_with(COORDINATORS, &deletion.id, deletion, &options).await {
+        Ok(_) => Ok(true),
+        Err(error) if is_stale(&error) => {
+            let found = coordinator(core, &deletion.id).await?;
+            Ok(found.is_some_and(|found| found.value.stage == deletion.stage))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+async fn coordinator(core: &Core, operation: &str) -> Result<Option<Versioned<Deletion>>, Failure> {
+    match core.store.container.find::<Deletion>(COORDINATORS, operation).await? {
+        Some(item) => Ok(Some(Versioned { etag: item.etag()?.clone(), value: item.into_value() })),
+        None => Ok(None),
+    }
+}
+
+/// Takes a deletion back that was not committed.
+async fn abort(core: &Core, mut deletion: Deletion, etag: &Etag) -> Result<(), Failure> {
+    if deletion.stage == DeletionStage::Prepared {
+        deletion.stage = DeletionStage::Aborted;
+        let until = Instant::now() + RETRY_FOR;
+        if !retry_until(until, || decide(core, &deletion, etag)).await? {
+            return Ok(());
+        }
+    }
+    unmark(core, &deletion).await?;
+    forget(core, &deletion).await
+}
+
+async fn unmark(core: &Core, deletion: &Deletion) -> Result<(), Failure> {
+    for instance in &deletion.instances {
+        clear(core, instance, &deletion.id).await?;
+    }
+    Ok(())
+}
+
+async fn clear(core: &Core, instance: &str, operation: &str) -> Result<(), Failure> {
+    for _ in 0..ATTEMPTS_MAX {
+        let found = core.store.state(instance).await?;
+        let Some(found) = found.filter(|found| found.value.del.as_deref() == Some(operation)) else {
+            return Ok(());
+        };
+        let next = State { del: None, ack: nonce(), ..found.value };
+        match core.store.put_state(&next, Some(&found.etag), "/ack", next.ack.clone().into()).await {
+            Ok(_) => return Ok(()),
+            Err(Failure::Storage(error)) if is_stale(&error) => {}
+            Err(failure) => return Err(failure),
+        }
+    }
+    Err(Failure::Contended(format!("the state of {instance} keeps changing")))
+}
+
+/// Whoever meets a mark brings its deletion on: finishes it, takes it back, or
+/// takes away the mark of one that is gone. A young one is left to its process.
+pub(crate) async fn settle(core: &Core, instance: &str, operation: &str) -> Result<(), Failure> {
+    match coordinator(core, operation).await? {
+        Some(found) => advance(core, found).await,
+        None if is_old(core, made_at(operation)) => clear(core, instance, operation).await,
+        None => Ok(()),
+    }
+}
+
+/// Brings a deletion on that its process may have left.
+pub(crate) async fn advance(core: &Core, found: Versioned<Deletion>) -> Result<(), Failure> {
+    let Versioned { value: deletion, etag } = found;
+    match deletion.stage {
+        DeletionStage::Committed => roll_forward(core, &deletion, &mut Default::default()).await,
+        DeletionStage::Aborted => abort(core, deletion, &etag).await,
+        DeletionStage::Prepared if is_old(core, deletion.made_at) => abort(core, deletion, &etag).await,
+        DeletionStage::Prepared => Ok(()),
+    }
+}
+
+/// When a deletion was begun, by its id; long ago if that says nothing.
+fn made_at(operation: &str) -> Stamp {
+    let stamp = operation.split(':').nth(1).and_then(|stamp| u64::from_str_radix(stamp, 16).ok());
+    Stamp(stamp.unwrap_or(0))
+}
+
+fn is_old(core: &Core, made_at: Stamp) -> bool {
+    let age = Duration::from_millis(core.clock.stamp().ms().saturating_sub(made_at.ms()));
+    age > core.options.deletion_patience
+}
+
+/// Finishes a deletion that is committed.
+async fn roll_forward(
+    core: &Core,
+    deletion: &Deletion,
+    result: &mut DeleteInstanceResult,
+) -> Result<(), Failure> {
+    for instance in &deletion.instances {
+        entomb(core, instance, Some(deletion), Force::All, result).await?;
+    }
+    forget(core, deletion).await
+}
+
+async fn forget(core: &Core, deletion: &Deletion) -> Result<(), Failure> {
+    match core.store.container.delete(COORDINATORS, &deletion.id).await {
+        Err(error) if !error.is_not_found() => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
+/// Instances that go together with this one, by the mark on its tombstone.
+pub(crate) async fn companions(core: &Core, tombstone: &State) -> Result<Vec<String>, Failure> {
+    let Some(operation) = &tombstone.del else { return Ok(Vec::new()) };
+    Ok(coordinator(core, operation).await?.map(|found| found.value.instances).unwrap_or_default())
+}

@@ -1,0 +1,128 @@
+//! What management asks about many instances, or about one that must exist.
+
+use std::collections::HashSet;
+
+use duroxide::providers::{ExecutionInfo, InstanceFilter, InstanceInfo};
+use perihelion_client::Query;
+use serde::Deserialize;
+
+use crate::documents::{Execution, State};
+use crate::failure::Failure;
+use crate::ops::admin::prune;
+use crate::ops::core::Core;
+use crate::ops::read;
+use crate::plan::is_terminal;
+
+const CREATED: &str = "FROM c WHERE c.type = 'history' AND c.created = true";
+
+pub(crate) async fn instances(core: &Core, status: Option<&str>) -> Result<Vec<String>, Failure> {
+    let query = match status {
+        None => Query::new(format!("SELECT VALUE c.instanceId {CREATED}")),
+        Some(status) => Query::new(format!("SELECT VALUE c.instanceId {CREATED} AND c.status = @status"))
+            .with_parameter("@status", status),
+    };
+    core.store.rows(query).await
+}
+
+pub(crate) async fn children(core: &Core, parent: &str) -> Result<Vec<String>, Failure> {
+    let query = Query::new(format!("SELECT VALUE c.instanceId {CREATED} AND c.parentInstanceId = @parent"))
+        .with_parameter("@parent", parent);
+    core.store.rows(query).await
+}
+
+/// An instance in short.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Summary {
+    instance_id: String,
+    status: String,
+    #[serde(default)]
+    is_continued: bool,
+    #[serde(default)]
+    completed_at: Option<u64>,
+    #[serde(default)]
+    pub(crate) parent_instance_id: Option<String>,
+}
+
+impl Summary {
+    /// Whether it has ended, and not only its last execution.
+    pub(crate) fn is_ended(&self) -> bool {
+        is_terminal(&self.status) && !self.is_continued
+    }
+}
+
+/// Instances that a bulk operation is for.
+pub(crate) async fn matching(
+    core: &Core,
+    filter: &InstanceFilter,
+    suits: impl Fn(&Summary) -> bool,
+) -> Result<Vec<String>, Failure> {
+    let members = "c.instanceId, c.status, c.isContinued, c.completedAt, c.parentInstanceId";
+    let text = format!("SELECT {members} {CREATED}");
+    let query = match &filter.instance_ids {
+        Some(ids) => Query::new(format!("{text} AND ARRAY_CONTAINS(@ids, c.instanceId)"))
+            .with_parameter("@ids", ids.clone()),
+        None => Query::new(text),
+    };
+    let named: Option<HashSet<&String>> = filter.instance_ids.as_ref().map(|ids| ids.iter().collect());
+    let rows: Vec<Summary> = core.store.rows(query).await?;
+    let is_old = |row: &Summary| {
+        filter.completed_before.is_none_or(|before| row.completed_at.is_some_and(|at| at < before))
+    };
+    let is_named = |row: &Summary| named.as_ref().is_none_or(|named| named.contains(&row.instance_id));
+    let found = rows.into_iter().filter(|row| is_old(row) && is_named(row) && suits(row));
+    let limit = filter.limit.unwrap_or(prune::BULK_MAX) as usize;
+    Ok(found.map(|row| row.instance_id).take(limit).collect())
+}
+
+pub(crate) async fn executions(core: &Core, instance: &str) -> Result<Vec<u64>, Failure> {
+    let Some(state) = read::live(core, instance).await? else { return Ok(Vec::new()) };
+    let past = prune::past(core, instance).await?;
+    let mut all: Vec<u64> = past.iter().map(|past| past.value.execution.execution).collect();
+    if state.execution.execution > 0 {
+        all.push(state.execution.execution);
+    }
+    all.sort_unstable();
+    Ok(all)
+}
+
+pub(crate) async fn latest_execution(core: &Core, instance: &str) -> Result<u64, Failure> {
+    let state = read::live(core, instance).await?;
+    Ok(state.map_or(1, |state| state.execution.execution.max(1)))
+}
+
+pub(crate) async fn instance(core: &Core, instance: &str) -> Result<InstanceInfo, Failure> {
+    let State { name, version, execution, created_at, updated_at, parent_instance_id, .. } =
+        read::created(core, instance).await?;
+    let output = read::output(core, instance, execution.output.as_ref()).await?;
+    Ok(InstanceInfo {
+        instance_id: instance.to_owned(),
+        orchestration_name: name.unwrap_or_default(),
+        orchestration_version: version.unwrap_or_default(),
+        current_execution_id: execution.execution.max(1),
+        status: execution.status,
+        output,
+        created_at,
+        updated_at,
+        parent_instance_id,
+    })
+}
+
+pub(crate) async fn execution(core: &Core, instance: &str, number: u64) -> Result<ExecutionInfo, Failure> {
+    let absent = || Failure::NotFound(format!("{instance}, execution {number},"));
+    let state = read::live(core, instance).await?.ok_or_else(absent)?;
+    let execution = match state.execution.execution == number {
+        true => state.execution,
+        false => read::past(core, instance, number).await?.ok_or_else(absent)?,
+    };
+    let Execution { execution, status, output, started_at, completed_at, events, .. } = execution;
+    let output = read::output(core, instance, output.as_ref()).await?;
+    Ok(ExecutionInfo {
+        execution_id: execution,
+        status,
+        output,
+        started_at,
+        completed_at,
+        event_count: usize::try_from(events).unwrap_or(usize::MAX),
+    })
+}

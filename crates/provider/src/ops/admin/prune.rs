@@ -1,0 +1,100 @@
+//! Pruning: past executions go, each with one batch that removes its summary
+//! and leaves a record of its history to be removed. The current execution, and any that runs, is never touched.
+
+use duroxide::providers::{InstanceFilter, PruneOptions, PruneResult};
+use perihelion_client::{Batch, Query};
+use serde_json::Value;
+use tokio::time::Instant;
+
+use crate::documents::lock_token::nonce;
+use crate::documents::{Execution, Garbage, PastExecution, Versioned};
+use crate::failure::{Failure, is_transient};
+use crate::ops::admin::list;
+use crate::ops::core::Core;
+use crate::ops::read;
+use crate::ops::repair::garbage;
+use crate::store::{RETRY_FOR, retry_until, versioned};
+
+/// Instances of a bulk operation when none is said.
+pub(crate) const BULK_MAX: u32 = 1000;
+
+/// Past executions with their versions.
+pub(crate) async fn past(core: &Core, instance: &str) -> Result<Vec<Versioned<PastExecution>>, Failure> {
+    let query = Query::new("SELECT * FROM c WHERE c.type = 'execution'").in_partition(instance);
+    let rows: Vec<Value> = core.store.rows(query).await?;
+    let mut past: Vec<Versioned<PastExecution>> =
+        rows.into_iter().map(versioned).collect::<Result<_, _>>()?;
+    past.sort_by_key(|past| past.value.execution.execution);
+    Ok(past)
+}
+
+pub(crate) async fn run(core: &Core, instance: &str, options: &PruneOptions) -> Result<PruneResult, Failure> {
+    let state = read::created(core, instance).await?;
+    let past = past(core, instance).await?;
+    let mut result = PruneResult { instances_processed: 1, ..PruneResult::default() };
+    // The current one is the first of those that are kept.
+    let kept = options.keep_last.map_or(0, |kept| kept.saturating_sub(1) as usize);
+    let oldest = past.len().saturating_sub(kept);
+    for execution in &past[..oldest] {
+        let number = execution.value.execution.execution;
+        if number != state.execution.execution && is_prunable(&execution.value.execution, options) {
+            remove(core, instance, execution).await?;
+            result.executions_deleted += 1;
+            result.events_deleted += execution.value.execution.events;
+        }
+    }
+    Ok(result)
+}
+
+fn is_prunable(execution: &Execution, options: &PruneOptions) -> bool {
+    let is_old =
+        options.completed_before.is_none_or(|before| execution.completed_at.is_some_and(|at| at < before));
+    execution.status != "Running" && is_old
+}
+
+/// The summary goes, and with it a record comes of what it alone referred to.
+/// Should an answer be lost, the summary tells: nobody makes it again.
+async fn remove(core: &Core, instance: &str, past: &Versioned<PastExecution>) -> Result<(), Failure> {
+    let execution = &past.value.execution;
+    let blank = Garbage::blank(instance, &nonce(), core.clock.stamp());
+    let garbage = Garbage {
+        history: Some(execution.execution),
+        parts: execution.output.iter().filter_map(|output| output.parts().cloned()).collect(),
+        ..blank
+    };
+    let attempt = || async {
+        let mut batch = Batch::new(instance);
+        batch.delete_if_match(&past.value.id, &past.etag)?.create(&garbage)?;
+        match core.store.container.batch(batch).await {
+            Ok(_) => Ok(true),
+            Err(error) if error.is_not_found() || error.is_precondition_failed() => Ok(false),
+            Err(error) if is_transient(&error) => {
+                match core.store.find::<PastExecution>(instance, &past.value.id).await? {
+                    Some(_) => Err(error.into()),
+                    None => Ok(true),
+                }
+            }
+            Err(error) => Err(Failure::from(error)),
+        }
+    };
+    if !retry_until(Instant::now() + RETRY_FOR, attempt).await? {
+        return Err(Failure::Contended(format!("{} changes while it is pruned", past.value.id)));
+    }
+    garbage::run(core, garbage).await;
+    Ok(())
+}
+
+pub(crate) async fn bulk(
+    core: &Core,
+    filter: &InstanceFilter,
+    options: &PruneOptions,
+) -> Result<PruneResult, Failure> {
+    let mut result = PruneResult::default();
+    for instance in list::matching(core, filter, |_| true).await? {
+        let one = run(core, &instance, options).await?;
+        result.instances_processed += one.instances_processed;
+        result.executions_deleted += one.executions_deleted;
+        result.events_deleted += one.events_deleted;
+    }
+    Ok(result)
+}

@@ -1,0 +1,173 @@
+//! What all clones of a provider share, and what ends with the last of them.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+
+use duroxide::providers::{QueueDepths, SystemMetrics};
+use perihelion_client::Client;
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use crate::failure::Failure;
+use crate::ops::activity::sessions::Owned;
+use crate::ops::heartbeat;
+use crate::ops::poll::Poller;
+use crate::ops::repair::reconcile;
+use crate::options::config::{Options, OutboxFaultInjector};
+use crate::plan::retention::Retention;
+use crate::process::background::Background;
+use crate::process::clock::HybridClock;
+use crate::process::count_cache::CountCache;
+use crate::process::hints::Hints;
+use crate::process::lock_table::{LockTable, LockedActivity, LockedInstance};
+use crate::process::membership::Membership;
+use crate::process::metrics::{DriverObserver, Metrics};
+use crate::process::sequencer::Sequencer;
+use crate::store::{RETRY_FOR, Store, retry_until};
+use crate::sync::lock;
+
+/// The provider itself.
+pub(crate) struct Core {
+    pub(crate) client: Client,
+    pub(crate) store: Store,
+    pub(crate) options: Options,
+    pub(crate) clock: Arc<HybridClock>,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) system_metrics: CountCache<SystemMetrics>,
+    pub(crate) queue_depths: CountCache<QueueDepths>,
+    pub(crate) hints: Hints,
+    pub(crate) poller: Poller,
+    pub(crate) sequencer: Sequencer,
+    pub(crate) membership: Membership,
+    pub(crate) instance_locks: LockTable<LockedInstance>,
+    pub(crate) activity_locks: LockTable<LockedActivity>,
+    /// Sessions that workers of this process have claimed, by owner.
+    pub(crate) sessions: Mutex<HashMap<String, Owned>>,
+    faults: Mutex<Option<OutboxFaultInjector>>,
+    /// Calls the reconciler: another process has left something behind.
+    pub(crate) reconciler: Arc<Notify>,
+    /// Something was left to the reconciler since it last asked.
+    has_left_work: Arc<AtomicBool>,
+    pub(crate) background: Background,
+    /// The reconciler and the heartbeat.
+    tasks: Mutex<Vec<JoinHandle<()>>>,
+    #[cfg(feature = "embedded")]
+    engine: Mutex<Option<perihelion_server::Embedded>>,
+}
+
+impl Core {
+    pub(crate) async fn open(
+        client: Client,
+        database: &str,
+        container: &str,
+        options: Options,
+    ) -> Result<Arc<Core>, Failure> {
+        let metrics = Arc::new(Metrics::default());
+        let clock = Arc::new(HybridClock::with_error(options.clock_error_ms));
+        let watch = DriverObserver { metrics: Arc::clone(&metrics), clock: Arc::clone(&clock) };
+        let observed = Client::from_driver(client.driver().with_observer(Arc::new(watch)));
+        let open = || Store::open(&observed, database, container, options.is_migrating);
+        let store = retry_until(Instant::now() + RETRY_FOR, open).await?;
+        let interval = options.reconciler_interval;
+        let core = Arc::new(Core {
+            client,
+            store,
+            options,
+            clock,
+            metrics,
+            system_metrics: CountCache::default(),
+            queue_depths: CountCache::default(),
+            hints: Hints::default(),
+            poller: Poller::default(),
+            sequencer: Sequencer::default(),
+            membership: Membership::default(),
+            instance_locks: LockTable::default(),
+            activity_locks: LockTable::default(),
+            sessions: Mutex::default(),
+            faults: Mutex::default(),
+            has_left_work: Arc::default(),
+            background: Background::default(),
+            reconciler: Arc::default(),
+            tasks: Mutex::default(),
+            #[cfg(feature = "embedded")]
+            engine: Mutex::default(),
+        });
+        let weak = || -> Weak<Core> { Arc::downgrade(&core) };
+        let tasks = [tokio::spawn(reconcile::run(weak(), interval)), tokio::spawn(heartbeat::run(weak()))];
+        lock(&core.tasks).extend(tasks);
+        Ok(core)
+    }
+
+    /// The engine lives as long as its provider.
+    #[cfg(feature = "embedded")]
+    pub(crate) fn keep(&self, engine: perihelion_server::Embedded) {
+        *lock(&self.engine) = Some(engine);
+    }
+
+    pub(crate) fn set_fault_injector(&self, injector: OutboxFaultInjector) {
+        *lock(&self.faults) = Some(injector);
+    }
+
+    /// Whether this delivery is to fail, for a test.
+    pub(crate) fn is_delivery_failed(&self) -> bool {
+        lock(&self.faults).as_ref().is_some_and(OutboxFaultInjector::should_fail)
+    }
+
+    /// Leaves something to the reconciler.
+    pub(crate) fn leave_work(&self) {
+        self.leave_work_later()();
+    }
+
+    /// The same, from a task of its own.
+    pub(crate) fn leave_work_later(&self) -> impl FnOnce() + Send + use<> {
+        let has_left_work = Arc::clone(&self.has_left_work);
+        move || has_left_work.store(true, Ordering::Release)
+    }
+
+    /// Whether something was left since this was last asked.
+    pub(crate) fn has_left_work(&self) -> bool {
+        self.has_left_work.swap(false, Ordering::AcqRel)
+    }
+
+    /// Ends background work.
+    pub(crate) async fn stop(&self) {
+        let tasks = std::mem::take(&mut *lock(&self.tasks));
+        for task in tasks {
+            task.abort();
+            // Being cancelled is how it ends.
+            let _ = task.await;
+        }
+    }
+
+    /// How long what ends now is kept.
+    pub(crate) fn retention(&self) -> Retention {
+        Retention { finished_for: self.options.retention.finished_for, is_ttl_on: self.store.is_ttl_on }
+    }
+
+    pub(crate) async fn close(&self) {
+        self.stop().await;
+        let _ = tokio::time::timeout(RETRY_FOR, self.background.done()).await;
+        heartbeat::leave(self).await;
+        #[cfg(feature = "embedded")]
+        {
+            let engine = lock(&self.engine).take();
+            if let Some(engine) = engine {
+                engine.close().await;
+            }
+        }
+    }
+}
+
+impl Drop for Core {
+    fn drop(&mut self) {
+        lock(&self.tasks).iter().for_each(JoinHandle::abort);
+        #[cfg(feature = "embedded")]
+        if let Some(engine) = lock(&self.engine).take()
+            && let Ok(runtime) = tokio::runtime::Handle::try_current()
+        {
+            drop(runtime.spawn(engine.close()));
+        }
+    }
+}

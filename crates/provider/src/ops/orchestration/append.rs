@@ -1,0 +1,68 @@
+//! `append_with_execution`: events straight into a history, for tests and
+//! repairs. What comes twice is refused, nothing is ever overwritten.
+
+use duroxide::Event;
+use duroxide::providers::ExecutionMetadata;
+use tokio::time::Instant;
+
+use crate::documents::lock_token::nonce;
+use crate::documents::{PastExecution, State};
+use crate::failure::Failure;
+use crate::ops::core::Core;
+use crate::ops::orchestration::commit::{CommitBasis, Outcome, commit};
+use crate::ops::orchestration::direct_dispatch::DirectDispatch;
+use crate::ops::orchestration::stage;
+use crate::plan::{self, Basis, TurnAck, past_id};
+use crate::store::{RETRY_FOR, retry_until};
+
+/// Attempts when the state changes meanwhile.
+const ATTEMPTS_MAX: usize = 16;
+
+pub(crate) async fn run(
+    core: &Core,
+    instance: &str,
+    execution: u64,
+    events: Vec<Event>,
+) -> Result<(), Failure> {
+    if events.iter().any(|event| event.event_id == 0) {
+        return Err(Failure::Refused("event id 0 is not an id: events are numbered from 1".to_owned()));
+    }
+    let ack = TurnAck {
+        execution,
+        history_delta: events,
+        worker_items: Vec::new(),
+        orchestrator_items: Vec::new(),
+        metadata: ExecutionMetadata::default(),
+        cancelled: Vec::new(),
+        clock_offset_ms: 0,
+        retention: core.retention(),
+    };
+    for _ in 0..ATTEMPTS_MAX {
+        let found = core.store.state(instance).await?;
+        let Some(found) = found else {
+            let blank = State::blank(instance, nonce());
+            let witness = blank.incarnation.clone();
+            match core.store.put_state(&blank, None, "/incarnation", witness.into()).await {
+                Err(Failure::Storage(error)) if !error.is_conflict() => return Err(error.into()),
+                _ => continue,
+            }
+        };
+        if found.value.is_deleted() || found.value.del.is_some() {
+            return Err(Failure::NotFound(instance.to_owned()));
+        }
+        let past = core.store.find::<PastExecution>(instance, &past_id(execution)).await?;
+        let (now, nonce) = (core.clock.reserve(ack.stamps()), nonce());
+        let basis = Basis { state: &found.value, past, bundles: &[], once: &[], now, nonce: &nonce };
+        let plan = plan::append(&basis, &ack)?;
+        let until = Instant::now() + RETRY_FOR;
+        let staged = stage::turn(core, &plan, until).await?;
+        let nothing = DirectDispatch::nothing(core);
+        let basis = CommitBasis { etag: Some(&found.etag), staged: staged.as_ref() };
+        match retry_until(until, || commit(core, &plan, &nothing, basis, until)).await? {
+            Outcome::Committed(_) => return Ok(()),
+            Outcome::Stale => {}
+            Outcome::Refused(error) => return Err(Failure::Refused(error.to_string())),
+        }
+    }
+    Err(Failure::Contended(format!("the state of {instance} keeps changing")))
+}

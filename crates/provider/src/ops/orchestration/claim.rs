@@ -1,0 +1,343 @@
+//! Taking an instance: one query for its state and visible messages, unless all
+//! of it is known here; then the lock, one conditional write of the state
+//! document, unless nobody else can have tried (see [`CommitTier`]).
+//!
+//! What always holds: nothing is written before the capability check and before
+//! the history is read, so that whoever cannot take an instance leaves no trace;
+//! messages are never written. How often each was tried is in the lock.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use duroxide::providers::{DispatcherCapabilityFilter, WorkItem};
+use duroxide::{Event, EventKind};
+use perihelion_client::{Patch, Query};
+use serde_json::Value;
+
+use crate::documents::stamp::Stamp;
+use crate::documents::text::Text;
+use crate::documents::{Message, STATE, State, Versioned};
+use crate::failure::Failure;
+use crate::ops::admin::delete;
+use crate::ops::core::Core;
+use crate::ops::orchestration::claim_cached;
+use crate::ops::orchestration::lock_instance::{Grant, Granted, Identity};
+use crate::ops::payload;
+use crate::ops::read;
+use crate::ops::repair::purge;
+use crate::options::config::CommitTier;
+use crate::process::hints::Candidate;
+use crate::store::versioned;
+
+/// Messages of one turn. Their deletions must fit the commit's batch beside
+/// everything else.
+pub(crate) const MESSAGES_MAX: usize = 64;
+
+/// What the messages of one turn may say together; a single one may say more.
+const MESSAGES_BYTES_MAX: u64 = 32 * 1024 * 1024;
+
+/// The state document, then messages in their order.
+const WAITING: &str = "SELECT TOP 65 * FROM c WHERE c.enq >= 0 AND (c.id = 'i' OR \
+    (c.type = 'orch_queue' AND c.visibleAt <= @now)) ORDER BY c.enq";
+
+/// Starts, and what is too large to tell.
+const STARTS: &str = "SELECT TOP 64 * FROM c WHERE c.type = 'orch_queue' AND c.visibleAt <= @now AND \
+    (NOT IS_STRING(c.item) OR STARTSWITH(c.item, '{\"StartOrchestration\"')) ORDER BY c.enq";
+
+/// How an attempt to take an instance ended.
+pub(crate) enum Claim {
+    Taken(Box<Granted>),
+    /// There is no message to see.
+    Idle,
+    /// Another has it until then, in milliseconds since 1970.
+    Locked(u64),
+    /// Someone else was faster.
+    Lost,
+    /// Its execution is pinned to a version that this dispatcher does not run.
+    Incompatible,
+    /// Messages, of which that is the last, but no start: not an instance yet.
+    Unstarted(Stamp),
+    /// It is being deleted.
+    Leaving,
+    /// Its documents are not what they should be.
+    Unreadable,
+}
+
+/// What a partition has for a turn.
+struct Waiting {
+    state: Option<Versioned<State>>,
+    messages: Vec<(Message, WorkItem)>,
+    is_more: bool,
+}
+
+/// What a dispatcher asks for.
+#[derive(Clone, Copy)]
+pub(crate) struct Asked<'a> {
+    pub(crate) lock_timeout: Duration,
+    pub(crate) filter: Option<&'a DispatcherCapabilityFilter>,
+    pub(crate) tier: CommitTier,
+}
+
+pub(crate) async fn claim(core: &Core, candidate: &Candidate, asked: Asked<'_>) -> Result<Claim, Failure> {
+    if asked.tier == CommitTier::Cached
+        && let Some(granted) = claim_cached::claim(core, candidate, asked.lock_timeout, asked.filter)
+    {
+        return Ok(Claim::Taken(Box::new(granted)));
+    }
+    let instance = candidate.instance.as_str();
+    let now = core.clock.stamp();
+    let Waiting { state, messages, is_more } = waiting(core, instance, now).await?;
+    if let Some(state) = &state {
+        if state.value.is_deleted() && state.value.purge.is_some() {
+            purge::finish(core, state).await?;
+            return Ok(Claim::Lost);
+        }
+        if let Some(operation) = &state.value.del {
+            delete::settle(core, instance, operation).await?;
+            return Ok(Claim::Leaving);
+        }
+        if let Some(lock) = state.value.lock.as_ref().filter(|lock| lock.until > now.ms()) {
+            return Ok(Claim::Locked(lock.until));
+        }
+        if !is_compatible(&state.value, asked.filter) {
+            return Ok(Claim::Incompatible);
+        }
+    }
+    let before = state.as_ref().map(|state| &state.value).filter(|state| !state.is_deleted());
+    let mut messages = drop_stale(core, instance, before, &state, messages).await;
+    if messages.is_empty() {
+        return Ok(Claim::Idle);
+    }
+    let history = match &state {
+        Some(state) if !state.value.is_deleted() => read::history(core, state).await?,
+        _ => Ok(Arc::default()),
+    };
+    let events = history.as_ref().map_or(&[][..], |history| history.as_slice());
+    if is_more && identity(before, events, &messages).is_none() {
+        let start = start_behind(core, instance, now).await?;
+        let start = drop_stale(core, instance, before, &state, start).await;
+        messages.truncate(MESSAGES_MAX - start.len());
+        messages.splice(0..0, start);
+    }
+    let Some(identity) = identity(before, events, &messages) else {
+        let last = if is_more { Some(now) } else { messages.iter().map(|(message, _)| message.enq).max() };
+        return unstarted(core, instance, &messages, last.unwrap_or_default()).await;
+    };
+    let is_optimistic = asked.tier >= CommitTier::Optimistic && is_first(core, candidate, before, &messages);
+    let (history, kv_snapshot) = match before.map(|state| read::snapshot(core, state)) {
+        None => (history, HashMap::new()),
+        Some(snapshot) => match snapshot.await {
+            Ok(kv_snapshot) => (history, kv_snapshot),
+            // If they were replaced meanwhile, so was the state, and nobody gets
+            // to commit on this.
+            Err(Failure::Contended(error)) => (Err(error), HashMap::new()),
+            Err(failure) => return Err(failure),
+        },
+    };
+    let tried = &candidate.tried;
+    let grant = Grant { instance, before: state, identity, history, kv_snapshot, messages, is_more, tried };
+    if is_optimistic {
+        return Ok(Claim::Taken(Box::new(grant.in_memory(core, asked.lock_timeout))));
+    }
+    let granted = grant.durably(core, asked.lock_timeout).await?;
+    Ok(granted.map_or(Claim::Lost, |granted| Claim::Taken(Box::new(granted))))
+}
+
+/// Whether nobody can have tried this turn before: then no count of attempts is
+/// lost by not writing one. What this process made itself, nobody else has
+/// looked at yet; what came from others while its slot was already ours, neither.
+/// Whatever was there before may have ended another process.
+fn is_first(
+    core: &Core,
+    candidate: &Candidate,
+    state: Option<&State>,
+    messages: &[(Message, WorkItem)],
+) -> bool {
+    let is_untouched = !candidate.is_suspect && state.is_none_or(|state| state.lock.is_none());
+    let owned_since = core.membership.owned_since(&candidate.instance);
+    let is_new = |message: &Message| {
+        let is_own = candidate.messages.iter().any(|known| known.id == message.id);
+        let is_ours = || owned_since.is_some_and(|since| message.seen_from() > since);
+        message.attempt_count == 0 && (is_own || is_ours())
+    };
+    is_untouched && messages.iter().all(|(message, _)| is_new(message))
+}
+
+async fn waiting(core: &Core, instance: &str, now: Stamp) -> Result<Waiting, Failure> {
+    let query = Query::new(WAITING).with_parameter("@now", now.0).in_partition(instance);
+    let rows: Vec<Value> = core.store.rows(query).await?;
+    let is_more = rows.len() > MESSAGES_MAX;
+    let (mut state, mut messages) = (None, Vec::new());
+    for row in rows {
+        if row["id"] == STATE {
+            state = Some(versioned::<State>(row)?);
+            continue;
+        }
+        let id = row["id"].as_str().unwrap_or_default().to_owned();
+        match serde_json::from_value::<Message>(row) {
+            Ok(message) => messages.push(message),
+            Err(_) => set_aside(core, instance, &id).await,
+        }
+    }
+    let count = messages.len();
+    messages.truncate(affordable(&messages));
+    let is_more = is_more || messages.len() < count;
+    let messages = with_items(core, instance, messages).await?;
+    Ok(Waiting { state, messages, is_more })
+}
+
+/// How many messages one turn takes.
+fn affordable(messages: &[Message]) -> usize {
+    let mut bytes = 0;
+    let fitting = messages.iter().take(MESSAGES_MAX).take_while(|message| {
+        bytes += message.item.len();
+        bytes <= MESSAGES_BYTES_MAX
+    });
+    fitting.count().max(1)
+}
+
+/// Messages with what they say, put together where it lies in parts.
+async fn with_items(
+    core: &Core,
+    instance: &str,
+    messages: Vec<Message>,
+) -> Result<Vec<(Message, WorkItem)>, Failure> {
+    let texts: Vec<&Text> = messages.iter().map(|message| &message.item).collect();
+    let texts = payload::texts(&core.store, instance, &texts).await?;
+    let mut readable = Vec::new();
+    for (message, text) in messages.into_iter().zip(texts) {
+        // Without its parts it was consumed meanwhile.
+        let Some(text) = text else { continue };
+        match serde_json::from_str(&text) {
+            Ok(item) => readable.push((message, item)),
+            Err(_) => set_aside(core, instance, &message.id).await,
+        }
+    }
+    Ok(readable)
+}
+
+/// A document of a queue that cannot be read must not stop the others: it stays, under
+/// another type, for a person to look at.
+pub(crate) async fn set_aside(core: &Core, instance: &str, id: &str) {
+    tracing::error!(
+        instance,
+        id,
+        "a document of a queue is unreadable and is set aside as type 'unreadable'"
+    );
+    let Ok(patch) = Patch::new().set("/type", "unreadable") else { return };
+    if let Err(error) = core.store.container.patch(instance, id, &patch).await {
+        tracing::warn!(instance, id, %error, "it could not be set aside");
+    }
+}
+
+/// Any of the ranges will do, and an execution that is not pinned suits all.
+pub(crate) fn is_compatible(state: &State, filter: Option<&DispatcherCapabilityFilter>) -> bool {
+    let Some(filter) = filter else { return true };
+    let pin = state.execution.pin.as_deref().and_then(|pin| semver::Version::parse(pin).ok());
+    pin.is_none_or(|pin| filter.is_compatible(&pin))
+}
+
+/// Leaves out messages that were consumed before, or are meant for an earlier
+/// incarnation, and removes them.
+async fn drop_stale(
+    core: &Core,
+    instance: &str,
+    live: Option<&State>,
+    state: &Option<Versioned<State>>,
+    messages: Vec<(Message, WorkItem)>,
+) -> Vec<(Message, WorkItem)> {
+    let consumed = state.as_ref().map(|state| &state.value.consumed);
+    let is_deleted = state.as_ref().is_some_and(|state| state.value.is_deleted());
+    let is_stale = |(message, item): &(Message, WorkItem)| {
+        let is_foreign =
+            message.inc.as_ref().is_some_and(|inc| live.is_none_or(|state| state.incarnation != *inc));
+        let is_consumed = || consumed.is_some_and(|consumed| consumed.contains(&message.id));
+        is_foreign || (is_deleted && is_answer(item)) || (message.once && is_consumed())
+    };
+    let (stale, fresh): (Vec<_>, Vec<_>) = messages.into_iter().partition(is_stale);
+    for (message, _) in stale {
+        tracing::debug!(instance, id = message.id, "a message was consumed before");
+        if let Err(failure) = payload::remove(core, &message).await {
+            tracing::warn!(instance, id = message.id, ?failure, "a stale message could not be removed");
+        }
+    }
+    fresh
+}
+
+/// What only an instance that has asked for it can be told: of one that was
+/// deleted, it was the one before.
+fn is_answer(item: &WorkItem) -> bool {
+    matches!(
+        item,
+        WorkItem::SubOrchCompleted { .. }
+            | WorkItem::SubOrchFailed { .. }
+            | WorkItem::ActivityCompleted { .. }
+            | WorkItem::ActivityFailed { .. }
+            | WorkItem::TimerFired { .. }
+    )
+}
+
+pub(crate) fn identity(
+    state: Option<&State>,
+    history: &[Event],
+    messages: &[(Message, WorkItem)],
+) -> Option<Identity> {
+    let execution = state.map_or(0, |state| state.execution.execution).max(1);
+    if let Some(State { created: true, name: Some(name), version: Some(version), .. }) = state {
+        return Some(Identity { name: name.clone(), version: version.clone(), execution });
+    }
+    let begun = history.iter().find_map(|event| match &event.kind {
+        EventKind::OrchestrationStarted { name, version, .. } => Some((name.clone(), version.clone())),
+        _ => None,
+    });
+    let started = || {
+        messages.iter().find_map(|(_, item)| match item {
+            WorkItem::StartOrchestration { orchestration, version, .. }
+            | WorkItem::ContinueAsNew { orchestration, version, .. } => {
+                let version = version.clone().unwrap_or_else(|| "unknown".to_owned());
+                Some((orchestration.clone(), version))
+            }
+            _ => None,
+        })
+    };
+    let (name, version) = begun.or_else(started)?;
+    Some(Identity { name, version, execution })
+}
+
+/// A start that more messages came before than one turn takes: it is taken first,
+/// for without it nobody could ever do anything with them.
+async fn start_behind(core: &Core, instance: &str, now: Stamp) -> Result<Vec<(Message, WorkItem)>, Failure> {
+    let query = Query::new(STARTS).with_parameter("@now", now.0).in_partition(instance);
+    let rows: Vec<Value> = core.store.rows(query).await?;
+    let messages = rows.into_iter().filter_map(|row| serde_json::from_value(row).ok()).collect();
+    let items = with_items(core, instance, messages).await?;
+    let is_start = |(_, item): &(Message, WorkItem)| matches!(item, WorkItem::StartOrchestration { .. });
+    Ok(items.into_iter().find(is_start).into_iter().collect())
+}
+
+/// Messages before any start. Queue messages to nobody are dropped, as the
+/// contract says; others wait for the start, unless retention has it that their
+/// instance is gone by now.
+async fn unstarted(
+    core: &Core,
+    instance: &str,
+    messages: &[(Message, WorkItem)],
+    last: Stamp,
+) -> Result<Claim, Failure> {
+    let (retention, now) = (core.retention(), core.clock.stamp());
+    let is_dropped = |message: &Message, item: &WorkItem| {
+        matches!(item, WorkItem::QueueMessage { .. }) || retention.is_lost(message.enq, now)
+    };
+    if !messages.iter().all(|(message, item)| is_dropped(message, item)) {
+        return Ok(Claim::Unstarted(last));
+    }
+    tracing::warn!(instance, count = messages.len(), "messages to an unknown instance are dropped");
+    for (message, _) in messages {
+        payload::remove(core, message).await?;
+    }
+    Ok(Claim::Idle)
+}
+
+#[cfg(test)]
+mod tests;

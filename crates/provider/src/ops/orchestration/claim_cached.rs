@@ -1,0 +1,112 @@
+//! Turns without a read (T2): the messages are known here whole, and so is the
+//! state they go to, or there is none yet.
+//!
+//! Only completions, timers and starts are taken like this, whose order among
+//! other messages does not matter: an event that someone else raised before is
+//! seen by a read, so whatever has to do with events reads the partition.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use duroxide::providers::{DispatcherCapabilityFilter, KvEntry, WorkItem};
+
+use crate::documents::text::Text;
+use crate::documents::{KvValue, Message, State};
+use crate::ops::core::Core;
+use crate::ops::orchestration::claim::{identity, is_compatible};
+use crate::ops::orchestration::lock_instance::{Grant, Granted};
+use crate::process::hints::Candidate;
+use crate::store::state_cache::Snapshot;
+
+/// How long what this process made is its own to take, a little less than other
+/// processes leave it alone; later it reads, and sees their locks.
+const ALONE_FOR_MS: u64 = 200;
+
+/// Takes an instance without asking anybody, or `None`: then it must be read.
+pub(crate) fn claim(
+    core: &Core,
+    candidate: &Candidate,
+    lock_timeout: Duration,
+    filter: Option<&DispatcherCapabilityFilter>,
+) -> Option<Granted> {
+    let is_known = !candidate.is_partial && !candidate.is_suspect && !candidate.messages.is_empty();
+    if !is_known || candidate.messages.iter().any(|message| message.attempt_count > 0) {
+        return None;
+    }
+    if !core.membership.is_alone() && is_old(candidate, core.clock.now_ms()) {
+        return None;
+    }
+    let messages: Vec<(Message, WorkItem)> = candidate.messages.iter().map(decoded).collect::<Option<_>>()?;
+    let snapshot = core.store.state_cache.get(&candidate.instance);
+    let is_suitable = match &snapshot {
+        Some(snapshot) => continues(snapshot, &messages) && is_compatible(&snapshot.state.value, filter),
+        None => begins(&messages),
+    };
+    if !is_suitable {
+        return None;
+    }
+    let (before, history) = match &snapshot {
+        Some(snapshot) => (Some(snapshot.state.clone()), Arc::clone(&snapshot.history)),
+        None => (None, Arc::default()),
+    };
+    let identity = identity(before.as_ref().map(|before| &before.value), &history, &messages)?;
+    let kv_snapshot = before.as_ref().map_or_else(|| Some(HashMap::new()), |before| values(&before.value))?;
+    let grant = Grant {
+        instance: &candidate.instance,
+        before,
+        identity,
+        history: Ok(history),
+        kv_snapshot,
+        messages,
+        is_more: false,
+        tried: &candidate.tried,
+    };
+    Some(grant.in_memory(core, lock_timeout))
+}
+
+/// Beside other processes, whose owners of slots come for what has waited.
+fn is_old(candidate: &Candidate, now_ms: u64) -> bool {
+    let oldest = candidate.messages.iter().map(|message| message.seen_from().ms()).min();
+    oldest.is_some_and(|seen_ms| now_ms.saturating_sub(seen_ms) > ALONE_FOR_MS)
+}
+
+fn decoded(message: &Message) -> Option<(Message, WorkItem)> {
+    let Text::Here(text) = &message.item else { return None };
+    Some((message.clone(), serde_json::from_str(text).ok()?))
+}
+
+/// Values that are all in the state itself.
+fn values(state: &State) -> Option<HashMap<String, KvEntry>> {
+    let entry = |(key, value): (&String, &KvValue)| match &value.v {
+        Text::Here(text) => Some((key.clone(), KvEntry { value: text.clone(), last_updated_at_ms: value.t })),
+        Text::Apart(_) => None,
+    };
+    state.kv.iter().map(entry).collect()
+}
+
+/// Nothing but what the kept state waits for.
+fn continues(snapshot: &Snapshot, messages: &[(Message, WorkItem)]) -> bool {
+    let state = &snapshot.state.value;
+    let is_free = state.lock.is_none() && state.del.is_none() && !state.is_deleted() && state.created;
+    let is_expected = |(message, item): &(Message, WorkItem)| {
+        let is_ours = message.inc.as_ref().is_none_or(|inc| *inc == state.incarnation);
+        let is_completion = matches!(
+            item,
+            WorkItem::ActivityCompleted { .. }
+                | WorkItem::ActivityFailed { .. }
+                | WorkItem::TimerFired { .. }
+                | WorkItem::SubOrchCompleted { .. }
+                | WorkItem::SubOrchFailed { .. }
+                | WorkItem::ContinueAsNew { .. }
+        );
+        is_ours && is_completion
+    };
+    is_free && messages.iter().all(is_expected)
+}
+
+/// A start of an instance that nobody here has seen. Should it exist, the
+/// commit fails on that, and the next look is a read.
+fn begins(messages: &[(Message, WorkItem)]) -> bool {
+    matches!(messages, [(message, WorkItem::StartOrchestration { .. })] if message.inc.is_none())
+}

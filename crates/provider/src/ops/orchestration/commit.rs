@@ -1,0 +1,167 @@
+//! A plan becomes one batch: the state under its etag first, everything else
+//! beside it. The nonce of the commit, in the state, is its witness.
+
+use std::time::Duration;
+
+use perihelion_client::{Batch, Error, Etag, Patch};
+use tokio::time::Instant;
+
+use crate::documents::{Activity, STATE, kind};
+use crate::failure::Failure;
+use crate::ops::core::Core;
+use crate::ops::orchestration::direct_dispatch::DirectDispatch;
+use crate::ops::orchestration::stage::Staged;
+use crate::plan::{BYTES_MAX, PastWrite, TurnPlan};
+use crate::store::quiet_operation;
+
+/// A commit that is begun gets this long, however late it is.
+const TIMEOUT_MIN: Duration = Duration::from_millis(200);
+
+/// What became of a commit.
+pub(crate) enum Outcome {
+    /// Applied.
+    Committed(Versions),
+    /// The state has changed, or a bundle.
+    Stale,
+    /// A message of the turn is gone, or something it makes exists.
+    Refused(Error),
+}
+
+/// The versions that a commit wrote, as far as its answer told.
+#[derive(Debug, Default)]
+pub(crate) struct Versions {
+    pub(crate) state: Option<Etag>,
+    /// Of the activities, in order.
+    pub(crate) activities: Vec<Option<Etag>>,
+}
+
+/// What a commit goes by.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CommitBasis<'a> {
+    /// The state's version; `None` when there is no document yet.
+    pub(crate) etag: Option<&'a Etag>,
+    /// What the plan wants staged, if it does.
+    pub(crate) staged: Option<&'a Staged>,
+}
+
+/// Commits a plan, or not: by `until` it is over.
+pub(crate) async fn commit(
+    core: &Core,
+    plan: &TurnPlan,
+    dispatch: &DirectDispatch<'_>,
+    basis: CommitBasis<'_>,
+    until: Instant,
+) -> Result<Outcome, Failure> {
+    let timeout = until.saturating_duration_since(Instant::now()).max(TIMEOUT_MIN);
+    let activities = dispatch.stamped(&plan.activities);
+    let batch = as_batch(plan, &activities, basis)?.with_options(quiet_operation().with_timeout(timeout));
+    let (first, last) = (1, plan.activities.len());
+    match core.store.container.batch(batch).await {
+        Ok(results) => {
+            let version = |index: usize| results.get(index)?.etag().cloned();
+            let activities = (first..=last).map(version).collect();
+            Ok(Outcome::Committed(Versions { state: version(0), activities }))
+        }
+        Err(error) if error.operation_index().is_none() => Err(error.into()),
+        Err(error) if error.operation_index() == Some(0) && (is_gone(&error) || error.is_conflict()) => {
+            Ok(Outcome::Stale)
+        }
+        Err(error) if error.is_precondition_failed() => Ok(Outcome::Stale),
+        // What was staged was given up: it is staged again.
+        Err(error) if basis.staged.is_some() && error.operation_index() == Some(last + 1) => {
+            Ok(Outcome::Stale)
+        }
+        Err(error) if is_gone(&error) || error.is_conflict() => Ok(Outcome::Refused(error)),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn is_gone(error: &Error) -> bool {
+    error.is_not_found() || error.is_precondition_failed()
+}
+
+/// The whole commit.
+pub(crate) fn as_batch(
+    plan: &TurnPlan,
+    activities: &[Activity],
+    basis: CommitBasis<'_>,
+) -> Result<Batch, Failure> {
+    let mut batch = Batch::new(plan.state.instance_id.as_str());
+    fill(&mut batch, plan, activities, basis)
+        .map_err(|error| Failure::Refused(format!("the turn is too large: {error}")))?;
+    debug_assert!(batch.bytes() <= BYTES_MAX, "{} bytes were planned to fit", batch.bytes());
+    let nonce = plan.state.ack.as_str();
+    Ok(batch.with_witness(STATE, "/ack", nonce))
+}
+
+fn fill(
+    batch: &mut Batch,
+    plan: &TurnPlan,
+    activities: &[Activity],
+    basis: CommitBasis<'_>,
+) -> Result<(), Error> {
+    match basis.etag {
+        Some(etag) => batch.replace_if_match(STATE, &plan.state, etag)?,
+        None => batch.create(&plan.state)?,
+    };
+    for activity in activities {
+        batch.create(activity)?;
+    }
+    match basis.staged {
+        Some(staged) => publish(batch, plan, staged)?,
+        None => create(batch, plan)?,
+    }
+    for message in &plan.messages {
+        batch.create(message)?;
+    }
+    match &plan.past {
+        Some(PastWrite { document, etag: Some(etag) }) => {
+            batch.replace_if_match(&document.id, document, etag)?
+        }
+        Some(PastWrite { document, etag: None }) => batch.create(document)?,
+        None => batch,
+    };
+    for bundle in &plan.edited_bundles {
+        let skip = Patch::new().set("/skip", &bundle.value.skip)?;
+        batch.patch_if_match(&bundle.value.id, &skip, &bundle.etag)?;
+    }
+    for cancelled in &plan.cancelled {
+        batch.upsert(cancelled)?;
+    }
+    for message in &plan.consumed {
+        batch.delete(message)?;
+    }
+    if let Some(garbage) = &plan.garbage {
+        batch.create(garbage)?;
+    }
+    Ok(())
+}
+
+/// What is large and was not staged.
+fn create(batch: &mut Batch, plan: &TurnPlan) -> Result<(), Error> {
+    for chunk in &plan.chunks {
+        batch.create(chunk)?;
+    }
+    for part in &plan.parts {
+        batch.create(part)?;
+    }
+    for bundle in &plan.bundles {
+        batch.create(bundle)?;
+    }
+    for outbox in &plan.outboxes {
+        batch.create(outbox)?;
+    }
+    Ok(())
+}
+
+/// What was staged is garbage no more, and is what it was meant to be.
+fn publish(batch: &mut Batch, plan: &TurnPlan, staged: &Staged) -> Result<(), Error> {
+    batch.delete_if_match(&staged.id, &staged.etag)?;
+    for bundle in &plan.bundles {
+        batch.patch(&bundle.id, &Patch::new().set("/type", kind::BUNDLE)?)?;
+    }
+    for outbox in &plan.outboxes {
+        batch.patch(&outbox.id, &Patch::new().set("/type", kind::OUTBOX)?)?;
+    }
+    Ok(())
+}

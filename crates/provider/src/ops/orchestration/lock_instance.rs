@@ -1,0 +1,178 @@
+//! Handing an instance to a dispatcher: its state gets a lock, which is written
+//! (T0) or only kept in this process (T1, T2), and the turn is remembered, so
+//! that its ack needs no read.
+//!
+//! What always holds: a turn is the same thing in every tier, the state with the
+//! lock in it and the etag that its commit goes by. Without a written lock
+//! others may take the instance too; one commit wins.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use duroxide::Event;
+use duroxide::providers::{KvEntry, OrchestrationItem, WorkItem};
+use perihelion_client::Etag;
+
+use crate::documents::lock_token::{LockKind, LockToken, nonce};
+use crate::documents::stamp::{Stamp, ends_ms};
+use crate::documents::{Lock, Message, STATE, StartedBy, State, Versioned};
+use crate::failure::Failure;
+use crate::ops::core::Core;
+use crate::process::lock_table::{self, LockedInstance};
+
+/// An item, its token, and how often it was tried.
+pub(crate) type Granted = (OrchestrationItem, String, u32);
+
+/// Name, version and execution, from wherever they are known.
+pub(crate) struct Identity {
+    pub(crate) name: String,
+    pub(crate) version: String,
+    pub(crate) execution: u64,
+}
+
+/// What a turn is made of.
+pub(crate) struct Grant<'a> {
+    pub(crate) instance: &'a str,
+    /// As it is stored; a tombstone counts as nothing but its consumed ids.
+    pub(crate) before: Option<Versioned<State>>,
+    pub(crate) identity: Identity,
+    pub(crate) history: Result<Arc<Vec<Event>>, String>,
+    /// Values of earlier executions.
+    pub(crate) kv_snapshot: HashMap<String, KvEntry>,
+    pub(crate) messages: Vec<(Message, WorkItem)>,
+    /// More messages wait than are taken.
+    pub(crate) is_more: bool,
+    /// Attempts of a turn of this process that were never written.
+    pub(crate) tried: &'a BTreeMap<String, u32>,
+}
+
+impl Grant<'_> {
+    /// Writes the lock. `None` when someone else was faster.
+    pub(crate) async fn durably(
+        self,
+        core: &Core,
+        lock_timeout: Duration,
+    ) -> Result<Option<Granted>, Failure> {
+        let (state, attempts) = self.locked(lock_timeout, core.clock.now_ms());
+        let nonce = state.lock.as_ref().map(|lock| lock.n.clone()).unwrap_or_default();
+        let etag = self.before.as_ref().map(|before| &before.etag);
+        match core.store.put_state(&state, etag, "/lock/n", nonce.into()).await {
+            Ok(etag) => {
+                let expired = self.before.as_ref().and_then(|before| before.value.lock.as_ref());
+                if expired.is_some_and(|lock| core.instance_locks.get(&lock.n).is_none()) {
+                    core.metrics.stole();
+                }
+                Ok(Some(self.handed(core, state, Some(etag), true, attempts)))
+            }
+            Err(Failure::Storage(error))
+                if error.is_conflict() || error.is_precondition_failed() || error.is_not_found() =>
+            {
+                Ok(None)
+            }
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// Keeps the lock in this process.
+    pub(crate) fn in_memory(self, core: &Core, lock_timeout: Duration) -> Granted {
+        let (state, attempts) = self.locked(lock_timeout, core.clock.now_ms());
+        let etag = self.before.as_ref().map(|before| before.etag.clone());
+        self.handed(core, state, etag, false, attempts)
+    }
+
+    /// The state with the lock in it, and the largest count of attempts. Counts
+    /// go on from the message, from a lock that ran out, or from this process's
+    /// memory.
+    fn locked(&self, lock_timeout: Duration, now_ms: u64) -> (State, u32) {
+        let mut state = match &self.before {
+            Some(before) if !before.value.is_deleted() => before.value.clone(),
+            Some(before) => State {
+                consumed: before.value.consumed.clone(),
+                seq: before.value.seq,
+                ..State::blank(self.instance, nonce())
+            },
+            None => State::blank(self.instance, nonce()),
+        };
+        let expired = state.lock.take().map(|lock| lock.att).unwrap_or_default();
+        let attempts = |message: &Message| {
+            let counts = [&expired, self.tried].map(|counts| counts.get(&message.id).copied().unwrap_or(0));
+            let so_far = counts.into_iter().fold(message.attempt_count, u32::max);
+            (message.id.clone(), so_far.saturating_add(1))
+        };
+        let att: BTreeMap<String, u32> = self.messages.iter().map(|(message, _)| attempts(message)).collect();
+        let most = att.values().copied().max().unwrap_or(1);
+        // The lease begins now, not when the fetch did.
+        let until = ends_ms(now_ms, lock_timeout);
+        let parts = self.messages.iter().filter_map(|(message, _)| message.item.parts().cloned()).collect();
+        state.lock = Some(Lock { n: nonce(), until, att, parts });
+        state.started_by = started_by(&state, &self.messages);
+        (state, most)
+    }
+
+    fn handed(
+        self,
+        core: &Core,
+        state: State,
+        etag: Option<Etag>,
+        is_durable: bool,
+        attempts: u32,
+    ) -> Granted {
+        let Grant { identity, history, kv_snapshot, messages, is_more, .. } = self;
+        let Lock { n, until, att, .. } = state.lock.clone().unwrap_or_default();
+        let token = LockToken {
+            kind: LockKind::Orchestration,
+            instance: state.instance_id.clone(),
+            incarnation: state.incarnation.clone(),
+            execution: identity.execution,
+            nonce: n.clone(),
+            id: STATE.to_owned(),
+        };
+        let turn = LockedInstance {
+            once: messages.iter().filter_map(|(message, _)| message.as_once()).collect(),
+            until: lock_table::deadline(until, core.clock.now_ms()),
+            is_more,
+            is_durable,
+            state,
+            etag,
+            history: history.as_ref().ok().map(Arc::clone),
+        };
+        core.instance_locks.insert(&n, turn);
+        core.hints.instances.quietly(|hints| hints.locked(&token.instance, Stamp::at_ms(until), att));
+        let (history, history_error) = match history {
+            Ok(history) => (Vec::clone(&history), None),
+            Err(error) => (Vec::new(), Some(error)),
+        };
+        let item = OrchestrationItem {
+            instance: token.instance.clone(),
+            orchestration_name: identity.name,
+            execution_id: identity.execution,
+            version: identity.version,
+            history,
+            messages: messages.into_iter().map(|(_, item)| item).collect(),
+            history_error,
+            kv_snapshot,
+        };
+        (item, token.write(), attempts)
+    }
+}
+
+/// Whose child an instance is, known from its first turn on. When another
+/// incarnation of that parent, or one that does not say which, starts it as well,
+/// the runtime answers that too, and nobody can tell which answer is whose: then
+/// both go to whoever is there.
+fn started_by(state: &State, messages: &[(Message, WorkItem)]) -> Option<StartedBy> {
+    let starts = messages.iter().filter_map(|(message, _)| {
+        let parent = message.start_parent.as_deref()?;
+        Some((parent, message.parent_inc.as_deref()))
+    });
+    let is_first = state.execution.execution == 0 && !state.created;
+    let by = match is_first {
+        true => starts
+            .clone()
+            .find_map(|(parent, inc)| Some(StartedBy { instance: parent.to_owned(), inc: inc?.to_owned() })),
+        false => state.started_by.clone(),
+    }?;
+    let mut others = starts.filter(|(parent, _)| *parent == by.instance);
+    others.all(|(_, inc)| inc == Some(by.inc.as_str())).then_some(by)
+}

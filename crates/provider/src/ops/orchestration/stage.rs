@@ -1,0 +1,130 @@
+//! Turns that are too large for one batch: chunks, parts, bundles and outboxes
+//! are written first, where nobody looks at them, and the commit makes them
+//! count.
+//!
+//! What always holds: before anything is staged there is a record of it, due
+//! long after the commit can come, and the commit removes that record. So what
+//! is committed is never collected, what is not always is, and one operation of
+//! the commit does for any number of documents. Staged ids carry a mark that
+//! only this attempt has and are only ever created.
+
+use std::time::Duration;
+
+use perihelion_client::{Batch, Etag};
+use serde::Serialize;
+use tokio::time::Instant;
+
+use crate::documents::stamp::Stamp;
+use crate::documents::{Bundle, Garbage, Outbox, Part, kind};
+use crate::failure::Failure;
+use crate::ops::core::Core;
+use crate::plan::{BYTES_MAX, TurnPlan};
+use crate::store::{Store, quiet_operation, retry_until};
+
+/// How long staged documents wait for their commit: longer than any lock.
+const WAIT: Duration = Duration::from_secs(24 * 3600);
+
+/// The record of what is staged.
+#[derive(Debug)]
+pub(crate) struct Staged {
+    pub(crate) id: String,
+    pub(crate) etag: Etag,
+}
+
+/// Stages what a plan wants staged, if it does.
+pub(crate) async fn turn(core: &Core, plan: &TurnPlan, until: Instant) -> Result<Option<Staged>, Failure> {
+    let Some(mark) = plan.staging.as_deref() else { return Ok(None) };
+    let instance = plan.state.instance_id.as_str();
+    let staged = record(&core.store, instance, mark, core.clock.stamp(), until).await?;
+    let mut writer = Writer::new(&core.store, instance, until);
+    for chunk in &plan.chunks {
+        writer.create(chunk).await?;
+    }
+    for part in &plan.parts {
+        writer.create(part).await?;
+    }
+    for bundle in &plan.bundles {
+        writer.create(&Bundle { kind: kind::STAGED.to_owned(), ..bundle.clone() }).await?;
+    }
+    for outbox in &plan.outboxes {
+        writer.create(&Outbox { kind: kind::STAGED.to_owned(), ..outbox.clone() }).await?;
+    }
+    writer.finish().await?;
+    Ok(Some(staged))
+}
+
+/// Stages parts of one text.
+pub(crate) async fn parts(
+    store: &Store,
+    instance: &str,
+    mark: &str,
+    parts: &[Part],
+    now: Stamp,
+    until: Instant,
+) -> Result<Staged, Failure> {
+    let staged = record(store, instance, mark, now, until).await?;
+    let mut writer = Writer::new(store, instance, until);
+    for part in parts {
+        writer.create(part).await?;
+    }
+    writer.finish().await?;
+    Ok(staged)
+}
+
+async fn record(
+    store: &Store,
+    instance: &str,
+    mark: &str,
+    now: Stamp,
+    until: Instant,
+) -> Result<Staged, Failure> {
+    let due = now.after(WAIT);
+    let record = Garbage { staging: Some(mark.to_owned()), ..Garbage::blank(instance, mark, due) };
+    let create = || store.create(instance, &record.id, &record);
+    let etag = retry_until(until, create).await?;
+    Ok(Staged { id: record.id.clone(), etag })
+}
+
+/// Creates documents, as many at a time as a batch takes.
+struct Writer<'a> {
+    store: &'a Store,
+    instance: &'a str,
+    until: Instant,
+    batch: Batch,
+}
+
+impl<'a> Writer<'a> {
+    fn new(store: &'a Store, instance: &'a str, until: Instant) -> Self {
+        Writer { store, instance, until, batch: Batch::new(instance) }
+    }
+
+    async fn create<T: Serialize>(&mut self, document: &T) -> Result<(), Failure> {
+        let mut alone = Batch::new(self.instance);
+        alone.create(document)?;
+        if self.batch.is_full() || self.batch.bytes() + alone.bytes() > BYTES_MAX {
+            self.send().await?;
+        }
+        self.batch.create(document)?;
+        Ok(())
+    }
+
+    async fn finish(mut self) -> Result<(), Failure> {
+        self.send().await
+    }
+
+    async fn send(&mut self) -> Result<(), Failure> {
+        let batch = std::mem::replace(&mut self.batch, Batch::new(self.instance));
+        if batch.is_empty() {
+            return Ok(());
+        }
+        let batch = batch.with_options(quiet_operation());
+        retry_until(self.until, || async {
+            match self.store.container.batch(batch.clone()).await {
+                // Of those ids there are only these: an earlier attempt made them.
+                Err(error) if !error.is_conflict() => Err(Failure::from(error)),
+                _ => Ok(()),
+            }
+        })
+        .await
+    }
+}

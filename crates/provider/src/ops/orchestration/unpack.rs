@@ -1,0 +1,146 @@
+//! Unpacking bundles: a batch at a time, each of which makes documents and takes
+//! them out of the bundle at once, so that none is made twice or forgotten,
+//! whoever does it and wherever it stops.
+
+use std::collections::HashSet;
+
+use perihelion_client::{Batch, Error, Etag};
+
+use crate::documents::{Activity, Bundle, Message, Versioned};
+use crate::failure::Failure;
+use crate::ops::core::Core;
+use crate::plan::tombstone;
+use crate::store::quiet_operation;
+
+/// Documents of one step: a batch holds a hundred operations, one is the
+/// bundle.
+const STEP_MAX: usize = 98;
+
+/// Bytes of one step beside the rest of the bundle, which it writes again.
+const STEP_BYTES_MAX: usize = 700_000;
+
+/// What is left of a cancelled activity, instance id included.
+const TOMBSTONE_BYTES: usize = 2048 + 128;
+
+/// Steps of a bundle, and attempts when others unpack it too.
+const STEPS_MAX: usize = 10_000;
+
+/// One step: what is made, and the bundle without it.
+struct Step {
+    activities: Vec<Activity>,
+    messages: Vec<Message>,
+    cancelled: Vec<String>,
+    rest: Bundle,
+}
+
+pub(crate) async fn run(core: &Core, instance: &str, id: &str) -> Result<(), Failure> {
+    let mut known = None;
+    for _ in 0..STEPS_MAX {
+        let bundle = match known.take() {
+            Some(bundle) => bundle,
+            None => match core.store.find::<Bundle>(instance, id).await? {
+                Some(bundle) => bundle,
+                None => return Ok(()),
+            },
+        };
+        let Versioned { value, etag } = bundle;
+        let step = split(value);
+        let batch = as_batch(instance, &step, &etag)?;
+        match core.store.container.batch(batch).await {
+            Ok(results) => {
+                let version = |index: usize| results.get(index)?.etag().cloned();
+                announce(core, step.activities, step.messages, version);
+                if step.rest.is_empty() {
+                    return Ok(());
+                }
+                // What this step wrote is what the next one begins with.
+                known = version(0).map(|etag| Versioned { value: step.rest, etag });
+            }
+            // Someone else was faster: see what is left.
+            Err(error) if error.is_precondition_failed() || error.is_not_found() => {}
+            // An activity of that id is there, or was cancelled: not again.
+            Err(error) if error.is_conflict() => skip(core, instance, &etag, step, &error).await?,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Err(Failure::Contended(format!("the bundle {id} of {instance} does not end")))
+}
+
+fn split(mut bundle: Bundle) -> Step {
+    let skip: HashSet<String> = bundle.skip.drain(..).collect();
+    bundle.activities.retain(|activity| !skip.contains(&activity.id));
+    let mut bytes = 0;
+    let mut room = STEP_MAX;
+    let mut fits = |size: usize| {
+        let is_fitting = room > 0 && (bytes == 0 || bytes + size <= STEP_BYTES_MAX);
+        if is_fitting {
+            (bytes, room) = (bytes + size, room - 1);
+        }
+        is_fitting
+    };
+    let cut = bundle.cancelled.iter().take_while(|_| fits(TOMBSTONE_BYTES)).count();
+    let cancelled = bundle.cancelled.drain(..cut).collect();
+    let cut = bundle.activities.iter().take_while(|activity| fits(activity.weight())).count();
+    let activities = bundle.activities.drain(..cut).collect();
+    let cut = bundle.messages.iter().take_while(|message| fits(message.weight())).count();
+    let messages = bundle.messages.drain(..cut).collect();
+    Step { activities, messages, cancelled, rest: bundle }
+}
+
+fn as_batch(instance: &str, step: &Step, etag: &Etag) -> Result<Batch, Error> {
+    let mut batch = Batch::new(instance);
+    if step.rest.is_empty() {
+        batch.delete_if_match(&step.rest.id, etag)?;
+    } else {
+        batch.replace_if_match(&step.rest.id, &step.rest, etag)?;
+    }
+    for activity in &step.activities {
+        batch.create(activity)?;
+    }
+    for message in &step.messages {
+        batch.create(message)?;
+    }
+    for id in &step.cancelled {
+        batch.upsert(&tombstone(instance, id.clone()))?;
+    }
+    Ok(batch.with_options(quiet_operation()))
+}
+
+fn announce(
+    core: &Core,
+    activities: Vec<Activity>,
+    messages: Vec<Message>,
+    version: impl Fn(usize) -> Option<Etag>,
+) {
+    core.hints.activities.tell(|hints| {
+        for (index, activity) in activities.into_iter().enumerate() {
+            if let Some(etag) = version(index + 1) {
+                hints.offer((activity, etag));
+            }
+        }
+    });
+    core.hints.instances.tell(|hints| {
+        for message in messages {
+            hints.bring(message);
+        }
+    });
+}
+
+/// Leaves the one document that exists out of the bundle.
+async fn skip(core: &Core, instance: &str, etag: &Etag, step: Step, error: &Error) -> Result<(), Failure> {
+    let Step { mut activities, mut messages, cancelled, mut rest } = step;
+    let position = error.operation_index().unwrap_or(0).saturating_sub(1);
+    if position < activities.len() {
+        activities.remove(position);
+    } else if position - activities.len() < messages.len() {
+        messages.remove(position - activities.len());
+    }
+    rest.activities.splice(0..0, activities);
+    rest.messages.splice(0..0, messages);
+    rest.cancelled.splice(0..0, cancelled);
+    match core.store.put(instance, &rest.id, &rest, etag, crate::store::quiet()).await {
+        Ok(_) => Ok(()),
+        Err(Failure::Storage(error)) if error.is_precondition_failed() || error.is_not_found() => Ok(()),
+        Err(failure) => Err(failure),
+    }
+}

@@ -1,0 +1,186 @@
+//! What becomes of the rows of a poll: hints, for what is this process's to
+//! take. A row that cannot be read stops nothing.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use perihelion_client::Etag;
+use serde_json::Value;
+
+use super::takeover::{Age, wait};
+use crate::documents::stamp::Stamp;
+use crate::documents::{Activity, kind};
+use crate::ops::core::Core;
+use crate::ops::orchestration::claim::set_aside;
+use crate::process::interest::Interest;
+use crate::process::lock_table::Offered;
+use crate::process::membership::{Membership, Rank, View};
+
+/// What a poll found that was not known.
+#[derive(Debug)]
+pub(super) struct Found {
+    turns: usize,
+    works: usize,
+    /// Until something is ours to take that now is left to others.
+    ripens: Option<Duration>,
+    /// Everything is ours to take.
+    is_eager: bool,
+    view: Arc<View>,
+    now: Stamp,
+}
+
+impl Found {
+    /// Nothing yet.
+    pub(super) fn new(membership: &Membership, is_eager: bool, now: Stamp) -> Self {
+        Found { turns: 0, works: 0, ripens: None, is_eager, view: membership.view(), now }
+    }
+
+    pub(super) fn now(&self) -> Stamp {
+        self.now
+    }
+
+    pub(super) fn is_any(&self) -> bool {
+        self.turns + self.works > 0
+    }
+
+    pub(super) fn has(&self, interest: &Interest) -> bool {
+        match interest {
+            Interest::Turns => self.turns > 0,
+            Interest::Works { .. } => self.works > 0,
+        }
+    }
+
+    pub(super) fn ripens(&self) -> Option<Duration> {
+        self.ripens
+    }
+
+    /// Who else is there, as it is known now.
+    pub(super) fn look_around(&mut self, membership: &Membership) {
+        self.view = membership.view();
+    }
+
+    pub(super) fn is_eager(&self) -> bool {
+        self.is_eager
+    }
+
+    fn is_ours(&mut self, rank: Rank, age: Age) -> bool {
+        let wait = wait(rank, age, self.now);
+        if self.is_eager || wait.is_zero() {
+            return true;
+        }
+        self.ripens = Some(self.ripens.map_or(wait, |ripens| ripens.min(wait)));
+        false
+    }
+}
+
+/// What a row is.
+enum Row {
+    Message {
+        instance: String,
+        id: String,
+        enq: Stamp,
+        visible_at: Stamp,
+    },
+    Activity(Box<Offered>),
+    /// An outbox or a bundle.
+    Left {
+        instance: String,
+        made_at: Stamp,
+    },
+    Unreadable {
+        instance: String,
+        id: String,
+    },
+}
+
+/// Makes hints of rows and wakes who waits for them; when the last one is seen.
+pub(super) async fn ingest(core: &Core, rows: Vec<Value>, found: &mut Found) -> Stamp {
+    let last = rows.iter().map(|row| stamp(row, "visibleAt")).max().unwrap_or_default();
+    let (mut is_turn, mut is_work, mut is_left, mut unreadable) = (false, false, false, Vec::new());
+    for row in rows {
+        match read(row) {
+            Row::Message { instance, id, enq, visible_at } => {
+                is_turn |= hint(core, &instance, (enq, id), visible_at, found);
+            }
+            Row::Activity(offer) => is_work |= offered(core, *offer, found),
+            Row::Left { instance, made_at } => is_left |= left(core, &instance, made_at, found),
+            Row::Unreadable { instance, id } => unreadable.push((instance, id)),
+        }
+    }
+    if is_turn {
+        core.hints.instances.wake.notify_waiters();
+    }
+    if is_work {
+        core.hints.activities.wake.notify_waiters();
+    }
+    if is_left {
+        core.reconciler.notify_one();
+    }
+    for (instance, id) in unreadable {
+        set_aside(core, &instance, &id).await;
+    }
+    last
+}
+
+fn stamp(row: &Value, name: &str) -> Stamp {
+    Stamp(row[name].as_u64().unwrap_or_default())
+}
+
+fn read(row: Value) -> Row {
+    let text = |name: &str| row[name].as_str().unwrap_or_default().to_owned();
+    let (instance, id) = (text("instanceId"), text("id"));
+    if row["type"] == kind::MESSAGE {
+        let is_readable = row["enq"].is_u64() && row["instanceId"].is_string();
+        let (enq, visible_at) = (stamp(&row, "enq"), stamp(&row, "visibleAt"));
+        // A claim would never see the others.
+        return match is_readable {
+            true => Row::Message { instance, id, enq, visible_at },
+            false => Row::Unreadable { instance, id },
+        };
+    }
+    if row["type"] == kind::OUTBOX || row["type"] == kind::BUNDLE {
+        return Row::Left { instance, made_at: stamp(&row, "visibleAt") };
+    }
+    match Etag::parse(&text("_etag")).ok().zip(serde_json::from_value::<Activity>(row).ok()) {
+        Some((etag, activity)) => Row::Activity(Box::new((activity, etag))),
+        None => Row::Unreadable { instance, id },
+    }
+}
+
+/// Hints at an instance, if that is news. One that this process is busy with is
+/// its to take anyway, whatever has come for it.
+fn hint(core: &Core, instance: &str, message: (Stamp, String), visible_at: Stamp, found: &mut Found) -> bool {
+    core.hints.instances.quietly(|hints| {
+        if hints.is_known(instance, message.0, found.now) {
+            hints.found(instance, &message, visible_at);
+            return false;
+        }
+        let rank = found.view.rank_of_instance(instance);
+        let is_ours = found.is_ours(rank, Age { enq: message.0, visible_at, was_locked: false });
+        if is_ours {
+            hints.hint(instance, visible_at);
+            found.turns += 1;
+        }
+        is_ours
+    })
+}
+
+/// Whether the reconciler of this process is to see to it. It is as old as it is
+/// left behind.
+fn left(core: &Core, instance: &str, made_at: Stamp, found: &mut Found) -> bool {
+    let since = made_at.after(core.options.reconciler_age);
+    let rank = found.view.rank_of_instance(instance);
+    found.is_ours(rank, Age { enq: since, visible_at: since, was_locked: false })
+}
+
+/// Offers an activity, if that is news.
+fn offered(core: &Core, (activity, etag): Offered, found: &mut Found) -> bool {
+    let rank = found.view.rank_of_activity(&activity.instance_id, &activity.id, activity.tag.as_deref());
+    let Activity { enq, visible_at, .. } = activity;
+    if !found.is_ours(rank, Age { enq, visible_at, was_locked: activity.lock.is_some() }) {
+        return false;
+    }
+    let is_news = core.hints.activities.quietly(|hints| hints.offer((activity, etag)));
+    found.works += usize::from(is_news);
+    is_news
+}

@@ -1,0 +1,6 @@
+//! Repair: the reconciler, and the removal of documents that nothing needs any more.
+
+pub(crate) mod garbage;
+pub(crate) mod purge;
+pub(crate) mod reconcile;
+pub(crate) mod retain;

@@ -1,0 +1,147 @@
+//! The reconciler: what a process left half done after a commit, and no fetch
+//! would come across, is finished here: outboxes, bundles, deletions, purges.
+//! It holds the provider weakly and ends with it.
+//!
+//! It goes through what is there in the order in which it was made, some of it
+//! in each round, to the end and then from the beginning: what cannot be finished
+//! keeps nothing waiting that comes after it. A poll that comes across something
+//! left behind calls it.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use perihelion_client::Query;
+use serde_json::Value;
+use tokio::time::Instant;
+
+use crate::documents::stamp::Stamp;
+use crate::documents::{Deletion, Garbage, Outbox, State, kind};
+use crate::failure::Failure;
+use crate::ops::admin::delete;
+use crate::ops::core::Core;
+use crate::ops::orchestration::deliver;
+use crate::ops::orchestration::unpack;
+use crate::ops::repair::garbage;
+use crate::ops::repair::purge;
+use crate::ops::repair::retain;
+use crate::store::versioned;
+
+/// When nothing is left to do, it looks this many intervals later: what it is
+/// for happens only after crashes. What this process itself could not do, it
+/// looks for at every interval.
+const IDLE_INTERVALS: u32 = 5;
+
+/// Between rounds, whoever calls.
+const INTERVAL_LEAST: Duration = Duration::from_millis(50);
+
+/// Passes in vain are followed by ever longer rests, up to this many intervals.
+const STUCK_INTERVALS_MAX: u32 = 32;
+
+/// Documents of one round.
+const ROWS_MAX: usize = 64;
+
+pub(crate) async fn run(core: Weak<Core>, interval: Duration) {
+    let interval = interval.max(INTERVAL_LEAST);
+    let Some(called) = core.upgrade().map(|core| Arc::clone(&core.reconciler)) else { return };
+    let (mut rest, mut stuck, mut awake_until) = (0, 0, Instant::now());
+    let mut pass = Pass::default();
+    loop {
+        let is_called = tokio::time::timeout(interval, called.notified()).await.is_ok();
+        let Some(core) = core.upgrade() else { return };
+        if core.has_left_work() {
+            // Until it is old enough to be found, and once more.
+            awake_until = Instant::now() + core.options.reconciler_age + 2 * interval;
+        }
+        if rest > 0 && !is_called && Instant::now() >= awake_until {
+            rest -= 1;
+            continue;
+        }
+        (rest, stuck) = match core.metrics.count("reconcile", round(&core, &mut pass)).await {
+            Ok(()) if pass.from > Stamp(0) => (0, stuck),
+            Ok(()) => match std::mem::take(&mut pass) {
+                Pass { found: 0, .. } => (IDLE_INTERVALS - 1, 0),
+                Pass { finished, .. } if finished > 0 => (0, 0),
+                Pass { .. } => pause(stuck),
+            },
+            Err(failure) => {
+                tracing::warn!(?failure, "the reconciler will try again");
+                pause(stuck)
+            }
+        };
+        drop(core);
+        if is_called {
+            // What calls is seen by every poll until it is done.
+            tokio::time::sleep(INTERVAL_LEAST).await;
+        }
+    }
+}
+
+/// How many intervals to rest after so many passes in a row in vain, and the
+/// count with this one.
+fn pause(stuck: u32) -> (u32, u32) {
+    ((1 << stuck.min(u32::BITS - 1)).min(STUCK_INTERVALS_MAX) - 1, stuck + 1)
+}
+
+/// One way through everything that is there: how far it is, what it came across,
+/// and how much of that is done.
+#[derive(Debug, Default)]
+struct Pass {
+    /// Where the next round begins; zero when there is nothing behind.
+    from: Stamp,
+    found: usize,
+    finished: usize,
+    /// When the first outbox was made that it came across.
+    outbox: Option<Stamp>,
+}
+
+/// Finishes some of what is old enough.
+async fn round(core: &Core, pass: &mut Pass) -> Result<(), Failure> {
+    let age = u64::try_from(core.options.reconciler_age.as_millis()).unwrap_or(u64::MAX);
+    let old = Stamp::at_ms(core.clock.stamp().ms().saturating_sub(age));
+    let query = Query::new(format!(
+        "SELECT TOP {ROWS_MAX} * FROM c WHERE c.madeAt >= @from AND c.madeAt <= @old AND c.type != 'staged' \
+         ORDER BY c.madeAt"
+    ))
+    .with_parameter("@from", pass.from.0)
+    .with_parameter("@old", old.0)
+    .without_plan();
+    // Each partition gives its own first ones.
+    let mut rows: Vec<Value> = core.store.rows(query).await?;
+    rows.sort_by_key(made_at);
+    let is_more = rows.len() >= ROWS_MAX;
+    rows.truncate(ROWS_MAX);
+    pass.found += rows.len();
+    let outbox = rows.iter().find(|row| row["type"] == kind::OUTBOX).map(made_at);
+    pass.outbox = pass.outbox.or(outbox);
+    let now_ms = core.clock.now_ms();
+    core.metrics.outbox_age(pass.outbox.map(|since| now_ms.saturating_sub(since.ms())));
+    let last = rows.last().map(made_at).unwrap_or_default();
+    // Of equal ones there may be more than a round takes.
+    let next = if last > pass.from { last } else { Stamp(last.0 + 1) };
+    pass.from = if is_more { next } else { Stamp(0) };
+    for row in rows {
+        let id = row["id"].as_str().unwrap_or_default().to_owned();
+        match finish(core, row).await {
+            Ok(()) => pass.finished += 1,
+            Err(failure) => tracing::warn!(id, ?failure, "left for a later round"),
+        }
+    }
+    Ok(())
+}
+
+fn made_at(row: &Value) -> Stamp {
+    Stamp(row["madeAt"].as_u64().unwrap_or_default())
+}
+
+async fn finish(core: &Core, row: Value) -> Result<(), Failure> {
+    let text = |name: &str| row[name].as_str().unwrap_or_default().to_owned();
+    match text("type").as_str() {
+        kind::OUTBOX => deliver::attempt(core, versioned::<Outbox>(row)?.value).await,
+        kind::BUNDLE => unpack::run(core, &text("instanceId"), &text("id")).await,
+        kind::HISTORY => Box::pin(retain::sweep(core, &versioned::<State>(row)?)).await,
+        kind::GARBAGE => garbage::finish(core, versioned::<Garbage>(row)?).await,
+        kind::DELETED => purge::finish(core, &versioned::<State>(row)?).await,
+        kind::DELETION => delete::advance(core, versioned::<Deletion>(row)?).await,
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,74 @@
+//! Removing what has been kept long enough: whole trees of instances, and past
+//! executions of those that continue as new. `retention` says which and when.
+
+use std::time::Duration;
+
+use duroxide::providers::PruneOptions;
+
+use crate::documents::lock_token::{LockKind, LockToken, nonce};
+use crate::documents::stamp::Stamp;
+use crate::documents::{State, Versioned};
+use crate::failure::Failure;
+use crate::ops::admin::delete;
+use crate::ops::admin::delete::Force;
+use crate::ops::admin::prune;
+use crate::ops::core::Core;
+use crate::plan::retention::is_finished;
+
+/// How long a tree is left alone of which a part still runs.
+const POSTPONED: Duration = Duration::from_secs(600);
+
+/// Past executions are looked for once in so many: looking costs as much as
+/// removing a few.
+const EXECUTIONS_BETWEEN: u64 = 8;
+
+/// Removes a root that has been kept long enough, with all below it, unless a
+/// part of that still runs.
+pub(crate) async fn sweep(core: &Core, root: &Versioned<State>) -> Result<(), Failure> {
+    let instance = root.value.instance_id.as_str();
+    let tree = delete::tree(core, instance).await?;
+    for member in &tree {
+        let state = core.store.state(member).await?.map(|state| state.value);
+        // One that is only queued has no state yet, and will run.
+        if !state.as_ref().is_some_and(|state| is_finished(state) || state.is_deleted()) {
+            tracing::debug!(instance, member, "a tree is kept: a part of it still runs");
+            return postpone(core, root).await;
+        }
+    }
+    let removed = delete::run(core, &tree, Force::None).await?;
+    tracing::debug!(instance, instances = removed.instances_deleted, "kept long enough");
+    Ok(())
+}
+
+/// Whoever changes the state meanwhile says anew when it may go.
+async fn postpone(core: &Core, root: &Versioned<State>) -> Result<(), Failure> {
+    let due = Stamp::at_ms(core.clock.now_ms()).after(POSTPONED);
+    let later = State { made_at: Some(due), ack: nonce(), ..root.value.clone() };
+    match core.store.put_state(&later, Some(&root.etag), "/ack", later.ack.clone().into()).await {
+        Err(Failure::Storage(error)) if error.is_precondition_failed() || error.is_not_found() => Ok(()),
+        outcome => outcome.map(drop),
+    }
+}
+
+/// After a turn that continued as new: removes past executions that are too many
+/// or too old, once in a while. What fails is done the next time.
+pub(crate) async fn executions(core: &Core, token: &str, execution: u64) {
+    let retention = core.options.retention;
+    if !execution.is_multiple_of(EXECUTIONS_BETWEEN)
+        || (retention.executions_kept.is_none() && retention.executions_for.is_none())
+    {
+        return;
+    }
+    let Some(LockToken { instance, .. }) = LockToken::read(token, LockKind::Orchestration) else { return };
+    let age = retention.executions_for.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
+    let completed_before = age.map(|age| core.clock.now_ms().saturating_sub(age));
+    for (keep_last, completed_before) in [(retention.executions_kept, None), (None, completed_before)] {
+        if keep_last.is_none() && completed_before.is_none() {
+            continue;
+        }
+        let options = PruneOptions { keep_last, completed_before };
+        if let Err(failure) = prune::run(core, &instance, &options).await {
+            tracing::warn!(instance, ?failure, "past executions are kept until the next time");
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! `HybridClock` issues stamps: two stamps of one process are never equal and never
+//! go backwards, whatever the wall clock does.
+//!
+//! The time is the service's: this machine's clock, put right by what `offset`
+//! makes of the `Date` of every answer. So two machines whose clocks differ by a
+//! minute agree to about a second on when a lock ends.
+
+mod offset;
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use crate::documents::stamp::{STAMP_MAX, Stamp};
+use crate::sync::lock;
+use offset::{Learned, Sighting};
+
+/// Gives out stamps, and tells the time.
+#[derive(Debug, Default)]
+pub(crate) struct HybridClock {
+    last: AtomicU64,
+    learned: Mutex<Learned>,
+    /// What is added to this machine's clock; written under `learned`.
+    offset: AtomicI64,
+    /// How wrong this machine's clock is made, for tests.
+    error: i64,
+}
+
+impl HybridClock {
+    /// One on a machine whose clock is wrong by so many milliseconds.
+    pub(crate) fn with_error(error: i64) -> Self {
+        HybridClock { error, ..HybridClock::default() }
+    }
+
+    /// A stamp that is later than all before it.
+    pub(crate) fn stamp(&self) -> Stamp {
+        self.reserve(1)
+    }
+
+    /// The first of so many stamps in a row that nobody else gets.
+    pub(crate) fn reserve(&self, count: usize) -> Stamp {
+        let now = Stamp::at_ms(self.now_ms()).0;
+        let count = u64::try_from(count).unwrap_or(u64::MAX).max(1);
+        let first = |last: u64| now.max(last.saturating_add(1));
+        let next = |last: u64| Some(first(last).saturating_add(count - 1));
+        let before = self.last.fetch_update(Ordering::AcqRel, Ordering::Acquire, next).unwrap_or(now);
+        Stamp(first(before).min(STAMP_MAX))
+    }
+
+    /// Milliseconds since 1970 by the service's clock, as far as it is known.
+    pub(crate) fn now_ms(&self) -> u64 {
+        self.machine_ms().saturating_add_signed(self.offset_ms())
+    }
+
+    /// How far the service's clock is ahead of this machine's, in milliseconds.
+    pub(crate) fn offset_ms(&self) -> i64 {
+        self.offset.load(Ordering::Relaxed)
+    }
+
+    /// An answer of the service has come, with its `Date`, in seconds since
+    /// 1970, so long after it was asked for.
+    pub(crate) fn learn(&self, date: u64, elapsed: Duration) {
+        let sighting = Sighting { date, received_ms: self.machine_ms(), elapsed };
+        let mut learned = lock(&self.learned);
+        let before = self.offset_ms();
+        let offset = learned.offset(before, sighting);
+        if offset != before {
+            tracing::info!(offset_ms = offset, "the service's clock differs from this machine's");
+            self.offset.store(offset, Ordering::Relaxed);
+        }
+    }
+
+    fn machine_ms(&self) -> u64 {
+        wall_ms().saturating_add_signed(self.error)
+    }
+}
+
+/// Milliseconds since 1970 by this machine's clock, which may be wrong: all but
+/// `HybridClock` ask that.
+fn wall_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stamps_of_one_clock_only_grow() {
+        let clock = HybridClock::default();
+        let stamps: Vec<Stamp> = (0..10_000).map(|_| clock.stamp()).collect();
+        assert!(stamps.windows(2).all(|pair| pair[0] < pair[1]));
+    }
+
+    #[test]
+    fn a_wrong_clock_is_put_right_and_stamps_still_only_grow() {
+        let clock = HybridClock::with_error(60_000);
+        let early = clock.stamp();
+        clock.learn(wall_ms() / 1000, Duration::ZERO);
+        assert!((-61_000..=-58_000).contains(&clock.offset_ms()), "{}", clock.offset_ms());
+        assert!(clock.now_ms().abs_diff(wall_ms()) <= 2_000);
+        assert!(clock.stamp() > early);
+    }
+}

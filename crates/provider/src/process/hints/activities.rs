@@ -1,0 +1,202 @@
+//! Activities on offer, each with its document and version, so that taking one
+//! is one conditional write.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::time::Duration;
+
+use duroxide::providers::TagFilter;
+use perihelion_client::Etag;
+
+use crate::documents::Activity;
+use crate::documents::stamp::{Stamp, ends_ms};
+use crate::process::lock_table::Offered;
+
+/// Activities remembered. Beyond it hints are dropped and polls find them.
+const WORKS_MAX: usize = 8192;
+
+/// Order of the queue, then which document.
+type Key = (Stamp, Stamp, String, String);
+
+/// Activities by when they can be taken.
+#[derive(Debug, Default)]
+pub(crate) struct ActivityHints {
+    offers: BTreeMap<Key, Offered>,
+    keys: HashMap<(String, String), Key>,
+    /// Sessions of other workers, until when.
+    foreign: HashMap<String, (String, Stamp)>,
+    /// Workers that wait, by number.
+    waiting: BTreeMap<u64, Waiting>,
+    numbers: u64,
+    /// Activities that are locked for whoever comes first here.
+    ready: VecDeque<Ready>,
+    /// Workers that are about to come back for more.
+    returning: usize,
+    /// Activities that are being locked for them.
+    locking: usize,
+}
+
+/// A worker that waits.
+#[derive(Debug)]
+struct Waiting {
+    tags: TagFilter,
+    lease: Duration,
+    is_promised: bool,
+}
+
+/// An activity that this process has locked for a worker of its own.
+#[derive(Debug)]
+pub(crate) struct Ready {
+    pub(crate) activity: Activity,
+    pub(crate) etag: Etag,
+    pub(crate) nonce: String,
+    pub(crate) lease: Duration,
+}
+
+/// How much of its lease an activity may have waited in part, one in so many:
+/// the worker renews by the length of a whole one.
+const WAITED_PART: u32 = 10;
+
+/// Who asks for work.
+pub(crate) struct Claimant<'a> {
+    pub(crate) tags: &'a TagFilter,
+    /// `None` takes nothing that belongs to a session.
+    pub(crate) owner: Option<&'a str>,
+}
+
+impl ActivityHints {
+    /// Puts an activity on offer, in its newest version; whether it was not.
+    pub(crate) fn offer(&mut self, (activity, etag): Offered) -> bool {
+        let name = (activity.instance_id.clone(), activity.id.clone());
+        if self.offers.len() >= WORKS_MAX && !self.keys.contains_key(&name) {
+            return false;
+        }
+        let key = (activity.visible_at, activity.enq, name.0.clone(), name.1.clone());
+        let before = self.keys.insert(name, key.clone()).and_then(|before| self.offers.remove(&before));
+        let is_news = before.is_none_or(|(_, version)| version != etag);
+        self.offers.insert(key, (activity, etag));
+        is_news
+    }
+
+    pub(crate) fn forget(&mut self, instance: &str, id: &str) {
+        if let Some(key) = self.keys.remove(&(instance.to_owned(), id.to_owned())) {
+            self.offers.remove(&key);
+        }
+    }
+
+    /// A worker begins to wait.
+    pub(crate) fn wait(&mut self, tags: &TagFilter, lease: Duration) -> u64 {
+        self.numbers += 1;
+        self.waiting.insert(self.numbers, Waiting { tags: tags.clone(), lease, is_promised: false });
+        self.numbers
+    }
+
+    /// It waits no longer.
+    pub(crate) fn leave(&mut self, worker: u64) {
+        self.waiting.remove(&worker);
+    }
+
+    /// A waiting worker for an activity that is about to be made, and for how
+    /// long it locks.
+    pub(crate) fn promise(&mut self, activity: &Activity) -> Option<(u64, Duration)> {
+        // What lies in parts takes a read anyway.
+        if activity.session_id.is_some() || activity.item.parts().is_some() {
+            return None;
+        }
+        let suits = |waiting: &Waiting| !waiting.is_promised && waiting.tags.matches(activity.tag.as_deref());
+        let (number, waiting) = self.waiting.iter_mut().find(|(_, waiting)| suits(waiting))?;
+        waiting.is_promised = true;
+        Some((*number, waiting.lease))
+    }
+
+    /// A promise is kept, or will not be.
+    pub(crate) fn kept(&mut self, worker: u64) {
+        if let Some(waiting) = self.waiting.get_mut(&worker) {
+            waiting.is_promised = false;
+        }
+    }
+
+    /// A worker is about to come back: the next activity for it, unless one is
+    /// locked or being locked for each of those that are. To be followed by
+    /// [`ActivityHints::returned`].
+    pub(crate) fn returning(&mut self, now: Stamp, claimant: &Claimant<'_>) -> Option<Offered> {
+        self.returning += 1;
+        if self.ready.len() + self.locking >= self.returning {
+            return None;
+        }
+        // What lies in parts is read by whoever takes it.
+        let offer = self.take(now, claimant)?;
+        if offer.0.item.parts().is_some() {
+            self.offer(offer);
+            return None;
+        }
+        self.locking += 1;
+        Some(offer)
+    }
+
+    /// The worker is back; `is_locking` when it was given something to lock.
+    pub(crate) fn returned(&mut self, is_locking: bool) {
+        self.returning -= 1;
+        self.locking -= usize::from(is_locking);
+    }
+
+    /// An activity is locked for a worker of this process.
+    pub(crate) fn ready(&mut self, ready: Ready) {
+        self.ready.push_back(ready);
+    }
+
+    /// An activity that is locked already. One that has waited for long goes
+    /// back among the offers, as if it had not been tried.
+    pub(crate) fn take_ready(&mut self, now_ms: u64, claimant: &Claimant<'_>) -> Option<Ready> {
+        let suits = |ready: &Ready| claimant.tags.matches(ready.activity.tag.as_deref());
+        while let Some(position) = self.ready.iter().position(suits) {
+            let ready = self.ready.remove(position)?;
+            let fresh_ms = ends_ms(now_ms, ready.lease - ready.lease / WAITED_PART);
+            if ready.activity.visible_at.ms() >= fresh_ms {
+                return Some(ready);
+            }
+            let Ready { mut activity, etag, .. } = ready;
+            (activity.lock, activity.visible_at) = (None, activity.enq.at_once());
+            activity.attempt_count = activity.attempt_count.saturating_sub(1);
+            self.offer((activity, etag));
+        }
+        None
+    }
+
+    /// The next activity that this claimant may have. It is off the list: a
+    /// failed attempt need not put it back, the poll would.
+    pub(crate) fn take(&mut self, now: Stamp, claimant: &Claimant<'_>) -> Option<Offered> {
+        let mut ready = self.offers.iter().take_while(|(key, _)| key.0 <= now);
+        let key = ready.find(|(_, offer)| self.suits(offer, now, claimant)).map(|(key, _)| key.clone())?;
+        self.keys.remove(&(key.2.clone(), key.3.clone()));
+        self.offers.remove(&key)
+    }
+
+    /// When something comes that this claimant may have.
+    pub(crate) fn next(&self, now: Stamp, claimant: &Claimant<'_>) -> Option<Stamp> {
+        self.offers.iter().find(|(_, offer)| self.suits(offer, now, claimant)).map(|(key, _)| key.0)
+    }
+
+    /// A session belongs to another worker until then.
+    pub(crate) fn foreign(&mut self, session: &str, owner: String, until: Stamp) {
+        self.foreign.insert(session.to_owned(), (owner, until));
+    }
+
+    /// Sessions that a poll need not name for these owners.
+    pub(crate) fn foreign_to(&mut self, owners: &BTreeSet<String>, now: Stamp, most: usize) -> Vec<String> {
+        self.foreign.retain(|_, (_, until)| *until > now);
+        let others = self.foreign.iter().filter(|(_, (holder, _))| !owners.contains(holder));
+        others.map(|(session, _)| session.clone()).take(most).collect()
+    }
+
+    fn suits(&self, (activity, _): &Offered, now: Stamp, claimant: &Claimant<'_>) -> bool {
+        let is_reachable = match (&activity.session_id, claimant.owner) {
+            (None, _) => true,
+            (Some(_), None) => false,
+            (Some(session), Some(owner)) => {
+                let foreign = self.foreign.get(session);
+                foreign.is_none_or(|(holder, until)| holder == owner || *until <= now)
+            }
+        };
+        is_reachable && claimant.tags.matches(activity.tag.as_deref())
+    }
+}

@@ -1,0 +1,93 @@
+//! A picture of the live processes, and what follows from it. Deciding is pure:
+//! a list of heartbeats and a moment in, the next picture out.
+
+use std::collections::BTreeMap;
+
+use super::hash::{SLOTS, score, slot_of};
+use crate::documents::node::{NodeDocument, Roles};
+use crate::documents::stamp::Stamp;
+
+/// A heartbeat that is so many seconds older than the newest one is of a dead
+/// process: it missed two.
+const ALIVE_SECONDS: u64 = 30;
+
+/// Who comes how soon for work that is found by a poll.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rank {
+    /// Nobody else serves it.
+    Alone,
+    Owner,
+    /// So many others want it more.
+    Behind(usize),
+}
+
+/// The live processes, this one among them.
+#[derive(Debug, Default)]
+pub(crate) struct View {
+    me: String,
+    nodes: BTreeMap<String, Roles>,
+    /// Since when each slot is this process's; empty before the first list.
+    owned: Vec<Option<Stamp>>,
+}
+
+impl View {
+    /// What this process serves.
+    pub(crate) fn roles(&self) -> Roles {
+        self.nodes.get(&self.me).cloned().unwrap_or_default()
+    }
+
+    /// The next picture: heartbeats as they were read at `now`, and ourselves
+    /// whether or not we are among them.
+    pub(crate) fn next(&self, me: &str, roles: &Roles, list: Vec<NodeDocument>, now: Stamp) -> View {
+        let newest = list.iter().map(|node| node.written).max().unwrap_or_default();
+        let alive = list.into_iter().filter(|node| newest - node.written <= ALIVE_SECONDS);
+        let mut nodes: BTreeMap<String, Roles> = alive.map(|node| (node.id, node.roles)).collect();
+        nodes.insert(me.to_owned(), roles.clone());
+        let mut view = View { me: me.to_owned(), nodes, owned: Vec::new() };
+        let since = |slot: usize| self.owned.get(slot).copied().flatten().unwrap_or(now);
+        let is_owned =
+            |slot: usize| matches!(view.rank(slot, |roles| roles.turns), Rank::Alone | Rank::Owner);
+        view.owned = (0..SLOTS).map(|slot| (roles.turns && is_owned(slot)).then(|| since(slot))).collect();
+        view
+    }
+
+    /// How soon this process comes for an instance.
+    pub(crate) fn rank_of_instance(&self, instance: &str) -> Rank {
+        self.rank(slot_of(instance), |roles| roles.turns)
+    }
+
+    /// How soon this process comes for an activity. A fan-out is spread: its
+    /// activities have slots of their own.
+    pub(crate) fn rank_of_activity(&self, instance: &str, id: &str, tag: Option<&str>) -> Rank {
+        self.rank(slot_of(&format!("{instance}\u{1f}{id}")), |roles| roles.works.matches(tag))
+    }
+
+    fn rank(&self, slot: usize, serves: impl Fn(&Roles) -> bool) -> Rank {
+        let mine = score(&self.me, slot);
+        let mut others = self.nodes.iter().filter(|(id, roles)| **id != self.me && serves(roles)).peekable();
+        if others.peek().is_none() {
+            return Rank::Alone;
+        }
+        match others.filter(|(id, _)| score(id, slot) > mine).count() {
+            0 => Rank::Owner,
+            behind => Rank::Behind(behind),
+        }
+    }
+}
+
+impl View {
+    pub(super) fn owned_since(&self, instance: &str) -> Option<Stamp> {
+        self.owned.get(slot_of(instance)).copied().flatten()
+    }
+
+    pub(super) fn is_alone(&self) -> bool {
+        !self.others().any(|roles| roles.turns)
+    }
+
+    fn others(&self) -> impl Iterator<Item = &Roles> {
+        self.nodes.iter().filter(|(id, _)| **id != self.me).map(|(_, roles)| roles)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,94 @@
+//! Slots over lists of heartbeats.
+
+use std::collections::BTreeSet;
+
+use super::*;
+use crate::documents::kind;
+use crate::documents::node::Tags;
+
+fn roles(turns: bool, tags: &[&str]) -> Roles {
+    let names: BTreeSet<String> = tags.iter().map(|tag| (*tag).to_owned()).collect();
+    Roles { turns, works: Tags { any: false, untagged: false, names } }
+}
+
+fn node(id: &str, roles: Roles, written: u64) -> NodeDocument {
+    NodeDocument {
+        id: id.to_owned(),
+        instance_id: crate::documents::node::NODES_KEY,
+        kind: kind::NODE.to_owned(),
+        roles,
+        ttl: 1,
+        written,
+    }
+}
+
+/// The picture that `me` has of these, all alive.
+fn view(me: &str, all: &[&str]) -> View {
+    let list = all.iter().map(|id| node(id, roles(true, &["gpu"]), 1000)).collect();
+    View::default().next(me, &roles(true, &["gpu"]), list, Stamp(1))
+}
+
+fn owned(view: &View) -> BTreeSet<usize> {
+    (0..SLOTS).filter(|slot| view.owned[*slot].is_some()).collect()
+}
+
+#[test]
+fn every_slot_has_one_owner_and_each_node_its_share() {
+    let names = ["n:a", "n:b", "n:c", "n:d", "n:e"];
+    let shares: Vec<BTreeSet<usize>> = names.iter().map(|me| owned(&view(me, &names))).collect();
+    assert_eq!(shares.iter().map(BTreeSet::len).sum::<usize>(), SLOTS);
+    assert_eq!(shares.iter().flatten().collect::<BTreeSet<_>>().len(), SLOTS);
+    assert!(shares.iter().all(|share| share.len() > SLOTS / 10), "{shares:?}");
+}
+
+#[test]
+fn only_the_slots_of_whoever_leaves_move_and_the_others_keep_their_since() {
+    let before = view("n:a", &["n:a", "n:b", "n:c"]);
+    let list = vec![node("n:a", roles(true, &[]), 1000), node("n:b", roles(true, &[]), 1000)];
+    let after = before.next("n:a", &roles(true, &[]), list, Stamp(9));
+    assert!(owned(&before).is_subset(&owned(&after)));
+    for slot in owned(&after) {
+        let since = if owned(&before).contains(&slot) { Stamp(1) } else { Stamp(9) };
+        assert_eq!(after.owned[slot], Some(since));
+    }
+}
+
+#[test]
+fn a_heartbeat_that_is_old_by_the_services_clock_is_of_a_dead_process() {
+    let list = vec![
+        node("n:a", roles(true, &[]), 1000),
+        node("n:old", roles(true, &[]), 1000 - ALIVE_SECONDS - 1),
+        node("n:late", roles(false, &[]), 1000 - ALIVE_SECONDS),
+    ];
+    let view = View::default().next("n:a", &roles(true, &[]), list, Stamp(1));
+    assert_eq!(view.nodes.keys().map(String::as_str).collect::<Vec<_>>(), ["n:a", "n:late"]);
+    assert!(view.is_alone(), "the other one fetches no instances");
+    assert_eq!(owned(&view).len(), SLOTS);
+}
+
+#[test]
+fn a_process_that_is_not_on_the_list_counts_itself_all_the_same() {
+    let view =
+        View::default().next("n:a", &roles(true, &[]), vec![node("n:b", roles(true, &[]), 5)], Stamp(1));
+    assert!(!view.is_alone());
+    let share = owned(&view).len();
+    assert!(share > 0 && share < SLOTS, "{share}");
+}
+
+#[test]
+fn activities_belong_to_those_who_serve_their_tag() {
+    let list = vec![
+        node("n:a", roles(false, &["gpu"]), 5),
+        node("n:b", roles(true, &["cpu"]), 5),
+        node("n:c", roles(true, &["cpu", "gpu"]), 5),
+    ];
+    let view = View::default().next("n:a", &roles(false, &["gpu"]), list, Stamp(1));
+    assert!(owned(&view).is_empty(), "it fetches no instances");
+    let ranks: Vec<Rank> =
+        (0..200).map(|id| view.rank_of_activity("i", &format!("a:1:{id}"), Some("gpu"))).collect();
+    assert!(ranks.contains(&Rank::Owner) && ranks.contains(&Rank::Behind(1)), "two share them");
+    assert!(!ranks.contains(&Rank::Behind(2)));
+    let before = View::default();
+    assert_eq!(before.rank_of_instance("i"), Rank::Alone, "nothing is known yet");
+    assert_eq!(before.owned_since("i"), None);
+}

@@ -1,0 +1,60 @@
+//! The note that a migration leaves in the container it fills: while it says
+//! `copying`, no provider runs there. It lies under a numeric partition key,
+//! where no instance is.
+
+use perihelion_client::Container;
+use serde::{Deserialize, Serialize};
+
+use crate::failure::Failure;
+
+/// Its type, and its id.
+pub(crate) const KIND: &str = "migration";
+/// Its status from before the first write of a migration to after the last.
+pub(crate) const COPYING: &str = "copying";
+const DONE: &str = "done";
+
+/// Its partition; nothing else lies there.
+const KEY: u64 = 0;
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Marker {
+    id: String,
+    instance_id: u64,
+    #[serde(rename = "type")]
+    kind: String,
+    pub(crate) status: String,
+    /// The container that is moved: database and name.
+    pub(crate) source: String,
+}
+
+impl Marker {
+    pub(crate) fn copying(source: &str) -> Marker {
+        Marker {
+            id: KIND.to_owned(),
+            instance_id: KEY,
+            kind: KIND.to_owned(),
+            status: COPYING.to_owned(),
+            source: source.to_owned(),
+        }
+    }
+
+    pub(crate) fn is_done(&self) -> bool {
+        self.status == DONE
+    }
+
+    pub(crate) async fn find(container: &Container) -> Result<Option<Marker>, Failure> {
+        Ok(container.find(KEY, KIND).await?.map(|item| item.into_value()))
+    }
+
+    /// Writes it down; twice is as good as once.
+    pub(crate) async fn write(&self, container: &Container) -> Result<(), Failure> {
+        container.upsert(KEY, self).await?;
+        Ok(())
+    }
+
+    pub(crate) async fn write_done(mut self, container: &Container) -> Result<(), Failure> {
+        self.status = DONE.to_owned();
+        self.write(container).await
+    }
+}

@@ -1,0 +1,160 @@
+//! States that this process wrote or read last, with their histories decoded.
+//!
+//! A shortcut, never the truth: a turn that begins from here commits under the
+//! etag that is kept here, and a read asks the service whether that etag still
+//! holds (1 RU and no body when it does). Being wrong costs a turn or a read.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use duroxide::Event;
+
+use crate::documents::{State, Versioned};
+use crate::sync::lock;
+
+/// Histories and states kept, in bytes as they are stored. Decoded they take
+/// about twice that.
+const BYTES_MAX: u64 = 64 << 20;
+
+/// What an entry costs beside its texts.
+const ENTRY_BYTES: u64 = 1024;
+
+/// A state and the whole history of its current execution.
+#[derive(Debug)]
+pub(crate) struct Snapshot {
+    pub(crate) state: Versioned<State>,
+    pub(crate) history: Arc<Vec<Event>>,
+}
+
+impl Snapshot {
+    fn bytes(&self) -> u64 {
+        let state = &self.state.value;
+        let values = state.kv.values().chain(state.kv_delta.values().flatten());
+        let values: usize = values.map(|value| value.v.weight()).sum();
+        state.execution.event_bytes + state.event_data.len() as u64 + values as u64 + ENTRY_BYTES
+    }
+}
+
+/// Counts writes that went past every provider of this process, through the
+/// compatibility client: what was kept before one counts no more.
+static DISTURBANCES: AtomicU64 = AtomicU64::new(0);
+
+/// Something was written past the providers.
+pub(crate) fn disturb() {
+    DISTURBANCES.fetch_add(1, Ordering::SeqCst);
+}
+
+/// StateCache by instance; those not used for longest go first.
+#[derive(Debug, Default)]
+pub(crate) struct StateCache {
+    lru: Mutex<Lru>,
+}
+
+#[derive(Debug, Default)]
+struct Lru {
+    entries: HashMap<String, (u64, Arc<Snapshot>)>,
+    /// When each was used, by a counter.
+    order: BTreeMap<u64, String>,
+    uses: u64,
+    bytes: u64,
+    disturbances: u64,
+}
+
+impl StateCache {
+    pub(crate) fn get(&self, instance: &str) -> Option<Arc<Snapshot>> {
+        let mut lru = lock(&self.lru);
+        let disturbances = DISTURBANCES.load(Ordering::SeqCst);
+        if lru.disturbances != disturbances {
+            *lru = Lru { disturbances, ..Lru::default() };
+        }
+        lru.get(instance)
+    }
+
+    /// Keeps a snapshot, unless a later one of the same incarnation is there: a
+    /// slow read must not hide a commit.
+    pub(crate) fn put(&self, snapshot: Arc<Snapshot>) {
+        let mut lru = lock(&self.lru);
+        let state = &snapshot.state.value;
+        let is_older = lru.entries.get(&state.instance_id).is_some_and(|(_, kept)| {
+            let kept = &kept.state.value;
+            kept.incarnation == state.incarnation && kept.seq > state.seq
+        });
+        if !is_older {
+            lru.put(snapshot);
+        }
+    }
+
+    pub(crate) fn forget(&self, instance: &str) {
+        lock(&self.lru).remove(instance);
+    }
+}
+
+impl Lru {
+    fn get(&mut self, instance: &str) -> Option<Arc<Snapshot>> {
+        self.uses += 1;
+        let (used, snapshot) = self.entries.get_mut(instance)?;
+        self.order.remove(used);
+        *used = self.uses;
+        self.order.insert(self.uses, instance.to_owned());
+        Some(Arc::clone(snapshot))
+    }
+
+    fn put(&mut self, snapshot: Arc<Snapshot>) {
+        let instance = snapshot.state.value.instance_id.clone();
+        self.remove(&instance);
+        self.uses += 1;
+        self.bytes += snapshot.bytes();
+        self.order.insert(self.uses, instance.clone());
+        self.entries.insert(instance, (self.uses, snapshot));
+        while self.bytes > BYTES_MAX {
+            let Some((_, oldest)) = self.order.first_key_value() else { break };
+            let oldest = oldest.clone();
+            self.remove(&oldest);
+        }
+    }
+
+    fn remove(&mut self, instance: &str) {
+        if let Some((used, snapshot)) = self.entries.remove(instance) {
+            self.order.remove(&used);
+            self.bytes -= snapshot.bytes();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use perihelion_client::Etag;
+
+    fn snapshot(instance: &str, incarnation: &str, seq: u64, bytes: u64) -> Arc<Snapshot> {
+        let mut value = State::blank(instance, incarnation.to_owned());
+        (value.seq, value.execution.event_bytes) = (seq, bytes);
+        let state = Versioned { value, etag: Etag::parse("\"1\"").unwrap() };
+        Arc::new(Snapshot { state, history: Arc::default() })
+    }
+
+    #[test]
+    fn a_slow_read_does_not_hide_a_commit() {
+        let snapshots = StateCache::default();
+        snapshots.put(snapshot("a", "1", 5, 0));
+        snapshots.put(snapshot("a", "1", 4, 0));
+        assert_eq!(snapshots.get("a").unwrap().state.value.seq, 5);
+        snapshots.put(snapshot("a", "2", 1, 0));
+        assert_eq!(snapshots.get("a").unwrap().state.value.seq, 1, "made again, it counts anew");
+    }
+
+    #[test]
+    fn what_was_used_longest_ago_goes_first() {
+        let snapshots = StateCache::default();
+        snapshots.put(snapshot("a", "1", 1, BYTES_MAX / 2));
+        snapshots.put(snapshot("b", "1", 1, BYTES_MAX / 4));
+        assert!(snapshots.get("a").is_some());
+        snapshots.put(snapshot("c", "1", 1, BYTES_MAX / 3));
+        assert!(snapshots.get("b").is_none());
+        assert!(snapshots.get("a").is_some() && snapshots.get("c").is_some());
+        snapshots.forget("a");
+        snapshots.forget("c");
+        assert_eq!(snapshots.lru.lock().unwrap().bytes, 0);
+    }
+}
