@@ -1,6 +1,6 @@
 //! Numbers for the messages that this process enqueues, instance by instance,
 //! and what it can vouch for: below which number nothing of it will ever arrive
-//! at that instance again. [`crate::consumed`] is the other side.
+//! at that instance again. [`crate::documents::dedup`] is the other side.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Mutex;
