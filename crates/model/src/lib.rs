@@ -1,6 +1,7 @@
 //! The nouns that every other crate speaks of: JSON values, resource ids,
 //! partition keys and their hashes, session tokens, etags. No I/O, no clock.
 
+pub mod calendar;
 pub mod etag;
 pub mod json;
 mod murmur;

@@ -1,56 +1,66 @@
-//! The aggregate functions, one value at a time.
+//! The aggregate functions, fed one value at a time.
 //!
-//! Undefined is never counted. SUM and AVG are undefined as soon as they met
-//! anything but a number, MIN and MAX as soon as they met an array or an
-//! object; among primitives MIN and MAX follow the sort order. With nothing
-//! to aggregate, COUNT and SUM are 0 and the others undefined.
+//! Undefined values are ignored. SUM and AVG become undefined once they see a
+//! value that is not a number, MIN and MAX once they see an array or an
+//! object; among primitives MIN and MAX follow the sort order. Without any
+//! value COUNT and SUM are 0 and the other functions undefined.
 //!
-//! All of that is in the vendor's baseline (azure-cosmos-dotnet-v3,
-//! `EmulatorTests/Query/AggregateQueryTests.AggregateMixedTypes_baseline.xml`,
-//! whose `undefinedKey` cases are those of nothing at all; an older baseline
-//! let a single array be its own MIN) and agrees with the documentation of
+//! These rules are in the vendor's baseline (azure-cosmos-dotnet-v3,
+//! `EmulatorTests/Query/AggregateQueryTests.AggregateMixedTypes_baseline.xml`;
+//! its `undefinedKey` cases are the ones without any value; an older baseline
+//! let a single array be its own MIN) and agree with the documentation of
 //! SUM, AVG, MIN and MAX. In GROUP BY undefined is a group like any other
 //! (`CosmosUndefinedQueryTests.cs`, `GroupByUndefined`).
 //!
-//! A client merges [parts](AggregateState::add_part), one per partition and
-//! page, in the form that `plan::rewrite` asks the partitions for.
+//! A client merges [partial results](AggregateState::add_partial), one per
+//! partition and page, in the form that `plan::rewrite` requests.
 
 use std::collections::HashSet;
 
 use perihelion_model::json::{Number, Value};
 
 use crate::node::AggregateFunction;
-use crate::order::{as_query_number, canonical_key, compare_values};
+use crate::number::{as_query_number, computed};
+use crate::order::{canonical_key, compare_values};
 
+/// The most bytes that the groups of a select may hold, collected lists
+/// included.
+pub(crate) const GROUP_BYTES_MAX: usize = 256 * 1024 * 1024;
+
+/// The bytes of a group without its key: the map entry and the states.
+pub(crate) const GROUP_BYTES: usize = 256;
+
+/// What an aggregate function has collected so far.
 #[derive(Debug)]
 pub(crate) enum AggregateState {
     Count(i64),
     CountIf(i64),
     Sum(Total),
     Average(Total),
-    /// The best value so far; `None` inside means that nothing can be best.
     Min(Extreme),
     Max(Extreme),
     List(Vec<Value>),
-    Set {
-        seen: HashSet<Vec<u8>>,
-        values: Vec<Value>,
-    },
+    Set { seen: HashSet<Vec<u8>>, values: Vec<Value> },
 }
 
+/// A sum and how many numbers are in it.
 #[derive(Debug, Default)]
 pub(crate) struct Total {
-    /// Exact while it fits.
+    /// The sum of the integers, as long as it fits.
     whole: i64,
+    /// The sum of everything else.
     real: f64,
     count: i64,
-    spoiled: bool,
+    /// A value was not a number.
+    is_undefined: bool,
 }
 
+/// The smallest or largest value.
 #[derive(Debug, Default)]
 pub(crate) struct Extreme {
     best: Option<Value>,
-    spoiled: bool,
+    /// A value was an array or an object.
+    is_undefined: bool,
 }
 
 impl AggregateState {
@@ -67,7 +77,7 @@ impl AggregateState {
         }
     }
 
-    /// Takes one more value; returns how many bytes the state grew by.
+    /// Adds one value; returns how many bytes the state grew by.
     pub(crate) fn add(&mut self, value: Option<&Value>) -> usize {
         let Some(value) = value else { return 0 };
         match self {
@@ -92,22 +102,24 @@ impl AggregateState {
         0
     }
 
-    /// Takes what a partition found: `{"item": …}`, its members absent where
-    /// they are undefined. Returns how many bytes the state grew by, or
-    /// nothing when the part has another form.
-    pub(crate) fn add_part(&mut self, part: &Value) -> Option<usize> {
-        let item = part.as_object()?.get("item");
+    /// Adds the partial result of a partition: `{"item": …}`, without the
+    /// members that are undefined. Returns how many bytes the state grew by,
+    /// or `None` when the partial result is malformed.
+    pub(crate) fn add_partial(&mut self, partial: &Value) -> Option<usize> {
+        let item = partial.as_object()?.get("item");
         match self {
             AggregateState::Count(count) | AggregateState::CountIf(count) => {
                 *count = count.checked_add(item?.as_i64()?)?;
             }
-            AggregateState::Sum(total) => total.add_part(item, 1),
+            AggregateState::Sum(total) => total.add_partial(item, 1),
             AggregateState::Average(total) => {
                 let count = item?.get("count")?.as_i64()?;
-                total.add_part(item?.get("sum"), count);
+                total.add_partial(item?.get("sum"), count);
             }
-            AggregateState::Min(extreme) => extreme.add_part(part, "min", std::cmp::Ordering::Less)?,
-            AggregateState::Max(extreme) => extreme.add_part(part, "max", std::cmp::Ordering::Greater)?,
+            AggregateState::Min(extreme) => extreme.add_partial(partial, "min", std::cmp::Ordering::Less)?,
+            AggregateState::Max(extreme) => {
+                extreme.add_partial(partial, "max", std::cmp::Ordering::Greater)?
+            }
             AggregateState::List(_) | AggregateState::Set { .. } => {
                 return Some(item?.as_array()?.iter().map(|value| self.add(Some(value))).sum());
             }
@@ -115,35 +127,36 @@ impl AggregateState {
         Some(0)
     }
 
-    /// Takes in what another state of the same function collected.
-    pub(crate) fn absorb(&mut self, other: AggregateState) -> usize {
+    /// Adds what another state of the same function collected.
+    pub(crate) fn merge(&mut self, other: AggregateState) -> usize {
         match (self, other) {
             (AggregateState::Count(count), AggregateState::Count(more))
             | (AggregateState::CountIf(count), AggregateState::CountIf(more)) => *count += more,
             (AggregateState::Sum(total), AggregateState::Sum(more))
-            | (AggregateState::Average(total), AggregateState::Average(more)) => total.absorb(&more),
+            | (AggregateState::Average(total), AggregateState::Average(more)) => total.merge(&more),
             (AggregateState::Min(extreme), AggregateState::Min(more)) => {
-                extreme.absorb(&more, std::cmp::Ordering::Less);
+                extreme.merge(&more, std::cmp::Ordering::Less);
             }
             (AggregateState::Max(extreme), AggregateState::Max(more)) => {
-                extreme.absorb(&more, std::cmp::Ordering::Greater);
+                extreme.merge(&more, std::cmp::Ordering::Greater);
             }
             (state, AggregateState::List(values) | AggregateState::Set { values, .. }) => {
                 return values.iter().map(|value| state.add(Some(value))).sum();
             }
-            // States of two functions never meet: both come from one plan.
+            // Both states come from one plan, so their functions are the same.
             _ => {}
         }
         0
     }
 
+    /// The result; `None` when it is undefined.
     pub(crate) fn finish(self) -> Option<Value> {
         match self {
             AggregateState::Count(count) | AggregateState::CountIf(count) => Some(count.into()),
             AggregateState::Sum(total) => total.sum(),
             AggregateState::Average(total) => total.average(),
             AggregateState::Min(extreme) | AggregateState::Max(extreme) => {
-                extreme.best.filter(|_| !extreme.spoiled)
+                extreme.best.filter(|_| !extreme.is_undefined)
             }
             AggregateState::List(values) | AggregateState::Set { values, .. } => Some(Value::Array(values)),
         }
@@ -153,7 +166,7 @@ impl AggregateState {
 impl Total {
     fn add(&mut self, value: &Value) {
         let Value::Number(number) = value else {
-            self.spoiled = true;
+            self.is_undefined = true;
             return;
         };
         self.count += 1;
@@ -166,11 +179,12 @@ impl Total {
         }
     }
 
-    /// A sum of that many values; without one they were no numbers.
-    fn add_part(&mut self, sum: Option<&Value>, count: i64) {
+    /// Adds the sum of `count` values. Without a sum one of these values was
+    /// not a number.
+    fn add_partial(&mut self, sum: Option<&Value>, count: i64) {
         match sum {
             _ if count == 0 => {}
-            None => self.spoiled = true,
+            None => self.is_undefined = true,
             Some(sum) => {
                 self.add(sum);
                 self.count += count - 1;
@@ -178,55 +192,53 @@ impl Total {
         }
     }
 
-    fn absorb(&mut self, other: &Total) {
+    fn merge(&mut self, other: &Total) {
         match self.whole.checked_add(other.whole) {
             Some(sum) => self.whole = sum,
             None => self.real += other.whole as f64,
         }
         self.real += other.real;
         self.count += other.count;
-        self.spoiled |= other.spoiled;
+        self.is_undefined |= other.is_undefined;
     }
 
     fn sum(self) -> Option<Value> {
-        if self.spoiled {
+        if self.is_undefined {
             return None;
         }
-        let sum = if self.real == 0.0 {
-            Number::Int(self.whole)
-        } else {
-            crate::eval::double(self.real + self.whole as f64)
-        };
+        let sum =
+            if self.real == 0.0 { Number::Int(self.whole) } else { computed(self.real + self.whole as f64) };
         Some(Value::Number(sum))
     }
 
     fn average(self) -> Option<Value> {
-        if self.spoiled || self.count == 0 {
+        if self.is_undefined || self.count == 0 {
             return None;
         }
         let mean = (self.real + self.whole as f64) / self.count as f64;
-        Some(Value::Number(crate::eval::double(mean)))
+        Some(Value::Number(computed(mean)))
     }
 }
 
 impl Extreme {
-    /// `item2` tells a partition without values, which has no say, from one
-    /// whose values have no extreme; older plans have only `item`.
-    fn add_part(&mut self, part: &Value, name: &str, wanted: std::cmp::Ordering) -> Option<()> {
-        let (best, count) = match part.get("item2") {
+    /// Adds a partition's extreme. The count in `item2` distinguishes a
+    /// partition without values, which is ignored, from one whose extreme is
+    /// undefined; older plans have only `item`.
+    fn add_partial(&mut self, partial: &Value, name: &str, wanted: std::cmp::Ordering) -> Option<()> {
+        let (best, count) = match partial.get("item2") {
             Some(detail) => (detail.get(name), detail.get("count")?.as_i64()?),
-            None => (part.get("item"), i64::from(part.get("item").is_some())),
+            None => (partial.get("item"), i64::from(partial.get("item").is_some())),
         };
         match best {
             _ if count == 0 => {}
             Some(best) => self.add(best, wanted),
-            None => self.spoiled = true,
+            None => self.is_undefined = true,
         }
         Some(())
     }
 
-    fn absorb(&mut self, other: &Extreme, wanted: std::cmp::Ordering) {
-        self.spoiled |= other.spoiled;
+    fn merge(&mut self, other: &Extreme, wanted: std::cmp::Ordering) {
+        self.is_undefined |= other.is_undefined;
         if let Some(best) = &other.best {
             self.add(best, wanted);
         }
@@ -234,13 +246,13 @@ impl Extreme {
 
     fn add(&mut self, value: &Value, wanted: std::cmp::Ordering) {
         if matches!(value, Value::Array(_) | Value::Object(_)) {
-            self.spoiled = true;
+            self.is_undefined = true;
         }
         let better = match &self.best {
             Some(best) => compare_values(Some(value), Some(best)) == wanted,
             None => true,
         };
-        if better && !self.spoiled {
+        if better && !self.is_undefined {
             self.best = Some(value.clone());
         }
     }

@@ -1,18 +1,17 @@
-//! The statement as written.
+//! The syntax tree of a statement.
 //!
 //! The tree keeps what the printer and the diagnostics need: spans, whether
-//! `ASC` was written, `a.b` apart from `a["b"]`. Names are resolved later, by
-//! the binder. Every list is in statement order. No tree is higher than
-//! [`HEIGHT_MAX`]: whoever walks it may recurse.
+//! `ASC` was written, and the difference between `a.b` and `a["b"]`. The
+//! binder resolves names later. Every list is in statement order. No tree is
+//! higher than [`HEIGHT_MAX`], so code that walks it may recurse.
 
 use perihelion_model::json::Value;
 
 use crate::diagnostic::Span;
 
-/// How high a tree may be. Everything that walks one (printer, binder,
-/// evaluator, destructor) recurses, and must not outgrow the 2 MiB stack of a
-/// worker thread even in a debug build. `AND` and `OR` chains count once,
-/// whatever their length.
+/// The greatest height of a tree. Printer, binder, evaluator and destructor
+/// recurse over it and must fit the 2 MiB stack of a worker thread even in a
+/// debug build. A chain of `AND` or `OR` counts once, whatever its length.
 pub(crate) const HEIGHT_MAX: u16 = 128;
 
 /// `SELECT … [FROM …] [WHERE …] [GROUP BY …] [ORDER BY …] [OFFSET … LIMIT …]`
@@ -100,10 +99,12 @@ pub(crate) struct OrderItem {
     pub(crate) direction: Option<Direction>,
 }
 
-/// Which way a sort key goes.
+/// The direction of a sort key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
+    /// `ASC`, the default.
     Ascending,
+    /// `DESC`
     Descending,
 }
 
@@ -133,7 +134,7 @@ pub(crate) enum ExprKind {
     Index(Box<Expr>, Box<Expr>),
     Unary(UnaryOperator, Box<Expr>),
     Binary(BinaryOperator, Box<Expr>, Box<Expr>),
-    /// `a AND b AND c`, read from the left; at least two operands.
+    /// `a AND b AND c`, evaluated from the left; at least two operands.
     Logical(LogicalOperator, Vec<Expr>),
     Between {
         value: Box<Expr>,
@@ -222,7 +223,7 @@ pub(crate) enum BinaryOperator {
 }
 
 impl BinaryOperator {
-    /// Can the result be a number that was in neither operand?
+    /// Whether the result can be a number that is in neither operand.
     pub(crate) fn computes(self) -> bool {
         matches!(
             self,
@@ -288,9 +289,9 @@ impl ExprKind {
 }
 
 impl Select {
-    /// Sets the height from the parts; called once, when the parser is done
-    /// with the statement.
-    pub(crate) fn measured(mut self) -> Self {
+    /// Sets the height from the parts. The parser calls it once, at the end of
+    /// the select.
+    pub(crate) fn with_height(mut self) -> Self {
         let mut highest = self.filter.as_ref().map_or(0, |filter| filter.height);
         let mut see = |height: u16| highest = highest.max(height);
         match &self.selection {

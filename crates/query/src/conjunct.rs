@@ -1,36 +1,44 @@
-//! What every result must satisfy, in a form an index can use.
+//! Conjuncts: the conditions of WHERE in a form that an index can use.
 //!
-//! Only conditions joined by AND at the top of WHERE count, between a fixed
-//! path into the document and a constant. Using them is optional: WHERE is
-//! evaluated in full on every document anyway.
+//! A conjunct is a condition that is joined by AND at the top of WHERE and
+//! compares a fixed path of the document with a constant. Using conjuncts is
+//! optional: WHERE is evaluated in full on every document anyway.
 
 use perihelion_model::json::Value;
 
 use crate::ast::{BinaryOperator, LogicalOperator};
 use crate::node::{InList, Node, Step};
 
-/// A condition that every document in the answer satisfies.
+/// A condition that every document in the result satisfies.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Conjunct {
-    /// Where in the document; never empty.
+    /// The path of the value in the document; never empty.
     pub path: Vec<Step>,
+    /// What the value must be.
     pub condition: Condition,
 }
 
-/// What the value there must be. Relations hold only between values of one
+/// A comparison with a constant. Relations hold only between values of one
 /// type: `Less(5)` means a number below 5.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Condition {
+    /// `= value`
     Equal(Value),
+    /// `< value`
     Less(Value),
+    /// `<= value`
     LessOrEqual(Value),
+    /// `> value`
     Greater(Value),
+    /// `>= value`
     GreaterOrEqual(Value),
-    /// Equal to one of them; sorted, without an answer if empty.
+    /// `IN (values)`; the values are sorted. No document matches when there
+    /// are none.
     In(Vec<Value>),
 }
 
-/// The conjuncts of a filter whose rows are that far from the document.
+/// The conjuncts of a filter; `document_hops` is the distance from the filter's
+/// frame to the document's.
 pub(crate) fn conjuncts(filter: &Node, document_hops: usize) -> Vec<Conjunct> {
     let mut found = Vec::new();
     collect(filter, document_hops, &mut found);
@@ -79,7 +87,7 @@ fn add(found: &mut Vec<Conjunct>, path: Option<&[Step]>, condition: Condition) {
     }
 }
 
-/// The same comparison with its sides exchanged.
+/// The operator of the same comparison with its sides exchanged.
 fn mirrored(operator: BinaryOperator) -> Option<BinaryOperator> {
     match operator {
         BinaryOperator::Equal => Some(BinaryOperator::Equal),

@@ -1,26 +1,27 @@
-//! What the service says about a statement that it does not accept.
+//! Diagnostics: the errors of a statement that does not compile.
 //!
-//! A diagnostic carries the service's code, its text and the place as
-//! character offsets (end exclusive); clients and people match on all three,
-//! so the texts here are the service's own, word for word.
+//! A diagnostic has the service's code, the service's message and a location
+//! in character offsets (end exclusive). Clients and people match on all
+//! three, so codes and messages are the service's own, word for word.
 
 use perihelion_model::json::{Number, Value, object};
 
-/// One complaint about a statement.
+/// One error of a statement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Diagnostic {
     /// The service's code, for example `SC1001`.
     pub code: &'static str,
+    /// The service's message.
     pub message: String,
-    /// First character of the offending text, counted in characters.
+    /// The offset of the first character in error.
     pub start: usize,
-    /// One past its last character.
+    /// The offset after the last character in error.
     pub end: usize,
 }
 
-/// A place in the statement, as byte offsets. It becomes character offsets
-/// only when a diagnostic is made, so that accepting a statement costs no
-/// counting.
+/// A location in the statement, in byte offsets. They are converted to
+/// character offsets only when a diagnostic is made, so that valid statements
+/// do not pay for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Span {
     pub(crate) start: u32,
@@ -32,7 +33,7 @@ impl Span {
         Span { start: start as u32, end: end as u32 }
     }
 
-    /// From the beginning of this one to the end of the other.
+    /// The span from the start of this one to the end of the other.
     pub(crate) fn to(self, other: Span) -> Span {
         Span { start: self.start, end: other.end.max(self.end) }
     }
@@ -52,7 +53,7 @@ impl Diagnostic {
         }
     }
 
-    /// One entry of the `errors` list of the service's answer.
+    /// One item of the `errors` list in the service's response.
     pub fn to_json(&self) -> Value {
         let offset = |at: usize| Value::Number(Number::Int(at as i64));
         object([
@@ -64,7 +65,7 @@ impl Diagnostic {
     }
 }
 
-/// The body that the service embeds in its error message: `{"errors":[…]}`.
+/// The JSON that the service embeds in its error message: `{"errors":[…]}`.
 pub fn errors_to_json(diagnostics: &[Diagnostic]) -> Value {
     object([("errors", Value::Array(diagnostics.iter().map(Diagnostic::to_json).collect()))])
 }

@@ -1,25 +1,28 @@
-//! What can go wrong while a statement runs.
+//! Errors of evaluation: a statement compiled and then failed while it ran.
 
 use perihelion_model::json::{Number, Value, object};
 
 /// Why a statement that compiled could not be evaluated.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EvaluationError {
-    /// The answer holds a number that JSON has no spelling for: infinity or
-    /// not-a-number. The service answers 400 with code 4001, and charges.
+    /// The output holds a number that JSON cannot represent: infinity or NaN.
+    /// The service responds with 400 and code 4001, and charges for the query.
     NotRepresentable,
-    /// One document took more work or memory than any statement may.
+    /// One document took more steps or bytes than the budget allows.
     TooMuchWork,
-    /// A user-defined function that does not exist.
+    /// The statement calls a user-defined function; these cannot run here.
     UnknownUdf(String),
 }
 
-/// The service's number for an answer that JSON cannot spell.
+/// The service's code for [`EvaluationError::NotRepresentable`].
 const NOT_REPRESENTABLE_CODE: i64 = 4001;
 
+/// The result of evaluating something.
+pub(crate) type Evaluated<T> = Result<T, EvaluationError>;
+
 impl EvaluationError {
-    /// The body that the service embeds in its message. Unlike a compile
-    /// error its code is a number and it has no location.
+    /// The JSON that the service embeds in its error message. Unlike a compile
+    /// error it has a numeric code and no location.
     pub fn to_json(&self) -> Value {
         let mut members = vec![("severity".to_owned(), Value::from("Error"))];
         if *self == EvaluationError::NotRepresentable {

@@ -1,18 +1,19 @@
-//! What the service's gateway does with a statement that names no partition.
+//! The behaviour of the service's gateway for a query without a partition key.
 //!
-//! It passes on what each partition can answer for itself; for the rest it
-//! wants the client to fetch a plan, and some aggregates it refuses outright
-//! (`docs/cosmos.md`, queries).
+//! The gateway runs a statement that each partition can answer on its own. For
+//! most others it tells the client to fetch a query plan, and some aggregates
+//! it refuses (`docs/cosmos.md`, queries).
 
 use crate::ast::{Select, Selection};
 use crate::bind::{aggregate_call, contains_aggregate, staged_source};
 
-/// The gateway's answer to a statement across partitions.
+/// What the gateway does with a statement across partitions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GatewayVerdict {
-    /// It is served.
+    /// The gateway runs the statement.
     Served,
-    /// 400/1004: the client has to fetch the plan and merge the answers.
+    /// 400/1004: the client has to fetch the plan and merge the partitions'
+    /// results.
     NeedsPlan,
     /// 400: "Cross partition query only supports `VALUE <AggregateFunc>` for
     /// aggregates."

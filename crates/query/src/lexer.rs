@@ -1,23 +1,23 @@
-//! From text to tokens.
+//! The lexer, from text to tokens.
 //!
-//! Tokens are small (a kind and two byte offsets) and never own text. A
-//! character that starts no token becomes an `Invalid` token rather than an
-//! error here: the parser complains when it gets there, so that the first
-//! mistake in the statement is the one reported, as the service does.
+//! Tokens are small (a kind and two byte offsets) and do not own text. A
+//! character that does not start a token becomes an `Invalid` token and not an
+//! error: the parser reports it when it gets there. So the error is the first
+//! mistake of the statement, as in the service.
 
 use crate::diagnostic::Span;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum TokenKind {
     Identifier,
     Keyword(Keyword),
     /// `@name`
     Parameter,
-    /// Either quote style, quotes included.
+    /// In single or double quotes; the span includes the quotes.
     String,
     Number,
     Symbol(Symbol),
-    /// A character or an unterminated string that is no token.
+    /// An invalid character, or a string without its closing quote.
     Invalid,
     End,
 }
@@ -93,20 +93,20 @@ pub(crate) enum Symbol {
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Token {
-    pub(crate) kind: Kind,
+    pub(crate) kind: TokenKind,
     pub(crate) span: Span,
 }
 
-/// All tokens of the text, closed by one `End` token.
+/// All tokens of the text, followed by one `End` token.
 pub(crate) fn tokenize(text: &str) -> Vec<Token> {
     let mut lexer = Lexer { text, bytes: text.as_bytes(), at: 0 };
     let mut tokens = Vec::new();
     loop {
         lexer.skip_blanks();
         let start = lexer.at;
-        let kind = lexer.next_kind();
+        let kind = lexer.next_token_kind();
         tokens.push(Token { kind, span: Span::new(start, lexer.at) });
-        if kind == Kind::End {
+        if kind == TokenKind::End {
             return tokens;
         }
     }
@@ -123,7 +123,7 @@ impl Lexer<'_> {
         self.bytes.get(self.at + ahead).copied().unwrap_or(0)
     }
 
-    /// Blanks and `--` comments. The service knows no `/* */`.
+    /// Skips blanks and `--` comments. The service does not support `/* */`.
     fn skip_blanks(&mut self) {
         loop {
             match self.peek(0) {
@@ -138,16 +138,16 @@ impl Lexer<'_> {
         }
     }
 
-    fn next_kind(&mut self) -> Kind {
+    fn next_token_kind(&mut self) -> TokenKind {
         if self.at >= self.bytes.len() {
-            return Kind::End;
+            return TokenKind::End;
         }
         match self.peek(0) {
             b'a'..=b'z' | b'A'..=b'Z' | b'_' => self.word(),
             b'@' if is_word_start(self.peek(1)) => {
                 self.at += 1;
                 self.skip_word();
-                Kind::Parameter
+                TokenKind::Parameter
             }
             b'0'..=b'9' => self.number(),
             b'.' if self.peek(1).is_ascii_digit() => self.number(),
@@ -162,14 +162,14 @@ impl Lexer<'_> {
         }
     }
 
-    fn word(&mut self) -> Kind {
+    fn word(&mut self) -> TokenKind {
         let start = self.at;
         self.skip_word();
-        keyword(&self.text[start..self.at]).map_or(Kind::Identifier, Kind::Keyword)
+        keyword(&self.text[start..self.at]).map_or(TokenKind::Identifier, TokenKind::Keyword)
     }
 
-    /// Digits, a fraction, an exponent. The sign is an operator.
-    fn number(&mut self) -> Kind {
+    /// Reads digits, a fraction and an exponent. The sign is an operator.
+    fn number(&mut self) -> TokenKind {
         self.skip_digits();
         if self.peek(0) == b'.' {
             self.at += 1;
@@ -182,7 +182,7 @@ impl Lexer<'_> {
                 self.skip_digits();
             }
         }
-        Kind::Number
+        TokenKind::Number
     }
 
     fn skip_digits(&mut self) {
@@ -191,13 +191,13 @@ impl Lexer<'_> {
         }
     }
 
-    fn string(&mut self, quote: u8) -> Kind {
+    fn string(&mut self, quote: u8) -> TokenKind {
         self.at += 1;
         while self.at < self.bytes.len() {
             let byte = self.peek(0);
             self.at += 1;
             if byte == quote {
-                return Kind::String;
+                return TokenKind::String;
             }
             if byte == b'\\' {
                 // The escaped character may be several bytes long; its
@@ -205,10 +205,10 @@ impl Lexer<'_> {
                 self.at = (self.at + 1).min(self.bytes.len());
             }
         }
-        Kind::Invalid
+        TokenKind::Invalid
     }
 
-    fn symbol(&mut self) -> Kind {
+    fn symbol(&mut self) -> TokenKind {
         let pair = match (self.peek(0), self.peek(1)) {
             (b'?', b'?') => Some(Symbol::Coalesce),
             (b'|', b'|') => Some(Symbol::Concat),
@@ -225,14 +225,14 @@ impl Lexer<'_> {
         };
         if let Some(symbol) = pair {
             self.at += 2;
-            return Kind::Symbol(symbol);
+            return TokenKind::Symbol(symbol);
         }
         let Some(symbol) = single(self.peek(0)) else {
             self.at += self.text[self.at..].chars().next().map_or(1, char::len_utf8);
-            return Kind::Invalid;
+            return TokenKind::Invalid;
         };
         self.at += 1;
-        Kind::Symbol(symbol)
+        TokenKind::Symbol(symbol)
     }
 }
 
@@ -268,11 +268,12 @@ fn is_word_start(byte: u8) -> bool {
     byte.is_ascii_alphabetic() || byte == b'_'
 }
 
-/// The longest keyword, so that a long identifier is not folded to upper case.
+/// The length of the longest keyword. A longer word is not converted to upper
+/// case.
 const KEYWORD_LENGTH_MAX: usize = 9;
 
-/// Keywords are case-free, except the constants and `udf`, which the
-/// service knows in lower case only.
+/// The keyword in any letter case, except the constants and `udf`, which the
+/// service accepts in lower case only.
 fn keyword(word: &str) -> Option<Keyword> {
     match word {
         "false" => return Some(Keyword::False),

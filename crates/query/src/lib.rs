@@ -1,28 +1,30 @@
-//! The Cosmos SQL language: from text to answers, with no I/O and no clock.
+//! The Cosmos SQL language: parser, compiler, evaluator, planner and the merge
+//! of partitions' results. No I/O and no clock.
 //!
 //! ```text
 //! text ── parse ──> Query ── compile(parameters, now) ──> Program ── rows(document) ──> Row…
 //!                     └───── plan(features) ──> QueryPlan      └─── accumulator() ──> groups
 //! ```
 //!
-//! * [`parse`] reads the whole grammar, or says what is wrong in the service's
-//!   own codes and places ([`Diagnostic`], [`errors_to_json`]).
-//! * [`compile`] resolves names, puts [`Parameters`] in and computes what is
-//!   constant; the meaning errors (`SC20…`, `SC21…`) come from here.
+//! * [`parse`] reads the whole grammar. Errors have the service's codes and
+//!   locations ([`Diagnostic`], [`errors_to_json`]).
+//! * [`compile`] resolves names, substitutes [`Parameters`] and folds
+//!   constants. It reports the semantic errors (`SC20…`, `SC21…`).
 //! * A [`Program`] tells an engine how to narrow its scan
 //!   ([`Program::conjuncts`], [`Program::order`]) and evaluates one document at
 //!   a time ([`Program::rows`], [`Program::matches`]). Grouped programs
 //!   ([`Program::is_grouped`]) collect documents in an [`Accumulator`] instead.
-//!   [`Program::arrange`] does the rest for answers that fit in memory: sort,
-//!   DISTINCT, OFFSET, LIMIT, TOP; [`compare_order`] and [`DistinctValues`] are
-//!   its parts for engines that stream. A subquery in FROM that is about all
-//!   documents together is a program of its own, [`Program::inner`], to be run
-//!   first; [`Program::answer`] does it all for documents that are at hand.
-//! * [`plan`] answers a client's query-plan request; [`Program::gateway_verdict`]
-//!   says what the service's gateway would do across partitions.
-//! * [`merge`] is the client's side of a plan: it puts the partitions' pages
-//!   together to one answer.
-//! * [`evaluate_condition`] is for the condition of a patch.
+//!   [`Program::arrange`] applies the rest to rows that fit in memory: sort,
+//!   DISTINCT, OFFSET, LIMIT, TOP. Engines that stream use its parts,
+//!   [`compare_order`] and [`DistinctValues`]. A subquery in FROM that needs all
+//!   documents at once is a program of its own, [`Program::inner`], and runs
+//!   first. [`Program::run`] does all of this for documents in memory.
+//! * [`plan`] makes the response to a query-plan request;
+//!   [`Program::gateway_verdict`] says what the service's gateway would do with
+//!   the statement across partitions.
+//! * [`merge`] is the client's side of a plan: it merges the partitions' pages
+//!   into one result.
+//! * [`evaluate_condition`] evaluates the condition of a patch.
 //!
 //! ```
 //! use perihelion_model::json::{Style, parse_str, to_text};
@@ -39,14 +41,17 @@
 //! assert_eq!(totals, ["25"]);
 //! ```
 //!
-//! Undefined is `Option::None` throughout. Nothing here panics on any input:
-//! text is bounded in length and nesting, evaluation in steps and bytes.
+//! The value `undefined` is `Option::None` throughout. No input makes this
+//! crate panic: text is bounded in length and nesting, evaluation in steps and
+//! bytes.
+
+#![warn(missing_docs)]
 
 mod aggregate;
 mod ast;
 mod bind;
-mod condition;
 mod conjunct;
+mod context;
 mod diagnostic;
 mod error;
 mod eval;
@@ -56,53 +61,27 @@ mod lexer;
 mod like;
 pub mod merge;
 mod node;
+mod number;
 mod order;
 mod parameters;
 mod parser;
+mod patch_condition;
 mod plan;
 mod printer;
 mod program;
 mod regex;
+mod statement;
 
 pub use ast::Direction;
-pub use condition::{ConditionError, evaluate_condition};
 pub use conjunct::{Condition, Conjunct};
 pub use diagnostic::{Diagnostic, errors_to_json};
 pub use error::EvaluationError;
 pub use gateway::GatewayVerdict;
 pub use node::Step;
-pub use order::{canonical_key, compare_numbers, compare_order, compare_values, equal};
+pub use number::compare_numbers;
+pub use order::{canonical_key, compare_order, compare_values, equal};
 pub use parameters::{Now, ParameterError, Parameters};
+pub use patch_condition::{ConditionError, evaluate_condition};
 pub use plan::{PartitionKeyFilter, PlanError, QueryPlan, QueryRange, partition_keys, plan};
-pub use program::{Accumulator, DistinctValues, OrderKey, Program, Row};
-
-/// A statement that parsed.
-#[derive(Debug, Clone)]
-pub struct Query {
-    text: Box<str>,
-    select: Box<ast::Select>,
-}
-
-/// Reads a statement; at most one diagnostic, for the first mistake.
-pub fn parse(text: &str) -> Result<Query, Vec<Diagnostic>> {
-    let select = parser::parse(text).map_err(|diagnostic| vec![diagnostic])?;
-    Ok(Query { text: text.into(), select })
-}
-
-/// Makes a statement ready to run. `now` is what the date functions see.
-pub fn compile(query: &Query, parameters: &Parameters, now: Now) -> Result<Program, Vec<Diagnostic>> {
-    Program::new(&query.text, &query.select, parameters, now)
-}
-
-impl Query {
-    pub fn text(&self) -> &str {
-        &self.text
-    }
-
-    /// The statement in the parser's normal form, on one line.
-    pub fn normal_form(&self) -> String {
-        let mut out = String::new();
-        printer::print_select(&mut out, &self.select, printer::Layout::OneLine);
-        out
-    }
-}
+pub use program::{Accumulator, DistinctValues, OrderKey, Program, Row, compile};
+pub use statement::{Query, parse};

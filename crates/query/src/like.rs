@@ -1,10 +1,11 @@
-//! `LIKE`: `%` any run, `_` any one character, `[a-z]` and `[^a-z]` sets.
+//! The patterns of `LIKE`: `%` matches any text, `_` any one character,
+//! `[a-z]` and `[^a-z]` one character of a set.
 //!
-//! The matcher never backtracks over more than the last `%`, so that it is
-//! bounded by pattern length times text length; a regular-expression engine
-//! would be no faster and would need its own escaping.
+//! The matcher never backtracks further than to the last `%`, so its time is
+//! bounded by pattern length times text length. A regular-expression engine
+//! would not be faster, and patterns would have to be escaped for it.
 
-/// A pattern taken apart once, matched many times.
+/// A compiled pattern.
 #[derive(Debug, Clone)]
 pub(crate) struct LikePattern {
     parts: Vec<Part>,
@@ -12,10 +13,15 @@ pub(crate) struct LikePattern {
 
 #[derive(Debug, Clone)]
 enum Part {
-    Run,
-    One,
+    /// `%`
+    AnyText,
+    /// `_`
+    AnyCharacter,
     Exactly(char),
-    Set { ranges: Vec<(char, char)>, negated: bool },
+    Set {
+        ranges: Vec<(char, char)>,
+        negated: bool,
+    },
 }
 
 impl LikePattern {
@@ -31,10 +37,10 @@ impl LikePattern {
                 continue;
             }
             parts.push(match c {
-                // Runs in a row are one run.
-                '%' if matches!(parts.last(), Some(Part::Run)) => continue,
-                '%' => Part::Run,
-                '_' => Part::One,
+                // `%%` is the same as `%`.
+                '%' if matches!(parts.last(), Some(Part::AnyText)) => continue,
+                '%' => Part::AnyText,
+                '_' => Part::AnyCharacter,
                 '[' => match set(&chars[at..]) {
                     Some((set, length)) => {
                         at += length;
@@ -50,18 +56,18 @@ impl LikePattern {
 
     /// An upper bound of the comparisons that a match takes.
     pub(crate) fn cost(&self, text: &str) -> u64 {
-        let runs = self.parts.iter().filter(|part| matches!(part, Part::Run)).count();
-        let width = if runs > 0 { self.parts.len() } else { 1 };
+        let backtracks = self.parts.iter().any(|part| matches!(part, Part::AnyText));
+        let width = if backtracks { self.parts.len() } else { 1 };
         1 + text.len() as u64 * width as u64 / 8
     }
 
     pub(crate) fn matches(&self, text: &str) -> bool {
         let mut rest = text.chars();
         let mut part = 0;
-        // Where to go back to: after the last run, one character later.
+        // Where to backtrack to: the part after the last `%`, one character later.
         let mut retry: Option<(usize, std::str::Chars<'_>)> = None;
         loop {
-            if matches!(self.parts.get(part), Some(Part::Run)) {
+            if matches!(self.parts.get(part), Some(Part::AnyText)) {
                 part += 1;
                 retry = Some((part, rest.clone()));
                 continue;
@@ -90,7 +96,7 @@ impl LikePattern {
 impl Part {
     fn accepts(&self, c: char) -> bool {
         match self {
-            Part::Run | Part::One => true,
+            Part::AnyText | Part::AnyCharacter => true,
             Part::Exactly(wanted) => *wanted == c,
             Part::Set { ranges, negated } => {
                 ranges.iter().any(|(low, high)| (*low..=*high).contains(&c)) != *negated
@@ -99,7 +105,7 @@ impl Part {
     }
 }
 
-/// Reads what follows `[`; the length includes the closing bracket.
+/// Parses the set after `[`; the returned length includes the closing bracket.
 fn set(chars: &[char]) -> Option<(Part, usize)> {
     let close = chars.iter().position(|c| *c == ']')?;
     let negated = chars.first() == Some(&'^');

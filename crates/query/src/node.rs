@@ -1,8 +1,8 @@
-//! The statement ready to run.
+//! The bound tree of a statement, ready for evaluation.
 //!
-//! Names have become distances: a binding is reached by walking that many
-//! frames outwards. Parameters and everything computable from them are
-//! constants. Nothing here refers to the text any more.
+//! Names have become distances (hops): the number of frames to walk outwards
+//! to a binding. Parameters and everything computable from them are constants.
+//! The tree does not refer to the text of the statement.
 
 use perihelion_model::json::Value;
 
@@ -15,24 +15,25 @@ use crate::like::LikePattern;
 pub enum Step {
     /// A member of an object, by name.
     Name(String),
-    /// An element of an array, by place.
+    /// An element of an array, by index.
     Item(usize),
 }
 
+/// A bound expression.
 #[derive(Debug)]
 pub(crate) enum Node {
     Constant(Option<Value>),
-    /// A binding and the fixed steps below it.
+    /// A binding and the fixed path below it.
     Path {
         hops: usize,
         steps: Vec<Step>,
     },
-    /// A key of the group that many frames outwards.
+    /// A key of the group that is `hops` frames outwards.
     GroupKey {
         hops: usize,
         index: usize,
     },
-    /// The result of an aggregate of that group.
+    /// The result of an aggregate of the group that is `hops` frames outwards.
     Aggregate {
         hops: usize,
         index: usize,
@@ -67,15 +68,15 @@ pub(crate) enum Node {
     Array(Vec<Node>),
     Object(Vec<(String, Node)>),
     Call(Function, Vec<Node>),
-    /// A user-defined function; the arguments are not kept, because nothing
-    /// here can run one.
+    /// A call of a user-defined function. The arguments are not kept, because
+    /// user-defined functions cannot run here.
     Udf(String),
     Subquery(SubqueryKind, Box<SelectNode>),
 }
 
 #[derive(Debug)]
 pub(crate) enum InList {
-    /// Constants only, sorted, for a search by halves.
+    /// Constants only, sorted for binary search.
     Sorted(Vec<Value>),
     Nodes(Vec<Node>),
 }
@@ -158,46 +159,31 @@ impl Node {
 }
 
 impl AggregateFunction {
+    /// Every function with its name in SQL and its name in query plans.
+    const NAMES: [(AggregateFunction, &'static str, &'static str); 8] = [
+        (AggregateFunction::Count, "COUNT", "Count"),
+        (AggregateFunction::Sum, "SUM", "Sum"),
+        (AggregateFunction::Average, "AVG", "Average"),
+        (AggregateFunction::Min, "MIN", "Min"),
+        (AggregateFunction::Max, "MAX", "Max"),
+        (AggregateFunction::CountIf, "COUNTIF", "CountIf"),
+        (AggregateFunction::MakeList, "MAKELIST", "MakeList"),
+        (AggregateFunction::MakeSet, "MAKESET", "MakeSet"),
+    ];
+
+    /// The function of that name in SQL, in any letter case.
     pub(crate) fn by_name(name: &str) -> Option<Self> {
-        let known = [
-            ("COUNT", AggregateFunction::Count),
-            ("SUM", AggregateFunction::Sum),
-            ("AVG", AggregateFunction::Average),
-            ("MIN", AggregateFunction::Min),
-            ("MAX", AggregateFunction::Max),
-            ("COUNTIF", AggregateFunction::CountIf),
-            ("MAKELIST", AggregateFunction::MakeList),
-            ("MAKESET", AggregateFunction::MakeSet),
-        ];
-        known.into_iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, function)| function)
+        let found = Self::NAMES.iter().find(|(_, sql, _)| sql.eq_ignore_ascii_case(name));
+        found.map(|(function, ..)| *function)
     }
 
-    /// The function that the planner calls so.
+    /// The function of that name in query plans.
     pub(crate) fn by_plan_name(name: &str) -> Option<Self> {
-        let all = [
-            AggregateFunction::Count,
-            AggregateFunction::Sum,
-            AggregateFunction::Average,
-            AggregateFunction::Min,
-            AggregateFunction::Max,
-            AggregateFunction::CountIf,
-            AggregateFunction::MakeList,
-            AggregateFunction::MakeSet,
-        ];
-        all.into_iter().find(|function| function.plan_name() == name)
+        Self::NAMES.iter().find(|(.., plan)| *plan == name).map(|(function, ..)| *function)
     }
 
-    /// What the planner calls it.
+    /// The name of the function in query plans.
     pub(crate) fn plan_name(self) -> &'static str {
-        match self {
-            AggregateFunction::Count => "Count",
-            AggregateFunction::Sum => "Sum",
-            AggregateFunction::Average => "Average",
-            AggregateFunction::Min => "Min",
-            AggregateFunction::Max => "Max",
-            AggregateFunction::CountIf => "CountIf",
-            AggregateFunction::MakeList => "MakeList",
-            AggregateFunction::MakeSet => "MakeSet",
-        }
+        Self::NAMES.iter().find(|(function, ..)| *function == self).map_or("", |(.., plan)| plan)
     }
 }

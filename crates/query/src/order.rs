@@ -1,27 +1,24 @@
-//! How values compare.
+//! The order of values, equality, and the keys of DISTINCT and GROUP BY.
 //!
-//! Two questions have different answers. *Sorting* puts any two values in
-//! order: undefined, null, false, true, numbers, strings by code point,
-//! arrays, objects. *Comparing* with an operator is type-strict: values of
-//! different types are not equal, and have no order at all.
+//! Sorting and operators compare differently. *Sorting* orders any two values:
+//! undefined, null, false, true, numbers, strings by code point, arrays,
+//! objects. *Operators* are type-strict: values of different types are not
+//! equal, and no value of one type is less than a value of another.
 //!
 //! So `=` and `!=` between two types are false and true, not undefined. The
 //! documentation (learn.microsoft.com, "Equality and comparison operators")
-//! has a table that says undefined; but the vendor's own evaluator
+//! has a table that says undefined. But in the vendor's own evaluator
 //! (azure-cosmos-dotnet-v3, `OfflineEngine/ScalarExpressionEvaluator.cs`)
-//! makes equality undefined only when an operand is, and relations whenever
-//! the types differ, and users of the service filter by `c.x <> null`
-//! (azure-sdk-for-net issue 38590), which would find nothing otherwise.
-//!
-//! Numbers compare by value without loss, integers against doubles too, so
-//! that the order is total: a sort must never meet an inconsistent one.
-//! Integers beyond i64 are doubles in queries, as in the service.
+//! equality is undefined only when an operand is, and relations whenever the
+//! types differ; and users of the service filter by `c.x <> null`
+//! (azure-sdk-for-net issue 38590), which would otherwise match nothing.
 
 use std::cmp::Ordering;
 
 use perihelion_model::json::{Number, Object, Value};
 
 use crate::ast::Direction;
+use crate::number::{as_query_number, compare_numbers};
 
 /// Compares two lists of sort keys, each key in its own direction.
 pub fn compare_order(a: &[Option<Value>], b: &[Option<Value>], directions: &[Direction]) -> Ordering {
@@ -69,8 +66,8 @@ fn compare_arrays(a: &[Value], b: &[Value]) -> Ordering {
         .unwrap_or_else(|| a.len().cmp(&b.len()))
 }
 
-/// Objects compare member by member in the order of their names, so that the
-/// order in which the members were written does not count.
+/// Compares objects member by member in the order of the names; the order in
+/// which the members were written does not matter.
 fn compare_objects(a: &Object, b: &Object) -> Ordering {
     let (a, b) = (sorted_members(a), sorted_members(b));
     a.iter()
@@ -86,40 +83,8 @@ fn sorted_members(object: &Object) -> Vec<(&str, &Value)> {
     members
 }
 
-/// Orders two numbers by value.
-pub fn compare_numbers(a: Number, b: Number) -> Ordering {
-    match (as_query_number(a), as_query_number(b)) {
-        (Number::Int(a), Number::Int(b)) => a.cmp(&b),
-        (Number::Int(a), Number::Double(b)) => compare_integer(a, b),
-        (Number::Double(a), Number::Int(b)) => compare_integer(b, a).reverse(),
-        (a, b) => a.as_f64().total_cmp(&b.as_f64()),
-    }
-}
-
-/// Queries know integers to i64 only; larger ones are doubles.
-pub(crate) fn as_query_number(number: Number) -> Number {
-    match number {
-        Number::Uint(value) => Number::Double(value as f64),
-        Number::Int(_) | Number::Double(_) => number,
-    }
-}
-
-/// 2 to the power 63, the first double above every i64.
-const INTEGERS_END: f64 = 9_223_372_036_854_775_808.0;
-
-fn compare_integer(a: i64, b: f64) -> Ordering {
-    if b.is_nan() || b >= INTEGERS_END {
-        return Ordering::Less;
-    }
-    if b < -INTEGERS_END {
-        return Ordering::Greater;
-    }
-    let whole = b.trunc();
-    a.cmp(&(whole as i64)).then_with(|| 0.0_f64.total_cmp(&(b - whole + 0.0)))
-}
-
-/// Up to how many members an object is searched name by name; larger ones are
-/// sorted first, so that comparing cannot cost quadratic time.
+/// Up to this many members an object is searched name by name. Larger ones are
+/// sorted first, so that a comparison cannot take quadratic time.
 pub(crate) const LINEAR_MEMBERS_MAX: usize = 16;
 
 /// The equality of the `=` operator between two defined values.
@@ -134,8 +99,8 @@ pub fn equal(a: &Value, b: &Value) -> bool {
     }
 }
 
-/// The order that the relational operators see: only between values of one
-/// type, and never between arrays or objects.
+/// The order by the relational operators: `None` between values of different
+/// types, and between arrays or objects.
 pub(crate) fn relate(a: &Value, b: &Value) -> Option<Ordering> {
     match (a, b) {
         (Value::Null, Value::Null)
@@ -146,8 +111,8 @@ pub(crate) fn relate(a: &Value, b: &Value) -> Option<Ordering> {
     }
 }
 
-/// A byte string that two values share exactly when they are equal: the key
-/// of DISTINCT and GROUP BY. Undefined has a key of its own.
+/// The key of a value for DISTINCT and GROUP BY: two values have the same
+/// bytes exactly when they are equal. Undefined has a key of its own.
 pub fn canonical_key(value: Option<&Value>) -> Vec<u8> {
     let mut key = Vec::new();
     write_key(&mut key, value);
@@ -174,7 +139,7 @@ pub(crate) fn write_key(key: &mut Vec<u8>, value: Option<&Value>) {
     }
 }
 
-/// `3` and `3.0` are one number, whatever their form.
+/// Writes `3` and `3.0` alike.
 fn write_number(key: &mut Vec<u8>, number: Number) {
     match as_query_number(number).as_i64() {
         Some(whole) => {

@@ -1,4 +1,4 @@
-//! The parameters of a request, and the time it is evaluated at.
+//! The parameters of a query, and the time at which it is evaluated.
 
 use std::collections::HashMap;
 
@@ -11,13 +11,14 @@ pub struct Parameters {
     values: HashMap<String, Option<Value>>,
 }
 
-/// Why a parameter list is refused; the texts are the service's.
+/// Why a parameter list is refused. The messages are the service's.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ParameterError {
-    /// The list is no array of objects with a name.
+    /// The list is not an array of objects with a name.
     Malformed,
     /// The name does not have the form `@identifier`.
     InvalidName(String),
+    /// The name is in the list twice.
     Duplicate(String),
 }
 
@@ -47,8 +48,8 @@ impl Parameters {
         Parameters::default()
     }
 
-    /// Reads the request's `parameters` member: `[{"name":"@p","value":…}]`.
-    /// A null stands for an absent list.
+    /// Parses the request's `parameters` member: `[{"name":"@p","value":…}]`.
+    /// Null means an absent list.
     pub fn from_json(list: Value) -> Result<Self, ParameterError> {
         let items = match list {
             Value::Null => Vec::new(),
@@ -66,11 +67,12 @@ impl Parameters {
         Ok(Parameters { values })
     }
 
-    /// The value of `@name`; the sign is part of the name.
+    /// The value of `@name`; the `@` is part of the name.
     pub fn get(&self, name: &str) -> Option<&Value> {
         self.values.get(name)?.as_ref()
     }
 
+    /// Whether there are no parameters.
     pub fn is_empty(&self) -> bool {
         self.values.is_empty()
     }
@@ -92,22 +94,23 @@ fn is_parameter_name(name: &str) -> bool {
         && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
-/// The moment at which a statement is evaluated: one for all its rows, handed
-/// in by the caller, because nothing here reads a clock.
+/// The time at which a statement is evaluated: the same for all rows. The
+/// caller provides it, because this crate does not read a clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Now {
-    /// Steps of 100 ns since 1970-01-01.
+    /// Units of 100 ns since 1970-01-01.
     ticks: i64,
 }
 
 const TICKS_PER_MILLISECOND: i64 = 10_000;
 
 impl Now {
+    /// The time that many milliseconds after 1970-01-01.
     pub fn from_unix_milliseconds(milliseconds: i64) -> Self {
         Now { ticks: milliseconds.saturating_mul(TICKS_PER_MILLISECOND) }
     }
 
-    /// Steps of 100 ns since 1970-01-01.
+    /// The time that many ticks (100 ns) after 1970-01-01.
     pub fn from_unix_ticks(ticks: i64) -> Self {
         Now { ticks }
     }

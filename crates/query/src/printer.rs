@@ -1,9 +1,9 @@
-//! From the tree back to text, in the service's normal form.
+//! The printer, from the syntax tree back to text in the service's normal form.
 //!
-//! Every operator is parenthesised, strings have double quotes, keywords are
-//! upper case. Two layouts exist: one line, where `ASC` is always spelled out
-//! (the parser's normal form), and the planner's, one clause per line, where
-//! `ASC` appears only if it was written.
+//! Every operator is in parentheses, strings have double quotes, keywords are
+//! upper case. Two layouts exist: on one line, where `ASC` is always written
+//! (the parser's normal form), and the planner's with one clause per line,
+//! where `ASC` is written only if the statement has it.
 
 use perihelion_model::json::{Style, Value, print_into, print_string};
 
@@ -53,7 +53,7 @@ pub(crate) fn print_select(out: &mut String, select: &Select, layout: Layout) {
         }
     }
     if let Some(order_by) = &select.order_by {
-        // In the one-line form GROUP BY already brought its blank.
+        // On one line GROUP BY has already added a blank.
         if !(layout == Layout::OneLine && out.ends_with(' ')) {
             out.push_str(gap);
         }
@@ -179,8 +179,8 @@ fn print_list(out: &mut String, items: &[Expr]) {
 }
 
 fn separated<T>(out: &mut String, items: &[T], print: impl Fn(&mut String, &T)) {
-    for (place, item) in items.iter().enumerate() {
-        if place > 0 {
+    for (index, item) in items.iter().enumerate() {
+        if index > 0 {
             out.push_str(", ");
         }
         print(out, item);
@@ -200,7 +200,7 @@ pub(crate) fn print_expr(out: &mut String, expr: &Expr) {
         ExprKind::Literal(Some(value)) => print_into(out, value, Style::Query),
         ExprKind::Parameter(name) | ExprKind::Identifier(name) => out.push_str(name),
         ExprKind::Member(base, name) => {
-            // `1.a` would be read as a number.
+            // The lexer would read `1.a` as a number.
             if matches!(base.kind, ExprKind::Literal(Some(Value::Number(_)))) {
                 out.push('(');
                 print_expr(out, base);
@@ -249,7 +249,7 @@ pub(crate) fn print_expr(out: &mut String, expr: &Expr) {
     }
 }
 
-/// Whatever stands between parentheses.
+/// Prints an operator and its operands, in parentheses.
 fn print_operation(out: &mut String, expr: &Expr) {
     out.push('(');
     match &expr.kind {
@@ -268,14 +268,14 @@ fn print_operation(out: &mut String, expr: &Expr) {
             print_expr(out, right);
         }
         ExprKind::Logical(operator, operands) => {
-            // A chain reads as if every link had been parenthesised.
+            // A chain is printed as if it were nested to the left.
             out.push_str(&"(".repeat(operands.len().saturating_sub(2)));
-            for (place, operand) in operands.iter().enumerate() {
-                if place > 0 {
+            for (index, operand) in operands.iter().enumerate() {
+                if index > 0 {
                     out.push_str(&format!(" {} ", operator.text()));
                 }
                 print_expr(out, operand);
-                if place > 0 && place + 1 < operands.len() {
+                if index > 0 && index + 1 < operands.len() {
                     out.push(')');
                 }
             }
@@ -309,7 +309,7 @@ fn print_operation(out: &mut String, expr: &Expr) {
             out.push_str(" : ");
             print_expr(out, alternative);
         }
-        // The caller sends nothing else.
+        // `print_expr` prints everything else.
         _ => {}
     }
     out.push(')');

@@ -1,10 +1,12 @@
-//! A compiled statement: what the planner asks of it, and running it.
+//! The compiled statement: its properties for the engine's planner, and its
+//! evaluation.
 //!
-//! A program is immutable and may be shared between threads. It works on one
-//! document at a time; what spans documents (sorting, windows, duplicates,
-//! groups) is the caller's, with [`Program::arrange`] and [`Accumulator`] as
-//! the ready-made way for answers that fit in memory. A program in stages has
-//! an [inner](Program::inner) one, whose answer takes the documents' place.
+//! A program is immutable and may be shared between threads. It evaluates one
+//! document at a time. Sorting, OFFSET, LIMIT, TOP, DISTINCT and groups span
+//! documents and are up to the caller; [`Program::arrange`] and
+//! [`Accumulator`] do this for rows that fit in memory. A program in stages
+//! has an [inner](Program::inner) program, whose rows take the documents'
+//! place.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -15,15 +17,22 @@ use perihelion_model::json::{Number, Value};
 use crate::ast::{Direction, Select};
 use crate::bind::{Bound, bind};
 use crate::conjunct::{Conjunct, conjuncts, path_of};
+use crate::context::Context;
 use crate::diagnostic::Diagnostic;
 use crate::error::EvaluationError;
-use crate::eval::{Budget, Context, Frame, GroupTable, each_row, group_rows, order_keys, output_of};
+use crate::eval::{Frame, GroupTable, each_row, group_rows, order_keys, output_of};
 use crate::gateway::{GatewayVerdict, gateway_verdict};
 use crate::node::{Node, Output, SelectNode, Step};
 use crate::order::{canonical_key, compare_order};
 use crate::parameters::{Now, Parameters};
+use crate::statement::Query;
 
-/// A statement ready to run. See the [crate documentation](crate).
+/// Compiles a statement. The date functions see `now`.
+pub fn compile(query: &Query, parameters: &Parameters, now: Now) -> Result<Program, Vec<Diagnostic>> {
+    Program::new(&query.text, &query.select, parameters, now)
+}
+
+/// A compiled statement. See the [crate documentation](crate).
 #[derive(Debug)]
 pub struct Program {
     select: SelectNode,
@@ -34,7 +43,8 @@ pub struct Program {
     directions: Vec<Direction>,
     whole_document: bool,
     reads_no_document: bool,
-    /// Only then can a number come out that JSON cannot spell.
+    /// The statement computes numbers; only then can the output hold one that
+    /// JSON cannot represent.
     computes: bool,
     verdict: GatewayVerdict,
 }
@@ -42,17 +52,19 @@ pub struct Program {
 /// One key of ORDER BY.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OrderKey {
+    /// Ascending or descending.
     pub direction: Direction,
-    /// Where in the document the key is, when it is a fixed path.
+    /// The path of the key in the document, when it is a fixed path.
     pub path: Option<Vec<Step>>,
 }
 
-/// One row of a document's answer.
+/// One row that a document results in.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Row {
-    /// `None`: the row is undefined and does not appear in the answer.
+    /// The projected value; `None` when it is undefined, and then the row is
+    /// not part of the result.
     pub output: Option<Value>,
-    /// One per key of ORDER BY.
+    /// One value per key of ORDER BY.
     pub order_keys: Vec<Option<Value>>,
 }
 
@@ -69,7 +81,7 @@ impl Program {
 
     fn of(bound: Bound, now: Now, verdict: GatewayVerdict) -> Self {
         let inner = bound.inner.map(|inner| {
-            // Between stages any number may pass.
+            // Only the last stage has to be representable in JSON.
             Box::new(Program { computes: false, ..Program::of(*inner, now, verdict) })
         });
         // Only the first stage reads documents.
@@ -96,24 +108,24 @@ impl Program {
         }
     }
 
-    /// The program to run first, when a subquery in FROM is about all
-    /// documents together (`FROM (SELECT DISTINCT …)`). Its arranged answer
-    /// takes the place of the documents: [`Program::rows`] and
-    /// [`Accumulator::add`] are then for the values of that answer.
+    /// The program to run first, when a subquery in FROM needs all documents
+    /// at once (`FROM (SELECT DISTINCT …)`). Its arranged rows take the place
+    /// of the documents: pass them to [`Program::rows`] or
+    /// [`Accumulator::add`].
     pub fn inner(&self) -> Option<&Program> {
         self.inner.as_deref()
     }
 
-    /// The stage that reads documents: the program itself, if it has no inner
-    /// one. What narrows a scan is asked of this one.
+    /// The stage that reads documents: the program itself when it has no inner
+    /// one. Its conjuncts and order narrow the scan.
     pub fn innermost(&self) -> &Program {
         self.inner().map_or(self, Program::innermost)
     }
 
-    /// The whole answer over documents that are all at hand.
-    pub fn answer(&self, documents: &[Value]) -> Result<Vec<Value>, EvaluationError> {
+    /// The whole result over documents in memory.
+    pub fn run(&self, documents: &[Value]) -> Result<Vec<Value>, EvaluationError> {
         let input: Cow<'_, [Value]> = match self.inner() {
-            Some(inner) => Cow::Owned(inner.answer(documents)?),
+            Some(inner) => Cow::Owned(inner.run(documents)?),
             None if self.reads_no_document => Cow::Owned(vec![Value::Null]),
             None => Cow::Borrowed(documents),
         };
@@ -127,12 +139,13 @@ impl Program {
         Ok(self.arrange(rows))
     }
 
-    /// Conditions that every result satisfies; see [`Conjunct`].
+    /// Conditions that every document of the result satisfies; see [`Conjunct`].
     pub fn conjuncts(&self) -> &[Conjunct] {
         &self.conjuncts
     }
 
-    /// WHERE is a constant other than `true`: no document can match.
+    /// Whether WHERE is a constant other than `true`, so that no document can
+    /// match.
     pub fn matches_nothing(&self) -> bool {
         match &self.select.filter {
             Some(Node::Constant(value)) => *value != Some(Value::Bool(true)),
@@ -140,6 +153,7 @@ impl Program {
         }
     }
 
+    /// The keys of ORDER BY.
     pub fn order(&self) -> &[OrderKey] {
         &self.order
     }
@@ -149,60 +163,67 @@ impl Program {
         &self.directions
     }
 
+    /// The count of TOP.
     pub fn top(&self) -> Option<u64> {
         self.select.top
     }
 
+    /// The count of OFFSET.
     pub fn offset(&self) -> Option<u64> {
         self.select.offset
     }
 
+    /// The count of LIMIT.
     pub fn limit(&self) -> Option<u64> {
         self.select.limit
     }
 
+    /// Whether the statement is a SELECT DISTINCT.
     pub fn is_distinct(&self) -> bool {
         self.select.distinct
     }
 
-    /// The answer is made of groups: use [`Program::accumulator`].
+    /// Whether the rows are groups: then use [`Program::accumulator`].
     pub fn is_grouped(&self) -> bool {
         self.select.grouping.is_some()
     }
 
+    /// Whether an aggregate function is called.
     pub fn has_aggregates(&self) -> bool {
         self.select.grouping.as_ref().is_some_and(|grouping| !grouping.aggregates.is_empty())
     }
 
+    /// Whether there is a GROUP BY clause.
     pub fn has_group_by(&self) -> bool {
         self.select.grouping.as_ref().is_some_and(|grouping| !grouping.keys.is_empty())
     }
 
-    /// Without FROM there is exactly one row, whatever the container holds:
-    /// run the program once, on any value.
+    /// Whether there is no FROM. Then there is exactly one row, whatever the
+    /// container holds: evaluate the program once, on any value.
     pub fn reads_no_document(&self) -> bool {
         self.reads_no_document
     }
 
-    /// Each matching document is its own answer (`SELECT *`, `SELECT VALUE c`,
-    /// no joins): the caller may copy its text. See [`Program::document_keys`].
+    /// Whether each matching document is itself the row (`SELECT *`,
+    /// `SELECT VALUE c`, no joins), so that the caller may copy its text. See
+    /// [`Program::document_keys`].
     pub fn selects_whole_document(&self) -> bool {
         self.whole_document
     }
 
-    /// Every document is its own answer, in any order: none has to be looked
-    /// into.
+    /// Whether the rows are all documents in any order, so that no document
+    /// has to be parsed.
     pub fn selects_every_document(&self) -> bool {
         self.whole_document && self.select.filter.is_none() && self.select.order.is_empty()
     }
 
-    /// What the service's gateway says to this statement across partitions.
+    /// What the service's gateway does with this statement across partitions.
     pub fn gateway_verdict(&self) -> GatewayVerdict {
         self.verdict
     }
 
-    /// Appends the rows of one document: FROM, WHERE and the projection. Not
-    /// for grouped programs.
+    /// Appends the rows of one document, after FROM, WHERE and the projection.
+    /// Not for grouped programs.
     pub fn rows(&self, document: &Value, out: &mut Vec<Row>) -> Result<(), EvaluationError> {
         let context = self.context();
         let frame = Frame::root(Some(document));
@@ -215,10 +236,10 @@ impl Program {
         Ok(())
     }
 
-    /// Does the document, alone, have any row at all?
+    /// Whether the document alone results in at least one row.
     pub fn matches(&self, document: &Value) -> Result<bool, EvaluationError> {
         if let Some(inner) = self.inner() {
-            let rows = inner.answer(std::slice::from_ref(document))?;
+            let rows = inner.run(std::slice::from_ref(document))?;
             return rows.iter().try_fold(false, |found, row| Ok(found || self.has_row(row)?));
         }
         self.has_row(document)
@@ -230,8 +251,8 @@ impl Program {
         each_row(&self.select, &frame, &context, &mut |_| Ok(false)).map(|visited_all| !visited_all)
     }
 
-    /// For programs that select whole documents: the sort keys of a document
-    /// that matches, `None` for one that does not.
+    /// The sort keys of a document that matches, `None` for one that does not.
+    /// For programs that select whole documents.
     pub fn document_keys(&self, document: &Value) -> Result<Option<Vec<Option<Value>>>, EvaluationError> {
         let context = self.context();
         let frame = Frame::root(Some(document));
@@ -243,7 +264,7 @@ impl Program {
         Ok(keys)
     }
 
-    /// Collects documents into groups, for grouped programs.
+    /// An empty table of groups, for grouped programs.
     pub fn accumulator(&self) -> Accumulator<'_> {
         let table = self.select.grouping.as_ref().map(GroupTable::new);
         Accumulator { program: self, table, context: self.context() }
@@ -254,8 +275,8 @@ impl Program {
         compare_order(&a.order_keys, &b.order_keys, &self.directions)
     }
 
-    /// Turns all rows into the answer: undefined ones dropped, duplicates
-    /// removed, sorted (stably), cut by OFFSET, LIMIT and TOP.
+    /// Turns all rows into the result: drops undefined ones, sorts (stably),
+    /// applies DISTINCT, OFFSET, LIMIT and TOP.
     pub fn arrange(&self, mut rows: Vec<Row>) -> Vec<Value> {
         rows.sort_by(|a, b| self.compare(a, b));
         let mut distinct = DistinctValues::default();
@@ -272,7 +293,7 @@ impl Program {
     }
 
     fn context(&self) -> Context {
-        Context { now: self.now, budget: Budget::new() }
+        Context::new(self.now)
     }
 
     fn check(&self, output: Option<&Value>) -> Result<(), EvaluationError> {
@@ -285,7 +306,7 @@ impl Program {
     }
 }
 
-/// Groups in the making; see [`Program::accumulator`].
+/// Collects documents into groups; see [`Program::accumulator`].
 #[derive(Debug)]
 pub struct Accumulator<'p> {
     program: &'p Program,
@@ -294,7 +315,7 @@ pub struct Accumulator<'p> {
 }
 
 impl Accumulator<'_> {
-    /// Takes the rows of one more document.
+    /// Adds the rows of one document to their groups.
     pub fn add(&mut self, document: &Value) -> Result<(), EvaluationError> {
         let select = &self.program.select;
         let (Some(table), Some(grouping)) = (&mut self.table, &select.grouping) else { return Ok(()) };
@@ -327,7 +348,7 @@ pub struct DistinctValues {
 }
 
 impl DistinctValues {
-    /// Is it new?
+    /// Remembers the value; returns whether it is new.
     pub fn insert(&mut self, value: &Value) -> bool {
         let key = canonical_key(Some(value));
         let bytes = key.len() + size_of::<Vec<u8>>();
@@ -338,7 +359,7 @@ impl DistinctValues {
         is_new
     }
 
-    /// How much memory the values take, roughly.
+    /// Roughly how many bytes of memory the values take.
     pub fn bytes(&self) -> usize {
         self.bytes
     }

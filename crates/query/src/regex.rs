@@ -1,29 +1,28 @@
-//! The patterns of RegexMatch.
+//! The patterns of RegexMatch, by the crate `regex-lite`.
 //!
-//! `regex-lite` matches in time linear in the text for every pattern and is in
-//! the workspace already; a matcher of our own would be no smaller. It has no
-//! look-around and no back-references, which the service's engine allows: a
-//! pattern with these is undefined here.
+//! `regex-lite` matches every pattern in time linear in the text. It supports
+//! neither look-around nor back-references, which the service's engine does:
+//! RegexMatch with such a pattern is undefined here.
 
 use regex_lite::{Regex, RegexBuilder};
 
-use crate::error::EvaluationError;
-use crate::eval::Context;
+use crate::context::Context;
+use crate::error::Evaluated;
 
-/// The longest pattern.
+/// The longest pattern, in bytes.
 const LENGTH_MAX: usize = 4096;
 
-/// Bytes of a compiled pattern: time per character grows with them, and a
-/// counted repetition makes them out of nothing.
+/// The largest compiled pattern, in bytes. The time per character grows with
+/// this size, and a short pattern with a counted repetition can be large.
 const SIZE_MAX: usize = 32 * 1024;
 
-/// What one compilation costs in steps of the budget.
+/// Steps of the budget for one compilation.
 pub(crate) const COMPILE_STEPS: u64 = 2_000;
 
-/// What one character of text costs.
+/// Steps of the budget for one byte of text.
 const STEPS_PER_BYTE: u64 = 8;
 
-/// `None` for a pattern or a modifier that does not exist.
+/// Compiles a pattern; `None` when the pattern or a modifier is invalid.
 pub(crate) fn compile(pattern: &str, modifiers: &str) -> Option<Regex> {
     if pattern.len() > LENGTH_MAX || !modifiers.chars().all(|modifier| "msix".contains(modifier)) {
         return None;
@@ -39,7 +38,7 @@ pub(crate) fn compile(pattern: &str, modifiers: &str) -> Option<Regex> {
         .ok()
 }
 
-pub(crate) fn matches(regex: &Regex, text: &str, context: &Context) -> Result<bool, EvaluationError> {
+pub(crate) fn matches(regex: &Regex, text: &str, context: &Context) -> Evaluated<bool> {
     context.budget.spend_steps(1 + text.len() as u64 * STEPS_PER_BYTE)?;
     Ok(regex.is_match(text))
 }

@@ -17,7 +17,7 @@ use perihelion_driver::{Response, status};
 use perihelion_model::json::{self, Style, Value};
 use perihelion_model::partition_key::{EffectiveKey, EffectiveRange};
 use perihelion_query::merge::{
-    Fetch, FetchId, KeyRange, Merge, MergeError, MergePlan, NextPage, Settings, Token,
+    Fetch, FetchId, KeyRange, Merge, MergeError, MergePlan, MergeToken, NextPage, Settings,
 };
 use serde::de::DeserializeOwned;
 
@@ -94,7 +94,7 @@ impl Merged {
                 NextPage::Done => return Ok(None),
                 NextPage::Pending => {}
             }
-            for fetch in self.merge.wanted() {
+            for fetch in self.merge.next_fetches() {
                 let flight = self.send(container, query, fetch)?;
                 self.flights.push(flight);
             }
@@ -115,8 +115,8 @@ impl Merged {
             |row: &Value| decode(json::to_text(row, Style::Point).as_bytes(), &"a row of the query's answer");
         let rows = rows.iter().map(read).collect::<Result<Vec<T>, Error>>()?;
         let continuation = match self.merge.token() {
-            Token::Resume(token) => Some(token),
-            Token::Finished | Token::Unavailable => None,
+            MergeToken::Resume(token) => Some(token),
+            MergeToken::Finished | MergeToken::Unavailable => None,
         };
         Ok(Page::new(rows, continuation, std::mem::take(&mut self.bill)))
     }
@@ -161,7 +161,7 @@ impl Merged {
                 Ok(())
             }
             Err(error) => {
-                self.merge.failed(flight.id).map_err(refusal)?;
+                self.merge.fetch_failed(flight.id).map_err(refusal)?;
                 Err(error)
             }
         }
@@ -172,11 +172,11 @@ impl Merged {
         let rows = match self.rows_of(response) {
             Ok(rows) => rows,
             Err(error) => {
-                self.merge.failed(id).map_err(refusal)?;
+                self.merge.fetch_failed(id).map_err(refusal)?;
                 return Err(error.with_diagnostics(response.diagnostics.clone()));
             }
         };
-        self.merge.page(id, rows, response.continuation().map(str::to_owned)).map_err(refusal)
+        self.merge.add_page(id, rows, response.continuation().map(str::to_owned)).map_err(refusal)
     }
 
     fn rows_of(&self, response: &Response) -> Result<Vec<Value>, Error> {
@@ -201,12 +201,12 @@ impl Merged {
         let Some(refused) = self.refused.pop() else { return Ok(()) };
         let error = match ranges {
             Ok(Some(metadata)) => {
-                return self.merge.gone(refused.id, &key_ranges(&metadata)).map_err(refusal);
+                return self.merge.range_gone(refused.id, &key_ranges(&metadata)).map_err(refusal);
             }
             Ok(None) => refused.error,
             Err(error) => error,
         };
-        self.merge.failed(refused.id).map_err(refusal)?;
+        self.merge.fetch_failed(refused.id).map_err(refusal)?;
         Err(error)
     }
 }

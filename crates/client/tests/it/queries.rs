@@ -56,7 +56,7 @@ fn expected(statement: &str) -> Vec<Value> {
     let query = perihelion_query::parse(statement).unwrap();
     let now = perihelion_query::Now::from_unix_milliseconds(0);
     let program = perihelion_query::compile(&query, &perihelion_query::Parameters::none(), now).unwrap();
-    let rows = program.answer(&documents).unwrap();
+    let rows = program.run(&documents).unwrap();
     rows.iter()
         .map(|row| {
             let text = perihelion_model::json::to_text(row, perihelion_model::json::Style::Query);

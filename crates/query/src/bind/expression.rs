@@ -1,9 +1,9 @@
-//! Scalar expressions.
+//! Binding scalar expressions.
 
 use perihelion_model::json::Value;
 
 use super::group::{aggregate_call, contains_aggregate, contains_subquery, same};
-use super::{Binder, Entry};
+use super::{Binder, ScopeEntry};
 use crate::ast::{Expr, ExprKind, Name};
 use crate::diagnostic::Span;
 use crate::eval::{as_step, walk};
@@ -64,19 +64,19 @@ impl<'q> Binder<'q> {
         exprs.iter().map(|expr| self.expr(expr)).collect()
     }
 
-    /// The key that the expression is, when a group in scope has it.
+    /// The expression as a key of a group in scope, if it is one.
     fn group_key(&self, expr: &Expr) -> Option<Node> {
-        for (place, entry) in self.scope.iter().enumerate().rev() {
-            if let Entry::Group(group) = entry
+        for (position, entry) in self.scope.iter().enumerate().rev() {
+            if let ScopeEntry::Group(group) = entry
                 && let Some(index) = group.keys.iter().position(|key| same(key, expr))
             {
-                return Some(Node::GroupKey { hops: self.hops(place), index });
+                return Some(Node::GroupKey { hops: self.hops(position), index });
             }
         }
         None
     }
 
-    /// A path; `whole` is all of it, for complaints.
+    /// Binds a path; `whole` is the entire path, for error messages.
     fn path(&mut self, expr: &'q Expr, whole: &'q Expr) -> Node {
         if let Some(key) = self.group_key(expr) {
             return key;
@@ -117,15 +117,15 @@ impl<'q> Binder<'q> {
         }
     }
 
-    /// Resolves a name, from the inside out. A name that a group hides is a
-    /// complaint about the whole path that was to be read.
+    /// Resolves a name, from the innermost scope outwards. The error for a name
+    /// that a group hides is about the whole path.
     pub(super) fn identifier(&mut self, name: &str, span: Span, whole: Option<&Expr>) -> Node {
-        for (place, entry) in self.scope.iter().enumerate().rev() {
+        for (position, entry) in self.scope.iter().enumerate().rev() {
             match entry {
-                Entry::Row { name: Some(known), .. } if *known == name => {
-                    return Node::Path { hops: self.hops(place), steps: Vec::new() };
+                ScopeEntry::Row { name: Some(known), .. } if *known == name => {
+                    return Node::Path { hops: self.hops(position), steps: Vec::new() };
                 }
-                Entry::Group(group) if group.rows.iter().any(|row| row.is_named(name)) => {
+                ScopeEntry::Group(group) if group.rows.iter().any(|row| row.is_named(name)) => {
                     let text = whole.map_or_else(|| name.to_owned(), expr_text);
                     let message = format!(
                         "Property reference '{text}' is invalid in the select list because it is not \
@@ -134,7 +134,7 @@ impl<'q> Binder<'q> {
                     self.complain("SC2102", message, whole.map_or(span, |whole| whole.span));
                     return Node::UNDEFINED;
                 }
-                Entry::Row { .. } | Entry::Group(_) => {}
+                ScopeEntry::Row { .. } | ScopeEntry::Group(_) => {}
             }
         }
         self.complain("SC2001", format!("Identifier '{name}' could not be resolved."), span);
@@ -180,8 +180,8 @@ impl<'q> Binder<'q> {
         self.complain("SC2050", format!("The {name} function requires {wanted} argument(s)."), span);
     }
 
-    /// The argument is read in the rows, not in the group: while it is bound,
-    /// the rows are back in scope.
+    /// Binds an aggregate. Its argument is evaluated for each row and not for
+    /// the group: while it is bound, the names of the rows are in scope.
     fn aggregate(
         &mut self,
         function: AggregateFunction,
@@ -199,7 +199,8 @@ impl<'q> Binder<'q> {
             self.complain("SC2101", message, expr.span);
             return Node::UNDEFINED;
         }
-        let Some(Entry::Group(mut group)) = self.scope.pop_if(|entry| matches!(entry, Entry::Group(_)))
+        let Some(ScopeEntry::Group(mut group)) =
+            self.scope.pop_if(|entry| matches!(entry, ScopeEntry::Group(_)))
         else {
             let message = format!("The aggregate function {} is not allowed in this context.", name.text);
             self.complain("SC2100", message, expr.span);
@@ -212,18 +213,18 @@ impl<'q> Binder<'q> {
         group.rows = self.scope.split_off(start);
         let index = group.aggregates.len();
         group.aggregates.push(AggregateNode { function, argument });
-        self.scope.push(Entry::Group(group));
+        self.scope.push(ScopeEntry::Group(group));
         Node::Aggregate { hops: 0, index }
     }
 }
 
-impl Entry<'_> {
+impl ScopeEntry<'_> {
     fn is_named(&self, wanted: &str) -> bool {
-        matches!(self, Entry::Row { name: Some(name), .. } if *name == wanted)
+        matches!(self, ScopeEntry::Row { name: Some(name), .. } if *name == wanted)
     }
 }
 
-/// Constants only are sorted once, to be searched by halves.
+/// A list of constants is sorted here, for binary search.
 fn in_list(nodes: Vec<Node>) -> InList {
     if !nodes.iter().all(|node| matches!(node, Node::Constant(Some(_)))) {
         return InList::Nodes(nodes);
@@ -239,7 +240,7 @@ fn in_list(nodes: Vec<Node>) -> InList {
     InList::Sorted(values)
 }
 
-/// A constant pattern is compiled once, not for every row.
+/// RegexMatch; a constant pattern is compiled here and not for every row.
 fn regex_node(function: Function, mut arguments: Vec<Node>) -> Node {
     let text = |node: Option<&Node>| match node {
         Some(Node::Constant(Some(Value::String(text)))) => Some(text.clone()),

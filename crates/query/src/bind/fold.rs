@@ -1,14 +1,14 @@
-//! Computing at once what no document can change.
+//! Constant folding: evaluating what does not depend on the document.
 
 use super::Binder;
 use crate::eval::{Frame, evaluate};
 use crate::node::{InList, Node, Pattern};
 
 impl Binder<'_> {
-    /// The node, or the constant it is worth. What cannot be computed within
-    /// the budget stays as it is and fails when it is run.
+    /// The node, or its value when all operands are constants. A node that
+    /// exceeds the budget is not folded; it fails when the statement runs.
     pub(super) fn fold(&self, node: Node) -> Node {
-        if !is_computable(&node) {
+        if !is_constant(&node) {
             return node;
         }
         let value = evaluate(&node, &Frame::root(None), &self.context)
@@ -20,8 +20,8 @@ impl Binder<'_> {
     }
 }
 
-/// Are all parts constants?
-fn is_computable(node: &Node) -> bool {
+/// Whether all operands are constants.
+fn is_constant(node: &Node) -> bool {
     let constant = |node: &Node| node.as_constant().is_some();
     match node {
         Node::Step(base, _) | Node::Unary(_, base) => constant(base),

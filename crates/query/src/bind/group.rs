@@ -1,12 +1,12 @@
-//! Grouping: which expressions are aggregates, which are group keys.
+//! Grouping: which expressions are aggregates and which are group keys.
 
 use perihelion_model::json::Value;
 
 use crate::ast::{Expr, ExprKind, Select, Selection};
 use crate::node::AggregateFunction;
 
-/// Does the expression call an aggregate, subqueries left aside (theirs are
-/// their own)?
+/// Whether the expression calls an aggregate. Aggregates inside a subquery
+/// belong to the subquery and do not count.
 pub(crate) fn contains_aggregate(expr: &Expr) -> bool {
     aggregate_call(expr).is_some() || parts(expr).into_iter().any(contains_aggregate)
 }
@@ -15,7 +15,7 @@ pub(super) fn contains_subquery(expr: &Expr) -> bool {
     matches!(expr.kind, ExprKind::Subquery(..)) || parts(expr).into_iter().any(contains_subquery)
 }
 
-/// The aggregate that the expression itself is.
+/// The function and arguments, when the expression is an aggregate call.
 pub(crate) fn aggregate_call(expr: &Expr) -> Option<(AggregateFunction, &[Expr])> {
     match &expr.kind {
         ExprKind::Call { name, udf: false, arguments } => {
@@ -52,7 +52,7 @@ fn parts(expr: &Expr) -> Vec<&Expr> {
     }
 }
 
-/// Do the two say the same, wherever they stand in the text?
+/// Whether two expressions are equal, ignoring their locations in the text.
 pub(crate) fn same(a: &Expr, b: &Expr) -> bool {
     use ExprKind as K;
     if let (Some((base_a, name_a)), Some((base_b, name_b))) = (member(a), member(b)) {
@@ -80,7 +80,7 @@ pub(crate) fn same(a: &Expr, b: &Expr) -> bool {
     head && parts_a.len() == parts_b.len() && parts_a.into_iter().zip(parts_b).all(|(a, b)| same(a, b))
 }
 
-/// `a.b` and `a["b"]` are the same.
+/// The base and the name of `a.b` and of `a["b"]`, which mean the same.
 fn member(expr: &Expr) -> Option<(&Expr, &str)> {
     match &expr.kind {
         ExprKind::Member(base, name) => Some((base, &name.text)),

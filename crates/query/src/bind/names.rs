@@ -1,11 +1,11 @@
-//! Names that nobody wrote: of the members of a select list, of a source.
+//! Inferred names: of select-list items and of sources without an alias.
 
 use perihelion_model::json::Value;
 
 use crate::ast::{Collection, Expr, ExprKind, PathStep, SelectItem, Source};
 
 /// One name per item: the alias, the name of the property that is read, or
-/// `$1`, `$2`… for everything else, counted apart.
+/// `$1`, `$2`… for the other items.
 pub(crate) fn select_names(items: &[SelectItem]) -> Vec<String> {
     let mut unnamed = 0;
     items
@@ -34,7 +34,7 @@ fn inferred(expr: &Expr) -> Option<&str> {
     }
 }
 
-/// What a source is called: its alias, or the last name of its path.
+/// The name of a source: its alias, or the last name of its path.
 pub(crate) fn source_name(source: &Source) -> Option<&str> {
     match source {
         Source::Iteration { name, .. } | Source::Aliased { alias: Some(name), .. } => Some(&name.text),

@@ -1,15 +1,15 @@
-//! A select and its clauses.
+//! Binding a select and its clauses.
 
 use perihelion_model::json::Value;
 
 use super::group::is_grouped;
 use super::names::{select_names, source_name};
-use super::{Binder, Entry, Group};
+use super::{Binder, GroupScope, ScopeEntry};
 use crate::ast::{Collection, Count, Direction, Expr, Name, OrderBy, PathStep, Select, Selection, Source};
 use crate::diagnostic::Span;
 use crate::node::{Grouping, Node, OrderNode, Output, SelectNode, SourceNode, Step};
 
-/// The place in the scope of the document itself.
+/// The index of the document in the scope.
 const DOCUMENT: usize = 0;
 
 impl<'q> Binder<'q> {
@@ -17,7 +17,8 @@ impl<'q> Binder<'q> {
         self.select(select, true)
     }
 
-    /// `container`: the first name in FROM is the container's, whatever it is.
+    /// Binds a select. With `container` the first name in FROM stands for the
+    /// container, whatever the name is.
     pub(super) fn select(&mut self, select: &'q Select, container: bool) -> SelectNode {
         let start = self.scope.len();
         let sources = self.sources(select, container);
@@ -46,8 +47,9 @@ impl<'q> Binder<'q> {
     }
 
     fn find_document(&self) -> Option<usize> {
-        let place = self.scope.iter().position(|entry| matches!(entry, Entry::Row { document: true, .. }))?;
-        Some(self.hops(place))
+        let index =
+            self.scope.iter().position(|entry| matches!(entry, ScopeEntry::Row { document: true, .. }))?;
+        Some(self.hops(index))
     }
 
     fn sources(&mut self, select: &'q Select, container: bool) -> Vec<SourceNode> {
@@ -78,7 +80,7 @@ impl<'q> Binder<'q> {
                 if iterates { SourceNode::Elements(path) } else { SourceNode::Value(path) }
             }
         };
-        self.scope.push(Entry::Row { name, document });
+        self.scope.push(ScopeEntry::Row { name, document });
         node
     }
 
@@ -91,7 +93,7 @@ impl<'q> Binder<'q> {
         steps.iter().fold(base, |base, step| {
             let step = match step {
                 PathStep::Member(name) | PathStep::Quoted(name) => Step::Name(name.clone()),
-                PathStep::Item(place) => Step::Item(usize::try_from(*place).unwrap_or(usize::MAX)),
+                PathStep::Item(index) => Step::Item(usize::try_from(*index).unwrap_or(usize::MAX)),
             };
             self.extend(base, step)
         })
@@ -99,13 +101,13 @@ impl<'q> Binder<'q> {
 
     fn check_aliases(&mut self, start: usize, sources: impl Iterator<Item = &'q Source>) {
         let spans: Vec<Span> = sources.map(source_span).collect();
-        for (place, span) in spans.into_iter().enumerate() {
-            let name_at = |place: usize| match self.scope.get(start + place) {
-                Some(Entry::Row { name, .. }) => *name,
+        for (index, span) in spans.into_iter().enumerate() {
+            let name_at = |index: usize| match self.scope.get(start + index) {
+                Some(ScopeEntry::Row { name, .. }) => *name,
                 _ => None,
             };
-            let Some(name) = name_at(place) else { continue };
-            if (0..place).any(|earlier| name_at(earlier) == Some(name)) {
+            let Some(name) = name_at(index) else { continue };
+            if (0..index).any(|earlier| name_at(earlier) == Some(name)) {
                 let message =
                     format!("The input alias '{name}' is specified more than once in the FROM clause.");
                 self.complain("SC2011", message, span);
@@ -113,20 +115,20 @@ impl<'q> Binder<'q> {
         }
     }
 
-    /// Rows become groups: their names leave the scope, the group enters it.
+    /// Binds a select with groups: the group replaces the rows in the scope.
     fn grouped(&mut self, select: &'q Select, start: usize) -> (Option<Grouping>, Output, Vec<OrderNode>) {
         let keys: &'q [Expr] = select.group_by.as_ref().map_or(&[], Vec::as_slice);
         let key_nodes = keys.iter().map(|key| self.expr(key)).collect();
         if keys.is_empty() {
-            // One group has no order; the clause only has to make sense.
+            // One group needs no order; binding the clause only checks it.
             self.order(select.order_by.as_ref());
         }
         let rows = self.scope.split_off(start);
-        self.scope.push(Entry::Group(Group { keys, rows, aggregates: Vec::new() }));
+        self.scope.push(ScopeEntry::Group(GroupScope { keys, rows, aggregates: Vec::new() }));
         let output = self.selection(select, start);
         let order = if keys.is_empty() { Vec::new() } else { self.order(select.order_by.as_ref()) };
         let aggregates = match self.scope.pop() {
-            Some(Entry::Group(group)) => group.aggregates,
+            Some(ScopeEntry::Group(group)) => group.aggregates,
             _ => Vec::new(),
         };
         (Some(Grouping { keys: key_nodes, aggregates }), output, order)

@@ -1,18 +1,23 @@
-//! Arithmetic, bits, text and comparison, by the service's rules.
+//! The operators on numbers, bits and text, and comparison, by the service's
+//! rules.
 //!
 //! Integers stay integers while they fit i64 and become doubles when they do
-//! not; division is always real. A result outside the range of a double is
-//! kept as infinity or NaN and refused only if it reaches the answer.
+//! not; division always results in a double. A result outside the range of a
+//! double is kept as infinity or NaN and refused only if it reaches the output.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
 
 use perihelion_model::json::{Number, Value};
 
-use super::{Answer, Context, Frame, evaluate};
+use super::{Frame, evaluate};
 use crate::ast::{BinaryOperator, UnaryOperator};
+use crate::context::Context;
+use crate::error::Evaluated;
+use crate::functions::Arg;
 use crate::node::Node;
-use crate::order::{as_query_number, equal, relate};
+use crate::number::{as_query_number, computed};
+use crate::order::{equal, relate};
 
 pub(super) fn unary(operator: UnaryOperator, operand: &Value) -> Option<Value> {
     let Value::Number(number) = operand else { return None };
@@ -23,10 +28,10 @@ pub(super) fn unary(operator: UnaryOperator, operand: &Value) -> Option<Value> {
             Number::Int(whole) => {
                 whole.checked_neg().map_or_else(|| Number::Double(-(whole as f64)), Number::Int)
             }
-            other => double(-other.as_f64()),
+            other => computed(-other.as_f64()),
         },
         UnaryOperator::BitNot => Number::Int(i64::from(!bits(number))),
-        // Truth is judged elsewhere.
+        // `NOT` is evaluated by `truth`.
         UnaryOperator::Not => return None,
     }))
 }
@@ -37,7 +42,7 @@ pub(super) fn binary<'e>(
     right: &'e Node,
     frame: &Frame<'e>,
     context: &'e Context,
-) -> Answer<'e> {
+) -> Evaluated<Arg<'e>> {
     let left = evaluate(left, frame, context)?;
     if operator == BinaryOperator::Coalesce {
         return if left.is_some() { Ok(left) } else { evaluate(right, frame, context) };
@@ -73,7 +78,7 @@ fn apply(operator: BinaryOperator, left: &Value, right: &Value) -> Option<Value>
             let (Value::Number(left), Value::Number(right)) = (left, right) else { return None };
             Some(Value::Number(arithmetic(operator, as_query_number(*left), as_query_number(*right))))
         }
-        // Both were dealt with by the caller.
+        // `binary` evaluates these two itself.
         BinaryOperator::Coalesce | BinaryOperator::Concat => None,
     }
 }
@@ -87,7 +92,7 @@ fn arithmetic(operator: BinaryOperator, a: Number, b: Number) -> Number {
         (BinaryOperator::BitAnd, a, b) => Some(i64::from(bits(a) & bits(b))),
         (BinaryOperator::BitOr, a, b) => Some(i64::from(bits(a) | bits(b))),
         (BinaryOperator::BitXor, a, b) => Some(i64::from(bits(a) ^ bits(b))),
-        // The wrapping shifts take their distance modulo 32.
+        // The wrapping shifts take the distance modulo 32.
         (BinaryOperator::ShiftLeft, a, b) => Some(i64::from(bits(a).wrapping_shl(bits(b) as u32))),
         (BinaryOperator::ShiftRight, a, b) => Some(i64::from(bits(a).wrapping_shr(bits(b) as u32))),
         (BinaryOperator::ShiftRightZero, a, b) => {
@@ -99,7 +104,7 @@ fn arithmetic(operator: BinaryOperator, a: Number, b: Number) -> Number {
         return Number::Int(whole);
     }
     let (a, b) = (a.as_f64(), b.as_f64());
-    double(match operator {
+    computed(match operator {
         BinaryOperator::Add => a + b,
         BinaryOperator::Subtract => a - b,
         BinaryOperator::Multiply => a * b,
@@ -108,12 +113,8 @@ fn arithmetic(operator: BinaryOperator, a: Number, b: Number) -> Number {
     })
 }
 
-/// A double as the service keeps it: there is no minus zero.
-pub(crate) fn double(value: f64) -> Number {
-    Number::Double(if value == 0.0 { 0.0 } else { value })
-}
-
-/// Bits are JavaScript's: the low 32 of the whole part, signed.
+/// The operand of a bit operator, as in JavaScript: the low 32 bits of the
+/// integral part, signed.
 fn bits(number: Number) -> i32 {
     match number {
         Number::Int(whole) => whole as i32,
@@ -121,7 +122,7 @@ fn bits(number: Number) -> i32 {
     }
 }
 
-fn concat<'e>(left: &Value, right: &Value, context: &Context) -> Answer<'e> {
+fn concat<'e>(left: &Value, right: &Value, context: &Context) -> Evaluated<Arg<'e>> {
     let (Value::String(left), Value::String(right)) = (left, right) else { return Ok(None) };
     context.budget.spend_bytes(left.len() + right.len())?;
     Ok(Some(Cow::Owned(Value::String(format!("{left}{right}")))))

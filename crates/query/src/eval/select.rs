@@ -1,38 +1,34 @@
-//! A whole select over the bindings in scope: its rows, groups and values.
+//! Evaluation of a whole select over the bindings in scope: its rows, groups
+//! and values.
 //!
-//! The same code serves the statement itself, one document at a time, and
-//! every subquery. Sources nest by recursion, one frame each; the binder
-//! counted the frames, so their order here must be the order there.
+//! The statement itself (one document at a time) and every subquery run
+//! through this code. The sources of FROM nest by recursion, one frame each.
+//! The binder numbers the frames, so the order of frames must be the same
+//! here and in the binder.
 
 use std::collections::HashMap;
 
 use perihelion_model::json::Value;
 
-use super::{Binding, Context, Frame, evaluate, object, truth};
-use crate::aggregate::AggregateState;
+use super::{Binding, Frame, evaluate, object, truth};
+use crate::aggregate::{AggregateState, GROUP_BYTES, GROUP_BYTES_MAX};
 use crate::ast::Direction;
-use crate::error::EvaluationError;
+use crate::context::Context;
+use crate::error::{Evaluated, EvaluationError};
 use crate::node::{Grouping, Node, OrderNode, Output, SelectNode, SourceNode};
 use crate::order::{canonical_key, compare_order, write_key};
 
-type Done<T> = Result<T, EvaluationError>;
+/// A callback for each row; it returns `false` to end the visit.
+type Visit<'v> = dyn FnMut(&Frame<'_>) -> Evaluated<bool> + 'v;
 
-/// What to do with each row; `false` ends the visit.
-type Visit<'v> = dyn FnMut(&Frame<'_>) -> Done<bool> + 'v;
-
-/// Bytes that groups and collected lists may hold over all documents.
-const GROUP_BYTES_MAX: usize = 256 * 1024 * 1024;
-
-/// What a group costs besides its key: map entry and states.
-const GROUP_BYTES: usize = 256;
-
-/// Visits every row of FROM that passes WHERE; `false` if the visit was ended.
+/// Visits every row of FROM that passes WHERE; returns `false` if the callback
+/// ended the visit.
 pub(crate) fn each_row(
     select: &SelectNode,
     frame: &Frame<'_>,
     context: &Context,
     visit: &mut Visit<'_>,
-) -> Done<bool> {
+) -> Evaluated<bool> {
     join(&select.sources, select.filter.as_ref(), frame, context, visit)
 }
 
@@ -42,7 +38,7 @@ fn join(
     frame: &Frame<'_>,
     context: &Context,
     visit: &mut Visit<'_>,
-) -> Done<bool> {
+) -> Evaluated<bool> {
     let Some((source, rest)) = sources.split_first() else {
         context.budget.spend_steps(1)?;
         return match filter {
@@ -70,7 +66,11 @@ fn join(
     }
 }
 
-fn bind_each(items: &[Value], context: &Context, bind: &mut dyn FnMut(&Value) -> Done<bool>) -> Done<bool> {
+fn bind_each(
+    items: &[Value],
+    context: &Context,
+    bind: &mut dyn FnMut(&Value) -> Evaluated<bool>,
+) -> Evaluated<bool> {
     for item in items {
         context.budget.spend_steps(1)?;
         if !bind(item)? {
@@ -81,35 +81,36 @@ fn bind_each(items: &[Value], context: &Context, bind: &mut dyn FnMut(&Value) ->
 }
 
 /// The projection of one row; `None` when it is undefined.
-pub(crate) fn output_of(output: &Output, frame: &Frame<'_>, context: &Context) -> Done<Option<Value>> {
+pub(crate) fn output_of(output: &Output, frame: &Frame<'_>, context: &Context) -> Evaluated<Option<Value>> {
     match output {
         Output::Value(node) => evaluate(node, frame, context)?.map(|value| context.own(value)).transpose(),
         Output::Object(members) => object(members, frame, context).map(Some),
     }
 }
 
+/// The values of the ORDER BY keys for one row.
 pub(crate) fn order_keys(
     order: &[OrderNode],
     frame: &Frame<'_>,
     context: &Context,
-) -> Done<Vec<Option<Value>>> {
+) -> Evaluated<Vec<Option<Value>>> {
     order
         .iter()
         .map(|key| evaluate(&key.node, frame, context)?.map(|value| context.own(value)).transpose())
         .collect()
 }
 
-/// A projected row and what to sort it by.
+/// A projected row and its sort keys.
 pub(crate) type KeyedRow = (Option<Value>, Vec<Option<Value>>);
 
-/// All values of a select, its DISTINCT, ORDER BY and window applied. May
-/// stop early when that many are enough.
+/// At most `wanted` values of a select, after DISTINCT, ORDER BY, OFFSET,
+/// LIMIT and TOP. Stops early where the rest cannot matter.
 pub(crate) fn values_of(
     select: &SelectNode,
     frame: &Frame<'_>,
     context: &Context,
     wanted: usize,
-) -> Done<Vec<Value>> {
+) -> Evaluated<Vec<Value>> {
     let rows_enough = rows_enough(select, wanted);
     let mut seen = std::collections::HashSet::new();
     let mut rows: Vec<KeyedRow> = Vec::new();
@@ -137,7 +138,7 @@ pub(crate) fn values_of(
     Ok(window(select, rows.into_iter().filter_map(|(value, _)| value)).take(wanted).collect())
 }
 
-/// How many kept rows settle the answer, when nothing has to be sorted.
+/// How many distinct rows are enough for the result. A sort needs all of them.
 fn rows_enough(select: &SelectNode, wanted: usize) -> usize {
     if !select.order.is_empty() {
         return usize::MAX;
@@ -163,42 +164,49 @@ fn window(select: &SelectNode, values: impl Iterator<Item = Value>) -> impl Iter
         .take(size(select.top.unwrap_or(u64::MAX)))
 }
 
-/// The groups of a select while its rows come in, in order of appearance.
+/// The groups of a select while its rows are read, in order of appearance.
 #[derive(Debug)]
 pub(crate) struct GroupTable {
-    places: HashMap<Vec<u8>, usize>,
-    groups: Vec<Group>,
+    /// From a group's key to its index in `groups`.
+    indexes: HashMap<Vec<u8>, usize>,
+    groups: Vec<GroupState>,
     bytes: usize,
 }
 
 #[derive(Debug)]
-struct Group {
+struct GroupState {
     keys: Vec<Option<Value>>,
     states: Vec<AggregateState>,
 }
 
 impl GroupTable {
     pub(crate) fn new(grouping: &Grouping) -> Self {
-        let mut table = GroupTable { places: HashMap::new(), groups: Vec::new(), bytes: 0 };
-        // Aggregates without GROUP BY have one group, rows or not.
+        let mut table = GroupTable { indexes: HashMap::new(), groups: Vec::new(), bytes: 0 };
+        // Aggregates without GROUP BY have one group, even without any row.
         if grouping.keys.is_empty() {
-            table.places.insert(Vec::new(), 0);
-            table.groups.push(Group { keys: Vec::new(), states: states(grouping) });
+            table.indexes.insert(Vec::new(), 0);
+            table.groups.push(GroupState { keys: Vec::new(), states: states(grouping) });
         }
         table
     }
 
-    pub(crate) fn add(&mut self, grouping: &Grouping, row: &Frame<'_>, context: &Context) -> Done<()> {
-        let place = self.place(grouping, row, context)?;
-        let states = self.groups.get_mut(place).map_or(&mut [][..], |group| &mut group.states);
+    /// Adds a row to its group.
+    pub(crate) fn add(&mut self, grouping: &Grouping, row: &Frame<'_>, context: &Context) -> Evaluated<()> {
+        let index = self.index_of_group(grouping, row, context)?;
+        let states = self.groups.get_mut(index).map_or(&mut [][..], |group| &mut group.states);
         for (aggregate, state) in grouping.aggregates.iter().zip(states) {
             let value = evaluate(&aggregate.argument, row, context)?;
             self.bytes += state.add(value.as_deref());
         }
-        self.check()
+        self.check_bytes()
     }
 
-    fn place(&mut self, grouping: &Grouping, row: &Frame<'_>, context: &Context) -> Done<usize> {
+    fn index_of_group(
+        &mut self,
+        grouping: &Grouping,
+        row: &Frame<'_>,
+        context: &Context,
+    ) -> Evaluated<usize> {
         if grouping.keys.is_empty() {
             return Ok(0);
         }
@@ -209,18 +217,18 @@ impl GroupTable {
             write_key(&mut key, value.as_deref());
             keys.push(value);
         }
-        if let Some(place) = self.places.get(&key) {
-            return Ok(*place);
+        if let Some(index) = self.indexes.get(&key) {
+            return Ok(*index);
         }
         self.bytes += key.len() * 2 + GROUP_BYTES;
-        let place = self.groups.len();
+        let index = self.groups.len();
         let keys = keys.into_iter().map(|key| key.map(|key| context.own(key)).transpose());
-        self.groups.push(Group { keys: keys.collect::<Done<_>>()?, states: states(grouping) });
-        self.places.insert(key, place);
-        Ok(place)
+        self.groups.push(GroupState { keys: keys.collect::<Evaluated<_>>()?, states: states(grouping) });
+        self.indexes.insert(key, index);
+        Ok(index)
     }
 
-    fn check(&self) -> Done<()> {
+    fn check_bytes(&self) -> Evaluated<()> {
         if self.bytes > GROUP_BYTES_MAX { Err(EvaluationError::TooMuchWork) } else { Ok(()) }
     }
 }
@@ -235,7 +243,7 @@ pub(crate) fn group_rows(
     select: &SelectNode,
     frame: &Frame<'_>,
     context: &Context,
-) -> Done<Vec<KeyedRow>> {
+) -> Evaluated<Vec<KeyedRow>> {
     let mut rows = Vec::with_capacity(table.groups.len());
     for group in table.groups {
         let results: Vec<_> = group.states.into_iter().map(AggregateState::finish).collect();

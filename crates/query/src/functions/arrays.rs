@@ -1,49 +1,49 @@
-//! Arrays, sets and objects.
+//! Functions on arrays, sets and objects.
 
 use std::collections::HashSet;
 
 use perihelion_model::json::{Object, Value};
 
-use super::{MANY, Outcome, Signature, array, entry, flag, integer, value};
-use crate::error::EvaluationError;
-use crate::eval::{Arg, Context};
+use super::{Arg, MANY, Outcome, Signature, array, flag, function, integer, text, value};
+use crate::context::Context;
+use crate::error::Evaluated;
 use crate::order::{LINEAR_MEMBERS_MAX, canonical_key, equal};
 
 pub(super) const FUNCTIONS: &[Signature] = &[
-    entry("ARRAY_CONCAT", 2, MANY, concat),
-    entry("ARRAY_CONTAINS", 2, 3, contains),
-    entry("_TRY_ARRAY_CONTAINS", 2, 3, contains),
-    entry("ARRAY_CONTAINS_ALL", 2, MANY, |a, c| contains_many(a, c, true)),
-    entry("ARRAY_CONTAINS_ANY", 2, MANY, |a, c| contains_many(a, c, false)),
-    entry("ARRAY_LENGTH", 1, 1, |a, _| Ok(array(a, 0).map(|items| (items.len() as i64).into()))),
-    entry("ARRAY_SLICE", 2, 3, slice),
-    entry("CHOOSE", 2, MANY, choose),
-    entry("IIF", 3, 3, iif),
-    entry("ObjectToArray", 1, 3, object_to_array),
-    entry("SetIntersect", 2, 2, |a, c| combine(a, c, true)),
-    entry("SetUnion", 2, 2, |a, c| combine(a, c, false)),
-    entry("SetDifference", 2, 2, difference),
-    entry("SetEqual", 2, 2, set_equal),
+    function("ARRAY_CONCAT", 2, MANY, concat),
+    function("ARRAY_CONTAINS", 2, 3, contains),
+    function("_TRY_ARRAY_CONTAINS", 2, 3, contains),
+    function("ARRAY_CONTAINS_ALL", 2, MANY, |a, c| contains_many(a, c, true)),
+    function("ARRAY_CONTAINS_ANY", 2, MANY, |a, c| contains_many(a, c, false)),
+    function("ARRAY_LENGTH", 1, 1, |a, _| Ok(array(a, 0).map(|items| (items.len() as i64).into()))),
+    function("ARRAY_SLICE", 2, 3, slice),
+    function("CHOOSE", 2, MANY, choose),
+    function("IIF", 3, 3, iif),
+    function("ObjectToArray", 1, 3, object_to_array),
+    function("SetIntersect", 2, 2, |a, c| combine(a, c, true)),
+    function("SetUnion", 2, 2, |a, c| combine(a, c, false)),
+    function("SetDifference", 2, 2, difference),
+    function("SetEqual", 2, 2, set_equal),
 ];
 
-fn copied(context: &Context, value: &Value) -> Result<Value, EvaluationError> {
+fn copied(context: &Context, value: &Value) -> Evaluated<Value> {
     context.budget.spend_value(value)?;
     Ok(value.clone())
 }
 
 fn copied_all<'v>(context: &Context, values: impl Iterator<Item = &'v Value>) -> Outcome {
-    let copies = values.map(|value| copied(context, value)).collect::<Result<Vec<_>, _>>()?;
+    let copies = values.map(|value| copied(context, value)).collect::<Evaluated<Vec<_>>>()?;
     Ok(Some(Value::Array(copies)))
 }
 
 fn concat(arguments: &[Arg<'_>], context: &Context) -> Outcome {
-    let arrays: Option<Vec<&[Value]>> = (0..arguments.len()).map(|place| array(arguments, place)).collect();
+    let arrays: Option<Vec<&[Value]>> = (0..arguments.len()).map(|index| array(arguments, index)).collect();
     let Some(arrays) = arrays else { return Ok(None) };
     copied_all(context, arrays.into_iter().flatten())
 }
 
-/// With `true` as third argument an object is found if it has the members
-/// that are asked for, others notwithstanding.
+/// ARRAY_CONTAINS. With `true` as third argument an object also matches when
+/// it has more members than the wanted one.
 fn contains(arguments: &[Arg<'_>], context: &Context) -> Outcome {
     let (Some(items), Some(wanted), Some(partial)) =
         (array(arguments, 0), value(arguments, 1), flag(arguments, 2))
@@ -55,6 +55,7 @@ fn contains(arguments: &[Arg<'_>], context: &Context) -> Outcome {
     Ok(Some(Value::Bool(found)))
 }
 
+/// Whether the item has all members of the wanted object.
 fn covers(item: &Value, wanted: &Value) -> bool {
     match (item, wanted) {
         (Value::Object(item), Value::Object(wanted)) if wanted.len() > LINEAR_MEMBERS_MAX => {
@@ -70,15 +71,15 @@ fn covers(item: &Value, wanted: &Value) -> bool {
 
 fn contains_many(arguments: &[Arg<'_>], context: &Context, all: bool) -> Outcome {
     let Some(items) = array(arguments, 0) else { return Ok(None) };
-    let wanted: Option<Vec<&Value>> = (1..arguments.len()).map(|place| value(arguments, place)).collect();
+    let wanted: Option<Vec<&Value>> = (1..arguments.len()).map(|index| value(arguments, index)).collect();
     let Some(wanted) = wanted else { return Ok(None) };
     context.budget.spend_steps((items.len() as u64).saturating_mul(wanted.len() as u64))?;
     let has = |wanted: &&Value| items.iter().any(|item| equal(item, wanted));
-    let answer = if all { wanted.iter().all(has) } else { wanted.iter().any(has) };
-    Ok(Some(Value::Bool(answer)))
+    let found = if all { wanted.iter().all(has) } else { wanted.iter().any(has) };
+    Ok(Some(Value::Bool(found)))
 }
 
-/// A negative start counts from the end.
+/// ARRAY_SLICE. A negative start counts from the end.
 fn slice(arguments: &[Arg<'_>], context: &Context) -> Outcome {
     let (Some(items), Some(start)) = (array(arguments, 0), integer(arguments, 1)) else { return Ok(None) };
     let count = if arguments.len() > 2 { integer(arguments, 2) } else { Some(i64::MAX) };
@@ -89,26 +90,26 @@ fn slice(arguments: &[Arg<'_>], context: &Context) -> Outcome {
     copied_all(context, items.get(start as usize..end as usize).unwrap_or(&[]).iter())
 }
 
-/// The first choice has number 1.
+/// CHOOSE. The first choice has number 1.
 fn choose(arguments: &[Arg<'_>], context: &Context) -> Outcome {
     let Some(number) = integer(arguments, 0) else { return Ok(None) };
-    let Ok(place) = usize::try_from(number) else { return Ok(None) };
-    if place == 0 {
+    let Ok(index) = usize::try_from(number) else { return Ok(None) };
+    if index == 0 {
         return Ok(None);
     }
-    value(arguments, place).map(|chosen| copied(context, chosen)).transpose()
+    value(arguments, index).map(|chosen| copied(context, chosen)).transpose()
 }
 
 fn iif(arguments: &[Arg<'_>], context: &Context) -> Outcome {
-    let place = if value(arguments, 0) == Some(&Value::Bool(true)) { 1 } else { 2 };
-    value(arguments, place).map(|chosen| copied(context, chosen)).transpose()
+    let index = if value(arguments, 0) == Some(&Value::Bool(true)) { 1 } else { 2 };
+    value(arguments, index).map(|chosen| copied(context, chosen)).transpose()
 }
 
 fn object_to_array(arguments: &[Arg<'_>], context: &Context) -> Outcome {
     let Some(object) = value(arguments, 0).and_then(Value::as_object) else { return Ok(None) };
-    let named = |place: usize, default: &'static str| match arguments.get(place) {
+    let named = |index: usize, default: &'static str| match arguments.get(index) {
         None => Some(default),
-        Some(_) => super::text(arguments, place),
+        Some(_) => text(arguments, index),
     };
     let (Some(key), Some(content)) = (named(1, "k"), named(2, "v")) else { return Ok(None) };
     let mut items = Vec::with_capacity(object.len());
@@ -122,7 +123,7 @@ fn object_to_array(arguments: &[Arg<'_>], context: &Context) -> Outcome {
     Ok(Some(Value::Array(items)))
 }
 
-/// The common elements, or the elements of either, without duplicates.
+/// The intersection (`common`) or the union of two arrays, without duplicates.
 fn combine(arguments: &[Arg<'_>], context: &Context, common: bool) -> Outcome {
     let (Some(a), Some(b)) = (array(arguments, 0), array(arguments, 1)) else { return Ok(None) };
     let in_b = keys(b, context)?;
@@ -143,7 +144,7 @@ fn set_equal(arguments: &[Arg<'_>], context: &Context) -> Outcome {
     Ok(Some(Value::Bool(keys(a, context)? == keys(b, context)?)))
 }
 
-fn keys(items: &[Value], context: &Context) -> Result<HashSet<Vec<u8>>, EvaluationError> {
+fn keys(items: &[Value], context: &Context) -> Evaluated<HashSet<Vec<u8>>> {
     items
         .iter()
         .map(|item| {

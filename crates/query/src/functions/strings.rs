@@ -1,81 +1,81 @@
-//! Text. Lengths and places count characters (code points).
+//! Functions on strings. Lengths and indexes count characters (code points).
 
 use perihelion_model::json::Value;
 
-use super::{MANY, Outcome, Signature, entry, flag, integer, text};
-use crate::eval::{Arg, Context};
+use super::{Arg, MANY, Outcome, Signature, array, flag, function, integer, text};
+use crate::context::Context;
 use crate::regex;
 
 pub(super) const FUNCTIONS: &[Signature] = &[
-    entry("CONCAT", 2, MANY, concat),
-    entry("CONTAINS", 2, 3, |a, c| search(a, c, |text, part| text.contains(part))),
-    entry("STARTSWITH", 2, 3, |a, c| search(a, c, |text, part| text.starts_with(part))),
-    entry("ENDSWITH", 2, 3, |a, c| search(a, c, |text, part| text.ends_with(part))),
-    entry("STRINGEQUALS", 2, 3, |a, c| search(a, c, |text, part| text == part)),
-    entry("INDEX_OF", 2, 3, index_of),
-    entry("LEFT", 2, 2, left),
-    entry("LENGTH", 1, 1, length),
-    entry("LOWER", 1, 1, |a, c| changed(a, c, str::to_lowercase)),
-    entry("UPPER", 1, 1, |a, c| changed(a, c, str::to_uppercase)),
-    entry("LTRIM", 1, 2, |a, c| trim(a, c, true, false)),
-    entry("RTRIM", 1, 2, |a, c| trim(a, c, false, true)),
-    entry("TRIM", 1, 2, |a, c| trim(a, c, true, true)),
-    entry("REPLACE", 3, 3, replace),
-    entry("REPLICATE", 2, 2, replicate),
-    entry("REVERSE", 1, 1, |a, c| changed(a, c, |text| text.chars().rev().collect())),
-    entry("RIGHT", 2, 2, right),
-    entry("SUBSTRING", 3, 3, substring),
-    entry("StringJoin", 2, 2, join),
-    entry("StringSplit", 2, 2, split),
-    entry("RegexMatch", 2, 3, regex_match),
+    function("CONCAT", 2, MANY, concat),
+    function("CONTAINS", 2, 3, |a, c| search(a, c, |text, part| text.contains(part))),
+    function("STARTSWITH", 2, 3, |a, c| search(a, c, |text, part| text.starts_with(part))),
+    function("ENDSWITH", 2, 3, |a, c| search(a, c, |text, part| text.ends_with(part))),
+    function("STRINGEQUALS", 2, 3, |a, c| search(a, c, |text, part| text == part)),
+    function("INDEX_OF", 2, 3, index_of),
+    function("LEFT", 2, 2, left),
+    function("LENGTH", 1, 1, length),
+    function("LOWER", 1, 1, |a, c| changed(a, c, str::to_lowercase)),
+    function("UPPER", 1, 1, |a, c| changed(a, c, str::to_uppercase)),
+    function("LTRIM", 1, 2, |a, c| trim(a, c, true, false)),
+    function("RTRIM", 1, 2, |a, c| trim(a, c, false, true)),
+    function("TRIM", 1, 2, |a, c| trim(a, c, true, true)),
+    function("REPLACE", 3, 3, replace),
+    function("REPLICATE", 2, 2, replicate),
+    function("REVERSE", 1, 1, |a, c| changed(a, c, |text| text.chars().rev().collect())),
+    function("RIGHT", 2, 2, right),
+    function("SUBSTRING", 3, 3, substring),
+    function("StringJoin", 2, 2, join),
+    function("StringSplit", 2, 2, split),
+    function("RegexMatch", 2, 3, regex_match),
 ];
 
-/// The longest text that REPLICATE makes, as the service documents it.
+/// The longest result of REPLICATE, by the service's documentation.
 const REPLICATE_LENGTH_MAX: usize = 10_000;
 
-fn owned(text: impl Into<String>) -> Outcome {
+fn string(text: impl Into<String>) -> Outcome {
     Ok(Some(Value::String(text.into())))
 }
 
 fn concat(arguments: &[Arg<'_>], context: &Context) -> Outcome {
-    let parts: Option<Vec<&str>> = (0..arguments.len()).map(|place| text(arguments, place)).collect();
+    let parts: Option<Vec<&str>> = (0..arguments.len()).map(|index| text(arguments, index)).collect();
     let Some(parts) = parts else { return Ok(None) };
     context.budget.spend_bytes(parts.iter().map(|part| part.len()).sum())?;
-    owned(parts.concat())
+    string(parts.concat())
 }
 
 /// The third argument, when given, makes the comparison ignore case.
-fn search(arguments: &[Arg<'_>], context: &Context, found: fn(&str, &str) -> bool) -> Outcome {
+fn search(arguments: &[Arg<'_>], context: &Context, matches: fn(&str, &str) -> bool) -> Outcome {
     let (Some(whole), Some(part), Some(ignore_case)) =
         (text(arguments, 0), text(arguments, 1), flag(arguments, 2))
     else {
         return Ok(None);
     };
     context.budget.spend_steps(1 + whole.len() as u64 / 16)?;
-    let answer = if ignore_case {
+    let found = if ignore_case {
         context.budget.spend_bytes(whole.len() + part.len())?;
-        found(&whole.to_lowercase(), &part.to_lowercase())
+        matches(&whole.to_lowercase(), &part.to_lowercase())
     } else {
-        found(whole, part)
+        matches(whole, part)
     };
-    Ok(Some(Value::Bool(answer)))
+    Ok(Some(Value::Bool(found)))
 }
 
-/// The place of the first occurrence, -1 if there is none.
+/// INDEX_OF: the index of the first occurrence, -1 if there is none.
 fn index_of(arguments: &[Arg<'_>], context: &Context) -> Outcome {
     let (Some(whole), Some(part)) = (text(arguments, 0), text(arguments, 1)) else { return Ok(None) };
     let start = if arguments.len() > 2 { integer(arguments, 2) } else { Some(0) };
     let Some(Ok(start)) = start.map(usize::try_from) else { return Ok(None) };
     context.budget.spend_steps(1 + whole.len() as u64 / 16)?;
     let from = byte_of(whole, start);
-    let place = match whole[from..].find(part) {
+    let index = match whole[from..].find(part) {
         Some(byte) => whole[..from + byte].chars().count() as i64,
         None => -1,
     };
-    Ok(Some(place.into()))
+    Ok(Some(index.into()))
 }
 
-/// The byte at which that character starts; the end if there are fewer.
+/// The byte offset of a character; the length when the text is shorter.
 fn byte_of(text: &str, character: usize) -> usize {
     text.char_indices().nth(character).map_or(text.len(), |(byte, _)| byte)
 }
@@ -84,7 +84,7 @@ fn left(arguments: &[Arg<'_>], context: &Context) -> Outcome {
     let (Some(whole), Some(count)) = (text(arguments, 0), integer(arguments, 1)) else { return Ok(None) };
     let end = byte_of(whole, usize::try_from(count).unwrap_or(0));
     context.budget.spend_bytes(end)?;
-    owned(&whole[..end])
+    string(&whole[..end])
 }
 
 fn right(arguments: &[Arg<'_>], context: &Context) -> Outcome {
@@ -92,7 +92,7 @@ fn right(arguments: &[Arg<'_>], context: &Context) -> Outcome {
     let count = usize::try_from(count).unwrap_or(0);
     let start = byte_of(whole, whole.chars().count().saturating_sub(count));
     context.budget.spend_bytes(whole.len() - start)?;
-    owned(&whole[start..])
+    string(&whole[start..])
 }
 
 fn length(arguments: &[Arg<'_>], _: &Context) -> Outcome {
@@ -102,10 +102,10 @@ fn length(arguments: &[Arg<'_>], _: &Context) -> Outcome {
 fn changed(arguments: &[Arg<'_>], context: &Context, change: fn(&str) -> String) -> Outcome {
     let Some(text) = text(arguments, 0) else { return Ok(None) };
     context.budget.spend_bytes(text.len())?;
-    owned(change(text))
+    string(change(text))
 }
 
-/// White space, or the characters of the second argument.
+/// Removes white space, or the characters of the second argument.
 fn trim(arguments: &[Arg<'_>], context: &Context, start: bool, end: bool) -> Outcome {
     let Some(mut rest) = text(arguments, 0) else { return Ok(None) };
     let set: Option<Vec<char>> = match arguments.len() {
@@ -123,7 +123,7 @@ fn trim(arguments: &[Arg<'_>], context: &Context, start: bool, end: bool) -> Out
         rest = rest.trim_end_matches(trimmed);
     }
     context.budget.spend_bytes(rest.len())?;
-    owned(rest)
+    string(rest)
 }
 
 fn replace(arguments: &[Arg<'_>], context: &Context) -> Outcome {
@@ -132,11 +132,11 @@ fn replace(arguments: &[Arg<'_>], context: &Context) -> Outcome {
         return Ok(None);
     };
     if from.is_empty() {
-        return owned(whole);
+        return string(whole);
     }
     let count = whole.matches(from).count();
     context.budget.spend_bytes(whole.len().saturating_add(count.saturating_mul(to.len())))?;
-    owned(whole.replace(from, to))
+    string(whole.replace(from, to))
 }
 
 fn replicate(arguments: &[Arg<'_>], context: &Context) -> Outcome {
@@ -146,7 +146,7 @@ fn replicate(arguments: &[Arg<'_>], context: &Context) -> Outcome {
         return Ok(None);
     }
     context.budget.spend_bytes(part.len() * count)?;
-    owned(part.repeat(count))
+    string(part.repeat(count))
 }
 
 fn substring(arguments: &[Arg<'_>], context: &Context) -> Outcome {
@@ -160,16 +160,16 @@ fn substring(arguments: &[Arg<'_>], context: &Context) -> Outcome {
     let rest = &whole[from..];
     let end = byte_of(rest, usize::try_from(count).unwrap_or(0));
     context.budget.spend_bytes(end)?;
-    owned(&rest[..end])
+    string(&rest[..end])
 }
 
 fn join(arguments: &[Arg<'_>], context: &Context) -> Outcome {
-    let (Some(items), Some(separator)) = (super::array(arguments, 0), text(arguments, 1)) else {
+    let (Some(items), Some(separator)) = (array(arguments, 0), text(arguments, 1)) else {
         return Ok(None);
     };
     let Some(parts) = items.iter().map(Value::as_str).collect::<Option<Vec<&str>>>() else { return Ok(None) };
     context.budget.spend_bytes(parts.iter().map(|part| part.len() + separator.len()).sum())?;
-    owned(parts.join(separator))
+    string(parts.join(separator))
 }
 
 fn split(arguments: &[Arg<'_>], context: &Context) -> Outcome {
@@ -182,7 +182,8 @@ fn split(arguments: &[Arg<'_>], context: &Context) -> Outcome {
     Ok(Some(Value::Array(whole.split(separator).map(Value::from).collect())))
 }
 
-/// Patterns that are constant were compiled by the binder; see [`regex`].
+/// RegexMatch with a pattern that is not constant. The binder compiles
+/// constant patterns.
 fn regex_match(arguments: &[Arg<'_>], context: &Context) -> Outcome {
     let modifiers = if arguments.len() > 2 { text(arguments, 2) } else { Some("") };
     let (Some(whole), Some(pattern), Some(modifiers)) = (text(arguments, 0), text(arguments, 1), modifiers)

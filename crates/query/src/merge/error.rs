@@ -1,23 +1,33 @@
-//! Why a merge cannot go on.
+//! The error of a merge.
 
-/// What went wrong between a plan, its pages and a token.
+/// Why a merge failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MergeError {
-    /// The plan is not one; the text says which member is wrong.
+    /// The plan is malformed; the text says where.
     InvalidPlan(&'static str),
-    /// The plan asks for something that this merge does not do.
+    /// The plan needs a feature that is not supported here.
     Unsupported(String),
-    /// The continuation token is not ours, or belongs to another query.
+    /// The continuation token is malformed or belongs to another query.
     InvalidToken(&'static str),
-    /// A row does not have the form that the plan's statement gives it.
+    /// A row does not have the form that the plan's statement results in.
     UnexpectedRow(&'static str),
-    /// The page answers no fetch that is under way.
+    /// The reported fetch is not in flight.
     UnknownFetch,
-    /// The ranges at hand do not cover `min..max`: the caller's list is stale.
-    RangesDoNotCover { min: String, max: String },
-    /// The range of a fetch went away again and again.
-    GoneTooOften { min: String, max: String },
-    /// The answer needs more memory at once than any query may have.
+    /// The caller's ranges do not cover all keys: its list is stale.
+    RangesDoNotCover {
+        /// The lowest key to cover (inclusive).
+        min: String,
+        /// The highest key to cover (exclusive).
+        max: String,
+    },
+    /// A range, or the ranges in its place, were gone too often.
+    GoneTooOften {
+        /// The lowest key of the range (inclusive).
+        min: String,
+        /// The highest key of the range (exclusive).
+        max: String,
+    },
+    /// The merge needs more memory than a query may use.
     TooLarge(&'static str),
 }
 
@@ -30,14 +40,14 @@ impl std::fmt::Display for MergeError {
             }
             MergeError::InvalidToken(what) => write!(f, "the continuation token cannot be used: {what}"),
             MergeError::UnexpectedRow(what) => {
-                write!(f, "a partition answered a row that does not fit the query plan: {what}")
+                write!(f, "a partition returned a row that does not fit the query plan: {what}")
             }
-            MergeError::UnknownFetch => f.write_str("a page arrived that was not asked for"),
+            MergeError::UnknownFetch => f.write_str("a page was reported for a fetch that is not in flight"),
             MergeError::RangesDoNotCover { min, max } => {
                 write!(f, "no partition key ranges cover [{min}, {max}); refresh the list of ranges")
             }
             MergeError::GoneTooOften { min, max } => {
-                write!(f, "the partition key range of [{min}, {max}) is gone whenever it is asked")
+                write!(f, "the partition key range of [{min}, {max}) is gone on every attempt")
             }
             MergeError::TooLarge(what) => {
                 write!(f, "the query holds {what} in memory; narrow its filter")

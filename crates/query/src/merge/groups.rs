@@ -1,88 +1,83 @@
-//! Groups put together from what the partitions found of them.
+//! Merging groups from the partial groups of the partitions.
 //!
-//! Every range collects in a table of its own, which counts only once the
-//! range was read to its end: should it be split before, what it gave so far
-//! is thrown away and its halves start afresh. A continuation over groups
-//! means something to the very range that gave it, and to no other.
+//! Each range has a table of its own, which is merged into the whole when the
+//! range is at its end. If the range is split before, its table is discarded
+//! and the new ranges start from the beginning, because a continuation of
+//! groups is valid only for the range that returned it.
 
 use std::collections::HashMap;
 
 use perihelion_model::json::{Object, Value};
 
 use super::MergeError;
-use super::plan::{Grouping, Projection};
-use crate::aggregate::AggregateState;
+use super::plan::{GroupFormat, Projection};
+use crate::aggregate::{AggregateState, GROUP_BYTES, GROUP_BYTES_MAX};
 use crate::node::AggregateFunction;
 use crate::order::write_key;
 
-/// Bytes that the groups of one table may hold; the engine's limit too.
-const GROUP_BYTES_MAX: usize = 256 * 1024 * 1024;
-
-/// What a group costs besides its key: map entry and states.
-const GROUP_BYTES: usize = 256;
-
 #[derive(Debug, Default)]
 pub(super) struct Groups {
-    places: HashMap<Vec<u8>, usize>,
+    /// From a group's key to its index in `groups`.
+    indexes: HashMap<Vec<u8>, usize>,
     /// In order of appearance.
     groups: Vec<Vec<Cell>>,
     bytes: usize,
 }
 
-/// One value of a group in the making.
+/// One value of a group while it is merged.
 #[derive(Debug)]
 enum Cell {
-    /// What all rows of the group share.
+    /// A value that all rows of the group share.
     Shared(Option<Value>),
     Aggregate(AggregateState),
 }
 
 impl Groups {
-    /// Takes a row of a partition's answer.
-    pub(super) fn add(&mut self, grouping: &Grouping, row: Value) -> Result<(), MergeError> {
+    /// Adds a row of a partition's page.
+    pub(super) fn add(&mut self, grouping: &GroupFormat, row: Value) -> Result<(), MergeError> {
         let (key, mut payload) = open(grouping, row)?;
-        let place = self.place(key, grouping)?;
+        let index = self.index_of_group(key, grouping)?;
         let Groups { groups, bytes, .. } = self;
-        let Some(cells) = groups.get_mut(place) else { return Ok(()) };
+        let Some(cells) = groups.get_mut(index) else { return Ok(()) };
         for (index, cell) in cells.iter_mut().enumerate() {
-            *bytes += cell.add(part_of(&grouping.projection, index, &mut payload))?;
+            *bytes += cell.add(partial_of(&grouping.projection, index, &mut payload))?;
         }
-        self.check()
+        self.check_bytes()
     }
 
-    /// Takes in the groups of a range that comes after.
-    pub(super) fn absorb(&mut self, grouping: &Grouping, other: Groups) -> Result<(), MergeError> {
-        let mut keys: Vec<(Vec<u8>, usize)> = other.places.into_iter().collect();
-        keys.sort_unstable_by_key(|(_, place)| *place);
+    /// Adds the groups of a later range.
+    pub(super) fn merge(&mut self, grouping: &GroupFormat, other: Groups) -> Result<(), MergeError> {
+        let mut keys: Vec<(Vec<u8>, usize)> = other.indexes.into_iter().collect();
+        keys.sort_unstable_by_key(|(_, index)| *index);
         for ((key, _), more) in keys.into_iter().zip(other.groups) {
-            let place = self.place(key, grouping)?;
+            let index = self.index_of_group(key, grouping)?;
             let Groups { groups, bytes, .. } = self;
-            for (cell, more) in groups.get_mut(place).into_iter().flatten().zip(more) {
-                *bytes += cell.absorb(more);
+            for (cell, more) in groups.get_mut(index).into_iter().flatten().zip(more) {
+                *bytes += cell.merge(more);
             }
         }
-        self.check()
+        self.check_bytes()
     }
 
-    fn place(&mut self, key: Vec<u8>, grouping: &Grouping) -> Result<usize, MergeError> {
-        if let Some(place) = self.places.get(&key) {
-            return Ok(*place);
+    fn index_of_group(&mut self, key: Vec<u8>, grouping: &GroupFormat) -> Result<usize, MergeError> {
+        if let Some(index) = self.indexes.get(&key) {
+            return Ok(*index);
         }
         self.bytes += key.len() + GROUP_BYTES;
-        self.check()?;
-        let place = self.groups.len();
-        self.places.insert(key, place);
+        self.check_bytes()?;
+        let index = self.groups.len();
+        self.indexes.insert(key, index);
         self.groups.push(cells(&grouping.projection));
-        Ok(place)
+        Ok(index)
     }
 
-    fn check(&self) -> Result<(), MergeError> {
+    fn check_bytes(&self) -> Result<(), MergeError> {
         if self.bytes > GROUP_BYTES_MAX { Err(MergeError::TooLarge("too many groups")) } else { Ok(()) }
     }
 
-    /// One value per group; undefined ones are left out.
-    pub(super) fn finish(mut self, grouping: &Grouping) -> Vec<Value> {
-        // Aggregates without GROUP BY have one group, rows or not.
+    /// One value per group, without the undefined ones.
+    pub(super) fn finish(mut self, grouping: &GroupFormat) -> Vec<Value> {
+        // Aggregates without GROUP BY have one group, even without any row.
         if !grouping.has_keys && self.groups.is_empty() {
             self.groups.push(cells(&grouping.projection));
         }
@@ -90,8 +85,8 @@ impl Groups {
     }
 }
 
-/// The key of a row's group, and the rest of the row.
-fn open(grouping: &Grouping, row: Value) -> Result<(Vec<u8>, Option<Value>), MergeError> {
+/// The group key and the payload of a row.
+fn open(grouping: &GroupFormat, row: Value) -> Result<(Vec<u8>, Option<Value>), MergeError> {
     let is_bare = matches!(grouping.projection, Projection::Value(_)) && !grouping.has_keys;
     if is_bare {
         return Ok((Vec::new(), Some(row)));
@@ -107,8 +102,8 @@ fn open(grouping: &Grouping, row: Value) -> Result<(Vec<u8>, Option<Value>), Mer
     Ok((key, row.remove("payload")))
 }
 
-/// What a row says about one value of its group.
-fn part_of(projection: &Projection, index: usize, payload: &mut Option<Value>) -> Option<Value> {
+/// The payload's partial result for one value of the group.
+fn partial_of(projection: &Projection, index: usize, payload: &mut Option<Value>) -> Option<Value> {
     match (projection, payload) {
         (Projection::Value(Some(_)), Some(Value::Array(parts))) => parts.pop(),
         (Projection::Value(_), payload) => payload.take(),
@@ -129,29 +124,29 @@ fn cells(projection: &Projection) -> Vec<Cell> {
 }
 
 impl Cell {
-    fn add(&mut self, part: Option<Value>) -> Result<usize, MergeError> {
+    fn add(&mut self, partial: Option<Value>) -> Result<usize, MergeError> {
         match self {
             Cell::Shared(Some(_)) => Ok(0),
             Cell::Shared(shared) => {
-                *shared = part;
+                *shared = partial;
                 Ok(0)
             }
-            Cell::Aggregate(state) => part
-                .and_then(|part| state.add_part(&part))
-                .ok_or(MergeError::UnexpectedRow("an aggregate has its parts")),
+            Cell::Aggregate(state) => partial
+                .and_then(|partial| state.add_partial(&partial))
+                .ok_or(MergeError::UnexpectedRow("the partial result of an aggregate is malformed")),
         }
     }
 
-    fn absorb(&mut self, more: Cell) -> usize {
+    fn merge(&mut self, more: Cell) -> usize {
         match (self, more) {
-            (Cell::Aggregate(state), Cell::Aggregate(more)) => state.absorb(more),
+            (Cell::Aggregate(state), Cell::Aggregate(more)) => state.merge(more),
             (Cell::Shared(shared), Cell::Shared(more)) => {
                 if shared.is_none() {
                     *shared = more;
                 }
                 0
             }
-            // Both tables come from one projection.
+            // Both tables have the same projection.
             (Cell::Aggregate(_), Cell::Shared(_)) | (Cell::Shared(_), Cell::Aggregate(_)) => 0,
         }
     }

@@ -1,77 +1,73 @@
-//! The plan as a client reads it.
+//! The query plan as a client reads it.
 //!
-//! The gateway's JSON says how the partitions' answers become one. Members
-//! that are absent or null have no say, unknown ones are skipped; what would
-//! change the answer and is not understood is refused, because a wrong answer
-//! is worse than none.
+//! The gateway's JSON says how to merge the partitions' rows. Absent and null
+//! members count as the default, and unknown members are ignored. An unknown
+//! value of a known member is refused, because the merged result could be
+//! wrong.
 
 use perihelion_model::json::{Value, parse_str};
 
 use super::MergeError;
 use crate::ast::Direction;
 use crate::node::AggregateFunction;
-use crate::plan::{FILTER_PLACEHOLDER, QueryRange};
+use crate::plan::{DIRECTION_NAMES, DistinctType, FILTER_PLACEHOLDER, QueryRange, value_of};
 
-/// How to merge the answers of several partitions; see [`MergePlan::parse`].
+/// How to merge the rows of several partitions; see [`MergePlan::parse`].
 #[derive(Debug, Clone)]
 pub struct MergePlan {
-    pub(super) shape: Shape,
+    pub(super) format: RowFormat,
     pub(super) distinct: DistinctType,
     pub(super) offset: u64,
-    /// TOP and LIMIT, the smaller one.
+    /// The smaller one of TOP and LIMIT.
     pub(super) take: Option<u64>,
-    /// The name that a count of distinct values gets; empty for VALUE.
+    /// The name of a count of distinct values; empty for VALUE.
     pub(super) distinct_count: Option<String>,
     rewritten_query: String,
     ranges: Vec<QueryRange>,
 }
 
-/// What the partitions' rows are.
+/// The format of the partitions' rows.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Shape {
-    /// Rows of the answer.
+pub(super) enum RowFormat {
+    /// Rows of the result.
     Plain,
-    /// Rows with their sort keys. Where streaming, each partition's are sorted.
+    /// Rows with their sort keys. With `is_streaming` each partition returns
+    /// them sorted.
     Ordered { directions: Vec<Direction>, is_streaming: bool },
-    /// Groups whose aggregates are still to be put together.
-    Groups(Grouping),
+    /// Partial groups.
+    Groups(GroupFormat),
 }
 
+/// The format of partial groups.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Grouping {
+pub(super) struct GroupFormat {
     pub(super) has_keys: bool,
     pub(super) projection: Projection,
 }
 
-/// What becomes of a group.
+/// How a group becomes a row of the result.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Projection {
-    /// `VALUE x`: an aggregate, or something that all of a group share.
+    /// `VALUE x`: an aggregate, or a value that all rows of the group share.
     Value(Option<AggregateFunction>),
-    /// A list, in the order of the names.
+    /// An object with these members: aggregates, or values that all rows of the
+    /// group share.
     List(Vec<(String, Option<AggregateFunction>)>),
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum DistinctType {
-    None,
-    Unordered,
-    Ordered,
-}
-
 impl MergePlan {
-    /// Reads the body of a plan request, or the `additionalErrorInfo` of a
-    /// refusal with sub-status 1004.
+    /// Parses the response body of a plan request, or the `additionalErrorInfo`
+    /// of a 400/1004 response.
     pub fn parse(text: &str) -> Result<Self, MergeError> {
-        let body = parse_str(text).map_err(|_| MergeError::InvalidPlan("it is no JSON"))?;
+        let body = parse_str(text).map_err(|_| MergeError::InvalidPlan("it is not valid JSON"))?;
         MergePlan::from_json(&body)
     }
 
-    /// The plan of a statement that each partition answers for itself: the
-    /// answers follow one another.
+    /// The plan that concatenates the partitions' rows, for a statement that
+    /// needs no merging.
     pub fn concatenation() -> Self {
         MergePlan {
-            shape: Shape::Plain,
+            format: RowFormat::Plain,
             distinct: DistinctType::None,
             offset: 0,
             take: None,
@@ -81,9 +77,10 @@ impl MergePlan {
         }
     }
 
+    /// Reads a plan from its JSON.
     pub fn from_json(body: &Value) -> Result<Self, MergeError> {
         if body.as_object().is_none() {
-            return Err(MergeError::InvalidPlan("it is no object"));
+            return Err(MergeError::InvalidPlan("it is not an object"));
         }
         if member(body, "hybridSearchQueryInfo").is_some() {
             return Err(MergeError::Unsupported("hybrid search".to_owned()));
@@ -93,7 +90,7 @@ impl MergePlan {
             plan.ranges = read_ranges(ranges)?;
         }
         let Some(info) = member(body, "queryInfo") else { return Ok(plan) };
-        plan.shape = read_shape(info)?;
+        plan.format = read_format(info)?;
         plan.distinct = read_distinct(info)?;
         plan.offset = read_count(info, "offset")?.unwrap_or(0);
         plan.take = match (read_count(info, "top")?, read_count(info, "limit")?) {
@@ -112,12 +109,12 @@ impl MergePlan {
         &self.ranges
     }
 
-    /// Whether every partition must have answered before the first row; if not,
-    /// the answers follow one another and asking ahead may be in vain.
+    /// Whether the first row needs a page of every partition. If not, the rows
+    /// are concatenated, and pages fetched ahead may not be needed.
     pub fn needs_every_partition(&self) -> bool {
-        match self.shape {
-            Shape::Plain => false,
-            Shape::Ordered { .. } | Shape::Groups(_) => true,
+        match self.format {
+            RowFormat::Plain => false,
+            RowFormat::Ordered { .. } | RowFormat::Groups(_) => true,
         }
     }
 
@@ -136,63 +133,59 @@ fn member<'v>(value: &'v Value, name: &str) -> Option<&'v Value> {
 fn read_count(info: &Value, name: &'static str) -> Result<Option<u64>, MergeError> {
     let Some(count) = member(info, name) else { return Ok(None) };
     let count = count.as_i64().and_then(|count| u64::try_from(count).ok());
-    count.map(Some).ok_or(MergeError::InvalidPlan("top, offset or limit is no count"))
+    count.map(Some).ok_or(MergeError::InvalidPlan("top, offset or limit is not a count"))
 }
 
 fn read_distinct(info: &Value) -> Result<DistinctType, MergeError> {
-    match member(info, "distinctType").map(|kind| kind.as_str().unwrap_or("")) {
-        None | Some("None") => Ok(DistinctType::None),
-        Some("Unordered") => Ok(DistinctType::Unordered),
-        Some("Ordered") => Ok(DistinctType::Ordered),
-        Some(other) => Err(MergeError::Unsupported(format!("DISTINCT of the kind '{other}'"))),
-    }
+    let Some(name) = member(info, "distinctType") else { return Ok(DistinctType::None) };
+    let name = name.as_str().unwrap_or("");
+    value_of(&DistinctType::NAMES, name)
+        .ok_or_else(|| MergeError::Unsupported(format!("DISTINCT of the kind '{name}'")))
 }
 
-fn read_shape(info: &Value) -> Result<Shape, MergeError> {
+fn read_format(info: &Value) -> Result<RowFormat, MergeError> {
     let directions = list(info, "orderBy")?.iter().map(read_direction).collect::<Result<Vec<_>, _>>()?;
     match (read_grouping(info)?, directions.is_empty()) {
         (Some(_), false) => Err(MergeError::Unsupported("ORDER BY over aggregates".to_owned())),
-        (Some(grouping), true) => Ok(Shape::Groups(grouping)),
-        (None, true) => Ok(Shape::Plain),
+        (Some(grouping), true) => Ok(RowFormat::Groups(grouping)),
+        (None, true) => Ok(RowFormat::Plain),
         (None, false) => {
             let non_streaming = member(info, "hasNonStreamingOrderBy").and_then(Value::as_bool);
-            Ok(Shape::Ordered { directions, is_streaming: non_streaming != Some(true) })
+            Ok(RowFormat::Ordered { directions, is_streaming: non_streaming != Some(true) })
         }
     }
 }
 
 fn read_direction(direction: &Value) -> Result<Direction, MergeError> {
-    match direction.as_str() {
-        Some("Ascending") => Ok(Direction::Ascending),
-        Some("Descending") => Ok(Direction::Descending),
-        _ => Err(MergeError::InvalidPlan("orderBy holds something else than a direction")),
-    }
+    let direction = direction.as_str().and_then(|name| value_of(&DIRECTION_NAMES, name));
+    direction.ok_or(MergeError::InvalidPlan("orderBy holds an unknown direction"))
 }
 
-fn read_grouping(info: &Value) -> Result<Option<Grouping>, MergeError> {
+fn read_grouping(info: &Value) -> Result<Option<GroupFormat>, MergeError> {
     let has_keys = !list(info, "groupByExpressions")?.is_empty();
     let aggregates = list(info, "aggregates")?.iter().map(read_function).collect::<Result<Vec<_>, _>>()?;
     let names = list(info, "groupByAliases")?;
     if !names.is_empty() {
         let types = member(info, "groupByAliasToAggregateType");
         let item = |name: &Value| {
-            let name = name.as_str().ok_or(MergeError::InvalidPlan("groupByAliases holds no names"))?;
+            let name =
+                name.as_str().ok_or(MergeError::InvalidPlan("a member of groupByAliases is not a string"))?;
             let function = types.and_then(|types| member(types, name)).map(read_function).transpose()?;
             Ok((name.to_owned(), function))
         };
         let items = names.iter().map(item).collect::<Result<_, MergeError>>()?;
-        return Ok(Some(Grouping { has_keys, projection: Projection::List(items) }));
+        return Ok(Some(GroupFormat { has_keys, projection: Projection::List(items) }));
     }
     match aggregates.as_slice() {
         [] if !has_keys => Ok(None),
-        [] => Ok(Some(Grouping { has_keys, projection: Projection::Value(None) })),
-        [function] => Ok(Some(Grouping { has_keys, projection: Projection::Value(Some(*function)) })),
+        [] => Ok(Some(GroupFormat { has_keys, projection: Projection::Value(None) })),
+        [function] => Ok(Some(GroupFormat { has_keys, projection: Projection::Value(Some(*function)) })),
         _ => Err(MergeError::Unsupported("several aggregates in one value".to_owned())),
     }
 }
 
 fn read_function(name: &Value) -> Result<AggregateFunction, MergeError> {
-    let name = name.as_str().ok_or(MergeError::InvalidPlan("an aggregate has no name"))?;
+    let name = name.as_str().ok_or(MergeError::InvalidPlan("the name of an aggregate is not a string"))?;
     AggregateFunction::by_plan_name(name)
         .ok_or_else(|| MergeError::Unsupported(format!("the aggregate '{name}'")))
 }
@@ -201,7 +194,7 @@ fn list<'v>(info: &'v Value, name: &str) -> Result<&'v [Value], MergeError> {
     match member(info, name) {
         None => Ok(&[]),
         Some(Value::Array(items)) => Ok(items),
-        Some(_) => Err(MergeError::InvalidPlan("a list is something else")),
+        Some(_) => Err(MergeError::InvalidPlan("a member that should be a list is not one")),
     }
 }
 
@@ -216,6 +209,10 @@ fn read_ranges(ranges: &Value) -> Result<Vec<QueryRange>, MergeError> {
             is_max_inclusive: flag("isMaxInclusive", false)?,
         })
     };
-    let ranges = ranges.as_array().ok_or(MergeError::InvalidPlan("queryRanges is no list"))?;
-    ranges.iter().map(read).collect::<Option<_>>().ok_or(MergeError::InvalidPlan("a range has no ends"))
+    let ranges = ranges.as_array().ok_or(MergeError::InvalidPlan("queryRanges is not a list"))?;
+    ranges
+        .iter()
+        .map(read)
+        .collect::<Option<_>>()
+        .ok_or(MergeError::InvalidPlan("a range lacks its min or max"))
 }

@@ -1,28 +1,30 @@
 //! Intervals of effective partition keys, and the ranges that hold them.
 //!
-//! A merge remembers how far it got by interval, not by range: ranges are
-//! split and merged while a query is under way, intervals stay what they are.
-//! Effective keys are hexadecimal text whose order is that of the keys.
+//! A merge records its progress by interval and not by range, because ranges
+//! may be split and merged while a query runs. Effective keys are hexadecimal
+//! texts; the texts sort like the keys.
 
 use super::MergeError;
 use crate::plan::QueryRange;
 
-/// A physical partition: where it is asked for, and the keys it holds.
+/// A partition key range: its id and the effective keys it holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyRange {
+    /// The id, for the request header.
     pub id: String,
-    /// The first effective key, in hexadecimal.
+    /// The lowest effective key (inclusive), in hexadecimal.
     pub min: String,
-    /// The first effective key beyond.
+    /// The highest effective key (exclusive), in hexadecimal.
     pub max: String,
 }
 
 impl KeyRange {
+    /// A range of these keys.
     pub fn new(id: impl Into<String>, min: impl Into<String>, max: impl Into<String>) -> Self {
         KeyRange { id: id.into(), min: min.into(), max: max.into() }
     }
 
-    /// Whether it can hold a result of a plan with that range.
+    /// Whether the range can hold a result of a plan with the wanted keys.
     pub fn holds(&self, wanted: &QueryRange) -> bool {
         let begins_before = match wanted.is_max_inclusive {
             true => self.min <= wanted.max,
@@ -32,7 +34,7 @@ impl KeyRange {
     }
 }
 
-/// Effective keys from `min` up to, not including, `max`.
+/// The effective keys from `min` (inclusive) to `max` (exclusive).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Interval {
     pub(super) min: String,
@@ -41,16 +43,16 @@ pub(super) struct Interval {
 
 /// An interval and the range that holds it now.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Home {
+pub(super) struct RangeSlice {
     pub(super) interval: Interval,
     pub(super) range_id: String,
-    /// The range holds more than the interval.
+    /// The range holds more keys than the interval.
     pub(super) is_part: bool,
 }
 
-impl Home {
+impl RangeSlice {
     pub(super) fn whole(range: &KeyRange) -> Self {
-        Home {
+        RangeSlice {
             interval: Interval { min: range.min.clone(), max: range.max.clone() },
             range_id: range.id.clone(),
             is_part: false,
@@ -58,27 +60,27 @@ impl Home {
     }
 }
 
-/// Cuts an interval along the ranges that hold it now. Ranges that do not
-/// touch it are passed over; together the others must leave no gap.
-pub(super) fn homes(interval: &Interval, ranges: &[KeyRange]) -> Result<Vec<Home>, MergeError> {
+/// Divides an interval among the ranges that hold it now. Ranges outside the
+/// interval are ignored; the others must cover it without a gap.
+pub(super) fn slices(interval: &Interval, ranges: &[KeyRange]) -> Result<Vec<RangeSlice>, MergeError> {
     let touches = |range: &&KeyRange| range.min < interval.max && interval.min < range.max;
     let mut touching: Vec<&KeyRange> = ranges.iter().filter(touches).collect();
     touching.sort_by(|a, b| a.min.cmp(&b.min));
     let mut reached = interval.min.as_str();
-    let mut homes = Vec::with_capacity(touching.len());
+    let mut slices = Vec::with_capacity(touching.len());
     for range in touching {
         if range.min.as_str() > reached || range.max.as_str() <= reached {
             return Err(uncovered(interval));
         }
         let max = (&range.max).min(&interval.max);
-        homes.push(Home {
+        slices.push(RangeSlice {
             is_part: range.min != reached || range.max != *max,
             interval: Interval { min: reached.to_owned(), max: max.clone() },
             range_id: range.id.clone(),
         });
         reached = max;
     }
-    if reached == interval.max && !homes.is_empty() { Ok(homes) } else { Err(uncovered(interval)) }
+    if reached == interval.max && !slices.is_empty() { Ok(slices) } else { Err(uncovered(interval)) }
 }
 
 fn uncovered(interval: &Interval) -> MergeError {

@@ -1,16 +1,26 @@
-//! The rows of a sorted statement: `{"_rid", "orderByItems", "payload"}`.
+//! The rows of partitions' pages. Those of a sorted statement have the form
+//! `{"_rid", "orderByItems", "payload"}`.
 
 use perihelion_model::json::Value;
 
 use super::MergeError;
-use super::progress::MergeRow;
 
-/// A row that is its own answer.
+/// A row of a page, while it is merged.
+#[derive(Debug)]
+pub(super) struct MergeRow {
+    /// The document's `_rid`; rows without sort keys do not have it.
+    pub(super) rid: Option<String>,
+    pub(super) keys: Vec<Option<Value>>,
+    /// The row of the result; `None` when it is undefined.
+    pub(super) output: Option<Value>,
+}
+
+/// A row without sort keys.
 pub(super) fn plain(row: Value) -> MergeRow {
     MergeRow { rid: None, keys: Vec::new(), output: Some(row) }
 }
 
-/// A row with its sort keys; an item without a value is undefined.
+/// A row with its sort keys; a key without a value is undefined.
 pub(super) fn ordered(row: Value, keys: usize) -> Result<MergeRow, MergeError> {
     let Value::Object(mut row) = row else {
         return Err(MergeError::UnexpectedRow("a sorted row is an object"));

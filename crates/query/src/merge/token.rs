@@ -1,35 +1,35 @@
-//! A merge written down between two rows.
+//! The continuation token of a merge, between two rows.
 //!
-//! The text is JSON with a version. It holds intervals of effective keys, not
-//! range ids, so that it outlives splits and merges of ranges; for each
-//! interval that is not yet read to its end the continuation of its page, and
-//! for a sorted query the place within. It comes back from outside: all of it
-//! is checked.
+//! The text is JSON with a version. It holds intervals of effective keys and
+//! not range ids, so that it stays valid after splits and merges of ranges. For
+//! each interval that is not at its end it holds the continuation of its page,
+//! and for a sorted query the position within the page. The token comes back
+//! from the caller's client, so all of it is checked.
 
 use perihelion_model::json::{Object, Style, Value, object, parse_str, to_text};
 
 use super::MergeError;
-use super::progress::Mark;
+use super::position::RowPosition;
 use super::range::Interval;
-use super::source::Standing;
+use super::range_reader::ResumePoint;
 
 /// Raised whenever the meaning of a member changes.
 const VERSION: i64 = 1;
 
-/// Everything between two rows.
+/// The contents of a token.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Saved {
-    /// Which query it belongs to.
+pub(super) struct TokenContents {
+    /// Identifies the query of the token.
     pub(super) fingerprint: u64,
     pub(super) skip_left: u64,
     pub(super) take_left: Option<u64>,
     /// The last value of an ordered DISTINCT.
     pub(super) last: Option<Value>,
-    /// What is still to be read, in order.
-    pub(super) standings: Vec<(Interval, Standing)>,
+    /// The intervals that are not at their end, in order.
+    pub(super) resume_points: Vec<(Interval, ResumePoint)>,
 }
 
-/// Tells queries apart: FNV-1a over their texts.
+/// The hash of a query's texts (FNV-1a).
 pub(super) fn fingerprint(texts: [&str; 2]) -> u64 {
     const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
     const PRIME: u64 = 0x0000_0100_0000_01b3;
@@ -37,15 +37,15 @@ pub(super) fn fingerprint(texts: [&str; 2]) -> u64 {
     bytes.fold(OFFSET, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(PRIME))
 }
 
-impl Saved {
+impl TokenContents {
     pub(super) fn print(&self) -> String {
-        let standings = joined(&self.standings);
+        let resume_points = joined(&self.resume_points);
         let mut token = object([
             ("perihelion", VERSION.into()),
             ("query", format!("{:016x}", self.fingerprint).into()),
             ("skip", self.skip_left.into()),
             ("take", self.take_left.map_or(Value::Null, Value::from)),
-            ("ranges", Value::Array(standings.iter().map(print_standing).collect())),
+            ("ranges", Value::Array(resume_points.iter().map(print_resume_point).collect())),
         ]);
         if let (Value::Object(members), Some(last)) = (&mut token, &self.last) {
             members.set("last", last.clone());
@@ -54,57 +54,57 @@ impl Saved {
     }
 
     pub(super) fn parse(text: &str) -> Result<Self, MergeError> {
-        let token = parse_str(text).map_err(|_| MergeError::InvalidToken("it is no JSON"))?;
+        let token = parse_str(text).map_err(|_| MergeError::InvalidToken("it is not valid JSON"))?;
         if token.get("perihelion").and_then(Value::as_i64) != Some(VERSION) {
-            return Err(MergeError::InvalidToken("it is of another make or version"));
+            return Err(MergeError::InvalidToken("another program or version wrote it"));
         }
         read(&token).ok_or(MergeError::InvalidToken("a part is missing or has the wrong form"))
     }
 }
 
-/// Neighbours that were not begun are one: a token for a thousand ranges, of
-/// which one was begun, has two entries.
-fn joined(standings: &[(Interval, Standing)]) -> Vec<(Interval, Standing)> {
-    let mut joined: Vec<(Interval, Standing)> = Vec::new();
-    for (interval, standing) in standings {
+/// Joins neighbouring intervals of which nothing was read: a token for a
+/// thousand ranges, of which one was begun, has two intervals.
+fn joined(resume_points: &[(Interval, ResumePoint)]) -> Vec<(Interval, ResumePoint)> {
+    let mut joined: Vec<(Interval, ResumePoint)> = Vec::new();
+    for (interval, resume_point) in resume_points {
         match joined.last_mut() {
-            Some((last, begun)) if is_fresh(begun) && is_fresh(standing) && last.max == interval.min => {
+            Some((last, begun)) if is_fresh(begun) && is_fresh(resume_point) && last.max == interval.min => {
                 last.max = interval.max.clone();
             }
-            _ => joined.push((interval.clone(), standing.clone())),
+            _ => joined.push((interval.clone(), resume_point.clone())),
         }
     }
     joined
 }
 
-fn is_fresh(standing: &Standing) -> bool {
-    *standing == Standing::default()
+fn is_fresh(resume_point: &ResumePoint) -> bool {
+    *resume_point == ResumePoint::default()
 }
 
-fn print_standing((interval, standing): &(Interval, Standing)) -> Value {
+fn print_resume_point((interval, resume_point): &(Interval, ResumePoint)) -> Value {
     let mut members = Object::new();
     members.set("min", interval.min.as_str().into());
     members.set("max", interval.max.as_str().into());
-    if let Some(continuation) = &standing.continuation {
+    if let Some(continuation) = &resume_point.continuation {
         members.set("next", continuation.as_str().into());
     }
-    if let Some(mark) = &standing.mark {
+    if let Some(position) = &resume_point.position {
         let key = |key: &Option<Value>| Value::Array(key.iter().cloned().collect());
-        members.set("keys", Value::Array(mark.keys.iter().map(key).collect()));
+        members.set("keys", Value::Array(position.keys.iter().map(key).collect()));
         let tie = |(rid, rows): &(String, u64)| Value::Array(vec![rid.as_str().into(), (*rows).into()]);
-        members.set("taken", Value::Array(mark.ties.iter().map(tie).collect()));
+        members.set("taken", Value::Array(position.ties.iter().map(tie).collect()));
     }
     Value::Object(members)
 }
 
-fn read(token: &Value) -> Option<Saved> {
-    let standings = token.get("ranges")?.as_array()?.iter().map(read_standing);
-    let standings = standings.collect::<Option<Vec<_>>>()?;
-    let mut neighbours = standings.iter().zip(standings.iter().skip(1));
+fn read(token: &Value) -> Option<TokenContents> {
+    let resume_points = token.get("ranges")?.as_array()?.iter().map(read_resume_point);
+    let resume_points = resume_points.collect::<Option<Vec<_>>>()?;
+    let mut neighbours = resume_points.iter().zip(resume_points.iter().skip(1));
     if !neighbours.all(|((before, _), (after, _))| before.max <= after.min) {
         return None;
     }
-    Some(Saved {
+    Some(TokenContents {
         fingerprint: u64::from_str_radix(token.get("query")?.as_str()?, 16).ok()?,
         skip_left: count(token.get("skip")?)?,
         take_left: match token.get("take")? {
@@ -112,28 +112,28 @@ fn read(token: &Value) -> Option<Saved> {
             take => Some(count(take)?),
         },
         last: token.get("last").cloned(),
-        standings,
+        resume_points,
     })
 }
 
-fn read_standing(entry: &Value) -> Option<(Interval, Standing)> {
+fn read_resume_point(item: &Value) -> Option<(Interval, ResumePoint)> {
     let interval =
-        Interval { min: entry.get("min")?.as_str()?.to_owned(), max: entry.get("max")?.as_str()?.to_owned() };
-    let continuation = match entry.get("next") {
+        Interval { min: item.get("min")?.as_str()?.to_owned(), max: item.get("max")?.as_str()?.to_owned() };
+    let continuation = match item.get("next") {
         None => None,
         Some(next) => Some(next.as_str()?.to_owned()),
     };
-    let mark = match (entry.get("keys"), entry.get("taken")) {
+    let position = match (item.get("keys"), item.get("taken")) {
         (None, None) => None,
-        (keys, ties) => Some(Mark {
+        (keys, ties) => Some(RowPosition {
             keys: keys?.as_array()?.iter().map(read_key).collect::<Option<_>>()?,
             ties: ties?.as_array()?.iter().map(read_tie).collect::<Option<_>>()?,
         }),
     };
-    (interval.min < interval.max).then_some((interval, Standing { continuation, mark }))
+    (interval.min < interval.max).then_some((interval, ResumePoint { continuation, position }))
 }
 
-/// `[value]`, or `[]` for undefined.
+/// Reads a sort key: `[value]`, or `[]` for undefined.
 fn read_key(key: &Value) -> Option<Option<Value>> {
     match key.as_array()? {
         [] => Some(None),

@@ -1,4 +1,4 @@
-//! The clauses of a statement, in their fixed order.
+//! Parsing the clauses of a select, in their fixed order.
 
 use super::{JOINS_MAX, Parse, Parser};
 use crate::ast::{
@@ -6,16 +6,16 @@ use crate::ast::{
     SelectItem, Selection, Source, Window,
 };
 use crate::diagnostic::{Diagnostic, Span};
-use crate::lexer::{Keyword, Kind, Symbol};
+use crate::lexer::{Keyword, Symbol, TokenKind};
 
 /// The largest count after `TOP`, `OFFSET` and `LIMIT`.
 const COUNT_MAX: u64 = u32::MAX as u64;
 
-/// The most expressions to group by: every part of the select list is
-/// compared with each of them.
+/// The most expressions in GROUP BY: every part of the select list is compared
+/// with each of them.
 const GROUP_KEYS_MAX: usize = 64;
 
-/// What a count that is too large is called, by clause.
+/// The service's error for a count that is too large; it depends on the clause.
 struct CountRule {
     code: &'static str,
     message: &'static str,
@@ -47,7 +47,7 @@ impl Parser<'_> {
             window: self.window()?,
             height: 0,
         };
-        let select = select.measured();
+        let select = select.with_height();
         self.within_height(select.height, start.to(self.last_span()), Box::new(select))
     }
 
@@ -80,7 +80,7 @@ impl Parser<'_> {
 
     /// `AS name`, or just a name.
     fn alias(&mut self) -> Parse<Option<Name>> {
-        if self.eat_keyword(Keyword::As) || self.peek() == Kind::Identifier {
+        if self.eat_keyword(Keyword::As) || self.peek() == TokenKind::Identifier {
             return self.identifier().map(Some);
         }
         Ok(None)
@@ -104,7 +104,8 @@ impl Parser<'_> {
     }
 
     fn source(&mut self) -> Parse<Source> {
-        let iterates = self.peek() == Kind::Identifier && self.ahead(1).kind == Kind::Keyword(Keyword::In);
+        let iterates =
+            self.peek() == TokenKind::Identifier && self.ahead(1).kind == TokenKind::Keyword(Keyword::In);
         if iterates {
             let name = self.identifier()?;
             self.expect_keyword(Keyword::In)?;
@@ -138,8 +139,8 @@ impl Parser<'_> {
 
     fn bracket_step(&mut self) -> Parse<PathStep> {
         match self.peek() {
-            Kind::String => self.string().map(PathStep::Quoted),
-            Kind::Number => {
+            TokenKind::String => self.string().map(PathStep::Quoted),
+            TokenKind::Number => {
                 let digits = self.span().text(self.text).to_owned();
                 let item = digits.parse().map_err(|_| self.unexpected())?;
                 self.advance();
@@ -173,8 +174,8 @@ impl Parser<'_> {
             return Ok(None);
         }
         self.expect_keyword(Keyword::By)?;
-        // RANK is no reserved word: `ORDER BY rank` is an identifier.
-        let rank = self.at_word(0, "RANK") && self.ahead(1).kind == Kind::Identifier;
+        // RANK is not a reserved word: in `ORDER BY rank` it is an identifier.
+        let rank = self.at_word(0, "RANK") && self.ahead(1).kind == TokenKind::Identifier;
         if rank {
             self.advance();
         }
@@ -185,9 +186,9 @@ impl Parser<'_> {
         Ok(Some(OrderBy { rank, items }))
     }
 
-    /// `ORDER BY RANK` takes nothing but function calls.
+    /// One key of ORDER BY; after `RANK` only function calls are allowed.
     fn order_item(&mut self, rank: bool) -> Parse<OrderItem> {
-        if rank && self.ahead(1).kind != Kind::Symbol(Symbol::OpenParen) {
+        if rank && self.ahead(1).kind != TokenKind::Symbol(Symbol::OpenParen) {
             return Err(self.unexpected());
         }
         let expr = self.expression()?;
@@ -195,8 +196,8 @@ impl Parser<'_> {
             return Err(self.unexpected());
         }
         let direction = match self.peek() {
-            Kind::Keyword(Keyword::Asc) => Some(Direction::Ascending),
-            Kind::Keyword(Keyword::Desc) => Some(Direction::Descending),
+            TokenKind::Keyword(Keyword::Asc) => Some(Direction::Ascending),
+            TokenKind::Keyword(Keyword::Desc) => Some(Direction::Descending),
             _ => None,
         };
         if direction.is_some() {
@@ -218,11 +219,11 @@ impl Parser<'_> {
     fn count(&mut self, rule: &CountRule) -> Parse<Count> {
         let span: Span = self.span();
         match self.peek() {
-            Kind::Parameter => {
+            TokenKind::Parameter => {
                 let text = self.advance().span.text(self.text).to_owned();
                 Ok(Count::Parameter(Name { text, span }))
             }
-            Kind::Number => {
+            TokenKind::Number => {
                 self.advance();
                 match span.text(self.text).parse() {
                     Ok(value) if value <= COUNT_MAX => Ok(Count::Literal { value }),

@@ -1,11 +1,11 @@
-//! Scalar expressions: a Pratt parser.
+//! Parsing scalar expressions, with a Pratt parser.
 //!
-//! Binding powers follow the service's grammar, from loose to tight: `??`,
+//! Binding powers follow the service's grammar, from weak to strong: `??`,
 //! `?:`, `OR`, `AND`, the predicates (`BETWEEN`, `IN`, `LIKE`; they do not
 //! chain), `||`, `|`, `^`, `&`, equality, relations, shifts, sums, products, unary
 //! operators (`NOT` among them), then paths.
 //!
-//! `NOT c.a = 1` is thus `(NOT c.a) = 1`: the vendor's grammar
+//! So `NOT c.a = 1` means `(NOT c.a) = 1`: the vendor's grammar
 //! (azure-cosmos-dotnet-v3, `src/Query/Core/Parser/sql.g4`) has `NOT` beside
 //! `-`, `+` and `~` in `unary_scalar_expression`, below every binary operator.
 //! The documentation only ranks `NOT` before `AND` before `OR`.
@@ -13,9 +13,9 @@
 use super::{Parse, Parser};
 use crate::ast::{BinaryOperator, Expr, ExprKind, LogicalOperator, Name, SubqueryKind, UnaryOperator};
 use crate::diagnostic::Span;
-use crate::lexer::{Keyword, Kind, Symbol};
+use crate::lexer::{Keyword, Symbol, TokenKind};
 
-/// How tightly an operator holds its operands.
+/// How strongly an operator binds its operands.
 type Power = u8;
 
 const ANYTHING: Power = 0;
@@ -24,10 +24,10 @@ const CONDITIONAL: Power = 2;
 const OR: Power = 3;
 const AND: Power = 4;
 const PREDICATE: Power = 5;
-/// Operands of the predicates: everything tighter than they are.
+/// The operands of a predicate: everything that binds more strongly.
 const OPERAND: Power = 6;
 
-/// What may follow a complete operand.
+/// An operator that may follow a complete operand.
 enum Infix {
     Binary(BinaryOperator, Power),
     Logical(LogicalOperator, Power),
@@ -54,13 +54,14 @@ impl Parser<'_> {
         self.within_height(expr.height, span, expr)
     }
 
-    /// Reads an expression whose operators all hold at least that tightly.
+    /// Parses an expression whose operators bind at least as strongly as
+    /// `power_min`.
     fn expression_from(&mut self, power_min: Power) -> Parse<Expr> {
         let left = self.unary()?;
         self.continued(left, power_min)
     }
 
-    /// Reads what follows the first operand.
+    /// Parses the operators after the first operand.
     fn continued(&mut self, mut left: Expr, power_min: Power) -> Parse<Expr> {
         let mut predicate = false;
         while let Some(infix) = self.infix() {
@@ -89,12 +90,12 @@ impl Parser<'_> {
     fn infix(&self) -> Option<Infix> {
         use BinaryOperator as B;
         let (operator, power) = match self.peek() {
-            Kind::Keyword(Keyword::Or) => return Some(Infix::Logical(LogicalOperator::Or, OR)),
-            Kind::Keyword(Keyword::And) => return Some(Infix::Logical(LogicalOperator::And, AND)),
-            Kind::Keyword(Keyword::Between | Keyword::In | Keyword::Like | Keyword::Not) => {
+            TokenKind::Keyword(Keyword::Or) => return Some(Infix::Logical(LogicalOperator::Or, OR)),
+            TokenKind::Keyword(Keyword::And) => return Some(Infix::Logical(LogicalOperator::And, AND)),
+            TokenKind::Keyword(Keyword::Between | Keyword::In | Keyword::Like | Keyword::Not) => {
                 return Some(Infix::Predicate);
             }
-            Kind::Symbol(symbol) => match symbol {
+            TokenKind::Symbol(symbol) => match symbol {
                 Symbol::Question => return Some(Infix::Conditional),
                 Symbol::Coalesce => (B::Coalesce, COALESCE),
                 Symbol::Concat => (B::Concat, 6),
@@ -129,8 +130,8 @@ impl Parser<'_> {
         let span = left.span.to(right.span);
         match left.kind {
             ExprKind::Logical(chained, mut operands) if chained == operator => {
-                // The height of the chain is known; measuring it again at
-                // every link would cost quadratic time.
+                // The height of the chain is known; computing it again for
+                // every operand would take quadratic time.
                 let height = left.height.max(right.height.saturating_add(1));
                 operands.push(right);
                 let expr = Expr { kind: ExprKind::Logical(operator, operands), span, height };
@@ -158,21 +159,21 @@ impl Parser<'_> {
         let value = Box::new(value);
         let start = value.span;
         let kind = match self.peek() {
-            Kind::Keyword(Keyword::Between) => {
+            TokenKind::Keyword(Keyword::Between) => {
                 self.advance();
                 let low = Box::new(self.operand()?);
                 self.expect_keyword(Keyword::And)?;
                 let high = Box::new(self.operand()?);
                 ExprKind::Between { value, low, high, negated }
             }
-            Kind::Keyword(Keyword::In) => {
+            TokenKind::Keyword(Keyword::In) => {
                 self.advance();
                 self.expect_symbol(Symbol::OpenParen)?;
                 let list = self.expressions()?;
                 self.expect_symbol(Symbol::CloseParen)?;
                 ExprKind::In { value, list, negated }
             }
-            Kind::Keyword(Keyword::Like) => {
+            TokenKind::Keyword(Keyword::Like) => {
                 self.advance();
                 let pattern = Box::new(self.operand()?);
                 let escape = self.escape()?;
@@ -192,7 +193,7 @@ impl Parser<'_> {
             return Ok(None);
         }
         match self.peek() {
-            Kind::String => self.string().map(Some),
+            TokenKind::String => self.string().map(Some),
             _ => Err(self.unexpected()),
         }
     }
@@ -200,16 +201,19 @@ impl Parser<'_> {
     fn unary(&mut self) -> Parse<Expr> {
         let start = self.span();
         let operator = match self.peek() {
-            Kind::Symbol(Symbol::Plus) => UnaryOperator::Plus,
-            Kind::Symbol(Symbol::Minus) => UnaryOperator::Minus,
-            Kind::Symbol(Symbol::Tilde) => UnaryOperator::BitNot,
-            Kind::Keyword(Keyword::Not) => UnaryOperator::Not,
+            TokenKind::Symbol(Symbol::Plus) => UnaryOperator::Plus,
+            TokenKind::Symbol(Symbol::Minus) => UnaryOperator::Minus,
+            TokenKind::Symbol(Symbol::Tilde) => UnaryOperator::BitNot,
+            TokenKind::Keyword(Keyword::Not) => UnaryOperator::Not,
             _ => return self.path(),
         };
         self.advance();
-        // A minus right before a number is part of the number, so that the
-        // smallest integer can be written.
-        if operator == UnaryOperator::Minus && self.peek() == Kind::Number && self.span().start == start.end {
+        // A minus directly before a number is part of the number, so that the
+        // smallest i64 can be written.
+        if operator == UnaryOperator::Minus
+            && self.peek() == TokenKind::Number
+            && self.span().start == start.end
+        {
             let value = self.number(true)?;
             return self.node(ExprKind::Literal(Some(value)), start.to(self.last_span()));
         }
@@ -244,23 +248,23 @@ impl Parser<'_> {
     fn primary(&mut self) -> Parse<Expr> {
         let start = self.span();
         let kind = match self.peek() {
-            Kind::Identifier => self.word()?,
-            Kind::Keyword(keyword) => self.keyword_primary(keyword)?,
-            Kind::Parameter => ExprKind::Parameter(self.advance().span.text(self.text).to_owned()),
-            Kind::String => ExprKind::Literal(Some(self.string()?.into())),
-            Kind::Number => ExprKind::Literal(Some(self.number(false)?)),
-            Kind::Symbol(Symbol::OpenParen) => return self.parenthesized(),
-            Kind::Symbol(Symbol::OpenBracket) => self.array()?,
-            Kind::Symbol(Symbol::OpenBrace) => self.object()?,
-            Kind::Symbol(_) | Kind::Invalid | Kind::End => return Err(self.unexpected()),
+            TokenKind::Identifier => self.word()?,
+            TokenKind::Keyword(keyword) => self.keyword_primary(keyword)?,
+            TokenKind::Parameter => ExprKind::Parameter(self.advance().span.text(self.text).to_owned()),
+            TokenKind::String => ExprKind::Literal(Some(self.string()?.into())),
+            TokenKind::Number => ExprKind::Literal(Some(self.number(false)?)),
+            TokenKind::Symbol(Symbol::OpenParen) => return self.parenthesized(),
+            TokenKind::Symbol(Symbol::OpenBracket) => self.array()?,
+            TokenKind::Symbol(Symbol::OpenBrace) => self.object()?,
+            TokenKind::Symbol(_) | TokenKind::Invalid | TokenKind::End => return Err(self.unexpected()),
         };
         self.node(kind, start.to(self.last_span()))
     }
 
     /// An identifier, a call, or `ALL`, `FIRST`, `LAST` over a subquery.
     fn word(&mut self) -> Parse<ExprKind> {
-        let calls = self.ahead(1).kind == Kind::Symbol(Symbol::OpenParen);
-        if calls && self.ahead(2).kind == Kind::Keyword(Keyword::Select) {
+        let calls = self.ahead(1).kind == TokenKind::Symbol(Symbol::OpenParen);
+        if calls && self.ahead(2).kind == TokenKind::Keyword(Keyword::Select) {
             let kinds =
                 [("ALL", SubqueryKind::All), ("FIRST", SubqueryKind::First), ("LAST", SubqueryKind::Last)];
             if let Some((_, kind)) = kinds.into_iter().find(|(word, _)| self.at_word(0, word)) {
@@ -320,11 +324,11 @@ impl Parser<'_> {
         Ok(ExprKind::Subquery(kind, select))
     }
 
-    /// A run of opening parentheses is read without recursion: the normal
-    /// form of a chain of thousands of conditions begins with as many.
+    /// Parses consecutive opening parentheses without recursion: the normal
+    /// form of a chain of thousands of conditions begins with thousands.
     fn parenthesized(&mut self) -> Parse<Expr> {
         let mut open = 0_usize;
-        while self.at_symbol(Symbol::OpenParen) && self.ahead(1).kind != Kind::Keyword(Keyword::Select) {
+        while self.at_symbol(Symbol::OpenParen) && self.ahead(1).kind != TokenKind::Keyword(Keyword::Select) {
             self.advance();
             open += 1;
         }
@@ -363,7 +367,7 @@ impl Parser<'_> {
         }
         loop {
             let name = match self.peek() {
-                Kind::String => self.string()?,
+                TokenKind::String => self.string()?,
                 _ => self.identifier()?.text,
             };
             self.expect_symbol(Symbol::Colon)?;

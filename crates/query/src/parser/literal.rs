@@ -1,4 +1,4 @@
-//! Literals: numbers and strings, from their spelling to their value.
+//! Parsing number and string literals.
 
 use perihelion_model::json::{Number, Value};
 
@@ -6,9 +6,9 @@ use super::{Parse, Parser};
 use crate::diagnostic::{Diagnostic, Span};
 
 impl Parser<'_> {
-    /// Reads the number token at hand; `negative` when a minus stood right
-    /// before it. Integers are exact to i64, everything else is a double, as
-    /// in the service's queries.
+    /// Parses the current number token; `negative` when a minus stands
+    /// directly before it. Integers are exact to i64, everything else is a
+    /// double, as in the service's queries.
     pub(super) fn number(&mut self, negative: bool) -> Parse<Value> {
         let span = self.advance().span;
         let digits = span.text(self.text);
@@ -29,7 +29,7 @@ impl Parser<'_> {
         Diagnostic::new("SC1011", message, self.text, span)
     }
 
-    /// Reads the string token at hand, escapes resolved.
+    /// Parses the current string token and resolves its escapes.
     pub(super) fn string(&mut self) -> Parse<String> {
         let span = self.advance().span;
         let quoted = span.text(self.text);
@@ -44,14 +44,14 @@ impl Parser<'_> {
     }
 }
 
-/// Resolves escapes; `None` for one that does not exist. A surrogate without
-/// its partner is read as U+FFFD, as in documents.
+/// Resolves escapes; `None` for an unknown one. A surrogate without its partner
+/// becomes U+FFFD, as in documents.
 fn unescape(inner: &str) -> Option<String> {
     let mut out = String::with_capacity(inner.len());
     let mut rest = inner;
-    while let Some(place) = rest.find('\\') {
-        out.push_str(&rest[..place]);
-        rest = &rest[place + 1..];
+    while let Some(backslash) = rest.find('\\') {
+        out.push_str(&rest[..backslash]);
+        rest = &rest[backslash + 1..];
         let escape = rest.chars().next()?;
         rest = &rest[escape.len_utf8()..];
         match escape {
@@ -69,8 +69,8 @@ fn unescape(inner: &str) -> Option<String> {
     Some(out)
 }
 
-/// Reads `XXXX`, and the second half of a surrogate pair when it follows;
-/// returns what is left.
+/// Parses `XXXX`, and the second half of a surrogate pair when it follows;
+/// returns the rest of the text.
 fn unicode<'a>(rest: &'a str, out: &mut String) -> Option<&'a str> {
     let (unit, rest) = hex4(rest)?;
     let joined = match rest.strip_prefix("\\u").and_then(hex4) {

@@ -1,18 +1,22 @@
-//! What a client must be able to merge.
+//! The features that a client needs to merge the results of a statement.
 
-use super::{PlanError, Shape};
+use super::{PlanError, ProjectionShape};
 use crate::ast::{Select, Selection};
 use crate::node::AggregateFunction;
 
 /// Refuses a statement that needs more than the client's header lists.
-pub(super) fn check(select: &Select, shape: &Shape<'_>, supported: Option<&str>) -> Result<(), PlanError> {
+pub(super) fn check(
+    select: &Select,
+    shape: &ProjectionShape<'_>,
+    supported: Option<&str>,
+) -> Result<(), PlanError> {
     let supported: Vec<&str> = supported.unwrap_or("").split(',').map(str::trim).collect();
     let mut missing = required(select, shape);
     missing.retain(|feature| !supported.iter().any(|known| known.eq_ignore_ascii_case(feature)));
     if missing.is_empty() { Ok(()) } else { Err(PlanError::UnsupportedFeatures(missing)) }
 }
 
-fn required(select: &Select, shape: &Shape<'_>) -> Vec<&'static str> {
+fn required(select: &Select, shape: &ProjectionShape<'_>) -> Vec<&'static str> {
     let mut required = Vec::new();
     let mut need = |needed: bool, feature: &'static str| {
         if needed {
@@ -36,17 +40,17 @@ fn required(select: &Select, shape: &Shape<'_>) -> Vec<&'static str> {
     required
 }
 
-fn functions(shape: &Shape<'_>) -> Vec<AggregateFunction> {
+fn functions(shape: &ProjectionShape<'_>) -> Vec<AggregateFunction> {
     match shape {
-        Shape::Plain => Vec::new(),
-        Shape::Value { aggregate, .. } => aggregate.iter().map(|(function, _)| *function).collect(),
-        Shape::List(items) => {
+        ProjectionShape::Plain => Vec::new(),
+        ProjectionShape::Value { aggregate, .. } => aggregate.iter().map(|(function, _)| *function).collect(),
+        ProjectionShape::List(items) => {
             items.iter().filter_map(|item| item.aggregate).map(|(function, _)| function).collect()
         }
     }
 }
 
-/// The service's text.
+/// The service's error message.
 pub(super) fn message(missing: &[&str]) -> String {
     let mut text = "Query contains 1 or more unsupported features. Upgrade your SDK to a version that does \
                     support the requested features:"

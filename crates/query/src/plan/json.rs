@@ -1,21 +1,24 @@
-//! The plan as the service spells it: every member always present.
+//! The JSON form of a plan. As in the service, every member is always present.
 
-use perihelion_model::json::{Number, Value, object};
+use perihelion_model::json::{Number, Object, Value, object};
 
-use super::{DistinctType, PartitionKeyFilter, QueryPlan};
-use crate::ast::Direction;
+use super::{DIRECTION_NAMES, DistinctType, PartitionKeyFilter, QueryPlan, name_of};
 
-/// A range of effective partition keys, both ends in hexadecimal.
+/// A range of effective partition keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueryRange {
+    /// The lower bound, in hexadecimal.
     pub min: String,
+    /// The upper bound, in hexadecimal.
     pub max: String,
+    /// Whether the range includes `min`.
     pub is_min_inclusive: bool,
+    /// Whether the range includes `max`.
     pub is_max_inclusive: bool,
 }
 
 impl QueryRange {
-    /// Everything.
+    /// The range of all keys.
     pub fn full() -> Self {
         QueryRange {
             min: String::new(),
@@ -25,7 +28,7 @@ impl QueryRange {
         }
     }
 
-    /// One effective partition key.
+    /// The range of one key.
     pub fn point(key: &str) -> Self {
         QueryRange {
             min: key.to_owned(),
@@ -37,8 +40,8 @@ impl QueryRange {
 }
 
 impl QueryPlan {
-    /// The body for all partitions; a statement that reads no document is
-    /// sent to the first one only.
+    /// The response body for all partitions. A statement that reads no document
+    /// is for the first partition only.
     pub fn to_json(&self) -> Value {
         let range = match self.partition_keys {
             PartitionKeyFilter::Nothing => QueryRange::point(""),
@@ -47,7 +50,7 @@ impl QueryPlan {
         self.to_json_with_ranges(&[range])
     }
 
-    /// The body with ranges that the caller worked out from
+    /// The response body with ranges that the caller computed from
     /// [`QueryPlan::partition_keys`].
     pub fn to_json_with_ranges(&self, ranges: &[QueryRange]) -> Value {
         object([
@@ -60,15 +63,8 @@ impl QueryPlan {
 
     /// The member `queryInfo`.
     fn query_info(&self) -> Value {
-        let distinct = match self.distinct {
-            DistinctType::None => "None",
-            DistinctType::Unordered => "Unordered",
-            DistinctType::Ordered => "Ordered",
-        };
-        let directions = self.order_by.iter().map(|direction| match direction {
-            Direction::Ascending => "Ascending".into(),
-            Direction::Descending => "Descending".into(),
-        });
+        let distinct = name_of(&DistinctType::NAMES, &self.distinct);
+        let directions = self.order_by.iter().map(|direction| name_of(&DIRECTION_NAMES, direction).into());
         let types = self
             .alias_types
             .iter()
@@ -84,10 +80,7 @@ impl QueryPlan {
             ("groupByExpressions", texts(&self.group_by_expressions)),
             ("groupByAliases", texts(&self.group_by_aliases)),
             ("aggregates", Value::Array(self.aggregates.iter().map(|name| Value::from(*name)).collect())),
-            (
-                "groupByAliasToAggregateType",
-                Value::Object(perihelion_model::json::Object::from_members(types)),
-            ),
+            ("groupByAliasToAggregateType", Value::Object(Object::from_members(types))),
             ("rewrittenQuery", self.rewritten_query.as_str().into()),
             ("hasSelectValue", self.has_select_value.into()),
             ("dCountInfo", Value::Null),

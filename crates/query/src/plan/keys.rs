@@ -1,6 +1,7 @@
-//! Which partition keys can hold a result.
+//! The partition keys that can hold a result, derived from WHERE.
 //!
-//! Conservative: a condition that is not understood excludes nothing.
+//! The derivation is conservative: a condition of an unknown form excludes no
+//! key.
 
 use perihelion_model::json::Value;
 
@@ -9,8 +10,8 @@ use crate::bind::Bound;
 use crate::node::{InList, Node, Step};
 use crate::order::equal;
 
-/// How many keys are worth listing; beyond, asking every partition is cheaper
-/// than building the list.
+/// The most keys to list. With more, querying every partition is cheaper than
+/// building the list.
 const KEYS_MAX: usize = 1024;
 
 /// The partition keys that a plan addresses.
@@ -18,14 +19,14 @@ const KEYS_MAX: usize = 1024;
 pub enum PartitionKeyFilter {
     /// Every partition.
     All,
-    /// No document is read, or none can match.
+    /// No partition: no document is read, or none can match.
     Nothing,
     /// These keys, one value per path.
     Keys(Vec<Vec<Value>>),
 }
 
 pub(super) fn filter(bound: &Bound, paths: &[&str]) -> PartitionKeyFilter {
-    // Later stages see rows, which have no partition key.
+    // Later stages read rows, which have no partition key.
     let bound = bound.innermost();
     if bound.select.sources.is_empty() {
         return PartitionKeyFilter::Nothing;
@@ -53,12 +54,12 @@ pub(super) fn filter(bound: &Bound, paths: &[&str]) -> PartitionKeyFilter {
     }
 }
 
-/// `/a/"b c"/d` as steps.
+/// The steps of a path such as `/a/"b c"/d`.
 fn steps(path: &str) -> Vec<Step> {
     path.split('/').skip(1).map(|name| Step::Name(name.trim_matches(['"', '\'']).to_owned())).collect()
 }
 
-/// The values that the path may have for the condition to hold; `None`: any.
+/// The values of the path that can satisfy the condition; `None` when any can.
 fn allowed(node: &Node, hops: usize, path: &[Step]) -> Option<Vec<Value>> {
     let is_path = |node: &Node| matches!(node, Node::Path { hops: h, steps } if *h == hops && steps == path);
     match node {

@@ -1,31 +1,31 @@
-//! The statement that a client sends to each partition.
+//! The rewritten statement, which a client sends to each partition.
 //!
-//! Aggregates come back in pieces that can be merged (`AVG` as sum and count),
-//! sorted rows with their keys, groups with theirs. Counts that only the
-//! merged answer can apply are left out or widened (`OFFSET 1 LIMIT 2` becomes
-//! `OFFSET 0 LIMIT 3`). An empty text means: the statement as it is.
+//! A partition returns aggregates as partial results (`AVG` as sum and count),
+//! and sorted rows and groups with their keys. Counts that apply to the merged
+//! rows only are left out or widened (`OFFSET 1 LIMIT 2` becomes
+//! `OFFSET 0 LIMIT 3`). The text is empty when the statement needs no rewrite.
 
 use perihelion_model::json::print_string;
 
-use super::{Counts, ListItem, Shape};
+use super::{Counts, ListItem, ProjectionShape};
 use crate::ast::{Count, Expr, OrderBy, Select, Selection, Window};
 use crate::bind::{select_names, source_name};
 use crate::node::AggregateFunction;
 use crate::printer::{Layout, expr_text, print_expr, print_from, print_order_by, print_select};
 
-/// Where the client puts its filter for the next page.
+/// The text that the client replaces by its filter for the next page.
 pub(crate) const FILTER_PLACEHOLDER: &str = "{documentdb-formattableorderbyquery-filter}";
 
-pub(super) fn rewrite(select: &Select, shape: &Shape<'_>, counts: Counts) -> String {
+pub(super) fn rewrite(select: &Select, shape: &ProjectionShape<'_>, counts: Counts) -> String {
     match (shape, &select.order_by) {
-        (Shape::Plain, Some(order_by)) => ordered(select, order_by, counts),
-        (Shape::Plain, None) => plain(select, counts),
-        (Shape::Value { .. } | Shape::List(_), _) => grouped(select, shape),
+        (ProjectionShape::Plain, Some(order_by)) => ordered(select, order_by, counts),
+        (ProjectionShape::Plain, None) => plain(select, counts),
+        (ProjectionShape::Value { .. } | ProjectionShape::List(_), _) => grouped(select, shape),
     }
 }
 
-/// Neither order nor groups: only a window, or a count beside DISTINCT, asks
-/// for another statement.
+/// Rewrites a statement without ORDER BY and groups: necessary only for OFFSET,
+/// and for TOP with DISTINCT.
 fn plain(select: &Select, counts: Counts) -> String {
     if select.window.is_none() && !(select.distinct && select.top.is_some()) {
         return String::new();
@@ -40,7 +40,8 @@ fn plain(select: &Select, counts: Counts) -> String {
     out
 }
 
-/// A partition cannot know what to skip: it gives all that may be wanted.
+/// The OFFSET and LIMIT for one partition. It cannot know which rows to skip,
+/// so it returns all rows that may be needed.
 fn widened(counts: Counts) -> Option<Window> {
     let (offset, limit) = (counts.offset?, counts.limit?);
     Some(Window { offset: Count::literal(0), limit: Count::literal(offset.saturating_add(limit)) })
@@ -89,7 +90,8 @@ fn payload(select: &Select, root: &str) -> String {
     }
 }
 
-/// The statement's own filter, the client's, and for VALUE that there is one.
+/// The filter of an ordered statement: its WHERE, the client's filter, and for
+/// VALUE that the value is defined.
 fn filter(select: &Select) -> String {
     let mut filter = match &select.filter {
         Some(own) => format!("({} AND ({FILTER_PLACEHOLDER}))", expr_text(own)),
@@ -101,21 +103,21 @@ fn filter(select: &Select) -> String {
     filter
 }
 
-fn grouped(select: &Select, shape: &Shape<'_>) -> String {
+fn grouped(select: &Select, shape: &ProjectionShape<'_>) -> String {
     let mut out = "SELECT ".to_owned();
     if let Some(keys) = &select.group_by {
         out.push_str(&format!("[{}] AS groupByItems, ", items(keys.iter())));
     }
     out.push_str(&match shape {
-        Shape::Value { aggregate: Some((function, argument)), .. } if select.group_by.is_none() => {
-            format!("VALUE [{}]", mergeable(*function, argument))
+        ProjectionShape::Value { aggregate: Some((function, argument)), .. } if select.group_by.is_none() => {
+            format!("VALUE [{}]", partial_result(*function, argument))
         }
-        Shape::Value { aggregate: Some((function, argument)), .. } => {
-            format!("[{}] AS payload", mergeable(*function, argument))
+        ProjectionShape::Value { aggregate: Some((function, argument)), .. } => {
+            format!("[{}] AS payload", partial_result(*function, argument))
         }
-        Shape::Value { expr, aggregate: None } => format!("{} AS payload", expr_text(expr)),
-        Shape::List(list) => format!("{} AS payload", list_payload(list)),
-        Shape::Plain => String::new(),
+        ProjectionShape::Value { expr, aggregate: None } => format!("{} AS payload", expr_text(expr)),
+        ProjectionShape::List(list) => format!("{} AS payload", list_payload(list)),
+        ProjectionShape::Plain => String::new(),
     });
     push_from(&mut out, select);
     if let Some(filter) = &select.filter {
@@ -136,15 +138,15 @@ fn grouped(select: &Select, shape: &Shape<'_>) -> String {
 fn list_payload(list: &[ListItem<'_>]) -> String {
     members(list.iter().map(|item| {
         let value = match item.aggregate {
-            Some((function, argument)) => mergeable(function, argument),
+            Some((function, argument)) => partial_result(function, argument),
             None => expr_text(item.expr),
         };
         (item.name.as_str(), value)
     }))
 }
 
-/// An aggregate in pieces from which the whole can be computed.
-fn mergeable(function: AggregateFunction, argument: &Expr) -> String {
+/// The partial result of an aggregate.
+fn partial_result(function: AggregateFunction, argument: &Expr) -> String {
     let x = expr_text(argument);
     match function {
         AggregateFunction::Count => format!(r#"{{"item": COUNT({x})}}"#),

@@ -37,7 +37,7 @@ pub(crate) fn run(query: &str, parameters: &str, documents: &[Value]) -> Result<
     let parameters = Parameters::from_json(json(parameters)).expect("good parameters");
     let program =
         parse(query).and_then(|query| compile(&query, &parameters, now())).map_err(Failure::Invalid)?;
-    program.answer(documents).map_err(Failure::Evaluation)
+    program.run(documents).map_err(Failure::Evaluation)
 }
 
 /// The answer of a statement over the documents in a JSON array, as text.

@@ -94,7 +94,7 @@ pub(super) fn over_metadata(
     bodies: Vec<Value>,
 ) -> Result<Vec<Value>, Refusal> {
     let program = compile(service, &parse(call)?)?;
-    program.answer(&bodies).map_err(|error| Refusal::bad_request(error.to_string()))
+    program.run(&bodies).map_err(|error| Refusal::bad_request(error.to_string()))
 }
 
 /// The statement in the body: `{"query","parameters"}`, or bare SQL.

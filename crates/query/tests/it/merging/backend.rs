@@ -1,10 +1,10 @@
-//! A container in memory whose ranges answer statements page by page, split
-//! and merge. It evaluates with the crate itself; pages are of random size.
+//! A container in memory whose ranges return pages and can be split and
+//! merged. It evaluates with the crate itself; pages have random sizes.
 //!
-//! Continuations follow two habits. Rows and sorted rows go on after a
-//! document and row, which means the same to every range. Groups and distinct
-//! values go on, by turns, after a number of rows of this very range (as our
-//! engine does) or as partial groups after a document (as the service does).
+//! There are two kinds of continuations. That of rows and sorted rows names a
+//! document and row, and is valid for every range. That of groups and distinct
+//! values is, at random, a number of rows of the range (as in our engine), or a
+//! document after which partial groups go on (as in the service).
 
 use std::cmp::Ordering;
 
@@ -25,7 +25,7 @@ pub(super) struct Backend {
     pub(super) documents: Vec<Document>,
     pub(super) ranges: Vec<KeyRange>,
     pub(super) parameters: Parameters,
-    /// Equal keys come in falling `_rid` order.
+    /// Rows with equal keys come in descending `_rid` order.
     pub(super) has_reversed_ties: bool,
     pub(super) has_partial_groups: bool,
     ranges_made: u32,
@@ -35,8 +35,8 @@ pub(super) struct Gone;
 
 type Page = (Vec<Value>, Option<String>);
 
-/// A row with the document it comes from.
-type Placed = (u64, usize, Row);
+/// The `_rid` of a document, the index of a row of it, and the row.
+type IndexedRow = (u64, usize, Row);
 
 impl Backend {
     pub(super) fn new(
@@ -60,27 +60,27 @@ impl Backend {
         backend
     }
 
-    /// Cuts a range in two, or does nothing when the cut falls on its end.
+    /// Splits a range, or does nothing when the cut is at its end.
     pub(super) fn split(&mut self, random: &mut RandomDocuments) {
         let cut = format!("{:02X}", 1 + random.below(0xFD));
-        let place = self.ranges.iter().position(|range| range.min < cut && cut < range.max);
-        let Some(place) = place else { return };
-        let parent = self.ranges.remove(place);
+        let index = self.ranges.iter().position(|range| range.min < cut && cut < range.max);
+        let Some(index) = index else { return };
+        let parent = self.ranges.remove(index);
         let right = self.range(cut.clone(), parent.max);
         let left = self.range(parent.min, cut);
-        self.ranges.splice(place..place, [left, right]);
+        self.ranges.splice(index..index, [left, right]);
     }
 
-    /// Joins two neighbours.
+    /// Merges two neighbouring ranges.
     pub(super) fn join(&mut self, random: &mut RandomDocuments) {
         if self.ranges.len() < 2 {
             return;
         }
-        let place = random.below(self.ranges.len() as u64 - 1) as usize;
-        let right = self.ranges.remove(place + 1);
-        let left = self.ranges.remove(place);
+        let index = random.below(self.ranges.len() as u64 - 1) as usize;
+        let right = self.ranges.remove(index + 1);
+        let left = self.ranges.remove(index);
         let joined = self.range(left.min, right.max);
-        self.ranges.insert(place, joined);
+        self.ranges.insert(index, joined);
     }
 
     fn range(&mut self, min: String, max: String) -> KeyRange {
@@ -88,7 +88,7 @@ impl Backend {
         KeyRange::new(self.ranges_made.to_string(), min, max)
     }
 
-    pub(super) fn answer(&self, fetch: &Fetch, random: &mut RandomDocuments) -> Result<Page, Gone> {
+    pub(super) fn page(&self, fetch: &Fetch, random: &mut RandomDocuments) -> Result<Page, Gone> {
         let range = self.ranges.iter().find(|range| range.id == fetch.range_id).ok_or(Gone)?;
         let (min, max) = fetch.keys.clone().unwrap_or((range.min.clone(), range.max.clone()));
         assert!(range.min <= min && max <= range.max && min < max, "{fetch:?} of {range:?}");
@@ -98,7 +98,7 @@ impl Backend {
         let mut documents: Vec<&Document> = self.documents.iter().filter(held).collect();
         documents.sort_by_key(|document| document.rid);
         let rows_max = 1 + random.below(fetch.page_rows as u64) as usize;
-        // Now and then the service has nothing to say yet.
+        // The service sometimes returns an empty page with a continuation.
         if random.chance(8) {
             return Ok((Vec::new(), Some(fetch.continuation.clone().unwrap_or_else(|| "start".to_owned()))));
         }
@@ -108,29 +108,30 @@ impl Backend {
         } else if program.is_grouped() || program.is_distinct() || program.reads_no_document() {
             by_count(&program, &documents, after, rows_max)
         } else {
-            self.by_place(&program, &documents, after, rows_max)
+            self.by_document(&program, &documents, after, rows_max)
         };
-        // Over the wire and back.
+        // Print and parse the rows, as the network does.
         let rows = rows.iter().map(|row| parse_str(&to_text(row, Style::Query)).expect("it is JSON"));
         Ok((rows.collect(), next))
     }
 
-    fn by_place(
+    fn by_document(
         &self,
         program: &Program,
         documents: &[&Document],
         after: Option<&str>,
         rows_max: usize,
     ) -> Page {
-        let mut rows = placed(program, documents);
+        let mut rows = indexed_rows(program, documents);
         rows.sort_by(|a, b| self.compare(program, a, b));
         let mut taken = 0;
         if let Some(after) = after {
-            let place: Vec<u64> = after.split('/').map(|part| part.parse().expect("our own")).collect();
-            taken = place[2] as usize;
-            // The last row may live in another range by now.
-            let last = self.documents.iter().filter(|document| document.rid == place[0]).collect::<Vec<_>>();
-            let last = placed(program, &last).into_iter().find(|row| row.1 == place[1] as usize);
+            let after: Vec<u64> =
+                after.split('/').map(|part| part.parse().expect("the backend wrote it")).collect();
+            taken = after[2] as usize;
+            // The last row may be in another range by now.
+            let last = self.documents.iter().filter(|document| document.rid == after[0]).collect::<Vec<_>>();
+            let last = indexed_rows(program, &last).into_iter().find(|row| row.1 == after[1] as usize);
             let last = last.expect("documents do not change");
             rows.retain(|row| self.compare(program, row, &last).is_gt());
         }
@@ -144,7 +145,7 @@ impl Backend {
         (rows.into_iter().filter_map(|(_, _, row)| row.output).collect(), next)
     }
 
-    fn compare(&self, program: &Program, a: &Placed, b: &Placed) -> Ordering {
+    fn compare(&self, program: &Program, a: &IndexedRow, b: &IndexedRow) -> Ordering {
         let keys = compare_order(&a.2.order_keys, &b.2.order_keys, program.directions());
         let rids = match self.has_reversed_ties {
             true => b.0.cmp(&a.0),
@@ -154,7 +155,7 @@ impl Backend {
     }
 }
 
-fn placed(program: &Program, documents: &[&Document]) -> Vec<Placed> {
+fn indexed_rows(program: &Program, documents: &[&Document]) -> Vec<IndexedRow> {
     let mut all = Vec::new();
     for document in documents {
         let mut rows = Vec::new();
@@ -166,8 +167,8 @@ fn placed(program: &Program, documents: &[&Document]) -> Vec<Placed> {
 
 fn by_count(program: &Program, documents: &[&Document], after: Option<&str>, rows_max: usize) -> Page {
     let values: Vec<Value> = documents.iter().map(|document| document.value.clone()).collect();
-    let all = program.answer(&values).expect("it runs");
-    let taken: usize = after.map_or(0, |after| after.parse().expect("our own"));
+    let all = program.run(&values).expect("it runs");
+    let taken: usize = after.map_or(0, |after| after.parse().expect("the backend wrote it"));
     let rows: Vec<Value> = all.iter().skip(taken).take(rows_max).cloned().collect();
     let next = taken + rows.len();
     (rows, (next < all.len()).then(|| next.to_string()))
@@ -179,9 +180,9 @@ fn partial_groups(
     after: Option<&str>,
     documents_max: usize,
 ) -> Page {
-    let after: u64 = after.map_or(0, |after| after.parse().expect("our own"));
+    let after: u64 = after.map_or(0, |after| after.parse().expect("the backend wrote it"));
     let rest: Vec<&&Document> = documents.iter().filter(|document| document.rid > after).collect();
     let chunk: Vec<Value> = rest.iter().take(documents_max).map(|document| document.value.clone()).collect();
     let next = (rest.len() > chunk.len()).then(|| rest[chunk.len() - 1].rid.to_string());
-    (program.answer(&chunk).expect("it runs"), next)
+    (program.run(&chunk).expect("it runs"), next)
 }

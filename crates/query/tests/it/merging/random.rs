@@ -1,4 +1,4 @@
-//! Chance from a seed, and documents with a bit of everything.
+//! Random numbers from a seed, and random documents with values of every type.
 
 use perihelion_model::json::{Number, Object, Value};
 use perihelion_testkit::Random;
@@ -13,17 +13,17 @@ impl RandomDocuments {
         RandomDocuments(Random::new(seed))
     }
 
-    /// A number below `bound`; 0 if that is 0.
+    /// A number below `bound`; 0 if `bound` is 0.
     pub(super) fn below(&mut self, bound: u64) -> u64 {
         self.0.below(bound)
     }
 
-    /// True once in that many times.
+    /// True with a probability of one in `times`.
     pub(super) fn chance(&mut self, times: u64) -> bool {
         self.0.one_in(times)
     }
 
-    /// Few values of every type, so that equal ones are frequent.
+    /// A value of any type from a small set, so that equal values are frequent.
     fn mixed(&mut self, has_collections: bool) -> Option<Value> {
         Some(match self.below(if has_collections { 11 } else { 9 }) {
             0 => return None,
@@ -36,7 +36,7 @@ impl RandomDocuments {
         })
     }
 
-    /// Quarters, so that sums are exact in any order.
+    /// A multiple of 0.25, so that sums are exact in any order.
     fn number(&mut self) -> Value {
         let quarters = self.below(24) as i64 - 8;
         match quarters % 4 {
@@ -78,7 +78,8 @@ impl RandomDocuments {
         Value::Object(members)
     }
 
-    /// Documents; in step, when `_rid`s grow with effective keys.
+    /// Random documents. With `are_in_step` their `_rid`s are in the order of their
+    /// effective keys.
     pub(super) fn documents(&mut self, count: u64, are_in_step: bool) -> Vec<Document> {
         let mut keys: Vec<String> = (0..count).map(|_| format!("{:02X}", self.below(0xFF))).collect();
         if are_in_step {

@@ -1,7 +1,7 @@
-//! What cannot be merged, or is not a plan, page or token at all.
+//! Plans, pages and tokens that a merge refuses.
 
 use perihelion_model::json::parse_str;
-use perihelion_query::merge::{KeyRange, Merge, MergeError, MergePlan, NextRow, Settings, Token};
+use perihelion_query::merge::{KeyRange, Merge, MergeError, MergePlan, MergeToken, NextRow, Settings};
 
 fn ranges() -> [KeyRange; 2] {
     [KeyRange::new("0", "", "80"), KeyRange::new("1", "80", "FF")]
@@ -14,9 +14,9 @@ fn sorted(query: &str) -> Merge {
 
 #[test]
 fn a_plan_that_would_be_merged_wrongly_is_refused() {
-    for (plan, complaint) in [
-        ("nonsense", "the query plan cannot be read: it is no JSON"),
-        ("[]", "the query plan cannot be read: it is no object"),
+    for (plan, message) in [
+        ("nonsense", "the query plan cannot be read: it is not valid JSON"),
+        ("[]", "the query plan cannot be read: it is not an object"),
         (
             r#"{"hybridSearchQueryInfo":{"a":1}}"#,
             "the query needs hybrid search, which cannot be merged across partitions here",
@@ -33,36 +33,36 @@ fn a_plan_that_would_be_merged_wrongly_is_refused() {
             r#"{"queryInfo":{"aggregates":["Count"],"orderBy":["Ascending"]}}"#,
             "the query needs ORDER BY over aggregates, which cannot be merged across partitions here",
         ),
-        (r#"{"queryInfo":{"top":-1}}"#, "the query plan cannot be read: top, offset or limit is no count"),
+        (r#"{"queryInfo":{"top":-1}}"#, "the query plan cannot be read: top, offset or limit is not a count"),
         (
             r#"{"queryInfo":{"orderBy":["Up"]}}"#,
-            "the query plan cannot be read: orderBy holds something else than a direction",
+            "the query plan cannot be read: orderBy holds an unknown direction",
         ),
-        (r#"{"queryRanges":[{"min":""}]}"#, "the query plan cannot be read: a range has no ends"),
+        (r#"{"queryRanges":[{"min":""}]}"#, "the query plan cannot be read: a range lacks its min or max"),
     ] {
         let error = MergePlan::parse(plan).map(|_| ()).expect_err(plan);
-        assert_eq!(error.to_string(), complaint);
+        assert_eq!(error.to_string(), message);
     }
 }
 
 #[test]
-fn absent_and_unknown_members_of_a_plan_have_no_say() {
+fn absent_and_unknown_members_of_a_plan_are_ignored() {
     for plan in
         ["{}", r#"{"queryInfo":null,"hybridSearchQueryInfo":null,"new":1}"#, r#"{"queryInfo":{"new":[]}}"#]
     {
         let plan = MergePlan::parse(plan).unwrap();
         let mut merge = Merge::new(plan, "SELECT * FROM c", &ranges(), Settings::default()).unwrap();
-        let fetches = merge.wanted();
+        let fetches = merge.next_fetches();
         assert_eq!(&*fetches[0].query, "SELECT * FROM c");
         for fetch in fetches {
-            merge.page(fetch.id, vec![1_i64.into()], None).unwrap();
+            merge.add_page(fetch.id, vec![1_i64.into()], None).unwrap();
         }
         assert_eq!(merge.next_row(), Ok(NextRow::Row(1_i64.into())));
     }
 }
 
 #[test]
-fn only_ranges_that_can_hold_a_result_are_asked() {
+fn only_ranges_that_can_hold_a_result_are_fetched() {
     let plan = MergePlan::parse(
         r#"{"queryRanges":[{"min":"3A","max":"3A","isMinInclusive":true,"isMaxInclusive":true}]}"#,
     );
@@ -72,16 +72,18 @@ fn only_ranges_that_can_hold_a_result_are_asked() {
     assert!(!held(&KeyRange::new("2", "", "3A")));
     assert!(held(&KeyRange::new("3", "3A", "3B")));
     let mut merge = Merge::within(plan, "q", ("", "FF"), &ranges(), Settings::default()).unwrap();
-    let asked: Vec<_> = merge.wanted().into_iter().map(|fetch| (fetch.range_id, fetch.keys)).collect();
-    assert_eq!(asked, [("0".to_owned(), None)]);
+    let fetched: Vec<_> =
+        merge.next_fetches().into_iter().map(|fetch| (fetch.range_id, fetch.keys)).collect();
+    assert_eq!(fetched, [("0".to_owned(), None)]);
 }
 
 #[test]
-fn a_query_within_some_keys_asks_for_these_alone() {
+fn a_query_within_some_keys_fetches_only_these() {
     let plan = MergePlan::concatenation();
     let mut merge = Merge::within(plan, "q", ("70", "FF"), &ranges(), Settings::default()).unwrap();
-    let asked: Vec<_> = merge.wanted().into_iter().map(|fetch| (fetch.range_id, fetch.keys)).collect();
-    assert_eq!(asked, [("0".to_owned(), Some(("70".to_owned(), "80".to_owned()))), ("1".to_owned(), None)]);
+    let fetched: Vec<_> =
+        merge.next_fetches().into_iter().map(|fetch| (fetch.range_id, fetch.keys)).collect();
+    assert_eq!(fetched, [("0".to_owned(), Some(("70".to_owned(), "80".to_owned()))), ("1".to_owned(), None)]);
 }
 
 #[test]
@@ -90,8 +92,8 @@ fn a_row_of_another_form_is_an_error() {
         ["1", "{}", r#"{"orderByItems":[]}"#, r#"{"orderByItems":[{"item":1},{"item":2}],"payload":1}"#]
     {
         let mut merge = sorted("q");
-        let fetch = merge.wanted().remove(0);
-        let error = merge.page(fetch.id, vec![parse_str(row).unwrap()], None).expect_err(row);
+        let fetch = merge.next_fetches().remove(0);
+        let error = merge.add_page(fetch.id, vec![parse_str(row).unwrap()], None).expect_err(row);
         assert!(matches!(error, MergeError::UnexpectedRow(_)), "{error}");
     }
     let plan = MergePlan::parse(
@@ -99,26 +101,26 @@ fn a_row_of_another_form_is_an_error() {
     );
     for row in ["1", "{}", r#"{"groupByItems":[{}]}"#, r#"{"groupByItems":[{}],"payload":{"n":1}}"#] {
         let mut merge = Merge::new(plan.clone().unwrap(), "q", &ranges(), Settings::default()).unwrap();
-        let fetch = merge.wanted().remove(0);
-        let error = merge.page(fetch.id, vec![parse_str(row).unwrap()], None).expect_err(row);
+        let fetch = merge.next_fetches().remove(0);
+        let error = merge.add_page(fetch.id, vec![parse_str(row).unwrap()], None).expect_err(row);
         assert!(matches!(error, MergeError::UnexpectedRow(_)), "{error}");
     }
 }
 
 #[test]
-fn a_page_nobody_asked_for_is_an_error() {
+fn a_page_without_a_fetch_is_an_error() {
     let mut merge = sorted("q");
-    let fetch = merge.wanted().remove(0);
-    merge.page(fetch.id, Vec::new(), None).unwrap();
-    assert_eq!(merge.page(fetch.id, Vec::new(), None), Err(MergeError::UnknownFetch));
-    assert_eq!(merge.failed(fetch.id), Err(MergeError::UnknownFetch));
+    let fetch = merge.next_fetches().remove(0);
+    merge.add_page(fetch.id, Vec::new(), None).unwrap();
+    assert_eq!(merge.add_page(fetch.id, Vec::new(), None), Err(MergeError::UnknownFetch));
+    assert_eq!(merge.fetch_failed(fetch.id), Err(MergeError::UnknownFetch));
 }
 
 #[test]
-fn ranges_with_a_gap_cannot_stand_in_for_one_that_is_gone() {
+fn ranges_with_a_gap_cannot_replace_a_range_that_is_gone() {
     let mut merge = sorted("q");
-    let fetch = merge.wanted().remove(0);
-    let error = merge.gone(fetch.id, &[KeyRange::new("2", "", "20"), KeyRange::new("3", "30", "80")]);
+    let fetch = merge.next_fetches().remove(0);
+    let error = merge.range_gone(fetch.id, &[KeyRange::new("2", "", "20"), KeyRange::new("3", "30", "80")]);
     assert_eq!(error, Err(MergeError::RangesDoNotCover { min: String::new(), max: "80".to_owned() }));
 }
 
@@ -127,9 +129,12 @@ fn a_range_that_is_always_gone_ends_the_query() {
     let mut merge = sorted("q");
     let mut gone = 0;
     let error = loop {
-        let fetch =
-            merge.wanted().into_iter().find(|fetch| fetch.range_id == "0").expect("it is wanted again");
-        match merge.gone(fetch.id, &ranges()) {
+        let fetch = merge
+            .next_fetches()
+            .into_iter()
+            .find(|fetch| fetch.range_id == "0")
+            .expect("the range is fetched again");
+        match merge.range_gone(fetch.id, &ranges()) {
             Ok(()) => gone += 1,
             Err(error) => break error,
         }
@@ -141,12 +146,12 @@ fn a_range_that_is_always_gone_ends_the_query() {
 #[test]
 fn a_foreign_or_damaged_token_is_refused() {
     let mut merge = sorted("SELECT * FROM c ORDER BY c.n");
-    for (fetch, item) in merge.wanted().into_iter().zip([r#"{"item":1}"#, "{}"]) {
+    for (fetch, item) in merge.next_fetches().into_iter().zip([r#"{"item":1}"#, "{}"]) {
         let row = parse_str(&format!(r#"{{"_rid":"A","orderByItems":[{item}],"payload":"y"}}"#)).unwrap();
-        merge.page(fetch.id, vec![row.clone(), row], Some("more".to_owned())).unwrap();
+        merge.add_page(fetch.id, vec![row.clone(), row], Some("more".to_owned())).unwrap();
     }
     assert_eq!(merge.next_row(), Ok(NextRow::Row("y".into())));
-    let Token::Resume(token) = merge.token() else { panic!("a sorted query has a token") };
+    let MergeToken::Resume(token) = merge.token() else { panic!("a sorted query has a token") };
     let resume = |query: &str, plan: &str, token: &str| {
         Merge::resume(MergePlan::parse(plan).unwrap(), query, &ranges(), Settings::default(), token)
             .map(|_| ())
@@ -163,7 +168,7 @@ fn a_foreign_or_damaged_token_is_refused() {
     is_refused(QUERY, r#"{"queryInfo":{"orderBy":["Ascending"],"top":3}}"#, &token);
     is_refused(QUERY, PLAN, "");
     is_refused(QUERY, PLAN, &token.replace("\"perihelion\":1", "\"perihelion\":2"));
-    // Cut short anywhere, it is no token; with any member gone, neither.
+    // A token that is cut short or lacks a member is refused.
     for end in (0..token.len()).filter(|end| token.is_char_boundary(*end)) {
         is_refused(QUERY, PLAN, &token[..end]);
     }
@@ -173,23 +178,23 @@ fn a_foreign_or_damaged_token_is_refused() {
 }
 
 #[test]
-fn a_sort_that_partitions_do_not_do_is_done_here() {
+fn a_sort_that_partitions_do_not_perform_is_performed_by_the_merge() {
     let plan = r#"{"queryInfo":{"orderBy":["Descending"],"hasNonStreamingOrderBy":true,"top":3}}"#;
     let plan = MergePlan::parse(plan).unwrap();
     let mut merge = Merge::new(plan, "q", &ranges(), Settings::default()).unwrap();
-    for (fetch, numbers) in merge.wanted().into_iter().zip([[3, 9, 1, 7], [2, 8, 6, 4]]) {
+    for (fetch, numbers) in merge.next_fetches().into_iter().zip([[3, 9, 1, 7], [2, 8, 6, 4]]) {
         let row = |number: i64| {
             parse_str(&format!(r#"{{"_rid":"r","orderByItems":[{{"item":{number}}}],"payload":{number}}}"#))
                 .unwrap()
         };
-        assert_eq!(merge.token(), Token::Unavailable);
-        merge.page(fetch.id, numbers.map(row).to_vec(), None).unwrap();
+        assert_eq!(merge.token(), MergeToken::Unavailable);
+        merge.add_page(fetch.id, numbers.map(row).to_vec(), None).unwrap();
     }
     for number in [9_i64, 8, 7] {
         assert_eq!(merge.next_row(), Ok(NextRow::Row(number.into())));
     }
     assert_eq!(merge.next_row(), Ok(NextRow::Done));
-    assert_eq!(merge.token(), Token::Finished);
+    assert_eq!(merge.token(), MergeToken::Finished);
 }
 
 #[test]
@@ -200,8 +205,8 @@ fn distinct_values_are_counted_over_all_partitions() {
         );
         let mut merge =
             Merge::new(MergePlan::parse(&plan).unwrap(), "q", &ranges(), Settings::default()).unwrap();
-        for (fetch, names) in merge.wanted().into_iter().zip([["a", "b"], ["b", "c"]]) {
-            merge.page(fetch.id, names.map(Into::into).to_vec(), None).unwrap();
+        for (fetch, names) in merge.next_fetches().into_iter().zip([["a", "b"], ["b", "c"]]) {
+            merge.add_page(fetch.id, names.map(Into::into).to_vec(), None).unwrap();
         }
         assert_eq!(merge.next_row(), Ok(NextRow::Row(parse_str(expect).unwrap())));
         assert_eq!(merge.next_row(), Ok(NextRow::Done));

@@ -1,10 +1,9 @@
-//! From the tree to the program: names resolved, parameters put in, constants
-//! computed, rules of meaning checked.
+//! The binder, from the syntax tree to the bound tree: it resolves names,
+//! substitutes parameters, folds constants and checks the semantic rules.
 //!
-//! The scope mirrors the frames of evaluation entry by entry, so that a name
-//! becomes a distance. All complaints about a statement are collected, in the
-//! order of the text within each clause; a statement with complaints has no
-//! program.
+//! The scope has one entry per frame of the evaluation, so that a name becomes
+//! a distance. All errors of a statement are collected, in the order of the
+//! text within each clause.
 
 mod expression;
 mod fold;
@@ -18,20 +17,20 @@ pub(crate) use names::{select_names, source_name};
 pub(crate) use stage::staged_source;
 
 use crate::ast::{Expr, Select};
+use crate::context::Context;
 use crate::diagnostic::{Diagnostic, Span};
-use crate::eval::{Budget, Context};
 use crate::node::{AggregateNode, SelectNode};
 use crate::parameters::{Now, Parameters};
 
-/// A statement that means something.
+/// A bound statement.
 pub(crate) struct Bound {
     pub(crate) select: SelectNode,
-    /// How many frames the document is away from a row of the statement, when
+    /// The distance from the frame of a row to the frame of the document, when
     /// FROM binds the document itself.
     pub(crate) document_hops: Option<usize>,
-    /// Numbers are computed, not only read.
+    /// The statement computes numbers and does not only read them.
     pub(crate) computes: bool,
-    /// The statement whose rows take the place of the documents.
+    /// The inner stage, whose rows take the place of the documents.
     pub(crate) inner: Option<Box<Bound>>,
 }
 
@@ -42,8 +41,8 @@ impl Bound {
     }
 }
 
-/// Binds a statement and, before it, the one it is staged on. The height of
-/// the tree bounds how many there can be.
+/// Binds a statement and, before it, its inner stage. The height of the tree
+/// bounds the number of stages.
 pub(crate) fn bind(
     source: &str,
     select: &Select,
@@ -59,9 +58,9 @@ pub(crate) fn bind(
     let mut binder = Binder {
         source,
         parameters,
-        context: Context { now, budget: Budget::new() },
-        // The document; it has no name until FROM gives it one.
-        scope: vec![Entry::Row { name: None, document: false }],
+        context: Context::new(now),
+        // The document; FROM gives it a name.
+        scope: vec![ScopeEntry::Row { name: None, document: false }],
         is_staged: staged.is_some(),
         diagnostics,
         document_hops: None,
@@ -78,27 +77,28 @@ pub(crate) fn bind(
 struct Binder<'q> {
     source: &'q str,
     parameters: &'q Parameters,
-    /// For computing constants; its budget is for the whole statement.
+    /// For folding constants; its budget is for the whole statement.
     context: Context,
-    scope: Vec<Entry<'q>>,
-    /// The first source has been answered: what runs are its rows.
+    scope: Vec<ScopeEntry<'q>>,
+    /// The first source of FROM is a stage of its own, and its rows take the
+    /// place of the documents.
     is_staged: bool,
     diagnostics: Vec<Diagnostic>,
     document_hops: Option<usize>,
     computes: bool,
 }
 
-/// What one frame will hold.
-enum Entry<'q> {
+/// What one frame of the evaluation will hold.
+enum ScopeEntry<'q> {
     Row { name: Option<&'q str>, document: bool },
-    Group(Group<'q>),
+    Group(GroupScope<'q>),
 }
 
-/// A group stands in for the rows it was made of: their names can no longer
-/// be read, except inside aggregates.
-struct Group<'q> {
+/// The scope of a group. It hides the names of its rows, except inside
+/// aggregates.
+struct GroupScope<'q> {
     keys: &'q [Expr],
-    rows: Vec<Entry<'q>>,
+    rows: Vec<ScopeEntry<'q>>,
     aggregates: Vec<AggregateNode>,
 }
 
@@ -107,8 +107,8 @@ impl Binder<'_> {
         self.diagnostics.push(Diagnostic::new(code, message, self.source, span));
     }
 
-    /// The distance of the scope entry at that place.
-    fn hops(&self, place: usize) -> usize {
-        self.scope.len() - 1 - place
+    /// The distance from the innermost scope entry to the one at the index.
+    fn hops(&self, index: usize) -> usize {
+        self.scope.len() - 1 - index
     }
 }

@@ -1,10 +1,11 @@
-//! The plan of a statement: what a client needs to run it on every partition
-//! and merge the answers.
+//! The query plan: what a client needs to run a statement on every partition
+//! and merge the results.
 //!
-//! The planner of the service is matched to the letter, because clients send
-//! the rewritten statement back and read the rest by name: [`rewrite`] writes
-//! the statement for one partition, [`features`] says what the client must be
-//! able to merge, [`keys`] which partition keys can hold a result.
+//! Plans are the same as the service's, character by character, because
+//! clients send the rewritten statement back and read the other members by
+//! name. [`rewrite`] makes the statement for one partition, [`features`] lists
+//! what the client must be able to merge, [`keys`] finds the partition keys
+//! that can hold a result.
 
 mod features;
 mod json;
@@ -18,13 +19,13 @@ pub(crate) use rewrite::FILTER_PLACEHOLDER;
 use crate::ast::{Count, Direction, Expr, Select, Selection};
 use crate::bind::{aggregate_call, bind, contains_aggregate, same, select_names};
 use crate::diagnostic::{Diagnostic, errors_to_json};
-use crate::node::AggregateFunction;
+use crate::node::{AggregateFunction, SelectNode};
 use crate::parameters::{Now, Parameters};
 use crate::printer::expr_text;
-use crate::{Query, node::SelectNode};
-use perihelion_model::json::{Value, object};
+use crate::statement::Query;
+use perihelion_model::json::{Style, Value, object, to_text};
 
-/// The answer to a plan request; [`QueryPlan::to_json`] is its body.
+/// The result of a plan request; [`QueryPlan::to_json`] is the response body.
 #[derive(Debug, Clone)]
 pub struct QueryPlan {
     distinct: DistinctType,
@@ -42,8 +43,10 @@ pub struct QueryPlan {
     partition_keys: PartitionKeyFilter,
 }
 
+/// How the rows of a SELECT DISTINCT are merged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum DistinctType {
+pub(crate) enum DistinctType {
+    /// There is no DISTINCT.
     None,
     /// Equal values may come in any order.
     Unordered,
@@ -51,10 +54,33 @@ enum DistinctType {
     Ordered,
 }
 
-/// Why there is no plan. All of them are answered 400.
+impl DistinctType {
+    /// Every type with its name in plans.
+    pub(crate) const NAMES: [(DistinctType, &'static str); 3] = [
+        (DistinctType::None, "None"),
+        (DistinctType::Unordered, "Unordered"),
+        (DistinctType::Ordered, "Ordered"),
+    ];
+}
+
+/// The directions of a sort with their names in plans.
+pub(crate) const DIRECTION_NAMES: [(Direction, &str); 2] =
+    [(Direction::Ascending, "Ascending"), (Direction::Descending, "Descending")];
+
+/// The name of a value in a table of names.
+fn name_of<T: PartialEq>(names: &[(T, &'static str)], value: &T) -> &'static str {
+    names.iter().find(|(known, _)| known == value).map_or("", |(_, name)| name)
+}
+
+/// The value of a name in a table of names.
+pub(crate) fn value_of<T: Copy>(names: &[(T, &'static str)], name: &str) -> Option<T> {
+    names.iter().find(|(_, known)| *known == name).map(|(value, _)| *value)
+}
+
+/// Why a statement has no plan. The response is a 400.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PlanError {
-    /// The statement is wrong; the body is [`errors_to_json`].
+    /// The statement does not compile; the body is [`errors_to_json`].
     Invalid(Vec<Diagnostic>),
     /// An aggregate inside another expression cannot be merged.
     Composition,
@@ -71,16 +97,16 @@ pub fn plan(
     partition_key_paths: &[&str],
 ) -> Result<QueryPlan, PlanError> {
     let select = &query.select;
-    // The time decides nothing about a plan.
+    // A plan does not depend on the time.
     let bound = bind(&query.text, select, parameters, Now::from_unix_ticks(0)).map_err(PlanError::Invalid)?;
-    let shape = Shape::of(select)?;
+    let shape = ProjectionShape::of(select)?;
     features::check(select, &shape, supported_features)?;
     let partition_keys = keys::filter(&bound, partition_key_paths);
     Ok(QueryPlan::new(select, &bound.select, &shape, partition_keys))
 }
 
-/// Which partition keys can hold a result of a statement, be there a plan for
-/// it or not. The paths are those of the container's partition key.
+/// The partition keys that can hold a result of a statement, whether or not it
+/// has a plan. The paths are those of the container's partition key.
 pub fn partition_keys(
     query: &Query,
     parameters: &Parameters,
@@ -90,13 +116,13 @@ pub fn partition_keys(
     Ok(keys::filter(&bound, partition_key_paths))
 }
 
-/// What the select list is made of.
-enum Shape<'q> {
+/// How the select list combines aggregates and group keys.
+enum ProjectionShape<'q> {
     /// No aggregates and no groups.
     Plain,
     /// `VALUE AGG(x)`, or `VALUE x` with GROUP BY.
     Value { expr: &'q Expr, aggregate: Option<(AggregateFunction, &'q Expr)> },
-    /// A list, of aggregates or with GROUP BY.
+    /// A list with aggregates or GROUP BY.
     List(Vec<ListItem<'q>>),
 }
 
@@ -106,16 +132,16 @@ struct ListItem<'q> {
     aggregate: Option<(AggregateFunction, &'q Expr)>,
 }
 
-impl<'q> Shape<'q> {
+impl<'q> ProjectionShape<'q> {
     fn of(select: &'q Select) -> Result<Self, PlanError> {
         match &select.selection {
-            Selection::Star(_) => Ok(Shape::Plain),
+            Selection::Star(_) => Ok(ProjectionShape::Plain),
             Selection::Value(expr) => {
                 let aggregate = simple_aggregate(expr)?;
                 if aggregate.is_none() && select.group_by.is_none() {
-                    return Ok(Shape::Plain);
+                    return Ok(ProjectionShape::Plain);
                 }
-                Ok(Shape::Value { expr, aggregate })
+                Ok(ProjectionShape::Value { expr, aggregate })
             }
             Selection::List(items) => {
                 let mut list = Vec::with_capacity(items.len());
@@ -123,7 +149,7 @@ impl<'q> Shape<'q> {
                     list.push(ListItem { name, expr: &item.expr, aggregate: simple_aggregate(&item.expr)? });
                 }
                 let plain = select.group_by.is_none() && list.iter().all(|item| item.aggregate.is_none());
-                Ok(if plain { Shape::Plain } else { Shape::List(list) })
+                Ok(if plain { ProjectionShape::Plain } else { ProjectionShape::List(list) })
             }
         }
     }
@@ -141,10 +167,10 @@ impl QueryPlan {
     fn new(
         select: &Select,
         bound: &SelectNode,
-        shape: &Shape<'_>,
+        shape: &ProjectionShape<'_>,
         partition_keys: PartitionKeyFilter,
     ) -> Self {
-        let merged = matches!(shape, Shape::Plain);
+        let merged = matches!(shape, ProjectionShape::Plain);
         let order = select.order_by.as_ref().filter(|_| merged).map_or(&[][..], |order_by| &order_by.items);
         let counts = Counts { top: bound.top, offset: bound.offset, limit: bound.limit };
         let (aliases, types) = aliases(shape);
@@ -158,8 +184,10 @@ impl QueryPlan {
             group_by_expressions: select.group_by.iter().flatten().map(expr_text).collect(),
             group_by_aliases: aliases,
             aggregates: match shape {
-                Shape::Value { aggregate: Some((function, _)), .. } => vec![function.plan_name()],
-                Shape::Value { .. } | Shape::List(_) | Shape::Plain => Vec::new(),
+                ProjectionShape::Value { aggregate: Some((function, _)), .. } => vec![function.plan_name()],
+                ProjectionShape::Value { .. } | ProjectionShape::List(_) | ProjectionShape::Plain => {
+                    Vec::new()
+                }
             },
             alias_types: types,
             rewritten_query: rewrite::rewrite(select, shape, counts),
@@ -168,18 +196,18 @@ impl QueryPlan {
         }
     }
 
-    /// The statement to send to each partition; empty: the one at hand.
+    /// The statement to send to each partition; empty when it is the original.
     pub fn rewritten_query(&self) -> &str {
         &self.rewritten_query
     }
 
-    /// Which partition keys can hold a result.
+    /// The partition keys that can hold a result.
     pub fn partition_keys(&self) -> &PartitionKeyFilter {
         &self.partition_keys
     }
 }
 
-/// The counts of a statement, parameters resolved.
+/// The counts of a statement, with the values of parameters.
 #[derive(Clone, Copy)]
 struct Counts {
     top: Option<u64>,
@@ -189,8 +217,8 @@ struct Counts {
 
 type AliasTypes = Vec<(String, Option<&'static str>)>;
 
-fn aliases(shape: &Shape<'_>) -> (Vec<String>, AliasTypes) {
-    let Shape::List(items) = shape else { return (Vec::new(), Vec::new()) };
+fn aliases(shape: &ProjectionShape<'_>) -> (Vec<String>, AliasTypes) {
+    let ProjectionShape::List(items) = shape else { return (Vec::new(), Vec::new()) };
     let types = items
         .iter()
         .map(|item| (item.name.clone(), item.aggregate.map(|(function, _)| function.plan_name())))
@@ -198,7 +226,7 @@ fn aliases(shape: &Shape<'_>) -> (Vec<String>, AliasTypes) {
     (items.iter().map(|item| item.name.clone()).collect(), types)
 }
 
-/// Sorted by the very value that is to be distinct, duplicates are neighbours.
+/// When the rows are sorted by the distinct value, equal values are neighbours.
 fn distinct_type(select: &Select) -> DistinctType {
     if !select.distinct {
         return DistinctType::None;
@@ -229,7 +257,7 @@ fn errors(text: &str) -> String {
 }
 
 fn body(value: Value) -> String {
-    perihelion_model::json::to_text(&value, perihelion_model::json::Style::Query)
+    to_text(&value, Style::Query)
 }
 
 impl std::fmt::Display for PlanError {

@@ -1,8 +1,10 @@
-//! From tokens to the tree: the cursor and its complaints.
+//! The parser, from tokens to the syntax tree. This file has the cursor over
+//! the tokens and the syntax errors.
 //!
-//! A hand-written parser, because the codes and places of its errors are part
-//! of the protocol. It stops at the first mistake. Clauses are in [`clauses`],
-//! scalar expressions in [`expression`], literals in [`literal`].
+//! The parser is written by hand, because the codes and locations of its
+//! errors are part of the protocol. It stops at the first mistake. Clauses are
+//! in [`clauses`], scalar expressions in [`expression`], literals in
+//! [`literal`].
 
 mod clauses;
 mod expression;
@@ -10,23 +12,23 @@ mod literal;
 
 use crate::ast::{HEIGHT_MAX, Name, Select};
 use crate::diagnostic::{Diagnostic, Span};
-use crate::lexer::{Keyword, Kind, Symbol, Token, tokenize};
+use crate::lexer::{Keyword, Symbol, Token, TokenKind, tokenize};
 
-/// The longest statement the service takes (`maxSqlQueryInputLength`).
+/// The longest statement that the service accepts (`maxSqlQueryInputLength`).
 pub(crate) const QUERY_LENGTH_MAX: usize = 512 * 1024;
 
 /// The most joins in one statement (`maxJoinsPerSqlQuery`).
 pub(crate) const JOINS_MAX: usize = 10;
 
-/// How deep the parser itself may recurse; it takes two levels for a subquery.
+/// How deep the parser may recurse; a subquery takes two levels.
 const NESTING_MAX: u16 = 80;
 
-/// Code of refusals by our own limits; no recording shows the service's.
+/// The error code for our own limits; the service's code is not known.
 const LIMIT_CODE: &str = "SC3000";
 
 type Parse<T> = Result<T, Diagnostic>;
 
-/// Reads a whole statement.
+/// Parses a whole statement.
 pub(crate) fn parse(text: &str) -> Parse<Box<Select>> {
     if text.len() > QUERY_LENGTH_MAX {
         let message = format!("The query is longer than the maximum of {QUERY_LENGTH_MAX} bytes.");
@@ -36,7 +38,7 @@ pub(crate) fn parse(text: &str) -> Parse<Box<Select>> {
     let mut parser = Parser { text, tokens, at: 0, nesting: 0, joins: 0 };
     let select = parser.select()?;
     match parser.peek() {
-        Kind::End => Ok(select),
+        TokenKind::End => Ok(select),
         _ => Err(parser.unexpected()),
     }
 }
@@ -54,13 +56,13 @@ impl Parser<'_> {
         self.ahead(0)
     }
 
-    /// The token that many places further; the last one is `End`.
+    /// The token `count` tokens after the current one; the last one is `End`.
     fn ahead(&self, count: usize) -> Token {
         let last = self.tokens.len() - 1;
         self.tokens[(self.at + count).min(last)]
     }
 
-    fn peek(&self) -> Kind {
+    fn peek(&self) -> TokenKind {
         self.token().kind
     }
 
@@ -68,25 +70,25 @@ impl Parser<'_> {
         self.token().span
     }
 
-    /// The span of the token read last.
+    /// The span of the token before the current one.
     fn last_span(&self) -> Span {
         self.tokens[self.at.saturating_sub(1)].span
     }
 
     fn advance(&mut self) -> Token {
         let token = self.token();
-        if token.kind != Kind::End {
+        if token.kind != TokenKind::End {
             self.at += 1;
         }
         token
     }
 
     fn at_keyword(&self, keyword: Keyword) -> bool {
-        self.peek() == Kind::Keyword(keyword)
+        self.peek() == TokenKind::Keyword(keyword)
     }
 
     fn at_symbol(&self, symbol: Symbol) -> bool {
-        self.peek() == Kind::Symbol(symbol)
+        self.peek() == TokenKind::Symbol(symbol)
     }
 
     fn eat_keyword(&mut self, keyword: Keyword) -> bool {
@@ -109,15 +111,16 @@ impl Parser<'_> {
         if self.eat_symbol(symbol) { Ok(()) } else { Err(self.unexpected()) }
     }
 
-    /// Is the token that many places further this word, in any case?
+    /// Whether the token `count` tokens after the current one is this
+    /// identifier, in any letter case.
     fn at_word(&self, count: usize, word: &str) -> bool {
         let token = self.ahead(count);
-        token.kind == Kind::Identifier && token.span.text(self.text).eq_ignore_ascii_case(word)
+        token.kind == TokenKind::Identifier && token.span.text(self.text).eq_ignore_ascii_case(word)
     }
 
     fn identifier(&mut self) -> Parse<Name> {
         match self.peek() {
-            Kind::Identifier => {
+            TokenKind::Identifier => {
                 let span = self.advance().span;
                 Ok(Name { text: span.text(self.text).to_owned(), span })
             }
@@ -125,27 +128,27 @@ impl Parser<'_> {
         }
     }
 
-    /// Complains about the token at hand.
+    /// The syntax error at the current token.
     fn unexpected(&self) -> Diagnostic {
         let token = self.token();
         let near = token.span.text(self.text);
         let (code, message) = match token.kind {
-            Kind::End => ("SC1002", "Syntax error, unexpected end-of-file.".to_owned()),
-            Kind::Invalid if near.starts_with(['"', '\'']) => {
+            TokenKind::End => ("SC1002", "Syntax error, unexpected end-of-file.".to_owned()),
+            TokenKind::Invalid if near.starts_with(['"', '\'']) => {
                 ("SC1012", format!("Syntax error, invalid string literal token '{near}'."))
             }
-            Kind::Invalid => ("SC1010", format!("Syntax error, invalid token '{near}'.")),
-            Kind::Identifier
-            | Kind::Keyword(_)
-            | Kind::Parameter
-            | Kind::String
-            | Kind::Number
-            | Kind::Symbol(_) => ("SC1001", format!("Syntax error, incorrect syntax near '{near}'.")),
+            TokenKind::Invalid => ("SC1010", format!("Syntax error, invalid token '{near}'.")),
+            TokenKind::Identifier
+            | TokenKind::Keyword(_)
+            | TokenKind::Parameter
+            | TokenKind::String
+            | TokenKind::Number
+            | TokenKind::Symbol(_) => ("SC1001", format!("Syntax error, incorrect syntax near '{near}'.")),
         };
         Diagnostic::new(code, message, self.text, token.span)
     }
 
-    /// Runs a part one level deeper, within the limit.
+    /// Parses a part one level deeper, within the limit.
     fn nested<T>(&mut self, part: impl FnOnce(&mut Self) -> Parse<T>) -> Parse<T> {
         if self.nesting >= NESTING_MAX {
             return Err(self.too_deep(self.span()));

@@ -1,12 +1,11 @@
-//! Evaluation: what an expression is worth for one row.
+//! Evaluation: the value of an expression for one row.
 //!
-//! Undefined is `None` and spreads: an operator over it is undefined unless
-//! its rules say otherwise. Logic is three-valued, and only `true` passes a
-//! filter. Values are borrowed from the document or the program wherever
-//! possible; what must be built is charged to the [`Budget`] first, so that no
-//! statement can make memory or time grow without bound.
+//! Undefined is `None` and propagates: an operator over it is undefined unless
+//! the operator's rules say otherwise. Logic is three-valued, and only `true`
+//! passes a filter. Values are borrowed from the document or the program where
+//! possible. Values that must be built are charged to the budget of the
+//! [`Context`] first, so that no statement can use unbounded memory or time.
 
-mod budget;
 mod operators;
 mod select;
 
@@ -14,35 +13,27 @@ use std::borrow::Cow;
 
 use perihelion_model::json::{Object, Value};
 
-pub(crate) use budget::Budget;
-pub(crate) use operators::double;
 pub(crate) use select::{GroupTable, each_row, group_rows, order_keys, output_of, values_of};
 
 use crate::ast::{LogicalOperator, SubqueryKind, UnaryOperator};
-use crate::error::EvaluationError;
+use crate::context::Context;
+use crate::error::{Evaluated, EvaluationError};
+use crate::functions::{Arg, Function};
 use crate::like::LikePattern;
 use crate::node::{InList, Node, Pattern, Step};
 use crate::order::{compare_values, equal, relate};
-use crate::parameters::Now;
 
-pub(crate) type Arg<'e> = Option<Cow<'e, Value>>;
-pub(crate) type Answer<'e> = Result<Arg<'e>, EvaluationError>;
-type Truth = Result<Option<bool>, EvaluationError>;
+/// True, false or undefined.
+type Truth = Evaluated<Option<bool>>;
 
-/// What evaluation needs besides the row.
-#[derive(Debug)]
-pub(crate) struct Context {
-    pub(crate) now: Now,
-    pub(crate) budget: Budget,
-}
-
-/// The bindings in scope, innermost first.
+/// A linked list of the bindings in scope, innermost first.
 #[derive(Clone, Copy)]
 pub(crate) struct Frame<'e> {
     pub(crate) binding: Binding<'e>,
     pub(crate) outer: Option<&'e Frame<'e>>,
 }
 
+/// What a name of FROM, or a group, stands for.
 #[derive(Clone, Copy)]
 pub(crate) enum Binding<'e> {
     Value(Option<&'e Value>),
@@ -88,7 +79,8 @@ impl<'e> Frame<'e> {
     }
 }
 
-pub(crate) fn evaluate<'e>(node: &'e Node, frame: &Frame<'e>, context: &'e Context) -> Answer<'e> {
+/// The value of the expression; `None` when it is undefined.
+pub(crate) fn evaluate<'e>(node: &'e Node, frame: &Frame<'e>, context: &'e Context) -> Evaluated<Arg<'e>> {
     Ok(match node {
         Node::Constant(value) => value.as_ref().map(Cow::Borrowed),
         Node::Path { hops, steps } => {
@@ -128,7 +120,8 @@ pub(crate) fn evaluate<'e>(node: &'e Node, frame: &Frame<'e>, context: &'e Conte
     })
 }
 
-/// What a filter asks. Values other than booleans are as good as undefined.
+/// The truth of an expression, as a filter needs it. Values that are not
+/// booleans count as undefined.
 pub(crate) fn truth<'e>(node: &'e Node, frame: &Frame<'e>, context: &'e Context) -> Truth {
     match node {
         Node::Unary(UnaryOperator::Not, operand) => Ok(truth(operand, frame, context)?.map(|flag| !flag)),
@@ -160,11 +153,11 @@ pub(crate) fn truth<'e>(node: &'e Node, frame: &Frame<'e>, context: &'e Context)
     }
 }
 
-/// Follows fixed steps; undefined where one leads nowhere.
+/// Follows the steps of a path; `None` where a step does not exist.
 pub(crate) fn walk<'e>(value: &'e Value, steps: &[Step]) -> Option<&'e Value> {
     steps.iter().try_fold(value, |value, step| match (step, value) {
         (Step::Name(name), Value::Object(object)) => object.get(name),
-        (Step::Item(place), Value::Array(items)) => items.get(*place),
+        (Step::Item(index), Value::Array(items)) => items.get(*index),
         _ => None,
     })
 }
@@ -174,14 +167,15 @@ fn step_into<'e>(base: Cow<'e, Value>, step: &Step) -> Arg<'e> {
         Cow::Borrowed(base) => walk(base, std::slice::from_ref(step)).map(Cow::Borrowed),
         Cow::Owned(base) => match (step, base) {
             (Step::Name(name), Value::Object(mut object)) => object.remove(name).map(Cow::Owned),
-            (Step::Item(place), Value::Array(mut items)) => {
-                (*place < items.len()).then(|| Cow::Owned(items.swap_remove(*place)))
+            (Step::Item(index), Value::Array(mut items)) => {
+                (*index < items.len()).then(|| Cow::Owned(items.swap_remove(*index)))
             }
             _ => None,
         },
     }
 }
 
+/// The path step that a computed index (`base[index]`) means.
 pub(crate) fn as_step(index: &Value) -> Option<Step> {
     match index {
         Value::String(name) => Some(Step::Name(name.clone())),
@@ -191,7 +185,7 @@ pub(crate) fn as_step(index: &Value) -> Option<Step> {
 }
 
 /// `AND` is false as soon as one operand is, `OR` true as soon as one is;
-/// otherwise one undefined operand makes the whole undefined.
+/// otherwise one undefined operand makes the result undefined.
 fn logical<'e>(
     operator: LogicalOperator,
     operands: &'e [Node],
@@ -259,8 +253,8 @@ fn like<'e>(value: Arg<'e>, pattern: &'e Pattern, frame: &Frame<'e>, context: &'
     Ok(Some(pattern.matches(text)))
 }
 
-/// Undefined elements are dropped, as the service does.
-fn array<'e>(items: &'e [Node], frame: &Frame<'e>, context: &'e Context) -> Result<Value, EvaluationError> {
+/// Builds an array without its undefined elements, as the service does.
+fn array<'e>(items: &'e [Node], frame: &Frame<'e>, context: &'e Context) -> Evaluated<Value> {
     let mut built = Vec::with_capacity(items.len());
     for item in items {
         if let Some(value) = evaluate(item, frame, context)? {
@@ -274,7 +268,7 @@ pub(crate) fn object<'e>(
     members: &'e [(String, Node)],
     frame: &Frame<'e>,
     context: &'e Context,
-) -> Result<Value, EvaluationError> {
+) -> Evaluated<Value> {
     let mut built = Vec::with_capacity(members.len());
     for (name, member) in members {
         if let Some(value) = evaluate(member, frame, context)? {
@@ -285,13 +279,13 @@ pub(crate) fn object<'e>(
 }
 
 fn call<'e>(
-    function: crate::functions::Function,
+    function: Function,
     arguments: &'e [Node],
     frame: &Frame<'e>,
     context: &'e Context,
-) -> Answer<'e> {
+) -> Evaluated<Arg<'e>> {
     let value = |node: &'e Node| evaluate(node, frame, context);
-    // The usual arities need no list on the heap.
+    // The usual numbers of arguments need no list on the heap.
     let outcome = match arguments {
         [] => function.run(&[], context),
         [a] => function.run(&[value(a)?], context),
@@ -307,26 +301,16 @@ fn subquery<'e>(
     select: &'e crate::node::SelectNode,
     frame: &Frame<'e>,
     context: &'e Context,
-) -> Answer<'e> {
-    // EXISTS needs to see one row, the rest all of them.
+) -> Evaluated<Arg<'e>> {
+    // EXISTS needs one row, the other kinds need all of them.
     let rows_wanted = if kind == SubqueryKind::Exists { 1 } else { usize::MAX };
     let mut values = values_of(select, frame, context, rows_wanted)?;
-    let answer = match kind {
+    let value = match kind {
         SubqueryKind::Scalar | SubqueryKind::First => (!values.is_empty()).then(|| values.swap_remove(0)),
         SubqueryKind::Last => values.pop(),
         SubqueryKind::Array => Some(Value::Array(values)),
         SubqueryKind::Exists => Some(Value::Bool(!values.is_empty())),
         SubqueryKind::All => Some(Value::Bool(values.iter().all(|value| *value == Value::Bool(true)))),
     };
-    Ok(answer.map(Cow::Owned))
-}
-
-impl Context {
-    /// Takes a value out of what it was borrowed from, at its price.
-    pub(crate) fn own(&self, value: Cow<'_, Value>) -> Result<Value, EvaluationError> {
-        if let Cow::Borrowed(value) = &value {
-            self.budget.spend_value(value)?;
-        }
-        Ok(value.into_owned())
-    }
+    Ok(value.map(Cow::Owned))
 }

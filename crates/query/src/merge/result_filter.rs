@@ -1,42 +1,45 @@
-//! What happens to a row after it was merged: duplicates go, OFFSET skips,
-//! TOP and LIMIT end it, and a count of distinct values only counts.
+//! The filter on merged rows: it applies DISTINCT, OFFSET, TOP and LIMIT, or
+//! counts distinct values.
 
 use perihelion_model::json::{Object, Value};
 
 use super::MergeError;
-use super::plan::{DistinctType, MergePlan};
+use super::plan::MergePlan;
 use crate::order::equal;
+use crate::plan::DistinctType;
 use crate::program::DistinctValues;
 
-/// Bytes of values that an unordered DISTINCT may remember, as many as groups.
+/// The most bytes of values that an unordered DISTINCT may remember, the same
+/// as for groups.
 const DISTINCT_BYTES_MAX: usize = 256 * 1024 * 1024;
 
 #[derive(Debug)]
-pub(super) struct Tail {
+pub(super) struct ResultFilter {
     distinct: Distinct,
     pub(super) skip_left: u64,
     pub(super) take_left: Option<u64>,
-    count: Option<Count>,
+    counter: Option<RowCounter>,
 }
 
 #[derive(Debug)]
 enum Distinct {
     None,
     Unordered(DistinctValues),
-    /// Equal values are neighbours: the last one is enough.
+    /// Equal values are neighbours, so the last value is enough.
     Ordered(Option<Value>),
 }
 
-/// A count of the rows in their place.
+/// Counts the rows instead of returning them.
 #[derive(Debug)]
-struct Count {
+struct RowCounter {
+    /// The name of the count in the result; empty for VALUE.
     name: String,
     rows: u64,
 }
 
-impl Tail {
+impl ResultFilter {
     pub(super) fn new(plan: &MergePlan) -> Self {
-        Tail {
+        ResultFilter {
             distinct: match plan.distinct {
                 DistinctType::None => Distinct::None,
                 DistinctType::Unordered => Distinct::Unordered(DistinctValues::default()),
@@ -44,30 +47,32 @@ impl Tail {
             },
             skip_left: plan.offset,
             take_left: plan.take,
-            count: plan.distinct_count.clone().map(|name| Count { name, rows: 0 }),
+            counter: plan.distinct_count.clone().map(|name| RowCounter { name, rows: 0 }),
         }
     }
 
-    /// The answer is complete, whatever may come.
+    /// Whether TOP or LIMIT is reached.
     pub(super) fn is_full(&self) -> bool {
         self.take_left == Some(0)
     }
 
-    /// How many rows can still matter; `None`: all.
+    /// How many more merged rows are needed; `None` when all are.
     pub(super) fn rows_wanted(&self) -> Option<u64> {
         let is_distinct = !matches!(self.distinct, Distinct::None);
         self.take_left.filter(|_| !is_distinct).map(|take| take.saturating_add(self.skip_left))
     }
 
-    /// The state can be written down between two rows.
-    pub(super) fn is_portable(&self) -> bool {
-        self.count.is_none() && !matches!(self.distinct, Distinct::Unordered(_))
+    /// Whether the state fits into a token between two rows.
+    pub(super) fn is_resumable(&self) -> bool {
+        self.counter.is_none() && !matches!(self.distinct, Distinct::Unordered(_))
     }
 
-    pub(super) fn forgets_repeated_rows(&self) -> bool {
+    /// Whether a row that is read twice is returned once.
+    pub(super) fn drops_repeated_rows(&self) -> bool {
         matches!(self.distinct, Distinct::Unordered(_))
     }
 
+    /// The last value of an ordered DISTINCT, for the token.
     pub(super) fn last_value(&self) -> Option<&Value> {
         match &self.distinct {
             Distinct::Ordered(last) => last.as_ref(),
@@ -75,7 +80,7 @@ impl Tail {
         }
     }
 
-    /// Goes on from a token.
+    /// Restores the state from a token.
     pub(super) fn restore(&mut self, skip_left: u64, take_left: Option<u64>, last: Option<Value>) {
         self.skip_left = skip_left;
         self.take_left = take_left;
@@ -84,13 +89,13 @@ impl Tail {
         }
     }
 
-    /// A merged row in, a row of the answer out, if it is one.
-    pub(super) fn pass(&mut self, row: Value) -> Result<Option<Value>, MergeError> {
+    /// Returns the merged row if it is a row of the result.
+    pub(super) fn accept(&mut self, row: Value) -> Result<Option<Value>, MergeError> {
         if self.is_full() || !self.is_new(&row)? {
             return Ok(None);
         }
-        if let Some(count) = &mut self.count {
-            count.rows += 1;
+        if let Some(counter) = &mut self.counter {
+            counter.rows += 1;
             return Ok(None);
         }
         if self.skip_left > 0 {
@@ -123,16 +128,16 @@ impl Tail {
         }
     }
 
-    /// The row that stands for all, once they came through.
+    /// The row with the count, after the last merged row.
     pub(super) fn finish(&mut self) -> Option<Value> {
-        let count = self.count.take()?;
+        let counter = self.counter.take()?;
         if self.is_full() || self.skip_left > 0 {
             return None;
         }
-        let rows = Value::from(count.rows);
-        match count.name.is_empty() {
+        let rows = Value::from(counter.rows);
+        match counter.name.is_empty() {
             true => Some(rows),
-            false => Some(Value::Object(Object::from_members(vec![(count.name, rows)]))),
+            false => Some(Value::Object(Object::from_members(vec![(counter.name, rows)]))),
         }
     }
 }

@@ -1,24 +1,24 @@
-//! From one type to another.
+//! Functions that convert a value to another type.
 
 use perihelion_model::json::{Number, Style, Value, parse_str, to_text};
 
-use super::{Outcome, Signature, entry, text, value};
-use crate::eval::{Arg, Context};
+use super::{Arg, Outcome, Signature, function, text, value};
+use crate::context::Context;
 
 pub(super) const FUNCTIONS: &[Signature] = &[
-    entry("ToString", 1, 1, to_string),
-    entry("StringToArray", 1, 1, |a, c| parsed(a, c, |v| matches!(v, Value::Array(_)))),
-    entry("StringToBoolean", 1, 1, |a, c| parsed(a, c, |v| matches!(v, Value::Bool(_)))),
-    entry("StringToNull", 1, 1, |a, c| parsed(a, c, |v| matches!(v, Value::Null))),
-    entry("StringToNumber", 1, 1, |a, c| parsed(a, c, |v| matches!(v, Value::Number(_)))),
-    entry("StringToObject", 1, 1, |a, c| parsed(a, c, |v| matches!(v, Value::Object(_)))),
+    function("ToString", 1, 1, to_string),
+    function("StringToArray", 1, 1, |a, c| parsed(a, c, |v| matches!(v, Value::Array(_)))),
+    function("StringToBoolean", 1, 1, |a, c| parsed(a, c, |v| matches!(v, Value::Bool(_)))),
+    function("StringToNull", 1, 1, |a, c| parsed(a, c, |v| matches!(v, Value::Null))),
+    function("StringToNumber", 1, 1, |a, c| parsed(a, c, |v| matches!(v, Value::Number(_)))),
+    function("StringToObject", 1, 1, |a, c| parsed(a, c, |v| matches!(v, Value::Object(_)))),
 ];
 
-/// How many bytes a value may take for each byte of its text, for the budget:
-/// `[[],[],…]` is the densest.
+/// The most bytes of memory that a value takes per byte of its text, for the
+/// budget; `[[],[],…]` is the worst case.
 const BYTES_PER_TEXT_BYTE: usize = 16;
 
-/// Undefined stays undefined; a string is itself.
+/// ToString. A string is returned as it is.
 fn to_string(arguments: &[Arg<'_>], context: &Context) -> Outcome {
     let Some(value) = value(arguments, 0) else { return Ok(None) };
     context.budget.spend_value(value)?;
@@ -32,8 +32,8 @@ fn to_string(arguments: &[Arg<'_>], context: &Context) -> Outcome {
     })))
 }
 
-/// Reads JSON text, white space around it allowed; undefined if it is not of
-/// the wanted type.
+/// Parses JSON text with white space around it; undefined if the value does
+/// not have the wanted type.
 fn parsed(arguments: &[Arg<'_>], context: &Context, wanted: fn(&Value) -> bool) -> Outcome {
     let Some(text) = text(arguments, 0) else { return Ok(None) };
     context.budget.spend_bytes(text.len().saturating_mul(BYTES_PER_TEXT_BYTE))?;

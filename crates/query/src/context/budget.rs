@@ -1,0 +1,72 @@
+//! The budget of one evaluation.
+//!
+//! A statement of half a megabyte over a document of two can ask for far more
+//! work than either size suggests: joins multiply rows, subqueries double
+//! values, REPLACE inflates text. Two counters bound that: steps (rows
+//! visited, characters compared by matchers) and bytes built. Both are renewed
+//! for every document.
+
+use std::cell::Cell;
+
+use perihelion_model::json::Value;
+
+use crate::error::{Evaluated, EvaluationError};
+
+/// Rows, comparisons and matcher steps per document. Ten joins over arrays of
+/// four elements are a million rows. Spending all of it takes at most about a
+/// second.
+const STEPS_MAX: u64 = 10_000_000;
+
+/// Bytes of values built per document: 32 documents of the largest size.
+const BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// The size of a value without its text and children.
+const VALUE_BYTES: u64 = size_of::<Value>() as u64;
+
+#[derive(Debug)]
+pub(crate) struct Budget {
+    steps_left: Cell<u64>,
+    bytes_left: Cell<u64>,
+}
+
+impl Budget {
+    pub(crate) fn new() -> Self {
+        Budget { steps_left: Cell::new(STEPS_MAX), bytes_left: Cell::new(BYTES_MAX) }
+    }
+
+    /// Resets both counters, for the next document.
+    pub(crate) fn renew(&self) {
+        self.steps_left.set(STEPS_MAX);
+        self.bytes_left.set(BYTES_MAX);
+    }
+
+    pub(crate) fn spend_steps(&self, steps: u64) -> Evaluated<()> {
+        spend(&self.steps_left, steps)
+    }
+
+    pub(crate) fn spend_bytes(&self, bytes: usize) -> Evaluated<()> {
+        spend(&self.bytes_left, bytes as u64)
+    }
+
+    /// Charges for a copy of the value.
+    pub(crate) fn spend_value(&self, value: &Value) -> Evaluated<()> {
+        spend(&self.bytes_left, size_in_memory(value))
+    }
+}
+
+fn spend(left: &Cell<u64>, amount: u64) -> Evaluated<()> {
+    left.set(left.get().checked_sub(amount).ok_or(EvaluationError::TooMuchWork)?);
+    Ok(())
+}
+
+fn size_in_memory(value: &Value) -> u64 {
+    let contents = match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+        Value::String(text) => text.len() as u64,
+        Value::Array(items) => items.iter().map(size_in_memory).sum(),
+        Value::Object(object) => {
+            object.iter().map(|(name, member)| VALUE_BYTES + name.len() as u64 + size_in_memory(member)).sum()
+        }
+    };
+    VALUE_BYTES + contents
+}

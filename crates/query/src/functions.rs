@@ -1,0 +1,119 @@
+//! The built-in functions: their names, numbers of arguments and
+//! implementations.
+//!
+//! Each group of functions has a file with its table (`FUNCTIONS`). A new
+//! function is one line in a table and its implementation below. Functions
+//! receive evaluated arguments (`None` is undefined) and return undefined for
+//! arguments of the wrong type.
+
+mod arrays;
+mod conversion;
+mod dates;
+mod math;
+mod strings;
+mod types;
+
+use std::borrow::Cow;
+
+use perihelion_model::json::{Number, Value};
+
+use crate::context::Context;
+use crate::error::Evaluated;
+use crate::number::as_query_number;
+
+/// An evaluated argument; `None` is undefined.
+pub(crate) type Arg<'e> = Option<Cow<'e, Value>>;
+
+/// The result of a function; `None` is undefined.
+pub(crate) type Outcome = Evaluated<Option<Value>>;
+
+type Implementation = fn(&[Arg<'_>], &Context) -> Outcome;
+
+/// One line of a table of functions.
+#[derive(Debug)]
+pub(crate) struct Signature {
+    /// The name as error messages print it; calls may use any letter case.
+    pub(crate) name: &'static str,
+    pub(crate) arguments_min: usize,
+    pub(crate) arguments_max: usize,
+    implementation: Implementation,
+}
+
+/// A built-in function.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Function(&'static Signature);
+
+/// The maximum of functions that take any number of arguments.
+const MANY: usize = usize::MAX;
+
+impl Function {
+    /// The function of that name, in any letter case.
+    pub(crate) fn by_name(name: &str) -> Option<Self> {
+        let tables = [
+            types::FUNCTIONS,
+            strings::FUNCTIONS,
+            arrays::FUNCTIONS,
+            math::FUNCTIONS,
+            conversion::FUNCTIONS,
+            dates::FUNCTIONS,
+        ];
+        tables.into_iter().flatten().find(|signature| signature.name.eq_ignore_ascii_case(name)).map(Function)
+    }
+
+    pub(crate) fn signature(self) -> &'static Signature {
+        self.0
+    }
+
+    pub(crate) fn run(self, arguments: &[Arg<'_>], context: &Context) -> Outcome {
+        (self.0.implementation)(arguments, context)
+    }
+}
+
+const fn function(
+    name: &'static str,
+    arguments_min: usize,
+    arguments_max: usize,
+    implementation: Implementation,
+) -> Signature {
+    Signature { name, arguments_min, arguments_max, implementation }
+}
+
+/// The argument at the index, when it is present and defined.
+fn value<'a>(arguments: &'a [Arg<'_>], index: usize) -> Option<&'a Value> {
+    arguments.get(index)?.as_ref().map(Cow::as_ref)
+}
+
+/// The argument at the index as text; `None` when it is not a string.
+fn text<'a>(arguments: &'a [Arg<'_>], index: usize) -> Option<&'a str> {
+    value(arguments, index)?.as_str()
+}
+
+/// The argument at the index as a number; `None` when it is not a number.
+fn number(arguments: &[Arg<'_>], index: usize) -> Option<Number> {
+    match value(arguments, index)? {
+        Value::Number(number) => Some(as_query_number(*number)),
+        _ => None,
+    }
+}
+
+/// The argument at the index as an integer; a double is truncated.
+fn integer(arguments: &[Arg<'_>], index: usize) -> Option<i64> {
+    match number(arguments, index)? {
+        Number::Int(whole) => Some(whole),
+        other => Some(other.as_f64() as i64),
+    }
+}
+
+/// The argument at the index as an array; `None` when it is not an array.
+fn array<'a>(arguments: &'a [Arg<'_>], index: usize) -> Option<&'a [Value]> {
+    value(arguments, index)?.as_array()
+}
+
+/// An optional boolean argument: `false` when it is absent, `None` when it is
+/// not a boolean.
+fn flag(arguments: &[Arg<'_>], index: usize) -> Option<bool> {
+    if index >= arguments.len() {
+        return Some(false);
+    }
+    value(arguments, index)?.as_bool()
+}

@@ -1,0 +1,316 @@
+//! The client's side of a query across partitions: merging the partitions'
+//! pages into one result.
+//!
+//! [`Merge`] does no I/O. [`Merge::next_fetches`] says which pages to fetch;
+//! the caller reports the outcome ([`Merge::add_page`], [`Merge::range_gone`],
+//! [`Merge::fetch_failed`]). [`Merge::next_row`] returns a row as soon as no
+//! missing page can come before it. [`Merge::next_page`] returns rows in
+//! pages, with a continuation token after each. A caller uses one of the two.
+//!
+//! ```text
+//! plan, ranges ─> Merge ── next_fetches ──> Fetch ─> (network) ─> add_page, range_gone, fetch_failed
+//!                   ├── next_row, next_page ──> rows
+//!                   └── token ──> resume
+//! ```
+//!
+//! * Without a sort the rows of the ranges are concatenated in range order.
+//!   Tokens exist where a page of the service ends.
+//! * Sorted rows are merged (k-way), with one page of each range in memory.
+//!   Tokens exist between any two rows.
+//! * Aggregates, groups and sorts that the partitions do not perform buffer
+//!   all rows first; an unordered DISTINCT remembers all values until the end.
+//!   As in the published SDKs, these have no token before the end.
+//!
+//! Invariants: at most `parallel_max` fetches are in flight; a range has at
+//! most one fetch in flight and one page in memory; and no row is lost or
+//! repeated by a split, by a merge of ranges, or by stopping and resuming
+//! between two rows.
+//!
+//! ```
+//! use perihelion_model::json::parse_str;
+//! use perihelion_query::merge::{KeyRange, Merge, MergePlan, NextRow, Settings};
+//!
+//! let plan = MergePlan::parse(
+//!     r#"{"queryInfo":{"aggregates":["Count"],"rewrittenQuery":"SELECT VALUE [{\"item\": COUNT(1)}] FROM c"}}"#,
+//! )?;
+//! let ranges = [KeyRange::new("0", "", "80"), KeyRange::new("1", "80", "FF")];
+//! let mut merge = Merge::new(plan, "SELECT VALUE COUNT(1) FROM c", &ranges, Settings::default())?;
+//! for fetch in merge.next_fetches() {
+//!     // Send fetch.query to fetch.range_id; each range has 20 documents.
+//!     merge.add_page(fetch.id, vec![parse_str(r#"[{"item":20}]"#).unwrap()], None)?;
+//! }
+//! assert_eq!(merge.next_row()?, NextRow::Row(40_i64.into()));
+//! assert_eq!(merge.next_row()?, NextRow::Done);
+//! # Ok::<(), perihelion_query::merge::MergeError>(())
+//! ```
+
+mod buffered;
+mod error;
+mod fetch;
+mod groups;
+mod merge_queue;
+mod output;
+mod plan;
+mod position;
+mod range;
+mod range_reader;
+mod result_filter;
+mod rows;
+mod token;
+
+pub use error::MergeError;
+pub use plan::MergePlan;
+pub use range::KeyRange;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use perihelion_model::json::Value;
+
+use buffered::Buffered;
+use merge_queue::MergeQueue;
+use plan::RowFormat;
+use range::{Interval, RangeSlice, slices};
+use range_reader::{RangeReader, ResumePoint};
+use result_filter::ResultFilter;
+use token::{TokenContents, fingerprint};
+
+/// The sizes of pages and the number of concurrent fetches.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub struct Settings {
+    /// The most rows in a page; the service's default is 100 for SDKs.
+    pub page_rows: usize,
+    /// The most fetches in flight.
+    pub parallel_max: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings { page_rows: 100, parallel_max: 8 }
+    }
+}
+
+impl Settings {
+    /// Sets the most rows in a page; at least 1.
+    #[must_use]
+    pub fn with_page_rows(self, page_rows: usize) -> Self {
+        Settings { page_rows: page_rows.max(1), ..self }
+    }
+
+    /// Sets the most fetches in flight; at least 1.
+    #[must_use]
+    pub fn with_parallel_max(self, parallel_max: usize) -> Self {
+        Settings { parallel_max: parallel_max.max(1), ..self }
+    }
+}
+
+/// Identifies a fetch when its outcome is reported.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct FetchId(usize);
+
+/// A page to fetch. The parameters are those of the query.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fetch {
+    /// Identifies the fetch.
+    pub id: FetchId,
+    /// The partition key range to query.
+    pub range_id: String,
+    /// Restricts the fetch to effective keys of the range, minimum (inclusive)
+    /// and maximum (exclusive). After a merge of ranges the parts of the new
+    /// range are read one by one.
+    pub keys: Option<(String, String)>,
+    /// The statement to send.
+    pub query: Arc<str>,
+    /// The continuation to send.
+    pub continuation: Option<String>,
+    /// The most rows in the page.
+    pub page_rows: usize,
+}
+
+/// What [`Merge::next_row`] returns.
+#[derive(Debug, Clone, PartialEq)]
+pub enum NextRow {
+    /// The next row of the result.
+    Row(Value),
+    /// Pages are missing; see [`Merge::next_fetches`].
+    Pending,
+    /// The result has no more rows.
+    Done,
+}
+
+/// What [`Merge::next_page`] returns.
+#[derive(Debug, Clone, PartialEq)]
+pub enum NextPage {
+    /// The next rows of the result; never empty.
+    Page(Vec<Value>),
+    /// Pages are missing; see [`Merge::next_fetches`].
+    Pending,
+    /// The result has no more rows.
+    Done,
+}
+
+/// The continuation token of a merge.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum MergeToken {
+    /// The text for [`Merge::resume`].
+    Resume(String),
+    /// The result has no more rows.
+    Finished,
+    /// There is no token at this row; there may be one at a later row.
+    Unavailable,
+}
+
+/// A merge in progress; see the [module's documentation](self).
+#[derive(Debug)]
+pub struct Merge {
+    query: Arc<str>,
+    fingerprint: u64,
+    settings: Settings,
+    /// Every reader that was started; indexes into it are stable.
+    readers: Vec<RangeReader>,
+    /// The indexes of the readers that are not at their end, in range order.
+    sequence: VecDeque<usize>,
+    mode: Mode,
+    filter: ResultFilter,
+    /// The rows of a buffered query, once all pages are merged.
+    finished: VecDeque<Value>,
+    /// The rows of an incomplete page of the result.
+    page: Vec<Value>,
+    /// All readers are at their end.
+    is_exhausted: bool,
+    /// How many readers in `sequence` have no row in memory; for sorted queries.
+    waiting: usize,
+    /// How many fetches are in flight.
+    fetching: usize,
+}
+
+/// How the rows of the ranges become one sequence.
+
+#[derive(Debug)]
+enum Mode {
+    Concatenate,
+    Sort(MergeQueue),
+    Buffered(Buffered),
+}
+
+impl Merge {
+    /// Starts a query over all the ranges.
+    pub fn new(
+        plan: MergePlan,
+        query: &str,
+        ranges: &[KeyRange],
+        settings: Settings,
+    ) -> Result<Self, MergeError> {
+        Merge::start(plan, query, ranges.iter().map(RangeSlice::whole).collect(), settings)
+    }
+
+    /// Starts a query over the effective keys from `min` (inclusive) to `max`
+    /// (exclusive). `ranges` are the container's; the parts of them outside
+    /// these keys, or that cannot hold a result, are left out.
+    pub fn within(
+        plan: MergePlan,
+        query: &str,
+        (min, max): (&str, &str),
+        ranges: &[KeyRange],
+        settings: Settings,
+    ) -> Result<Self, MergeError> {
+        let scope = Interval { min: min.to_owned(), max: max.to_owned() };
+        let holds = |slice: &RangeSlice| {
+            let range = KeyRange::new("", slice.interval.min.as_str(), slice.interval.max.as_str());
+            plan.ranges().iter().any(|wanted| range.holds(wanted))
+        };
+        let slices = slices(&scope, ranges)?.into_iter().filter(holds).collect();
+        Merge::start(plan, query, slices, settings)
+    }
+
+    fn start(
+        plan: MergePlan,
+        query: &str,
+        mut slices: Vec<RangeSlice>,
+        settings: Settings,
+    ) -> Result<Self, MergeError> {
+        slices.sort_by(|a, b| a.interval.min.cmp(&b.interval.min));
+        if slices.iter().any(|slice| slice.interval.min >= slice.interval.max) {
+            return Err(MergeError::InvalidPlan("a range is empty"));
+        }
+        let mut merge = Merge::empty(plan, query, settings);
+        for slice in slices {
+            merge.append(slice, ResumePoint::default());
+        }
+        Ok(merge)
+    }
+
+    /// Resumes from a token of [`Merge::token`]. The query and its parameters
+    /// must be the same; the ranges may have been split or merged since.
+    pub fn resume(
+        plan: MergePlan,
+        query: &str,
+        ranges: &[KeyRange],
+        settings: Settings,
+        token: &str,
+    ) -> Result<Self, MergeError> {
+        let saved = TokenContents::parse(token)?;
+        let mut merge = Merge::empty(plan, query, settings);
+        if saved.fingerprint != merge.fingerprint {
+            return Err(MergeError::InvalidToken("it belongs to another query"));
+        }
+        merge.check(&saved)?;
+        merge.filter.restore(saved.skip_left, saved.take_left, saved.last);
+        for (interval, resume_point) in saved.resume_points {
+            for slice in slices(&interval, ranges)? {
+                merge.append(slice, resume_point.clone());
+            }
+        }
+        Ok(merge)
+    }
+
+    fn empty(plan: MergePlan, query: &str, settings: Settings) -> Self {
+        let statement = plan.statement(query);
+        let filter = ResultFilter::new(&plan);
+        let mode = match plan.format {
+            RowFormat::Plain => Mode::Concatenate,
+            RowFormat::Ordered { directions, is_streaming: true } => Mode::Sort(MergeQueue::new(directions)),
+            RowFormat::Ordered { directions, is_streaming: false } => {
+                Mode::Buffered(Buffered::sorted(directions, filter.rows_wanted()))
+            }
+            RowFormat::Groups(grouping) => Mode::Buffered(Buffered::groups(grouping)),
+        };
+        Merge {
+            fingerprint: fingerprint([query, &statement]),
+            query: statement.into(),
+            settings,
+            readers: Vec::new(),
+            sequence: VecDeque::new(),
+            mode,
+            filter,
+            finished: VecDeque::new(),
+            page: Vec::new(),
+            is_exhausted: false,
+            waiting: 0,
+            fetching: 0,
+        }
+    }
+
+    /// Checks that the token is one that this query can have written.
+    fn check(&self, saved: &TokenContents) -> Result<(), MergeError> {
+        let keys = match &self.mode {
+            Mode::Concatenate => None,
+            Mode::Sort(queue) => Some(queue.directions.len()),
+            Mode::Buffered(_) => return Err(MergeError::InvalidToken("this query has none")),
+        };
+        let positions =
+            saved.resume_points.iter().filter_map(|(_, resume_point)| resume_point.position.as_ref());
+        let fits = self.filter.is_resumable()
+            && self.filter.take_left.is_some() == saved.take_left.is_some()
+            && positions.into_iter().all(|position| Some(position.keys.len()) == keys);
+        if fits { Ok(()) } else { Err(MergeError::InvalidToken("it does not fit the query")) }
+    }
+
+    fn append(&mut self, slice: RangeSlice, resume_point: ResumePoint) {
+        let reader = self.readers.len();
+        self.readers.push(RangeReader::new(slice, resume_point, self.sequence.len()));
+        self.sequence.push_back(reader);
+        self.waiting += 1;
+    }
+}

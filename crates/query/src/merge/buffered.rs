@@ -1,0 +1,136 @@
+//! The buffered merge, for results that need every row before the first one:
+//! aggregates, GROUP BY, and sorts that the partitions do not perform.
+//!
+//! Each range has a buffer of its own. When a range is at its end, its buffer
+//! is added to the merged one, in the order of the ranges.
+
+use std::collections::HashMap;
+
+use perihelion_model::json::Value;
+
+use super::plan::GroupFormat;
+use super::rows::{self, MergeRow};
+use super::{MergeError, groups::Groups};
+use crate::ast::Direction;
+use crate::order::compare_order;
+
+/// The most rows that a sort may hold: the published SDKs' limit.
+const SORTED_ROWS_MAX: usize = 50_000;
+
+#[derive(Debug)]
+pub(super) struct Buffered {
+    kind: BufferKind,
+    merged: Buffer,
+    /// By the index of the reader.
+    buffers: HashMap<usize, Buffer>,
+}
+
+#[derive(Debug)]
+enum BufferKind {
+    Groups(GroupFormat),
+    /// Rows to sort. `enough` is how many of them are needed, if known.
+    Sorted {
+        directions: Vec<Direction>,
+        enough: Option<usize>,
+    },
+}
+
+#[derive(Debug)]
+enum Buffer {
+    Groups(Groups),
+    Rows(Vec<MergeRow>),
+}
+
+impl Buffered {
+    pub(super) fn groups(grouping: GroupFormat) -> Self {
+        Buffered::new(BufferKind::Groups(grouping))
+    }
+
+    pub(super) fn sorted(directions: Vec<Direction>, enough: Option<u64>) -> Self {
+        let enough = enough.map(|enough| usize::try_from(enough).unwrap_or(usize::MAX));
+        Buffered::new(BufferKind::Sorted { directions, enough })
+    }
+
+    fn new(kind: BufferKind) -> Self {
+        Buffered { merged: kind.buffer(), kind, buffers: HashMap::new() }
+    }
+
+    /// Adds a page of a range to its buffer.
+    pub(super) fn add(&mut self, reader: usize, page: Vec<Value>) -> Result<(), MergeError> {
+        let buffer = self.buffers.entry(reader).or_insert_with(|| self.kind.buffer());
+        match (&self.kind, buffer) {
+            (BufferKind::Groups(grouping), Buffer::Groups(groups)) => {
+                page.into_iter().try_for_each(|row| groups.add(grouping, row))
+            }
+            (BufferKind::Sorted { directions, .. }, Buffer::Rows(held)) => {
+                for row in page {
+                    held.push(rows::ordered(row, directions.len())?);
+                }
+                self.kind.prune(held)
+            }
+            (BufferKind::Groups(_), Buffer::Rows(_)) | (BufferKind::Sorted { .. }, Buffer::Groups(_)) => {
+                Ok(())
+            }
+        }
+    }
+
+    /// Merges the buffer of a range at its end; the ranges before it must be
+    /// merged already.
+    pub(super) fn close(&mut self, reader: usize) -> Result<(), MergeError> {
+        match (&self.kind, &mut self.merged, self.buffers.remove(&reader)) {
+            (BufferKind::Groups(grouping), Buffer::Groups(merged), Some(Buffer::Groups(groups))) => {
+                merged.merge(grouping, groups)
+            }
+            (BufferKind::Sorted { .. }, Buffer::Rows(merged), Some(Buffer::Rows(rows))) => {
+                merged.extend(rows);
+                self.kind.prune(merged)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Discards the buffer of a range that is gone.
+    pub(super) fn discard(&mut self, reader: usize) {
+        self.buffers.remove(&reader);
+    }
+
+    /// The merged rows, after every range was closed.
+    pub(super) fn finish(&mut self) -> Vec<Value> {
+        match (&self.kind, std::mem::replace(&mut self.merged, self.kind.buffer())) {
+            (BufferKind::Groups(grouping), Buffer::Groups(merged)) => merged.finish(grouping),
+            (BufferKind::Sorted { directions, .. }, Buffer::Rows(mut merged)) => {
+                merged.sort_by(|a, b| compare_order(&a.keys, &b.keys, directions));
+                merged.into_iter().filter_map(|row| row.output).collect()
+            }
+            (BufferKind::Groups(_), Buffer::Rows(_)) | (BufferKind::Sorted { .. }, Buffer::Groups(_)) => {
+                Vec::new()
+            }
+        }
+    }
+}
+
+impl BufferKind {
+    fn buffer(&self) -> Buffer {
+        match self {
+            BufferKind::Groups(_) => Buffer::Groups(Groups::default()),
+            BufferKind::Sorted { .. } => Buffer::Rows(Vec::new()),
+        }
+    }
+
+    /// Drops rows that cannot be in the result: undefined ones at once, the
+    /// largest ones whenever there are twice as many as needed.
+    fn prune(&self, held: &mut Vec<MergeRow>) -> Result<(), MergeError> {
+        let BufferKind::Sorted { directions, enough } = self else { return Ok(()) };
+        held.retain(|row| row.output.is_some());
+        if let Some(enough) = *enough
+            && held.len() / 2 >= enough
+        {
+            held.sort_by(|a, b| compare_order(&a.keys, &b.keys, directions));
+            held.truncate(enough);
+        }
+        if held.len() > SORTED_ROWS_MAX {
+            return Err(MergeError::TooLarge("more than 50,000 rows to sort"));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,153 @@
+//! Fetching: which pages a merge needs next, and how it takes them in.
+
+use perihelion_model::json::Value;
+
+use super::range::{KeyRange, slices};
+use super::range_reader::{RangeReader, ResumePoint};
+use super::{Fetch, FetchId, Merge, MergeError, Mode, rows};
+
+/// The most rows that the pages in memory may hold together, besides the page
+/// that is needed next. With many ranges less is fetched ahead.
+const ROWS_HELD_MAX: usize = 100_000;
+
+/// The rows per fetch where all rows are needed before the first: the service's
+/// own default, so that small pages for the caller do not mean many requests.
+const BUFFERED_PAGE_ROWS: usize = 1000;
+
+/// How often a range may be gone, its parents included, before the merge fails:
+/// more splits in a row than the largest container has been through.
+const TIMES_GONE_MAX: u32 = 32;
+
+impl Merge {
+    /// The pages to fetch now. Each is returned once; it is in flight until its
+    /// outcome is reported.
+    pub fn next_fetches(&mut self) -> Vec<Fetch> {
+        if self.is_done() {
+            return Vec::new();
+        }
+        let room = self.settings.parallel_max.saturating_sub(self.fetching);
+        let held: usize = self.sequence.iter().map(|reader| self.readers[*reader].rows_held()).sum();
+        let ahead = match self.mode {
+            Mode::Concatenate if held >= ROWS_HELD_MAX => 1,
+            Mode::Concatenate => self.settings.parallel_max,
+            Mode::Sort(_) | Mode::Buffered(_) => usize::MAX,
+        };
+        let needs = |reader: &&usize| {
+            let reader = &self.readers[**reader];
+            reader.needs_page() && !reader.is_fetching
+        };
+        let chosen: Vec<usize> = self.sequence.iter().take(ahead).filter(needs).take(room).copied().collect();
+        let page_rows = self.fetch_rows();
+        self.fetching += chosen.len();
+        chosen.into_iter().map(|reader| self.fetch(reader, page_rows)).collect()
+    }
+
+    fn fetch(&mut self, reader: usize, page_rows: usize) -> Fetch {
+        let id = FetchId(reader);
+        let query = self.query.clone();
+        let reader = &mut self.readers[reader];
+        reader.is_fetching = true;
+        let slice = &reader.slice;
+        Fetch {
+            id,
+            query,
+            page_rows,
+            range_id: slice.range_id.clone(),
+            keys: slice.is_part.then(|| (slice.interval.min.clone(), slice.interval.max.clone())),
+            continuation: reader.continuation().map(str::to_owned),
+        }
+    }
+
+    /// The most rows to request in a page.
+    fn fetch_rows(&self) -> usize {
+        let rows = match self.mode {
+            Mode::Buffered(_) => return self.settings.page_rows.max(BUFFERED_PAGE_ROWS),
+            Mode::Concatenate => self.settings.page_rows,
+            Mode::Sort(_) => self.settings.page_rows.min(ROWS_HELD_MAX / self.sequence.len().max(1)),
+        };
+        let wanted = self.filter.rows_wanted().map(|wanted| usize::try_from(wanted).unwrap_or(usize::MAX));
+        rows.min(wanted.unwrap_or(usize::MAX)).max(1)
+    }
+
+    /// Reports the page of a fetch. Without a continuation it is the last page
+    /// of the range.
+    pub fn add_page(
+        &mut self,
+        fetch: FetchId,
+        rows: Vec<Value>,
+        continuation: Option<String>,
+    ) -> Result<(), MergeError> {
+        let id = self.end_fetch(fetch)?;
+        let reader = &mut self.readers[id];
+        match &mut self.mode {
+            Mode::Concatenate => reader.put(rows.into_iter().map(rows::plain).collect(), continuation, &[]),
+            Mode::Sort(queue) => {
+                let keys = queue.directions.len();
+                let rows = rows.into_iter().map(|row| rows::ordered(row, keys)).collect::<Result<_, _>>()?;
+                reader.put(rows, continuation, &queue.directions);
+                if !reader.needs_page() {
+                    self.waiting -= 1;
+                }
+                queue.push(&self.readers, id);
+            }
+            Mode::Buffered(buffered) => {
+                buffered.add(id, rows)?;
+                reader.put(Vec::new(), continuation, &[]);
+            }
+        }
+        Ok(())
+    }
+
+    /// Reports that the range of a fetch is gone because of a split or merge.
+    /// `ranges` are the container's current ranges, or at least those that
+    /// replace the one that is gone.
+    pub fn range_gone(&mut self, fetch: FetchId, ranges: &[KeyRange]) -> Result<(), MergeError> {
+        let id = self.end_fetch(fetch)?;
+        let reader = &mut self.readers[id];
+        let interval = reader.slice.interval.clone();
+        let times_gone = reader.times_gone + 1;
+        if times_gone > TIMES_GONE_MAX {
+            return Err(MergeError::GoneTooOften { min: interval.min, max: interval.max });
+        }
+        let slices = slices(&interval, ranges)?;
+        let resume_point = self.resume_point_of_successors(id);
+        let position = self.sequence.iter().position(|other| *other == id).unwrap_or(self.sequence.len());
+        self.sequence.remove(position);
+        self.waiting += slices.len() - 1;
+        for (offset, slice) in slices.into_iter().enumerate() {
+            self.sequence.insert(position + offset, self.readers.len());
+            self.readers.push(RangeReader::new(slice, resume_point.clone(), 0).with_times_gone(times_gone));
+        }
+        for (rank, reader) in self.sequence.iter().enumerate() {
+            self.readers[*reader].rank = rank;
+        }
+        Ok(())
+    }
+
+    /// Where the ranges that replace a range go on. The continuation of groups
+    /// or distinct values is valid only for the range that returned it, so there
+    /// the new ranges start from the beginning: the groups so far are discarded,
+    /// and repeated values are dropped by DISTINCT.
+    fn resume_point_of_successors(&mut self, reader: usize) -> ResumePoint {
+        if let Mode::Buffered(buffered) = &mut self.mode {
+            buffered.discard(reader);
+            return ResumePoint::default();
+        }
+        if self.filter.drops_repeated_rows() && matches!(self.mode, Mode::Concatenate) {
+            return ResumePoint::default();
+        }
+        self.readers[reader].end()
+    }
+
+    /// Reports that a fetch failed; [`Merge::next_fetches`] returns it again.
+    pub fn fetch_failed(&mut self, fetch: FetchId) -> Result<(), MergeError> {
+        self.end_fetch(fetch).map(|_| ())
+    }
+
+    fn end_fetch(&mut self, FetchId(id): FetchId) -> Result<usize, MergeError> {
+        let reader = self.readers.get_mut(id).filter(|reader| reader.is_fetching);
+        reader.ok_or(MergeError::UnknownFetch)?.is_fetching = false;
+        self.fetching -= 1;
+        Ok(id)
+    }
+}

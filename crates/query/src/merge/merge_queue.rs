@@ -1,0 +1,39 @@
+//! The priority queue of a k-way merge: the ranges of a sorted query, ordered
+//! by their first row.
+//!
+//! The smallest row is certain only while every range that is not at its end
+//! has a row in memory. Rows with equal keys come in the order of the ranges.
+
+use super::range_reader::RangeReader;
+use crate::ast::Direction;
+use crate::order::compare_order;
+
+#[derive(Debug)]
+pub(super) struct MergeQueue {
+    pub(super) directions: Vec<Direction>,
+    /// The readers with a row in memory, in descending order of that row.
+    readers: Vec<usize>,
+}
+
+impl MergeQueue {
+    pub(super) fn new(directions: Vec<Direction>) -> Self {
+        MergeQueue { directions, readers: Vec::new() }
+    }
+
+    /// Removes and returns the reader with the smallest row.
+    pub(super) fn pop(&mut self) -> Option<usize> {
+        self.readers.pop()
+    }
+
+    /// Adds a reader by its first row, if it has one in memory.
+    pub(super) fn push(&mut self, readers: &[RangeReader], reader: usize) {
+        let Some(row) = readers[reader].head() else { return };
+        let position = self.readers.partition_point(|other| {
+            let Some(head) = readers[*other].head() else { return true };
+            compare_order(&head.keys, &row.keys, &self.directions)
+                .then_with(|| readers[*other].rank.cmp(&readers[reader].rank))
+                .is_gt()
+        });
+        self.readers.insert(position, reader);
+    }
+}

@@ -1,0 +1,162 @@
+//! The output of a merge: rows, pages and continuation tokens.
+
+use perihelion_model::json::Value;
+
+use super::token::TokenContents;
+use super::{Merge, MergeError, MergeToken, Mode, NextPage, NextRow};
+
+/// The next merged row, before DISTINCT, OFFSET and LIMIT.
+enum Advance {
+    /// A merged row; `None` if it is undefined.
+    Row(Option<Value>),
+    Pending,
+    Exhausted,
+}
+
+impl Merge {
+    /// The next row, once it is certain. After [`NextRow::Pending`] call
+    /// [`Merge::next_fetches`] again.
+    pub fn next_row(&mut self) -> Result<NextRow, MergeError> {
+        loop {
+            if let Some(row) = self.finished.pop_front() {
+                return Ok(NextRow::Row(row));
+            }
+            if self.is_done() {
+                return Ok(NextRow::Done);
+            }
+            let accepted = match self.advance()? {
+                Advance::Row(Some(row)) => self.filter.accept(row)?,
+                Advance::Row(None) => None,
+                Advance::Pending => return Ok(NextRow::Pending),
+                Advance::Exhausted => {
+                    self.is_exhausted = true;
+                    self.filter.finish()
+                }
+            };
+            if let Some(row) = accepted {
+                return Ok(NextRow::Row(row));
+            }
+        }
+    }
+
+    fn advance(&mut self) -> Result<Advance, MergeError> {
+        match self.mode {
+            Mode::Concatenate => Ok(self.advance_through()),
+            Mode::Sort(_) => Ok(self.advance_sorted()),
+            Mode::Buffered(_) => self.advance_buffered(),
+        }
+    }
+
+    fn advance_through(&mut self) -> Advance {
+        while let Some(first) = self.sequence.front() {
+            let reader = &mut self.readers[*first];
+            if let Some(row) = reader.take(&[]) {
+                return Advance::Row(row);
+            }
+            if !reader.is_finished() {
+                return Advance::Pending;
+            }
+            self.sequence.pop_front();
+        }
+        Advance::Exhausted
+    }
+
+    fn advance_sorted(&mut self) -> Advance {
+        if self.waiting > 0 {
+            return Advance::Pending;
+        }
+        let Mode::Sort(queue) = &mut self.mode else { return Advance::Exhausted };
+        let Some(first) = queue.pop() else { return Advance::Exhausted };
+        let row = self.readers[first].take(&queue.directions);
+        queue.push(&self.readers, first);
+        self.waiting += usize::from(self.readers[first].needs_page());
+        Advance::Row(row.flatten())
+    }
+
+    fn advance_buffered(&mut self) -> Result<Advance, MergeError> {
+        let Mode::Buffered(buffered) = &mut self.mode else { return Ok(Advance::Exhausted) };
+        while let Some(first) = self.sequence.front() {
+            if !self.readers[*first].is_finished() {
+                return Ok(Advance::Pending);
+            }
+            buffered.close(*first)?;
+            self.sequence.pop_front();
+        }
+        for row in buffered.finish() {
+            self.finished.extend(self.filter.accept(row)?);
+        }
+        Ok(Advance::Exhausted)
+    }
+
+    /// The next page: without a sort the rows of one page of the service, else
+    /// [`Settings::page_rows`](super::Settings::page_rows) rows, or the last
+    /// rows.
+    pub fn next_page(&mut self) -> Result<NextPage, MergeError> {
+        loop {
+            match self.next_row()? {
+                NextRow::Row(row) => {
+                    self.page.push(row);
+                    if self.is_page_full() {
+                        return Ok(self.take_page());
+                    }
+                }
+                NextRow::Pending if self.page.is_empty() || !matches!(self.mode, Mode::Concatenate) => {
+                    return Ok(NextPage::Pending);
+                }
+                NextRow::Done if self.page.is_empty() => return Ok(NextPage::Done),
+                NextRow::Pending | NextRow::Done => return Ok(self.take_page()),
+            }
+        }
+    }
+
+    fn is_page_full(&self) -> bool {
+        match self.mode {
+            Mode::Concatenate => {
+                self.sequence.front().is_none_or(|first| self.readers[*first].head().is_none())
+            }
+            Mode::Sort(_) | Mode::Buffered(_) => self.page.len() >= self.settings.page_rows,
+        }
+    }
+
+    fn take_page(&mut self) -> NextPage {
+        NextPage::Page(std::mem::take(&mut self.page))
+    }
+
+    /// Whether every row of the result was returned.
+    pub fn is_done(&self) -> bool {
+        self.finished.is_empty() && (self.is_exhausted || self.filter.is_full())
+    }
+
+    /// The continuation token after the row or page that was returned last.
+    pub fn token(&self) -> MergeToken {
+        if self.is_done() && self.page.is_empty() {
+            return MergeToken::Finished;
+        }
+        let directions = match &self.mode {
+            Mode::Concatenate => &[][..],
+            Mode::Sort(queue) => &queue.directions,
+            Mode::Buffered(_) => return MergeToken::Unavailable,
+        };
+        if !self.filter.is_resumable() || !self.page.is_empty() {
+            return MergeToken::Unavailable;
+        }
+        let unread = self.sequence.iter().map(|reader| &self.readers[*reader]);
+        let resume_points = unread.filter(|reader| !reader.is_finished()).map(|reader| {
+            reader.resume_point(directions).map(|resume_point| (reader.slice.interval.clone(), resume_point))
+        });
+        let Ok(resume_points) = resume_points.collect::<Result<Vec<_>, _>>() else {
+            return MergeToken::Unavailable;
+        };
+        if resume_points.is_empty() {
+            return MergeToken::Finished;
+        }
+        let saved = TokenContents {
+            fingerprint: self.fingerprint,
+            skip_left: self.filter.skip_left,
+            take_left: self.filter.take_left,
+            last: self.filter.last_value().cloned(),
+            resume_points,
+        };
+        MergeToken::Resume(saved.print())
+    }
+}
