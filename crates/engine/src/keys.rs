@@ -9,19 +9,19 @@
 //! point operation is two look-ups and a partition query never sees another
 //! partition.
 
-use std::ops::Bound;
+use std::ops::{Bound, ControlFlow};
 
 use perihelion_model::partition_key::PartitionKey;
 
-use crate::storage::KeyRange;
+use crate::storage::{Direction, KeyRange, StoreError, View};
 
 /// A container's number, unique over the life of the database.
-pub type ContainerNumber = u32;
+pub(crate) type ContainerNumber = u32;
 /// A physical partition's id within its container.
 pub type RangeId = u32;
 /// Where the documents of a physical partition lie. A partition begins with a
 /// segment of its own; the children of a split share their parent's.
-pub type SegmentId = u32;
+pub(crate) type SegmentId = u32;
 
 /// Who owns a logical partition: sixteen bytes of hash per level.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -35,15 +35,15 @@ impl LogicalKey {
 
 #[repr(u8)]
 #[derive(Clone, Copy)]
-enum Kind {
+enum KeyPrefix {
     Account = 0x00,
     Database = 0x01,
     Container = 0x02,
     Offer = 0x03,
     State = 0x04,
     Script = 0x05,
-    Doomed = 0x06,
-    Retimed = 0x07,
+    PendingPurge = 0x06,
+    PendingExpiryUpdate = 0x07,
     Note = 0x08,
     Document = 0x10,
     Id = 0x11,
@@ -63,9 +63,9 @@ enum Kind {
 struct KeyBuilder(Vec<u8>);
 
 impl KeyBuilder {
-    fn new(kind: Kind) -> Self {
+    fn new(prefix: KeyPrefix) -> Self {
         let mut bytes = Vec::with_capacity(64);
-        bytes.push(kind as u8);
+        bytes.push(prefix as u8);
         KeyBuilder(bytes)
     }
     fn u16(mut self, value: u16) -> Self {
@@ -90,139 +90,144 @@ impl KeyBuilder {
 }
 
 /// The account's own record: the next numbers to give out.
-pub fn account() -> Vec<u8> {
-    KeyBuilder::new(Kind::Account).done()
+pub(crate) fn account() -> Vec<u8> {
+    KeyBuilder::new(KeyPrefix::Account).done()
 }
 
-pub fn database(number: u32) -> Vec<u8> {
-    KeyBuilder::new(Kind::Database).u32(number).done()
+pub(crate) fn database(number: u32) -> Vec<u8> {
+    KeyBuilder::new(KeyPrefix::Database).u32(number).done()
 }
 
-pub fn databases() -> Vec<u8> {
-    KeyBuilder::new(Kind::Database).done()
+pub(crate) fn databases() -> Vec<u8> {
+    KeyBuilder::new(KeyPrefix::Database).done()
 }
 
-pub fn container(number: ContainerNumber) -> Vec<u8> {
-    KeyBuilder::new(Kind::Container).u32(number).done()
+pub(crate) fn container(number: ContainerNumber) -> Vec<u8> {
+    KeyBuilder::new(KeyPrefix::Container).u32(number).done()
 }
 
-pub fn containers() -> Vec<u8> {
-    KeyBuilder::new(Kind::Container).done()
+pub(crate) fn containers() -> Vec<u8> {
+    KeyBuilder::new(KeyPrefix::Container).done()
 }
 
-pub fn offer(number: u32) -> Vec<u8> {
-    KeyBuilder::new(Kind::Offer).u32(number).done()
+pub(crate) fn offer(number: u32) -> Vec<u8> {
+    KeyBuilder::new(KeyPrefix::Offer).u32(number).done()
 }
 
-pub fn offers() -> Vec<u8> {
-    KeyBuilder::new(Kind::Offer).done()
+pub(crate) fn offers() -> Vec<u8> {
+    KeyBuilder::new(KeyPrefix::Offer).done()
 }
 
 /// A container's counters.
-pub fn state(container: ContainerNumber) -> Vec<u8> {
-    KeyBuilder::new(Kind::State).u32(container).done()
+pub(crate) fn state(container: ContainerNumber) -> Vec<u8> {
+    KeyBuilder::new(KeyPrefix::State).u32(container).done()
 }
 
 /// A deleted container whose documents are still to be purged.
-pub fn doomed(container: ContainerNumber) -> Vec<u8> {
-    KeyBuilder::new(Kind::Doomed).u32(container).done()
+pub(crate) fn pending_purge(container: ContainerNumber) -> Vec<u8> {
+    KeyBuilder::new(KeyPrefix::PendingPurge).u32(container).done()
 }
 
-pub fn all_doomed() -> Vec<u8> {
-    KeyBuilder::new(Kind::Doomed).done()
+pub(crate) fn pending_purges() -> Vec<u8> {
+    KeyBuilder::new(KeyPrefix::PendingPurge).done()
 }
 
 /// A container whose default TTL changed: its expiry list is to be redone.
-pub fn retimed(container: ContainerNumber) -> Vec<u8> {
-    KeyBuilder::new(Kind::Retimed).u32(container).done()
+pub(crate) fn pending_expiry_update(container: ContainerNumber) -> Vec<u8> {
+    KeyBuilder::new(KeyPrefix::PendingExpiryUpdate).u32(container).done()
 }
 
-pub fn all_retimed() -> Vec<u8> {
-    KeyBuilder::new(Kind::Retimed).done()
+pub(crate) fn pending_expiry_updates() -> Vec<u8> {
+    KeyBuilder::new(KeyPrefix::PendingExpiryUpdate).done()
 }
 
 /// The container a doomed or retimed key names.
-pub fn parse_container(key: &[u8]) -> Option<ContainerNumber> {
+pub(crate) fn parse_container(key: &[u8]) -> Option<ContainerNumber> {
     Some(number_at(key, 1, 4)? as u32)
 }
 
 /// Stored procedures, triggers and functions, kept but not run.
-pub fn script(container: ContainerNumber, kind: u8, id: &str) -> Vec<u8> {
-    KeyBuilder::new(Kind::Script).u32(container).bytes(&[kind]).bytes(id.as_bytes()).done()
+pub(crate) fn script(container: ContainerNumber, kind: u8, id: &str) -> Vec<u8> {
+    KeyBuilder::new(KeyPrefix::Script).u32(container).bytes(&[kind]).bytes(id.as_bytes()).done()
 }
 
-pub fn scripts(container: ContainerNumber, kind: u8) -> Vec<u8> {
-    KeyBuilder::new(Kind::Script).u32(container).bytes(&[kind]).done()
+pub(crate) fn scripts(container: ContainerNumber, kind: u8) -> Vec<u8> {
+    KeyBuilder::new(KeyPrefix::Script).u32(container).bytes(&[kind]).done()
 }
 
-pub fn all_scripts() -> Vec<u8> {
-    KeyBuilder::new(Kind::Script).done()
+pub(crate) fn all_scripts() -> Vec<u8> {
+    KeyBuilder::new(KeyPrefix::Script).done()
 }
 
-pub fn document(container: ContainerNumber, segment: SegmentId, rid: u64) -> Vec<u8> {
-    KeyBuilder::new(Kind::Document).u32(container).u32(segment).u64(rid).done()
+pub(crate) fn document(container: ContainerNumber, segment: SegmentId, rid: u64) -> Vec<u8> {
+    KeyBuilder::new(KeyPrefix::Document).u32(container).u32(segment).u64(rid).done()
 }
 
-pub fn documents(container: ContainerNumber, segment: SegmentId) -> Vec<u8> {
-    KeyBuilder::new(Kind::Document).u32(container).u32(segment).done()
+pub(crate) fn documents(container: ContainerNumber, segment: SegmentId) -> Vec<u8> {
+    KeyBuilder::new(KeyPrefix::Document).u32(container).u32(segment).done()
 }
 
 /// From (logical partition, id) to the counter in the `_rid`.
-pub fn id(container: ContainerNumber, partition: &LogicalKey, id: &str) -> Vec<u8> {
-    KeyBuilder::new(Kind::Id).u32(container).bytes(&partition.0).bytes(id.as_bytes()).done()
+pub(crate) fn id(container: ContainerNumber, partition: &LogicalKey, id: &str) -> Vec<u8> {
+    KeyBuilder::new(KeyPrefix::Id).u32(container).bytes(&partition.0).bytes(id.as_bytes()).done()
 }
 
 /// The documents of a logical partition (or a prefix of it) in `_rid` order.
-pub fn member(container: ContainerNumber, partition: &LogicalKey, rid: u64) -> Vec<u8> {
-    KeyBuilder::new(Kind::Member).u32(container).bytes(&partition.0).u64(rid).done()
+pub(crate) fn member(container: ContainerNumber, partition: &LogicalKey, rid: u64) -> Vec<u8> {
+    KeyBuilder::new(KeyPrefix::Member).u32(container).bytes(&partition.0).u64(rid).done()
 }
 
-pub fn members(container: ContainerNumber, partition: &[u8]) -> Vec<u8> {
-    KeyBuilder::new(Kind::Member).u32(container).bytes(partition).done()
+pub(crate) fn members(container: ContainerNumber, partition: &[u8]) -> Vec<u8> {
+    KeyBuilder::new(KeyPrefix::Member).u32(container).bytes(partition).done()
 }
 
 /// Where a document's latest version stands in the change feed.
-pub fn feed(container: ContainerNumber, segment: SegmentId, lsn: u64, place: u64) -> Vec<u8> {
-    KeyBuilder::new(Kind::Feed).u32(container).u32(segment).u64(lsn).u64(place).done()
+pub(crate) fn feed(container: ContainerNumber, segment: SegmentId, lsn: u64, ordinal: u64) -> Vec<u8> {
+    KeyBuilder::new(KeyPrefix::Feed).u32(container).u32(segment).u64(lsn).u64(ordinal).done()
 }
 
-pub fn feeds(container: ContainerNumber, segment: SegmentId) -> Vec<u8> {
-    KeyBuilder::new(Kind::Feed).u32(container).u32(segment).done()
+pub(crate) fn feeds(container: ContainerNumber, segment: SegmentId) -> Vec<u8> {
+    KeyBuilder::new(KeyPrefix::Feed).u32(container).u32(segment).done()
 }
 
 /// Every version and delete, for containers whose full feed is read.
-pub fn version(container: ContainerNumber, segment: SegmentId, lsn: u64, place: u64) -> Vec<u8> {
-    KeyBuilder::new(Kind::Version).u32(container).u32(segment).u64(lsn).u64(place).done()
+pub(crate) fn version(container: ContainerNumber, segment: SegmentId, lsn: u64, ordinal: u64) -> Vec<u8> {
+    KeyBuilder::new(KeyPrefix::Version).u32(container).u32(segment).u64(lsn).u64(ordinal).done()
 }
 
-pub fn versions(container: ContainerNumber, segment: SegmentId) -> Vec<u8> {
-    KeyBuilder::new(Kind::Version).u32(container).u32(segment).done()
+pub(crate) fn versions(container: ContainerNumber, segment: SegmentId) -> Vec<u8> {
+    KeyBuilder::new(KeyPrefix::Version).u32(container).u32(segment).done()
 }
 
 /// A unique key's values within a logical partition.
-pub fn unique(container: ContainerNumber, partition: &LogicalKey, constraint: u16, values: &[u8]) -> Vec<u8> {
-    KeyBuilder::new(Kind::Unique).u32(container).bytes(&partition.0).u16(constraint).bytes(values).done()
+pub(crate) fn unique(
+    container: ContainerNumber,
+    partition: &LogicalKey,
+    constraint: u16,
+    values: &[u8],
+) -> Vec<u8> {
+    KeyBuilder::new(KeyPrefix::Unique).u32(container).bytes(&partition.0).u16(constraint).bytes(values).done()
 }
 
 /// Everything of one index.
-pub fn index(container: ContainerNumber, index: u16) -> Vec<u8> {
-    KeyBuilder::new(Kind::Index).u32(container).u16(index).done()
+pub(crate) fn index(container: ContainerNumber, index: u16) -> Vec<u8> {
+    KeyBuilder::new(KeyPrefix::Index).u32(container).u16(index).done()
 }
 
 /// When a document expires.
-pub fn expiry(at: u64, container: ContainerNumber, segment: SegmentId, rid: u64) -> Vec<u8> {
-    KeyBuilder::new(Kind::Expiry).u64(at).u32(container).u32(segment).u64(rid).done()
+pub(crate) fn expiry(at: u64, container: ContainerNumber, segment: SegmentId, rid: u64) -> Vec<u8> {
+    KeyBuilder::new(KeyPrefix::Expiry).u64(at).u32(container).u32(segment).u64(rid).done()
 }
 
 /// All documents that expire at or before `at`.
-pub fn expired_by(at: u64) -> (Vec<u8>, Vec<u8>) {
-    let from = KeyBuilder::new(Kind::Expiry).done();
-    let to = KeyBuilder::new(Kind::Expiry).u64(at.saturating_add(1)).done();
+pub(crate) fn expired_by(at: u64) -> (Vec<u8>, Vec<u8>) {
+    let from = KeyBuilder::new(KeyPrefix::Expiry).done();
+    let to = KeyBuilder::new(KeyPrefix::Expiry).u64(at.saturating_add(1)).done();
     (from, to)
 }
 
 /// Takes an expiry key apart again: (at, container, segment, rid).
-pub fn parse_expiry(key: &[u8]) -> Option<(u64, ContainerNumber, SegmentId, u64)> {
+pub(crate) fn parse_expiry(key: &[u8]) -> Option<(u64, ContainerNumber, SegmentId, u64)> {
     if key.len() != 25 {
         return None;
     }
@@ -235,74 +240,74 @@ pub fn parse_expiry(key: &[u8]) -> Option<(u64, ContainerNumber, SegmentId, u64)
 }
 
 /// What the engine's owner keeps with the data.
-pub fn note(name: &str) -> Vec<u8> {
-    KeyBuilder::new(Kind::Note).bytes(name.as_bytes()).done()
+pub(crate) fn note(name: &str) -> Vec<u8> {
+    KeyBuilder::new(KeyPrefix::Note).bytes(name.as_bytes()).done()
 }
 
 /// A change that other regions are to apply: the parcel of its write, and its
 /// place there.
-pub fn outbox(parcel: u64, place: u64) -> Vec<u8> {
-    KeyBuilder::new(Kind::Outbox).u64(parcel).u64(place).done()
+pub(crate) fn outbox(sequence: u64, ordinal: u64) -> Vec<u8> {
+    KeyBuilder::new(KeyPrefix::Outbox).u64(sequence).u64(ordinal).done()
 }
 
-pub fn outboxes() -> Vec<u8> {
-    KeyBuilder::new(Kind::Outbox).done()
+pub(crate) fn outboxes() -> Vec<u8> {
+    KeyBuilder::new(KeyPrefix::Outbox).done()
 }
 
 /// The number of the next parcel.
-pub fn outbox_next() -> Vec<u8> {
-    KeyBuilder::new(Kind::OutboxNext).done()
+pub(crate) fn outbox_next() -> Vec<u8> {
+    KeyBuilder::new(KeyPrefix::OutboxNext).done()
 }
 
 /// Up to which parcel a region's outbox has been applied here.
-pub fn applied(region: u8) -> Vec<u8> {
-    KeyBuilder::new(Kind::Applied).bytes(&[region]).done()
+pub(crate) fn applied(region: u8) -> Vec<u8> {
+    KeyBuilder::new(KeyPrefix::Applied).bytes(&[region]).done()
 }
 
 /// The version of a delete.
-pub fn tombstone(container: ContainerNumber, partition: &LogicalKey, id: &str) -> Vec<u8> {
-    KeyBuilder::new(Kind::Tombstone).u32(container).bytes(&partition.0).bytes(id.as_bytes()).done()
+pub(crate) fn tombstone(container: ContainerNumber, partition: &LogicalKey, id: &str) -> Vec<u8> {
+    KeyBuilder::new(KeyPrefix::Tombstone).u32(container).bytes(&partition.0).bytes(id.as_bytes()).done()
 }
 
 /// Tombstones by the time of their delete.
-pub fn tombstone_age(time: u64, tombstone: &[u8]) -> Vec<u8> {
-    KeyBuilder::new(Kind::TombstoneAge).u64(time).bytes(tombstone).done()
+pub(crate) fn tombstone_age(time: u64, tombstone: &[u8]) -> Vec<u8> {
+    KeyBuilder::new(KeyPrefix::TombstoneAge).u64(time).bytes(tombstone).done()
 }
 
-pub fn tombstone_ages() -> Vec<u8> {
-    KeyBuilder::new(Kind::TombstoneAge).done()
+pub(crate) fn tombstone_ages() -> Vec<u8> {
+    KeyBuilder::new(KeyPrefix::TombstoneAge).done()
 }
 
 /// Takes the key of a tombstone's age apart: the time, and the tombstone.
-pub fn parse_tombstone_age(key: &[u8]) -> Option<(u64, &[u8])> {
+pub(crate) fn parse_tombstone_age(key: &[u8]) -> Option<(u64, &[u8])> {
     Some((number_at(key, 1, 8)?, key.get(9..)?))
 }
 
 /// The kinds whose keys go away with their container.
-pub fn kinds_of_container(container: ContainerNumber) -> impl Iterator<Item = Vec<u8>> {
+pub(crate) fn prefixes_of_container(container: ContainerNumber) -> impl Iterator<Item = Vec<u8>> {
     [
-        Kind::State,
-        Kind::Script,
-        Kind::Document,
-        Kind::Id,
-        Kind::Member,
-        Kind::Feed,
-        Kind::Version,
-        Kind::Unique,
-        Kind::Index,
-        Kind::Tombstone,
+        KeyPrefix::State,
+        KeyPrefix::Script,
+        KeyPrefix::Document,
+        KeyPrefix::Id,
+        KeyPrefix::Member,
+        KeyPrefix::Feed,
+        KeyPrefix::Version,
+        KeyPrefix::Unique,
+        KeyPrefix::Index,
+        KeyPrefix::Tombstone,
     ]
     .into_iter()
-    .map(move |kind| KeyBuilder::new(kind).u32(container).done())
+    .map(move |prefix| KeyBuilder::new(prefix).u32(container).done())
 }
 
 /// The big-endian number at the end of a key.
-pub fn last_u64(key: &[u8]) -> Option<u64> {
+pub(crate) fn last_u64(key: &[u8]) -> Option<u64> {
     number_at(key, key.len().checked_sub(8)?, 8)
 }
 
 /// The (lsn, place) at the end of a feed or version key.
-pub fn lsn_and_place(key: &[u8]) -> Option<(u64, u64)> {
+pub(crate) fn last_u64_pair(key: &[u8]) -> Option<(u64, u64)> {
     let at = key.len().checked_sub(16)?;
     Some((number_at(key, at, 8)?, number_at(key, at + 8, 8)?))
 }
@@ -313,7 +318,7 @@ fn number_at(key: &[u8], at: usize, length: usize) -> Option<u64> {
 }
 
 /// The first key after all that begin with `prefix`.
-pub fn after_prefix(prefix: &[u8]) -> Vec<u8> {
+pub(crate) fn after_prefix(prefix: &[u8]) -> Vec<u8> {
     let mut end = prefix.to_vec();
     while let Some(last) = end.last_mut() {
         if *last < 0xFF {
@@ -327,34 +332,36 @@ pub fn after_prefix(prefix: &[u8]) -> Vec<u8> {
 
 /// Keys with a prefix, as owned bounds that a scan can borrow.
 #[derive(Debug, Clone)]
-pub struct Span {
+pub(crate) struct Span {
     pub from: Bound<Vec<u8>>,
     pub to: Bound<Vec<u8>>,
 }
 
 impl Span {
-    pub fn prefix(prefix: &[u8]) -> Self {
+    pub(crate) fn prefix(prefix: &[u8]) -> Self {
         Span { from: Bound::Included(prefix.to_vec()), to: Bound::Excluded(after_prefix(prefix)) }
     }
 
     /// The keys with a prefix that come after `key`.
-    pub fn prefix_after(prefix: &[u8], key: &[u8]) -> Self {
+    pub(crate) fn prefix_after(prefix: &[u8], key: &[u8]) -> Self {
         Span { from: Bound::Excluded(key.to_vec()), to: Bound::Excluded(after_prefix(prefix)) }
     }
 
-    pub fn between(from: &[u8], to: &[u8]) -> Self {
+    pub(crate) fn between(from: &[u8], to: &[u8]) -> Self {
         Span { from: Bound::Included(from.to_vec()), to: Bound::Excluded(to.to_vec()) }
     }
 
-    pub fn as_range(&self) -> KeyRange<'_> {
-        KeyRange { from: borrow(&self.from), to: borrow(&self.to) }
+    pub(crate) fn as_range(&self) -> KeyRange<'_> {
+        KeyRange { from: self.from.as_ref().map(Vec::as_slice), to: self.to.as_ref().map(Vec::as_slice) }
     }
-}
 
-fn borrow(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
-    match bound {
-        Bound::Included(key) => Bound::Included(key),
-        Bound::Excluded(key) => Bound::Excluded(key),
-        Bound::Unbounded => Bound::Unbounded,
+    /// Up to `limit` keys of this span, in order.
+    pub(crate) fn first_keys(&self, view: &dyn View, limit: usize) -> Result<Vec<Vec<u8>>, StoreError> {
+        let mut found = Vec::new();
+        view.scan(self.as_range(), Direction::Forward, &mut |key, _| {
+            found.push(key.to_vec());
+            if found.len() >= limit { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })?;
+        Ok(found)
     }
 }

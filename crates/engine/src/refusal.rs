@@ -5,7 +5,7 @@
 //! charge and no session token, a backend one has both, and the three body
 //! spellings differ (`docs/cosmos.md`, answers).
 
-use crate::Position;
+use crate::state::Position;
 
 /// A refused operation.
 #[derive(Debug, Clone, PartialEq)]
@@ -54,8 +54,9 @@ pub mod sub_status {
     pub const REQUEST_RATE_TOO_LARGE: u32 = 3200;
 }
 
-pub const NO_SUCH_RESOURCE: &str = "Resource Not Found. Learn more: https://aka.ms/cosmosdb-tsg-not-found";
-pub const NO_SUCH_DOCUMENT: &str = "Entity with the specified id does not exist in the system.";
+pub(crate) const NO_SUCH_RESOURCE: &str =
+    "Resource Not Found. Learn more: https://aka.ms/cosmosdb-tsg-not-found";
+pub(crate) const NO_SUCH_DOCUMENT: &str = "Entity with the specified id does not exist in the system.";
 const DOCUMENT_EXISTS: &str = "Entity with the specified id already exists in the system.";
 const RESOURCE_EXISTS: &str = "Resource with specified id, name, or unique index already exists.";
 const PRECONDITION: &str =

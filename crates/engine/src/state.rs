@@ -7,9 +7,21 @@
 
 use std::sync::Arc;
 
-use crate::Position;
 use crate::keys::RangeId;
-use crate::replication::{REGION_BITS, REGIONS_MAX, RegionId, Replica};
+use crate::region::{REGION_BITS, REGIONS_MAX, RegionId, Replica};
+
+/// How far a physical partition had come when an operation ran, for session
+/// tokens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Position {
+    /// The physical partition.
+    pub range: RangeId,
+    /// The LSN of its last write.
+    pub lsn: u64,
+    /// The LSN of each region's last write that is applied here. Only in an
+    /// account with several regions.
+    pub seen: Option<Arc<[u64]>>,
+}
 
 /// The counters of one container.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -65,7 +77,7 @@ impl RangeState {
     pub fn advance(&mut self, replica: Option<Replica>) -> u64 {
         self.lsn += 1;
         if let Some(replica) = replica {
-            self.seen[replica.region.place()] = self.lsn;
+            self.seen[replica.region.index()] = self.lsn;
         }
         self.lsn
     }
@@ -133,7 +145,7 @@ impl ContainerState {
 
     /// How far the writes of a region have come in a range.
     pub fn seen(&self, range: RangeId, region: RegionId) -> u64 {
-        self.range(range).map_or(0, |range| range.seen[region.place()])
+        self.range(range).map_or(0, |range| range.seen[region.index()])
     }
 
     pub fn documents(&self) -> u64 {

@@ -29,7 +29,7 @@ struct Level {
 
 /// All buckets.
 #[derive(Debug, Default)]
-pub struct Throttle {
+pub(crate) struct Throttle {
     levels: Mutex<HashMap<Bucket, Level>>,
 }
 
@@ -40,7 +40,7 @@ const RETRY_AFTER_MS_MAX: u64 = 5_000;
 impl Throttle {
     /// Lets a request in, or says how long to wait. `now` is any clock that
     /// does not go back.
-    pub fn admit(&self, bucket: Bucket, units_per_second: f64, now: Duration) -> Result<(), Refusal> {
+    pub(crate) fn admit(&self, bucket: Bucket, units_per_second: f64, now: Duration) -> Result<(), Refusal> {
         let level = self.refill(bucket, units_per_second, now);
         if level > 0.0 {
             return Ok(());
@@ -50,7 +50,7 @@ impl Throttle {
     }
 
     /// Takes what a request cost.
-    pub fn spend(&self, bucket: Bucket, charge: f64) {
+    pub(crate) fn spend(&self, bucket: Bucket, charge: f64) {
         let mut levels = self.levels.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(level) = levels.get_mut(&bucket) {
             level.units -= charge;

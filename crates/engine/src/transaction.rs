@@ -10,11 +10,12 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use perihelion_model::json::{self, Style, Value};
 
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, Container};
 use crate::keys::{self, ContainerNumber, Span};
 use crate::refusal::Refusal;
-use crate::replication::Replica;
+use crate::region::Replica;
 use crate::state::ContainerState;
 use crate::storage::{Direction, StoreError, View, Write};
 
@@ -22,7 +23,7 @@ use crate::storage::{Direction, StoreError, View, Write};
 type Overlay = BTreeMap<Vec<u8>, Option<Bytes>>;
 
 /// What a job reads from and writes to.
-pub struct Transaction<'v> {
+pub(crate) struct Transaction<'v> {
     view: Box<dyn View + 'v>,
     /// The group's writes at the bottom, above them those of the running job
     /// and of each attempt within it.
@@ -35,22 +36,27 @@ pub struct Transaction<'v> {
 }
 
 impl<'v> Transaction<'v> {
-    pub fn new(view: Box<dyn View + 'v>, catalog: Arc<Catalog>, now: u64, replica: Option<Replica>) -> Self {
+    pub(crate) fn new(
+        view: Box<dyn View + 'v>,
+        catalog: Arc<Catalog>,
+        now: u64,
+        replica: Option<Replica>,
+    ) -> Self {
         Transaction { view, layers: vec![Overlay::new()], catalog, now, replica }
     }
 
-    pub fn get(&self, key: &[u8]) -> Result<Option<Bytes>, StoreError> {
+    pub(crate) fn get(&self, key: &[u8]) -> Result<Option<Bytes>, StoreError> {
         match self.layers.iter().rev().find_map(|layer| layer.get(key)) {
             Some(written) => Ok(written.clone()),
             None => self.view.get(key),
         }
     }
 
-    pub fn put(&mut self, key: Vec<u8>, value: impl Into<Bytes>) {
+    pub(crate) fn put(&mut self, key: Vec<u8>, value: impl Into<Bytes>) {
         self.top().insert(key, Some(value.into()));
     }
 
-    pub fn remove(&mut self, key: Vec<u8>) {
+    pub(crate) fn remove(&mut self, key: Vec<u8>) {
         self.top().insert(key, None);
     }
 
@@ -60,7 +66,7 @@ impl<'v> Transaction<'v> {
     }
 
     /// Up to `limit` entries of a span, this transaction's writes included.
-    pub fn entries(&self, span: &Span, limit: usize) -> Result<Vec<(Vec<u8>, Bytes)>, StoreError> {
+    pub(crate) fn entries(&self, span: &Span, limit: usize) -> Result<Vec<(Vec<u8>, Bytes)>, StoreError> {
         let bounds = (span.from.clone(), span.to.clone());
         let mut written: BTreeMap<&[u8], &Option<Bytes>> = BTreeMap::new();
         for overlay in &self.layers {
@@ -78,18 +84,31 @@ impl<'v> Transaction<'v> {
         Ok(found.into_iter().take(limit).collect())
     }
 
+    /// The container as this transaction sees it; refused when it was deleted.
+    pub(crate) fn current(&self, container: &Container) -> Result<Arc<Container>, Refusal> {
+        self.catalog.container_by_number(container.number()).cloned().ok_or_else(Refusal::no_such_resource)
+    }
+
+    /// Writes a record as JSON.
+    pub(crate) fn put_record(&mut self, key: Vec<u8>, record: &Value) {
+        self.put(key, json::to_text(record, Style::Point));
+    }
+
     /// The counters of a container.
-    pub fn state(&self, container: ContainerNumber) -> Result<ContainerState, Refusal> {
+    pub(crate) fn state(&self, container: ContainerNumber) -> Result<ContainerState, Refusal> {
         let record = self.get(&keys::state(container))?;
         record.and_then(|record| ContainerState::decode(&record)).ok_or_else(Refusal::no_such_resource)
     }
 
-    pub fn put_state(&mut self, container: ContainerNumber, state: &ContainerState) {
+    pub(crate) fn put_state(&mut self, container: ContainerNumber, state: &ContainerState) {
         self.put(keys::state(container), state.encode());
     }
 
     /// Runs a job, or part of one; when it is refused its writes are undone.
-    pub fn attempt<T>(&mut self, part: impl FnOnce(&mut Self) -> Result<T, Refusal>) -> Result<T, Refusal> {
+    pub(crate) fn attempt<T>(
+        &mut self,
+        part: impl FnOnce(&mut Self) -> Result<T, Refusal>,
+    ) -> Result<T, Refusal> {
         let depth = self.layers.len();
         let catalog = Arc::clone(&self.catalog);
         self.layers.push(Overlay::new());

@@ -1,119 +1,105 @@
-//! The group-commit writer: the only thing that writes.
+//! The group-commit writer: every commit of the store after opening goes
+//! through it.
 //!
-//! Jobs queue up; the writer takes all that wait, runs them one after the
-//! other on one transaction, commits once (one fsync), and only then lets
-//! anyone know. So concurrent writes share an fsync, commits are totally
-//! ordered, and an answer, also a refusal that rests on an uncommitted write
-//! of its group, is never sent before what it rests on is durable.
+//! Jobs queue up. The writer takes all jobs that wait, runs them one after the
+//! other on one transaction, commits once (one fsync), and then completes all
+//! of them. So concurrent writes share an fsync, commits are totally ordered,
+//! and no outcome leaves before the commit of its group. That holds for
+//! refusals too, because a refusal may rest on another write of its group.
 //!
-//! On disk the writer is a thread, because fsync blocks. In memory, and in
-//! simulation, whoever submits a job while nobody is at it runs it, and what
-//! others submit meanwhile.
+//! On a durable store the writer is a thread, because fsync blocks. On other
+//! stores, and in simulation, the task that submits a job runs all waiting
+//! jobs itself, unless another task is already running them.
 //!
-//! A commit that fails ends the writer: what is on disk is then unknown, so
-//! nothing more may be acknowledged (the lesson of fsyncgate).
+//! A commit that fails ends the writer: the state of the disk is then unknown,
+//! so no later write may be acknowledged.
+
+mod handle;
 
 use std::sync::{Arc, Mutex, PoisonError, RwLock, TryLockError};
 
 use tokio::sync::{mpsc, oneshot};
 
-use crate::Clock;
+pub(crate) use self::handle::{StoreHandle, state_in};
 use crate::catalog::Catalog;
+use crate::clock::Clock;
 use crate::keys;
 use crate::refusal::Refusal;
 use crate::replication::Replication;
 use crate::storage::Store;
 use crate::transaction::Transaction;
 
-/// How many jobs may wait. Beyond it, submitting waits, so memory is bounded
-/// by what the connections hold.
+/// How many jobs may wait. When the queue is full, submitting waits, so memory
+/// is bounded by what the connections hold.
 const QUEUE_MAX: usize = 1024;
-/// How many jobs share a commit, so that one slow group cannot starve the next.
+/// How many jobs share a commit, so that no group delays the next for long.
 const GROUP_MAX: usize = 256;
 
-/// What is shared by everything that touches the store.
-pub(crate) struct Shared {
-    pub(crate) store: Box<dyn Store>,
+/// The state that the writer and the readers share.
+struct Shared {
+    store: Box<dyn Store>,
+    /// Written by the writer alone, after a commit.
     catalog: RwLock<Arc<Catalog>>,
-    pub(crate) clock: Clock,
-    /// Set when a commit failed: nothing more is acknowledged.
+    clock: Clock,
+    /// Set when a commit failed: no later write is acknowledged.
     has_failed: std::sync::atomic::AtomicBool,
-    /// Where there are several regions.
-    pub(crate) replication: Option<Arc<Replication>>,
+    /// Only in an account with several regions.
+    replication: Option<Arc<Replication>>,
 }
 
 impl Shared {
-    pub(crate) fn new(
-        store: Box<dyn Store>,
-        catalog: Catalog,
-        clock: Clock,
-        replication: Option<Replication>,
-    ) -> Self {
-        Shared {
-            store,
-            catalog: RwLock::new(Arc::new(catalog)),
-            clock,
-            has_failed: false.into(),
-            replication: replication.map(Arc::new),
-        }
-    }
-
-    pub(crate) fn catalog(&self) -> Arc<Catalog> {
+    fn catalog(&self) -> Arc<Catalog> {
         Arc::clone(&self.catalog.read().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-/// Called with the group's outcome, once it is known.
+/// Called with the outcome of the group's commit.
 type Completion = Box<dyn FnOnce(Result<(), Refusal>) + Send>;
-/// A job: runs on the transaction, and says whom to tell.
+/// Runs on the transaction; returns what to call after the commit.
 type Job = Box<dyn FnOnce(&mut Transaction<'_>) -> Completion + Send>;
 
-pub(crate) enum Writer {
+enum Writer {
     Thread { queue: mpsc::Sender<Job>, thread: Mutex<Option<std::thread::JoinHandle<()>>> },
-    Inline { waiting: Mutex<Vec<Job>>, turn: Mutex<()> },
+    Inline { waiting: Mutex<Vec<Job>>, running: Mutex<()> },
 }
 
 impl Writer {
-    pub(crate) fn start(shared: &Arc<Shared>) -> std::io::Result<Self> {
+    fn start(shared: &Arc<Shared>) -> std::io::Result<Self> {
         if !shared.store.is_durable() {
-            return Ok(Writer::Inline { waiting: Mutex::default(), turn: Mutex::new(()) });
+            return Ok(Writer::Inline { waiting: Mutex::default(), running: Mutex::new(()) });
         }
         let (queue, jobs) = mpsc::channel(QUEUE_MAX);
         let shared = Arc::clone(shared);
         let thread = std::thread::Builder::new()
             .name("perihelion-writer".to_owned())
-            .spawn(move || work(&shared, jobs))?;
+            .spawn(move || run_thread(&shared, jobs))?;
         Ok(Writer::Thread { queue, thread: Mutex::new(Some(thread)) })
     }
 
     /// Runs a job in some group and returns when that group is durable.
-    pub(crate) async fn run<T: Send + 'static>(
+    async fn run<T: Send + 'static>(
         &self,
         shared: &Shared,
         job: impl FnOnce(&mut Transaction<'_>) -> Result<T, Refusal> + Send + 'static,
     ) -> Result<T, Refusal> {
+        let (sender, outcome) = oneshot::channel();
+        let job = package(job, sender);
         match self {
-            Writer::Inline { waiting, turn } => {
-                let (answer, wait) = oneshot::channel();
-                lock(waiting).push(package(job, answer));
-                run_waiting(shared, waiting, turn);
-                wait.await.unwrap_or_else(|_| Err(Refusal::stopping()))
+            Writer::Inline { waiting, running } => {
+                lock(waiting).push(job);
+                run_waiting(shared, waiting, running);
             }
-            Writer::Thread { queue, .. } => {
-                let (answer, wait) = oneshot::channel();
-                queue.send(package(job, answer)).await.map_err(|_| Refusal::stopping())?;
-                wait.await.unwrap_or_else(|_| Err(Refusal::stopping()))
-            }
+            Writer::Thread { queue, .. } => queue.send(job).await.map_err(|_| Refusal::stopping())?,
         }
+        outcome.await.unwrap_or_else(|_| Err(Refusal::stopping()))
     }
 
-    /// Lets the queue run dry and waits for the last commit.
-    pub(crate) fn stop(self) {
+    /// Completes the queued jobs and waits for the last commit.
+    fn stop(self) {
         if let Writer::Thread { queue, thread } = self {
             drop(queue);
             if let Some(thread) = thread.into_inner().unwrap_or_else(PoisonError::into_inner) {
-                // A panic of the writer was reported by its hook; there is
-                // nothing left to stop.
+                // The panic hook has reported a panic of the writer.
                 let _ = thread.join();
             }
         }
@@ -124,22 +110,22 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs what waits, unless someone else is at it: then that one will see our
-/// job too, for it looks again after it has given up its turn. So nobody
-/// blocks, and jobs that come at once share a commit.
-fn run_waiting(shared: &Shared, waiting: &Mutex<Vec<Job>>, turn: &Mutex<()>) {
+/// Runs the waiting jobs, unless another task holds `running`. That task will
+/// see our job, because it looks at `waiting` again after it has released
+/// `running`. So no task blocks, and jobs that come at once share a commit.
+fn run_waiting(shared: &Shared, waiting: &Mutex<Vec<Job>>, running: &Mutex<()>) {
     loop {
-        let turn = match turn.try_lock() {
-            Ok(turn) => turn,
+        let guard = match running.try_lock() {
+            Ok(guard) => guard,
             // A job that panicked left nothing behind: its group was not committed.
-            Err(TryLockError::Poisoned(turn)) => turn.into_inner(),
+            Err(TryLockError::Poisoned(guard)) => guard.into_inner(),
             Err(TryLockError::WouldBlock) => return,
         };
         let jobs = std::mem::take(&mut *lock(waiting));
         if !jobs.is_empty() {
             commit_group(shared, jobs.into_iter());
         }
-        drop(turn);
+        drop(guard);
         if lock(waiting).is_empty() {
             return;
         }
@@ -148,29 +134,21 @@ fn run_waiting(shared: &Shared, waiting: &Mutex<Vec<Job>>, turn: &Mutex<()>) {
 
 fn package<T: Send + 'static>(
     job: impl FnOnce(&mut Transaction<'_>) -> Result<T, Refusal> + Send + 'static,
-    answer: oneshot::Sender<Result<T, Refusal>>,
+    sender: oneshot::Sender<Result<T, Refusal>>,
 ) -> Job {
     Box::new(move |transaction| {
         let outcome = transaction.attempt(job);
         Box::new(move |committed| {
-            // Nobody waits any more when the client hung up; the write stands.
-            let _ = answer.send(committed.and(outcome));
+            // The receiver is gone when the client hung up; the write stands.
+            let _ = sender.send(committed.and(outcome));
         })
     })
 }
 
-fn work(shared: &Shared, mut jobs: mpsc::Receiver<Job>) {
+fn run_thread(shared: &Shared, mut jobs: mpsc::Receiver<Job>) {
     while let Some(first) = jobs.blocking_recv() {
-        let mut taken = 1;
-        let rest = std::iter::from_fn(|| {
-            if taken == GROUP_MAX {
-                return None;
-            }
-            taken += 1;
-            jobs.try_recv().ok()
-        });
-        let group = std::iter::once(first).chain(rest);
-        commit_group(shared, group);
+        let rest = std::iter::from_fn(|| jobs.try_recv().ok());
+        commit_group(shared, std::iter::once(first).chain(rest).take(GROUP_MAX));
     }
 }
 
@@ -189,7 +167,7 @@ fn run_group(
 ) -> Result<(), Refusal> {
     use std::sync::atomic::Ordering::SeqCst;
     if shared.has_failed.load(SeqCst) {
-        // The jobs are dropped unrun; their waiters are told "stopping".
+        // Dropping the jobs drops their senders, so their callers get `stopping`.
         drop(jobs.collect::<Vec<_>>());
         return Err(Refusal::stopping());
     }

@@ -4,11 +4,7 @@
 use bytes::Bytes;
 use http::header::{HeaderName, HeaderValue};
 use http::{HeaderMap, Response, StatusCode};
-use perihelion_engine::Position;
-use perihelion_engine::charge;
-use perihelion_engine::container::Container;
-use perihelion_engine::items::{ItemAnswer, Usage};
-use perihelion_engine::refusal::{Layer, Refusal};
+use perihelion_engine::{Container, ItemOutcome, Layer, Position, Refusal, Usage, charge};
 use perihelion_model::json::{self, Style, Value, object};
 use perihelion_model::session_token;
 use perihelion_wire::headers;
@@ -98,7 +94,7 @@ impl Answer {
         Answer::json(200, &body).with(headers::ITEM_COUNT, items.len().to_string())
     }
 
-    pub(crate) fn item(answer: ItemAnswer, is_minimal: bool) -> Self {
+    pub(crate) fn item(answer: ItemOutcome, is_minimal: bool) -> Self {
         let body = if is_minimal { Bytes::new() } else { answer.body };
         let mut made = Answer::text(answer.status, body).charged(answer.charge).at(answer.position);
         made.etag = answer.etag;

@@ -5,7 +5,7 @@
 //! the router. A refusal never says which signature would have been right.
 
 use http::{HeaderMap, Method};
-use perihelion_engine::refusal::Refusal;
+use perihelion_engine::Refusal;
 use perihelion_wire::path::Resource;
 use perihelion_wire::signature::{Credentials, MasterKey, SignedDate, SignedRequest};
 use perihelion_wire::{date, headers};

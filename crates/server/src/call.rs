@@ -3,11 +3,7 @@
 use bytes::Bytes;
 use http::header::HeaderName;
 use http::{HeaderMap, Method};
-use perihelion_engine::batch::BatchScope;
-use perihelion_engine::container::{ApiVersion, Container};
-use perihelion_engine::items::Precondition;
-use perihelion_engine::keys::RangeId;
-use perihelion_engine::refusal::Refusal;
+use perihelion_engine::{ApiVersion, BatchScope, Container, Precondition, RangeId, Refusal};
 use perihelion_model::json::{self, Object, Value};
 use perihelion_model::partition_key::{EffectiveKey, EffectiveRange, PartitionKey};
 use perihelion_model::session_token::{self, SessionToken};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{Request, Response};
-use perihelion_engine::refusal::{Layer, Refusal};
+use perihelion_engine::{Layer, Refusal};
 
 use crate::management;
 use crate::net::{self, Hangup, Peer, Scheme};

@@ -10,7 +10,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use perihelion_engine::refusal::{Layer, Refusal};
+use perihelion_engine::{Layer, Refusal};
 use perihelion_model::json::{Object, Value, object};
 
 use crate::net::Hangup;

@@ -29,7 +29,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 pub use perihelion_engine::Clock;
-use perihelion_engine::refusal::Refusal;
+use perihelion_engine::Refusal;
 use perihelion_engine::storage::StoreError;
 pub use perihelion_wire::signature::{EMULATOR_KEY, MasterKey};
 

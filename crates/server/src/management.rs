@@ -15,7 +15,7 @@ use std::sync::{Mutex, PoisonError};
 use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderValue, Method, Response, StatusCode};
-use perihelion_engine::refusal::Refusal;
+use perihelion_engine::Refusal;
 use perihelion_model::json::{self, Number, Object, Style, Value, object};
 use tokio::sync::watch;
 

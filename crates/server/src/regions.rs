@@ -22,11 +22,7 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use perihelion_engine::Engine;
-use perihelion_engine::container::Container;
-use perihelion_engine::keys::RangeId;
-use perihelion_engine::refusal::Refusal;
-use perihelion_engine::replication::{RegionId, Role};
+use perihelion_engine::{Container, Engine, RangeId, Refusal, RegionId, Role};
 use tokio::sync::{RwLock, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;

@@ -14,9 +14,8 @@ use perihelion_model::json::Value;
 use perihelion_query::{Condition, Conjunct, OrderKey, Step};
 
 use super::{QueryRequest, QueryScope};
-use crate::container::Container;
-use crate::index::{self, Column, IndexDefinition, IndexScope};
-use crate::maintenance::Wish;
+use crate::catalog::Container;
+use crate::index::{self, Column, IndexDefinition, IndexScope, IndexShape};
 
 /// How a query is going to be run.
 pub(super) struct Plan {
@@ -29,8 +28,8 @@ pub(super) struct Plan {
     /// of a row's place, so that a place fits the index with and without them.
     pub(super) is_constant: Vec<bool>,
     pub(super) index: Option<IndexUse>,
-    /// The index that would fit better than any there is.
-    pub(super) wish: Option<Wish>,
+    /// The index that would fit better than any that exists.
+    pub(super) missing_index: Option<IndexShape>,
 }
 
 /// An index and the parts of it to walk.
@@ -68,16 +67,16 @@ pub(super) fn choose(container: &Container, request: &QueryRequest) -> Plan {
         QueryScope::Partition(_) => IndexScope::Partition,
         QueryScope::Prefix { .. } | QueryScope::Ranges(_) => IndexScope::Range,
     };
-    let candidates = container.indexes.iter().filter(|index| index.is_ready && index.scope == scope);
+    let candidates = container.indexes.iter().filter(|index| index.is_ready && index.shape.scope == scope);
     let best = candidates.filter_map(|index| shape.fit(index)).max_by_key(|(usefulness, _)| *usefulness);
     let usefulness = best.as_ref().map_or(0, |(usefulness, _)| *usefulness);
-    let wish = shape.wanted().filter(|columns| shape.usefulness(columns) > usefulness);
+    let missing = shape.wanted().filter(|columns| shape.usefulness(columns) > usefulness);
     Plan {
         is_ordered,
         directions,
         is_constant: order.iter().map(|key| shape.is_constant(key)).collect(),
         index: best.map(|(_, used)| used),
-        wish: wish.map(|columns| Wish { scope, columns }),
+        missing_index: missing.map(|columns| IndexShape { scope, columns }),
     }
 }
 
@@ -168,7 +167,7 @@ impl<'q> Shape<'q> {
 
     /// How well an index fits, and how it would be used.
     fn fit(&self, index: &IndexDefinition) -> Option<(usize, IndexUse)> {
-        let columns = &index.columns;
+        let columns = &index.shape.columns;
         let fixed = columns.iter().take_while(|column| self.equality(&column.path).is_some()).count();
         let (gives_order, is_backward, ordered) = self.order_fit(&columns[fixed..]);
         let lookup = self.lookup(columns, !gives_order);
@@ -198,8 +197,8 @@ impl<'q> Shape<'q> {
 
     /// How well an index with these columns would fit.
     fn usefulness(&self, columns: &[Column]) -> usize {
-        let columns = columns.to_vec();
-        let index = IndexDefinition { id: 0, scope: IndexScope::Range, columns, is_ready: true };
+        let shape = IndexShape { scope: IndexScope::Range, columns: columns.to_vec() };
+        let index = IndexDefinition { id: 0, shape, is_ready: true };
         self.fit(&index).map_or(0, |(usefulness, _)| usefulness)
     }
 

@@ -11,7 +11,7 @@ use perihelion_model::json::{self, Style, Value, object};
 use perihelion_model::resource_id::ChildKind;
 use perihelion_query::Program;
 
-use crate::container::Container;
+use crate::catalog::Container;
 use crate::keys::RangeId;
 use crate::refusal::Refusal;
 

@@ -15,7 +15,7 @@ use super::continuation::{Continuation, Place};
 use super::output::Output;
 use super::rows::{Context, Page, Produced, ROWS_HELD_MAX, evaluation_refusal, too_many_rows};
 use super::sources;
-use crate::document::StoredDocument;
+use crate::documents::StoredDocument;
 use crate::refusal::Refusal;
 
 /// Bytes of rows that one stage may hold, as much as groups may.

@@ -7,7 +7,7 @@
 use bytes::Bytes;
 use perihelion_model::json::{self, Style, Value};
 
-use crate::document::StoredDocument;
+use crate::documents::StoredDocument;
 
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Output {

@@ -17,8 +17,8 @@ use super::continuation::{Continuation, Floor, Place};
 use super::output::Output;
 use super::sources::{self, Unit, Walk};
 use super::{PAGE_BYTES_MAX, QueryRequest, gather};
-use crate::container::Container;
-use crate::document::StoredDocument;
+use crate::catalog::Container;
+use crate::documents::StoredDocument;
 use crate::index;
 use crate::keys::RangeId;
 use crate::refusal::{Layer, Refusal};
@@ -181,7 +181,7 @@ fn first_unit(container: &Container, units: &[Unit<'_>], resume: Option<&Place>)
 
 /// Whether a range is another one, or came out of it by splits.
 fn descends(container: &Container, range: RangeId, from: RangeId) -> bool {
-    range == from || container.range(range).is_some_and(|range| range.parents.contains(&from))
+    container.range(range).map_or(range == from, |range| range.descends_from(from))
 }
 
 /// Where a row stands among all rows of an ordered query. Its range has no say:

@@ -3,10 +3,9 @@
 
 use std::ops::{Bound, ControlFlow};
 
-use crate::change_feed::contains;
-use crate::container::Container;
-use crate::document::StoredDocument;
-use crate::index::Group;
+use crate::catalog::Container;
+use crate::documents::{StoredDocument, contains};
+use crate::index::IndexGroup;
 use crate::keys::{self, LogicalKey, RangeId, SegmentId, Span};
 use crate::query::QueryScope;
 use crate::query::access::IndexUse;
@@ -211,7 +210,7 @@ impl Walk<'_> {
             Part::Partition(partition) => partition,
             Part::Prefix(..) | Part::Keys(_) => &nobody,
         };
-        let group = Group { partition, segment: self.unit.segment };
+        let group = IndexGroup { partition, segment: self.unit.segment };
         [&used.definition.group_prefix(self.container.number(), group), prefix].concat()
     }
 

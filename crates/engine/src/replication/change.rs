@@ -3,8 +3,8 @@
 
 use bytes::{Buf, Bytes};
 
-use super::REGIONS_MAX;
 use crate::keys::{ContainerNumber, LogicalKey, RangeId};
+use crate::region::REGIONS_MAX;
 
 /// Which of two writes of a document is the later one, in every region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -28,11 +28,11 @@ pub(crate) struct Change {
     pub(crate) partition: LogicalKey,
     pub(crate) effective_key: Bytes,
     pub(crate) id: String,
-    pub(crate) kind: Kind,
+    pub(crate) operation: ChangeOperation,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum ChangeOperation {
     Put { created_lsn: u64, ttl: i32, terms: u32, text: Bytes },
     Delete,
     Expire,
@@ -40,12 +40,12 @@ pub(crate) enum Kind {
 
 impl Change {
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let text_bytes = if let Kind::Put { text, .. } = &self.kind { text.len() } else { 0 };
+        let text_bytes = if let ChangeOperation::Put { text, .. } = &self.operation { text.len() } else { 0 };
         let mut out = Vec::with_capacity(256 + self.id.len() + text_bytes);
-        out.push(match self.kind {
-            Kind::Put { .. } => 0,
-            Kind::Delete => 1,
-            Kind::Expire => 2,
+        out.push(match self.operation {
+            ChangeOperation::Put { .. } => 0,
+            ChangeOperation::Delete => 1,
+            ChangeOperation::Expire => 2,
         });
         out.extend_from_slice(&self.container.to_be_bytes());
         out.extend_from_slice(&self.range.to_be_bytes());
@@ -57,7 +57,7 @@ impl Change {
             out.extend_from_slice(&(bytes.len() as u32).to_be_bytes());
             out.extend_from_slice(bytes);
         }
-        if let Kind::Put { created_lsn, ttl, terms, text } = &self.kind {
+        if let ChangeOperation::Put { created_lsn, ttl, terms, text } = &self.operation {
             out.extend_from_slice(&created_lsn.to_be_bytes());
             out.extend_from_slice(&ttl.to_be_bytes());
             out.extend_from_slice(&terms.to_be_bytes());
@@ -68,7 +68,7 @@ impl Change {
 
     pub(crate) fn decode(record: &Bytes) -> Option<Self> {
         let mut rest = record.clone();
-        let kind = rest.try_get_u8().ok()?;
+        let operation = rest.try_get_u8().ok()?;
         let (container, range) = (rest.try_get_u32().ok()?, rest.try_get_u32().ok()?);
         let lsn = rest.try_get_u64().ok()?;
         let version = Version { timestamp: rest.try_get_u64().ok()?, etag_counter: rest.try_get_u64().ok()? };
@@ -80,18 +80,18 @@ impl Change {
         let partition = LogicalKey(take(&mut rest)?.to_vec());
         let effective_key = take(&mut rest)?;
         let id = String::from_utf8(take(&mut rest)?.to_vec()).ok()?;
-        let kind = match kind {
-            0 => Kind::Put {
+        let operation = match operation {
+            0 => ChangeOperation::Put {
                 created_lsn: rest.try_get_u64().ok()?,
                 ttl: rest.try_get_i32().ok()?,
                 terms: rest.try_get_u32().ok()?,
                 text: rest,
             },
-            1 => Kind::Delete,
-            2 => Kind::Expire,
+            1 => ChangeOperation::Delete,
+            2 => ChangeOperation::Expire,
             _ => return None,
         };
-        Some(Change { container, range, lsn, version, seen, rid, partition, effective_key, id, kind })
+        Some(Change { container, range, lsn, version, seen, rid, partition, effective_key, id, operation })
     }
 }
 
@@ -106,8 +106,8 @@ mod tests {
 
     #[test]
     fn changes_read_back_and_short_ones_are_refused() {
-        let put = Kind::Put { created_lsn: 4, ttl: -1, terms: 3, text: Bytes::from_static(b"{}") };
-        for kind in [put, Kind::Delete, Kind::Expire] {
+        let put = ChangeOperation::Put { created_lsn: 4, ttl: -1, terms: 3, text: Bytes::from_static(b"{}") };
+        for operation in [put, ChangeOperation::Delete, ChangeOperation::Expire] {
             let change = Change {
                 container: 1,
                 range: 2,
@@ -118,7 +118,7 @@ mod tests {
                 partition: LogicalKey(vec![8; 16]),
                 effective_key: Bytes::from_static(&[9; 3]),
                 id: "ä".to_owned(),
-                kind,
+                operation,
             };
             let record = Bytes::from(change.encode());
             assert_eq!(Change::decode(&record), Some(change));

@@ -1,99 +1,99 @@
-//! The outbox: what this region wrote, in order, until every other has it.
+//! The outbox: the changes this region wrote, in order, until every other
+//! region has applied them.
 
 use std::ops::ControlFlow;
 
 use bytes::Bytes;
 
 use super::Change;
-use crate::items::Stamp;
 use crate::keys::{self, Span};
 use crate::refusal::Refusal;
 use crate::storage::{Direction, StoreError, View};
 use crate::transaction::Transaction;
 
-/// Parcels of a page, and its bytes: what one commit of a target applies, so
-/// that its clients never wait long behind it. A parcel is never cut.
-const PAGE_PARCELS_MAX: usize = 256;
+/// Entries and bytes of a page. One commit of the target applies a page, so a
+/// page is small enough that clients of the target do not wait long. An entry
+/// is never divided over two pages.
+const PAGE_ENTRIES_MAX: usize = 256;
 const PAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// Records removed per job.
-const TRIM_STEP: usize = 1000;
+const TRIM_RECORDS_MAX: usize = 1000;
 
-/// What one write made.
+/// The changes of one write.
 #[derive(Debug, Clone)]
-pub struct Parcel {
-    pub seq: u64,
+pub struct OutboxEntry {
+    /// The entry's number: entries are counted from 1.
+    pub sequence: u64,
     pub(crate) changes: Vec<Bytes>,
 }
 
-/// The number of the next parcel, as its record says it.
-pub(crate) fn next(record: Option<Bytes>) -> u64 {
+/// The number of the next entry, from its record.
+pub(super) fn next(record: Option<Bytes>) -> u64 {
     record.and_then(|record| keys::last_u64(&record)).unwrap_or(1)
 }
 
-/// Adds a change to the parcel of its write.
-pub(crate) fn log(
+/// Adds a change to the entry of its write. `sequence` is the entry's number;
+/// the first change of a write takes the next free one.
+pub(crate) fn append(
     transaction: &mut Transaction<'_>,
-    stamp: &mut Stamp,
-    place: u64,
+    sequence: &mut Option<u64>,
+    ordinal: u64,
     change: &Change,
 ) -> Result<(), Refusal> {
-    let seq = match stamp.parcel {
-        Some(seq) => seq,
+    let sequence = match *sequence {
+        Some(sequence) => sequence,
         None => {
-            let seq = next(transaction.get(&keys::outbox_next())?);
-            transaction.put(keys::outbox_next(), (seq + 1).to_be_bytes().to_vec());
-            stamp.parcel = Some(seq);
-            seq
+            let next = next(transaction.get(&keys::outbox_next())?);
+            transaction.put(keys::outbox_next(), (next + 1).to_be_bytes().to_vec());
+            *sequence.insert(next)
         }
     };
-    transaction.put(keys::outbox(seq, place), change.encode());
+    transaction.put(keys::outbox(sequence, ordinal), change.encode());
     Ok(())
 }
 
-/// The first parcel that is still there.
-pub(crate) fn first(view: &dyn View) -> Result<Option<u64>, StoreError> {
-    let mut first = None;
-    view.scan(Span::prefix(&keys::outboxes()).as_range(), Direction::Forward, &mut |key, _| {
-        first = keys::lsn_and_place(key).map(|(seq, _)| seq);
-        ControlFlow::Break(())
-    })?;
-    Ok(first)
+/// The number of the oldest entry that has not been trimmed.
+pub(super) fn first(view: &dyn View) -> Result<Option<u64>, StoreError> {
+    let first = Span::prefix(&keys::outboxes()).first_keys(view, 1)?;
+    Ok(first.first().and_then(|key| keys::last_u64_pair(key)).map(|(sequence, _)| sequence))
 }
 
-pub(crate) fn read(view: &dyn View, after: u64, to: u64) -> Result<Vec<Parcel>, Refusal> {
-    let mut parcels: Vec<Parcel> = Vec::new();
+/// The entries after `after` up to `to`, as many as fit a page.
+pub(crate) fn read(view: &dyn View, after: u64, to: u64) -> Result<Vec<OutboxEntry>, Refusal> {
+    let mut entries: Vec<OutboxEntry> = Vec::new();
     let mut bytes = 0;
     let span = Span::prefix_after(&keys::outboxes(), &keys::outbox(after, u64::MAX));
     view.scan(span.as_range(), Direction::Forward, &mut |key, value| {
-        let Some((seq, _)) = keys::lsn_and_place(key) else { return ControlFlow::Continue(()) };
-        if seq > to {
+        let Some((sequence, _)) = keys::last_u64_pair(key) else { return ControlFlow::Continue(()) };
+        if sequence > to {
             return ControlFlow::Break(());
         }
-        let is_full = parcels.len() >= PAGE_PARCELS_MAX || bytes >= PAGE_BYTES_MAX;
+        let is_full = entries.len() >= PAGE_ENTRIES_MAX || bytes >= PAGE_BYTES_MAX;
         let change = Bytes::copy_from_slice(value);
-        match parcels.last_mut() {
-            Some(parcel) if parcel.seq == seq => parcel.changes.push(change),
+        match entries.last_mut() {
+            Some(entry) if entry.sequence == sequence => entry.changes.push(change),
             _ if is_full => return ControlFlow::Break(()),
-            _ => parcels.push(Parcel { seq, changes: vec![change] }),
+            _ => entries.push(OutboxEntry { sequence, changes: vec![change] }),
         }
         bytes += value.len();
         ControlFlow::Continue(())
     })?;
-    Ok(parcels)
+    Ok(entries)
 }
 
-/// Removes parcels up to `to`, or as many as one job may.
+/// Removes the entries up to `to`, or as many records as one job may remove.
+/// Returns the number of the last entry that is removed whole.
 pub(crate) fn trim(transaction: &mut Transaction<'_>, to: u64) -> Result<u64, Refusal> {
     let span = Span::between(&keys::outboxes(), &keys::outbox(to.saturating_add(1), 0));
-    let entries = transaction.entries(&span, TRIM_STEP)?;
-    // The last parcel of a full step may go on behind it: it is for the next.
-    let is_all = entries.len() < TRIM_STEP;
-    let trimmed = match entries.last().and_then(|(key, _)| keys::lsn_and_place(key)) {
-        Some((seq, _)) if !is_all => seq - 1,
+    let records = transaction.entries(&span, TRIM_RECORDS_MAX)?;
+    // When the limit was reached, the last entry may have records beyond it.
+    let is_all = records.len() < TRIM_RECORDS_MAX;
+    let trimmed = match records.last().and_then(|(key, _)| keys::last_u64_pair(key)) {
+        Some((sequence, _)) if !is_all => sequence - 1,
         _ => to,
     };
-    for (key, _) in entries {
+    for (key, _) in records {
         transaction.remove(key);
     }
     Ok(trimmed)

@@ -16,15 +16,11 @@ pub(crate) mod workload;
 
 use std::sync::Arc;
 
-use perihelion_engine::batch::BatchScope;
-use perihelion_engine::change_feed::FeedMode;
-use perihelion_engine::container::{ApiVersion, Container, ParsedDefinition};
-use perihelion_engine::index::{Column, IndexScope};
-use perihelion_engine::items::ItemAnswer;
-use perihelion_engine::keys::RangeId;
-use perihelion_engine::refusal::Refusal;
 use perihelion_engine::storage::MemoryStore;
-use perihelion_engine::{Engine, EngineOptions};
+use perihelion_engine::{
+    ApiVersion, BatchScope, Column, Container, Engine, EngineOptions, FeedMode, IndexScope, IndexShape,
+    ItemOutcome, ParsedDefinition, RangeId, Refusal,
+};
 use perihelion_model::json::{Object, Value, object, parse, parse_str};
 
 use self::agreement::{CONTAINER, DATABASE, container, feed_pages, key_of, target};
@@ -82,12 +78,12 @@ fn object_of(text: &str) -> Object {
 }
 
 /// Columns by name; a minus in front means descending.
-pub(crate) fn columns(names: &[&str]) -> Vec<Column> {
+pub(crate) fn shape(scope: IndexScope, names: &[&str]) -> IndexShape {
     let column = |name: &&str| Column {
         path: vec![name.trim_start_matches('-').to_owned()],
         is_descending: name.starts_with('-'),
     };
-    names.iter().map(column).collect()
+    IndexShape { scope, columns: names.iter().map(column).collect() }
 }
 
 struct Trial {
@@ -222,7 +218,7 @@ impl Trial {
         &mut self,
         operation: &Operation,
         expected: u16,
-        answer: &Result<ItemAnswer, Refusal>,
+        answer: &Result<ItemOutcome, Refusal>,
     ) -> Result<(), String> {
         let status = status_of(answer);
         if status != expected {
@@ -270,7 +266,7 @@ impl Trial {
         let names = SHAPES[self.workload.random.below(SHAPES.len() as u64) as usize];
         let scope = if self.workload.random.one_in(2) { IndexScope::Partition } else { IndexScope::Range };
         let container = container(&self.indexed)?;
-        let built = self.indexed.build_index(&container, scope, columns(names)).await;
+        let built = self.indexed.build_index(&container, shape(scope, names)).await;
         built.map_err(|refusal| refusal.message)
     }
 
@@ -314,7 +310,7 @@ impl Trial {
     }
 }
 
-async fn run_one(engine: &Engine, operation: &Operation) -> Result<ItemAnswer, Refusal> {
+async fn run_one(engine: &Engine, operation: &Operation) -> Result<ItemOutcome, Refusal> {
     let container = engine.catalog().container(DATABASE, CONTAINER).cloned().expect("the container");
     let key = model::partition_key(&operation.key.0);
     let precondition = operation.precondition.clone();
@@ -323,18 +319,18 @@ async fn run_one(engine: &Engine, operation: &Operation) -> Result<ItemAnswer, R
 
 /// The same operations must leave both engines at the same LSNs and etags.
 fn same_places(
-    one: &Result<ItemAnswer, Refusal>,
-    other: &Result<ItemAnswer, Refusal>,
+    one: &Result<ItemOutcome, Refusal>,
+    other: &Result<ItemOutcome, Refusal>,
     operation: &Operation,
 ) -> Result<(), String> {
-    let place = |answer: &Result<ItemAnswer, Refusal>| match answer {
+    let place = |answer: &Result<ItemOutcome, Refusal>| match answer {
         Ok(answer) => (Some(answer.position.clone()), answer.etag.clone()),
         Err(refusal) => (refusal.position.clone(), None),
     };
     if place(one) == place(other) { Ok(()) } else { Err(format!("{operation:?}: {one:?} and {other:?}")) }
 }
 
-fn status_of(result: &Result<ItemAnswer, Refusal>) -> u16 {
+fn status_of(result: &Result<ItemOutcome, Refusal>) -> u16 {
     match result {
         Ok(answer) => answer.status,
         Err(refusal) => refusal.status,

@@ -16,21 +16,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use perihelion_engine::batch::BatchScope;
-use perihelion_engine::container::Container;
-use perihelion_engine::index::IndexScope;
-use perihelion_engine::items::ItemAnswer;
-use perihelion_engine::keys::RangeId;
-use perihelion_engine::query::QueryScope;
-use perihelion_engine::refusal::Refusal;
 use perihelion_engine::storage::DiskStore;
-use perihelion_engine::{Clock, Engine, EngineOptions};
+use perihelion_engine::{
+    BatchScope, Clock, Container, Engine, EngineOptions, IndexScope, ItemOutcome, QueryScope, RangeId,
+    Refusal,
+};
 use tokio::task::JoinSet;
 
 use crate::engine_model::agreement::{self, container, find, target};
 use crate::engine_model::model::{Document, Key, Model, Operation, partition_key, to_batch};
 use crate::engine_model::workload::Workload;
-use crate::engine_model::{columns, create};
+use crate::engine_model::{create, shape};
 use crate::sim_disk::SimDisk;
 
 /// Cuts in one history; then a new disk, so that creation is cut as well.
@@ -141,7 +137,7 @@ impl History {
             Err(_) => create(engine, false).await?,
         };
         for scope in [IndexScope::Partition, IndexScope::Range] {
-            engine.build_index(&made, scope, columns(&["b"])).await?;
+            engine.build_index(&made, shape(scope, &["b"])).await?;
         }
         // An index whose making was cut is finished in the background.
         engine.maintain().await?;
@@ -265,7 +261,7 @@ impl History {
         writes
     }
 
-    fn acknowledge(&mut self, write: &Write, answers: &[ItemAnswer]) -> Result<(), String> {
+    fn acknowledge(&mut self, write: &Write, answers: &[ItemOutcome]) -> Result<(), String> {
         let expected = self.model.perform_batch(write, true, false);
         let statuses: Vec<u16> = answers.iter().map(|answer| answer.status).collect();
         if statuses != expected {
@@ -284,7 +280,7 @@ async fn perform(
     engine: &Engine,
     container: &Arc<Container>,
     write: &Write,
-) -> Result<Vec<ItemAnswer>, Refusal> {
+) -> Result<Vec<ItemOutcome>, Refusal> {
     if let [operation] = write.as_slice() {
         let key = partition_key(&operation.key.0);
         let precondition = operation.precondition.clone();

@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use perihelion_engine::EngineOptions;
-use perihelion_engine::container::Container;
+use perihelion_engine::{Container, EngineOptions};
 
 use crate::shop::{self, container, fill, missing};
 

@@ -6,14 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use perihelion_engine::batch::{Batch, BatchOperation, BatchScope};
-use perihelion_engine::body::NewBody;
-use perihelion_engine::change_feed::{FeedMode, FeedRequest, FeedStart};
-use perihelion_engine::container::{ApiVersion, Container, ParsedDefinition};
-use perihelion_engine::items::{ItemOperation, Precondition, Target};
-use perihelion_engine::replication::{RegionId, Replica, Role};
 use perihelion_engine::storage::MemoryStore;
-use perihelion_engine::{Clock, Engine, EngineOptions};
+use perihelion_engine::{
+    ApiVersion, Batch, BatchOperation, BatchScope, Clock, Container, Engine, EngineOptions, FeedMode,
+    FeedRequest, FeedStart, ItemOperation, NewBody, ParsedDefinition, Precondition, RegionId, Replica, Role,
+    Target,
+};
 use perihelion_model::json::{Object, Value, parse_str};
 use perihelion_model::partition_key::PartitionKey;
 use perihelion_model::session_token;

@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
-use perihelion_engine::body::NewBody;
-use perihelion_engine::container::{ApiVersion, Container, ParsedDefinition};
-use perihelion_engine::items::{ItemOperation, Precondition, Target};
 use perihelion_engine::storage::MemoryStore;
-use perihelion_engine::{Engine, EngineOptions};
+use perihelion_engine::{
+    ApiVersion, Container, Engine, EngineOptions, ItemOperation, NewBody, ParsedDefinition, Precondition,
+    Target,
+};
 use perihelion_model::json::{Object, Value, parse_str};
 use perihelion_model::partition_key::PartitionKey;
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::Method;
-use perihelion_engine::refusal::Refusal;
+use perihelion_engine::Refusal;
 use perihelion_model::json::{Object, Value};
 
 use super::done;

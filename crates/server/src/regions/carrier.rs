@@ -4,8 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use perihelion_engine::refusal::Refusal;
-use perihelion_engine::replication::{Applied, RegionId};
+use perihelion_engine::{Applied, Refusal, RegionId};
 use tokio::time::Instant;
 
 use super::Regions;
@@ -39,7 +38,7 @@ pub(super) async fn carry(regions: Arc<Regions>, from: usize, to: usize) {
                 Ok(outcome) => {
                     link.applied.send_replace(outcome.to);
                     is_blocked = outcome.is_blocked;
-                    if outcome.parcels > 0 {
+                    if outcome.entries > 0 {
                         continue;
                     }
                 }
@@ -66,8 +65,8 @@ pub(super) async fn carry(regions: Arc<Regions>, from: usize, to: usize) {
 /// Applies one page. No catalog changes meanwhile.
 async fn apply(regions: &Regions, from: usize, to: usize, after: u64, due: u64) -> Result<Applied, Refusal> {
     let _held = regions.catalog.read().await;
-    let parcels = regions.engines[from].outbox(after, due)?;
-    regions.engines[to].apply(RegionId(from as u8), parcels).await
+    let entries = regions.engines[from].outbox(after, due)?;
+    regions.engines[to].apply(RegionId(from as u8), entries).await
 }
 
 async fn sleep_until(at: Option<Instant>) {

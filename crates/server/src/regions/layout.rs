@@ -6,9 +6,8 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use perihelion_engine::replication::{RegionId, Replica};
 use perihelion_engine::storage::{DISK_FILE, DiskStore, MemoryStore};
-use perihelion_engine::{Engine, EngineOptions};
+use perihelion_engine::{Engine, EngineOptions, RegionId, Replica};
 
 use super::RegionNames;
 use crate::StartError;

@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use perihelion_engine::replication::REGIONS_MAX;
+use perihelion_engine::REGIONS_MAX;
 
 /// The region of an account that has one only.
 const ONLY: &str = "West US";

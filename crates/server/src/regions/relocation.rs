@@ -5,8 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use perihelion_engine::refusal::Refusal;
-use perihelion_engine::replication::Role;
+use perihelion_engine::{Refusal, Role};
 
 use super::{LEAD, Regions, WRITE_REGION_NOTE, role};
 

@@ -2,7 +2,7 @@
 //! used, so that mapped ports and names keep working.
 
 use http::Method;
-use perihelion_engine::refusal::Refusal;
+use perihelion_engine::Refusal;
 use perihelion_model::json::{Value, object};
 
 use super::{Account, Addresses, Service, wrong_method};

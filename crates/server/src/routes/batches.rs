@@ -1,11 +1,10 @@
 //! Batches and bulk bodies: reading the list of operations, writing the list
 //! of results.
 
-use perihelion_engine::batch::{Batch, BatchAnswer, BatchOperation, BatchScope, OPERATIONS_MAX};
-use perihelion_engine::body::NewBody;
-use perihelion_engine::container::Container;
-use perihelion_engine::items::{ItemAnswer, ItemOperation, Precondition, Target};
-use perihelion_engine::refusal::{Layer, Refusal};
+use perihelion_engine::{
+    Batch, BatchOperation, BatchOutcome, BatchScope, Container, ItemOperation, ItemOutcome, Layer, NewBody,
+    OPERATIONS_MAX, Precondition, Refusal, Target,
+};
 use perihelion_model::json::{self, Object, Style, Value};
 use perihelion_model::partition_key::PartitionKey;
 use perihelion_wire::headers;
@@ -126,7 +125,7 @@ fn parse_kind(
 /// `[{"statusCode","requestCharge","eTag","resourceBody"}]`; failed operations
 /// and deletes have the first two only, and so have bare ones but for the etag:
 /// writes, when the client asked for a minimal answer.
-fn results(done: &BatchAnswer, is_bare: &[bool]) -> String {
+fn results(done: &BatchOutcome, is_bare: &[bool]) -> String {
     let mut out = String::from("[");
     for (place, (result, is_bare)) in done.results.iter().zip(is_bare).enumerate() {
         if place > 0 {
@@ -149,7 +148,7 @@ fn print_head(out: &mut String, status: u16, charge: f64) {
     out.push_str(&perihelion_engine::charge::print(charge));
 }
 
-fn print_success(out: &mut String, answer: &ItemAnswer, is_bare: bool) {
+fn print_success(out: &mut String, answer: &ItemOutcome, is_bare: bool) {
     print_head(out, answer.status, answer.charge);
     if let Some(etag) = &answer.etag {
         out.push_str(",\"eTag\":");

@@ -2,10 +2,7 @@
 
 use std::sync::Arc;
 
-use perihelion_engine::change_feed::{FeedMode, FeedPage, FeedRequest, FeedStart};
-use perihelion_engine::container::Container;
-use perihelion_engine::keys::RangeId;
-use perihelion_engine::refusal::Refusal;
+use perihelion_engine::{Container, FeedMode, FeedPage, FeedRequest, FeedStart, RangeId, Refusal};
 use perihelion_model::partition_key::EffectiveRange;
 use perihelion_wire::{date, headers};
 

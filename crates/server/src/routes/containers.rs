@@ -1,12 +1,7 @@
 //! Containers: create, read, replace, delete, list, query.
 
 use http::Method;
-use perihelion_engine::Position;
-use perihelion_engine::catalog::Database;
-use perihelion_engine::charge;
-use perihelion_engine::container::{Container, ParsedDefinition};
-use perihelion_engine::items::Usage;
-use perihelion_engine::refusal::Refusal;
+use perihelion_engine::{Container, Database, ParsedDefinition, Position, Refusal, Usage, charge};
 use perihelion_model::resource_id::ContainerRid;
 use perihelion_wire::headers;
 

@@ -1,10 +1,7 @@
 //! Databases: create, read, delete, list, query.
 
 use http::Method;
-use perihelion_engine::Position;
-use perihelion_engine::catalog::{Database, Throughput};
-use perihelion_engine::charge;
-use perihelion_engine::refusal::Refusal;
+use perihelion_engine::{Database, Position, Refusal, Throughput, charge};
 use perihelion_model::json::Value;
 use perihelion_model::resource_id::DatabaseRid;
 use perihelion_wire::headers;

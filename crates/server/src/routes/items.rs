@@ -4,12 +4,9 @@
 use std::sync::Arc;
 
 use http::Method;
-use perihelion_engine::ITEM_BYTES_MAX;
-use perihelion_engine::body::NewBody;
-use perihelion_engine::container::Container;
-use perihelion_engine::items::{ItemAnswer, ItemOperation, Target};
-use perihelion_engine::keys::RangeId;
-use perihelion_engine::refusal::Refusal;
+use perihelion_engine::{
+    Container, ITEM_BYTES_MAX, ItemOperation, ItemOutcome, NewBody, RangeId, Refusal, Target,
+};
 use perihelion_model::partition_key::PartitionKey;
 use perihelion_wire::headers;
 use perihelion_wire::patch::Patch;
@@ -105,7 +102,7 @@ async fn write(
     key: PartitionKey,
     operation: ItemOperation,
     call: &Call,
-) -> Result<ItemAnswer, Refusal> {
+) -> Result<ItemOutcome, Refusal> {
     let range = Target::resolve(container, key.clone())?.range.id;
     check_session(service, call, container, range)?;
     let bucket = service.engine.admit(container, range)?;

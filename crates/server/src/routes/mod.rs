@@ -21,9 +21,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{Method, Request, Response};
-use perihelion_engine::Engine;
-use perihelion_engine::container::Container;
-use perihelion_engine::refusal::{Refusal, sub_status};
+use perihelion_engine::{Container, Engine, Refusal, sub_status};
 use perihelion_wire::headers;
 use perihelion_wire::path::{self, BadPath, Resource};
 

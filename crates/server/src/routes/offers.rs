@@ -1,9 +1,7 @@
 //! Offers: the throughput of databases and containers.
 
 use http::Method;
-use perihelion_engine::catalog::{Offer, Throughput};
-use perihelion_engine::charge;
-use perihelion_engine::refusal::Refusal;
+use perihelion_engine::{Offer, Refusal, Throughput, charge};
 use perihelion_model::json::Value;
 use perihelion_wire::headers;
 

@@ -3,7 +3,7 @@
 //! The continuation is the `_rid` of the last one returned, so what is made or
 //! deleted between two pages neither repeats nor hides another.
 
-use perihelion_engine::refusal::Refusal;
+use perihelion_engine::Refusal;
 use perihelion_model::json::Value;
 use perihelion_wire::headers;
 

@@ -8,10 +8,7 @@
 
 use std::sync::Arc;
 
-use perihelion_engine::container::Container;
-use perihelion_engine::items::Target;
-use perihelion_engine::query::{QueryPage, QueryRequest, QueryScope};
-use perihelion_engine::refusal::{Layer, Refusal, sub_status};
+use perihelion_engine::{Container, Layer, QueryPage, QueryRequest, QueryScope, Refusal, Target, sub_status};
 use perihelion_model::json::{self, Style, Value};
 use perihelion_model::partition_key::{EffectiveRange, PartitionKey};
 use perihelion_query::{GatewayVerdict, Now, Parameters, PartitionKeyFilter, Program, Query, QueryRange};

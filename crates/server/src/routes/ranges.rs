@@ -2,9 +2,7 @@
 //! gets 304, which must come (`docs/cosmos.md`, partition keys and ranges).
 
 use http::Method;
-use perihelion_engine::container::{Container, PartitionRange};
-use perihelion_engine::refusal::Refusal;
-use perihelion_engine::state::ContainerState;
+use perihelion_engine::{Container, ContainerState, PartitionRange, Refusal};
 use perihelion_model::json::{Value, object};
 use perihelion_model::resource_id::ChildKind;
 

@@ -4,9 +4,7 @@
 use std::sync::Arc;
 
 use http::Method;
-use perihelion_engine::charge;
-use perihelion_engine::refusal::Refusal;
-use perihelion_engine::scripts::ScriptKind;
+use perihelion_engine::{Refusal, ScriptKind, charge};
 use perihelion_model::json::Value;
 use perihelion_wire::headers;
 use perihelion_wire::path::Resource;

@@ -7,11 +7,10 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use perihelion_engine::Engine;
-use perihelion_engine::change_feed::{FeedMode, FeedRequest, FeedStart};
-use perihelion_engine::container::{Container, PartitionRange};
-use perihelion_engine::items::{Precondition, Target};
-use perihelion_engine::query::{QueryRequest, QueryScope};
+use perihelion_engine::{
+    Container, Engine, FeedMode, FeedRequest, FeedStart, PartitionRange, Precondition, QueryRequest,
+    QueryScope, Target,
+};
 use perihelion_model::json::{Value, parse, parse_str};
 use perihelion_query::{Now, Parameters};
 
@@ -228,7 +227,7 @@ pub(crate) fn query_page(
     scope: &QueryScope,
     rows_max: usize,
     continuation: Option<String>,
-) -> Result<perihelion_engine::query::QueryPage, String> {
+) -> Result<perihelion_engine::QueryPage, String> {
     let statement = perihelion_query::parse(text).map_err(|errors| format!("{text}: {errors:?}"))?;
     let now = Now::from_unix_milliseconds(0);
     let program = perihelion_query::compile(&statement, &Parameters::none(), now)

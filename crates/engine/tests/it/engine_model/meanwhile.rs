@@ -5,17 +5,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 
-use perihelion_engine::index::IndexScope;
-use perihelion_engine::query::QueryScope;
 use perihelion_engine::storage::{MemoryStore, Store, StoreError, View, Write};
-use perihelion_engine::{Engine, EngineOptions};
+use perihelion_engine::{Engine, EngineOptions, IndexScope, QueryScope};
 use perihelion_model::json::{Value, parse_str};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::agreement::{container, query, query_page, target};
 use super::model::partition_key;
 use super::workload::Workload;
-use super::{columns, create};
+use super::{create, shape};
 use crate::engine_model::model::{Model, Operation, Verb};
 
 /// A store in memory that says it is durable, so that the engine gives it a
@@ -109,7 +107,7 @@ async fn a_split_while_an_index_is_filled_leaves_no_document_out() {
     let builder = Arc::clone(&engine);
     let container_then = Arc::clone(&made);
     let build = tokio::spawn(async move {
-        builder.build_index(&container_then, IndexScope::Partition, columns(&["b"])).await
+        builder.build_index(&container_then, shape(IndexScope::Partition, &["b"])).await
     });
     gate.arrival().await; // The index is being registered ...
     let splitter = Arc::clone(&engine);
@@ -149,7 +147,7 @@ async fn splits_between_pages_repeat_and_lose_nothing() {
         let engine = Engine::open(MemoryStore::new(), EngineOptions::default()).expect("an empty store");
         let made = create(&engine, false).await.expect("a container");
         for names in [&["kind"][..], &["kind", "-b"]] {
-            engine.build_index(&made, IndexScope::Range, columns(names)).await.expect("an index");
+            engine.build_index(&made, shape(IndexScope::Range, names)).await.expect("an index");
         }
         let mut workload = Workload::new(3, 1);
         let mut expected = Vec::new();

@@ -6,11 +6,9 @@
 
 use std::collections::BTreeMap;
 
-use perihelion_engine::batch::{Batch, BatchOperation, BatchScope};
-use perihelion_engine::body::NewBody;
-use perihelion_engine::container::Container;
-use perihelion_engine::items::{ItemAnswer, ItemOperation, Precondition};
-use perihelion_engine::refusal::Refusal;
+use perihelion_engine::{
+    Batch, BatchOperation, BatchScope, Container, ItemOperation, ItemOutcome, NewBody, Precondition, Refusal,
+};
 use perihelion_model::json::{self, Number, Object, Value, object};
 use perihelion_model::partition_key::{KeyValue, PartitionKey};
 use perihelion_wire::patch::Patch;
@@ -134,7 +132,7 @@ impl Model {
     }
 
     /// Learns from the answer to a write that changed a document.
-    pub(crate) fn learn(&mut self, key: &Key, answer: &ItemAnswer) {
+    pub(crate) fn learn(&mut self, key: &Key, answer: &ItemOutcome) {
         if let Some(document) = self.documents.get_mut(key) {
             document.etag.clone_from(&answer.etag);
             document.lsn = answer.position.lsn;

@@ -7,8 +7,7 @@
 
 use std::cmp::Ordering;
 
-use perihelion_engine::Engine;
-use perihelion_engine::query::QueryScope;
+use perihelion_engine::{Engine, QueryScope};
 use perihelion_model::json::{Object, Value};
 
 use super::agreement::{container, query, target};

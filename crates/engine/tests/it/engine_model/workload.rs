@@ -1,7 +1,7 @@
 //! Random operations: few documents, so that they meet, and values of every
 //! type, so that order and indexes have something to do.
 
-use perihelion_engine::items::Precondition;
+use perihelion_engine::Precondition;
 use perihelion_model::json::{Number, Object, Value, object};
 use perihelion_testkit::Random;
 

@@ -1,62 +1,64 @@
-//! Applying what another region wrote: the same document, with its `_rid`,
-//! `_etag` and `_ts`, unless a later version is here already.
+//! Applying the changes of another region: the same documents, with their
+//! `_rid`, `_etag` and `_ts`, unless a later version is here already.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::{Change, Kind, RegionId, Version, tombstones};
-use crate::container::Container;
-use crate::document::StoredDocument;
-use crate::items::{self, ItemWrite, Precondition, Stamp, Target};
+use super::items::{self, ItemWrite, Precondition, Target, WriteStamps};
+use super::stored::StoredDocument;
+use super::version_log::FeedOperation;
+use crate::catalog::Container;
 use crate::keys::{self, RangeId};
 use crate::refusal::Refusal;
+use crate::region::RegionId;
+use crate::replication::{Change, ChangeOperation, OutboxEntry, Tombstones, Version};
 use crate::transaction::Transaction;
-use crate::versions;
 
-/// How far an apply came.
+/// The progress of applying outbox entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Applied {
-    /// Everything up to this parcel is here.
+    /// Every entry up to this one is applied here.
     pub to: u64,
-    /// How many parcels were new.
-    pub parcels: usize,
-    /// The next parcel must wait for the writes of a third region.
+    /// How many entries were new.
+    pub entries: usize,
+    /// The next entry must wait for the writes of a third region.
     pub is_blocked: bool,
 }
 
-/// The position in a region's outbox, as its record says it.
-pub(crate) fn position(record: Option<Bytes>) -> u64 {
+/// The last applied entry of a region's outbox, from its record.
+pub(crate) fn applied_position(record: Option<Bytes>) -> u64 {
     record.and_then(|record| keys::last_u64(&record)).unwrap_or(0)
 }
 
+/// Applies the entries that are new here, up to the first that must wait.
 pub(crate) fn apply(
     transaction: &mut Transaction<'_>,
     source: RegionId,
-    parcels: &[super::Parcel],
+    entries: &[OutboxEntry],
 ) -> Result<Applied, Refusal> {
-    let begun = position(transaction.get(&keys::applied(source.0))?);
-    let mut applied = Applied { to: begun, parcels: 0, is_blocked: false };
-    for parcel in parcels.iter().filter(|parcel| parcel.seq > begun) {
-        let changes = parcel.changes.iter().map(Change::decode).collect::<Option<Vec<_>>>();
+    let begun = applied_position(transaction.get(&keys::applied(source.0))?);
+    let mut applied = Applied { to: begun, entries: 0, is_blocked: false };
+    for entry in entries.iter().filter(|entry| entry.sequence > begun) {
+        let changes = entry.changes.iter().map(Change::decode).collect::<Option<Vec<_>>>();
         let changes = changes.ok_or_else(|| {
-            Refusal::gateway(500, format!("Parcel {} of an outbox cannot be read.", parcel.seq))
+            Refusal::gateway(500, format!("Entry {} of an outbox cannot be read.", entry.sequence))
         })?;
         if !is_due(transaction, source, &changes)? {
             applied.is_blocked = true;
             break;
         }
-        apply_parcel(transaction, source, changes)?;
-        applied.to = parcel.seq;
-        applied.parcels += 1;
+        apply_entry(transaction, source, changes)?;
+        applied.to = entry.sequence;
+        applied.entries += 1;
     }
-    if applied.parcels > 0 {
+    if applied.entries > 0 {
         transaction.put(keys::applied(source.0), applied.to.to_be_bytes().to_vec());
     }
     Ok(applied)
 }
 
-/// Whether all that the writer had seen is here.
+/// Whether every write that the source region had seen is applied here.
 fn is_due(transaction: &Transaction<'_>, source: RegionId, changes: &[Change]) -> Result<bool, Refusal> {
     let Some(own) = transaction.replica else { return Ok(true) };
     for change in changes {
@@ -64,8 +66,8 @@ fn is_due(transaction: &Transaction<'_>, source: RegionId, changes: &[Change]) -
         let state = transaction.state(change.container)?;
         let others = (0..own.regions).map(RegionId).filter(|region| ![source, own.region].contains(region));
         for region in others {
-            let has = |range| state.seen(range, region) >= change.seen[region.place()];
-            if !heirs(container, change.range).all(has) {
+            let has = |range| state.seen(range, region) >= change.seen[region.index()];
+            if !container.ranges_of(change.range).all(has) {
                 return Ok(false);
             }
         }
@@ -73,39 +75,34 @@ fn is_due(transaction: &Transaction<'_>, source: RegionId, changes: &[Change]) -
     Ok(true)
 }
 
-/// The ranges that a range is now: itself, or what it was split into.
-fn heirs(container: &Container, range: RangeId) -> impl Iterator<Item = RangeId> {
-    let is_heir =
-        move |heir: &&crate::container::PartitionRange| heir.id == range || heir.parents.contains(&range);
-    container.ranges.iter().filter(is_heir).map(|heir| heir.id)
-}
-
-fn apply_parcel(
+fn apply_entry(
     transaction: &mut Transaction<'_>,
     source: RegionId,
     changes: Vec<Change>,
 ) -> Result<(), Refusal> {
-    // A range of the writer may be two by now; each counts its own LSNs.
-    let mut stamps: Vec<(RangeId, Stamp)> = Vec::new();
+    // The source's range may have been split here; each child counts its own
+    // LSNs.
+    let mut stamps: Vec<(RangeId, WriteStamps)> = Vec::new();
     for change in changes {
         let Some(container) = transaction.catalog.container_by_number(change.container).cloned() else {
-            continue; // Deleted meanwhile, and numbers are not given twice.
+            continue; // The container was deleted, and its number is not used again.
         };
         let target = Target::replicated(&container, change.partition.clone(), change.effective_key.clone());
         mark_seen(transaction, source, &container, &change)?;
-        let place = match stamps.iter().position(|(range, _)| *range == target.range.id) {
-            Some(place) => place,
+        let at = match stamps.iter().position(|(range, _)| *range == target.range.id) {
+            Some(at) => at,
             None => {
-                stamps.push((target.range.id, Stamp::following(change.lsn)));
+                stamps.push((target.range.id, WriteStamps::replicated(change.lsn)));
                 stamps.len() - 1
             }
         };
-        apply_change(transaction, &target, change, &mut stamps[place].1)?;
+        apply_change(transaction, &target, change, &mut stamps[at].1)?;
     }
     Ok(())
 }
 
-/// Notes the write in every range that its range is now.
+/// Records that the write is applied, in its range or in the children of its
+/// range.
 fn mark_seen(
     transaction: &mut Transaction<'_>,
     source: RegionId,
@@ -113,9 +110,9 @@ fn mark_seen(
     change: &Change,
 ) -> Result<(), Refusal> {
     let mut state = transaction.state(container.number())?;
-    for range in heirs(container, change.range) {
+    for range in container.ranges_of(change.range) {
         if let Some(range) = state.range_mut(range) {
-            let seen = &mut range.seen[source.place()];
+            let seen = &mut range.seen[source.index()];
             *seen = (*seen).max(change.lsn);
         }
     }
@@ -124,31 +121,37 @@ fn mark_seen(
     Ok(())
 }
 
+/// Applies one change, unless a version or tombstone here is at least as late.
 fn apply_change(
     transaction: &mut Transaction<'_>,
     target: &Target,
     change: Change,
-    stamp: &mut Stamp,
+    stamps: &mut WriteStamps,
 ) -> Result<(), Refusal> {
     let number = target.container.number();
+    let document = target.document_key(&change.id);
     let old = items::lookup_any(transaction, target, &change.id)?;
-    let buried = tombstones::get(transaction, target, &change.id)?;
-    let here = old.as_ref().map(|(_, document)| document.version()).max(buried);
+    let tombstone = transaction.tombstone(document)?;
+    let here = old.as_ref().map(|(_, document)| document.version()).max(tombstone);
     if here.is_some_and(|here| here >= change.version) {
         return Ok(());
     }
     let (precondition, state) = (Precondition::default(), transaction.state(number)?);
-    let mut write = ItemWrite { transaction, target, precondition: &precondition, stamp, state };
-    match change.kind {
-        Kind::Put { created_lsn, ttl, terms, text } => {
-            if let Some(buried) = buried {
-                tombstones::remove(write.transaction, target, &change.id, buried);
+    let mut write = ItemWrite { transaction, target, precondition: &precondition, stamps, state };
+    match change.operation {
+        ChangeOperation::Put { created_lsn, ttl, terms, text } => {
+            if let Some(tombstone) = tombstone {
+                write.transaction.remove_tombstone(document, tombstone);
             }
             let new = NewVersion { version: change.version, created_lsn, ttl, terms, text };
             put(&mut write, &change.id, change.rid, old, new);
         }
-        Kind::Delete => bury(&mut write, &change.id, old, change.version, versions::Change::Delete),
-        Kind::Expire => bury(&mut write, &change.id, old, change.version, versions::Change::Expire),
+        ChangeOperation::Delete => {
+            delete(&mut write, &change.id, old, change.version, FeedOperation::Delete);
+        }
+        ChangeOperation::Expire => {
+            delete(&mut write, &change.id, old, change.version, FeedOperation::Expire);
+        }
     }
     let state = write.state;
     transaction.put_state(number, &state);
@@ -174,15 +177,15 @@ fn put(
     let old = match old {
         Some((old_rid, document)) if old_rid != rid => {
             let stamp = write.next_stamp();
-            write.remove_document(id, old_rid, &document, versions::Change::Delete, stamp);
+            write.remove_document(id, old_rid, &document, FeedOperation::Delete, stamp);
             None
         }
         old => old.map(|(_, document)| document),
     };
-    let (lsn, place) = write.next_stamp();
+    let stamp = write.next_stamp();
     let mut stored = StoredDocument {
-        lsn,
-        place,
+        lsn: stamp.lsn,
+        ordinal: stamp.ordinal,
         created_lsn: new.created_lsn,
         timestamp: new.version.timestamp,
         etag_counter: new.version.etag_counter,
@@ -198,23 +201,23 @@ fn put(
     }
     let value = write.needs_value().then(|| stored.value());
     if let Some(value) = &value {
-        // A unique key holds within a region. Writes of two regions that break
-        // it together both stay, so that all regions end up alike.
+        // A unique key holds within a region. When the writes of two regions
+        // break it together, both documents stay, so that all regions agree.
         write.claim_unique(rid, old.as_ref(), value);
     }
     write.put_document(rid, old.as_ref(), &stored, value.as_ref());
 }
 
-fn bury(
+fn delete(
     write: &mut ItemWrite<'_, '_>,
     id: &str,
     old: Option<(u64, StoredDocument)>,
     version: Version,
-    change: versions::Change,
+    reason: FeedOperation,
 ) {
     if let Some((rid, document)) = old {
         let stamp = write.next_stamp();
-        write.remove_document(id, rid, &document, change, stamp);
+        write.remove_document(id, rid, &document, reason, stamp);
     }
-    tombstones::put(write.transaction, write.target, id, version);
+    write.transaction.put_tombstone(write.target.document_key(id), version);
 }

@@ -12,10 +12,10 @@ use crate::replication::Version;
 
 /// The head and text of one document.
 #[derive(Debug, Clone, PartialEq)]
-pub struct StoredDocument {
-    /// The write that made this version, and its place within that write.
+pub(crate) struct StoredDocument {
+    /// The write that made this version, and its ordinal within that write.
     pub lsn: u64,
-    pub place: u64,
+    pub ordinal: u64,
     /// The write that made the document.
     pub created_lsn: u64,
     pub timestamp: u64,
@@ -36,10 +36,10 @@ pub struct StoredDocument {
 const HEAD_BYTES: usize = 8 + 8 + 8 + 8 + 8 + 8 + 4 + 4 + 2;
 
 impl StoredDocument {
-    pub fn encode(&self) -> Vec<u8> {
+    pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(HEAD_BYTES + self.effective_key.len() + self.text.len());
         out.extend_from_slice(&self.lsn.to_be_bytes());
-        out.extend_from_slice(&self.place.to_be_bytes());
+        out.extend_from_slice(&self.ordinal.to_be_bytes());
         out.extend_from_slice(&self.created_lsn.to_be_bytes());
         out.extend_from_slice(&self.timestamp.to_be_bytes());
         out.extend_from_slice(&self.etag_counter.to_be_bytes());
@@ -52,7 +52,7 @@ impl StoredDocument {
         out
     }
 
-    pub fn decode(record: &Bytes) -> Option<Self> {
+    pub(crate) fn decode(record: &Bytes) -> Option<Self> {
         let u64_at = |at: usize| Some(u64::from_be_bytes(record.get(at..at + 8)?.try_into().ok()?));
         let u32_at = |at: usize| Some(u32::from_be_bytes(record.get(at..at + 4)?.try_into().ok()?));
         let key_length = usize::from(u16::from_be_bytes(record.get(56..58)?.try_into().ok()?));
@@ -61,7 +61,7 @@ impl StoredDocument {
         }
         Some(StoredDocument {
             lsn: u64_at(0)?,
-            place: u64_at(8)?,
+            ordinal: u64_at(8)?,
             created_lsn: u64_at(16)?,
             timestamp: u64_at(24)?,
             etag_counter: u64_at(32)?,
@@ -77,24 +77,24 @@ impl StoredDocument {
         Version { timestamp: self.timestamp, etag_counter: self.etag_counter }
     }
 
-    pub fn etag(&self) -> String {
+    pub(crate) fn etag(&self) -> String {
         etag::etag(self.etag_counter, self.timestamp)
     }
 
     /// When the document's time is over, given the container's default: never
     /// while the container has none, whatever the document says.
-    pub fn expiry(&self, default_ttl: Option<i64>) -> Option<u64> {
+    pub(crate) fn expiry(&self, default_ttl: Option<i64>) -> Option<u64> {
         let ttl = if self.ttl == 0 { default_ttl? } else { default_ttl.map(|_| i64::from(self.ttl))? };
         u64::try_from(ttl).ok().map(|ttl| self.timestamp + ttl)
     }
 
-    pub fn is_expired(&self, default_ttl: Option<i64>, now: u64) -> bool {
+    pub(crate) fn is_expired(&self, default_ttl: Option<i64>, now: u64) -> bool {
         self.expiry(default_ttl).is_some_and(|expiry| expiry <= now)
     }
 
     /// The document as a value. The text is ours, so it parses; a text that
     /// does not is damage and reads as null.
-    pub fn value(&self) -> Value {
+    pub(crate) fn value(&self) -> Value {
         json::parse(&self.text).unwrap_or(Value::Null)
     }
 }
@@ -107,7 +107,7 @@ mod tests {
     fn records_read_back_and_short_ones_are_refused() {
         let document = StoredDocument {
             lsn: 1,
-            place: 2,
+            ordinal: 2,
             created_lsn: 1,
             timestamp: 3,
             etag_counter: 4,
@@ -128,7 +128,7 @@ mod tests {
     fn the_container_decides_whether_anything_expires() {
         let document = |ttl| StoredDocument {
             lsn: 1,
-            place: 0,
+            ordinal: 0,
             created_lsn: 1,
             timestamp: 100,
             etag_counter: 1,

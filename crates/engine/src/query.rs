@@ -18,14 +18,13 @@ mod sources;
 use perihelion_model::partition_key::EffectiveRange;
 use perihelion_query::Program;
 
-use crate::Position;
+use crate::catalog::Container;
 use crate::charge::{self, QueryWork};
-use crate::container::Container;
-use crate::items::Target;
+use crate::documents::Target;
+use crate::index::IndexShape;
 use crate::keys::RangeId;
-use crate::maintenance::Wish;
 use crate::refusal::Refusal;
-use crate::state::ContainerState;
+use crate::state::{ContainerState, Position};
 use crate::storage::View;
 
 use continuation::Continuation;
@@ -78,7 +77,7 @@ pub struct QueryPage {
     /// Whether an index was used.
     pub used_index: bool,
     /// The index that would have helped.
-    pub wish: Option<Wish>,
+    pub missing_index: Option<IndexShape>,
 }
 
 /// A page ends before this many bytes; only a row that is larger alone makes a
@@ -86,7 +85,7 @@ pub struct QueryPage {
 const PAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// Makes one page.
-pub fn execute(
+pub(crate) fn execute(
     view: &dyn View,
     container: &Container,
     state: &ContainerState,
@@ -116,7 +115,7 @@ pub fn execute(
         positions: positions.map(|range| state.position(range)).collect(),
         work,
         used_index: plan.index.is_some(),
-        wish: wish(&plan, produced.documents, work.rows),
+        missing_index: missing_index(&plan, produced.documents, work.rows),
     })
 }
 
@@ -124,7 +123,7 @@ pub fn execute(
 /// to every write.
 const MISSES_BEFORE_INDEX: u64 = 200;
 
-fn wish(plan: &access::Plan, documents: u64, rows: u64) -> Option<Wish> {
+fn missing_index(plan: &access::Plan, documents: u64, rows: u64) -> Option<IndexShape> {
     let is_wasteful = documents.saturating_sub(rows) > MISSES_BEFORE_INDEX;
-    plan.wish.clone().filter(|_| is_wasteful)
+    plan.missing_index.clone().filter(|_| is_wasteful)
 }

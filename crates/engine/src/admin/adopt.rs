@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::admin;
-use crate::catalog::Catalog;
-use crate::container::Container;
+use super::containers::drop_container;
+use super::indexes::add_declared_indexes;
+use super::put_container;
+use crate::catalog::{AccountCounters, Catalog, Container};
 use crate::keys::{self, RangeId, Span};
 use crate::refusal::Refusal;
 use crate::state::{ContainerState, RangeState};
@@ -55,7 +56,7 @@ pub(crate) fn adopt(
         .cloned()
         .collect();
     for container in gone {
-        admin::drop_container(transaction, &mut catalog, &container);
+        drop_container(transaction, &mut catalog, &container);
     }
     for theirs in lead.containers() {
         match catalog.container_by_number(theirs.number()).cloned() {
@@ -65,7 +66,7 @@ pub(crate) fn adopt(
         }
     }
     let lsn = catalog.account.lsn.max(lead.account.lsn);
-    catalog.account = crate::catalog::AccountCounters { lsn, ..lead.account };
+    catalog.account = AccountCounters { lsn, ..lead.account };
     transaction.put_record(keys::account(), &catalog.account.to_record());
     transaction.catalog = Arc::new(catalog);
     Ok(())
@@ -93,7 +94,7 @@ fn adopt_offers(transaction: &mut Transaction<'_>, catalog: &mut Catalog, lead: 
 
 fn add_container(transaction: &mut Transaction<'_>, catalog: &mut Catalog, theirs: &Container) {
     let mut container = Container { indexes: Vec::new(), index_next: 0, ..theirs.clone() };
-    admin::add_declared_indexes(&mut container, true);
+    add_declared_indexes(&mut container, true);
     let ranges = container.ranges.iter().map(|range| range.id);
     transaction.put_state(container.number(), &ContainerState::new(ranges, transaction.replica));
     put_container(transaction, catalog, container);
@@ -106,7 +107,7 @@ fn change_container(
     theirs: &Container,
 ) -> Result<(), Refusal> {
     if ours.default_ttl != theirs.default_ttl {
-        transaction.put(keys::retimed(ours.number()), Bytes::new());
+        transaction.put(keys::pending_expiry_update(ours.number()), Bytes::new());
     }
     if ours.range_next != theirs.range_next {
         let mut state = transaction.state(ours.number())?;
@@ -115,7 +116,7 @@ fn change_container(
     }
     let mut container =
         Container { indexes: ours.indexes.clone(), index_next: ours.index_next, ..theirs.clone() };
-    admin::add_declared_indexes(&mut container, false);
+    add_declared_indexes(&mut container, false);
     put_container(transaction, catalog, container);
     Ok(())
 }
@@ -128,20 +129,10 @@ fn split_counters(state: &mut ContainerState, container: &Container) {
             ranges.push(*old);
             continue;
         }
-        let heirs: Vec<RangeId> = container
-            .ranges
-            .iter()
-            .filter(|range| range.parents.contains(&old.id))
-            .map(|range| range.id)
-            .collect();
-        ranges.extend(old.shared_among(&heirs));
+        let children: Vec<RangeId> = container.ranges_of(old.id).collect();
+        ranges.extend(old.shared_among(&children));
     }
     state.ranges = ranges;
-}
-
-fn put_container(transaction: &mut Transaction<'_>, catalog: &mut Catalog, container: Container) {
-    transaction.put_record(keys::container(container.number()), &container.to_record());
-    catalog.put_container(container);
 }
 
 /// Scripts are few and small: they are compared whole.

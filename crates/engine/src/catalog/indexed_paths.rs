@@ -8,7 +8,8 @@
 
 use perihelion_model::json::{Object, Value};
 
-use crate::body::SYSTEM_MEMBERS;
+/// The members that the service adds to a document. No policy indexes them.
+pub(crate) const SYSTEM_MEMBERS: [&str; 6] = ["_rid", "_self", "_etag", "_attachments", "_ts", "_lsn"];
 
 /// A policy's paths, read once for each container.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

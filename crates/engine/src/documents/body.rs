@@ -6,8 +6,8 @@ use perihelion_model::json::{self, Object, Style, Value};
 use perihelion_model::partition_key::PartitionKey;
 use perihelion_model::resource_id::ChildKind;
 
+use crate::catalog::{Container, SYSTEM_MEMBERS};
 use crate::charge;
-use crate::container::Container;
 use crate::refusal::Refusal;
 
 /// A document as a client sends it, checked and printed before it reaches the
@@ -132,7 +132,7 @@ impl SystemMembers {
 const ID_BYTES_MAX: usize = 1023;
 
 /// The id of a document body.
-pub fn document_id(body: &Object) -> Result<String, Refusal> {
+pub(crate) fn document_id(body: &Object) -> Result<String, Refusal> {
     match body.get("id") {
         Some(Value::String(id)) if id.is_empty() || id.len() > ID_BYTES_MAX || id.contains(['/', '\\']) => {
             Err(Refusal::invalid_input())
@@ -144,8 +144,6 @@ pub fn document_id(body: &Object) -> Result<String, Refusal> {
         )),
     }
 }
-
-pub(crate) const SYSTEM_MEMBERS: [&str; 6] = ["_rid", "_self", "_etag", "_attachments", "_ts", "_lsn"];
 
 /// The `ttl` member: 0 when there is none, `None` when it is no time to live.
 fn own_ttl(document: &Object) -> Option<i32> {

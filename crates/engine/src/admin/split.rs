@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use perihelion_model::partition_key::EffectiveRange;
 
-use crate::admin;
-use crate::container::{Container, PartitionRange};
+use super::update_container;
+use crate::catalog::{Container, PartitionRange};
 use crate::keys::RangeId;
 use crate::refusal::Refusal;
 use crate::state::RangeState;
@@ -24,7 +24,7 @@ pub(crate) fn split(
     container: &Arc<Container>,
     parent: RangeId,
 ) -> Result<[RangeId; 2], Refusal> {
-    let container = admin::current(transaction, container)?;
+    let container = transaction.current(container)?;
     let place =
         container.ranges.iter().position(|range| range.id == parent).ok_or_else(Refusal::range_gone)?;
     let children = children_of(&container, &container.ranges[place])?;
@@ -37,10 +37,10 @@ pub(crate) fn split(
     state.ranges.extend(halves);
     transaction.put_state(container.number(), &state);
 
-    let mut changed = Container::clone(&container);
-    changed.range_next += 2;
-    changed.ranges.splice(place..=place, children);
-    admin::put_container(transaction, changed);
+    update_container(transaction, &container, |container, _| {
+        container.range_next += 2;
+        container.ranges.splice(place..=place, children);
+    });
     Ok(ids)
 }
 

@@ -9,15 +9,14 @@ use std::ops::ControlFlow;
 use bytes::Bytes;
 use perihelion_model::partition_key::EffectiveRange;
 
-use crate::Position;
+use super::stored::StoredDocument;
+use super::version_log;
+use crate::catalog::Container;
 use crate::charge;
-use crate::container::Container;
-use crate::document::StoredDocument;
 use crate::keys::{self, RangeId, SegmentId, Span};
 use crate::refusal::Refusal;
-use crate::state::ContainerState;
+use crate::state::{ContainerState, Position};
 use crate::storage::{Direction, View};
-use crate::versions;
 
 /// Where a reader starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,7 +60,7 @@ pub struct FeedPage {
 const PAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// Reads a page.
-pub fn read(
+pub(crate) fn read(
     view: &dyn View,
     container: &Container,
     state: &ContainerState,
@@ -123,7 +122,7 @@ fn collect_latest(
     let span =
         Span::prefix_after(&keys::feeds(number, segment), &keys::feed(number, segment, after, u64::MAX));
     view.scan(span.as_range(), Direction::Forward, &mut |key, value| {
-        let (Some((lsn, _)), Some(rid)) = (keys::lsn_and_place(key), keys::last_u64(value)) else {
+        let (Some((lsn, _)), Some(rid)) = (keys::last_u64_pair(key), keys::last_u64(value)) else {
             return ControlFlow::Continue(());
         };
         if page.ends_before(lsn) {
@@ -160,7 +159,7 @@ fn belongs(document: &StoredDocument, request: &FeedRequest, default_ttl: Option
 }
 
 /// Whether a range of effective keys holds this one.
-pub fn contains(range: &EffectiveRange, key: &[u8]) -> bool {
+pub(crate) fn contains(range: &EffectiveRange, key: &[u8]) -> bool {
     range.min.0.as_slice() <= key && key < range.max.0.as_slice()
 }
 
@@ -185,11 +184,11 @@ fn collect_versions(
         &keys::version(number, segment, after, u64::MAX),
     );
     view.scan(span.as_range(), Direction::Forward, &mut |key, value| {
-        let Some((lsn, _)) = keys::lsn_and_place(key) else { return ControlFlow::Continue(()) };
+        let Some((lsn, _)) = keys::last_u64_pair(key) else { return ControlFlow::Continue(()) };
         if page.ends_before(lsn) {
             return ControlFlow::Break(());
         }
-        if let Some((effective, text)) = versions::split_record(value)
+        if let Some((effective, text)) = version_log::split_record(value)
             && contains(&page.request.keys, effective)
         {
             page.push(Bytes::copy_from_slice(text));

@@ -8,14 +8,14 @@
 
 use perihelion_model::json::{self, Object, Style, Value};
 
-use crate::document::StoredDocument;
-use crate::items::Target;
+use super::items::{Target, WriteStamp};
+use super::stored::StoredDocument;
 use crate::keys;
 use crate::transaction::Transaction;
 
 /// What happened to a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Change {
+pub(crate) enum FeedOperation {
     Create,
     Replace,
     Delete,
@@ -24,19 +24,19 @@ pub(crate) enum Change {
 }
 
 /// Adds an entry, when this container's versions are logged.
-pub(crate) fn log(
+pub(crate) fn append(
     transaction: &mut Transaction<'_>,
     target: &Target,
-    change: Change,
+    operation: FeedOperation,
     old: Option<&StoredDocument>,
-    (lsn, place): (u64, u64),
+    stamp: WriteStamp,
     new: Option<&StoredDocument>,
 ) {
     if !target.container.logs_versions {
         return;
     }
-    let entry = entry(change, old, lsn, new, transaction.now);
-    let key = keys::version(target.container.number(), target.range.segment, lsn, place);
+    let entry = entry(operation, old, stamp.lsn, new, transaction.now);
+    let key = keys::version(target.container.number(), target.range.segment, stamp.lsn, stamp.ordinal);
     let mut record = (target.effective.len() as u16).to_be_bytes().to_vec();
     record.extend_from_slice(&target.effective);
     record.extend_from_slice(json::to_text(&entry, Style::Point).as_bytes());
@@ -50,7 +50,7 @@ pub(crate) fn split_record(record: &[u8]) -> Option<(&[u8], &[u8])> {
 }
 
 fn entry(
-    change: Change,
+    operation: FeedOperation,
     old: Option<&StoredDocument>,
     lsn: u64,
     new: Option<&StoredDocument>,
@@ -59,16 +59,16 @@ fn entry(
     let mut metadata = Object::new();
     metadata.set("lsn", lsn.into());
     metadata.set("crts", now.into());
-    let operation = match change {
-        Change::Create => "create",
-        Change::Replace => "replace",
-        Change::Delete | Change::Expire => "delete",
+    let operation_type = match operation {
+        FeedOperation::Create => "create",
+        FeedOperation::Replace => "replace",
+        FeedOperation::Delete | FeedOperation::Expire => "delete",
     };
-    metadata.set("operationType", operation.into());
+    metadata.set("operationType", operation_type.into());
     if let Some(old) = old {
         metadata.set("previousImageLSN", old.lsn.into());
     }
-    if change == Change::Expire {
+    if operation == FeedOperation::Expire {
         metadata.set("timeToLiveExpired", true.into());
     }
     let current = new.map_or_else(|| Value::Object(Object::new()), StoredDocument::value);
@@ -95,7 +95,7 @@ mod tests {
     fn a_delete_names_what_it_removed() {
         let old = StoredDocument {
             lsn: 4,
-            place: 0,
+            ordinal: 0,
             created_lsn: 4,
             timestamp: 1,
             etag_counter: 1,
@@ -105,7 +105,7 @@ mod tests {
             effective_key: bytes::Bytes::new(),
             text: bytes::Bytes::from_static(b"{\"id\":\"a\"}"),
         };
-        let entry = entry(Change::Expire, Some(&old), 5, None, 9);
+        let entry = entry(FeedOperation::Expire, Some(&old), 5, None, 9);
         let expect = object([
             ("lsn", 5u64.into()),
             ("crts", 9u64.into()),

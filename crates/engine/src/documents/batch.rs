@@ -10,11 +10,11 @@ use std::sync::Arc;
 
 use perihelion_model::partition_key::PartitionKey;
 
-use crate::Position;
-use crate::container::Container;
-use crate::items::{self, ItemAnswer, ItemOperation, Precondition, Stamp, Target, Usage};
+use super::items::{self, ItemOperation, ItemOutcome, Precondition, Target, Usage, WriteStamps};
+use crate::catalog::Container;
 use crate::keys::RangeId;
-use crate::refusal::{Refusal, sub_status};
+use crate::refusal::{Layer, Refusal, sub_status};
+use crate::state::Position;
 use crate::transaction::Transaction;
 
 /// The most operations a batch may have.
@@ -48,8 +48,8 @@ pub enum BatchScope {
 
 /// What became of each operation.
 #[derive(Debug, Clone)]
-pub struct BatchAnswer {
-    pub results: Vec<Result<ItemAnswer, Refusal>>,
+pub struct BatchOutcome {
+    pub results: Vec<Result<ItemOutcome, Refusal>>,
     pub charge: f64,
     pub position: Position,
     pub usage: Usage,
@@ -58,7 +58,7 @@ pub struct BatchAnswer {
 /// An operation that was not tried, or undone, because another failed.
 const FAILED_DEPENDENCY: u16 = 424;
 
-impl BatchAnswer {
+impl BatchOutcome {
     pub fn has_failed(&self) -> bool {
         self.results.iter().any(Result::is_err)
     }
@@ -70,13 +70,13 @@ impl BatchAnswer {
 }
 
 /// Carries out a batch.
-pub fn perform(
+pub(crate) fn perform(
     transaction: &mut Transaction<'_>,
     container: &Arc<Container>,
     batch: Batch,
-) -> Result<BatchAnswer, Refusal> {
+) -> Result<BatchOutcome, Refusal> {
     let state = transaction.state(container.number())?;
-    let usage = Usage { documents: state.documents(), bytes: state.bytes() };
+    let usage = Usage::of(&state);
     let range = match &batch.scope {
         BatchScope::Partition(key) => Target::resolve(container, key.clone())?.range.id,
         BatchScope::Range(range) => *range,
@@ -92,17 +92,17 @@ pub fn perform(
     });
     let charge = charge.sum();
     let position = transaction.state(container.number())?.position(range);
-    Ok(BatchAnswer { results, charge, position, usage })
+    Ok(BatchOutcome { results, charge, position, usage })
 }
 
 fn perform_atomic(
     transaction: &mut Transaction<'_>,
     container: &Arc<Container>,
     batch: Batch,
-) -> Result<Vec<Result<ItemAnswer, Refusal>>, Refusal> {
+) -> Result<Vec<Result<ItemOutcome, Refusal>>, Refusal> {
     let count = batch.operations.len();
-    let mut stamp = Stamp::default();
-    let mut done: Vec<ItemAnswer> = Vec::with_capacity(count);
+    let mut stamps = WriteStamps::default();
+    let mut done: Vec<ItemOutcome> = Vec::with_capacity(count);
     let outcome = transaction.attempt(|transaction| {
         for operation in batch.operations {
             let target = resolve(container, &batch.scope, operation.partition_key)?;
@@ -111,7 +111,7 @@ fn perform_atomic(
                 &target,
                 operation.operation?,
                 &operation.precondition,
-                &mut stamp,
+                &mut stamps,
             )?;
             done.push(answer);
         }
@@ -121,7 +121,7 @@ fn perform_atomic(
     let place = done.len();
     // What was undone is charged all the same; what was never tried is not.
     let undone = done.iter().map(|answer| aborted().with_charge(answer.charge));
-    let mut results: Vec<Result<ItemAnswer, Refusal>> = undone.map(Err).collect();
+    let mut results: Vec<Result<ItemOutcome, Refusal>> = undone.map(Err).collect();
     results.push(Err(offender));
     results.extend((place + 1..count).map(|_| Err(aborted())));
     Ok(results)
@@ -131,7 +131,7 @@ fn perform_each(
     transaction: &mut Transaction<'_>,
     container: &Arc<Container>,
     batch: Batch,
-) -> Vec<Result<ItemAnswer, Refusal>> {
+) -> Vec<Result<ItemOutcome, Refusal>> {
     let mut has_stopped = false;
     let mut results = Vec::with_capacity(batch.operations.len());
     for operation in batch.operations {
@@ -141,13 +141,13 @@ fn perform_each(
         }
         let result = resolve(container, &batch.scope, operation.partition_key).and_then(|target| {
             transaction.attempt(|transaction| {
-                let mut stamp = Stamp::default();
+                let mut stamps = WriteStamps::default();
                 items::perform(
                     transaction,
                     &target,
                     operation.operation?,
                     &operation.precondition,
-                    &mut stamp,
+                    &mut stamps,
                 )
             })
         });
@@ -179,5 +179,5 @@ fn resolve(
 }
 
 fn aborted() -> Refusal {
-    Refusal::new(FAILED_DEPENDENCY, crate::refusal::Layer::Document, "")
+    Refusal::new(FAILED_DEPENDENCY, Layer::Document, "")
 }

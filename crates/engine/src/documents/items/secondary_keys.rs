@@ -6,17 +6,18 @@
 use bytes::Bytes;
 use perihelion_model::json::Value;
 
-use super::ItemWrite;
+use super::WriteStamp;
+use super::write::ItemWrite;
 use crate::charge;
-use crate::document::StoredDocument;
+use crate::documents::stored::StoredDocument;
+use crate::documents::version_log::{self, FeedOperation};
 use crate::index::{encode, find};
 use crate::keys;
 use crate::refusal::Refusal;
-use crate::versions::{self, Change};
 
 impl ItemWrite<'_, '_> {
-    pub(crate) fn next_stamp(&mut self) -> (u64, u64) {
-        self.stamp.next(&mut self.state, self.target.range.id, self.transaction.replica)
+    pub(crate) fn next_stamp(&mut self) -> WriteStamp {
+        self.stamps.next(&mut self.state, self.target.range.id, self.transaction.replica)
     }
 
     /// Whether anything here looks into documents.
@@ -47,9 +48,9 @@ impl ItemWrite<'_, '_> {
         }
         self.move_pointers(rid, old, Some(stored));
         self.count(old, Some(stored));
-        let change = if old.is_some() { Change::Replace } else { Change::Create };
-        let stamp = (stored.lsn, stored.place);
-        versions::log(self.transaction, self.target, change, old, stamp, Some(stored));
+        let operation = if old.is_some() { FeedOperation::Replace } else { FeedOperation::Create };
+        let stamp = WriteStamp { lsn: stored.lsn, ordinal: stored.ordinal };
+        version_log::append(self.transaction, self.target, operation, old, stamp, Some(stored));
         let key = keys::document(self.target.container.number(), self.target.range.segment, rid);
         self.transaction.put(key, stored.encode());
     }
@@ -60,8 +61,8 @@ impl ItemWrite<'_, '_> {
         id: &str,
         rid: u64,
         old: &StoredDocument,
-        change: Change,
-        stamp: (u64, u64),
+        reason: FeedOperation,
+        stamp: WriteStamp,
     ) {
         let number = self.target.container.number();
         if self.needs_value() {
@@ -71,7 +72,7 @@ impl ItemWrite<'_, '_> {
         }
         self.move_pointers(rid, Some(old), None);
         self.count(Some(old), None);
-        versions::log(self.transaction, self.target, change, Some(old), stamp, None);
+        version_log::append(self.transaction, self.target, reason, Some(old), stamp, None);
         self.transaction.remove(keys::id(number, &self.target.partition, id));
         self.transaction.remove(keys::member(number, &self.target.partition, rid));
         self.transaction.remove(keys::document(number, self.target.range.segment, rid));
@@ -148,7 +149,8 @@ impl ItemWrite<'_, '_> {
     fn move_index_entries(&mut self, rid: u64, old: Option<&Value>, new: Option<&Value>) {
         let container = &self.target.container;
         for index in &container.indexes {
-            let entry = |document| index.entry(container.number(), self.target.group(), document, rid);
+            let entry =
+                |document| index.document_key(container.number(), self.target.index_group(), document, rid);
             let (old_entry, new_entry) = (old.map(entry), new.map(entry));
             if old_entry == new_entry {
                 continue;
@@ -166,13 +168,14 @@ impl ItemWrite<'_, '_> {
     fn move_pointers(&mut self, rid: u64, old: Option<&StoredDocument>, new: Option<&StoredDocument>) {
         let (number, segment) = (self.target.container.number(), self.target.range.segment);
         if let Some(old) = old {
-            self.transaction.remove(keys::feed(number, segment, old.lsn, old.place));
+            self.transaction.remove(keys::feed(number, segment, old.lsn, old.ordinal));
             if old.expires_at != 0 {
                 self.transaction.remove(keys::expiry(old.expires_at, number, segment, rid));
             }
         }
         if let Some(new) = new {
-            self.transaction.put(keys::feed(number, segment, new.lsn, new.place), rid.to_be_bytes().to_vec());
+            self.transaction
+                .put(keys::feed(number, segment, new.lsn, new.ordinal), rid.to_be_bytes().to_vec());
             if new.expires_at != 0 {
                 self.transaction.put(keys::expiry(new.expires_at, number, segment, rid), Bytes::new());
             }

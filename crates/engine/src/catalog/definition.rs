@@ -1,177 +1,14 @@
-//! What a container is: its definition as the service returns it, its
-//! physical partitions, its indexes.
-//!
-//! A [`Container`] is an immutable value inside the catalog; a change makes a
-//! new one, which is published whole after its record is durable.
+//! The definition of a container: the body that a client sends, checked and
+//! with the service's defaults filled in.
 
 use perihelion_model::json::{Object, Value, object};
-use perihelion_model::partition_key::{
-    EffectiveKey, EffectiveRange, HashVersion, KeyKind, KeyPath, LEVELS_MAX, PartitionKeyDefinition,
-};
-use perihelion_model::resource_id::{ContainerRid, DatabaseRid};
+use perihelion_model::partition_key::{HashVersion, KeyKind, KeyPath, LEVELS_MAX, PartitionKeyDefinition};
 
-use crate::index::IndexDefinition;
-use crate::indexed::IndexedPaths;
-use crate::keys::{ContainerNumber, RangeId, SegmentId};
+use super::Container;
 use crate::refusal::{Layer, Refusal};
-
-/// One container of the catalog.
-#[derive(Debug, Clone)]
-pub struct Container {
-    pub rid: ContainerRid,
-    /// The `_rid` and `_self` as text: every answer names them.
-    pub rid_text: String,
-    pub self_link: String,
-    pub name: String,
-    /// The user's part of the body, normalised: `id`, `indexingPolicy`, ...
-    pub definition: Object,
-    pub partition_key: PartitionKeyDefinition,
-    pub unique_keys: Vec<Vec<KeyPath>>,
-    pub default_ttl: Option<i64>,
-    /// What its indexing policy has indexed, for charges.
-    pub indexed: IndexedPaths,
-    pub etag: String,
-    pub timestamp: u64,
-    /// In key order, without gap.
-    pub ranges: Vec<PartitionRange>,
-    pub range_next: RangeId,
-    pub indexes: Vec<IndexDefinition>,
-    pub index_next: u16,
-    /// Whether every version is logged for the full-fidelity change feed.
-    pub logs_versions: bool,
-}
-
-/// One physical partition.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PartitionRange {
-    pub id: RangeId,
-    /// Where its documents lie, perhaps beside a sibling's.
-    pub segment: SegmentId,
-    pub range: EffectiveRange,
-    /// The ranges this one was split from, oldest first.
-    pub parents: Vec<RangeId>,
-}
 
 /// Unique key constraints per container; the service documents ten.
 const UNIQUE_KEYS_MAX: usize = 10;
-
-impl Container {
-    pub fn number(&self) -> ContainerNumber {
-        self.rid.number
-    }
-
-    pub fn range_of(&self, key: &EffectiveKey) -> &PartitionRange {
-        let after = self.ranges.partition_point(|range| range.range.min <= *key);
-        &self.ranges[after.saturating_sub(1)]
-    }
-
-    pub fn range(&self, id: RangeId) -> Option<&PartitionRange> {
-        self.ranges.iter().find(|range| range.id == id)
-    }
-
-    /// Whether a range of that id existed and was split.
-    pub fn was_split(&self, id: RangeId) -> bool {
-        self.ranges.iter().any(|range| range.parents.contains(&id))
-    }
-
-    /// The counter inside the `_rid` of one of this container's documents.
-    pub fn parse_document_rid(&self, text: &str) -> Option<u64> {
-        self.rid.parse_document(text)
-    }
-
-    /// The body as the service returns it.
-    pub fn body(&self) -> Value {
-        let mut body = self.definition.clone();
-        body.set("_rid", self.rid_text.as_str().into());
-        body.set("_ts", self.timestamp.into());
-        body.set("_self", self.self_link.as_str().into());
-        body.set("_etag", self.etag.as_str().into());
-        for (name, link) in [
-            ("_docs", "docs/"),
-            ("_sprocs", "sprocs/"),
-            ("_triggers", "triggers/"),
-            ("_udfs", "udfs/"),
-            ("_conflicts", "conflicts/"),
-        ] {
-            body.set(name, link.into());
-        }
-        Value::Object(body)
-    }
-
-    /// What is written to the store.
-    pub fn to_record(&self) -> Value {
-        let ranges = self.ranges.iter().map(|range| {
-            object([
-                ("id", u64::from(range.id).into()),
-                ("segment", u64::from(range.segment).into()),
-                ("min", range.range.min.to_hex().into()),
-                ("max", range.range.max.to_hex().into()),
-                ("parents", Value::Array(range.parents.iter().map(|id| u64::from(*id).into()).collect())),
-            ])
-        });
-        object([
-            ("database", u64::from(self.rid.database.0).into()),
-            ("number", u64::from(self.rid.number).into()),
-            ("definition", Value::Object(self.definition.clone())),
-            ("etag", self.etag.as_str().into()),
-            ("timestamp", self.timestamp.into()),
-            ("ranges", Value::Array(ranges.collect())),
-            ("rangeNext", u64::from(self.range_next).into()),
-            ("indexes", Value::Array(self.indexes.iter().map(IndexDefinition::to_record).collect())),
-            ("indexNext", u64::from(self.index_next).into()),
-            ("logsVersions", self.logs_versions.into()),
-        ])
-    }
-
-    pub fn from_record(record: &Value) -> Option<Self> {
-        let number =
-            |value: &Value, name: &str| value.get(name)?.as_i64().and_then(|n| u32::try_from(n).ok());
-        let definition = record.get("definition")?.as_object()?.clone();
-        let parsed = ParsedDefinition::parse(definition, ApiVersion::Current).ok()?;
-        let ranges = record.get("ranges")?.as_array()?.iter().map(|range| {
-            let key = |name: &str| EffectiveKey::from_hex(range.get(name)?.as_str()?);
-            let parents = range.get("parents")?.as_array()?.iter();
-            Some(PartitionRange {
-                id: number(range, "id")?,
-                segment: number(range, "segment")?,
-                range: EffectiveRange { min: key("min")?, max: key("max")? },
-                parents: parents
-                    .map(|id| id.as_i64().and_then(|id| u32::try_from(id).ok()))
-                    .collect::<Option<_>>()?,
-            })
-        });
-        let database = DatabaseRid(number(record, "database")?);
-        let rid = ContainerRid { database, number: number(record, "number")? };
-        Some(Container {
-            rid,
-            rid_text: rid.to_text(),
-            self_link: self_link(rid),
-            name: parsed.name,
-            indexed: IndexedPaths::new(parsed.definition.get("indexingPolicy")),
-            definition: parsed.definition,
-            partition_key: parsed.partition_key,
-            unique_keys: parsed.unique_keys,
-            default_ttl: parsed.default_ttl,
-            etag: record.get("etag")?.as_str()?.to_owned(),
-            timestamp: u64::from(number(record, "timestamp")?),
-            ranges: ranges.collect::<Option<_>>()?,
-            range_next: number(record, "rangeNext")?,
-            indexes: record
-                .get("indexes")?
-                .as_array()?
-                .iter()
-                .map(IndexDefinition::from_record)
-                .collect::<Option<_>>()?,
-            index_next: number(record, "indexNext")? as u16,
-            logs_versions: record.get("logsVersions")?.as_bool()?,
-        })
-    }
-}
-
-/// The `_self` of a container.
-pub(crate) fn self_link(rid: ContainerRid) -> String {
-    format!("dbs/{}/colls/{}/", rid.database.to_text(), rid.to_text())
-}
 
 /// Which definitions an API version may send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -257,7 +94,7 @@ const NAME_CHARACTERS_REFUSED: [char; 4] = ['/', '\\', '?', '#'];
 const NAME_CHARACTERS_MAX: usize = 255;
 
 /// The `id` of a database or container body.
-pub fn resource_name(body: &Object) -> Result<String, Refusal> {
+pub(crate) fn resource_name(body: &Object) -> Result<String, Refusal> {
     let Some(name) = body.get("id").and_then(Value::as_str) else {
         return Err(Refusal::bad_request(
             "The input content is invalid because the required properties - 'id; ' - are missing.",
@@ -400,7 +237,7 @@ fn indexing_policy(given: Option<&Value>) -> Result<Value, Refusal> {
 }
 
 /// What may not change when a container is replaced.
-pub fn check_replacement(old: &Container, new: &ParsedDefinition) -> Result<(), Refusal> {
+pub(crate) fn check_replacement(old: &Container, new: &ParsedDefinition) -> Result<(), Refusal> {
     if new.name != old.name {
         return Err(Refusal::bad_request("The container's id cannot be changed."));
     }

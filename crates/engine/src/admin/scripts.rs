@@ -6,17 +6,15 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use perihelion_model::etag;
-use perihelion_model::json::{self, Object, Style, Value};
+use perihelion_model::json::{self, Object, Value};
 use perihelion_model::resource_id::ChildKind;
 
-use crate::admin;
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, Container, resource_name};
 use crate::charge;
-use crate::container::Container;
 use crate::keys::{self, Span};
-use crate::refusal::Refusal;
+use crate::refusal::{Layer, Refusal};
 use crate::storage::{Direction, View};
-use crate::{Engine, Transaction};
+use crate::transaction::Transaction;
 
 /// Which kind of script.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,52 +51,47 @@ impl ScriptKind {
     }
 }
 
-impl Engine {
-    pub async fn put_script(
-        &self,
-        container: &Arc<Container>,
-        kind: ScriptKind,
-        replaces: Option<String>,
-        body: Object,
-    ) -> Result<Value, Refusal> {
-        let container = Arc::clone(container);
-        self.write(move |transaction| put(transaction, &container, kind, replaces.as_deref(), body)).await
-    }
+/// Removes a script.
+pub(crate) fn delete_script(
+    transaction: &mut Transaction<'_>,
+    container: &Container,
+    kind: ScriptKind,
+    id: &str,
+) -> Result<(), Refusal> {
+    let key = keys::script(container.number(), kind.byte(), id);
+    transaction.get(&key)?.ok_or_else(Refusal::no_such_resource)?;
+    transaction.remove(key);
+    Ok(())
+}
 
-    pub async fn delete_script(
-        &self,
-        container: &Arc<Container>,
-        kind: ScriptKind,
-        id: &str,
-    ) -> Result<(), Refusal> {
-        let (container, id) = (Arc::clone(container), id.to_owned());
-        self.write(move |transaction| {
-            let key = keys::script(container.number(), kind.byte(), &id);
-            transaction.get(&key)?.ok_or_else(Refusal::no_such_resource)?;
-            transaction.remove(key);
-            Ok(())
-        })
-        .await
-    }
+/// One script's body.
+pub(crate) fn script(
+    view: &dyn View,
+    container: &Container,
+    kind: ScriptKind,
+    id: &str,
+) -> Result<Value, Refusal> {
+    let record = view.get(&keys::script(container.number(), kind.byte(), id))?;
+    record.and_then(|record| json::parse(&record).ok()).ok_or_else(Refusal::no_such_resource)
+}
 
-    pub fn script(&self, container: &Container, kind: ScriptKind, id: &str) -> Result<Value, Refusal> {
-        let record = self.view()?.get(&keys::script(container.number(), kind.byte(), id))?;
-        record.and_then(|record| json::parse(&record).ok()).ok_or_else(Refusal::no_such_resource)
-    }
-
-    pub fn scripts(&self, container: &Container, kind: ScriptKind) -> Result<Vec<Value>, Refusal> {
-        let mut found = Vec::new();
-        let span = Span::prefix(&keys::scripts(container.number(), kind.byte()));
-        self.view()?.scan(span.as_range(), Direction::Forward, &mut |_, record| {
-            found.extend(json::parse(record).ok());
-            std::ops::ControlFlow::Continue(())
-        })?;
-        Ok(found)
-    }
+/// The bodies of all scripts of one kind.
+pub(crate) fn scripts(
+    view: &dyn View,
+    container: &Container,
+    kind: ScriptKind,
+) -> Result<Vec<Value>, Refusal> {
+    let mut found = Vec::new();
+    let span = Span::prefix(&keys::scripts(container.number(), kind.byte()));
+    view.scan(span.as_range(), Direction::Forward, &mut |_, record| {
+        found.extend(json::parse(record).ok());
+        std::ops::ControlFlow::Continue(())
+    })?;
+    Ok(found)
 }
 
 /// Every script of the containers in a catalog, as it is stored.
-pub(crate) fn records(view: &dyn View, catalog: &Catalog) -> Result<Vec<(Vec<u8>, Bytes)>, Refusal> {
+pub(crate) fn script_records(view: &dyn View, catalog: &Catalog) -> Result<Vec<(Vec<u8>, Bytes)>, Refusal> {
     let mut records = Vec::new();
     view.scan(Span::prefix(&keys::all_scripts()).as_range(), Direction::Forward, &mut |key, record| {
         if keys::parse_container(key).is_some_and(|number| catalog.container_by_number(number).is_some()) {
@@ -109,15 +102,16 @@ pub(crate) fn records(view: &dyn View, catalog: &Catalog) -> Result<Vec<(Vec<u8>
     Ok(records)
 }
 
-fn put(
+/// Creates a script, or replaces the one named `replaces`.
+pub(crate) fn put_script(
     transaction: &mut Transaction<'_>,
     container: &Arc<Container>,
     kind: ScriptKind,
     replaces: Option<&str>,
     mut body: Object,
 ) -> Result<Value, Refusal> {
-    let container = admin::current(transaction, container)?;
-    let id = crate::container::resource_name(&body)?;
+    let container = transaction.current(container)?;
+    let id = resource_name(&body)?;
     let key = keys::script(container.number(), kind.byte(), &id);
     let exists = transaction.get(&key)?.is_some();
     match replaces {
@@ -129,7 +123,7 @@ fn put(
     if !exists && transaction.entries(&span, kind.quota() + 1)?.len() >= kind.quota() {
         return Err(Refusal::new(
             403,
-            crate::refusal::Layer::Backend,
+            Layer::Backend,
             format!("The container has its most of {} scripts of this kind.", kind.quota()),
         ));
     }
@@ -144,6 +138,6 @@ fn put(
     state.etag_next += 1;
     transaction.put_state(container.number(), &state);
     let body = Value::Object(body);
-    transaction.put(key, json::to_text(&body, Style::Point));
+    transaction.put_record(key, &body);
     Ok(body)
 }

@@ -1,0 +1,142 @@
+//! Creating, replacing and deleting containers.
+
+use std::sync::Arc;
+
+use perihelion_model::partition_key::EffectiveRange;
+use perihelion_model::resource_id::ContainerRid;
+
+use super::indexes::add_declared_indexes;
+use super::offers::{add_offer, check_throughput, drop_offer};
+use super::{change_catalog, put_container, update_container};
+use crate::catalog::{
+    Catalog, Container, IndexedPaths, ParsedDefinition, PartitionRange, Throughput, check_replacement,
+    self_link,
+};
+use crate::keys;
+use crate::refusal::Refusal;
+use crate::state::ContainerState;
+use crate::transaction::Transaction;
+
+/// What one physical partition serves at most in a second: a container that
+/// asks for more begins with several.
+const PARTITION_UNITS_MAX: u64 = 10_000;
+
+fn partitions_for(throughput: Option<Throughput>) -> u32 {
+    let units = throughput.map_or(0, Throughput::request_units);
+    u32::try_from(units.div_ceil(PARTITION_UNITS_MAX)).unwrap_or(u32::MAX).max(1)
+}
+
+pub(crate) fn create_container(
+    transaction: &mut Transaction<'_>,
+    database: &str,
+    parsed: ParsedDefinition,
+    throughput: Option<Throughput>,
+    partitions: u32,
+) -> Result<Arc<Container>, Refusal> {
+    check_throughput(throughput)?;
+    let database = transaction.catalog.database(database).cloned().ok_or_else(Refusal::no_such_resource)?;
+    if transaction.catalog.containers_of(database.rid).any(|container| container.name == parsed.name) {
+        return Err(Refusal::resource_exists());
+    }
+    Ok(change_catalog(transaction, |transaction, catalog, revision| {
+        let number = catalog.account.container_next;
+        catalog.account.container_next += 1;
+        let version = parsed.partition_key.version;
+        let partitions = partitions.max(partitions_for(throughput));
+        let ranges = EffectiveRange::whole().split_evenly(partitions, version).into_iter();
+        let ranges: Vec<PartitionRange> = (0..)
+            .zip(ranges)
+            .map(|(id, range)| PartitionRange { id, segment: id, range, parents: Vec::new() })
+            .collect();
+        let rid = ContainerRid { database: database.rid, number };
+        let mut container = Container {
+            rid,
+            rid_text: rid.to_text(),
+            self_link: self_link(rid),
+            name: parsed.name,
+            partition_key: parsed.partition_key,
+            unique_keys: parsed.unique_keys,
+            default_ttl: parsed.default_ttl,
+            etag: revision.etag.clone(),
+            timestamp: revision.timestamp,
+            range_next: ranges.len() as u32,
+            ranges,
+            indexes: Vec::new(),
+            index_next: 0,
+            logs_versions: false,
+            indexed: IndexedPaths::new(parsed.definition.get("indexingPolicy")),
+            definition: parsed.definition,
+        };
+        // The container is empty, so its declared indexes are complete.
+        add_declared_indexes(&mut container, true);
+        let range_ids = container.ranges.iter().map(|range| range.id);
+        transaction.put_state(number, &ContainerState::new(range_ids, transaction.replica));
+        if let Some(throughput) = throughput {
+            let (link, rid) = (container.self_link.clone(), container.rid_text.clone());
+            add_offer(transaction, catalog, revision, throughput, link, rid);
+        }
+        put_container(transaction, catalog, container.clone());
+        Arc::new(container)
+    }))
+}
+
+pub(crate) fn replace_container(
+    transaction: &mut Transaction<'_>,
+    old: &Arc<Container>,
+    parsed: ParsedDefinition,
+) -> Result<Arc<Container>, Refusal> {
+    let old = transaction.current(old)?;
+    check_replacement(&old, &parsed)?;
+    if parsed.default_ttl != old.default_ttl {
+        // Reads mind the new value at once; maintenance redoes the expiry list.
+        transaction.put(keys::pending_expiry_update(old.number()), Vec::new());
+    }
+    Ok(update_container(transaction, &old, |container, revision| {
+        container.indexed = IndexedPaths::new(parsed.definition.get("indexingPolicy"));
+        container.definition = parsed.definition;
+        // The hash version belongs to the data and is kept.
+        if let Some(key) = old.definition.get("partitionKey") {
+            container.definition.set("partitionKey", key.clone());
+        }
+        container.default_ttl = parsed.default_ttl;
+        container.etag = revision.etag.clone();
+        container.timestamp = revision.timestamp;
+        add_declared_indexes(container, false);
+    }))
+}
+
+pub(crate) fn delete_container(
+    transaction: &mut Transaction<'_>,
+    container: &Arc<Container>,
+) -> Result<(), Refusal> {
+    let container = transaction.current(container)?;
+    change_catalog(transaction, |transaction, catalog, _| drop_container(transaction, catalog, &container));
+    Ok(())
+}
+
+/// Turns the version log on.
+pub(crate) fn log_versions(
+    transaction: &mut Transaction<'_>,
+    container: &Arc<Container>,
+) -> Result<(), Refusal> {
+    let container = transaction.current(container)?;
+    if !container.logs_versions {
+        update_container(transaction, &container, |container, _| container.logs_versions = true);
+    }
+    Ok(())
+}
+
+/// Takes a container out of the catalog at once; its documents are purged
+/// later, in pieces, by maintenance.
+pub(super) fn drop_container(
+    transaction: &mut Transaction<'_>,
+    catalog: &mut Catalog,
+    container: &Container,
+) {
+    catalog.remove_container(container.number());
+    transaction.remove(keys::container(container.number()));
+    transaction.remove(keys::state(container.number()));
+    transaction.remove(keys::pending_expiry_update(container.number()));
+    transaction.put(keys::pending_purge(container.number()), Vec::new());
+    drop_offer(transaction, catalog, &container.rid_text);
+}

@@ -1,0 +1,42 @@
+//! The account's counters: the next numbers to give out, and the LSN of the
+//! catalog.
+
+use perihelion_model::json::{Value, object};
+
+use super::record::{u32_member, u64_member};
+
+/// The numbers to give out next, and the write counter of the account.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AccountCounters {
+    pub database_next: u32,
+    pub container_next: u32,
+    pub offer_next: u32,
+    /// Counts every change of the catalog: its LSN and its etags.
+    pub lsn: u64,
+}
+
+impl Default for AccountCounters {
+    fn default() -> Self {
+        AccountCounters { database_next: 1, container_next: 1, offer_next: 1, lsn: 0 }
+    }
+}
+
+impl AccountCounters {
+    pub(crate) fn to_record(self) -> Value {
+        object([
+            ("databaseNext", u64::from(self.database_next).into()),
+            ("containerNext", u64::from(self.container_next).into()),
+            ("offerNext", u64::from(self.offer_next).into()),
+            ("lsn", self.lsn.into()),
+        ])
+    }
+
+    pub(super) fn from_record(record: &Value) -> Option<Self> {
+        Some(AccountCounters {
+            database_next: u32_member(record, "databaseNext")?,
+            container_next: u32_member(record, "containerNext")?,
+            offer_next: u32_member(record, "offerNext")?,
+            lsn: u64_member(record, "lsn")?,
+        })
+    }
+}

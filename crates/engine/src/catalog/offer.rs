@@ -1,0 +1,129 @@
+//! An offer: the throughput of a database or a container.
+
+use perihelion_model::json::{Object, Value, object};
+
+use super::record::{text_member, u32_member, u64_member};
+
+/// Throughput of a database or a container.
+#[derive(Debug, Clone)]
+pub struct Offer {
+    pub number: u32,
+    /// The `_self` of the database or container, and its `_rid`.
+    pub resource: String,
+    pub resource_rid: String,
+    pub throughput: Throughput,
+    pub throughput_max_ever: u64,
+    pub etag: String,
+    pub timestamp: u64,
+}
+
+/// Request units per second, fixed or up to a ceiling.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Throughput {
+    Manual(u64),
+    /// The increment, in per cent, is what the service would raise the ceiling
+    /// by when the container splits; it is kept and told, not acted upon.
+    Autoscale {
+        max: u64,
+        increment: Option<u64>,
+    },
+}
+
+impl Throughput {
+    /// What is enforced: an autoscale offer may always reach its ceiling.
+    pub fn request_units(self) -> u64 {
+        match self {
+            Throughput::Manual(units) | Throughput::Autoscale { max: units, .. } => units,
+        }
+    }
+
+    fn to_content(self) -> Object {
+        let mut content = Object::new();
+        match self {
+            Throughput::Manual(units) => content.set("offerThroughput", units.into()),
+            Throughput::Autoscale { max, increment } => {
+                // An idle autoscale container is billed a tenth of its ceiling.
+                content.set("offerThroughput", (max / 10).into());
+                let mut settings = Object::new();
+                settings.set("maxThroughput", max.into());
+                if let Some(increment) = increment {
+                    let policy = object([("incrementPercent", increment.into())]);
+                    settings.set("autoUpgradePolicy", object([("throughputPolicy", policy)]));
+                }
+                content.set("offerAutopilotSettings", Value::Object(settings));
+            }
+        }
+        content
+    }
+
+    pub fn from_content(content: &Value) -> Option<Self> {
+        match content.get("offerAutopilotSettings").and_then(Self::from_settings) {
+            Some(autoscale) => Some(autoscale),
+            None => u64_member(content, "offerThroughput").map(Throughput::Manual),
+        }
+    }
+
+    /// Reads autoscale settings, as they stand in an offer and in a header.
+    pub fn from_settings(settings: &Value) -> Option<Self> {
+        let policy = settings.get("autoUpgradePolicy").and_then(|policy| policy.get("throughputPolicy"));
+        let increment = policy.and_then(|policy| u64_member(policy, "incrementPercent"));
+        Some(Throughput::Autoscale { max: u64_member(settings, "maxThroughput")?, increment })
+    }
+}
+
+impl Offer {
+    /// Three bytes, four characters.
+    pub fn rid(&self) -> String {
+        use base64::Engine as _;
+        let bytes = self.number.to_be_bytes();
+        base64::engine::general_purpose::STANDARD.encode(&bytes[1..]).replace('/', "-")
+    }
+
+    pub fn body(&self) -> Value {
+        let mut content = self.throughput.to_content();
+        content.set("offerIsRUPerMinuteThroughputEnabled", false.into());
+        content.set(
+            "offerMinimumThroughputParameters",
+            object([
+                ("maxThroughputEverProvisioned", self.throughput_max_ever.into()),
+                ("maxConsumedStorageEverInKB", 0u64.into()),
+            ]),
+        );
+        object([
+            ("resource", self.resource.as_str().into()),
+            ("offerType", "Invalid".into()),
+            ("offerResourceId", self.resource_rid.as_str().into()),
+            ("offerVersion", "V2".into()),
+            ("content", Value::Object(content)),
+            ("id", self.rid().into()),
+            ("_rid", self.rid().into()),
+            ("_self", format!("offers/{}/", self.rid()).into()),
+            ("_etag", self.etag.as_str().into()),
+            ("_ts", self.timestamp.into()),
+        ])
+    }
+
+    pub(crate) fn to_record(&self) -> Value {
+        object([
+            ("number", u64::from(self.number).into()),
+            ("resource", self.resource.as_str().into()),
+            ("resourceRid", self.resource_rid.as_str().into()),
+            ("content", Value::Object(self.throughput.to_content())),
+            ("maxEver", self.throughput_max_ever.into()),
+            ("etag", self.etag.as_str().into()),
+            ("timestamp", self.timestamp.into()),
+        ])
+    }
+
+    pub(super) fn from_record(record: &Value) -> Option<Self> {
+        Some(Offer {
+            number: u32_member(record, "number")?,
+            resource: text_member(record, "resource")?,
+            resource_rid: text_member(record, "resourceRid")?,
+            throughput: Throughput::from_content(record.get("content")?)?,
+            throughput_max_ever: u64_member(record, "maxEver")?,
+            etag: text_member(record, "etag")?,
+            timestamp: u64_member(record, "timestamp")?,
+        })
+    }
+}

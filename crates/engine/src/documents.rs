@@ -1,0 +1,28 @@
+//! Documents: item operations, batches, the change feed, and the changes of
+//! other regions.
+
+mod apply;
+mod batch;
+mod body;
+mod change_feed;
+mod items;
+mod partition;
+mod stored;
+mod version_log;
+
+pub use self::apply::Applied;
+pub(crate) use self::apply::{applied_position, apply};
+pub(crate) use self::batch::perform as perform_batch;
+pub use self::batch::{Batch, BatchOperation, BatchOutcome, BatchScope, OPERATIONS_MAX};
+pub use self::body::NewBody;
+pub use self::change_feed::{FeedMode, FeedPage, FeedRequest, FeedStart};
+pub(crate) use self::change_feed::{contains, read as read_change_feed};
+pub use self::items::{ItemOperation, ItemOutcome, Precondition, Target, Usage};
+pub(crate) use self::items::{
+    WriteStamps, expire as expire_item, perform as perform_item, read as read_item,
+};
+pub(crate) use self::partition::delete_partition;
+pub(crate) use self::stored::StoredDocument;
+
+/// The largest document, system properties included.
+pub const ITEM_BYTES_MAX: usize = 2 * 1024 * 1024;

@@ -1,0 +1,53 @@
+//! The LSN of a write and the order of the changes within it.
+
+use crate::keys::RangeId;
+use crate::region::Replica;
+use crate::state::ContainerState;
+
+/// Where a change stands in the change feed: the LSN of its write, and its
+/// ordinal among the changes with that LSN.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct WriteStamp {
+    pub(crate) lsn: u64,
+    pub(crate) ordinal: u64,
+}
+
+/// Gives the changes of one operation, or of one atomic batch, a common LSN
+/// and growing ordinals.
+#[derive(Debug, Default)]
+pub(crate) struct WriteStamps {
+    lsn: Option<u64>,
+    ordinal_next: u64,
+    /// The LSN that the write had in its own region, if that is another one.
+    replicated_lsn: Option<u64>,
+    /// The outbox entry that holds these changes, once there is one.
+    pub(super) outbox_sequence: Option<u64>,
+}
+
+impl WriteStamps {
+    /// The stamps of a write that had `lsn` in its own region.
+    pub(crate) fn replicated(lsn: u64) -> Self {
+        WriteStamps { replicated_lsn: Some(lsn), ..WriteStamps::default() }
+    }
+
+    /// The stamp of the next change. The first one takes an LSN from the range.
+    pub(super) fn next(
+        &mut self,
+        state: &mut ContainerState,
+        range: RangeId,
+        replica: Option<Replica>,
+    ) -> WriteStamp {
+        let replicated_lsn = self.replicated_lsn;
+        let lsn = *self.lsn.get_or_insert_with(|| {
+            state.range_mut(range).map_or(0, |range| match replicated_lsn {
+                Some(lsn) => range.follow(lsn),
+                None => range.advance(replica),
+            })
+        });
+        // Sibling ranges share a segment but count their LSNs apart, so the
+        // range's id is part of the ordinal.
+        let ordinal = (u64::from(range) << 32) | self.ordinal_next;
+        self.ordinal_next += 1;
+        WriteStamp { lsn, ordinal }
+    }
+}

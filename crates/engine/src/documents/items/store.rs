@@ -1,0 +1,160 @@
+//! Storing a version of a document or removing it, with the copy that other
+//! regions need.
+
+use bytes::Bytes;
+
+use super::WriteStamp;
+use super::write::{ItemWrite, Written};
+use crate::charge;
+use crate::documents::ITEM_BYTES_MAX;
+use crate::documents::body::{Content, NewBody, SystemMembers};
+use crate::documents::stored::StoredDocument;
+use crate::documents::version_log::FeedOperation;
+use crate::refusal::Refusal;
+use crate::region::REGIONS_MAX;
+use crate::replication::{self, Change, ChangeOperation, Tombstones, Version};
+
+impl ItemWrite<'_, '_> {
+    pub(super) fn store_new(&mut self, body: NewBody) -> Result<Written, Refusal> {
+        let rid = self.state.take_rid(self.transaction.replica);
+        self.link_document(&body.id, rid);
+        let stored = self.store(rid, None, Content::New(body))?;
+        let charge = charge::create(stored.terms, stored.text.len());
+        Ok(Written { status: 201, stored: Some(stored), charge })
+    }
+
+    pub(super) fn store_over(
+        &mut self,
+        rid: u64,
+        old: &StoredDocument,
+        content: Content,
+        price: fn(u32, u32, usize) -> f64,
+    ) -> Result<Written, Refusal> {
+        let stored = self.store(rid, Some(old), content)?;
+        let charge = price(old.terms, stored.terms, stored.text.len());
+        Ok(Written { status: 200, stored: Some(stored), charge })
+    }
+
+    /// Writes a version of a document and every key that points at it.
+    fn store(
+        &mut self,
+        rid: u64,
+        old: Option<&StoredDocument>,
+        content: Content,
+    ) -> Result<StoredDocument, Refusal> {
+        let ttl = self.checked_ttl(&content)?;
+        let stamp = self.next_stamp();
+        let etag_counter = self.state.take_etag(self.transaction.replica);
+        // Only the outbox needs the id, and only an account with several
+        // regions has one.
+        let id = self.transaction.replica.map(|_| content.id().to_owned());
+        let timestamp = self.write_time(id.as_deref(), old)?;
+        let system = SystemMembers::new(&self.target.container, rid, etag_counter, timestamp);
+        let container = &self.target.container;
+        let terms = content.terms(container);
+        let (text, value) = system.complete(content, self.needs_value());
+        let mut stored = StoredDocument {
+            lsn: stamp.lsn,
+            ordinal: stamp.ordinal,
+            created_lsn: old.map_or(stamp.lsn, |old| old.created_lsn),
+            timestamp,
+            etag_counter,
+            expires_at: 0,
+            ttl,
+            terms,
+            effective_key: self.target.effective.clone(),
+            text: Bytes::from(text),
+        };
+        stored.expires_at = stored.expiry(container.default_ttl).unwrap_or(0);
+        if stored.text.len() > ITEM_BYTES_MAX {
+            return Err(Refusal::too_large());
+        }
+        if let Some(value) = &value {
+            self.check_unique(rid, old, value)?;
+        }
+        self.put_document(rid, old, &stored, value.as_ref());
+        if let Some(id) = id {
+            let (created_lsn, text) = (stored.created_lsn, stored.text.clone());
+            let operation = ChangeOperation::Put { created_lsn, ttl, terms, text };
+            self.replicate(stamp, stored.version(), id, rid, operation)?;
+        }
+        Ok(stored)
+    }
+
+    /// Removes a document and every key that points at it.
+    pub(super) fn erase(
+        &mut self,
+        id: &str,
+        rid: u64,
+        old: &StoredDocument,
+        reason: FeedOperation,
+    ) -> Result<(), Refusal> {
+        let stamp = self.next_stamp();
+        self.remove_document(id, rid, old, reason, stamp);
+        if self.transaction.replica.is_none() {
+            return Ok(());
+        }
+        let version = Version {
+            timestamp: self.transaction.now.max(old.timestamp),
+            etag_counter: self.state.take_etag(self.transaction.replica),
+        };
+        self.transaction.put_tombstone(self.target.document_key(id), version);
+        let operation = match reason {
+            FeedOperation::Expire => ChangeOperation::Expire,
+            FeedOperation::Create | FeedOperation::Replace | FeedOperation::Delete => ChangeOperation::Delete,
+        };
+        self.replicate(stamp, version, id.to_owned(), rid, operation)
+    }
+
+    /// The timestamp of a write: not before that of the version or tombstone it
+    /// replaces, so that it is the later write in every region. The tombstone
+    /// is removed.
+    fn write_time(&mut self, id: Option<&str>, old: Option<&StoredDocument>) -> Result<u64, Refusal> {
+        let (now, Some(id)) = (self.transaction.now, id) else { return Ok(self.transaction.now) };
+        if let Some(old) = old {
+            return Ok(now.max(old.timestamp));
+        }
+        let document = self.target.document_key(id);
+        let Some(deleted) = self.transaction.tombstone(document)? else { return Ok(now) };
+        self.transaction.remove_tombstone(document, deleted);
+        Ok(now.max(deleted.timestamp))
+    }
+
+    /// Adds a change to the outbox, for the other regions.
+    fn replicate(
+        &mut self,
+        stamp: WriteStamp,
+        version: Version,
+        id: String,
+        rid: u64,
+        operation: ChangeOperation,
+    ) -> Result<(), Refusal> {
+        let range = self.target.range.id;
+        let change = Change {
+            container: self.target.container.number(),
+            range,
+            lsn: stamp.lsn,
+            version,
+            seen: self.state.range(range).map_or([0; REGIONS_MAX], |range| range.seen),
+            rid,
+            partition: self.target.partition.clone(),
+            effective_key: self.target.effective.clone(),
+            id,
+            operation,
+        };
+        replication::append(self.transaction, &mut self.stamps.outbox_sequence, stamp.ordinal, &change)
+    }
+
+    /// The document's own `ttl`. It is checked only in a container that has a
+    /// default TTL; elsewhere `ttl` is a member like any other.
+    fn checked_ttl(&self, content: &Content) -> Result<i32, Refusal> {
+        match content.ttl() {
+            Some(ttl) => Ok(ttl),
+            None if self.target.container.default_ttl.is_none() => Ok(0),
+            None => Err(Refusal::bad_request(
+                "The input ttl is invalid. Ensure to provide a nonzero positive integer or -1.",
+            )
+            .with_charge(charge::BAD_DOCUMENT)),
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! The engine: the operations of the database, each a call into the module
+//! that implements it.
+
+mod catalog;
+mod options;
+mod replication;
+mod session;
+mod throughput;
+
+use std::sync::Arc;
+
+use perihelion_model::json::Value;
+use perihelion_model::partition_key::PartitionKey;
+use perihelion_model::session_token::SessionToken;
+
+pub use self::options::EngineOptions;
+use self::session::check_session;
+use crate::catalog::{Catalog, Container};
+use crate::clock::Clock;
+use crate::documents::{
+    self, Batch, BatchOutcome, FeedPage, FeedRequest, ItemOperation, ItemOutcome, Precondition,
+    StoredDocument, Target, WriteStamps,
+};
+use crate::index::IndexShape;
+use crate::keys::{self, RangeId};
+use crate::maintenance::{self, Backlog};
+use crate::query::{self, QueryPage, QueryRequest};
+use crate::refusal::Refusal;
+use crate::replication::Replication;
+use crate::state::ContainerState;
+use crate::storage::{Store, StoreError};
+use crate::throttle::Throttle;
+use crate::writer::{StoreHandle, state_in};
+
+/// The database.
+pub struct Engine {
+    store: StoreHandle,
+    options: EngineOptions,
+    throttle: Throttle,
+    backlog: Backlog,
+}
+
+impl Engine {
+    /// Opens the database that a store holds.
+    pub fn open(store: impl Store, options: EngineOptions) -> Result<Self, StoreError> {
+        let replication = match options.replica {
+            None => None,
+            Some(replica) => Some(Replication::open(replica, options.outbox_max, &*store.view()?)?),
+        };
+        let store = StoreHandle::open(Box::new(store), options.clock.clone(), replication)?;
+        Ok(Engine { store, options, throttle: Throttle::default(), backlog: Backlog::default() })
+    }
+
+    /// Waits for queued writes and closes the store.
+    pub fn close(self) {
+        self.store.close();
+    }
+
+    /// The catalog as it is now: one immutable snapshot.
+    pub fn catalog(&self) -> Arc<Catalog> {
+        self.store.catalog()
+    }
+
+    /// The clock that the engine reads.
+    pub fn clock(&self) -> &Clock {
+        self.store.clock()
+    }
+
+    /// The counters of a container.
+    pub fn state(&self, container: &Container) -> Result<ContainerState, Refusal> {
+        self.store.state(container)
+    }
+
+    /// Reads one document.
+    pub fn read_item(
+        &self,
+        target: &Target,
+        id: &str,
+        precondition: &Precondition,
+        session: &[SessionToken],
+    ) -> Result<ItemOutcome, Refusal> {
+        let view = self.store.view()?;
+        let state = state_in(&*view, &target.container)?;
+        check_session(&target.container, &state, session, &[target.range.id])?;
+        documents::read_item(&*view, target, id, precondition, &state, self.clock().seconds())
+    }
+
+    /// The id of the document whose `_rid` has this counter.
+    pub fn id_of(&self, target: &Target, rid: u64) -> Result<Option<String>, Refusal> {
+        let key = keys::document(target.container.number(), target.range.segment, rid);
+        let record = self.store.view()?.get(&key)?;
+        let document = record.as_ref().and_then(StoredDocument::decode).map(|document| document.value());
+        Ok(document
+            .as_ref()
+            .and_then(|document| document.get("id"))
+            .and_then(Value::as_str)
+            .map(str::to_owned))
+    }
+
+    /// Refuses a session token that is ahead of what this region has applied of
+    /// a range. With several write regions, writes are checked as reads are, so
+    /// that a write is made over every write that its client has seen.
+    pub fn check_session(
+        &self,
+        container: &Container,
+        range: RangeId,
+        session: &[SessionToken],
+    ) -> Result<(), Refusal> {
+        if session.is_empty() {
+            return Ok(());
+        }
+        check_session(container, &self.state(container)?, session, &[range])
+    }
+
+    /// Performs a write operation on one item.
+    pub async fn write_item(
+        &self,
+        container: &Arc<Container>,
+        key: PartitionKey,
+        operation: ItemOperation,
+        precondition: Precondition,
+    ) -> Result<ItemOutcome, Refusal> {
+        let (container, gate) = (Arc::clone(container), self.store.write_gate());
+        self.store
+            .write(move |transaction| {
+                gate.check()?;
+                let container = transaction.current(&container)?;
+                let target = Target::resolve(&container, key)?;
+                let position = transaction.state(container.number())?.position(target.range.id);
+                let mut stamps = WriteStamps::default();
+                documents::perform_item(transaction, &target, operation, &precondition, &mut stamps)
+                    .map_err(|refusal| refusal.at(position))
+            })
+            .await
+    }
+
+    /// Performs a batch.
+    pub async fn batch(&self, container: &Arc<Container>, batch: Batch) -> Result<BatchOutcome, Refusal> {
+        let (container, gate) = (Arc::clone(container), self.store.write_gate());
+        self.store
+            .write(move |transaction| {
+                gate.check()?;
+                let container = transaction.current(&container)?;
+                documents::perform_batch(transaction, &container, batch)
+            })
+            .await
+    }
+
+    /// Deletes every document of a logical partition; returns how many.
+    pub async fn delete_partition(
+        &self,
+        container: &Arc<Container>,
+        key: PartitionKey,
+    ) -> Result<u64, Refusal> {
+        let (container, gate) = (Arc::clone(container), self.store.write_gate());
+        self.store
+            .write(move |transaction| {
+                gate.check()?;
+                let container = transaction.current(&container)?;
+                let target = Target::resolve(&container, key)?;
+                documents::delete_partition(transaction, &target)
+            })
+            .await
+    }
+
+    /// Reads a page of the change feed.
+    pub fn change_feed(
+        &self,
+        container: &Container,
+        request: &FeedRequest,
+        session: &[SessionToken],
+    ) -> Result<FeedPage, Refusal> {
+        let view = self.store.view()?;
+        let state = state_in(&*view, container)?;
+        check_session(container, &state, session, &[request.range])?;
+        documents::read_change_feed(&*view, container, &state, request, self.clock().seconds())
+    }
+
+    /// Runs a query for one page, and remembers the index it missed.
+    pub fn query(
+        &self,
+        container: &Arc<Container>,
+        request: &QueryRequest,
+        session: &[SessionToken],
+    ) -> Result<QueryPage, Refusal> {
+        let view = self.store.view()?;
+        let state = state_in(&*view, container)?;
+        let ranges = request.scope.range_ids(container);
+        check_session(container, &state, session, &ranges)?;
+        let page = query::execute(&*view, container, &state, request, self.clock().seconds())?;
+        if let Some(shape) = &page.missing_index {
+            self.backlog.add_missing_index(container.number(), shape.clone());
+        }
+        Ok(page)
+    }
+
+    /// Builds an index now and returns when it can be used.
+    pub async fn build_index(&self, container: &Arc<Container>, shape: IndexShape) -> Result<(), Refusal> {
+        maintenance::build_index(&self.store, container.number(), shape).await
+    }
+
+    /// Does the background work that waits: expired documents, deleted
+    /// containers, oversized partitions, missing indexes.
+    pub async fn maintain(&self) -> Result<(), Refusal> {
+        maintenance::run_once(&self.store, &self.backlog, self.options.partition_bytes_max).await
+    }
+
+    /// Returns when there may be background work to do, or after `pause`.
+    pub async fn maintenance_due(&self, pause: std::time::Duration) {
+        self.backlog.due(pause).await;
+    }
+}

@@ -1,0 +1,113 @@
+//! The engine as one of several regions: reading its outbox, applying the
+//! outboxes of others, and taking over the lead region's catalog.
+
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+use super::Engine;
+use crate::admin;
+use crate::catalog::{Catalog, Container};
+use crate::documents::{self, Applied};
+use crate::keys::{self, RangeId};
+use crate::maintenance;
+use crate::refusal::Refusal;
+use crate::region::{RegionId, Replica};
+use crate::replication::{self, OutboxEntry, Role};
+
+impl Engine {
+    /// The region that this engine is; `None` when there is one region only.
+    pub fn replica(&self) -> Option<Replica> {
+        self.store.replication().map(|replication| replication.replica)
+    }
+
+    /// Sets what this region may do. When this returns, every write that
+    /// passed under the old role is in the outbox.
+    pub async fn set_role(&self, role: Role) -> Result<(), Refusal> {
+        if let Some(replication) = self.store.replication() {
+            replication.set_role(role);
+        }
+        // Jobs run one after the other: all jobs behind this one see the new role.
+        self.store.write(|_| Ok(())).await
+    }
+
+    /// The number of the last outbox entry, and a notice of each new one.
+    pub fn written(&self) -> Option<watch::Receiver<u64>> {
+        self.store.replication().map(|replication| replication.written.subscribe())
+    }
+
+    /// A notice of each commit that applied entries of another region.
+    pub fn arrivals(&self) -> Option<watch::Receiver<u64>> {
+        self.store.replication().map(|replication| replication.applied.subscribe())
+    }
+
+    /// Outbox entries after `after` up to `to`, as many as fit a page.
+    pub fn outbox(&self, after: u64, to: u64) -> Result<Vec<OutboxEntry>, Refusal> {
+        replication::read(&*self.store.view()?, after, to)
+    }
+
+    /// Removes outbox entries that every other region has applied. One call
+    /// removes a bounded number; it returns the last entry that is removed.
+    pub async fn trim_outbox(&self, to: u64) -> Result<u64, Refusal> {
+        let trimmed = self.store.write(move |transaction| replication::trim(transaction, to)).await?;
+        if let Some(replication) = self.store.replication() {
+            replication.set_trimmed(trimmed);
+        }
+        Ok(trimmed)
+    }
+
+    /// The last entry of a region's outbox up to which all are applied here.
+    pub fn applied_from(&self, source: RegionId) -> Result<u64, Refusal> {
+        Ok(documents::applied_position(self.store.view()?.get(&keys::applied(source.0))?))
+    }
+
+    /// Applies entries of another region's outbox, in one commit.
+    pub async fn apply(&self, source: RegionId, entries: Vec<OutboxEntry>) -> Result<Applied, Refusal> {
+        let applied =
+            self.store.write(move |transaction| documents::apply(transaction, source, &entries)).await?;
+        if applied.entries > 0
+            && let Some(replication) = self.store.replication()
+        {
+            replication.applied.send_modify(|count| *count += 1);
+        }
+        Ok(applied)
+    }
+
+    /// Makes this region's databases, containers, ranges, offers and scripts
+    /// those of `lead`. Calling it again changes nothing.
+    pub async fn adopt(&self, lead: &Engine) -> Result<(), Refusal> {
+        let catalog = lead.catalog();
+        let scripts = admin::script_records(&*lead.store.view()?, &catalog)?;
+        self.store.write(move |transaction| admin::adopt(transaction, &catalog, scripts)).await?;
+        self.backlog.wake();
+        Ok(())
+    }
+
+    /// Whether this region has the catalog of the lead region.
+    pub fn agrees_with(&self, lead: &Catalog) -> bool {
+        admin::agree(&self.catalog(), lead)
+    }
+
+    /// Partitions that are too large. With several regions maintenance does
+    /// not split them; the owner of the engines splits them in all regions.
+    pub fn oversized(&self) -> Vec<(Arc<Container>, RangeId)> {
+        maintenance::oversized(&self.store, self.options.partition_bytes_max)
+    }
+
+    /// A short text that the engine's owner keeps with the data.
+    pub fn note(&self, name: &str) -> Result<Option<String>, Refusal> {
+        let text = self.store.view()?.get(&keys::note(name))?;
+        Ok(text.map(|text| String::from_utf8_lossy(&text).into_owned()))
+    }
+
+    /// Stores a short text with the data.
+    pub async fn set_note(&self, name: &str, text: &str) -> Result<(), Refusal> {
+        let (key, text) = (keys::note(name), text.as_bytes().to_vec());
+        self.store
+            .write(move |transaction| {
+                transaction.put(key, text);
+                Ok(())
+            })
+            .await
+    }
+}

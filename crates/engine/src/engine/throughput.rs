@@ -1,0 +1,39 @@
+//! Admitting requests within the provisioned throughput.
+
+use super::Engine;
+use crate::catalog::Container;
+use crate::keys::RangeId;
+use crate::refusal::Refusal;
+use crate::throttle::Bucket;
+
+impl Engine {
+    /// Lets a request of this partition in, or refuses it with 429.
+    pub fn admit(&self, container: &Container, range: RangeId) -> Result<Option<Bucket>, Refusal> {
+        let Some((bucket, units)) = self.bucket(container, range) else { return Ok(None) };
+        self.throttle.admit(bucket, units, self.clock().elapsed())?;
+        Ok(Some(bucket))
+    }
+
+    /// Takes what a request that was let in has cost.
+    pub fn spend(&self, bucket: Option<Bucket>, charge: f64) {
+        if let Some(bucket) = bucket {
+            self.throttle.spend(bucket, charge);
+        }
+    }
+
+    fn bucket(&self, container: &Container, range: RangeId) -> Option<(Bucket, f64)> {
+        let default = self.options.throughput?;
+        let catalog = self.catalog();
+        let ranges = container.ranges.len() as f64;
+        let own = catalog.offer_for(&container.rid_text);
+        let shared = catalog.offer_for(&container.rid.database.to_text());
+        let partition = Bucket::Partition(container.number(), range);
+        Some(match (own, shared) {
+            (Some(offer), _) => (partition, offer.throughput.request_units() as f64 / ranges),
+            (None, Some(offer)) => {
+                (Bucket::Database(container.rid.database.0), offer.throughput.request_units() as f64)
+            }
+            (None, None) => (partition, f64::from(default) / ranges),
+        })
+    }
+}

@@ -1,0 +1,129 @@
+//! The encoding of JSON values as index keys: bytes that sort as the service
+//! sorts values.
+
+use perihelion_model::json::{Number, Value};
+
+/// Appends a value so that bytes sort as the service sorts: undefined, null,
+/// false, true, numbers, strings, arrays, objects. Arrays and objects sort
+/// only against other types. `is_descending` turns the order round.
+pub(crate) fn encode(out: &mut Vec<u8>, value: Option<&Value>, is_descending: bool) {
+    let start = out.len();
+    match value {
+        None => out.push(0x01),
+        Some(Value::Null) => out.push(0x02),
+        Some(Value::Bool(false)) => out.push(0x03),
+        Some(Value::Bool(true)) => out.push(0x04),
+        Some(Value::Number(number)) => encode_number(out, *number),
+        Some(Value::String(text)) => encode_string(out, text),
+        Some(Value::Array(_)) => out.push(0x0A),
+        Some(Value::Object(_)) => out.push(0x0B),
+    }
+    if is_descending {
+        for byte in &mut out[start..] {
+            *byte = !*byte;
+        }
+    }
+}
+
+/// The type byte alone, for bounds within one type.
+pub(crate) fn type_byte(value: &Value) -> u8 {
+    match value {
+        Value::Null => 0x02,
+        Value::Bool(false) => 0x03,
+        Value::Bool(true) => 0x04,
+        Value::Number(_) => 0x05,
+        Value::String(_) => 0x08,
+        Value::Array(_) => 0x0A,
+        Value::Object(_) => 0x0B,
+    }
+}
+
+/// The double in order-preserving bits, then how far an exact integer is
+/// from it (at most 512, as doubles of that size are 1024 apart).
+fn encode_number(out: &mut Vec<u8>, number: Number) {
+    const SIGN: u64 = 1 << 63;
+    out.push(0x05);
+    let double = number.as_f64();
+    let bits = double.to_bits();
+    let ordered = if bits & SIGN == 0 { bits | SIGN } else { !bits };
+    out.extend_from_slice(&ordered.to_be_bytes());
+    let distance = match number {
+        Number::Int(value) => (i128::from(value) - double as i128) as i16,
+        Number::Uint(_) | Number::Double(_) => 0,
+    };
+    out.extend_from_slice(&((distance as u16) ^ 0x8000).to_be_bytes());
+}
+
+/// UTF-8 with zero bytes escaped, closed by two zero bytes, so that a prefix
+/// sorts first.
+fn encode_string(out: &mut Vec<u8>, text: &str) {
+    out.push(0x08);
+    for byte in text.bytes() {
+        out.push(byte);
+        if byte == 0 {
+            out.push(0xFF);
+        }
+    }
+    out.extend_from_slice(&[0, 0]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use perihelion_model::json::parse_str;
+
+    #[test]
+    fn keys_sort_as_values_do() {
+        let ascending = [
+            "null",
+            "false",
+            "true",
+            "-1e300",
+            "-5",
+            "-1.5",
+            "0",
+            "1e-300",
+            "1",
+            "1.5",
+            "2",
+            "9007199254740992",
+            "9007199254740993",
+            "9223372036854775807",
+            "1e300",
+            "\"\"",
+            "\"\\u0000\"",
+            "\"a\"",
+            "\"a\\u0000\"",
+            "\"ab\"",
+            "\"b\"",
+            "\"é\"",
+            "[]",
+            "{}",
+        ];
+        let encode_text = |text: &str, is_descending| {
+            let mut key = Vec::new();
+            encode(&mut key, Some(&parse_str(text).unwrap()), is_descending);
+            key
+        };
+        let mut undefined = Vec::new();
+        encode(&mut undefined, None, false);
+        assert!(undefined < encode_text("null", false));
+        for pair in ascending.windows(2) {
+            assert!(encode_text(pair[0], false) < encode_text(pair[1], false), "{pair:?}");
+            assert!(encode_text(pair[0], true) > encode_text(pair[1], true), "{pair:?} descending");
+        }
+        assert_eq!(encode_text("1", false), encode_text("1.0", false));
+    }
+
+    #[test]
+    fn no_key_is_a_prefix_of_another() {
+        for (short, long) in [("\"a\"", "\"ab\""), ("\"a\"", "\"a\\u0000\""), ("1", "1.5")] {
+            for is_descending in [false, true] {
+                let (mut first, mut second) = (Vec::new(), Vec::new());
+                encode(&mut first, Some(&parse_str(short).unwrap()), is_descending);
+                encode(&mut second, Some(&parse_str(long).unwrap()), is_descending);
+                assert!(!second.starts_with(&first), "{short} {long}");
+            }
+        }
+    }
+}

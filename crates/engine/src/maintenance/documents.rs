@@ -1,0 +1,62 @@
+//! Visiting every document of a container in small jobs.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::KEYS_PER_JOB;
+use crate::catalog::Container;
+use crate::keys::{self, ContainerNumber, SegmentId, Span};
+use crate::refusal::Refusal;
+use crate::transaction::Transaction;
+use crate::writer::StoreHandle;
+
+/// Called with each document: the container as it is now, the segment, the
+/// document's key and record.
+pub(super) trait Visit:
+    Fn(&mut Transaction<'_>, &Container, SegmentId, Vec<u8>, Bytes) -> Result<(), Refusal>
+{
+}
+impl<V: Fn(&mut Transaction<'_>, &Container, SegmentId, Vec<u8>, Bytes) -> Result<(), Refusal>> Visit for V {}
+
+/// Visits every document of a container. Documents never leave their segment,
+/// and a split creates no segment, so the list of segments does not change
+/// meanwhile.
+pub(super) async fn for_each_document(
+    store: &StoreHandle,
+    number: ContainerNumber,
+    visit: impl Visit + Clone + Send + 'static,
+) -> Result<(), Refusal> {
+    let catalog = store.catalog();
+    let Some(container) = catalog.container_by_number(number) else { return Ok(()) };
+    let segments: BTreeSet<SegmentId> = container.ranges.iter().map(|range| range.segment).collect();
+    for segment in segments {
+        let mut cursor = Some(keys::documents(number, segment));
+        while let Some(after) = cursor {
+            let (container, visit) = (Arc::clone(container), visit.clone());
+            cursor = store
+                .write(move |transaction| visit_some(transaction, &container, segment, &after, &visit))
+                .await?;
+        }
+    }
+    Ok(())
+}
+
+/// Visits some documents; returns the last key, or `None` when none was left.
+fn visit_some(
+    transaction: &mut Transaction<'_>,
+    container: &Container,
+    segment: SegmentId,
+    after: &[u8],
+    visit: &impl Visit,
+) -> Result<Option<Vec<u8>>, Refusal> {
+    let container = transaction.current(container)?;
+    let prefix = keys::documents(container.number(), segment);
+    let entries = transaction.entries(&Span::prefix_after(&prefix, after), KEYS_PER_JOB)?;
+    let last = entries.last().map(|(key, _)| key.clone());
+    for (key, record) in entries {
+        visit(transaction, &container, segment, key, record)?;
+    }
+    Ok(last)
+}

@@ -1,0 +1,78 @@
+//! Removing expired documents, and keeping the expiry list in step with the
+//! containers' default TTL.
+
+use bytes::Bytes;
+use perihelion_model::json::Value;
+
+use super::documents::for_each_document;
+use super::{KEYS_PER_JOB, first_container};
+use crate::documents::{StoredDocument, Target, expire_item};
+use crate::keys::{self, Span};
+use crate::refusal::Refusal;
+use crate::transaction::Transaction;
+use crate::writer::StoreHandle;
+
+pub(super) async fn remove_expired(store: &StoreHandle) -> Result<(), Refusal> {
+    loop {
+        let (from, to) = keys::expired_by(store.clock().seconds());
+        let found = Span::between(&from, &to).first_keys(&*store.view()?, KEYS_PER_JOB)?;
+        if found.is_empty() {
+            return Ok(());
+        }
+        let gate = store.write_gate();
+        store
+            .write(move |transaction| {
+                gate.check()?;
+                found.into_iter().try_for_each(|key| expire(transaction, key))
+            })
+            .await?;
+    }
+}
+
+/// Removes the document that an expiry key names, if it is expired, and the key.
+fn expire(transaction: &mut Transaction<'_>, key: Vec<u8>) -> Result<(), Refusal> {
+    if let Some((_, number, segment, rid)) = keys::parse_expiry(&key)
+        && let Some(container) = transaction.catalog.container_by_number(number).cloned()
+        && let Some(record) = transaction.get(&keys::document(number, segment, rid))?
+        && let Some(document) = StoredDocument::decode(&record)
+        && let Value::Object(value) = document.value()
+        && let Some(partition_key) = container.partition_key.extract(&value)
+        && let Some(id) = value.get("id").and_then(Value::as_str)
+    {
+        let target = Target::resolve(&container, partition_key)?;
+        expire_item(transaction, &target, id)?;
+    }
+    transaction.remove(key);
+    Ok(())
+}
+
+/// Updates the expiry list of each container whose default TTL changed.
+pub(super) async fn update_expiry_lists(store: &StoreHandle) -> Result<(), Refusal> {
+    while let Some(number) = first_container(store, &keys::pending_expiry_updates())? {
+        for_each_document(store, number, |transaction, container, segment, key, record| {
+            let (Some(rid), Some(mut document)) = (keys::last_u64(&key), StoredDocument::decode(&record))
+            else {
+                return Ok(());
+            };
+            let expires_at = document.expiry(container.default_ttl).unwrap_or(0);
+            if expires_at != document.expires_at {
+                let expiry_key = |at| keys::expiry(at, container.number(), segment, rid);
+                transaction.remove(expiry_key(document.expires_at));
+                if expires_at != 0 {
+                    transaction.put(expiry_key(expires_at), Bytes::new());
+                }
+                document.expires_at = expires_at;
+                transaction.put(key, document.encode());
+            }
+            Ok(())
+        })
+        .await?;
+        store
+            .write(move |transaction| {
+                transaction.remove(keys::pending_expiry_update(number));
+                Ok(())
+            })
+            .await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,57 @@
+//! Building indexes: registering, filling and marking them ready.
+
+use bytes::Bytes;
+use perihelion_model::json::Value;
+
+use super::documents::for_each_document;
+use crate::admin;
+use crate::documents::StoredDocument;
+use crate::index::{IndexGroup, IndexShape};
+use crate::keys::{self, ContainerNumber, LogicalKey};
+use crate::refusal::Refusal;
+use crate::writer::StoreHandle;
+
+/// Fills the indexes that were registered but not finished.
+pub(super) async fn finish_indexes(store: &StoreHandle) -> Result<(), Refusal> {
+    let catalog = store.catalog();
+    for container in catalog.containers() {
+        for index in container.indexes.iter().filter(|index| !index.is_ready) {
+            fill_index(store, container.number(), index.id).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Registers an index, fills it and marks it ready.
+pub(crate) async fn build_index(
+    store: &StoreHandle,
+    number: ContainerNumber,
+    shape: IndexShape,
+) -> Result<(), Refusal> {
+    let Some(container) = store.catalog().container_by_number(number).cloned() else { return Ok(()) };
+    let added = store.write(move |transaction| admin::add_index(transaction, &container, shape)).await?;
+    match added {
+        Some(id) => fill_index(store, number, id).await,
+        None => Ok(()),
+    }
+}
+
+async fn fill_index(store: &StoreHandle, number: ContainerNumber, id: u16) -> Result<(), Refusal> {
+    for_each_document(store, number, move |transaction, container, segment, key, record| {
+        let index = container.indexes.iter().find(|index| index.id == id);
+        if let (Some(index), Some(rid)) = (index, keys::last_u64(&key))
+            && let Some(document) = StoredDocument::decode(&record)
+            && let Value::Object(value) = document.value()
+            && let Some(partition_key) = container.partition_key.extract(&value)
+        {
+            let partition = LogicalKey::of(&partition_key);
+            let group = IndexGroup { partition: &partition, segment };
+            let key = index.document_key(container.number(), group, &Value::Object(value), rid);
+            transaction.put(key, Bytes::new());
+        }
+        Ok(())
+    })
+    .await?;
+    let Some(container) = store.catalog().container_by_number(number).cloned() else { return Ok(()) };
+    store.write(move |transaction| admin::finish_index(transaction, &container, id)).await
+}

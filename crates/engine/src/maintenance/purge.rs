@@ -1,0 +1,42 @@
+//! Removing the documents of deleted containers, and old tombstones.
+
+use super::{KEYS_PER_JOB, first_container};
+use crate::keys::{self, ContainerNumber, Span};
+use crate::refusal::Refusal;
+use crate::replication;
+use crate::transaction::Transaction;
+use crate::writer::StoreHandle;
+
+pub(super) async fn purge_deleted_containers(store: &StoreHandle) -> Result<(), Refusal> {
+    while let Some(number) = first_container(store, &keys::pending_purges())? {
+        store.write(move |transaction| purge_some(transaction, number)).await?;
+    }
+    Ok(())
+}
+
+/// Removes some keys of a deleted container, or, when none is left, the mark
+/// that it is to be purged.
+fn purge_some(transaction: &mut Transaction<'_>, number: ContainerNumber) -> Result<(), Refusal> {
+    for prefix in keys::prefixes_of_container(number) {
+        let entries = transaction.entries(&Span::prefix(&prefix), KEYS_PER_JOB)?;
+        if !entries.is_empty() {
+            for (key, _) in entries {
+                transaction.remove(key);
+            }
+            return Ok(());
+        }
+    }
+    transaction.remove(keys::pending_purge(number));
+    Ok(())
+}
+
+pub(super) async fn purge_tombstones(store: &StoreHandle) -> Result<(), Refusal> {
+    loop {
+        let now = store.clock().seconds();
+        let age_keys = replication::expired_tombstones(&*store.view()?, now, KEYS_PER_JOB)?;
+        if age_keys.is_empty() {
+            return Ok(());
+        }
+        store.write(move |transaction| replication::remove_expired_tombstones(transaction, age_keys)).await?;
+    }
+}

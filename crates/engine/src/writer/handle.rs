@@ -1,0 +1,86 @@
+//! The handle through which the engine and its maintenance use the store:
+//! snapshots for reads, the group-commit writer for writes.
+
+use std::sync::{Arc, RwLock};
+
+use super::{Shared, Writer};
+use crate::catalog::{Catalog, Container};
+use crate::clock::Clock;
+use crate::keys;
+use crate::refusal::Refusal;
+use crate::replication::{Replication, WriteGate};
+use crate::state::ContainerState;
+use crate::storage::{Store, StoreError, StoreErrorKind, View};
+use crate::transaction::Transaction;
+
+/// An open store with its catalog and its writer.
+pub(crate) struct StoreHandle {
+    shared: Arc<Shared>,
+    writer: Writer,
+}
+
+impl StoreHandle {
+    pub(crate) fn open(
+        store: Box<dyn Store>,
+        clock: Clock,
+        replication: Option<Replication>,
+    ) -> Result<Self, StoreError> {
+        let catalog = Catalog::load(&*store.view()?)?;
+        let shared = Arc::new(Shared {
+            store,
+            catalog: RwLock::new(Arc::new(catalog)),
+            clock,
+            has_failed: false.into(),
+            replication: replication.map(Arc::new),
+        });
+        let writer = Writer::start(&shared).map_err(|error| StoreError {
+            kind: StoreErrorKind::Io,
+            message: format!("the writer thread could not be started: {error}"),
+        })?;
+        Ok(StoreHandle { shared, writer })
+    }
+
+    /// Waits for queued writes and closes the store.
+    pub(crate) fn close(self) {
+        self.writer.stop();
+    }
+
+    pub(crate) fn view(&self) -> Result<Box<dyn View + '_>, Refusal> {
+        Ok(self.shared.store.view()?)
+    }
+
+    pub(crate) fn catalog(&self) -> Arc<Catalog> {
+        self.shared.catalog()
+    }
+
+    pub(crate) fn clock(&self) -> &Clock {
+        &self.shared.clock
+    }
+
+    /// The counters of a container.
+    pub(crate) fn state(&self, container: &Container) -> Result<ContainerState, Refusal> {
+        state_in(&*self.view()?, container)
+    }
+
+    pub(crate) fn replication(&self) -> Option<&Replication> {
+        self.shared.replication.as_deref()
+    }
+
+    pub(crate) fn write_gate(&self) -> WriteGate {
+        WriteGate::new(self.shared.replication.clone())
+    }
+
+    /// Runs a job on the writer; returns when it is durable.
+    pub(crate) async fn write<T: Send + 'static>(
+        &self,
+        job: impl FnOnce(&mut Transaction<'_>) -> Result<T, Refusal> + Send + 'static,
+    ) -> Result<T, Refusal> {
+        self.writer.run(&self.shared, job).await
+    }
+}
+
+/// The counters of a container in a snapshot.
+pub(crate) fn state_in(view: &dyn View, container: &Container) -> Result<ContainerState, Refusal> {
+    let record = view.get(&keys::state(container.number()))?;
+    record.and_then(|record| ContainerState::decode(&record)).ok_or_else(Refusal::no_such_resource)
+}
