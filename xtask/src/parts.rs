@@ -66,6 +66,7 @@ fn fmt(checkout: &Checkout) -> Vec<StepOutcome> {
         "bench/providers/ours/Cargo.toml",
         "bench/providers/peers/Cargo.toml",
         "bench/providers/published/Cargo.toml",
+        "interop/common/Cargo.toml",
         "interop/rust/Cargo.toml",
         OLDEST_MANIFEST,
         "interop/holes/Cargo.toml",

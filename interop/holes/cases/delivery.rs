@@ -1,5 +1,5 @@
-//! Messages between instances: each arrives, once, whatever became of the
-//! delivery right after the commit.
+//! Messages between instances: each arrives exactly once, even if the delivery
+//! right after the commit fails.
 
 use duroxide::providers::WorkItem;
 use duroxide_cdb::OutboxFaultInjector;
@@ -10,7 +10,8 @@ use super::steps::{
 };
 use super::world::{Outcome, World, ensure};
 
-/// The first delivery fails, and the next turn is quicker than the reconciler.
+/// The first delivery fails, and the next turn is committed before the
+/// reconciler runs.
 pub(crate) async fn two_turns_send_two_messages(world: World) -> Outcome {
     let mut provider = world.provider().await?;
     provider.set_outbox_fault_injector(OutboxFaultInjector::fail_next(1));
@@ -34,8 +35,8 @@ pub(crate) async fn two_turns_send_two_messages(world: World) -> Outcome {
     Ok(())
 }
 
-/// What was sent first is delivered last, and is no less new for it.
-pub(crate) async fn a_late_message_is_not_taken_for_an_old_one(world: World) -> Outcome {
+/// The message that was sent first is delivered last. It is still new.
+pub(crate) async fn a_late_message_is_not_treated_as_a_duplicate(world: World) -> Outcome {
     let mut provider = world.provider().await?;
     begin(&provider, "target").await?;
     provider.set_outbox_fault_injector(OutboxFaultInjector::fail_next(1));
@@ -60,8 +61,9 @@ pub(crate) async fn a_late_message_is_not_taken_for_an_old_one(world: World) -> 
     Ok(())
 }
 
-/// A detached start outlives its parent; a child's does not.
-pub(crate) async fn a_deleted_parent_still_starts_what_it_detached(world: World) -> Outcome {
+/// A detached orchestration starts although its parent is deleted; a child does
+/// not.
+pub(crate) async fn a_deleted_parent_still_starts_its_detached_orchestrations(world: World) -> Outcome {
     let mut provider = world.slow_provider().await?;
     provider.set_outbox_fault_injector(OutboxFaultInjector::fail_next(1));
     enqueue(&provider, start("parent")).await?;
@@ -84,8 +86,8 @@ pub(crate) async fn a_deleted_parent_still_starts_what_it_detached(world: World)
     Ok(())
 }
 
-/// The delivery is made, and what says so is refused; the reconciler delivers
-/// again, to a child that has lived and gone.
+/// The delivery succeeds, and its deletion from the outbox is refused. So the
+/// reconciler delivers again, after the child has finished and was deleted.
 pub(crate) async fn a_finished_and_deleted_child_is_not_started_again(world: World) -> Outcome {
     let provider = world.slow_provider().await?;
     enqueue(&provider, start("parent")).await?;
@@ -104,7 +106,7 @@ pub(crate) async fn a_finished_and_deleted_child_is_not_started_again(world: Wor
     Ok(())
 }
 
-pub(crate) async fn one_message_that_cannot_be_sent_stops_no_other(world: World) -> Outcome {
+pub(crate) async fn a_message_that_cannot_be_delivered_does_not_stop_others(world: World) -> Outcome {
     let mut provider = world.brisk_provider().await?;
     provider.set_outbox_fault_injector(OutboxFaultInjector::fail_next(2));
     enqueue(&provider, start("parent")).await?;
@@ -120,8 +122,8 @@ pub(crate) async fn one_message_that_cannot_be_sent_stops_no_other(world: World)
         ensure!(false, "the parent cannot go on");
         return Ok(());
     };
-    // The activity gives the message another place than the first had: there
-    // two at one place would meet.
+    // The activity moves the message to another position in the outbox than the
+    // first one had; at the same position the two would collide in 0.1.10.
     let (works, messages) = (vec![work("parent", 9)], vec![start("plain")]);
     let turn = Turn { works, messages, ..Turn::of("parent", 2) };
     let acked = ack(&provider, &taken.token, turn).await;
@@ -134,7 +136,7 @@ pub(crate) async fn one_message_that_cannot_be_sent_stops_no_other(world: World)
     Ok(())
 }
 
-pub(crate) async fn a_source_that_is_made_again_is_heard(world: World) -> Outcome {
+pub(crate) async fn messages_of_a_recreated_source_are_delivered(world: World) -> Outcome {
     let provider = world.provider().await?;
     begin(&provider, "target").await?;
     for round in 0..3 {
@@ -155,8 +157,9 @@ pub(crate) async fn a_source_that_is_made_again_is_heard(world: World) -> Outcom
     Ok(())
 }
 
-/// A start for an instance that exists is for the runtime to answer.
-pub(crate) async fn a_start_that_collides_is_delivered(world: World) -> Outcome {
+/// The runtime answers a start of an existing instance, so it has to be
+/// delivered.
+pub(crate) async fn a_start_of_an_existing_instance_is_delivered(world: World) -> Outcome {
     let provider = world.provider().await?;
     begin(&provider, "taken").await?;
     enqueue(&provider, start("parent")).await?;

@@ -1,6 +1,6 @@
-//! A program written for the published crate, using all of it that programs
-//! use. It is compiled against that crate and against ours, unchanged: what it
-//! names must exist on both sides with types that fit.
+//! A program written for the published crate that uses its whole public surface.
+//! It is compiled unchanged against that crate and against ours, so every name
+//! and type has to exist in both.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,9 +14,10 @@ use duroxide_cdb::{CosmosDBProvider, CosmosDBProviderConfig, OutboxFaultInjector
 use serde_json::{Value, json};
 
 use super::steps::{Turn, begin, begin_with, start, take};
-use super::world::{Broken, KEY, Outcome, World, ensure};
+use super::world::{CaseFailure, KEY, Outcome, World, ensure};
 
-/// What the published crate's test helpers read, with their defaults.
+/// An environment variable with a default, as the published crate's test
+/// helpers read it.
 fn variable(name: &str, default: &str) -> String {
     std::env::var(name).unwrap_or_else(|_| default.to_owned())
 }
@@ -59,8 +60,8 @@ fn described(config: CosmosDBProviderConfig) -> String {
     format!("{endpoint}|{key}|{database}|{container}|{counts:?}|{times:?}")
 }
 
-/// Spoils a history the way the published crate's validations do.
-async fn spoil(documents: &CosmosDBClient, instance: &str) -> Outcome<usize> {
+/// Corrupts a history the way the published crate's validations do.
+async fn corrupt(documents: &CosmosDBClient, instance: &str) -> Outcome<usize> {
     let text = "SELECT * FROM c WHERE c.instanceId = @instanceId AND c.type = 'history'";
     let parameters = vec![QueryParameter::new("@instanceId", json!(instance))];
     let named: Vec<(String, Value)> =
@@ -80,7 +81,7 @@ async fn spoil(documents: &CosmosDBClient, instance: &str) -> Outcome<usize> {
     Ok(rows.len())
 }
 
-/// A container of its own, and every way to a document in it.
+/// Uses every method of the document client on its own container.
 async fn exercise(documents: &CosmosDBClient) -> Outcome {
     documents.ensure_database().await?;
     documents.ensure_container(None).await?;
@@ -119,7 +120,7 @@ async fn exercise(documents: &CosmosDBClient) -> Outcome {
     Ok(())
 }
 
-/// The longer paths to the same types.
+/// The same types by their module paths.
 fn same(
     provider: duroxide_cdb::provider::CosmosDBProvider,
     config: duroxide_cdb::provider::CosmosDBProviderConfig,
@@ -128,7 +129,7 @@ fn same(
     (provider, config, injector)
 }
 
-/// Compiled on both sides and run on both: a drop-in behaves alike.
+/// Runs with both crates: a drop-in replacement behaves the same.
 pub(crate) async fn the_published_surface_works(world: World) -> Outcome {
     let default = CosmosDBProviderConfig::default();
     ensure!(described(default) == "||duroxide|duroxide|(1, 1)|(2s, 2s)", "other defaults");
@@ -147,12 +148,12 @@ pub(crate) async fn the_published_surface_works(world: World) -> Outcome {
     begin(&*store, "order").await?;
     let status = Client::new(Arc::clone(&store)).get_orchestration_status("order").await;
     ensure!(status.is_ok(), "{:?}", status.err());
-    let documents = CosmosDBClient::new(&world.endpoint(), KEY, "drop-in", "second").map_err(Broken)?;
+    let documents = CosmosDBClient::new(&world.endpoint(), KEY, "drop-in", "second").map_err(CaseFailure)?;
     ensure!((documents.database(), documents.container()) == ("drop-in", "second"), "other names");
     ensure!(documents.endpoint() == world.endpoint(), "another endpoint");
-    ensure!(spoil(&documents, "order").await? > 0, "there is no history");
+    ensure!(corrupt(&documents, "order").await? > 0, "there is no history");
     ensure!(store.read("order").await.is_err(), "a spoilt history was read");
-    exercise(&CosmosDBClient::new(&world.endpoint(), KEY, "documents", "of-its-own").map_err(Broken)?)
+    exercise(&CosmosDBClient::new(&world.endpoint(), KEY, "documents", "of-its-own").map_err(CaseFailure)?)
         .await?;
     for provider in [first, second, third] {
         provider.cleanup().await?;

@@ -1,5 +1,5 @@
-//! Finding work: nothing is hidden by what stands before it, and nothing is
-//! nobody's.
+//! Finding work: work is found although other work stands before it, and every
+//! instance is dispatched by some process.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::{Arc, Mutex};
@@ -13,12 +13,12 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::steps::{
-    LOCK, PATIENCE, QUIET, Taken, Turn, ack, admin, begin, begin_with, ended, enqueue, look, named, raised,
+    LOCK, QUIET, Taken, Turn, WAIT_MAX, ack, admin, begin, begin_with, ended, enqueue, look, named, raised,
     special_work, start, take, timer, within, work,
 };
 use super::world::{Outcome, World, ensure};
 
-/// Four dispatchers were announced, two come.
+/// Four dispatchers are configured, two run.
 pub(crate) async fn fewer_dispatchers_than_configured_find_all_instances(world: World) -> Outcome {
     const INSTANCES: usize = 24;
     let config = CosmosDBProviderConfig { orch_concurrency: 4, worker_concurrency: 4, ..world.config() };
@@ -37,13 +37,13 @@ pub(crate) async fn fewer_dispatchers_than_configured_find_all_instances(world: 
     Ok(())
 }
 
-/// One dispatcher, until all are found or it has looked for long enough.
+/// One dispatcher. It ends when all instances are found or the time is over.
 async fn dispatch(
     provider: CosmosDBProvider,
     found: Arc<Mutex<BTreeSet<String>>>,
     all: usize,
 ) -> Result<(), ProviderError> {
-    let deadline = Instant::now() + PATIENCE / 2;
+    let deadline = Instant::now() + WAIT_MAX / 2;
     while Instant::now() < deadline && found.lock().unwrap().len() < all {
         match look(&provider, LOCK).await? {
             Some(taken) => drop(found.lock().unwrap().insert(taken.item.instance)),
@@ -53,7 +53,7 @@ async fn dispatch(
     Ok(())
 }
 
-pub(crate) async fn instances_of_other_versions_do_not_hide_what_is_behind_them(world: World) -> Outcome {
+pub(crate) async fn instances_of_other_versions_do_not_hide_later_instances(world: World) -> Outcome {
     const FOREIGN: usize = 21;
     let provider = world.provider().await?;
     let version = |text: &str| text.parse().expect("a version");
@@ -74,8 +74,8 @@ pub(crate) async fn instances_of_other_versions_do_not_hide_what_is_behind_them(
     Ok(())
 }
 
-/// A message loses all it says but where it is.
-pub(crate) async fn an_unreadable_message_stops_no_other_instance(world: World) -> Outcome {
+/// Strips a message of all members that do not locate it.
+pub(crate) async fn an_unreadable_message_does_not_block_other_instances(world: World) -> Outcome {
     let provider = world.provider().await?;
     enqueue(&provider, start("broken")).await?;
     let documents = world.documents()?;
@@ -96,14 +96,14 @@ pub(crate) async fn an_unreadable_message_stops_no_other_instance(world: World) 
     Ok(())
 }
 
-/// Whether an instance is found, whatever else is.
+/// Whether an instance is found, ignoring others.
 async fn found(provider: &dyn Provider, instance: &str) -> Result<bool, ProviderError> {
     let is_it = |taken: &Taken| taken.item.instance == instance;
     let found = within(QUIET, async || look(provider, LOCK).await.map(|found| found.filter(is_it)));
     Ok(found.await?.is_some())
 }
 
-pub(crate) async fn a_timer_comes_after_what_came_before_it_fired(world: World) -> Outcome {
+pub(crate) async fn a_timer_comes_after_messages_that_arrived_before_it_fired(world: World) -> Outcome {
     const AHEAD: Duration = Duration::from_millis(800);
     let provider = world.provider().await?;
     let fires_at = now_ms() + AHEAD.as_millis() as u64;
@@ -111,7 +111,7 @@ pub(crate) async fn a_timer_comes_after_what_came_before_it_fired(world: World) 
     begin_with(&provider, "order", Turn { messages, ..Turn::of("order", 1) }).await?;
     enqueue(&provider, raised("order", "1")).await?;
     ensure!(now_ms() < fires_at, "the machine is too slow for this case");
-    // Both are to be there, so that their order can be seen.
+    // Wait until both messages are visible, so that their order can be checked.
     tokio::time::sleep(AHEAD + Duration::from_millis(200)).await;
     let taken = take(&provider).await?;
     let expected = [raised("order", "1"), timer("order", 2, fires_at)];
@@ -119,7 +119,7 @@ pub(crate) async fn a_timer_comes_after_what_came_before_it_fired(world: World) 
     Ok(())
 }
 
-pub(crate) async fn a_timer_of_the_far_future_waits(world: World) -> Outcome {
+pub(crate) async fn a_timer_in_the_far_future_waits(world: World) -> Outcome {
     let provider = world.provider().await?;
     let far = |id, years: u64| timer("order", id, now_ms() + years * 31_536_000_000);
     let messages = vec![far(2, 10), far(3, 8000)];
@@ -161,7 +161,7 @@ pub(crate) async fn tagged_work_is_found_behind_untagged(world: World) -> Outcom
     Ok(())
 }
 
-pub(crate) async fn a_reader_sees_what_another_node_finished(world: World) -> Outcome {
+pub(crate) async fn a_reader_sees_a_turn_of_another_process(world: World) -> Outcome {
     let (reader, writer) = (world.provider().await?, world.provider().await?);
     begin(&reader, "order").await?;
     ensure!(reader.read("order").await?.len() == 1, "its own turn is missing");

@@ -1,21 +1,22 @@
-//! Locks: whoever lost one commits nothing, and nobody frees another's.
+//! Locks: a process that lost its lock commits nothing, and no process releases
+//! the lock of another.
 
 use std::time::Duration;
 
 use duroxide::providers::{DispatcherCapabilityFilter, Provider, SemverRange};
 
 use super::steps::{
-    LOCK, PATIENCE, SHORT_LOCK, Turn, ack, admin, begin, begin_with, done, ended, enqueue, in_time, look,
+    LOCK, SHORT_LOCK, Turn, WAIT_MAX, ack, admin, begin, begin_with, done, ended, enqueue, in_time, look,
     raised, start, take, take_for, take_work, until, work,
 };
-use super::world::{Broken, Outcome, World, ensure};
+use super::world::{CaseFailure, Outcome, World, ensure};
 
-/// Longer than a short lock and what it takes to notice its end.
+/// Longer than a short lock plus the time to notice its end.
 const HELD: Duration = Duration::from_millis(2500);
 const HELD_LONGER: Duration = Duration::from_millis(4500);
 
-/// Holds a commit on its way: where one is a look-up and then a batch, between
-/// the two; where it is a batch alone, that. Whether it has come there.
+/// Delays a commit. In 0.1.10 a commit is a query and then a batch, so the
+/// query is delayed; in ours it is one batch. Returns both rules.
 async fn hold_commit(world: &World, look_up: Duration, batch: Duration) -> Outcome<[u64; 2]> {
     world.pass("query", 1).await?;
     Ok([world.hold("query", look_up).await?, world.hold("batch", batch).await?])
@@ -23,8 +24,8 @@ async fn hold_commit(world: &World, look_up: Duration, batch: Duration) -> Outco
 
 async fn until_held(world: &World, rules: [u64; 2]) -> Outcome {
     let held = until(async || {
-        let is_held = world.has_struck(rules[0]).await? || world.has_struck(rules[1]).await?;
-        Ok::<_, Broken>(is_held.then_some(()))
+        let is_held = world.was_applied(rules[0]).await? || world.was_applied(rules[1]).await?;
+        Ok::<_, CaseFailure>(is_held.then_some(()))
     });
     ensure!(held.await?.is_some(), "the commit did not begin");
     Ok(())
@@ -56,7 +57,7 @@ pub(crate) async fn a_stale_holder_cannot_undo_a_finished_workflow(world: World)
     Ok(())
 }
 
-pub(crate) async fn a_late_commit_does_not_make_a_deleted_instance_again(world: World) -> Outcome {
+pub(crate) async fn a_late_commit_does_not_recreate_a_deleted_instance(world: World) -> Outcome {
     let provider = world.provider().await?;
     begin(&provider, "order").await?;
     enqueue(&provider, raised("order", "1")).await?;
@@ -73,9 +74,11 @@ pub(crate) async fn a_late_commit_does_not_make_a_deleted_instance_again(world: 
     Ok(())
 }
 
-/// A dispatcher that cannot run an instance locks it, is slow to let it go, and
-/// meanwhile another has taken it.
-pub(crate) async fn whoever_cannot_take_an_instance_frees_no_foreign_lock(world: World) -> Outcome {
+/// A dispatcher that cannot run an instance locks it, is slow to release it, and
+/// meanwhile another process takes the instance.
+pub(crate) async fn a_dispatcher_that_cannot_run_an_instance_releases_no_lock_of_another(
+    world: World,
+) -> Outcome {
     let (wrong, right) = (world.provider().await?, world.provider().await?);
     let version = |text: &str| text.parse().expect("a version");
     let metadata = duroxide::providers::ExecutionMetadata {
@@ -84,7 +87,7 @@ pub(crate) async fn whoever_cannot_take_an_instance_frees_no_foreign_lock(world:
     };
     begin_with(&right, "order", Turn { metadata, ..Turn::of("order", 1) }).await?;
     enqueue(&right, raised("order", "1")).await?;
-    // The first read there is for the lock, the second to let it go.
+    // In 0.1.10 the first read is for the lock, the second to release it.
     world.pass("read_item", 1).await?;
     let rule = world.hold("read_item", HELD).await?;
     let fetch = tokio::spawn(async move {
@@ -92,7 +95,7 @@ pub(crate) async fn whoever_cannot_take_an_instance_frees_no_foreign_lock(world:
         let filter = DispatcherCapabilityFilter { supported_duroxide_versions: supported };
         wrong.fetch_orchestration_item(SHORT_LOCK, Duration::ZERO, Some(&filter)).await
     });
-    until(async || world.has_struck(rule).await.map(|it| (it || fetch.is_finished()).then_some(()))).await?;
+    until(async || world.was_applied(rule).await.map(|it| (it || fetch.is_finished()).then_some(()))).await?;
     let taken = take(&right).await?;
     let fetched = in_time(fetch, "the fetch does not end").await???;
     ensure!(fetched.is_none(), "an instance of another version was handed out");
@@ -109,8 +112,8 @@ pub(crate) async fn an_activity_renewed_while_it_is_acked_completes(world: World
     let rule = world.hold("batch", Duration::from_millis(600)).await?;
     let (acking, text) = (holder.clone(), token.clone());
     let acked = tokio::spawn(async move { acking.ack_work_item(&text, Some(done("order", 1))).await });
-    until(async || world.has_struck(rule).await.map(|it| it.then_some(()))).await?;
-    // From another process, so that nothing in this one puts them in order.
+    until(async || world.was_applied(rule).await.map(|it| it.then_some(()))).await?;
+    // From another provider, so that nothing in the first one orders the calls.
     elsewhere.renew_work_item_lock(&token, LOCK).await?;
     let acked = in_time(acked, "the ack does not end").await??;
     ensure!(acked.is_ok(), "an activity that was done is to run again: {acked:?}");
@@ -119,7 +122,7 @@ pub(crate) async fn an_activity_renewed_while_it_is_acked_completes(world: World
     Ok(())
 }
 
-pub(crate) async fn the_work_of_a_holder_that_is_gone_is_taken_over(world: World) -> Outcome {
+pub(crate) async fn the_work_of_a_dead_process_is_taken_over(world: World) -> Outcome {
     let (gone, heir) = (world.provider().await?, world.provider().await?);
     begin_with(&gone, "order", Turn { works: vec![work("order", 1)], ..Turn::of("order", 1) }).await?;
     enqueue(&gone, start("other")).await?;
@@ -128,15 +131,15 @@ pub(crate) async fn the_work_of_a_holder_that_is_gone_is_taken_over(world: World
     drop(gone);
     let taken = take(&heir).await?;
     let (_, token, attempts) = take_work(&heir, LOCK).await?;
-    // A turn that was never written down as begun may count as the first.
+    // An attempt that was never written may not have been counted.
     ensure!(taken.attempts <= 2 && attempts == 2, "attempts {} and {attempts}", taken.attempts);
     ack(&heir, &taken.token, Turn::of("other", 1)).await?;
     heir.ack_work_item(&token, Some(done("order", 1))).await?;
     Ok(())
 }
 
-/// The runtime drops its fetches when it shuts down, wherever they are.
-pub(crate) async fn a_dropped_fetch_leaves_no_more_than_a_lock_that_ends(world: World) -> Outcome {
+/// The runtime drops its fetches when it shuts down, at any await point.
+pub(crate) async fn a_dropped_fetch_leaves_at_most_a_lock_that_expires(world: World) -> Outcome {
     let provider = world.provider().await?;
     enqueue(&provider, start("order")).await?;
     for operation in ["query", "create_item", "query"] {
@@ -145,15 +148,15 @@ pub(crate) async fn a_dropped_fetch_leaves_no_more_than_a_lock_that_ends(world: 
         let fetch =
             tokio::spawn(async move { look(&fetcher, SHORT_LOCK).await.map(|found| found.is_some()) });
         let struck =
-            async || world.has_struck(rule).await.map(|it| (it || fetch.is_finished()).then_some(()));
+            async || world.was_applied(rule).await.map(|it| (it || fetch.is_finished()).then_some(()));
         until(struck).await?;
         fetch.abort();
-        // Ended, one way or the other.
+        // Completed or aborted.
         let _ = fetch.await;
     }
     let taken = take(&provider).await?;
     ensure!(taken.attempts <= 4, "attempt {} after three that were dropped", taken.attempts);
-    let acked = tokio::time::timeout(PATIENCE, ack(&provider, &taken.token, Turn::of("order", 1))).await;
+    let acked = tokio::time::timeout(WAIT_MAX, ack(&provider, &taken.token, Turn::of("order", 1))).await;
     ensure!(matches!(acked, Ok(Ok(()))), "{acked:?}");
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Managing: what is listed, told, pruned and deleted is what is there.
+//! Management: lists, information, pruning and deletion match what is stored.
 
 use duroxide::providers::{InstanceFilter, Provider, PruneOptions};
 use duroxide::{Event, EventKind};
@@ -21,7 +21,7 @@ pub(crate) async fn a_fetched_instance_does_not_exist_before_its_first_turn(worl
     Ok(())
 }
 
-pub(crate) async fn a_message_to_nobody_makes_no_instance(world: World) -> Outcome {
+pub(crate) async fn a_message_without_a_start_creates_no_instance(world: World) -> Outcome {
     let provider = world.provider().await?;
     enqueue(&provider, raised("nobody", "1")).await?;
     look(&provider, LOCK).await?;
@@ -54,7 +54,7 @@ pub(crate) async fn a_bulk_deletion_spares_continued_workflows(world: World) -> 
     Ok(())
 }
 
-pub(crate) async fn pruning_keeps_what_is_younger_than_asked(world: World) -> Outcome {
+pub(crate) async fn pruning_keeps_younger_executions(world: World) -> Outcome {
     let provider = world.provider().await?;
     continue_often(&provider, "eternal", 4).await?;
     let options = PruneOptions { keep_last: None, completed_before: Some(1) };
@@ -79,7 +79,7 @@ pub(crate) async fn a_deletion_counts_every_execution(world: World) -> Outcome {
     Ok(())
 }
 
-pub(crate) async fn an_execution_tells_its_own_output(world: World) -> Outcome {
+pub(crate) async fn an_execution_reports_its_own_output(world: World) -> Outcome {
     let provider = world.provider().await?;
     continue_often(&provider, "eternal", 2).await?;
     enqueue(&provider, raised("eternal", "1")).await?;
@@ -122,9 +122,9 @@ pub(crate) async fn a_child_that_is_only_queued_keeps_its_parent(world: World) -
     Ok(())
 }
 
-/// Deletions are refused now and then; whoever is told that it is gone finds it
-/// gone.
-pub(crate) async fn a_deletion_that_was_throttled_is_whole(world: World) -> Outcome {
+/// Some delete requests are throttled. After a deletion that reported success
+/// nothing of the instance is left.
+pub(crate) async fn a_throttled_deletion_is_complete(world: World) -> Outcome {
     let provider = world.provider().await?;
     let works = vec![super::steps::work("order", 1)];
     begin_with(&provider, "order", Turn { works, ..Turn::of("order", 1) }).await?;
@@ -141,9 +141,9 @@ pub(crate) async fn a_deletion_that_was_throttled_is_whole(world: World) -> Outc
     Ok(())
 }
 
-/// What is appended is stored as it is, and a second time is an error or
-/// nothing; never another event.
-pub(crate) async fn appended_events_keep_their_order_and_repeat_nothing(world: World) -> Outcome {
+/// Appended events are stored unchanged. Appending them again is an error or
+/// has no effect.
+pub(crate) async fn appended_events_keep_their_order_and_are_not_duplicated(world: World) -> Outcome {
     let provider = world.provider().await?;
     begin(&provider, "order").await?;
     let ids = |events: &[Event]| events.iter().map(Event::event_id).collect::<Vec<_>>();
@@ -162,7 +162,8 @@ pub(crate) async fn executions_of_many_events_are_listed_once(world: World) -> O
     let provider = world.provider().await?;
     enqueue(&provider, start("eternal")).await?;
     for execution in 1..=3 {
-        // In two turns: the published crate cuts one of more at a hundred.
+        // In two turns, because the published crate splits a turn at a hundred
+        // operations.
         let events = |first: u64| {
             (first..first + HALF).map(|id| event("eternal", execution, id, "")).collect::<Vec<_>>()
         };

@@ -1,5 +1,5 @@
-//! Names: whatever a person calls an instance or a key, a whole workflow runs
-//! under it, and it can be deleted.
+//! Names: a workflow runs and can be deleted under any instance name and any
+//! key.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,13 +9,13 @@ use duroxide::runtime::registry::ActivityRegistry;
 use duroxide::runtime::{OrchestrationStatus, Runtime, RuntimeOptions};
 use duroxide::{ActivityContext, Client, OrchestrationContext, OrchestrationRegistry};
 
-use super::steps::{PATIENCE, Turn, ack, admin, ended, enqueue, event, start, take};
-use super::world::{Broken, Outcome, World, ensure};
+use super::steps::{Turn, WAIT_MAX, ack, admin, ended, enqueue, event, start, take};
+use super::world::{CaseFailure, Outcome, World, ensure};
 
-/// How long a runtime that shuts down in good order may take, in milliseconds.
+/// How long the runtime may take to shut down, in milliseconds.
 const SHUTDOWN_MS: u64 = 2_000;
 
-/// What every workflow here does: an activity, a value, a timer, a child.
+/// The workflow of all cases here: an activity, a value, a timer, a child.
 async fn order(context: OrchestrationContext, key: String) -> Result<String, String> {
     context.set_kv_value(key.as_str(), "set");
     let charged = context.schedule_activity("Charge", "1").await?;
@@ -38,14 +38,17 @@ async fn check(world: World, name: &str, key: &str) -> Outcome {
     let orchestrations =
         OrchestrationRegistry::builder().register("Order", order).register("Pack", pack).build();
     let client = Client::new(Arc::clone(&store));
-    client.start_orchestration(name, "Order", key).await.map_err(|error| Broken(format!("{error:?}")))?;
+    client
+        .start_orchestration(name, "Order", key)
+        .await
+        .map_err(|error| CaseFailure(format!("{error:?}")))?;
     let options = RuntimeOptions::default();
     let runtime = Runtime::start_with_options(Arc::clone(&store), activities, orchestrations, options).await;
-    let status = client.wait_for_orchestration(name, PATIENCE).await;
+    let status = client.wait_for_orchestration(name, WAIT_MAX).await;
     runtime.shutdown(Some(SHUTDOWN_MS)).await;
     let output = match status {
         Ok(OrchestrationStatus::Completed { output, .. }) => output,
-        other => return Err(Broken(format!("the workflow did not complete: {other:?}"))),
+        other => return Err(CaseFailure(format!("the workflow did not complete: {other:?}"))),
     };
     ensure!(output == "charged 1 charged 2", "{output}");
     let value = provider.get_kv_value(name, key).await?;
@@ -77,13 +80,13 @@ pub(crate) async fn a_name_with_question_marks_and_hashes_works(world: World) ->
     check(world, "what? #1 & 100%", "key").await
 }
 
-pub(crate) async fn a_name_beyond_ascii_works(world: World) -> Outcome {
+pub(crate) async fn a_name_with_non_ascii_characters_works(world: World) -> Outcome {
     let outcome = check(world, "Bestellung für Zoë ☃ 注文", "key").await;
-    outcome.map_err(|Broken(why)| Broken(format!("a name beyond ASCII: {why}")))
+    outcome.map_err(|CaseFailure(why)| CaseFailure(format!("a name beyond ASCII: {why}")))
 }
 
-/// As long as a partition key may be; its child's is longer by a suffix and so
-/// it has none.
+/// The longest partition key. The workflow has no child, whose name would be
+/// longer by a suffix.
 pub(crate) async fn a_name_of_two_kilobytes_works(world: World) -> Outcome {
     let name = "x".repeat(2000);
     let provider = world.provider().await?;
@@ -96,10 +99,10 @@ pub(crate) async fn a_name_of_two_kilobytes_works(world: World) -> Outcome {
         admin(&provider)?.delete_instance(&name, false).await?;
         Ok(())
     };
-    lived.await.map_err(|Broken(why)| Broken(format!("a name of 2 KB: {why}")))
+    lived.await.map_err(|CaseFailure(why)| CaseFailure(format!("a name of 2 KB: {why}")))
 }
 
-pub(crate) async fn an_instance_may_be_called_like_a_system_document(world: World) -> Outcome {
+pub(crate) async fn an_instance_may_have_the_name_of_a_system_document(world: World) -> Outcome {
     for (n, name) in ["~nodes", "~ops", "i", "1"].into_iter().enumerate() {
         check(World::named_after(&world, n), name, "i").await?;
     }
@@ -110,7 +113,7 @@ pub(crate) async fn a_key_with_slashes_works(world: World) -> Outcome {
     check(world, "order", "path/like/key?#").await
 }
 
-/// A deletion counts what it deletes, whatever stands in the name.
+/// A deletion counts what it deletes, for any name.
 pub(crate) async fn a_name_with_an_apostrophe_is_deleted_with_its_history(world: World) -> Outcome {
     let provider = world.provider().await?;
     let name = "it's done";

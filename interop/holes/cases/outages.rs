@@ -1,5 +1,5 @@
-//! Outages: what passes is waited out, what was answered to nobody is found
-//! out, and no status is ever overlooked.
+//! Outages: transient failures are retried, lost answers are resolved, and no
+//! status is ignored.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ pub(crate) async fn a_turn_is_not_lost_to_throttling(world: World) -> Outcome {
     Ok(())
 }
 
-pub(crate) async fn a_turn_outlives_every_passing_refusal(world: World) -> Outcome {
+pub(crate) async fn a_turn_survives_every_transient_status(world: World) -> Outcome {
     for status in [449, 410, 503, 408] {
         let provider = world.provider().await?;
         let name = format!("order-{status}");
@@ -44,8 +44,8 @@ pub(crate) async fn a_turn_outlives_every_passing_refusal(world: World) -> Outco
     Ok(())
 }
 
-/// The published crate asks four queries to fetch; the third is for history,
-/// after messages were counted as tried.
+/// A fetch of the published crate makes four queries. The third one reads the
+/// history, after attempts were counted.
 pub(crate) async fn a_throttled_fetch_costs_no_attempt(world: World) -> Outcome {
     let provider = world.provider().await?;
     enqueue(&provider, start("order")).await?;
@@ -56,7 +56,7 @@ pub(crate) async fn a_throttled_fetch_costs_no_attempt(world: World) -> Outcome 
             ensure!(taken.attempts == 1, "nobody has tried it, and this is attempt {}", taken.attempts);
             return Ok(());
         }
-        // The lock that the failed fetch left must end before the next.
+        // The lock of the failed fetch has to expire before the next fetch.
         tokio::time::sleep(Duration::from_millis(150)).await;
     }
     let taken = take(&provider).await?;
@@ -68,7 +68,8 @@ pub(crate) async fn a_message_is_consumed_once_although_its_fetch_was_throttled(
     let provider = world.provider().await?;
     begin(&provider, "order").await?;
     enqueue(&provider, queued("order", "payment")).await?;
-    // There the first replace is the instance's lock, the second the message's.
+    // In 0.1.10 the first replace is the lock of the instance, the second that
+    // of the message.
     world.pass("replace_item", 1).await?;
     world.refuse("replace_item", 1, 429).await?;
     let taken = take(&provider).await?;
@@ -79,7 +80,7 @@ pub(crate) async fn a_message_is_consumed_once_although_its_fetch_was_throttled(
     Ok(())
 }
 
-pub(crate) async fn a_commit_whose_answer_is_lost_is_made_once(world: World) -> Outcome {
+pub(crate) async fn a_commit_whose_answer_is_lost_is_applied_once(world: World) -> Outcome {
     let provider = world.provider().await?;
     enqueue(&provider, start("order")).await?;
     let taken = take(&provider).await?;
@@ -93,7 +94,7 @@ pub(crate) async fn a_commit_whose_answer_is_lost_is_made_once(world: World) -> 
     Ok(())
 }
 
-/// A caller does what any caller does: ask again when it is told to.
+/// The caller retries if the error says so.
 pub(crate) async fn an_event_whose_enqueue_lost_its_answer_arrives_once(world: World) -> Outcome {
     let provider = world.provider().await?;
     begin(&provider, "order").await?;
@@ -110,7 +111,7 @@ pub(crate) async fn an_event_whose_enqueue_lost_its_answer_arrives_once(world: W
     Ok(())
 }
 
-pub(crate) async fn an_activity_that_was_acked_does_not_come_back(world: World) -> Outcome {
+pub(crate) async fn an_acked_activity_is_not_delivered_again(world: World) -> Outcome {
     let provider = world.provider().await?;
     begin_with(&provider, "order", Turn { works: vec![work("order", 1)], ..Turn::of("order", 1) }).await?;
     let (_, token, _) = take_work(&provider, SHORT_LOCK).await?;
@@ -121,7 +122,7 @@ pub(crate) async fn an_activity_that_was_acked_does_not_come_back(world: World) 
     Ok(())
 }
 
-pub(crate) async fn an_activity_abandoned_with_a_delay_keeps_it(world: World) -> Outcome {
+pub(crate) async fn an_abandoned_activity_comes_after_its_delay(world: World) -> Outcome {
     let provider = world.provider().await?;
     begin_with(&provider, "order", Turn { works: vec![work("order", 1)], ..Turn::of("order", 1) }).await?;
     let (_, token, _) = take_work(&provider, SHORT_LOCK).await?;
@@ -132,8 +133,8 @@ pub(crate) async fn an_activity_abandoned_with_a_delay_keeps_it(world: World) ->
     Ok(())
 }
 
-/// The server takes the request and says nothing for a minute.
-pub(crate) async fn a_held_request_does_not_hold_the_caller(world: World) -> Outcome {
+/// The server accepts the request and does not answer for a minute.
+pub(crate) async fn a_request_without_an_answer_does_not_block_the_caller(world: World) -> Outcome {
     const LIMIT: Duration = Duration::from_secs(15);
     let provider = world.provider().await?;
     enqueue(&provider, start("order")).await?;
@@ -151,8 +152,8 @@ pub(crate) async fn a_held_request_does_not_hold_the_caller(world: World) -> Out
     Ok(())
 }
 
-/// With a key that is not the emulators' nothing excuses a certificate that
-/// nobody has signed: the program would sign requests for whoever is there.
+/// With a key other than the emulators', an untrusted certificate must be
+/// refused: otherwise the program would send signed requests to anyone.
 pub(crate) async fn an_unknown_certificate_is_refused(world: World) -> Outcome {
     let config = CosmosDBProviderConfig {
         endpoint: world.secure_endpoint(),

@@ -1,4 +1,4 @@
-//! Sessions: one worker has one, wherever its activities come from.
+//! Sessions: a session belongs to one worker, for activities of all instances.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ pub(crate) async fn a_session_belongs_to_one_worker_across_instances(world: Worl
     Ok(())
 }
 
-pub(crate) async fn foreign_sessions_do_not_hide_what_is_behind_them(world: World) -> Outcome {
+pub(crate) async fn sessions_of_other_workers_do_not_hide_later_activities(world: World) -> Outcome {
     const SESSIONS: u64 = 12;
     let provider = world.provider().await?;
     let session = |id: u64| format!("session-{id}");

@@ -1,4 +1,4 @@
-//! What every case is made of: work items, turns, and taking what is there.
+//! Building blocks of the cases: work items, turns, fetches and acks.
 
 use std::future::Future;
 use std::time::Duration;
@@ -10,24 +10,25 @@ use duroxide::providers::{
 use duroxide::{Event, EventKind};
 use tokio::time::Instant;
 
-use super::world::{Broken, Outcome};
+use super::world::{CaseFailure, Outcome};
 
-/// A lock that outlasts a case, and one that a case waits for.
+/// A lock that lasts longer than a case.
 pub(crate) const LOCK: Duration = Duration::from_secs(60);
+/// A lock whose end a case waits for.
 pub(crate) const SHORT_LOCK: Duration = Duration::from_millis(700);
 
-/// How long a case waits for what must come.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a case waits for something that has to happen.
+pub(crate) const WAIT_MAX: Duration = Duration::from_secs(10);
 
-/// How long it makes sure that something does not come.
+/// How long a case watches that something does not happen.
 pub(crate) const QUIET: Duration = Duration::from_millis(1500);
 
-/// Between two looks: the published crate does not wait for work.
-const GLANCE: Duration = Duration::from_millis(20);
+/// The pause between two fetches: the published crate does not wait for work.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 const NOW: Duration = Duration::ZERO;
 
-/// What the runtime gives an ack: six attempts, with these waits between them.
+/// The runtime tries an ack six times, with these waits in between.
 const RUNTIME_WAITS_MS: [u64; 5] = [10, 20, 40, 80, 160];
 
 pub(crate) fn start(instance: &str) -> WorkItem {
@@ -114,7 +115,7 @@ pub(crate) fn ended(status: &str, output: &str) -> ExecutionMetadata {
     ExecutionMetadata { status: Some(status.to_owned()), output: Some(output.to_owned()), ..named() }
 }
 
-/// What a turn brings.
+/// The arguments of an ack.
 #[derive(Clone)]
 pub(crate) struct Turn {
     pub(crate) execution: u64,
@@ -139,7 +140,7 @@ impl Turn {
     }
 }
 
-/// An instance that was taken.
+/// A fetched instance.
 pub(crate) struct Taken {
     pub(crate) item: OrchestrationItem,
     pub(crate) token: String,
@@ -150,23 +151,23 @@ pub(crate) async fn enqueue(provider: &dyn Provider, item: WorkItem) -> Outcome 
     Ok(provider.enqueue_for_orchestrator(item, None).await?)
 }
 
-/// Takes an instance if there is one now.
+/// Fetches an instance if one is ready now.
 pub(crate) async fn look(provider: &dyn Provider, lock: Duration) -> Result<Option<Taken>, ProviderError> {
     let found = provider.fetch_orchestration_item(lock, NOW, None).await?;
     Ok(found.map(|(item, token, attempts)| Taken { item, token, attempts }))
 }
 
-/// Takes an instance as soon as there is one.
+/// Fetches an instance as soon as one is ready.
 pub(crate) async fn take_for(provider: &dyn Provider, lock: Duration) -> Outcome<Taken> {
     let found = until(async || look(provider, lock).await).await?;
-    found.ok_or_else(|| Broken("there was nothing to take".to_owned()))
+    found.ok_or_else(|| CaseFailure("no instance became ready".to_owned()))
 }
 
 pub(crate) async fn take(provider: &dyn Provider) -> Outcome<Taken> {
     take_for(provider, LOCK).await
 }
 
-/// Takes an activity if there is one now.
+/// Fetches an activity if one is ready now.
 pub(crate) async fn look_for_work(
     provider: &dyn Provider,
     lock: Duration,
@@ -174,18 +175,18 @@ pub(crate) async fn look_for_work(
     provider.fetch_work_item(lock, NOW, None, &TagFilter::default()).await
 }
 
-/// Takes an activity as soon as there is one.
+/// Fetches an activity as soon as one is ready.
 pub(crate) async fn take_work(provider: &dyn Provider, lock: Duration) -> Outcome<(WorkItem, String, u32)> {
     let found = until(async || look_for_work(provider, lock).await).await?;
-    found.ok_or_else(|| Broken("there was no activity".to_owned()))
+    found.ok_or_else(|| CaseFailure("no activity became ready".to_owned()))
 }
 
-/// Looks until there is something or [`PATIENCE`] ends; errors end it at once.
+/// Polls until there is a result or [`WAIT_MAX`] is over. An error ends it.
 pub(crate) async fn until<T, E>(look: impl AsyncFnMut() -> Result<Option<T>, E>) -> Result<Option<T>, E> {
-    within(PATIENCE, look).await
+    within(WAIT_MAX, look).await
 }
 
-/// Looks until there is something or the time is over.
+/// Polls until there is a result or the time is over.
 pub(crate) async fn within<T, E>(
     time: Duration,
     mut look: impl AsyncFnMut() -> Result<Option<T>, E>,
@@ -195,7 +196,7 @@ pub(crate) async fn within<T, E>(
         match look().await? {
             Some(found) => return Ok(Some(found)),
             None if Instant::now() >= deadline => return Ok(None),
-            None => tokio::time::sleep(GLANCE).await,
+            None => tokio::time::sleep(POLL_INTERVAL).await,
         }
     }
 }
@@ -205,7 +206,7 @@ pub(crate) async fn ack(provider: &dyn Provider, token: &str, turn: Turn) -> Res
     provider.ack_orchestration_item(token, execution, history, works, messages, metadata, cancelled).await
 }
 
-/// Acks as patiently as the runtime does, and no more.
+/// Acks with the retries of the runtime.
 pub(crate) async fn ack_like_the_runtime(
     provider: &dyn Provider,
     token: &str,
@@ -220,7 +221,7 @@ pub(crate) async fn ack_like_the_runtime(
     ack(provider, token, turn).await
 }
 
-/// Makes an instance that has had its first turn.
+/// Creates an instance and commits its first turn.
 pub(crate) async fn begin(provider: &dyn Provider, instance: &str) -> Outcome {
     begin_with(provider, instance, Turn::of(instance, 1)).await
 }
@@ -231,7 +232,7 @@ pub(crate) async fn begin_with(provider: &dyn Provider, instance: &str, turn: Tu
     Ok(ack(provider, &taken.token, turn).await?)
 }
 
-/// Makes an instance with so many executions, the last of which runs.
+/// Creates an instance with several executions; the last one is running.
 pub(crate) async fn continue_often(provider: &dyn Provider, instance: &str, executions: u64) -> Outcome {
     enqueue(provider, start(instance)).await?;
     for execution in 1..=executions {
@@ -250,10 +251,12 @@ pub(crate) async fn continue_often(provider: &dyn Provider, instance: &str, exec
 }
 
 pub(crate) fn admin(provider: &dyn Provider) -> Outcome<&dyn ProviderAdmin> {
-    provider.as_management_capability().ok_or_else(|| Broken("the provider does not manage".to_owned()))
+    provider
+        .as_management_capability()
+        .ok_or_else(|| CaseFailure("the provider has no management capability".to_owned()))
 }
 
-/// What a future comes to within [`PATIENCE`].
+/// The result of a future, which has to be ready within [`WAIT_MAX`].
 pub(crate) async fn in_time<T>(future: impl Future<Output = T>, otherwise: &str) -> Outcome<T> {
-    tokio::time::timeout(PATIENCE, future).await.map_err(|_| Broken(otherwise.to_owned()))
+    tokio::time::timeout(WAIT_MAX, future).await.map_err(|_| CaseFailure(otherwise.to_owned()))
 }

@@ -1,4 +1,4 @@
-//! Turns: any size is one commit, whole or not at all.
+//! Turns: a turn of any size is one atomic commit.
 
 use duroxide::providers::{Provider, ProviderError, WorkItem};
 use serde_json::json;
@@ -7,14 +7,14 @@ use super::steps::{
     LOCK, QUIET, Turn, ack, ack_like_the_runtime, begin, begin_with, cancel, child_start, continued, ended,
     enqueue, event, look, look_for_work, raised, start, take, take_work, within, work,
 };
-use super::world::{Broken, Outcome, World, ensure};
+use super::world::{CaseFailure, Outcome, World, ensure};
 
-/// Enough activities for the published crate to cut a turn in two.
+/// Enough activities for the published crate to split a turn in two batches.
 const FAN_OUT: u64 = 60;
 
-/// Takes a turn of more than a hundred operations, of which the second batch,
-/// should there be one, is refused once.
-pub(crate) async fn a_large_turn_outlives_one_refusal(world: World) -> Outcome {
+/// Commits a turn of more than a hundred operations. The second batch, if there
+/// is one, is refused once.
+pub(crate) async fn a_large_turn_survives_one_refused_batch(world: World) -> Outcome {
     let provider = world.provider().await?;
     enqueue(&provider, start("fan")).await?;
     let taken = take(&provider).await?;
@@ -35,7 +35,9 @@ pub(crate) async fn a_large_turn_outlives_one_refusal(world: World) -> Outcome {
     Ok(())
 }
 
-pub(crate) async fn a_turn_of_two_hundred_sub_orchestrations_outlives_one_refusal(world: World) -> Outcome {
+pub(crate) async fn a_turn_of_two_hundred_sub_orchestrations_survives_one_refused_batch(
+    world: World,
+) -> Outcome {
     const CHILDREN: u64 = 200;
     let provider = world.provider().await?;
     enqueue(&provider, start("parent")).await?;
@@ -91,17 +93,17 @@ pub(crate) async fn a_turn_of_two_megabytes_is_committed(world: World) -> Outcom
     Ok(())
 }
 
-/// The second event is there already; the answer must not be that of the
-/// operations that were well and only went down with it.
-pub(crate) async fn a_refused_turn_says_what_was_wrong_with_it(world: World) -> Outcome {
+/// The second event exists already. The error must not be the 424 of an
+/// operation that only failed together with it.
+pub(crate) async fn a_refused_turn_reports_the_cause(world: World) -> Outcome {
     let provider = world.provider().await?;
     let Refused { error, .. } = refused(&provider).await?;
     ensure!(!error.message.contains("424"), "the cause is hidden: {}", error.message);
     Ok(())
 }
 
-/// A turn is refused for its second event: its first must not stay, nor its
-/// message be gone.
+/// A turn is refused because of its second event. Its first event must not be
+/// stored, and its message must not be deleted.
 pub(crate) async fn a_refused_turn_changes_nothing(world: World) -> Outcome {
     let provider = world.provider().await?;
     let Refused { token, .. } = refused(&provider).await?;
@@ -118,19 +120,19 @@ struct Refused {
     error: ProviderError,
 }
 
-/// Takes a turn with an event that exists.
+/// Commits a turn with an event that exists.
 async fn refused(provider: &dyn Provider) -> Outcome<Refused> {
     begin(provider, "order").await?;
     enqueue(provider, raised("order", "1")).await?;
     let taken = take(provider).await?;
     let history = vec![event("order", 1, 2, ""), event("order", 1, 1, "")];
     match ack(provider, &taken.token, Turn { history, ..Turn::of("order", 1) }).await {
-        Ok(()) => Err(Broken("an event was recorded twice".to_owned())),
+        Ok(()) => Err(CaseFailure("an event was recorded twice".to_owned())),
         Err(error) => Ok(Refused { token: taken.token, error }),
     }
 }
 
-pub(crate) async fn a_cancelled_activity_is_never_handed_out(world: World) -> Outcome {
+pub(crate) async fn a_cancelled_activity_is_never_delivered(world: World) -> Outcome {
     let provider = world.provider().await?;
     begin_with(&provider, "order", Turn { works: vec![work("order", 1)], ..Turn::of("order", 1) }).await?;
     enqueue(&provider, raised("order", "stop")).await?;
@@ -143,8 +145,8 @@ pub(crate) async fn a_cancelled_activity_is_never_handed_out(world: World) -> Ou
     Ok(())
 }
 
-/// What a turn consumed must still be there when it is committed: otherwise
-/// somebody else has consumed it.
+/// The messages of a turn have to exist when it is committed; otherwise another
+/// process has consumed them.
 pub(crate) async fn a_turn_whose_message_is_gone_is_not_committed(world: World) -> Outcome {
     let provider = world.provider().await?;
     begin(&provider, "order").await?;
@@ -193,7 +195,7 @@ pub(crate) async fn a_continued_execution_begins_before_two_hundred_messages(wor
     Ok(())
 }
 
-pub(crate) async fn a_history_changed_behind_its_back_is_noticed(world: World) -> Outcome {
+pub(crate) async fn a_history_changed_by_another_program_is_noticed(world: World) -> Outcome {
     let provider = world.provider().await?;
     begin(&provider, "order").await?;
     let documents = world.documents()?;

@@ -1,5 +1,6 @@
-//! Where a case runs: a container of its own on a server that takes faults on
-//! order. The few requests to its management interface need no library.
+//! The world of a case: its own container on a server that injects faults on
+//! request. The requests to the management interface are written by hand, so
+//! that no HTTP library is needed.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -12,30 +13,30 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// What a case comes to: nothing, or a sentence about what broke.
-pub(crate) type Outcome<T = ()> = Result<T, Broken>;
+/// The outcome of a case: nothing, or a sentence about what went wrong.
+pub(crate) type Outcome<T = ()> = Result<T, CaseFailure>;
 
-/// What broke.
+/// What went wrong in a case.
 #[derive(Debug)]
-pub(crate) struct Broken(pub(crate) String);
+pub(crate) struct CaseFailure(pub(crate) String);
 
-impl<E: std::error::Error> From<E> for Broken {
+impl<E: std::error::Error> From<E> for CaseFailure {
     fn from(error: E) -> Self {
-        Broken(error.to_string())
+        CaseFailure(error.to_string())
     }
 }
 
-/// Ends a case with a sentence unless something holds.
+/// Ends a case with a sentence unless a condition holds.
 macro_rules! ensure {
     ($holds:expr, $($sentence:tt)+) => {
         if !$holds {
-            return Err($crate::cases::world::Broken(format!($($sentence)+)));
+            return Err($crate::cases::world::CaseFailure(format!($($sentence)+)));
         }
     };
 }
 pub(crate) use ensure;
 
-/// The key that every emulator takes.
+/// The well-known key of the emulators.
 pub(crate) const KEY: &str =
     "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw==";
 
@@ -48,7 +49,7 @@ const ANSWER_BYTES_MAX: u64 = 1 << 20;
 pub(crate) type Opener = fn(CosmosDBProviderConfig) -> Opening;
 pub(crate) type Opening = Pin<Box<dyn Future<Output = Result<CosmosDBProvider, ProviderError>> + Send>>;
 
-/// As programs written for the published crate open it.
+/// Opens a provider as programs written for the published crate do.
 pub(crate) fn as_published(config: CosmosDBProviderConfig) -> Opening {
     Box::pin(CosmosDBProvider::new_with_config(config))
 }
@@ -71,7 +72,7 @@ impl World {
         World { container: format!("{}-{n}", world.container), ..world.clone() }
     }
 
-    /// A provider that is made in its own way.
+    /// A provider with the given configuration.
     pub(crate) async fn open(&self, config: CosmosDBProviderConfig) -> Outcome<CosmosDBProvider> {
         Ok((self.open)(config).await?)
     }
@@ -90,17 +91,17 @@ impl World {
         format!("http://127.0.0.1:{}", self.port)
     }
 
-    /// The same server over TLS; its certificate is known to nobody.
+    /// The same server over TLS, with a certificate that no client trusts.
     pub(crate) fn secure_endpoint(&self) -> String {
         format!("https://127.0.0.1:{}", self.port)
     }
 
-    /// A provider, as a process of its own would have it.
+    /// A provider of its own, as another process would open it.
     pub(crate) async fn provider(&self) -> Outcome<CosmosDBProvider> {
         self.open(self.config()).await
     }
 
-    /// One that looks for undelivered messages often.
+    /// A provider whose reconciler runs every 100 ms.
     pub(crate) async fn brisk_provider(&self) -> Outcome<CosmosDBProvider> {
         let often = Duration::from_millis(100);
         let config = CosmosDBProviderConfig {
@@ -111,7 +112,7 @@ impl World {
         self.open(config).await
     }
 
-    /// One that never does while a case lasts.
+    /// A provider whose reconciler does not run during a case.
     pub(crate) async fn slow_provider(&self) -> Outcome<CosmosDBProvider> {
         let rarely = Duration::from_secs(3600);
         let config = CosmosDBProviderConfig {
@@ -122,17 +123,17 @@ impl World {
         self.open(config).await
     }
 
-    /// The documents themselves.
+    /// Direct access to the documents of the container.
     pub(crate) fn documents(&self) -> Outcome<CosmosDBClient> {
-        CosmosDBClient::new(&self.endpoint(), KEY, DATABASE, &self.container).map_err(Broken)
+        CosmosDBClient::new(&self.endpoint(), KEY, DATABASE, &self.container).map_err(CaseFailure)
     }
 
-    /// Lets so many requests of a kind pass before the rules after this one.
+    /// Lets `count` requests of a kind pass before the following rules apply.
     pub(crate) async fn pass(&self, operation: &str, count: u32) -> Outcome<u64> {
         self.fault(json!({"operation": operation, "count": count, "delayMs": 1})).await
     }
 
-    /// Refuses so many requests of a kind.
+    /// Refuses `count` requests of a kind with a status.
     pub(crate) async fn refuse(&self, operation: &str, count: u32, status: u16) -> Outcome<u64> {
         let mut rule = json!({"operation": operation, "count": count, "status": status});
         if status == 429 {
@@ -142,7 +143,7 @@ impl World {
         self.fault(rule).await
     }
 
-    /// Holds one request of a kind for so long, and then serves it.
+    /// Delays one request of a kind by `time`, then serves it.
     pub(crate) async fn hold(&self, operation: &str, time: Duration) -> Outcome<u64> {
         self.fault(json!({"operation": operation, "count": 1, "delayMs": time.as_millis() as u64})).await
     }
@@ -153,19 +154,19 @@ impl World {
         self.fault(json!({"operation": operation, "count": 1, "drop": "after"})).await
     }
 
-    /// Adds a fault rule for this container; its id.
+    /// Adds a fault rule for this container and returns its id.
     async fn fault(&self, mut rule: Value) -> Outcome<u64> {
         rule["container"] = json!(self.container);
         let added = self.manage("POST", "faults", &rule.to_string()).await?;
-        added["id"].as_u64().ok_or_else(|| Broken(format!("no rule was made: {added}")))
+        added["id"].as_u64().ok_or_else(|| CaseFailure(format!("no rule was added: {added}")))
     }
 
-    /// Whether a rule has struck.
-    pub(crate) async fn has_struck(&self, rule: u64) -> Outcome<bool> {
+    /// Whether a rule has been applied.
+    pub(crate) async fn was_applied(&self, rule: u64) -> Outcome<bool> {
         let rules = self.manage("GET", "faults", "").await?;
         let rules = rules["faults"].as_array().or(rules.as_array()).cloned().unwrap_or_default();
         let found = rules.iter().find(|found| found["id"] == rule);
-        let found = found.ok_or_else(|| Broken(format!("rule {rule} is unknown: {rules:?}")))?;
+        let found = found.ok_or_else(|| CaseFailure(format!("rule {rule} is unknown: {rules:?}")))?;
         Ok(found["hits"].as_u64().unwrap_or(0) > 0)
     }
 

@@ -1,10 +1,12 @@
-//! The published duroxide-cdb 0.1.10 on our server: every case of `cases/` that
-//! our own provider keeps must break there, in the way that is written beside
-//! it; what does not break there is listed with the reason. So the cases are
-//! known to bite, and a fix upstream shows as a failure here.
+//! Runs the cases of `cases/` with the published duroxide-cdb 0.1.10 on our
+//! server. Our own provider passes all of them. The published crate has to fail
+//! each case in the way that `cases/all.rs` states, or to pass it for the reason
+//! given there. So the cases are known to detect the defects, and a fix upstream
+//! shows as a failure here.
 //!
-//! It prints a line per case and closes with `N passed, N failed, N skipped`; a
-//! case that behaves otherwise than written fails and gives exit code 1.
+//! The program prints a line per case and ends with `N passed, N failed, N
+//! skipped`. A case that behaves differently from its entry counts as failed and
+//! gives exit code 1.
 //! `PERIHELION_BIN` names the server to start (by default the debug build of
 //! this checkout). A word on the command line runs the cases whose name
 //! contains it.
@@ -12,7 +14,6 @@
 #[path = "../cases/all.rs"]
 mod cases;
 mod peer;
-mod server;
 
 use std::process::ExitCode;
 

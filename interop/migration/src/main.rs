@@ -1,9 +1,9 @@
-//! A container as the published duroxide-cdb 0.1.10 leaves it: workflows of
-//! every kind are begun on our server with the real crate, left half way, and
-//! written down, every document of the container and its indexing policy, as
-//! one JSON file. The provider's tests open such a file, must recognise it,
-//! move it and finish every workflow in it; the one they have in the repository
-//! came from here.
+//! Writes a container of the published duroxide-cdb 0.1.10 to a JSON file: the
+//! program starts workflows of every kind on our server with the real crate,
+//! stops them half way, and writes every document of the container and its
+//! indexing policy. The provider's tests read such a file, recognise it, move it
+//! and finish every workflow in it; the file in the repository was made by this
+//! program.
 //!
 //! Usage: perihelion-interop-migration FILE. `PERIHELION_BIN` names the server
 //! to start (by default the debug build of this checkout).
@@ -11,9 +11,6 @@
 #[path = "../../../crates/provider/tests/it/migration/workflows.rs"]
 mod workflows;
 
-mod server;
-
-use std::error::Error;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,22 +20,22 @@ use duroxide::providers::Provider;
 use duroxide::runtime::{OrchestrationStatus, Runtime, RuntimeOptions};
 use duroxide_cdb::client::CosmosDBClient;
 use duroxide_cdb::{CosmosDBProvider, CosmosDBProviderConfig, OutboxFaultInjector};
+use perihelion_interop_common::{Problem, Server};
 use serde_json::{Value, json};
 
-use crate::server::Server;
 use crate::workflows::Side;
 
 const KEY: &str = "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw==";
 const DATABASE: &str = "duroxide";
 
-/// A workflow that is not where it should be by then has hung.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// A workflow that takes longer hangs.
+const WAIT_MAX: Duration = Duration::from_secs(60);
 
-/// How often a workflow is looked at.
-const GLANCE: Duration = Duration::from_millis(50);
+/// The pause between two reads of a workflow.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// How long the runtime may take to stop, in milliseconds; what is held never
-/// does.
+/// How long the runtime may take to stop, in milliseconds. Activities that are
+/// held never end.
 const SHUTDOWN_MS: u64 = 200;
 
 /// Events in the history of each workflow when it waits.
@@ -60,7 +57,7 @@ async fn main() -> ExitCode {
         eprintln!("usage: perihelion-interop-migration FILE");
         return ExitCode::from(2);
     };
-    match write_down(&file).await {
+    match write_container(&file).await {
         Ok(documents) => {
             println!("ok {documents} documents of the published crate are in {file}");
             println!("1 passed, 0 failed, 0 skipped");
@@ -74,8 +71,8 @@ async fn main() -> ExitCode {
     }
 }
 
-async fn write_down(file: &str) -> Result<usize, Box<dyn Error>> {
-    let server = Server::start().await?;
+async fn write_container(file: &str) -> Result<usize, Problem> {
+    let server = Server::start(&[]).await?;
     let endpoint = format!("http://127.0.0.1:{}", server.port());
     begin(&endpoint).await?;
     leave_undelivered(&endpoint).await?;
@@ -98,8 +95,8 @@ async fn write_down(file: &str) -> Result<usize, Box<dyn Error>> {
     Ok(documents.len())
 }
 
-/// Runs workflows until each waits for what will not come.
-async fn begin(endpoint: &str) -> Result<(), Box<dyn Error>> {
+/// Runs workflows until each of them waits for something that never happens.
+async fn begin(endpoint: &str) -> Result<(), Problem> {
     let provider: Arc<dyn Provider> = Arc::new(open(endpoint, None).await?);
     let runtime = start(Arc::clone(&provider)).await;
     let client = Client::new(Arc::clone(&provider));
@@ -110,7 +107,7 @@ async fn begin(endpoint: &str) -> Result<(), Box<dyn Error>> {
     }
     client.enqueue_event("queue-1", "inbox", "one").await?;
     for instance in ["done-1", "failed-1"] {
-        let status = client.wait_for_orchestration(instance, PATIENCE).await?;
+        let status = client.wait_for_orchestration(instance, WAIT_MAX).await?;
         if matches!(status, OrchestrationStatus::Running { .. } | OrchestrationStatus::NotFound) {
             return Err(format!("{instance} did not end").into());
         }
@@ -121,15 +118,15 @@ async fn begin(endpoint: &str) -> Result<(), Box<dyn Error>> {
     until_events(&*provider, "child-1", 2).await?;
     client.start_orchestration("timer-1", "Timer", "").await?;
     until_events(&*provider, "timer-1", 4).await?;
-    // Last, because it keeps every worker.
+    // Last, because it occupies every worker.
     client.start_orchestration("fan-1", "Fan", "").await?;
     until_events(&*provider, "fan-1", 41).await?;
     runtime.shutdown(Some(SHUTDOWN_MS)).await;
     Ok(())
 }
 
-/// Lets every delivery to another instance fail: the intents stay.
-async fn leave_undelivered(endpoint: &str) -> Result<(), Box<dyn Error>> {
+/// Makes every delivery to another instance fail, so that the intents stay.
+async fn leave_undelivered(endpoint: &str) -> Result<(), Problem> {
     let injector = OutboxFaultInjector::fail_next(u32::MAX);
     let provider: Arc<dyn Provider> = Arc::new(open(endpoint, Some(injector)).await?);
     let client = Client::new(Arc::clone(&provider));
@@ -140,8 +137,8 @@ async fn leave_undelivered(endpoint: &str) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// What clients send while nobody works stays in the queue.
-async fn leave_queued(endpoint: &str) -> Result<(), Box<dyn Error>> {
+/// Sends messages while no runtime runs, so that they stay in the queue.
+async fn leave_queued(endpoint: &str) -> Result<(), Problem> {
     let client = Client::new(Arc::new(open(endpoint, None).await?));
     client.raise_event("raised-1", "approval", "raised").await?;
     client.enqueue_event("queue-1", "inbox", "two").await?;
@@ -150,15 +147,12 @@ async fn leave_queued(endpoint: &str) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-async fn open(
-    endpoint: &str,
-    faults: Option<OutboxFaultInjector>,
-) -> Result<CosmosDBProvider, Box<dyn Error>> {
+async fn open(endpoint: &str, faults: Option<OutboxFaultInjector>) -> Result<CosmosDBProvider, Problem> {
     let config = CosmosDBProviderConfig {
         endpoint: endpoint.to_owned(),
         key: KEY.to_owned(),
         database: DATABASE.to_owned(),
-        // Nothing is to be delivered behind our back.
+        // The reconciler must not deliver anything.
         reconciler_interval: Duration::from_secs(3600),
         reconciler_age_threshold: Duration::from_secs(3600),
         ..CosmosDBProviderConfig::default()
@@ -171,27 +165,27 @@ async fn open(
 }
 
 async fn start(provider: Arc<dyn Provider>) -> Arc<Runtime> {
-    // What is held keeps a worker each.
+    // Each activity that is held occupies a worker.
     let options = RuntimeOptions { worker_concurrency: 8, ..RuntimeOptions::default() };
     let (activities, orchestrations) = (workflows::activities(Side::Begins), workflows::orchestrations());
     Runtime::start_with_options(provider, activities, orchestrations, options).await
 }
 
-async fn until_events(provider: &dyn Provider, instance: &str, count: usize) -> Result<(), Box<dyn Error>> {
+async fn until_events(provider: &dyn Provider, instance: &str, count: usize) -> Result<(), Problem> {
     let enough = async {
         loop {
             let found = provider.read(instance).await?.len();
             if found >= count {
-                return Ok::<_, Box<dyn Error>>(());
+                return Ok::<_, Problem>(());
             }
-            tokio::time::sleep(GLANCE).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     };
     let late = || format!("{instance} does not reach {count} events");
-    tokio::time::timeout(PATIENCE, enough).await.map_err(|_| late())?
+    tokio::time::timeout(WAIT_MAX, enough).await.map_err(|_| late())?
 }
 
-/// What the service adds to a document, it adds again.
+/// A document without the members that the service adds.
 fn without_system_members(document: &Value) -> Value {
     let members = document.as_object().into_iter().flatten();
     let own = members.filter(|(name, _)| !name.starts_with('_'));

@@ -2,6 +2,7 @@
 
 pub(crate) mod batches;
 pub(crate) mod change_feeds;
+pub(crate) mod cross_partition_queries;
 pub(crate) mod faults;
 pub(crate) mod items;
 pub(crate) mod keys;
@@ -11,4 +12,3 @@ pub(crate) mod ranges;
 pub(crate) mod resources;
 pub(crate) mod server;
 pub(crate) mod transport;
-pub(crate) mod wide_queries;

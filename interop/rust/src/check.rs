@@ -1,5 +1,5 @@
-//! What a check is, how its result is told, and the few words that checks are
-//! written in. A check never panics: it returns what it found wrong.
+//! A check, the report of its result, and the macros that checks use. A check
+//! never panics: it returns the problem that it found.
 
 use std::error::Error;
 use std::fmt;
@@ -10,10 +10,11 @@ use azure_data_cosmos::CosmosStatus;
 
 use crate::world::World;
 
-/// A check that takes longer hangs; the slowest takes a few seconds.
+/// A check that takes longer hangs. The slowest takes a few seconds.
 const CHECK_LIMIT: Duration = Duration::from_secs(90);
 
-pub(crate) type Problem = Box<dyn Error + Send + Sync>;
+pub(crate) use perihelion_interop_common::Problem;
+
 pub(crate) type Outcome = Result<(), Problem>;
 pub(crate) type Running<'a> = Pin<Box<dyn Future<Output = Outcome> + Send + 'a>>;
 
@@ -35,7 +36,7 @@ macro_rules! checks {
     };
 }
 
-/// The two are equal, or the check ends with both.
+/// Ends the check with both values unless they are equal.
 macro_rules! same {
     ($found:expr, $wanted:expr) => {
         match (&$found, &$wanted) {
@@ -53,19 +54,19 @@ macro_rules! same {
     };
 }
 
-/// The condition holds, or the check ends with it.
+/// Ends the check with the condition unless it holds.
 macro_rules! holds {
     ($condition:expr) => {
         let is_so: bool = $condition;
         if !is_so {
-            return Err(format!("line {}: not so: {}", line!(), stringify!($condition)).into());
+            return Err(format!("line {}: does not hold: {}", line!(), stringify!($condition)).into());
         }
     };
     ($condition:expr, $($about:tt)+) => {
         let is_so: bool = $condition;
         if !is_so {
             return Err(format!(
-                "line {}: not so: {} ({})",
+                "line {}: does not hold: {} ({})",
                 line!(),
                 stringify!($condition),
                 format!($($about)+)
@@ -77,21 +78,21 @@ macro_rules! holds {
 
 pub(crate) use {checks, holds, same};
 
-/// A status as the numbers that the documentation uses.
+/// The HTTP status code of a status.
 pub(crate) fn code(status: CosmosStatus) -> u16 {
     u16::from(status.status_code())
 }
 
-/// The status of a refusal; an answer where a refusal was due is a problem.
+/// The status of a refusal. It is a problem if the request was accepted.
 pub(crate) fn refused<T>(answer: azure_data_cosmos::Result<T>) -> Result<u16, Problem> {
     match answer {
-        Ok(_) => Err("it was accepted, a refusal was due".into()),
+        Ok(_) => Err("the request was accepted and should have been refused".into()),
         Err(error) => Ok(code(error.status())),
     }
 }
 
-/// `None` where a value was due is a problem.
-pub(crate) fn due<T>(value: Option<T>, what: &str) -> Result<T, Problem> {
+/// The value. It is a problem if there is none.
+pub(crate) fn required<T>(value: Option<T>, what: &str) -> Result<T, Problem> {
     value.ok_or_else(|| format!("{what} is missing").into())
 }
 

@@ -1,22 +1,21 @@
 //! The official Rust SDK (`azure_data_cosmos`, as published) against our
-//! server: every check asks through the SDK and asserts the answer.
+//! server: every check makes requests through the SDK and asserts the answers.
 //!
-//! The checks are written once and run in several worlds: over TLS and in
-//! clear, with one physical partition and with four, and with a gateway that
-//! refuses what the real one refuses. Each check has a container of its own, so
-//! that none depends on another. It prints a line per check and closes with
-//! `N passed, N failed, N skipped`; a failed check gives exit code 1.
+//! The checks run in several worlds: over TLS and in clear, with one physical
+//! partition and with four, and with a gateway that refuses what the real one
+//! refuses. Each check has its own container, so that no check depends on
+//! another. The program prints a line per check and ends with `N passed, N
+//! failed, N skipped`; a failed check gives exit code 1.
 //!
 //! `PERIHELION_BIN` names the server to start (by default the debug build of
 //! this checkout). A word on the command line runs the checks whose name
 //! contains it.
 
 mod areas;
-mod ask;
 mod check;
 mod management;
-mod server;
-mod tap;
+mod query;
+mod relay;
 mod world;
 
 use std::process::ExitCode;
@@ -72,7 +71,7 @@ fn all_checks() -> Vec<Check> {
         areas::preconditions::checks(),
         areas::batches::checks(),
         areas::queries::checks(),
-        areas::wide_queries::checks(),
+        areas::cross_partition_queries::checks(),
         areas::change_feeds::checks(),
         areas::ranges::checks(),
         areas::faults::checks(),

@@ -1,5 +1,5 @@
-//! A world is one server with one SDK client: what a check gets to work with.
-//! Names come from a counter, so that every check has containers of its own.
+//! A world: one server and one SDK client, for the checks to use. Names come
+//! from a counter, so that every check has its own containers.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -11,17 +11,18 @@ use azure_data_cosmos::options::{
 use azure_data_cosmos::{
     AccountReference, CosmosClient, CosmosClientBuilder, CosmosRuntime, RoutingStrategy,
 };
+use perihelion_interop_common::Server;
 use serde::{Deserialize, Serialize};
 
 use crate::check::Problem;
 use crate::management::Management;
-use crate::server::Server;
 
-/// The key that every emulator has, ours by default too.
+/// The well-known key of the emulators, and the default of our server.
 pub(crate) const WELL_KNOWN_KEY: &str =
     "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw==";
 
-/// Any region will do: the account names one, and the SDK falls back to it.
+/// The SDK needs some region. The account has another one, to which the SDK
+/// falls back.
 const REGION: &str = "East US";
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -46,7 +47,7 @@ pub(crate) struct World {
     names: AtomicU32,
 }
 
-/// What most checks store.
+/// The document of most checks.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Item {
     pub(crate) id: String,
@@ -60,7 +61,9 @@ pub(crate) fn item(pk: &str, id: &str, rank: i64) -> Item {
 
 impl World {
     pub(crate) async fn start(options: WorldOptions) -> Result<Self, Problem> {
-        let server = Server::start(options.partitions, options.is_strict).await?;
+        let partitions = options.partitions.to_string();
+        let strict: &[&str] = if options.is_strict { &["--strict-gateway"] } else { &[] };
+        let server = Server::start(&[&["--partitions", &partitions], strict].concat()).await?;
         let client = Connect::to(options.dialect, server.port()).client().await?;
         client.create_database("interop", None).await?;
         let database = client.database_client("interop");
@@ -129,7 +132,7 @@ impl World {
     }
 }
 
-/// The container's own name, which the SDK does not hand out.
+/// The name of a container, which the SDK's client does not expose.
 pub(crate) async fn name_of(container: &ContainerClient) -> Result<String, Problem> {
     let properties = container.read(None::<ReadContainerOptions>).await?.into_model()?;
     Ok(properties.id.to_string())

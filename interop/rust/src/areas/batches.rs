@@ -7,7 +7,7 @@ use azure_data_cosmos::options::{
     Precondition,
 };
 
-use crate::check::{Outcome, Problem, checks, code, due, holds, refused, same};
+use crate::check::{Outcome, Problem, checks, code, holds, refused, required, same};
 use crate::world::{Item, World, item};
 
 checks![
@@ -61,10 +61,10 @@ async fn a_batch_reads_its_own_writes(world: &World) -> Outcome {
     let [created, read] = results.results() else {
         return Err("not two results".into());
     };
-    same!(due(created.into_model::<Item>()?, "the created item")?, item("a", "1", 7));
-    same!(due(read.into_model::<Item>()?, "the read item")?, item("a", "1", 7));
+    same!(required(created.into_model::<Item>()?, "the created item")?, item("a", "1", 7));
+    same!(required(read.into_model::<Item>()?, "the read item")?, item("a", "1", 7));
     same!(created.etag(), read.etag());
-    holds!(due(created.request_charge(), "the charge")? > 0.0);
+    holds!(required(created.request_charge(), "the charge")? > 0.0);
     Ok(())
 }
 
@@ -86,7 +86,7 @@ async fn a_failing_operation_undoes_the_batch(world: &World) -> Outcome {
 async fn a_stale_etag_in_a_batch_undoes_it(world: &World) -> Outcome {
     let container = world.container().await?;
     let created = container.create_item("a", "1", item("a", "1", 1), None).await?;
-    let stale = due(created.headers().etag(), "the etag")?.to_string();
+    let stale = required(created.headers().etag(), "the etag")?.to_string();
     container.replace_item("a", "1", item("a", "1", 2), None).await?;
     let when = BatchReplaceOptions::default().with_precondition(Precondition::if_match(stale.clone()));
     let batch = TransactionalBatch::new("a").create_item(item("a", "2", 1))?.replace_item(
@@ -106,7 +106,7 @@ async fn a_stale_etag_in_a_batch_undoes_it(world: &World) -> Outcome {
 async fn a_current_etag_in_a_batch_is_honoured(world: &World) -> Outcome {
     let container = world.container().await?;
     let created = container.create_item("a", "1", item("a", "1", 1), None).await?;
-    let current = due(created.headers().etag(), "the etag")?.to_string();
+    let current = required(created.headers().etag(), "the etag")?.to_string();
     let when = BatchReplaceOptions::default().with_precondition(Precondition::if_match(current));
     let batch = TransactionalBatch::new("a").replace_item("1", item("a", "1", 2), Some(when))?;
     same!(statuses(&container, batch).await?, (200, vec![200]));

@@ -15,7 +15,7 @@ use futures::StreamExt;
 use serde_json::Value;
 use time::OffsetDateTime;
 
-use crate::check::{Outcome, Problem, checks, due, holds, refused, same};
+use crate::check::{Outcome, Problem, checks, holds, refused, required, same};
 use crate::world::{Item, World, item, name_of};
 
 checks![
@@ -28,14 +28,14 @@ checks![
     the_feed_resumes_from_its_token,
     the_feed_goes_on_after_a_split,
     pages_are_no_larger_than_asked_for,
-    all_versions_and_deletes_are_told,
+    all_versions_and_deletes_are_returned,
     all_versions_cannot_begin_at_the_beginning,
 ];
 
 type Pages = ChangeFeedPageIterator<ChangeFeedItem<Item>>;
 
-/// A feed is drained when this many pages in a row were empty: every range has
-/// been asked at least once, whatever order the SDK asks them in.
+/// A feed counts as drained after this many empty pages in a row: then every
+/// range was read at least once, in whatever order the SDK reads them.
 const EMPTY_PAGES_WHEN_DRAINED: usize = 8;
 
 /// More pages than any check here writes changes.
@@ -54,10 +54,10 @@ async fn drain(pages: &mut Pages) -> Result<Vec<Item>, Problem> {
     let mut found = Vec::new();
     let mut empty_in_a_row = 0;
     for _ in 0..PAGES_MAX {
-        let page = due(pages.next().await, "a page")??;
+        let page = required(pages.next().await, "a page")??;
         empty_in_a_row = if page.items().is_empty() { empty_in_a_row + 1 } else { 0 };
         for change in page.into_items() {
-            found.push(due(change.current().cloned(), "the current version")?);
+            found.push(required(change.current().cloned(), "the current version")?);
         }
         if empty_in_a_row == EMPTY_PAGES_WHEN_DRAINED {
             return Ok(found);
@@ -177,13 +177,13 @@ async fn the_feed_goes_on_after_a_split(world: &World) -> Outcome {
 
 async fn pages_are_no_larger_than_asked_for(world: &World) -> Outcome {
     let container = world.filled(1, 10).await?;
-    let three = due(NonZeroU32::new(3), "a page size")?;
+    let three = required(NonZeroU32::new(3), "a page size")?;
     let options = ChangeFeedOptions::default().with_max_item_count(MaxItemCountHint::Limit(three));
     let mut pages =
         feed(&container, FeedScope::partition("k0"), ChangeFeedStartFrom::Beginning, options).await?;
     let mut sizes = Vec::new();
     for _ in 0..5 {
-        sizes.push(due(pages.next().await, "a page")??.items().len());
+        sizes.push(required(pages.next().await, "a page")??.items().len());
     }
     same!(sizes, [3, 3, 3, 1, 0]);
     Ok(())
@@ -197,13 +197,13 @@ async fn keeping_versions(world: &World) -> Result<ContainerClient, Problem> {
     world.container_of(properties).await
 }
 
-async fn all_versions_and_deletes_are_told(world: &World) -> Outcome {
+async fn all_versions_and_deletes_are_returned(world: &World) -> Outcome {
     let container = keeping_versions(world).await?;
     let options = ChangeFeedOptions::default().with_mode(ChangeFeedMode::AllVersionsAndDeletes);
     let scope = FeedScope::partition("a");
     let mut pages =
         container.query_change_feed::<Value>(scope, ChangeFeedStartFrom::Now, Some(options)).await?;
-    let first = due(pages.next().await, "the first page")??;
+    let first = required(pages.next().await, "the first page")??;
     same!(first.items().len(), 0);
     container.create_item("a", "1", item("a", "1", 1), None).await?;
     container.replace_item("a", "1", item("a", "1", 2), None).await?;
@@ -211,11 +211,11 @@ async fn all_versions_and_deletes_are_told(world: &World) -> Outcome {
     let mut told = Vec::new();
     let mut lsns = Vec::new();
     for _ in 0..PAGES_MAX {
-        for change in due(pages.next().await, "a page")??.into_items() {
+        for change in required(pages.next().await, "a page")??.into_items() {
             let value = change.current().and_then(|current| current["rank"].as_i64());
             told.push((change.operation_type(), value));
-            let metadata = due(change.metadata(), "the metadata")?;
-            lsns.push(due(metadata.lsn(), "the lsn")?.value());
+            let metadata = required(change.metadata(), "the metadata")?;
+            lsns.push(required(metadata.lsn(), "the lsn")?.value());
         }
         if told.len() >= 3 {
             break;
@@ -238,7 +238,7 @@ async fn all_versions_cannot_begin_at_the_beginning(world: &World) -> Outcome {
     let options = ChangeFeedOptions::default().with_mode(ChangeFeedMode::AllVersionsAndDeletes);
     let mut pages =
         feed(&container, FeedScope::partition("a"), ChangeFeedStartFrom::Beginning, options).await?;
-    let answer = due(pages.next().await, "a page")?;
+    let answer = required(pages.next().await, "a page")?;
     same!(refused(answer)?, 400);
     Ok(())
 }

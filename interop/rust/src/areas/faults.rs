@@ -1,5 +1,5 @@
-//! What the SDK makes of a server in trouble: answers that it must retry come
-//! in the shape that makes it do so.
+//! Retries of the SDK: our error answers have the shape that makes the SDK retry
+//! where it should.
 
 use serde_json::{Value, json};
 
@@ -13,7 +13,7 @@ checks![
     a_refusal_is_not_tried_again,
 ];
 
-/// Strikes the named operation of one container `count` times.
+/// A fault for the named operation of one container, applied `count` times.
 fn fault(operation: &str, container: &str, count: u32, status: u16, more: &Value) -> Value {
     let mut fault = json!({
         "operation": operation, "database": "interop", "container": container, "count": count, "status": status

@@ -8,7 +8,7 @@ use azure_data_cosmos::options::{
 };
 use serde_json::{Value, json};
 
-use crate::check::{Outcome, checks, code, due, holds, refused, same};
+use crate::check::{Outcome, checks, code, holds, refused, required, same};
 use crate::world::{Connect, Item, World, item, name_of};
 
 checks![
@@ -175,7 +175,7 @@ async fn a_write_returns_the_document_only_when_asked(world: &World) -> Outcome 
     holds!(created.into_body().is_empty());
     let telling = answer(ContentResponseOnWrite::Enabled);
     let replaced = container.replace_item("a", "1", item("a", "1", 2), telling).await?;
-    let etag = due(replaced.headers().etag(), "the etag")?.to_string();
+    let etag = required(replaced.headers().etag(), "the etag")?.to_string();
     let body: Value = replaced.into_model()?;
     same!(body["rank"], 2);
     same!(body["_etag"], etag);
@@ -186,16 +186,16 @@ async fn system_properties_are_there(world: &World) -> Outcome {
     let container = world.container().await?;
     container.create_item("a", "1", item("a", "1", 1), None).await?;
     let read = container.read_item("a", "1", None).await?;
-    let etag = due(read.headers().etag(), "the etag")?.to_string();
+    let etag = required(read.headers().etag(), "the etag")?.to_string();
     let body: Value = read.into_model()?;
     same!(body["_etag"], etag);
-    let resource_id = due(body["_rid"].as_str(), "_rid")?;
-    let own_link = due(body["_self"].as_str(), "_self")?;
+    let resource_id = required(body["_rid"].as_str(), "_rid")?;
+    let own_link = required(body["_self"].as_str(), "_self")?;
     holds!(
         own_link.starts_with("dbs/") && own_link.ends_with(&format!("/docs/{resource_id}/")),
         "{own_link}"
     );
-    let written = due(body["_ts"].as_u64(), "_ts")?;
+    let written = required(body["_ts"].as_u64(), "_ts")?;
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?.as_secs();
     holds!(now.abs_diff(written) < 60, "{written} at {now}");
     Ok(())
@@ -205,12 +205,12 @@ async fn an_answer_carries_charge_etag_and_session(world: &World) -> Outcome {
     let container = world.container().await?;
     let created = container.create_item("a", "1", item("a", "1", 1), None).await?;
     let headers = created.headers();
-    holds!(due(headers.request_charge(), "the charge")?.value() > 1.0);
-    holds!(due(headers.session_token(), "the session token")?.to_string().contains('#'));
+    holds!(required(headers.request_charge(), "the charge")?.value() > 1.0);
+    holds!(required(headers.session_token(), "the session token")?.to_string().contains('#'));
     holds!(headers.activity_id().is_some());
-    holds!(due(headers.lsn(), "the lsn")? >= 1);
+    holds!(required(headers.lsn(), "the lsn")? >= 1);
     let read = container.read_item("a", "1", None).await?;
-    same!(due(read.headers().request_charge(), "the charge")?.value(), 1.0);
+    same!(required(read.headers().request_charge(), "the charge")?.value(), 1.0);
     same!(read.headers().etag(), headers.etag());
     Ok(())
 }
@@ -218,7 +218,7 @@ async fn an_answer_carries_charge_etag_and_session(world: &World) -> Outcome {
 async fn a_read_with_its_own_session_token_succeeds(world: &World) -> Outcome {
     let container = world.container().await?;
     let created = container.create_item("a", "1", item("a", "1", 1), None).await?;
-    let token = due(created.headers().session_token(), "the session token")?.clone();
+    let token = required(created.headers().session_token(), "the session token")?.clone();
     let client = Connect::to(world.dialect(), world.port()).client().await?;
     let other = client.database_client("interop").container_client(name_of(&container).await?, None).await?;
     let options = ItemReadOptions::default().with_session_token(token);

@@ -1,5 +1,5 @@
-//! Partition keys of every kind: each must hash to the range that the SDK
-//! computes, or the SDK asks the wrong one.
+//! Partition keys of every kind. The server has to hash each to the range that
+//! the SDK computes; otherwise the SDK asks the wrong range.
 
 use azure_data_cosmos::models::{
     ContainerProperties, PartitionKeyDefinition, PartitionKeyValue, PartitionKeyVersion,
@@ -7,8 +7,8 @@ use azure_data_cosmos::models::{
 use azure_data_cosmos::{FeedScope, PartitionKey, Query};
 use serde_json::{Value, json};
 
-use crate::ask::ask;
 use crate::check::{Outcome, Problem, checks, refused, same};
+use crate::query::query_all;
 use crate::world::{World, item};
 
 checks![
@@ -45,7 +45,7 @@ async fn keys_of_every_type_find_their_items(world: &World) -> Outcome {
         let read: Value = container.read_item(key.clone(), "1", None).await?.into_model()?;
         same!(read["pk"], value);
     }
-    let all: Vec<Value> = ask(&container, FeedScope::full_container(), "SELECT * FROM c").await?;
+    let all: Vec<Value> = query_all(&container, FeedScope::full_container(), "SELECT * FROM c").await?;
     same!(all.len(), keys()?.len());
     Ok(())
 }
@@ -57,7 +57,7 @@ async fn keys_of_every_type_find_their_items_by_query(world: &World) -> Outcome 
     }
     for (key, value) in keys()? {
         let query = Query::from("SELECT VALUE c.pk FROM c");
-        let found: Vec<Value> = ask(&container, FeedScope::partition(key), query).await?;
+        let found: Vec<Value> = query_all(&container, FeedScope::partition(key), query).await?;
         same!(found, [value]);
     }
     Ok(())
@@ -110,11 +110,11 @@ async fn a_prefix_of_a_hierarchical_key_finds_all_below(world: &World) -> Outcom
         }
     }
     let query = || Query::from("SELECT VALUE c.user FROM c ORDER BY c.user");
-    let below: Vec<String> = ask(&container, FeedScope::partition("t1"), query()).await?;
+    let below: Vec<String> = query_all(&container, FeedScope::partition("t1"), query()).await?;
     same!(below, (0..12).map(|user| format!("u{user:02}")).collect::<Vec<_>>());
-    let one: Vec<String> = ask(&container, FeedScope::partition(("t2", "u03")), query()).await?;
+    let one: Vec<String> = query_all(&container, FeedScope::partition(("t2", "u03")), query()).await?;
     same!(one, ["u03"]);
-    let none: Vec<String> = ask(&container, FeedScope::partition("t3"), query()).await?;
+    let none: Vec<String> = query_all(&container, FeedScope::partition("t3"), query()).await?;
     same!(none, Vec::<String>::new());
     Ok(())
 }

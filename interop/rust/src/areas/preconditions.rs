@@ -1,9 +1,9 @@
-//! Writes that depend on what is there, and reads that need not be answered.
+//! Preconditions: writes under an etag, and reads that are answered with 304.
 
 use azure_data_cosmos::clients::ContainerClient;
 use azure_data_cosmos::options::{ItemReadOptions, ItemWriteOptions, Precondition};
 
-use crate::check::{Outcome, Problem, checks, code, due, refused, same};
+use crate::check::{Outcome, Problem, checks, code, refused, required, same};
 use crate::world::{Item, World, item};
 
 checks![
@@ -21,7 +21,7 @@ fn when(etag: &str) -> Option<ItemWriteOptions> {
 /// An item of value 1 and its etag.
 async fn first_version(container: &ContainerClient) -> Result<String, Problem> {
     let created = container.create_item("a", "1", item("a", "1", 1), None).await?;
-    Ok(due(created.headers().etag(), "the etag")?.to_string())
+    Ok(required(created.headers().etag(), "the etag")?.to_string())
 }
 
 async fn value(container: &ContainerClient) -> Result<i64, Problem> {
@@ -52,7 +52,7 @@ async fn a_delete_by_a_stale_etag_is_refused(world: &World) -> Outcome {
     let container = world.container().await?;
     let stale = first_version(&container).await?;
     let replaced = container.replace_item("a", "1", item("a", "1", 2), None).await?;
-    let current = due(replaced.headers().etag(), "the etag")?.to_string();
+    let current = required(replaced.headers().etag(), "the etag")?.to_string();
     same!(refused(container.delete_item("a", "1", when(&stale)).await)?, 412);
     same!(value(&container).await?, 2);
     same!(code(container.delete_item("a", "1", when(&current)).await?.status()), 204);

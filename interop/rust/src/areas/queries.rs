@@ -1,4 +1,4 @@
-//! Queries within one partition: the server does all the work.
+//! Queries within one partition, which the server answers alone.
 
 use azure_data_cosmos::clients::ContainerClient;
 use azure_data_cosmos::feed::ContinuationToken;
@@ -8,8 +8,8 @@ use futures::TryStreamExt;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::ask::{ask_with, pages_of};
-use crate::check::{Outcome, Problem, checks, due, holds, refused, same};
+use crate::check::{Outcome, Problem, checks, holds, refused, required, same};
+use crate::query::{pages_of, query_all_with};
 use crate::world::{Item, World};
 
 checks![
@@ -28,12 +28,12 @@ checks![
     a_query_that_cannot_be_parsed_is_refused,
 ];
 
-/// Everything that a query finds in partition `k0`.
-async fn ask<T: DeserializeOwned + Send + 'static>(
+/// All results of a query in partition `k0`.
+async fn query_all<T: DeserializeOwned + Send + 'static>(
     container: &ContainerClient,
     query: impl Into<Query>,
 ) -> Result<Vec<T>, Problem> {
-    crate::ask::ask(container, FeedScope::partition("k0"), query).await
+    crate::query::query_all(container, FeedScope::partition("k0"), query).await
 }
 
 async fn a_filter_with_parameters_finds_what_it_should(world: &World) -> Outcome {
@@ -42,7 +42,7 @@ async fn a_filter_with_parameters_finds_what_it_should(world: &World) -> Outcome
         .with_parameter("@low", 4)?
         .with_parameter("@high", 10)?
         .with_parameter("@not", "i006")?;
-    let mut found: Vec<Item> = ask(&container, query).await?;
+    let mut found: Vec<Item> = query_all(&container, query).await?;
     found.sort_by_key(|item| item.rank);
     same!(found.iter().map(|item| item.rank).collect::<Vec<_>>(), [4, 8]);
     holds!(found.iter().all(|item| item.pk == "k0"));
@@ -51,26 +51,30 @@ async fn a_filter_with_parameters_finds_what_it_should(world: &World) -> Outcome
 
 async fn an_order_is_kept_both_ways(world: &World) -> Outcome {
     let container = world.filled(2, 30).await?;
-    let up: Vec<i64> = ask(&container, "SELECT VALUE c.rank FROM c ORDER BY c.rank").await?;
+    let up: Vec<i64> = query_all(&container, "SELECT VALUE c.rank FROM c ORDER BY c.rank").await?;
     same!(up, (0..30).step_by(2).collect::<Vec<_>>());
-    let down: Vec<i64> = ask(&container, "SELECT VALUE c.rank FROM c ORDER BY c.rank DESC").await?;
+    let down: Vec<i64> = query_all(&container, "SELECT VALUE c.rank FROM c ORDER BY c.rank DESC").await?;
     same!(down, (0..15).rev().map(|half| half * 2).collect::<Vec<_>>());
-    let filtered: Vec<i64> =
-        ask(&container, "SELECT VALUE c.rank FROM c WHERE c.pk = 'k0' AND c.rank <= 8 ORDER BY c.rank DESC")
-            .await?;
+    let filtered: Vec<i64> = query_all(
+        &container,
+        "SELECT VALUE c.rank FROM c WHERE c.pk = 'k0' AND c.rank <= 8 ORDER BY c.rank DESC",
+    )
+    .await?;
     same!(filtered, [8, 6, 4, 2, 0]);
     Ok(())
 }
 
 async fn values_and_projections_have_their_shape(world: &World) -> Outcome {
     let container = world.filled(1, 1).await?;
-    let found: Vec<Value> =
-        ask(&container, "SELECT c.id, c.rank AS number, c.missing, {\"nested\": [c.pk, 1]} AS made FROM c")
-            .await?;
+    let found: Vec<Value> = query_all(
+        &container,
+        "SELECT c.id, c.rank AS number, c.missing, {\"nested\": [c.pk, 1]} AS made FROM c",
+    )
+    .await?;
     same!(found, [json!({"id": "i000", "number": 0, "made": {"nested": ["k0", 1]}})]);
-    let found: Vec<Value> = ask(&container, "SELECT VALUE {\"v\": c.rank + 1} FROM c").await?;
+    let found: Vec<Value> = query_all(&container, "SELECT VALUE {\"v\": c.rank + 1} FROM c").await?;
     same!(found, [json!({"v": 1})]);
-    let found: Vec<Value> = ask(&container, "SELECT VALUE c.missing FROM c").await?;
+    let found: Vec<Value> = query_all(&container, "SELECT VALUE c.missing FROM c").await?;
     same!(found, Vec::<Value>::new());
     Ok(())
 }
@@ -87,7 +91,7 @@ async fn functions_and_operators_are_evaluated(world: &World) -> Outcome {
         ("ARRAY_CONTAINS([2, 4], c.rank)", vec!["i002", "i004"]),
     ] {
         let mut found: Vec<String> =
-            ask(&container, format!("SELECT VALUE c.id FROM c WHERE {condition}").as_str()).await?;
+            query_all(&container, format!("SELECT VALUE c.id FROM c WHERE {condition}").as_str()).await?;
         found.sort();
         holds!(found == wanted, "{condition} finds {found:?}");
     }
@@ -99,17 +103,18 @@ async fn a_join_unfolds_an_array(world: &World) -> Outcome {
     let document = json!({"id": "1", "pk": "k0", "tags": [{"n": "red"}, {"n": "green"}, {"n": "blue"}]});
     container.create_item("k0", "1", document, None).await?;
     let found: Vec<String> =
-        ask(&container, "SELECT VALUE t.n FROM c JOIN t IN c.tags WHERE t.n != 'green'").await?;
+        query_all(&container, "SELECT VALUE t.n FROM c JOIN t IN c.tags WHERE t.n != 'green'").await?;
     same!(found, ["red", "blue"]);
     Ok(())
 }
 
 async fn top_and_offset_limit_cut_the_answer(world: &World) -> Outcome {
     let container = world.filled(1, 20).await?;
-    let found: Vec<i64> = ask(&container, "SELECT TOP 3 VALUE c.rank FROM c ORDER BY c.rank DESC").await?;
+    let found: Vec<i64> =
+        query_all(&container, "SELECT TOP 3 VALUE c.rank FROM c ORDER BY c.rank DESC").await?;
     same!(found, [19, 18, 17]);
     let found: Vec<i64> =
-        ask(&container, "SELECT VALUE c.rank FROM c ORDER BY c.rank OFFSET 5 LIMIT 4").await?;
+        query_all(&container, "SELECT VALUE c.rank FROM c ORDER BY c.rank OFFSET 5 LIMIT 4").await?;
     same!(found, [5, 6, 7, 8]);
     Ok(())
 }
@@ -123,7 +128,8 @@ async fn aggregates_are_computed(world: &World) -> Outcome {
         ("MAX(c.rank)", json!(9)),
         ("AVG(c.rank)", json!(4.5)),
     ] {
-        let found: Vec<Value> = ask(&container, format!("SELECT VALUE {aggregate} FROM c").as_str()).await?;
+        let found: Vec<Value> =
+            query_all(&container, format!("SELECT VALUE {aggregate} FROM c").as_str()).await?;
         holds!(found == [wanted.clone()], "{aggregate} is {found:?}");
     }
     Ok(())
@@ -132,7 +138,8 @@ async fn aggregates_are_computed(world: &World) -> Outcome {
 async fn groups_are_counted(world: &World) -> Outcome {
     let container = world.filled(1, 10).await?;
     let mut found: Vec<Value> =
-        ask(&container, "SELECT c.rank % 3 AS rest, COUNT(1) AS count FROM c GROUP BY c.rank % 3").await?;
+        query_all(&container, "SELECT c.rank % 3 AS rest, COUNT(1) AS count FROM c GROUP BY c.rank % 3")
+            .await?;
     found.sort_by_key(|group| group["rest"].as_i64());
     same!(
         found,
@@ -143,7 +150,7 @@ async fn groups_are_counted(world: &World) -> Outcome {
 
 async fn distinct_values_come_once(world: &World) -> Outcome {
     let container = world.filled(1, 10).await?;
-    let mut found: Vec<i64> = ask(&container, "SELECT DISTINCT VALUE c.rank % 4 FROM c").await?;
+    let mut found: Vec<i64> = query_all(&container, "SELECT DISTINCT VALUE c.rank % 4 FROM c").await?;
     found.sort_unstable();
     same!(found, [0, 1, 2, 3]);
     Ok(())
@@ -170,15 +177,15 @@ async fn a_query_resumes_from_its_token(world: &World) -> Outcome {
     let query = "SELECT VALUE c.rank FROM c ORDER BY c.rank DESC";
     let scope = || FeedScope::partition("k0");
     let mut pages = container.query_items::<i64>(query, scope(), Some(pages_of(3)?)).await?.into_pages();
-    let first = due(pages.try_next().await?, "the first page")?.into_items();
+    let first = required(pages.try_next().await?, "the first page")?.into_items();
     same!(first, [9, 8, 7]);
     let token = pages.to_continuation_token()?.as_str().to_owned();
     drop(pages);
-    // Written in between; the query has passed its place, so it stays unseen.
+    // Written between two pages, at a position that the query has passed.
     let late = crate::world::item("k0", "late", 100);
     container.create_item("k0", "late", late, None).await?;
     let options = pages_of(3)?.with_continuation_token(ContinuationToken::from_string(token));
-    let rest: Vec<i64> = ask_with(&container, scope(), query, options).await?;
+    let rest: Vec<i64> = query_all_with(&container, scope(), query, options).await?;
     same!(rest, [6, 5, 4, 3, 2, 1, 0]);
     Ok(())
 }
@@ -189,10 +196,10 @@ async fn a_page_tells_its_charge_and_metrics(world: &World) -> Outcome {
     let query = "SELECT * FROM c WHERE c.rank > 3";
     let mut pages =
         container.query_items::<Item>(query, FeedScope::partition("k0"), Some(options)).await?.into_pages();
-    let page = due(pages.try_next().await?, "the first page")?;
+    let page = required(pages.try_next().await?, "the first page")?;
     same!(page.items().len(), 6);
-    holds!(due(page.headers().request_charge(), "the charge")?.value() > 1.0);
-    let metrics = due(page.query_metrics(), "the metrics")?;
+    holds!(required(page.headers().request_charge(), "the charge")?.value() > 1.0);
+    let metrics = required(page.query_metrics(), "the metrics")?;
     holds!(
         metrics.contains("retrievedDocumentCount") && metrics.contains("totalExecutionTimeInMs"),
         "{metrics}"

@@ -1,5 +1,5 @@
-//! Partition key ranges: what the SDK's routing stands on, and what it does
-//! when a range splits under it.
+//! Partition key ranges: how the SDK routes, and what it does when a range
+//! splits.
 
 use azure_data_cosmos::FeedScope;
 use azure_data_cosmos::feed::FeedRange;
@@ -7,8 +7,8 @@ use azure_data_cosmos::options::ReadFeedRangesOptions;
 use futures::TryStreamExt;
 use serde_json::Value;
 
-use crate::ask::{ask, pages_of};
-use crate::check::{Outcome, Problem, checks, due, holds, same};
+use crate::check::{Outcome, Problem, checks, holds, required, same};
+use crate::query::{pages_of, query_all};
 use crate::world::{Item, World, item, name_of};
 
 checks![
@@ -29,8 +29,8 @@ async fn the_ranges_cover_the_space_without_gaps(world: &World) -> Outcome {
     let mut ranges: Vec<_> = container.read_feed_ranges(None).await?.iter().map(bounds).collect();
     ranges.sort();
     same!(ranges.len(), world.partitions());
-    same!(due(ranges.first(), "a range")?.0, "");
-    same!(due(ranges.last(), "a range")?.1, "FF");
+    same!(required(ranges.first(), "a range")?.0, "");
+    same!(required(ranges.last(), "a range")?.1, "FF");
     holds!(ranges.windows(2).all(|pair| pair[0].1 == pair[1].0), "{ranges:?}");
     Ok(())
 }
@@ -45,7 +45,7 @@ async fn a_partition_key_belongs_to_one_range(world: &World) -> Outcome {
         same!(holders.len(), 1);
         let query = format!("SELECT VALUE c.rank FROM c WHERE c.pk = 'k{key}'");
         let scope = FeedScope::range(holders[0].clone());
-        let found: Vec<i64> = ask(&container, scope, query.as_str()).await?;
+        let found: Vec<i64> = query_all(&container, scope, query.as_str()).await?;
         same!(found, [key]);
     }
     Ok(())
@@ -54,7 +54,7 @@ async fn a_partition_key_belongs_to_one_range(world: &World) -> Outcome {
 async fn ranges_are_asked_for_once(world: &World) -> Outcome {
     let container = world.filled(16, 16).await?;
     let everything = async || -> Result<(), Problem> {
-        let all: Vec<Item> = ask(&container, FeedScope::full_container(), "SELECT * FROM c").await?;
+        let all: Vec<Item> = query_all(&container, FeedScope::full_container(), "SELECT * FROM c").await?;
         same!(all.len(), 16);
         Ok(())
     };
@@ -65,7 +65,7 @@ async fn ranges_are_asked_for_once(world: &World) -> Outcome {
         container.read_item(format!("k{key}"), &format!("i{key:03}"), None).await?;
         everything().await?;
     }
-    // The map of ranges is kept: the answer 304 to its etag was understood.
+    // The SDK keeps its map of ranges: it understood the 304 to its etag.
     same!(world.management().count("read_ranges").await?, before);
     Ok(())
 }
@@ -74,7 +74,7 @@ async fn a_client_survives_a_split(world: &World) -> Outcome {
     let container = world.filled(16, 32).await?;
     let scope = FeedScope::full_container;
     let query = "SELECT VALUE c.rank FROM c ORDER BY c.rank";
-    let all: Vec<i64> = ask(&container, scope(), query).await?;
+    let all: Vec<i64> = query_all(&container, scope(), query).await?;
     same!(all.len(), 32);
     world.management().split(&name_of(&container).await?, "0").await?;
 
@@ -83,7 +83,7 @@ async fn a_client_survives_a_split(world: &World) -> Outcome {
         same!(read.into_model::<Item>()?.rank, value);
     }
     container.create_item("k0", "after", item("k0", "after", 32), None).await?;
-    let all: Vec<i64> = ask(&container, scope(), query).await?;
+    let all: Vec<i64> = query_all(&container, scope(), query).await?;
     same!(all, (0..33).collect::<Vec<_>>());
     let refreshed = ReadFeedRangesOptions::default().with_force_refresh(true);
     same!(container.read_feed_ranges(Some(refreshed)).await?.len(), world.partitions() + 1);
@@ -100,7 +100,7 @@ async fn a_query_begun_before_a_split_ends_after_it(world: &World) -> Outcome {
         let container = world.filled(16, 64).await?;
         let scope = FeedScope::full_container();
         let mut pages = container.query_items::<Value>(query, scope, Some(pages_of(2)?)).await?.into_pages();
-        let mut found = due(pages.try_next().await?, "the first page")?.into_items();
+        let mut found = required(pages.try_next().await?, "the first page")?.into_items();
         world.management().split(&name_of(&container).await?, "0").await?;
         while let Some(page) = pages.try_next().await? {
             found.extend(page.into_items());
@@ -121,9 +121,9 @@ async fn a_query_of_one_partition_does_not_notice_a_split(world: &World) -> Outc
     let query = "SELECT VALUE c.rank FROM c";
     let scope = FeedScope::partition("k0");
     let mut pages = container.query_items::<i64>(query, scope, Some(pages_of(3)?)).await?.into_pages();
-    let mut found = due(pages.try_next().await?, "the first page")?.into_items();
+    let mut found = required(pages.try_next().await?, "the first page")?.into_items();
     let own = container.read_item("k0", "i000", None).await?;
-    let range = due(own.headers().partition_key_range_id(), "the range")?.to_owned();
+    let range = required(own.headers().partition_key_range_id(), "the range")?.to_owned();
     world.management().split(&name_of(&container).await?, &range).await?;
     while let Some(page) = pages.try_next().await? {
         found.extend(page.into_items());

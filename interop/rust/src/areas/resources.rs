@@ -1,4 +1,4 @@
-//! Databases, containers and throughput: what a program sets up first.
+//! Databases, containers and throughput.
 
 use azure_data_cosmos::models::{
     CompositeIndex, CompositeIndexOrder, CompositeIndexProperty, ContainerProperties, IndexingPolicy,
@@ -8,8 +8,8 @@ use azure_data_cosmos::options::CreateContainerOptions;
 use azure_data_cosmos::{FeedScope, Query, ResourceId};
 use futures::TryStreamExt;
 
-use crate::ask::ask;
-use crate::check::{Outcome, checks, code, due, holds, refused, same};
+use crate::check::{Outcome, checks, code, holds, refused, required, same};
+use crate::query::query_all;
 use crate::world::{Item, World, item};
 
 checks![
@@ -20,7 +20,7 @@ checks![
     containers_are_found_by_a_query,
     a_deleted_container_is_gone,
     a_container_is_reached_by_its_resource_id,
-    a_container_made_anew_is_found_by_a_client_of_the_old_one,
+    a_recreated_container_is_found_by_a_client_of_the_old_one,
     manual_throughput_is_read_and_replaced,
     autoscale_throughput_is_read,
     throughput_beyond_one_partition_gives_several,
@@ -75,7 +75,7 @@ async fn a_container_keeps_its_definition(world: &World) -> Outcome {
     same!(read.partition_key.paths(), ["/tenant", "/user"]);
     same!(read.default_ttl, TimeToLive::Seconds(3600));
     same!(read.unique_key_policy, Some(unique));
-    let indexing = due(read.indexing_policy, "the indexing policy")?;
+    let indexing = required(read.indexing_policy, "the indexing policy")?;
     holds!(indexing.automatic);
     same!(indexing.composite_indexes, [by_name_and_age]);
     same!(indexing.excluded_paths.iter().any(|path| path.path == "/payload/*"), true);
@@ -114,29 +114,29 @@ async fn a_deleted_container_is_gone(world: &World) -> Outcome {
 async fn a_container_is_reached_by_its_resource_id(world: &World) -> Outcome {
     let container = world.container().await?;
     container.create_item("a", "1", item("a", "1", 7), None).await?;
-    let id_of = |id: Option<String>| due(id, "the resource id").map(ResourceId::from);
+    let id_of = |id: Option<String>| required(id, "the resource id").map(ResourceId::from);
     let database_id = id_of(world.database().read(None).await?.into_model()?.system_properties.resource_id)?;
     let container_id = id_of(container.read(None).await?.into_model()?.system_properties.resource_id)?;
 
     let database = world.client.database_client(database_id);
     let same_container = database.container_client(container_id, None).await?;
     // The SDK asks queries by resource id; items it addresses by name only.
-    let found: Vec<Item> = ask(&same_container, FeedScope::partition("a"), "SELECT * FROM c").await?;
+    let found: Vec<Item> = query_all(&same_container, FeedScope::partition("a"), "SELECT * FROM c").await?;
     same!(found, [item("a", "1", 7)]);
-    let found: Vec<Item> = ask(&same_container, FeedScope::full_container(), "SELECT * FROM c").await?;
+    let found: Vec<Item> = query_all(&same_container, FeedScope::full_container(), "SELECT * FROM c").await?;
     same!(found.len(), 1);
     Ok(())
 }
 
-async fn a_container_made_anew_is_found_by_a_client_of_the_old_one(world: &World) -> Outcome {
+async fn a_recreated_container_is_found_by_a_client_of_the_old_one(world: &World) -> Outcome {
     let properties = ContainerProperties::new(world.fresh_name("c"), "/pk".into());
     let old = world.container_of(properties.clone()).await?;
     old.create_item("a", "1", item("a", "1", 1), None).await?;
     old.delete(None).await?;
     world.container_of(properties).await?;
 
-    // The SDK names the container that it means by its resource id, is told
-    // that this one is gone, and finds its way to the new one.
+    // The SDK sends the resource id of the container that it knows, learns that
+    // it is gone, and finds the new one.
     same!(refused(old.read_item("a", "1", None).await)?, 404);
     same!(code(old.create_item("a", "2", item("a", "2", 2), None).await?.status()), 201);
     let read: Item = old.read_item("a", "2", None).await?.into_model()?;
@@ -150,12 +150,12 @@ async fn manual_throughput_is_read_and_replaced(world: &World) -> Outcome {
     let properties = ContainerProperties::new(name.clone(), "/pk".into());
     world.database().create_container(properties, Some(options)).await?;
     let container = world.database().container_client(name.as_str(), None).await?;
-    let found = due(container.read_throughput(None).await?, "the throughput")?;
+    let found = required(container.read_throughput(None).await?, "the throughput")?;
     same!(found.throughput(), Some(400));
 
     let poller = container.begin_replace_throughput(ThroughputProperties::manual(500), None).await?;
     same!(poller.await?.into_model()?.throughput(), Some(500));
-    let found = due(container.read_throughput(None).await?, "the throughput")?;
+    let found = required(container.read_throughput(None).await?, "the throughput")?;
     same!(found.throughput(), Some(500));
     Ok(())
 }
@@ -167,7 +167,7 @@ async fn autoscale_throughput_is_read(world: &World) -> Outcome {
     let properties = ContainerProperties::new(name.clone(), "/pk".into());
     world.database().create_container(properties, Some(options)).await?;
     let container = world.database().container_client(name.as_str(), None).await?;
-    let found = due(container.read_throughput(None).await?, "the throughput")?;
+    let found = required(container.read_throughput(None).await?, "the throughput")?;
     same!(found.autoscale_maximum(), Some(5000));
     same!(found.autoscale_increment(), Some(42));
     same!(found.throughput(), Some(500));

@@ -1,4 +1,4 @@
-//! The server itself, looked at after all other checks of a world.
+//! The server itself, checked after all other checks of a world.
 
 use crate::check::{Outcome, checks, same};
 use crate::world::{Item, World, item};

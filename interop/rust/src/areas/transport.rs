@@ -1,5 +1,5 @@
-//! Below the operations: HTTP/2 in clear and over TLS, certificates, keys,
-//! Cosmos binary JSON bodies, and many requests at once.
+//! The transport: HTTP/2 in clear and over TLS, certificates, keys, Cosmos
+//! binary JSON bodies, and many requests at once.
 
 use std::process::{ExitCode, Stdio};
 
@@ -9,10 +9,9 @@ use serde_json::Value;
 use tokio::process::Command;
 
 use crate::TRUST_PROBE;
-use crate::ask::ask;
 use crate::check::{Outcome, Problem, checks, code, holds, refused, same};
-use crate::server;
-use crate::tap::Tap;
+use crate::query::query_all;
+use crate::relay::Relay;
 use crate::world::{Connect, Dialect, Item, World, item, name_of};
 
 checks![
@@ -48,7 +47,7 @@ async fn requests_go_over_http_2(world: &World) -> Outcome {
 
 async fn in_clear_the_sdk_speaks_http_2_and_sends_binary_json(world: &World) -> Outcome {
     let container = world.container().await?;
-    let tap = Tap::before(world.port()).await?;
+    let tap = Relay::before(world.port()).await?;
     let client = Connect::to(Dialect::Clear, tap.port()).client().await?;
     let tapped = client.database_client("interop").container_client(name_of(&container).await?, None).await?;
     tapped.create_item("a", "1", item("a", "1", 1), None).await?;
@@ -73,7 +72,7 @@ async fn probe(world: &World, ca: Option<std::path::PathBuf>) -> Result<bool, Pr
     Ok(status.success())
 }
 
-/// The child's part: success is a client that has read its account.
+/// The child process: it succeeds if its client can read the account.
 pub(crate) async fn trust_probe(endpoint: &str) -> ExitCode {
     let connected =
         Connect::to_endpoint(endpoint).with_validation(ServerCertificateValidation::Required).client().await;
@@ -91,7 +90,7 @@ pub(crate) async fn trust_probe(endpoint: &str) -> ExitCode {
 }
 
 async fn the_certificate_is_verified_by_our_ca(world: &World) -> Outcome {
-    let ca = server::ca_file().await?;
+    let ca = perihelion_interop_common::ca_file().await?;
     holds!(ca.is_file(), "{} is no file", ca.display());
     holds!(probe(world, Some(ca)).await?);
     Ok(())
@@ -125,7 +124,7 @@ async fn many_requests_at_once_are_all_answered(world: &World) -> Outcome {
     for answer in answers {
         same!(code(answer?.status()), 201);
     }
-    let all: Vec<Value> = ask(&container, FeedScope::full_container(), "SELECT c.id FROM c").await?;
+    let all: Vec<Value> = query_all(&container, FeedScope::full_container(), "SELECT c.id FROM c").await?;
     same!(all.len(), 200);
     Ok(())
 }

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use perihelion_server::{Server, ServerOptions};
 
-use crate::cases::world::{Broken, Opener, Outcome, World, as_published};
+use crate::cases::world::{CaseFailure, Opener, Outcome, World, as_published};
 
 /// How long requests under way may take when a test ends.
 const DRAIN_GRACE: Duration = Duration::from_secs(2);
@@ -28,7 +28,7 @@ async fn keeps_by(open: Opener, case: impl AsyncFnOnce(World) -> Outcome) {
     let options = ServerOptions { management: true, ..ServerOptions::default() };
     let server = Server::start(options).await.unwrap();
     let outcome = case(World::new(server.local_addr().port(), "case", open)).await;
-    if let Err(Broken(why)) = outcome {
+    if let Err(CaseFailure(why)) = outcome {
         panic!("{why}");
     }
     server.drain(DRAIN_GRACE).await;

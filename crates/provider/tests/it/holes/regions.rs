@@ -10,7 +10,7 @@ use perihelion_server::{RegionNames, Server, ServerOptions};
 
 use super::DRAIN_GRACE;
 use crate::cases::steps::{LOCK, Turn, ack, begin_with, done, enqueue, raised, take, take_work, work};
-use crate::cases::world::{Broken, Outcome};
+use crate::cases::world::{CaseFailure, Outcome};
 
 const REGIONS: [&str; 2] = ["East US", "West US"];
 
@@ -23,7 +23,7 @@ async fn serve() -> Server {
     Server::start(options).await.unwrap()
 }
 
-async fn open(server: &Server, preferred: &str) -> Result<CosmosDBProvider, Broken> {
+async fn open(server: &Server, preferred: &str) -> Result<CosmosDBProvider, CaseFailure> {
     let client = Client::builder()
         .with_endpoint(&format!("http://{}", server.local_addr()))
         .with_credential(Credential::emulator())
@@ -55,7 +55,7 @@ async fn a_region_that_lags_hides_nothing_of_its_own_turns() {
         Ok(())
     }
     .await;
-    if let Err(Broken(why)) = lived {
+    if let Err(CaseFailure(why)) = lived {
         panic!("{why}");
     }
     server.drain(DRAIN_GRACE).await;

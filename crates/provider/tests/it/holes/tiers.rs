@@ -11,10 +11,10 @@ use perihelion_client::Credential;
 
 use super::keeps_by;
 use crate::cases::steps::{
-    LOCK, PATIENCE, QUIET, SHORT_LOCK, Turn, ack, admin, begin, begin_with, done, enqueue, look, raised,
+    LOCK, WAIT_MAX, QUIET, SHORT_LOCK, Turn, ack, admin, begin, begin_with, done, enqueue, look, raised,
     special_work, start, take, take_for, until, within, work,
 };
-use crate::cases::world::{Broken, Opening, Outcome, World, ensure};
+use crate::cases::world::{CaseFailure, Opening, Outcome, World, ensure};
 
 /// Opens a provider whose every fetch goes by the highest tier.
 fn optimistic(config: CosmosDBProviderConfig) -> Opening {
@@ -143,12 +143,12 @@ async fn what_is_handed_to_a_worker_that_is_gone_goes_to_the_next() {
         let mut ran = BTreeSet::new();
         let mut claim = world.pass("replace_item", 1).await?;
         for round in 1..=ROUNDS {
-            if world.has_struck(claim).await? {
+            if world.was_applied(claim).await? {
                 claim = world.pass("replace_item", 1).await?;
             }
             let waiting = provider.clone();
             let worker = tokio::spawn(async move {
-                waiting.fetch_work_item(LOCK, PATIENCE, None, &TagFilter::default()).await.map(drop)
+                waiting.fetch_work_item(LOCK, WAIT_MAX, None, &TagFilter::default()).await.map(drop)
             });
             enqueue(&provider, raised("order", "go on")).await?;
             let taken = take(&provider).await?;
@@ -166,14 +166,14 @@ async fn what_is_handed_to_a_worker_that_is_gone_goes_to_the_next() {
             if is_taken {
                 continue;
             }
-            let next = within(PATIENCE, async || {
+            let next = within(WAIT_MAX, async || {
                 provider.fetch_work_item(LOCK, Duration::ZERO, None, &TagFilter::default()).await
             });
             let Some((WorkItem::ActivityExecute { id, .. }, token, _)) = next.await? else {
                 // A worker that came late took it by itself and was cut off in
                 // the middle: that lock has to run out.
                 ensure!(
-                    world.has_struck(claim).await?,
+                    world.was_applied(claim).await?,
                     "round {round}: the activity waits for a lock to run out"
                 );
                 break;
@@ -228,7 +228,7 @@ async fn a_lease_begins_with_the_attempt_that_was_committed() {
         begin(&provider, "order").await?;
         let waiting = provider.clone();
         let waits = tokio::spawn(async move {
-            waiting.fetch_work_item(LEASE, PATIENCE, None, &TagFilter::default()).await
+            waiting.fetch_work_item(LEASE, WAIT_MAX, None, &TagFilter::default()).await
         });
         enqueue(&provider, raised("order", "go on")).await?;
         let taken = take(&provider).await?;
@@ -239,7 +239,7 @@ async fn a_lease_begins_with_the_attempt_that_was_committed() {
         let works = vec![work("order", 1)];
         ack(&provider, &taken.token, Turn { works, ..Turn::of("order", 2) }).await?;
         let Some((_, token, attempts)) = waits.await?? else {
-            return Err(Broken("the activity was not handed over".to_owned()));
+            return Err(CaseFailure("the activity was not handed over".to_owned()));
         };
         tokio::time::sleep(LEASE / 3).await;
         let acked = provider.ack_work_item(&token, Some(done("order", 1))).await;

@@ -1,4 +1,4 @@
-//! Asks a query and collects its answer: what every check about queries does.
+//! Runs a query and collects its result, for all checks about queries.
 
 use std::num::NonZeroU32;
 
@@ -8,18 +8,18 @@ use azure_data_cosmos::{FeedScope, Query};
 use futures::TryStreamExt;
 use serde::de::DeserializeOwned;
 
-use crate::check::{Problem, due};
+use crate::check::{Problem, required};
 
-/// Everything that a query finds within a scope.
-pub(crate) async fn ask<T: DeserializeOwned + Send + 'static>(
+/// All results of a query within a scope.
+pub(crate) async fn query_all<T: DeserializeOwned + Send + 'static>(
     container: &ContainerClient,
     scope: FeedScope,
     query: impl Into<Query>,
 ) -> Result<Vec<T>, Problem> {
-    ask_with(container, scope, query, QueryOptions::default()).await
+    query_all_with(container, scope, query, QueryOptions::default()).await
 }
 
-pub(crate) async fn ask_with<T: DeserializeOwned + Send + 'static>(
+pub(crate) async fn query_all_with<T: DeserializeOwned + Send + 'static>(
     container: &ContainerClient,
     scope: FeedScope,
     query: impl Into<Query>,
@@ -30,6 +30,6 @@ pub(crate) async fn ask_with<T: DeserializeOwned + Send + 'static>(
 
 /// Options for pages of at most `count` items.
 pub(crate) fn pages_of(count: u32) -> Result<QueryOptions, Problem> {
-    let count = due(NonZeroU32::new(count), "a page size")?;
+    let count = required(NonZeroU32::new(count), "a page size")?;
     Ok(QueryOptions::default().with_max_item_count(MaxItemCountHint::Limit(count)))
 }

@@ -1,7 +1,7 @@
-//! A relay between the SDK and the server that reads along what the SDK sends
-//! in clear: whether it speaks HTTP/2, and how its bodies begin. It changes
-//! nothing. The account document names the relay, because the server echoes
-//! the host that it was asked by, so that all requests pass here.
+//! A relay between the SDK and the server. It records what the SDK sends in
+//! clear (whether it uses HTTP/2, and the first byte of each body) and changes
+//! nothing. The server echoes the host of the request in the account document,
+//! so the SDK sends all requests through the relay.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -26,13 +26,13 @@ pub(crate) struct Seen {
     pub(crate) body_openings: Vec<u8>,
 }
 
-pub(crate) struct Tap {
+pub(crate) struct Relay {
     port: u16,
     seen: Arc<Mutex<Seen>>,
     accepting: JoinHandle<()>,
 }
 
-impl Tap {
+impl Relay {
     pub(crate) async fn before(server_port: u16) -> Result<Self, Problem> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let port = listener.local_addr()?.port();
@@ -55,7 +55,7 @@ impl Tap {
     }
 }
 
-impl Drop for Tap {
+impl Drop for Relay {
     fn drop(&mut self) {
         self.accepting.abort();
     }

@@ -1,5 +1,5 @@
-//! One server as a child process, from its banner to its end. It is killed
-//! when this value goes, so that no check can leave one behind.
+//! The server as a child process. It is killed when its [`Server`] is dropped,
+//! so that no suite leaves one behind.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -10,35 +10,34 @@ use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStderr, ChildStdout, Command};
 
-use crate::check::Problem;
+use crate::Problem;
 
 /// A debug build on a busy machine starts in well under a second.
 const START_LIMIT: Duration = Duration::from_secs(60);
 
-/// The line that says where the server listens, in the emulators' words.
+/// The line that names the address, as the emulator image prints it.
 const LISTENING: &str = "Now listening on: ";
 
 /// The last line of the banner: from here on the server answers.
 const STARTED: &str = "Started";
 
-/// What a thread of the server says on standard error when it panics.
+/// What a thread of the server prints on standard error when it panics.
 const PANIC: &str = "panicked at";
 
-pub(crate) struct Server {
-    /// Held because dropping it kills the process.
+/// A running server.
+pub struct Server {
+    /// Kept because dropping it kills the process.
     _child: Child,
     port: u16,
     panics: Arc<AtomicU32>,
 }
 
 impl Server {
-    pub(crate) async fn start(partitions: u32, is_strict: bool) -> Result<Self, Problem> {
-        let mut command = Command::new(binary());
-        command.args(["dev", "--port", "0", "--partitions", &partitions.to_string()]);
-        if is_strict {
-            command.arg("--strict-gateway");
-        }
-        let mut child = command
+    /// Starts `perihelion dev` on a free port and waits until it answers.
+    pub async fn start(arguments: &[&str]) -> Result<Self, Problem> {
+        let mut child = Command::new(binary())
+            .args(["dev", "--port", "0"])
+            .args(arguments)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -58,14 +57,22 @@ impl Server {
         Ok(Self { _child: child, port, panics })
     }
 
-    /// How many threads of the server have panicked so far.
-    pub(crate) fn panics(&self) -> u32 {
-        self.panics.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn port(&self) -> u16 {
+    /// The port of the account's endpoint on 127.0.0.1.
+    pub fn port(&self) -> u16 {
         self.port
     }
+
+    /// How many threads of the server have panicked so far.
+    pub fn panics(&self) -> u32 {
+        self.panics.load(Ordering::Relaxed)
+    }
+}
+
+/// The file with the CA that signs the server's certificate.
+pub async fn ca_file() -> Result<PathBuf, Problem> {
+    let answer = Command::new(binary()).args(["cert", "path"]).output().await?;
+    let path = String::from_utf8(answer.stdout)?;
+    Ok(PathBuf::from(path.trim()))
 }
 
 async fn watch_for_panics(stderr: ChildStderr, panics: Arc<AtomicU32>) {
@@ -91,13 +98,7 @@ async fn read_banner(lines: &mut Lines<BufReader<ChildStdout>>) -> Result<u16, P
     Err("the server ended while starting".into())
 }
 
-/// The file with the CA that signs the server's certificate.
-pub(crate) async fn ca_file() -> Result<PathBuf, Problem> {
-    let answer = Command::new(binary()).args(["cert", "path"]).output().await?;
-    let path = String::from_utf8(answer.stdout)?;
-    Ok(PathBuf::from(path.trim()))
-}
-
+/// The server to start: `PERIHELION_BIN`, or the debug build of this checkout.
 fn binary() -> PathBuf {
     match std::env::var_os("PERIHELION_BIN") {
         Some(path) => PathBuf::from(path),
