@@ -1,8 +1,8 @@
-//! Our client against the official SDK, `azure_data_cosmos`, and both against
-//! the floor, raw hyper with a signature: the same workload on the same server
-//! in one run, the clients taking turns. Each client is a program of its own
-//! (`bench/clients/`), so that what it depends on, what its build costs and how
-//! large it becomes are its own too.
+//! Compares our client with the official SDK, `azure_data_cosmos`, and both with
+//! the floor, raw hyper with a signature: the same workload on the same server in
+//! one run, the clients alternating. Each client is a separate program
+//! (`bench/clients/`), so that dependencies, build cost and binary size can be
+//! compared too.
 
 mod costs;
 mod counts;
@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
+use crate::output;
 use crate::setup;
 use crate::targets::{Launcher, Server, Target, build, certificate_authority};
 use programs::{Built, Program};
@@ -28,16 +29,16 @@ pub struct Options {
     /// How often each workload is measured on each client.
     #[arg(long)]
     repeats: Option<usize>,
-    /// Leaves out the clean builds, which take minutes.
+    /// Skip the clean builds, which take minutes.
     #[arg(long)]
     skip_build_cost: bool,
-    /// Leaves out the counting of instructions, for which valgrind is needed.
+    /// Skip counting instructions, which needs valgrind.
     #[arg(long)]
     skip_instructions: bool,
     /// Which clients to run.
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = Program::ALL)]
     clients: Vec<Program>,
-    /// Operations under way at once.
+    /// Concurrent operations.
     #[arg(long, value_delimiter = ',', default_values_t = [1, 16, 64])]
     concurrency: Vec<u64>,
     /// Worker threads of every client's runtime.
@@ -51,7 +52,7 @@ pub struct Options {
     json: Option<PathBuf>,
 }
 
-/// What a run does, fixed before it starts.
+/// The plan of a run, fixed before it starts.
 struct Plan {
     clients: Vec<Program>,
     concurrency: Vec<u64>,
@@ -80,48 +81,44 @@ impl Plan {
         }
     }
 
-    /// The order of the clients in one repeat: each begins in its turn.
-    fn turn(&self, repeat: usize) -> Vec<Program> {
-        let mut turn = self.clients.clone();
-        turn.rotate_left(repeat % self.clients.len().max(1));
-        turn
+    /// The order of the clients in one repeat: another client begins each time.
+    fn rotation(&self, repeat: usize) -> Vec<Program> {
+        let mut rotation = self.clients.clone();
+        rotation.rotate_left(repeat % self.clients.len().max(1));
+        rotation
     }
 }
 
-/// The server all clients talk to, and how they find it.
-struct Stage {
+/// The server that all clients use, and where it is.
+struct Environment {
     server: Server,
     /// The CA that signs the server's certificate.
     ca: PathBuf,
-    /// Client programs, and what valgrind writes.
+    /// Client programs, and the output of valgrind.
     scratch: PathBuf,
 }
 
 pub async fn run(options: Options) -> anyhow::Result<()> {
     let plan = Plan::new(&options);
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let scratch = here.join(".run").join(std::process::id().to_string());
-    fs::create_dir_all(&scratch).with_context(|| format!("creating {}", scratch.display()))?;
+    let scratch = output::scratch_directory(None)?;
     let built = Built::all(&plan.clients, &scratch).await?;
-    let stage = start(&options, here, &scratch).await?;
+    let environment = start(&options, here, &scratch).await?;
     let mut report = Report::new(plan);
-    report.rows = rounds::run(&stage, &report.plan, &built).await?;
-    report.allocations = counts::allocations(&stage, &report.plan, &built).await?;
+    report.rows = rounds::run(&environment, &report.plan, &built).await?;
+    report.allocations = counts::allocations(&environment, &report.plan, &built).await?;
     if !options.skip_instructions {
-        report.instructions = counts::instructions(&stage, &report.plan, &built).await?;
+        report.instructions = counts::instructions(&environment, &report.plan, &built).await?;
     }
-    stage.server.stop().await?;
+    environment.server.stop().await?;
     report.costs = costs::all(&report.plan.clients, &built, &scratch, !options.skip_build_cost).await?;
     println!("{report}");
-    if let Some(path) = &options.json {
-        fs::write(path, format!("{:#}\n", report.json()))
-            .with_context(|| format!("writing {}", path.display()))?;
-    }
-    fs::remove_dir_all(&scratch).context("removing what the run left")
+    output::write_json(options.json.as_deref(), || report.json())?;
+    fs::remove_dir_all(&scratch).context("removing the files of the run")
 }
 
 /// Our server in memory, with the database.
-async fn start(options: &Options, here: &Path, scratch: &Path) -> anyhow::Result<Stage> {
+async fn start(options: &Options, here: &Path, scratch: &Path) -> anyhow::Result<Environment> {
     let binary = match &options.binary {
         Some(binary) => binary.clone(),
         None => build(&here.join("..")).await?,
@@ -131,5 +128,5 @@ async fn start(options: &Options, here: &Path, scratch: &Path) -> anyhow::Result
     let server = launcher.start(Target::Memory).await?;
     setup::create_database(&server).await?;
     let ca = certificate_authority(&binary, None).await?;
-    Ok(Stage { server, ca, scratch: scratch.to_owned() })
+    Ok(Environment { server, ca, scratch: scratch.to_owned() })
 }

@@ -1,6 +1,6 @@
 //! The documents of the comparison: 1 KB each, shaped like the work items of a
-//! queue, and a queue whose ordered answer is known beforehand, so that both
-//! servers' answers can be checked and not only timed.
+//! queue. The ordered result of a query over the queue is known beforehand, so
+//! that the answers of all servers can be checked.
 
 use std::fmt::Write;
 
@@ -8,15 +8,15 @@ pub use perihelion_bench_client::DOCUMENT_BYTES;
 use perihelion_bench_client::PADDING;
 
 const KINDS: [&str; 4] = ["orchestrator", "worker", "timer", "signal"];
-/// Milliseconds at which the queue begins: any fixed instant does.
+/// The time at which the queue begins, in milliseconds: an arbitrary instant.
 const QUEUE_START_MS: u64 = 1_760_000_000_000;
-/// Prime and no divisor of any round number: `n * STRIDE % size` visits every
-/// position of the queue once, so that time order is not insertion order.
+/// A prime that divides no round number: `n * STRIDE % size` visits every position
+/// of the queue once, so that the order by time differs from the insertion order.
 const STRIDE: u64 = 7_919;
-/// Where `@now` stands in the queue: a tenth of it is due.
+/// The position of `@now` in the queue: a tenth of the items is due.
 const DUE_SHARE: u64 = 10;
 
-/// The page that is asked for.
+/// The page size of the query.
 pub const PAGE: usize = 20;
 
 pub struct Fields<'a> {
@@ -72,7 +72,7 @@ impl Queue {
         document(&Fields { id: &format!("q-{number}"), key, number, visible_at })
     }
 
-    /// The due items of one kind, the longest due first.
+    /// The due items of one type, oldest first.
     pub fn query(self) -> String {
         format!(
             concat!(
@@ -85,7 +85,7 @@ impl Queue {
         )
     }
 
-    /// The ids of the first page of the right answer.
+    /// The ids of the first page of the correct result.
     pub fn first_page(self) -> Vec<String> {
         let mut due: Vec<(u64, u64)> = (0..self.size)
             .filter(|number| number % 4 == 1)

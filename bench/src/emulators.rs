@@ -1,5 +1,5 @@
-//! Our server against `@vercel/cosmosdb-server`: one run, the targets taking
-//! turns, ratios against the project's goals at the end.
+//! Compares our server with `@vercel/cosmosdb-server`: one run, the targets
+//! alternating, with the ratios and the project's goals at the end.
 
 mod disk;
 mod phases;
@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
+use crate::output;
 use crate::targets::{Launcher, Target, Vercel, build};
 use phases::Footprints;
 use plan::Plan;
@@ -48,10 +49,10 @@ pub struct Options {
     /// [default: 100000,10000, or 20000,4000 with --quick].
     #[arg(long, value_delimiter = ',')]
     documents: Vec<u64>,
-    /// Lets the peer keep connections open, which its command line cannot.
+    /// Let the peer keep connections open, which its command line cannot do.
     #[arg(long)]
     peer_keep_alive: bool,
-    /// Where data and logs of the servers go: on the disk that is to be measured.
+    /// Directory for data and logs of the servers, on the disk to be measured.
     #[arg(long)]
     scratch: Option<PathBuf>,
     /// Writes all figures to this file as JSON.
@@ -80,19 +81,14 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     let binary_bytes = launcher.ours.as_deref().map(fs::metadata).transpose()?.map(|file| file.len());
     let report = Report { plan, rows, footprints, binary_bytes, fdatasync_ms };
     println!("{report}");
-    if let Some(path) = &options.json {
-        fs::write(path, format!("{:#}\n", report.json()))
-            .with_context(|| format!("writing {}", path.display()))?;
-    }
+    output::write_json(options.json.as_deref(), || report.json())?;
     fs::remove_dir_all(&launcher.scratch).context("removing the servers' data")
 }
 
 /// Installs the peer and builds our server where the plan needs them.
 async fn prepare(options: &Options, plan: &Plan) -> anyhow::Result<Launcher> {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let scratch = options.scratch.clone().unwrap_or_else(|| here.join(".run"));
-    let scratch = scratch.join(std::process::id().to_string());
-    fs::create_dir_all(&scratch).with_context(|| format!("creating {}", scratch.display()))?;
+    let scratch = output::scratch_directory(options.scratch.as_deref())?;
     let vercel = if plan.targets.contains(&Target::Vercel) {
         Some(Vercel::install(&here.join(".peers"), options.peer_keep_alive).await?)
     } else {

@@ -1,4 +1,4 @@
-//! Thresholds that the project has promised, and whether a run met them.
+//! The goals of the project, and whether a run met them.
 
 use std::fmt;
 
@@ -15,7 +15,7 @@ pub struct Goal {
     pub bound: Bound,
 }
 
-/// Names are padded to this, so that the figures stand in a column.
+/// The width of names, so that the figures are aligned.
 const NAME_WIDTH: usize = 62;
 
 impl fmt::Display for Goal {

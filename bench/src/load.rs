@@ -1,6 +1,5 @@
-//! The load client: lean on purpose, because it shares the machine with the
-//! server it measures. One thread, one HTTP/1.1 connection per client, requests
-//! signed as the service asks.
+//! The load client. It is small, because it shares the machine with the server it
+//! measures: one thread, one HTTP/1.1 connection per client, signed requests.
 
 mod connection;
 mod run;

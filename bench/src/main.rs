@@ -1,12 +1,13 @@
-//! Side-by-side benchmarks. Servers are child processes on loopback; the load
-//! client is this process, or, where clients are compared, a child too. Data to
-//! stdout, talk to stderr.
+//! Benchmarks beside the peers. Servers are child processes on loopback. The load
+//! client is this process, or a child process where clients are compared. Results
+//! go to stdout, progress to stderr.
 
 mod clients;
 mod documents;
 mod emulators;
 mod goal;
 mod load;
+mod output;
 mod providers;
 mod requests;
 mod setup;
@@ -34,8 +35,8 @@ enum Command {
     Providers(providers::Options),
 }
 
-/// One thread: the servers need the others. An interrupted run unwinds, so that
-/// the servers it started end with it.
+/// One thread, because the servers need the other cores. An interrupted run
+/// unwinds, so that the servers it started end with it.
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> anyhow::Result<()> {
     let command = Arguments::parse().command;

@@ -1,7 +1,7 @@
-//! The requests of the comparison as bytes on the wire, signed, with exactly
-//! the headers an SDK needs to send for them and no others. The path is the
-//! resource link with a slash before it, for documents by name. A builder keeps
-//! one buffer: a request is valid until the next one is built.
+//! The requests of the comparison as signed bytes, with the headers that an SDK
+//! has to send and no others. The path is the resource link with a slash before
+//! it; documents are addressed by name. A builder keeps one buffer: a request is
+//! valid until the next one is built.
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -28,19 +28,19 @@ pub struct Requests {
     buffer: Vec<u8>,
 }
 
-/// Where documents go: one container and one value of its partition key.
+/// A logical partition: a container and a value of its partition key.
 #[derive(Clone)]
-pub struct Place {
+pub struct Partition {
     pub key: String,
     /// The header line with the partition key.
     key_header: String,
     /// `/dbs/…/colls/…/docs`
     path: String,
-    /// `dbs/…/colls/…`, what a signature covers.
+    /// `dbs/…/colls/…`, which the signature covers.
     link: String,
 }
 
-impl Place {
+impl Partition {
     pub fn new(container: &str, key: &str) -> Self {
         let link = format!("dbs/{DATABASE}/colls/{container}");
         let key_header = format!("x-ms-documentdb-partitionkey: [\"{key}\"]\r\n");
@@ -66,7 +66,7 @@ enum Verb {
 }
 
 impl Verb {
-    /// As it is sent and as it is signed.
+    /// The method as sent, and as signed.
     fn spellings(self) -> (&'static str, &'static str) {
         match self {
             Verb::Get => ("GET", "get"),
@@ -127,7 +127,7 @@ impl Requests {
         })
     }
 
-    pub fn read(&mut self, at: &Place, id: &str) -> anyhow::Result<&[u8]> {
+    pub fn read(&mut self, at: &Partition, id: &str) -> anyhow::Result<&[u8]> {
         let path = format!("{}/{id}", at.path);
         let headers = [at.key_header.as_str(), ""];
         self.build(&Parts {
@@ -140,19 +140,19 @@ impl Requests {
         })
     }
 
-    pub fn create(&mut self, at: &Place, document: &str) -> anyhow::Result<&[u8]> {
+    pub fn create(&mut self, at: &Partition, document: &str) -> anyhow::Result<&[u8]> {
         self.post(at, JSON, document)
     }
 
-    pub fn batch(&mut self, at: &Place, operations: &str) -> anyhow::Result<&[u8]> {
+    pub fn batch(&mut self, at: &Partition, operations: &str) -> anyhow::Result<&[u8]> {
         self.post(at, BATCH, operations)
     }
 
-    pub fn query(&mut self, at: &Place, page_size: usize, body: &str) -> anyhow::Result<&[u8]> {
+    pub fn query(&mut self, at: &Partition, page_size: usize, body: &str) -> anyhow::Result<&[u8]> {
         self.post(at, &format!("{QUERY}x-ms-max-item-count: {page_size}\r\n"), body)
     }
 
-    fn post(&mut self, at: &Place, headers: &str, body: &str) -> anyhow::Result<&[u8]> {
+    fn post(&mut self, at: &Partition, headers: &str, body: &str) -> anyhow::Result<&[u8]> {
         let headers = [at.key_header.as_str(), headers];
         self.build(&Parts {
             verb: Verb::Post,

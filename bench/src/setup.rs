@@ -1,5 +1,5 @@
-//! What a server needs before a workload can run on it: a database, containers,
-//! the documents that point reads choose from. Every answer is checked.
+//! Prepares a server for a workload: a database, containers, the documents for
+//! point reads. Every answer is checked.
 
 use anyhow::{Context, ensure};
 use perihelion_bench_client::{READ_KEYS, READABLE, readable_id};
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::documents::{Fields, create_batch, document};
 use crate::load::{Answer, Connection};
-use crate::requests::{Place, Requests};
+use crate::requests::{Partition, Requests};
 use crate::targets::Server;
 
 pub const OK: u16 = 200;
@@ -35,17 +35,17 @@ pub async fn delete_container(server: &Server, container: &str) -> anyhow::Resul
     expect_status(&answer, NO_CONTENT).context("deleting a container")
 }
 
-/// The places of the documents that point reads choose from.
-pub fn readable_places(container: &str) -> impl Iterator<Item = Place> {
-    (0..READ_KEYS).map(move |number| Place::new(container, &format!("k-{number}")))
+/// The partitions of the documents for point reads.
+pub fn readable_partitions(container: &str) -> impl Iterator<Item = Partition> {
+    (0..READ_KEYS).map(move |number| Partition::new(container, &format!("k-{number}")))
 }
 
 pub async fn load_readable(server: &Server, container: &str) -> anyhow::Result<()> {
     let mut requests = Requests::new(server.address)?;
     let mut connection = Connection::new(server.address);
-    for (key, place) in readable_places(container).enumerate() {
-        let body = readable_batch(&place, key as u64);
-        let answer = connection.send(requests.batch(&place, &body)?).await?;
+    for (key, partition) in readable_partitions(container).enumerate() {
+        let body = readable_batch(&partition, key as u64);
+        let answer = connection.send(requests.batch(&partition, &body)?).await?;
         expect_status(&answer, OK)?;
         expect_created(&serde_json::from_slice(answer.body)?, READABLE / READ_KEYS)?;
     }
@@ -53,11 +53,11 @@ pub async fn load_readable(server: &Server, container: &str) -> anyhow::Result<(
 }
 
 /// One batch that creates all readable documents of one partition key.
-fn readable_batch(place: &Place, key: u64) -> String {
+fn readable_batch(partition: &Partition, key: u64) -> String {
     let numbers = (key..READABLE).step_by(READ_KEYS as usize);
     create_batch(numbers.map(|number| {
         let id = readable_id(number);
-        document(&Fields { id: &id, key: &place.key, number, visible_at: number })
+        document(&Fields { id: &id, key: &partition.key, number, visible_at: number })
     }))
 }
 
@@ -71,7 +71,7 @@ pub fn expect_status(answer: &Answer<'_>, expected: u16) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The peer answers 200 even when an operation failed, so the parts are counted.
+/// The peer answers 200 even if an operation failed, so the results are counted.
 pub fn expect_created(body: &Value, operations: u64) -> anyhow::Result<()> {
     let created = body
         .as_array()

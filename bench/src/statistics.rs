@@ -1,7 +1,7 @@
-//! The few sums that reports need: figures of several repeats as one, and
+//! Statistics for the reports: the median and spread of several repeats, and
 //! whether a goal was met.
 
-/// Zero when there is nothing.
+/// The median; zero if there are no values.
 pub fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -16,7 +16,7 @@ pub fn median(values: &[f64]) -> f64 {
 pub fn spread(ratios: &[f64]) -> String {
     let least = ratios.iter().copied().fold(f64::INFINITY, f64::min);
     let greatest = ratios.iter().copied().fold(0.0, f64::max);
-    // Beyond a hundredfold the decimals say nothing.
+    // Beyond a ratio of 100 decimals have no meaning.
     let digits = usize::from(greatest < 100.0);
     format!("{:.digits$}x ({least:.digits$}-{greatest:.digits$})", median(ratios))
 }

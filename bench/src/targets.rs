@@ -35,18 +35,18 @@ impl Target {
     }
 }
 
-/// Everything needed to start any of the chosen targets.
+/// What is needed to start the chosen targets.
 pub struct Launcher {
     /// Data directories and logs; emptied at the start of a run.
     pub scratch: PathBuf,
     pub vercel: Option<Vercel>,
     pub ours: Option<PathBuf>,
-    /// Whether our server tells its counters.
+    /// Whether our server serves its management interface.
     pub management: bool,
 }
 
 impl Launcher {
-    /// Starts a target with nothing in it.
+    /// Starts an empty target.
     pub async fn start(&self, target: Target) -> anyhow::Result<Server> {
         let port = process::free_port()?;
         let mut command = match target {
@@ -61,7 +61,7 @@ impl Launcher {
         Server::start(command, port, &log).await.with_context(|| format!("target {}", target.name()))
     }
 
-    /// Where a durable server keeps its data and certificates.
+    /// The directory of a durable server for data and certificates.
     pub fn data_directory(&self) -> PathBuf {
         self.scratch.join("data")
     }

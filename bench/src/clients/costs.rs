@@ -1,5 +1,5 @@
-//! What a client costs the program that uses it: crates it depends on, CPU
-//! time of a clean release build, bytes of the stripped binary.
+//! The cost of a client for the program that uses it: number of crates, CPU time
+//! of a clean release build, size of the stripped binary.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -13,7 +13,7 @@ use tokio::process::Command;
 
 use super::programs::{Built, Program};
 
-/// How this bench's own packages begin: they are not the library's.
+/// The prefix of the benchmark's own packages, which are not counted.
 const OWN_PACKAGES: &str = "perihelion-bench-";
 
 pub struct Cost {
@@ -52,8 +52,8 @@ async fn crates(program: Program) -> anyhow::Result<usize> {
     Ok(unique_crates(&String::from_utf8_lossy(&output.stdout)))
 }
 
-/// Lines are `name v1.2.3`, some with a remark behind; a version counts by
-/// itself, because it is compiled by itself.
+/// Lines are `name v1.2.3`, some with a remark behind. Each version counts,
+/// because each is compiled.
 fn unique_crates(tree: &str) -> usize {
     let crates: BTreeSet<(&str, &str)> = tree
         .lines()

@@ -1,8 +1,7 @@
-//! What is counted rather than timed: allocations, by the build with counters,
-//! and instructions, by callgrind. Instructions are the difference between a
-//! run of N reads and one of 2N, over N: the start of the program, the
-//! handshake and the warm-up are in both and cancel out. The server runs
-//! outside valgrind.
+//! Counts: allocations, by the build with a counting allocator, and instructions,
+//! by callgrind. The instructions per read are the difference between a run of 2N
+//! reads and one of N, divided by N: program start, handshake and warm-up are in
+//! both and cancel out. The server runs outside valgrind.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,17 +12,18 @@ use perihelion_bench_client::Operation;
 use tokio::process::Command;
 
 use super::programs::{Built, Program, Run};
-use super::{Plan, Stage};
+use super::{Environment, Plan};
 use crate::setup::{create_container, load_readable};
 
-/// Enough for pools, caches and buffers to have reached their size.
+/// Enough for pools, caches and buffers to reach their size.
 const WARM_UP: &str = "500";
-/// Background work (pings, refreshes) then weighs less than one allocation.
+/// Enough that background work (pings, refreshes) is less than one allocation per
+/// operation.
 const COUNTED: &str = "4000";
-/// Valgrind is fifty times slower; what is lazily made is made after a few.
+/// Valgrind is fifty times slower; a few operations are enough as warm-up.
 const CALLGRIND_WARM_UP: &str = "50";
-/// Seeding its random numbers alone takes a client seconds under valgrind; on
-/// a busy machine the handshake may then outlast what it waits for a connection.
+/// Seeding random numbers takes seconds under valgrind. On a busy machine the
+/// handshake may then exceed the client's connection timeout.
 const CALLGRIND_TRIES: usize = 3;
 const CONTAINER: &str = "counted";
 
@@ -47,18 +47,18 @@ fn counted<'a>(
 }
 
 pub async fn allocations(
-    stage: &Stage,
+    environment: &Environment,
     plan: &Plan,
     built: &BTreeMap<Program, Built>,
 ) -> anyhow::Result<AllocationTable> {
     eprintln!("counting allocations");
-    create_container(&stage.server, CONTAINER).await?;
-    load_readable(&stage.server, CONTAINER).await?;
+    create_container(&environment.server, CONTAINER).await?;
+    load_readable(&environment.server, CONTAINER).await?;
     let mut table = AllocationTable::new();
     for (number, (program, built)) in built.iter().enumerate() {
         for (name, operation) in [("point read", Operation::Read), ("create", Operation::Create)] {
             let run = counted(plan, operation, WARM_UP, COUNTED, number as u64);
-            let figures = run.with(Command::new(&built.counting), stage).await?;
+            let figures = run.with(Command::new(&built.counting), environment).await?;
             let (count, bytes) = (figures.get("allocations")?, figures.get("allocatedBytes")?);
             table.insert((name, *program), Allocations { count, bytes });
         }
@@ -68,7 +68,7 @@ pub async fn allocations(
 
 /// Instructions per point read.
 pub async fn instructions(
-    stage: &Stage,
+    environment: &Environment,
     plan: &Plan,
     built: &BTreeMap<Program, Built>,
 ) -> anyhow::Result<BTreeMap<Program, f64>> {
@@ -76,32 +76,44 @@ pub async fn instructions(
     for (program, built) in built {
         let reads = plan.instruction_reads;
         eprintln!("counting instructions: {}, {reads} and {} reads", program.name(), 2 * reads);
-        let once = under_callgrind(stage, plan, &built.plain, reads).await?;
-        let twice = under_callgrind(stage, plan, &built.plain, 2 * reads).await?;
+        let once = under_callgrind(environment, plan, &built.plain, reads).await?;
+        let twice = under_callgrind(environment, plan, &built.plain, 2 * reads).await?;
         ensure!(twice > once, "{} took fewer instructions for more reads", program.name());
         table.insert(*program, (twice - once) as f64 / reads as f64);
     }
     Ok(table)
 }
 
-async fn under_callgrind(stage: &Stage, plan: &Plan, program: &Path, reads: u64) -> anyhow::Result<u64> {
+async fn under_callgrind(
+    environment: &Environment,
+    plan: &Plan,
+    program: &Path,
+    reads: u64,
+) -> anyhow::Result<u64> {
     let mut left = CALLGRIND_TRIES;
     loop {
         left -= 1;
-        match one_under_callgrind(stage, plan, program, reads).await {
+        match one_under_callgrind(environment, plan, program, reads).await {
             Err(error) if left > 0 => eprintln!("  once more, because: {error:#}"),
             result => return result,
         }
     }
 }
 
-async fn one_under_callgrind(stage: &Stage, plan: &Plan, program: &Path, reads: u64) -> anyhow::Result<u64> {
-    let out = stage.scratch.join("callgrind.out");
+async fn one_under_callgrind(
+    environment: &Environment,
+    plan: &Plan,
+    program: &Path,
+    reads: u64,
+) -> anyhow::Result<u64> {
+    let out = environment.scratch.join("callgrind.out");
     let mut command = Command::new("valgrind");
     command.arg("--tool=callgrind").arg(format!("--callgrind-out-file={}", out.display())).arg(program);
     let measured = reads.to_string();
     let run = counted(plan, Operation::Read, CALLGRIND_WARM_UP, &measured, 1);
-    run.with(command, stage).await.context("is valgrind installed? --skip-instructions does without")?;
+    run.with(command, environment)
+        .await
+        .context("is valgrind installed? --skip-instructions does without")?;
     let text = fs::read_to_string(&out).with_context(|| format!("reading {}", out.display()))?;
     fs::remove_file(&out)?;
     total(&text).context("no total in callgrind's file")

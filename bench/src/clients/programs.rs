@@ -1,5 +1,5 @@
-//! The client programs: where they are, how they are built, and how one run of
-//! them is started and its line of figures read.
+//! The client programs: where they are, how they are built, how one is run, and
+//! how its line of figures is read.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,7 +12,7 @@ use perihelion_bench_client::{CA_VARIABLE, Operation};
 use serde_json::Value;
 use tokio::process::Command;
 
-use super::Stage;
+use super::Environment;
 use crate::requests::DATABASE;
 use crate::targets::build_release;
 
@@ -42,7 +42,8 @@ impl Program {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("clients").join(self.name())
     }
 
-    /// Ours follows the product's crates, which change without this lock file.
+    /// Ours has no `--locked`: it follows the product's crates, which change
+    /// without this lock file.
     pub fn lock(self) -> &'static [&'static str] {
         match self {
             Program::Sdk | Program::Raw => &["--locked"],
@@ -57,9 +58,9 @@ impl Program {
 
 /// The two builds of a program.
 pub struct Built {
-    /// As it is timed and measured.
+    /// The build that is timed.
     pub plain: PathBuf,
-    /// With counters of allocations.
+    /// The build with a counting allocator.
     pub counting: PathBuf,
 }
 
@@ -76,8 +77,8 @@ impl Built {
     }
 }
 
-/// Builds, and keeps a copy: the next build of the same program, with other
-/// features, takes the same place.
+/// Builds a program and keeps a copy, because the next build with other features
+/// overwrites it.
 async fn build(program: Program, scratch: &Path, features: &[&str]) -> anyhow::Result<PathBuf> {
     let more = [program.lock(), features].concat();
     let path = build_release(&program.directory(), &more, &program.package()).await?;
@@ -100,7 +101,7 @@ pub struct Run<'a> {
     pub number: u64,
 }
 
-/// What a client says about its run.
+/// The figures that a client reports.
 pub struct Figures(Value);
 
 impl Figures {
@@ -110,14 +111,14 @@ impl Figures {
 }
 
 impl Run<'_> {
-    /// Runs a client and waits for it; `command` is the program, or something
-    /// that runs it with the program as its last argument.
-    pub async fn with(&self, mut command: Command, stage: &Stage) -> anyhow::Result<Figures> {
+    /// Runs a client and waits for it. `command` is the program, or a command with
+    /// the program as its last argument.
+    pub async fn with(&self, mut command: Command, environment: &Environment) -> anyhow::Result<Figures> {
         let operation = match self.operation {
             Operation::Read => "read",
             Operation::Create => "create",
         };
-        let endpoint = format!("https://127.0.0.1:{}/", stage.server.address.port());
+        let endpoint = format!("https://127.0.0.1:{}/", environment.server.address.port());
         command.arg(operation).args(["--endpoint", &endpoint, "--database", DATABASE]);
         command.args(["--container", self.container, "--warm-up", self.warm_up, "--measured", self.measured]);
         let numbers =
@@ -125,7 +126,7 @@ impl Run<'_> {
         for (name, value) in numbers {
             command.arg(name).arg(value.to_string());
         }
-        command.env(CA_VARIABLE, &stage.ca).stdin(Stdio::null()).kill_on_drop(true);
+        command.env(CA_VARIABLE, &environment.ca).stdin(Stdio::null()).kill_on_drop(true);
         let answer = command.output().await.with_context(|| format!("starting {command:?}"))?;
         let talk = String::from_utf8_lossy(&answer.stderr);
         ensure!(answer.status.success(), "{command:?} ended with {}:\n{talk}", answer.status);

@@ -1,6 +1,6 @@
-//! The figures of a run as tables, verdicts on the project's goals, and JSON.
+//! The figures of a run as tables and JSON, and whether the goals are met.
 //! Medians over the repeats; a ratio is the median of the ratios within each
-//! repeat, so that a slow minute of the machine, which falls on all clients,
+//! repeat, so that a slow minute of the machine, which affects all clients,
 //! cancels out.
 
 use std::collections::BTreeMap;
@@ -17,14 +17,14 @@ use super::rounds::{Cell, Row};
 use crate::goal::{Bound, Goal};
 use crate::statistics::{median, spread};
 
-/// Ours over the SDK's point reads per second with the most at once.
+/// Our point reads per second divided by the SDK's, at the highest concurrency.
 const GOAL_THROUGHPUT: f64 = 2.0;
 const GOAL_CONCURRENCY: u64 = 64;
-/// Ours over the SDK's instructions per point read.
+/// Our instructions per point read divided by the SDK's.
 const GOAL_INSTRUCTIONS: f64 = 0.35;
-/// Ours per point read.
+/// Our allocations per point read.
 const GOAL_ALLOCATIONS: f64 = 100.0;
-/// Ours over the SDK's p99 of a point read, one at a time.
+/// Our p99 of a single point read divided by the SDK's.
 const GOAL_P99: f64 = 1.0;
 
 pub struct Report {
@@ -188,7 +188,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// Our figures over another client's, repeat by repeat.
+/// Our figures divided by another client's, repeat by repeat.
 fn ratios(row: &Row, other: Program, of: impl Fn(&Cell) -> &Vec<f64>) -> Option<Vec<f64>> {
     let (ours, other) = (row.cells.get(&Program::Ours)?, row.cells.get(&other)?);
     Some(of(ours).iter().zip(of(other)).map(|(ours, other)| ours / other).collect())
@@ -218,7 +218,7 @@ struct Columns<'a>(&'a Cell);
 
 impl fmt::Display for Columns<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The greatest of all repeats: a stall must not hide behind a median.
+        // The maximum of all repeats, so that a stall is not hidden by the median.
         let greatest = self.0.max_ms.iter().copied().fold(0.0, f64::max);
         let latency =
             format!("{:.2} / {:.2} / {greatest:.0}", median(&self.0.p50_ms), median(&self.0.p99_ms));

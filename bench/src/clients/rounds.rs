@@ -1,7 +1,7 @@
-//! The timed part: point reads and creates at every concurrency, the clients
-//! taking turns at the finest grain, so that whatever else the machine does
-//! falls on all of them. Every measurement is a process of its own with its own
-//! warm-up; creates have a new container in every repeat.
+//! The timed part: point reads and creates at every concurrency. The clients
+//! alternate after every measurement, so that other load on the machine affects
+//! all of them. Every measurement is a separate process with its own warm-up;
+//! creates use a new container in every repeat.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use perihelion_bench_client::Operation;
 use tokio::process::Command;
 
 use super::programs::{Built, Program, Run};
-use super::{Plan, Stage};
+use super::{Environment, Plan};
 use crate::setup::{create_container, delete_container, load_readable};
 
 /// One number per repeat for each figure, in the order of the repeats.
@@ -24,7 +24,7 @@ pub struct Cell {
     pub cpu_us: Vec<f64>,
 }
 
-/// What one workload gave at one concurrency, by client.
+/// The figures of one workload at one concurrency, by client.
 pub struct Row {
     pub operation: Operation,
     pub concurrency: u64,
@@ -40,7 +40,11 @@ impl Row {
     }
 }
 
-pub async fn run(stage: &Stage, plan: &Plan, built: &BTreeMap<Program, Built>) -> anyhow::Result<Vec<Row>> {
+pub async fn run(
+    environment: &Environment,
+    plan: &Plan,
+    built: &BTreeMap<Program, Built>,
+) -> anyhow::Result<Vec<Row>> {
     let mut rows: Vec<Row> = [Operation::Read, Operation::Create]
         .into_iter()
         .flat_map(|operation| plan.concurrency.iter().map(move |concurrency| (operation, *concurrency)))
@@ -49,10 +53,10 @@ pub async fn run(stage: &Stage, plan: &Plan, built: &BTreeMap<Program, Built>) -
     let mut number = 0;
     for repeat in 1..=plan.repeats {
         let container = format!("clients{repeat}");
-        create_container(&stage.server, &container).await?;
-        load_readable(&stage.server, &container).await?;
+        create_container(&environment.server, &container).await?;
+        load_readable(&environment.server, &container).await?;
         for row in &mut rows {
-            for program in plan.turn(repeat) {
+            for program in plan.rotation(repeat) {
                 number += 1;
                 let run = Run {
                     operation: row.operation,
@@ -63,7 +67,7 @@ pub async fn run(stage: &Stage, plan: &Plan, built: &BTreeMap<Program, Built>) -
                     measured: &plan.measured,
                     number,
                 };
-                measure(stage, &run, &built[&program], row.cells.entry(program).or_default())
+                measure(environment, &run, &built[&program], row.cells.entry(program).or_default())
                     .await
                     .with_context(|| format!("{} by {}", row.workload(), program.name()))?;
             }
@@ -74,13 +78,18 @@ pub async fn run(stage: &Stage, plan: &Plan, built: &BTreeMap<Program, Built>) -
                 row.concurrency
             );
         }
-        delete_container(&stage.server, &container).await?;
+        delete_container(&environment.server, &container).await?;
     }
     Ok(rows)
 }
 
-async fn measure(stage: &Stage, run: &Run<'_>, built: &Built, cell: &mut Cell) -> anyhow::Result<()> {
-    let figures = run.with(Command::new(&built.plain), stage).await?;
+async fn measure(
+    environment: &Environment,
+    run: &Run<'_>,
+    built: &Built,
+    cell: &mut Cell,
+) -> anyhow::Result<()> {
+    let figures = run.with(Command::new(&built.plain), environment).await?;
     cell.rates.push(figures.get("perSecond")?);
     cell.p50_ms.push(figures.get("p50Ms")?);
     cell.p99_ms.push(figures.get("p99Ms")?);

@@ -1,7 +1,7 @@
 //! The three phases of a run: footprint (start-up, idle memory), point
 //! operations on small containers, and queues of up to 100,000 documents.
-//! Within a phase the targets take turns at the finest grain, so that whatever
-//! else the machine does falls on all of them; each phase has fresh servers.
+//! Within a phase the targets alternate after every measurement, so that other
+//! load on the machine affects all of them. Each phase has fresh servers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 
 use super::plan::{Plan, Window};
-use super::workloads::{LoadClient, Operation, PointClient, QueryClient, load_batches, places};
+use super::workloads::{LoadClient, Operation, PointClient, QueryClient, load_batches, partitions};
 use crate::documents::Queue;
 use crate::load::{Clients, Limits, Workload};
-use crate::requests::Place;
+use crate::requests::Partition;
 use crate::setup::{create_container, create_database, delete_container, load_readable};
 use crate::targets::{Launcher, Server, Target, own_cpu};
 
@@ -29,11 +29,11 @@ pub struct Cell {
     pub client_us: Vec<f64>,
 }
 
-/// What one workload gave at one concurrency, by target. A target without a
+/// The figures of one workload at one concurrency, by target. A target without a
 /// cell was not run, for the reason in `note`.
 pub struct Row {
     pub workload: String,
-    /// Rows of one subject may be compared where a target is missing in one.
+    /// Rows of one subject can be compared if a target is missing in one of them.
     pub subject: String,
     pub clients: u64,
     pub cells: BTreeMap<Target, Cell>,
@@ -65,14 +65,14 @@ pub async fn footprint(launcher: &Launcher, plan: &Plan) -> anyhow::Result<Footp
     Ok(footprints)
 }
 
-/// Point reads, creates and batches, at every concurrency. Each repeat has a
-/// container of its own, so that all repeats measure the same: a full run would
-/// otherwise write gigabytes into one, and the last repeats would measure that.
+/// Point reads, creates and batches, at every concurrency. Each repeat has a new
+/// container, so that all repeats measure the same; otherwise the last repeats
+/// would measure a container of gigabytes.
 pub async fn points(launcher: &Launcher, plan: &Plan) -> anyhow::Result<Vec<Row>> {
     let servers = start_all(launcher, plan).await?;
     let mut rows = point_rows(plan);
     let mut run_number = 0;
-    // The first round only warms up: a JavaScript engine compiles what is hot.
+    // The first round only warms up: a JavaScript engine compiles hot code.
     for repeat in 0..=plan.repeats {
         let window = if repeat == 0 { plan.first_window } else { plan.window };
         let container = format!("points{repeat}");
@@ -81,13 +81,19 @@ pub async fn points(launcher: &Launcher, plan: &Plan) -> anyhow::Result<Vec<Row>
             load_readable(server, &container).await?;
         }
         for (operation, row) in &mut rows {
-            for target in plan.turn(repeat) {
+            for target in plan.rotation(repeat) {
                 run_number += 1;
                 let server = &servers[&target];
-                let places = places(&container, *operation);
+                let partitions = partitions(&container, *operation);
                 let clients = (0..row.clients)
                     .map(|client| {
-                        PointClient::new(server.address, *operation, Arc::clone(&places), run_number, client)
+                        PointClient::new(
+                            server.address,
+                            *operation,
+                            Arc::clone(&partitions),
+                            run_number,
+                            client,
+                        )
                     })
                     .collect::<anyhow::Result<_>>()?;
                 let cell = (repeat > 0).then(|| row.cells.entry(target).or_default());
@@ -144,27 +150,31 @@ pub async fn queries(
     Ok(rows)
 }
 
-/// The very first query of a queue, then the query at every concurrency. The
-/// two differ where a server builds an index because it was asked.
+/// The first query of a queue, then the query at every concurrency. The two
+/// differ if a server builds an index because of the first one.
 async fn query_rows(
     servers: &BTreeMap<Target, Server>,
     plan: &Plan,
     container: &str,
     queue: Queue,
 ) -> anyhow::Result<Vec<Row>> {
-    let asked =
-        Asked { servers, queue, place: Place::new(container, QUEUE_KEY), page: queue.first_page().into() };
+    let asked = QueueQuery {
+        servers,
+        queue,
+        partition: Partition::new(container, QUEUE_KEY),
+        page: queue.first_page().into(),
+    };
     let mut first = asked.row("first query", 1);
     for target in &plan.targets {
-        asked.ask(&mut first, *target, plan.once(), true).await?;
+        asked.measure(&mut first, *target, plan.once(), true).await?;
     }
     let mut rows = vec![first];
     for clients in &plan.concurrency {
         let mut row = asked.row("ordered query", *clients);
         for repeat in 0..=plan.repeats {
-            for target in plan.turn(repeat) {
+            for target in plan.rotation(repeat) {
                 if let Some(window) = plan.query_window(target, queue, repeat) {
-                    asked.ask(&mut row, target, window, repeat > 0).await?;
+                    asked.measure(&mut row, target, window, repeat > 0).await?;
                 }
             }
             eprintln!("  repeat {repeat} of {}: {}, {clients} clients", plan.repeats, row.workload);
@@ -176,23 +186,29 @@ async fn query_rows(
 }
 
 /// The ordered query over one queue, on all servers.
-struct Asked<'a> {
+struct QueueQuery<'a> {
     servers: &'a BTreeMap<Target, Server>,
     queue: Queue,
-    place: Place,
+    partition: Partition,
     page: Arc<[String]>,
 }
 
-impl Asked<'_> {
+impl QueueQuery<'_> {
     fn row(&self, name: &str, clients: u64) -> Row {
         let subject = format!("{} docs", self.queue.size);
         Row { workload: format!("{name}, {subject}"), subject, clients, cells: BTreeMap::new(), note: None }
     }
 
-    async fn ask(&self, row: &mut Row, target: Target, window: Window, counts: bool) -> anyhow::Result<()> {
+    async fn measure(
+        &self,
+        row: &mut Row,
+        target: Target,
+        window: Window,
+        counts: bool,
+    ) -> anyhow::Result<()> {
         let server = &self.servers[&target];
         let clients = (0..row.clients)
-            .map(|_| QueryClient::new(server.address, &self.place, self.queue, Arc::clone(&self.page)))
+            .map(|_| QueryClient::new(server.address, &self.partition, self.queue, Arc::clone(&self.page)))
             .collect::<anyhow::Result<_>>()?;
         let cell = counts.then(|| row.cells.entry(target).or_default());
         measure(server, clients, window, cell)
@@ -248,17 +264,17 @@ async fn stop_all(servers: BTreeMap<Target, Server>) -> anyhow::Result<()> {
 
 const QUEUE_KEY: &str = "queue";
 
-/// Loads a queue and answers the seconds it took.
+/// Loads a queue and returns the seconds it took.
 async fn load_queue(server: &Server, container: &str, queue: Queue) -> anyhow::Result<f64> {
-    /// Enough to keep a server busy; must divide every queue's batches.
+    /// Enough clients to keep a server busy; divides the batches of every queue.
     const LOADERS: u64 = 4;
-    /// A server that cannot take 100,000 documents in this time is out.
+    /// A server that cannot load 100,000 documents in this time fails.
     const LOAD_LIMIT: Duration = Duration::from_secs(900);
     let batches = load_batches(queue);
     ensure!(batches.is_multiple_of(LOADERS), "a queue's size must be a multiple of 400 documents");
-    let place = Place::new(container, QUEUE_KEY);
+    let partition = Partition::new(container, QUEUE_KEY);
     let clients = (0..LOADERS)
-        .map(|client| LoadClient::new(server.address, &place, queue, client, LOADERS))
+        .map(|client| LoadClient::new(server.address, &partition, queue, client, LOADERS))
         .collect::<anyhow::Result<_>>()?;
     let limits = Limits { time: LOAD_LIMIT, requests_max: batches / LOADERS };
     let sample = Clients::new(server.address, clients).drive(limits).await.context("loading a queue")?;

@@ -1,4 +1,4 @@
-//! What a run does, fixed before it starts: targets, windows, repeats, queues.
+//! The plan of a run, fixed before it starts: targets, windows, repeats, queues.
 
 use std::time::Duration;
 
@@ -7,12 +7,12 @@ use crate::documents::Queue;
 use crate::load::Limits;
 use crate::targets::Target;
 
-/// One query over 100,000 documents takes the peer more than a minute (its
-/// engine copies an array per document, so the time grows with the square), and
-/// nothing else is answered meanwhile. Beyond this size it is asked once.
+/// One query over 100,000 documents takes the peer more than a minute (its engine
+/// copies an array per document, so the time is quadratic) and blocks all other
+/// requests. Beyond this size the peer gets the query once.
 const PEER_QUEUE_MAX: u64 = 14_000;
-/// Up to this size the peer's query is short enough for a warm-up as well:
-/// 20 ms. Above, the time it takes makes the warm-up matter less and less.
+/// Up to this size the peer's query (20 ms) is short enough for a warm-up. Above,
+/// a warm-up hardly changes the result.
 const PEER_WARM_MAX: u64 = 4_000;
 
 /// How long one workload is warmed up and measured on one target.
@@ -32,7 +32,7 @@ pub struct Plan {
     pub first_window: Window,
     /// The largest first: memory is read when only that one is loaded.
     pub queues: Vec<Queue>,
-    /// Time left to a server to return garbage before its memory is read.
+    /// The time for a server to release memory before it is read.
     pub settle: Duration,
 }
 
@@ -63,26 +63,26 @@ impl Plan {
         }
     }
 
-    /// The order of the targets in one repeat: each begins in its turn.
-    pub fn turn(&self, repeat: usize) -> Vec<Target> {
-        let mut turn = self.targets.clone();
-        turn.rotate_left(repeat % self.targets.len().max(1));
-        turn
+    /// The order of the targets in one repeat: another target begins each time.
+    pub fn rotation(&self, repeat: usize) -> Vec<Target> {
+        let mut rotation = self.targets.clone();
+        rotation.rotate_left(repeat % self.targets.len().max(1));
+        rotation
     }
 
-    /// One request, nothing before it.
+    /// One request without a warm-up.
     pub fn once(&self) -> Window {
         Window { warm_up: Duration::ZERO, measured: Limits { requests_max: 1, ..self.window.measured } }
     }
 
-    /// How a target is asked for the ordered query in one repeat, if at all;
+    /// The window of the ordered query for a target in one repeat, if it is run;
     /// repeat 0 does not count.
     pub fn query_window(&self, target: Target, queue: Queue, repeat: usize) -> Option<Window> {
         let window = if repeat == 0 { self.first_window } else { self.window };
         if target != Target::Vercel || queue.size <= PEER_WARM_MAX {
             return Some(window);
         }
-        // Its first query has warmed it up enough.
+        // Its first query was warm-up enough.
         let cold = Window { warm_up: Duration::ZERO, ..self.window };
         (repeat > 0 && queue.size <= PEER_QUEUE_MAX).then_some(cold)
     }

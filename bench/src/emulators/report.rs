@@ -1,6 +1,6 @@
 //! The figures of a run as a table with ratios and goals, and as JSON. Medians
 //! over the repeats; a ratio is the median of the ratios within each repeat, so
-//! that a slow minute of the machine, which falls on all targets, cancels out.
+//! that a slow minute of the machine, which affects all targets, cancels out.
 
 use std::fmt;
 
@@ -38,8 +38,8 @@ const GOAL_START_UP_MS: f64 = 100.0;
 const GOAL_IDLE_MB: f64 = 40.0;
 
 impl Report {
-    /// Our rate over the peer's in the same repeat. Where the peer ran less
-    /// often than we did, or not at all, what else is known of it stands in.
+    /// Our rate divided by the peer's in the same repeat. If the peer ran less
+    /// often, or not at all, its figures from a related row are used.
     fn ratios(&self, row: &Row, target: Target) -> Option<Vec<f64>> {
         let ours = row.cells.get(&target)?;
         let peer = row.cells.get(&Target::Vercel).or_else(|| self.peer_at_first(row))?;
@@ -50,7 +50,7 @@ impl Report {
         Some(ours.rates.iter().enumerate().map(|(repeat, rate)| rate / of_repeat(repeat)).collect())
     }
 
-    /// The peer's figures from another row about the same thing.
+    /// The peer's figures from another row of the same subject.
     fn peer_at_first(&self, row: &Row) -> Option<&Cell> {
         self.rows
             .iter()
@@ -216,7 +216,7 @@ impl fmt::Display for Columns<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let rate = median(&self.0.rates);
         let rate = if rate < 10.0 { format!("{rate:.3}") } else { format!("{rate:.0}") };
-        // The greatest of all repeats: a stall must not hide behind a median.
+        // The maximum of all repeats, so that a stall is not hidden by the median.
         let greatest = self.0.max_ms.iter().copied().fold(0.0, f64::max);
         let latency =
             format!("{:.2} / {:.2} / {greatest:.0}", median(&self.0.p50_ms), median(&self.0.p99_ms));

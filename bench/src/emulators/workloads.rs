@@ -1,6 +1,6 @@
-//! What the clients do: point reads, creates, batches of ten creates, the
-//! ordered query, and the loading of a queue. A status is checked on every
-//! answer, the body on every `BODY_CHECK_EVERY`th, the first included.
+//! The workloads: point reads, creates, batches of ten creates, the ordered
+//! query, and loading a queue. The status of every answer is checked, and the
+//! body of every `BODY_CHECK_EVERY`th, starting with the first.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use serde_json::Value;
 
 use crate::documents::{DOCUMENT_BYTES, Fields, PAGE, Queue, create_batch, document};
 use crate::load::{Answer, Workload};
-use crate::requests::{Place, Requests};
-use crate::setup::{CREATED, OK, expect_created, expect_status, readable_places};
+use crate::requests::{Partition, Requests};
+use crate::setup::{CREATED, OK, expect_created, expect_status, readable_partitions};
 
 /// Parsing every body would cost the client as much as the request.
 const BODY_CHECK_EVERY: u64 = 64;
@@ -20,7 +20,7 @@ const BODY_CHECK_EVERY: u64 = 64;
 const WRITE_KEYS: u64 = 100;
 /// Operations in a measured batch.
 pub const BATCH_OPERATIONS: u64 = 10;
-/// Operations in a batch that loads: the service's limit.
+/// Operations in a batch that loads documents: the service's limit.
 const LOAD_OPERATIONS: u64 = 100;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -42,71 +42,72 @@ impl Operation {
     }
 }
 
-/// One client of a point workload. `run` is unique per server, so that ids are.
+/// One client of a point workload. `run` is unique per server, so that ids are
+/// unique.
 pub struct PointClient {
     operation: Operation,
     requests: Requests,
-    places: Arc<[Place]>,
+    partitions: Arc<[Partition]>,
     prefix: String,
     sent: u64,
     dice: u64,
 }
 
-/// The places that an operation goes to, shared by the clients of a run.
-pub fn places(container: &str, operation: Operation) -> Arc<[Place]> {
+/// The partitions that an operation goes to, shared by the clients of a run.
+pub fn partitions(container: &str, operation: Operation) -> Arc<[Partition]> {
     if operation == Operation::Read {
-        return readable_places(container).collect();
+        return readable_partitions(container).collect();
     }
-    (0..WRITE_KEYS).map(|number| Place::new(container, &format!("k-{number}"))).collect()
+    (0..WRITE_KEYS).map(|number| Partition::new(container, &format!("k-{number}"))).collect()
 }
 
 impl PointClient {
     pub fn new(
         address: SocketAddr,
         operation: Operation,
-        places: Arc<[Place]>,
+        partitions: Arc<[Partition]>,
         run: u64,
         client: u64,
     ) -> anyhow::Result<Self> {
         let requests = Requests::new(address)?;
         let dice = (run << 8 | client) + 1;
-        Ok(Self { operation, requests, places, prefix: format!("w-{run}-{client}"), sent: 0, dice })
+        Ok(Self { operation, requests, partitions, prefix: format!("w-{run}-{client}"), sent: 0, dice })
     }
 
-    /// Xorshift: chance enough to choose a document, the same in every run.
-    fn roll(&mut self) -> u64 {
+    /// Xorshift: random enough to choose a document, and the same in every run.
+    fn next_random(&mut self) -> u64 {
         self.dice ^= self.dice << 13;
         self.dice ^= self.dice >> 7;
         self.dice ^= self.dice << 17;
         self.dice
     }
 
-    fn new_document(&self, place: &Place, part: u64) -> String {
+    fn new_document(&self, partition: &Partition, part: u64) -> String {
         let id = format!("{}-{}-{part}", self.prefix, self.sent);
-        document(&Fields { id: &id, key: &place.key, number: self.sent, visible_at: self.sent })
+        document(&Fields { id: &id, key: &partition.key, number: self.sent, visible_at: self.sent })
     }
 }
 
 impl Workload for PointClient {
     fn request(&mut self) -> anyhow::Result<&[u8]> {
         self.sent += 1;
-        let number = self.roll() % READABLE;
-        let places = Arc::clone(&self.places);
-        let place = &places[(number % places.len() as u64) as usize];
+        let number = self.next_random() % READABLE;
+        let partitions = Arc::clone(&self.partitions);
+        let partition = &partitions[(number % partitions.len() as u64) as usize];
         match self.operation {
-            Operation::Read => self.requests.read(place, &readable_id(number)),
+            Operation::Read => self.requests.read(partition, &readable_id(number)),
             Operation::Create => {
-                let document = self.new_document(place, 0);
-                self.requests.create(place, &document)
+                let document = self.new_document(partition, 0);
+                self.requests.create(partition, &document)
             }
             Operation::Batch => {
-                let body = create_batch((0..BATCH_OPERATIONS).map(|part| self.new_document(place, part)));
-                self.requests.batch(place, &body)
+                let body = create_batch((0..BATCH_OPERATIONS).map(|part| self.new_document(partition, part)));
+                self.requests.batch(partition, &body)
             }
         }
     }
 
-    fn judge(&mut self, answer: &Answer<'_>) -> anyhow::Result<()> {
+    fn check(&mut self, answer: &Answer<'_>) -> anyhow::Result<()> {
         let expected = if self.operation == Operation::Create { CREATED } else { OK };
         expect_status(answer, expected)?;
         if self.sent % BODY_CHECK_EVERY != 1 {
@@ -129,7 +130,7 @@ impl Workload for PointClient {
 /// One client of the ordered query over a queue.
 pub struct QueryClient {
     requests: Requests,
-    place: Place,
+    partition: Partition,
     body: String,
     expected: Arc<[String]>,
     sent: u64,
@@ -138,22 +139,22 @@ pub struct QueryClient {
 impl QueryClient {
     pub fn new(
         address: SocketAddr,
-        place: &Place,
+        partition: &Partition,
         queue: Queue,
         expected: Arc<[String]>,
     ) -> anyhow::Result<Self> {
         let requests = Requests::new(address)?;
-        Ok(Self { requests, place: place.clone(), body: queue.query(), expected, sent: 0 })
+        Ok(Self { requests, partition: partition.clone(), body: queue.query(), expected, sent: 0 })
     }
 }
 
 impl Workload for QueryClient {
     fn request(&mut self) -> anyhow::Result<&[u8]> {
         self.sent += 1;
-        self.requests.query(&self.place, PAGE, &self.body)
+        self.requests.query(&self.partition, PAGE, &self.body)
     }
 
-    fn judge(&mut self, answer: &Answer<'_>) -> anyhow::Result<()> {
+    fn check(&mut self, answer: &Answer<'_>) -> anyhow::Result<()> {
         expect_status(answer, OK)?;
         if self.sent % BODY_CHECK_EVERY != 1 {
             return Ok(());
@@ -166,10 +167,10 @@ impl Workload for QueryClient {
     }
 }
 
-/// One client of the loading of a queue: every `stride`th batch from `next` on.
+/// One client that loads a queue: every `stride`th batch, starting at `next`.
 pub struct LoadClient {
     requests: Requests,
-    place: Place,
+    partition: Partition,
     queue: Queue,
     next: u64,
     stride: u64,
@@ -183,13 +184,13 @@ pub fn load_batches(queue: Queue) -> u64 {
 impl LoadClient {
     pub fn new(
         address: SocketAddr,
-        place: &Place,
+        partition: &Partition,
         queue: Queue,
         client: u64,
         clients: u64,
     ) -> anyhow::Result<Self> {
         let requests = Requests::new(address)?;
-        Ok(Self { requests, place: place.clone(), queue, next: client, stride: clients })
+        Ok(Self { requests, partition: partition.clone(), queue, next: client, stride: clients })
     }
 }
 
@@ -197,11 +198,11 @@ impl Workload for LoadClient {
     fn request(&mut self) -> anyhow::Result<&[u8]> {
         let numbers = self.next * LOAD_OPERATIONS..(self.next + 1) * LOAD_OPERATIONS;
         self.next += self.stride;
-        let body = create_batch(numbers.map(|number| self.queue.document(&self.place.key, number)));
-        self.requests.batch(&self.place, &body)
+        let body = create_batch(numbers.map(|number| self.queue.document(&self.partition.key, number)));
+        self.requests.batch(&self.partition, &body)
     }
 
-    fn judge(&mut self, answer: &Answer<'_>) -> anyhow::Result<()> {
+    fn check(&mut self, answer: &Answer<'_>) -> anyhow::Result<()> {
         expect_status(answer, OK)?;
         expect_created(&serde_json::from_slice(answer.body)?, LOAD_OPERATIONS)
     }

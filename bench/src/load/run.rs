@@ -1,8 +1,8 @@
-//! The closed loop: a number of clients, one connection each, on the thread of
-//! the caller. Every client asks the workload for its next request, waits for
-//! the whole answer, has it judged, and goes on until the time is up; a request
-//! under way is finished and counted, and the rate is taken over the time until
-//! the last one ended, so that slow answers are neither lost nor flattered.
+//! The closed loop: several clients, one connection each, on the thread of the
+//! caller. A client takes its next request from the workload, waits for the whole
+//! answer and has the workload check it, until the time is up. A running request
+//! is finished and counted, and the rate is computed over the time until the last
+//! one ended, so that slow answers count fully.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -13,11 +13,11 @@ use tokio::task::JoinSet;
 
 use super::connection::{Answer, Connection};
 
-/// What the clients of one run do. Each client owns its copy.
+/// What a client of a run does. Each client owns its copy.
 pub trait Workload: Send + 'static {
     fn request(&mut self) -> anyhow::Result<&[u8]>;
-    /// Refuses an answer that is not the expected one: a fast error is no result.
-    fn judge(&mut self, answer: &Answer<'_>) -> anyhow::Result<()>;
+    /// Refuses an answer that is not the expected one: a fast error does not count.
+    fn check(&mut self, answer: &Answer<'_>) -> anyhow::Result<()>;
 }
 
 /// When the clients of a run stop.
@@ -28,8 +28,8 @@ pub struct Limits {
     pub requests_max: u64,
 }
 
-/// A request may take this long after the time is up before the run is given
-/// up: the slowest peer needs more than a minute for one query.
+/// How long a request may take after the time is up. The slowest peer needs more
+/// than a minute for one query.
 const DRAIN_LIMIT: Duration = Duration::from_secs(600);
 
 pub struct Sample {
@@ -87,7 +87,7 @@ async fn one_client<W: Workload>(
     while asked < until && latencies.count() < requests_max {
         let answer = connection.send(workload.request()?).await?;
         let answered = Instant::now();
-        workload.judge(&answer)?;
+        workload.check(&answer)?;
         latencies.record(answered - asked);
         asked = answered;
     }

@@ -1,7 +1,7 @@
-//! What is counted rather than timed: requests and request units per smallest
-//! workflow, by the server's own counters, between two moments that the program
-//! announces. Nobody waits for the workflows by reading, so all of it is the
-//! provider's; fetches that came back empty are told apart.
+//! Counts: requests and request units per smallest workflow, by the counters of
+//! the server, between two moments that the program announces. No client polls
+//! for the workflows, so all requests are the provider's. Fetches that returned
+//! nothing are reported separately.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -12,27 +12,27 @@ use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{ChildStdin, ChildStdout};
 
+use super::environment::Environment;
 use super::places::Place;
 use super::plan::Plan;
-use super::stage::Stage;
 use crate::load::Connection;
 
 /// Per workflow.
 pub struct Count {
     pub requests: f64,
     pub request_units: f64,
-    /// Fetches of the runtime that brought nothing.
+    /// Fetches of the runtime that returned nothing.
     pub empty_fetches: f64,
     /// Requests by the server's name of the operation.
     pub operations: BTreeMap<String, f64>,
 }
 
-/// A count that fails is told and left out.
-pub async fn all(stage: &Stage, plan: &Plan) -> BTreeMap<Place, Count> {
+/// The counts of all places. A count that fails is reported and left out.
+pub async fn all(environment: &Environment, plan: &Plan) -> BTreeMap<Place, Count> {
     let mut counts = BTreeMap::new();
     for place in &plan.counts {
         eprintln!("counting requests: {}", place.name());
-        match one(stage, *place, plan.counted).await {
+        match one(environment, *place, plan.counted).await {
             Ok(count) => drop(counts.insert(*place, count)),
             Err(error) => eprintln!("FAILED: counting by {}: {error:#}", place.name()),
         }
@@ -40,11 +40,11 @@ pub async fn all(stage: &Stage, plan: &Plan) -> BTreeMap<Place, Count> {
     counts
 }
 
-async fn one(stage: &Stage, place: Place, workflows: usize) -> anyhow::Result<Count> {
-    let setting = stage.set(place).await?;
+async fn one(environment: &Environment, place: Place, workflows: usize) -> anyhow::Result<Count> {
+    let setting = environment.prepare(place).await?;
     let address = setting.server.as_ref().context("requests are counted by a server")?.address;
     let words = ["counted".to_owned(), "--count".to_owned(), workflows.to_string()];
-    let mut command = stage.command(place, &setting, &words)?;
+    let mut command = environment.command(place, &setting, &words)?;
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
     let mut typed = child.stdin.take().context("a child without stdin")?;
     let mut said = BufReader::new(child.stdout.take().context("a child without stdout")?).lines();

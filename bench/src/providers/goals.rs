@@ -1,11 +1,11 @@
-//! What the project has promised of its provider, and how each promise is read
-//! from a run: always one place's figure over another's within the same repeat.
+//! The goals for our provider. Each compares the figures of two places within the
+//! same repeat.
 
 use super::places::Place;
 use super::plan::Part;
 use crate::goal::{Bound, Goal};
 
-/// A promise about every workload of a part.
+/// A goal for every workload of a part.
 pub struct Promise {
     part: Part,
     above: Place,

@@ -1,6 +1,6 @@
-//! What is compared: a provider and where it keeps its data. Each is a program
-//! (`bench/providers/`) with the name of one of its places, and perhaps a
-//! server that has to be there.
+//! The places that are compared: a provider and where it stores its data. Each
+//! place is a program (`bench/providers/`), a location that the program knows by
+//! name, and for some a server.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use clap::ValueEnum;
 /// In the order of the report's columns: the ceiling, the peers, ours.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, ValueEnum)]
 pub enum Place {
-    /// A trivial provider in memory: the runtime's own ceiling.
+    /// A trivial provider in memory: the upper bound.
     Ceiling,
     /// duroxide's SQLite provider on a file.
     Sqlite,
@@ -27,7 +27,7 @@ pub enum Place {
     Clear,
 }
 
-/// The server a place needs.
+/// The server that a place needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Needs {
     Nothing,
@@ -78,7 +78,7 @@ impl Place {
         }
     }
 
-    /// What the program calls it.
+    /// The program's name for the location.
     pub fn word(self) -> &'static str {
         match self {
             Place::Ceiling | Place::Memory => "memory",
@@ -112,7 +112,8 @@ impl Program {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("providers").join(self.name())
     }
 
-    /// Ours follows the product's crates, which change without this lock file.
+    /// Ours has no `--locked`: it follows the product's crates, which change
+    /// without this lock file.
     pub fn lock(self) -> &'static [&'static str] {
         match self {
             Program::Peers | Program::Published => &["--locked"],

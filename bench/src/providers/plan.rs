@@ -1,5 +1,5 @@
-//! Which workloads a run measures, on which places, for how long. Fixed before
-//! it starts.
+//! The plan of a run, fixed before it starts: which workloads, on which places,
+//! for how long.
 
 use clap::ValueEnum;
 
@@ -30,7 +30,7 @@ impl Part {
         [Part::Stress, Part::Payload, Part::Loop, Part::Smallest, Part::FanOut, Part::Children, Part::Counts];
 }
 
-/// One workload: what the programs are told, and which of their figures counts.
+/// One workload: the arguments for the programs, and the figure that counts.
 pub struct Workload {
     pub name: String,
     pub part: Part,
@@ -87,11 +87,12 @@ impl Plan {
         }
     }
 
-    /// The order of a workload's places in one repeat: each begins in its turn.
-    pub fn turn(workload: &Workload, repeat: usize) -> Vec<Place> {
-        let mut turn = workload.places.clone();
-        turn.rotate_left(repeat % workload.places.len());
-        turn
+    /// The order of a workload's places in one repeat: another place begins each
+    /// time.
+    pub fn rotation(workload: &Workload, repeat: usize) -> Vec<Place> {
+        let mut rotation = workload.places.clone();
+        rotation.rotate_left(repeat % workload.places.len());
+        rotation
     }
 
     pub fn places(&self) -> Vec<Place> {
@@ -108,8 +109,8 @@ fn words(workload: &str, options: &[(&str, u64)]) -> Vec<String> {
     std::iter::once(workload.to_owned()).chain(options).collect()
 }
 
-/// The harnesses of duroxide. Where PostgreSQL and the published crate stand in
-/// them is known (docs/benchmarks.md) and no goal asks for it.
+/// The harnesses of duroxide. PostgreSQL and the published crate are left out: no
+/// goal needs their figures (docs/benchmarks.md).
 fn harness(word: &str, part: Part, dispatchers: usize, seconds: u64) -> Workload {
     use Place::{Ceiling, Clear, Durable, Memory, Sqlite, Wire};
     let places = match part {

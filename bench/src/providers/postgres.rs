@@ -1,7 +1,7 @@
-//! A PostgreSQL of the run's own: installed with apt when there is none,
-//! started on a temporary directory and a free port with its defaults, so that
-//! commits are flushed, and ended with the run. It refuses to run as root, so
-//! root lends it the user that its package brings.
+//! A PostgreSQL for the run: installed with apt if there is none, started in a
+//! temporary directory on a free port with its defaults, so that commits are
+//! flushed, and stopped at the end. PostgreSQL refuses to run as root, so root
+//! starts it as the user of its package.
 
 use std::fs;
 use std::os::unix::fs::chown;
@@ -17,11 +17,11 @@ use crate::targets::free_port;
 
 /// Where Debian's packages put a version's programs.
 const VERSIONS: &str = "/usr/lib/postgresql";
-/// The user that the packages make.
+/// The user that the packages create.
 const USER: &str = "postgres";
-/// First starts write a few megabytes and flush them.
+/// The first start writes a few megabytes and flushes them.
 const START_LIMIT: Duration = Duration::from_secs(60);
-/// Readiness can only be asked for.
+/// How often readiness is polled.
 const START_POLL: Duration = Duration::from_millis(20);
 
 pub struct Postgres {
@@ -33,7 +33,7 @@ pub struct Postgres {
     databases: AtomicU32,
 }
 
-/// Whom to be: root becomes the package's user, anyone else stays.
+/// The user to run as: root becomes the user of the package.
 #[derive(Clone, Copy)]
 struct Identity {
     user: u32,
@@ -80,7 +80,7 @@ impl Postgres {
         }
     }
 
-    /// The address of a database that nobody has used.
+    /// The address of a new database.
     pub async fn fresh_database(&self) -> anyhow::Result<String> {
         let name = format!("bench{}", self.databases.fetch_add(1, Ordering::Relaxed));
         let mut create = Command::new(self.programs.join("createdb"));
@@ -116,7 +116,7 @@ async fn install() -> anyhow::Result<PathBuf> {
     find_programs().with_context(|| format!("apt installed no PostgreSQL in {VERSIONS}"))
 }
 
-/// Root gives the directory to the package's user and becomes it.
+/// As root: gives the directory to the user of the package and runs as that user.
 fn identity(home: &Path) -> anyhow::Result<Option<Identity>> {
     use std::os::unix::fs::MetadataExt;
     if fs::metadata(home)?.uid() != 0 {

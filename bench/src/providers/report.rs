@@ -1,7 +1,7 @@
-//! The figures of a run as a table, what was counted, verdicts on the project's
-//! goals, and JSON. Medians over the repeats; a ratio is the median of the
-//! ratios within each repeat, so that a slow minute of the machine, which falls
-//! on all places, cancels out.
+//! The figures of a run as a table, the counts, whether the goals are met, and
+//! JSON. Medians over the repeats; a ratio is the median of the
+//! ratios within each repeat, so that a slow minute of the machine, which
+//! affects all places, cancels out.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -75,7 +75,7 @@ impl Report {
         writeln!(f)
     }
 
-    /// Everything over what it is promised against, with least and greatest.
+    /// Each ratio that has a goal, with least and greatest.
     fn ratios(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "\nratios within each repeat: median (least-greatest)")?;
         for (workload, row) in self.measured() {
@@ -167,7 +167,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// Other figures of a workload that are worth a line.
+/// Further figures of a workload that get a line.
 fn extras(workload: &Workload) -> &'static [(&'static str, &'static str, usize)] {
     match workload.figure {
         "perSecond" => &[("failed", "  of these lost", 0)],
@@ -178,7 +178,7 @@ fn extras(workload: &Workload) -> &'static [(&'static str, &'static str, usize)]
     }
 }
 
-/// Ratios below one need more digits than `spread` gives.
+/// The spread with more digits, for ratios below one.
 fn precise(ratios: &[f64]) -> String {
     if median(ratios) >= 3.0 {
         return spread(ratios);

@@ -1,27 +1,27 @@
-//! The timed part: every workload on its places, the places taking turns within
-//! each repeat, so that whatever else the machine does falls on all of them. A
-//! measurement that fails is told and leaves a gap; the others go on.
+//! The timed part: every workload on its places. The places alternate within each
+//! repeat, so that other load on the machine affects all of them. A measurement
+//! that fails is reported and leaves a gap; the others continue.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use super::environment::Environment;
 use super::places::Place;
 use super::plan::{Plan, Workload};
-use super::stage::Stage;
 
-/// What one workload gave: the program's figures, repeat by repeat.
+/// The figures of one workload, repeat by repeat.
 pub struct Row {
     pub cells: BTreeMap<Place, Vec<Option<Value>>>,
 }
 
 /// A row for each workload of the plan, in its order.
-pub async fn run(stage: &Stage, plan: &Plan) -> Vec<Row> {
+pub async fn run(environment: &Environment, plan: &Plan) -> Vec<Row> {
     let mut rows: Vec<Row> = plan.workloads.iter().map(|_| Row { cells: BTreeMap::new() }).collect();
     for repeat in 1..=plan.repeats {
         for (workload, row) in plan.workloads.iter().zip(&mut rows) {
-            for place in Plan::turn(workload, repeat) {
-                let figures = measure(stage, workload, place).await;
+            for place in Plan::rotation(workload, repeat) {
+                let figures = measure(environment, workload, place).await;
                 row.cells.entry(place).or_default().push(figures);
             }
             eprintln!("  repeat {repeat} of {}: {}", plan.repeats, workload.name);
@@ -30,8 +30,8 @@ pub async fn run(stage: &Stage, plan: &Plan) -> Vec<Row> {
     rows
 }
 
-async fn measure(stage: &Stage, workload: &Workload, place: Place) -> Option<Value> {
-    match stage.measure(place, &workload.words).await {
+async fn measure(environment: &Environment, workload: &Workload, place: Place) -> Option<Value> {
+    match environment.measure(place, &workload.words).await {
         Ok(figures) => Some(figures),
         Err(error) => {
             eprintln!("FAILED: {} by {}: {error:#}", workload.name, place.name());
@@ -47,11 +47,11 @@ impl Row {
         cell.iter().map(|figures| figures.as_ref()?[name].as_f64()).collect()
     }
 
-    /// One place's figure over another's, where a repeat has both.
+    /// One place's figure divided by another's, for repeats that have both.
     pub fn ratios(&self, name: &str, above: Place, below: Place) -> Vec<f64> {
         let (above, below) = (self.figures(above, name), self.figures(below, name));
         let ratios = above.iter().zip(&below).filter_map(|(above, below)| Some((*above)? / (*below)?));
-        // The ceiling can end before its start is noted: no time is no measure.
+        // On the ceiling an end may be recorded before its start: leave out zeros.
         ratios.filter(|ratio| ratio.is_finite()).collect()
     }
 }

@@ -1,4 +1,4 @@
-//! Our server: the release binary, built first unless one is given.
+//! Our server: a given binary, or the release build of this checkout.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -34,8 +34,8 @@ pub async fn build_release(directory: &Path, more: &[&str], program: &str) -> an
         .with_context(|| format!("cargo built no program named {program}"))
 }
 
-/// The file with the CA that signs our server's certificate; a server that
-/// keeps its data in a directory has its own there.
+/// The file with the CA that signs our server's certificate. A server with a data
+/// directory has its own CA there.
 pub async fn certificate_authority(binary: &Path, data: Option<&Path>) -> anyhow::Result<PathBuf> {
     let mut command = Command::new(binary);
     command.args(["cert", "path"]).env_remove("PERIHELION_DATA");
@@ -48,14 +48,14 @@ pub async fn certificate_authority(binary: &Path, data: Option<&Path>) -> anyhow
     Ok(file)
 }
 
-/// How the names of our server's environment variables begin.
+/// The prefix of our server's environment variables.
 const OPTIONS: &str = "PERIHELION_";
 
-/// `data` is where acknowledged writes are kept; without it, in memory.
+/// The command that starts the server: durable in `data`, or in memory.
 pub fn command(binary: &Path, port: u16, data: Option<&Path>) -> Command {
     let mut command = Command::new(binary);
-    // Every option can also come from the environment; a stray variable of the
-    // caller's shell must not change what is measured.
+    // Options can also come from the environment. A variable of the caller's
+    // shell must not change what is measured.
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with(OPTIONS)) {
         command.env_remove(name);
     }

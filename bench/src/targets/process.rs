@@ -1,6 +1,6 @@
-//! A server under test: a child process on loopback, started and ended here,
-//! watched through `/proc`. Its log goes to a file, so that a failure can be
-//! read afterwards; dropping the handle kills the process.
+//! A server under test: a child process on loopback whose memory and CPU time are
+//! read from `/proc`. Its log goes to a file, for reading after a failure.
+//! Dropping the handle kills the process.
 
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -15,10 +15,10 @@ use tokio::process::{Child, Command};
 use crate::load::Connection;
 use crate::requests::Requests;
 
-/// A server that has not answered within this time is broken, not slow.
+/// A server that does not answer within this time has failed.
 const START_LIMIT: Duration = Duration::from_secs(30);
-/// How often an unanswered start is tried again. A listening socket of another
-/// process cannot be awaited; a refused connection on loopback costs 20 us.
+/// The pause between two connection attempts while a server starts; a refused
+/// connection on loopback costs 20 us.
 const START_POLL: Duration = Duration::from_micros(500);
 
 pub struct Server {
@@ -76,12 +76,12 @@ impl Server {
     }
 }
 
-/// CPU time used so far by this process, that is by the load client.
+/// CPU time used so far by this process, the load client.
 pub fn own_cpu() -> anyhow::Result<Duration> {
     cpu_of("self").map_err(anyhow::Error::from_boxed)
 }
 
-/// Whether the server gives 200 on a signed `GET /`.
+/// Whether the server answers 200 to a signed `GET /`.
 async fn answers(address: SocketAddr, requests: &mut Requests) -> anyhow::Result<bool> {
     let request = requests.account()?;
     let mut connection = Connection::new(address);

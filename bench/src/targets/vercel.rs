@@ -1,6 +1,6 @@
-//! The peer `@vercel/cosmosdb-server`: installed from npm at a pinned version
-//! into a cache directory, run by `node` itself so that the process measured is
-//! the server and no wrapper.
+//! The peer `@vercel/cosmosdb-server`: installed from npm at a pinned version into
+//! a cache directory, and run by `node` directly, so that the measured process is
+//! the server and not a wrapper.
 
 use std::path::{Path, PathBuf};
 

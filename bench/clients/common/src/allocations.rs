@@ -1,5 +1,5 @@
-//! Allocations so far, when the program was built with the feature `count`;
-//! nothing otherwise. A growing reallocation counts as one: it may move.
+//! The number of allocations so far, if the program was built with the feature
+//! `count`. A reallocation counts as one allocation, because it may move.
 
 #[cfg(feature = "count")]
 mod counting {
@@ -13,7 +13,7 @@ mod counting {
     pub(crate) fn so_far() -> Option<super::Allocations> {
         let stats = ALLOCATOR.stats();
         let count = (stats.allocations + stats.reallocations) as u64;
-        // What a reallocation adds is part of the bytes allocated.
+        // The bytes that a reallocation adds are included.
         Some(super::Allocations { count, bytes: stats.bytes_allocated as u64 })
     }
 }

@@ -1,5 +1,5 @@
-//! The command line of a client program, read by hand: an argument parser
-//! would be a dependency of every client and blur what the libraries cost.
+//! The command line of a client program. It is parsed by hand: an argument parser
+//! would be a dependency of every client and distort the cost of the libraries.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -12,7 +12,7 @@ pub enum Operation {
     Create,
 }
 
-/// How long something goes on: `1500ms`, or a number of operations in all.
+/// A duration (`1500ms`), or a total number of operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Span {
     Time(Duration),
@@ -25,22 +25,22 @@ pub struct Arguments {
     pub endpoint: String,
     pub database: String,
     pub container: String,
-    /// Operations under way at once.
+    /// Concurrent operations.
     pub concurrency: u64,
     /// Threads of the runtime.
     pub workers: usize,
     pub warm_up: Span,
     pub measured: Span,
-    /// Unique among the runs on one container, so that new ids are.
+    /// Unique among the runs on one container, so that new ids are unique.
     pub run: u64,
 }
 
-/// `name` and `value` of one option; anything else is refused.
+/// Name and value of one option.
 type Pair = (String, String);
 
 impl Arguments {
-    /// Every option must be there: a default here could differ from what the
-    /// harness believes it measures.
+    /// Every option is required: a default could differ from what the runner
+    /// believes it measures.
     pub fn parse(mut words: impl Iterator<Item = String>) -> Result<Self, Problem> {
         let operation = match words.next().as_deref() {
             Some("read") => Operation::Read,

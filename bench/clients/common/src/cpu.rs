@@ -1,4 +1,4 @@
-//! CPU time of processes, read from `/proc`: no library is needed for it.
+//! CPU time of processes, read from `/proc`.
 
 use std::fs;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! The documents that the clients read and write, 1 KB each as JSON text: the
-//! same fields and the same text as everywhere in this bench.
+//! The documents that the clients read and write: 1 KB of JSON text each, with
+//! the same members as in all benchmarks.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,7 +12,7 @@ pub const READ_KEYS: u64 = 10;
 /// Values of the partition key that writes are spread over.
 pub(crate) const WRITE_KEYS: u64 = 100;
 
-/// What a payload repeats.
+/// The text that a payload repeats.
 pub const PADDING: &str = "What was committed once is never asked again; what was not is asked until it is. ";
 
 /// A document as a program would model it.
@@ -28,7 +28,7 @@ pub struct Document {
     pub payload: String,
 }
 
-/// The same before it is stored, borrowed, so that making one costs nothing.
+/// A new document with borrowed members, so that creating one is free.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct NewDocument<'a> {
     pub id: &'a str,
@@ -45,7 +45,7 @@ pub fn readable_id(number: u64) -> String {
     format!("r-{number}")
 }
 
-/// A payload that makes a document like `document` as long as it must be.
+/// The payload that gives a document like `document` the fixed size.
 pub(crate) fn payload_for(document: NewDocument<'_>) -> Result<String, serde_json::Error> {
     let bare = serde_json::to_vec(&NewDocument { payload: "", ..document })?.len();
     Ok(PADDING.chars().cycle().take(DOCUMENT_BYTES.saturating_sub(bare)).collect())

@@ -1,8 +1,7 @@
-//! The closed loop: a number of clients, a task each. Every client does its
-//! next operation when the one before is answered, until the time is up or its
-//! share is done; an operation under way is finished and counted, and the rate
-//! is taken over the time until the last one ended, so that slow answers are
-//! neither lost nor flattered.
+//! The closed loop: several clients, one task each. A client starts its next
+//! operation when the last one is answered, until the time is up or its share is
+//! done. A running operation is finished and counted, and the rate is computed
+//! over the time until the last one ended, so that slow answers count fully.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,10 +11,10 @@ use tokio::task::JoinSet;
 use crate::documents::{READ_KEYS, READABLE, WRITE_KEYS, payload_for};
 use crate::{Client, Histogram, NewDocument, Operation, Problem, Span, readable_id};
 
-/// An operation may take this long after the time is up before the run is
-/// given up: every library gives up by itself before that.
+/// How long an operation may take after the time is up. Every library gives up
+/// before that.
 const DRAIN_LIMIT: Duration = Duration::from_secs(120);
-/// Under valgrind a fixed number of operations takes this long at most.
+/// The longest run with a fixed number of operations, under valgrind.
 const OPERATIONS_LIMIT: Duration = Duration::from_secs(600);
 
 pub(crate) struct Sample {
@@ -23,7 +22,7 @@ pub(crate) struct Sample {
     pub(crate) latencies: Histogram,
 }
 
-/// What a client chooses from, made once: names cost the loop nothing.
+/// Ids and partition keys, created once, so that the loop does not format them.
 pub(crate) struct Names {
     /// Partition key and id of every document that can be read.
     readable: Vec<(String, String)>,
@@ -39,7 +38,7 @@ impl Names {
 }
 
 /// One client of a run, kept from warm-up to measurement.
-pub(crate) struct Looper<C> {
+pub(crate) struct LoopClient<C> {
     client: C,
     operation: Operation,
     names: Arc<Names>,
@@ -49,7 +48,7 @@ pub(crate) struct Looper<C> {
     dice: u64,
 }
 
-impl<C: Client> Looper<C> {
+impl<C: Client> LoopClient<C> {
     pub(crate) fn new(
         client: C,
         operation: Operation,
@@ -58,7 +57,7 @@ impl<C: Client> Looper<C> {
         number: u64,
     ) -> Result<Self, Problem> {
         let prefix = format!("w-{run}-{number}");
-        let mut looper = Self {
+        let mut client = Self {
             client,
             operation,
             names,
@@ -67,18 +66,18 @@ impl<C: Client> Looper<C> {
             sent: 0,
             dice: ((run << 8) | number) + 1,
         };
-        let id = looper.next_id();
-        looper.payload = payload_for(new_document(&id, "k-10", ""))?;
-        Ok(looper)
+        let id = client.next_id();
+        client.payload = payload_for(new_document(&id, "k-10", ""))?;
+        Ok(client)
     }
 
-    /// Of the same length for a million operations.
+    /// A new id; ids have the same length for a million operations.
     fn next_id(&self) -> String {
         format!("{}-{:06}", self.prefix, self.sent)
     }
 
-    /// Xorshift: chance enough to choose a document, the same in every run.
-    fn roll(&mut self) -> usize {
+    /// Xorshift: random enough to choose a document, and the same in every run.
+    fn next_random(&mut self) -> usize {
         self.dice ^= self.dice << 13;
         self.dice ^= self.dice >> 7;
         self.dice ^= self.dice << 17;
@@ -90,7 +89,7 @@ impl<C: Client> Looper<C> {
         let names = Arc::clone(&self.names);
         match self.operation {
             Operation::Read => {
-                let (key, id) = &names.readable[self.roll() % names.readable.len()];
+                let (key, id) = &names.readable[self.next_random() % names.readable.len()];
                 let document = self.client.read(key, id).await?;
                 if document.id != *id || document.pk != *key || document.payload.is_empty() {
                     return Err(format!("asked for {id} in {key}, got {document:?}").into());
@@ -98,14 +97,14 @@ impl<C: Client> Looper<C> {
                 Ok(())
             }
             Operation::Create => {
-                let pk = &names.write_keys[self.roll() % names.write_keys.len()];
+                let pk = &names.write_keys[self.next_random() % names.write_keys.len()];
                 let id = self.next_id();
                 self.client.create(&new_document(&id, pk, &self.payload)).await
             }
         }
     }
 
-    async fn go_on(mut self, until: Instant, operations_max: u64) -> Result<(Self, Histogram), Problem> {
+    async fn run_until(mut self, until: Instant, operations_max: u64) -> Result<(Self, Histogram), Problem> {
         let mut latencies = Histogram::new();
         let mut asked = Instant::now();
         while asked < until && latencies.count() < operations_max {
@@ -123,22 +122,25 @@ fn new_document<'a>(id: &'a str, pk: &'a str, payload: &'a str) -> NewDocument<'
 }
 
 /// Drives all clients for a span.
-pub(crate) async fn drive<C: Client>(loopers: &mut Vec<Looper<C>>, span: Span) -> Result<Sample, Problem> {
+pub(crate) async fn drive<C: Client>(
+    clients: &mut Vec<LoopClient<C>>,
+    span: Span,
+) -> Result<Sample, Problem> {
     let (time, each) = match span {
         Span::Time(time) => (time, u64::MAX),
-        Span::Operations(all) => (OPERATIONS_LIMIT, all.div_ceil(loopers.len() as u64)),
+        Span::Operations(all) => (OPERATIONS_LIMIT, all.div_ceil(clients.len() as u64)),
     };
     let started = Instant::now();
     let mut running = JoinSet::new();
-    for looper in loopers.drain(..) {
-        running.spawn(looper.go_on(started + time, each));
+    for client in clients.drain(..) {
+        running.spawn(client.run_until(started + time, each));
     }
     let mut latencies = Histogram::new();
     tokio::time::timeout(time + DRAIN_LIMIT, async {
         while let Some(joined) = running.join_next().await {
-            let (looper, own) = joined??;
+            let (client, own) = joined??;
             latencies.merge(&own);
-            loopers.push(looper);
+            clients.push(client);
         }
         Ok::<(), Problem>(())
     })

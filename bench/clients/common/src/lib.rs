@@ -1,7 +1,7 @@
-//! What the client programs of the comparison have in common: their command
-//! line, the documents, the closed loop, and the figures as one line of JSON.
-//! A program adds only how its library connects, reads and creates, so that
-//! any difference in the figures is the library's.
+//! Shared code of the programs that compare clients: command line, documents, the
+//! closed loop, and the figures as one line of JSON. A program adds only how its
+//! library connects, reads and creates, so that any difference in the figures
+//! comes from the library.
 //!
 //! All of them run on a multi-thread tokio runtime with the same number of
 //! workers, find the server's CA by the variable `SSL_CERT_FILE` and verify it,
@@ -27,9 +27,9 @@ pub use histogram::Histogram;
 
 pub type Problem = Box<dyn Error + Send + Sync>;
 
-/// The master key of the servers under test: known to everybody, so no secret,
-/// and not the emulators' published one, with which our client accepts any
-/// certificate from this machine.
+/// The master key of the servers under test. It is public, but not the
+/// emulators' key, with which our client accepts any certificate from this
+/// machine.
 pub const KEY: &str =
     "ofl3ZrqXQklMkSTpHL8MsKUkvmwxN37wWuuyAqjYUCp2wmtfRX94X+0ZKNu2MzP9WIq1dhPM0cDTSFVukJnJTQ==";
 
@@ -37,14 +37,14 @@ pub const KEY: &str =
 /// verifier of rustls understand it.
 pub const CA_VARIABLE: &str = "SSL_CERT_FILE";
 
-/// One library under test, connected to one container. Every client of a run
-/// owns a clone, as tasks of a real program would.
+/// A library under test, connected to one container. Every client of a run owns a
+/// clone, as the tasks of a real program would.
 pub trait Client: Clone + Send + 'static {
     fn read(&mut self, key: &str, id: &str) -> impl Future<Output = Result<Document, Problem>> + Send;
     fn create(&mut self, document: &NewDocument<'_>) -> impl Future<Output = Result<(), Problem>> + Send;
 }
 
-/// The whole of a client program's `main`.
+/// The `main` of a client program.
 pub fn main<C, F>(connect: impl FnOnce(Arguments) -> F) -> ExitCode
 where
     C: Client,

@@ -1,29 +1,29 @@
-//! One measurement: warm up, drive, and say what it took.
+//! One measurement: warm up, run the closed loop, report the figures.
 
 use std::fmt;
 use std::sync::Arc;
 
 use crate::allocations::{self, Allocations};
-use crate::drive::{Looper, Names, Sample, drive};
+use crate::drive::{LoopClient, Names, Sample, drive};
 use crate::{Arguments, Client, Problem, cpu_of};
 
 pub(crate) struct Figures {
     sample: Sample,
     cpu_us: f64,
-    /// Per operation: how many, and bytes.
+    /// Number and bytes per operation.
     allocations: Option<(f64, f64)>,
 }
 
 pub(crate) async fn measure<C: Client>(client: C, arguments: &Arguments) -> Result<Figures, Problem> {
     let names = Arc::new(Names::new());
-    let mut loopers = (0..arguments.concurrency)
+    let mut clients = (0..arguments.concurrency)
         .map(|number| {
-            Looper::new(client.clone(), arguments.operation, Arc::clone(&names), arguments.run, number)
+            LoopClient::new(client.clone(), arguments.operation, Arc::clone(&names), arguments.run, number)
         })
         .collect::<Result<Vec<_>, _>>()?;
-    drive(&mut loopers, arguments.warm_up).await?;
+    drive(&mut clients, arguments.warm_up).await?;
     let before = (cpu_of("self")?, allocations::so_far());
-    let sample = drive(&mut loopers, arguments.measured).await?;
+    let sample = drive(&mut clients, arguments.measured).await?;
     let after = (allocations::so_far(), cpu_of("self")?);
     let operations = sample.latencies.count() as f64;
     if operations == 0.0 {

@@ -1,7 +1,7 @@
-//! Our own client, `perihelion-client`, with its defaults but one: a write does
-//! not ask for the document back, as the SDK does not. Certificates are
-//! verified: the key is not the emulators', and the platform's store is read
-//! from `SSL_CERT_FILE`.
+//! Our client, `perihelion-client`, with its defaults except one: a write does not
+//! request the document in the answer, because the SDK does not either.
+//! Certificates are verified against `SSL_CERT_FILE`, because the key is not the
+//! emulators' key.
 
 use std::process::ExitCode;
 

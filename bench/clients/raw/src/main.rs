@@ -1,7 +1,6 @@
 //! The floor: one HTTP/2 connection of `hyper` over TLS and a signature per
-//! request, with the headers that a point operation cannot do without. No
-//! retries, no routing, no sessions, no diagnostics: nothing that a client is
-//! for, only what its bytes on the wire cost.
+//! request, with the headers that a point operation needs. No retries, routing,
+//! sessions or diagnostics: it shows what the bytes on the wire cost.
 
 #[path = "../../../src/load/sign.rs"]
 mod sign;
@@ -46,8 +45,8 @@ async fn connect(arguments: Arguments) -> Result<Raw, Problem> {
         }
     });
     let link = format!("dbs/{}/colls/{}", arguments.database, arguments.container);
-    let place = Place { prefix: format!("https://{authority}/"), link };
-    Ok(Raw { sender, signer: Signer::new(KEY)?, place: Arc::new(place) })
+    let container = Container { prefix: format!("https://{authority}/"), link };
+    Ok(Raw { sender, signer: Signer::new(KEY)?, container: Arc::new(container) })
 }
 
 fn tls() -> Result<ClientConfig, Problem> {
@@ -61,7 +60,7 @@ fn tls() -> Result<ClientConfig, Problem> {
     Ok(config)
 }
 
-struct Place {
+struct Container {
     /// `https://host:port/`
     prefix: String,
     /// `dbs/…/colls/…`
@@ -72,11 +71,11 @@ struct Place {
 struct Raw {
     sender: SendRequest<Full<Bytes>>,
     signer: Signer,
-    place: Arc<Place>,
+    container: Arc<Container>,
 }
 
 impl Raw {
-    /// A request with what every operation on documents needs.
+    /// A request with the headers of every operation on documents.
     fn request(
         &mut self,
         method: Method,
@@ -88,7 +87,7 @@ impl Raw {
         let signature = self.signer.sign(verb, "docs", link)?;
         Ok(Request::builder()
             .method(method)
-            .uri(format!("{}{path}", self.place.prefix))
+            .uri(format!("{}{path}", self.container.prefix))
             .header("authorization", signature.authorization)
             .header("x-ms-date", signature.date)
             .header("x-ms-version", VERSION)
@@ -109,18 +108,18 @@ impl Raw {
 
 impl Client for Raw {
     async fn read(&mut self, key: &str, id: &str) -> Result<Document, Problem> {
-        let link = format!("{}/docs/{id}", self.place.link);
+        let link = format!("{}/docs/{id}", self.container.link);
         let request = self.request(Method::GET, &link, &link, key)?.body(Full::default())?;
         let body = self.send(request, StatusCode::OK).await?;
         Ok(serde_json::from_slice(&body)?)
     }
 
     async fn create(&mut self, document: &NewDocument<'_>) -> Result<(), Problem> {
-        let place = Arc::clone(&self.place);
-        let path = format!("{}/docs", place.link);
+        let container = Arc::clone(&self.container);
+        let path = format!("{}/docs", container.link);
         let body = Full::from(serde_json::to_vec(document)?);
         let request = self
-            .request(Method::POST, &path, &place.link, document.pk)?
+            .request(Method::POST, &path, &container.link, document.pk)?
             .header("content-type", JSON)
             .header("prefer", MINIMAL)
             .body(body)?;

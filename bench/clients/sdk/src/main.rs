@@ -1,6 +1,5 @@
-//! The official SDK, `azure_data_cosmos`, as published and with its defaults;
-//! certificates are verified, for which the platform verifier it uses reads
-//! `SSL_CERT_FILE`.
+//! The official SDK, `azure_data_cosmos`, as published and with its defaults. It
+//! verifies certificates; its platform verifier reads `SSL_CERT_FILE`.
 
 use std::process::ExitCode;
 
@@ -9,7 +8,8 @@ use azure_data_cosmos::options::{ConnectionPoolOptions, Region, ServerCertificat
 use azure_data_cosmos::{AccountReference, CosmosClient, CosmosRuntime, RoutingStrategy};
 use perihelion_bench_client::{Arguments, Client, Document, KEY, NewDocument, Problem};
 
-/// Any region will do: the account names one, and the SDK falls back to it.
+/// The SDK needs some region. The account has another one, to which the SDK
+/// falls back.
 const REGION: &str = "East US";
 
 fn main() -> ExitCode {

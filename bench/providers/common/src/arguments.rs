@@ -1,5 +1,5 @@
-//! The command line of a program: a workload, a place, and nothing by default,
-//! because a default here could differ from what the runner believes it
+//! The command line of a program: a workload and a location. No option has a
+//! default, because a default could differ from what the runner believes it
 //! measures.
 
 use std::path::PathBuf;
@@ -7,28 +7,29 @@ use std::str::FromStr;
 
 use crate::Problem;
 
-/// What is measured.
+/// The workload to measure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Workload {
     /// duroxide's own stress harness.
     Stress { dispatchers: usize, seconds: u64 },
     /// duroxide's own harness of large payloads.
     Payload { dispatchers: usize, seconds: u64 },
-    /// So many clients, each starting a workflow when its last has ended.
+    /// Several clients, each starting a workflow when its last one has ended.
     Loop { clients: usize, seconds: u64 },
-    /// One workflow after the other, so many times.
+    /// `count` workflows, one after the other.
     Smallest { count: usize },
-    /// One workflow of so many activities at once.
+    /// One workflow with `count` activities at once.
     FanOut { count: usize },
-    /// One workflow of so many sub-orchestrations at once.
+    /// One workflow with `count` sub-orchestrations at once.
     Children { count: usize },
-    /// Smallest workflows between two lines of the runner, which counts.
+    /// `count` smallest workflows between two lines of the runner, which reads
+    /// the server's counters at both.
     Counted { count: usize },
 }
 
-/// Where the provider keeps its data. A program takes what it needs of it.
+/// Where the provider stores its data. A program uses the members it needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct Location {
     /// Which of the program's providers.
     pub name: String,
     /// An empty directory.
@@ -40,12 +41,12 @@ pub struct Place {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Arguments {
     pub workload: Workload,
-    pub place: Place,
+    pub location: Location,
     /// Threads of the runtime.
     pub workers: usize,
 }
 
-/// `name` and `value` of one option; anything else is refused.
+/// Name and value of one option.
 type Pair = (String, String);
 
 impl Arguments {
@@ -58,8 +59,8 @@ impl Arguments {
         }
         let arguments = Self {
             workload: parse_workload(&workload, &mut pairs)?,
-            place: Place {
-                name: take(&mut pairs, "--place")?,
+            location: Location {
+                name: take(&mut pairs, "--location")?,
                 directory: take(&mut pairs, "--directory")?,
                 endpoint: take(&mut pairs, "--endpoint")?,
             },
@@ -93,8 +94,8 @@ fn parse_workload(word: &str, pairs: &mut Vec<Pair>) -> Result<Workload, Problem
 }
 
 fn take<T: FromStr>(pairs: &mut Vec<Pair>, name: &str) -> Result<T, Problem> {
-    let place = pairs.iter().position(|(given, _)| given == name);
-    let (_, value) = pairs.swap_remove(place.ok_or_else(|| format!("{name} is missing"))?);
+    let index = pairs.iter().position(|(given, _)| given == name);
+    let (_, value) = pairs.swap_remove(index.ok_or_else(|| format!("{name} is missing"))?);
     value.parse().map_err(|_| format!("{name} cannot be {value}").into())
 }
 
@@ -103,7 +104,7 @@ mod tests {
     use super::*;
 
     const GOOD: &str =
-        "loop --clients 20 --seconds 3 --place sqlite --directory /tmp/x --endpoint - --workers 2";
+        "loop --clients 20 --seconds 3 --location sqlite --directory /tmp/x --endpoint - --workers 2";
 
     fn parse(typed: &str) -> Result<Arguments, String> {
         Arguments::parse(typed.split_whitespace().map(str::to_owned)).map_err(|problem| problem.to_string())
@@ -113,7 +114,7 @@ mod tests {
     fn a_full_command_line_is_understood() {
         let arguments = parse(GOOD).expect("a good command line");
         assert_eq!(arguments.workload, Workload::Loop { clients: 20, seconds: 3 });
-        assert_eq!((arguments.place.name.as_str(), arguments.workers), ("sqlite", 2));
+        assert_eq!((arguments.location.name.as_str(), arguments.workers), ("sqlite", 2));
     }
 
     #[test]

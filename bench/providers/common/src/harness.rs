@@ -1,6 +1,6 @@
-//! duroxide's own harnesses, as they come with the crate, with its defaults:
-//! 20 workflows at once of 5 activities of 10 ms, and 5 at once with payloads
-//! of 10 to 100 KB.
+//! duroxide's own stress harnesses with their defaults: 20 concurrent workflows
+//! of 5 activities of 10 ms, and 5 concurrent workflows with payloads of 10 to
+//! 100 KB.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use crate::Problem;
 
-/// The harness asks for a provider once; it is the one that is open.
+/// Gives the open provider to the harness.
 struct Opened(Arc<dyn Provider>);
 
 #[async_trait::async_trait]
@@ -53,8 +53,8 @@ pub(crate) async fn payload(
     figures(result.map_err(|error| error.to_string())?)
 }
 
-/// A peer's lost workflows are part of its figures; that none was completed is
-/// a broken run.
+/// Lost workflows are part of a peer's figures. A run without a completed
+/// workflow is an error.
 fn figures(result: StressTestResult) -> Result<Value, Problem> {
     if result.completed == 0 {
         return Err(format!("none of {} workflows was completed", result.launched).into());

@@ -1,7 +1,6 @@
-//! What the programs of the provider comparison have in common: their command
-//! line, the workloads, and the figures as one line of JSON. A program adds
-//! only how its provider is opened, so that any difference in the figures is
-//! the provider's.
+//! Shared code of the programs that compare providers: command line, workloads,
+//! and the figures as one line of JSON. A program adds only how its provider is
+//! opened, so that any difference in the figures comes from the provider.
 //!
 //! All of them run duroxide 0.1.32 on a multi-thread tokio runtime with the
 //! same number of workers, with the runtime's default options unless the
@@ -21,13 +20,13 @@ use std::sync::Arc;
 
 use duroxide::providers::Provider;
 
-pub use arguments::{Arguments, Place, Workload};
+pub use arguments::{Arguments, Location, Workload};
 
 pub type Problem = Box<dyn Error + Send + Sync>;
 
-/// The whole of a program's `main`: opens the provider of the named place, runs
-/// one workload on it, prints its figures.
-pub fn main<F>(open: impl FnOnce(Place) -> F) -> ExitCode
+/// The `main` of a program: opens the provider of the named location, runs one
+/// workload on it and prints the figures.
+pub fn main<F>(open: impl FnOnce(Location) -> F) -> ExitCode
 where
     F: Future<Output = Result<Arc<dyn Provider>, Problem>>,
 {
@@ -48,7 +47,7 @@ where
     }
 }
 
-fn run<F>(open: impl FnOnce(Place) -> F) -> Result<String, Problem>
+fn run<F>(open: impl FnOnce(Location) -> F) -> Result<String, Problem>
 where
     F: Future<Output = Result<Arc<dyn Provider>, Problem>>,
 {
@@ -56,7 +55,7 @@ where
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(arguments.workers).enable_all().build()?;
     let figures = runtime.block_on(async {
-        let provider = open(arguments.place).await?;
+        let provider = open(arguments.location).await?;
         match arguments.workload {
             Workload::Stress { dispatchers, seconds } => {
                 harness::stress(provider, dispatchers, seconds).await
@@ -71,8 +70,8 @@ where
             Workload::Counted { count } => timed::counted(provider, count).await,
         }
     })?;
-    // The provider's own background work ends with the process; waiting for it
-    // would measure its shutdown.
+    // Do not wait for background work of the provider: that would measure its
+    // shutdown.
     runtime.shutdown_background();
     Ok(figures.to_string())
 }

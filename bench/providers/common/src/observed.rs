@@ -1,9 +1,9 @@
-//! A provider that tells when its inner one has committed: the start of an
-//! instance when `enqueue_for_orchestrator` returns, its end when the ack that
-//! completes it returns. So a workload can time from commit to commit, and wait
-//! for an end without the reads of a waiting client.
+//! A wrapper around a provider that records when an instance was started (when
+//! `enqueue_for_orchestrator` returns) and completed (when the ack that completes
+//! it returns). So a workload can measure from commit to commit, and wait for
+//! the end without the reads of a waiting client.
 //!
-//! Every method is the inner provider's; nothing is added but two notes.
+//! Every method calls the inner provider; only these records are added.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,16 +19,16 @@ use tokio::sync::oneshot;
 
 pub(crate) struct Observed {
     inner: Arc<dyn Provider>,
-    notes: Mutex<Notes>,
+    records: Mutex<Records>,
 }
 
 #[derive(Default)]
-struct Notes {
-    /// Who waits for the end of an instance.
+struct Records {
+    /// The waiters for the end of each instance.
     awaited: HashMap<String, Awaited>,
-    /// The instance of each turn that is under way.
+    /// The instance of each running turn.
     turns: HashMap<String, String>,
-    /// Fetches that came back with nothing.
+    /// Fetches that returned nothing.
     empty_fetches: u64,
 }
 
@@ -39,23 +39,23 @@ struct Awaited {
 
 impl Observed {
     pub(crate) fn new(inner: Arc<dyn Provider>) -> Arc<Self> {
-        Arc::new(Observed { inner, notes: Mutex::default() })
+        Arc::new(Observed { inner, records: Mutex::default() })
     }
 
     /// Resolves when the instance has completed, with the time since the
-    /// commit of its start. To be called before it is started.
+    /// commit of its start. Call it before the instance is started.
     pub(crate) fn completion(&self, instance: &str) -> oneshot::Receiver<Duration> {
         let (done, receiver) = oneshot::channel();
-        self.note(|notes| notes.awaited.insert(instance.to_owned(), Awaited { started: None, done }));
+        self.record(|records| records.awaited.insert(instance.to_owned(), Awaited { started: None, done }));
         receiver
     }
 
     pub(crate) fn empty_fetches(&self) -> u64 {
-        self.note(|notes| notes.empty_fetches)
+        self.record(|records| records.empty_fetches)
     }
 
-    fn note<T>(&self, change: impl FnOnce(&mut Notes) -> T) -> T {
-        change(&mut self.notes.lock().unwrap_or_else(PoisonError::into_inner))
+    fn record<T>(&self, change: impl FnOnce(&mut Records) -> T) -> T {
+        change(&mut self.records.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -76,9 +76,9 @@ impl Provider for Observed {
         filter: Option<&DispatcherCapabilityFilter>,
     ) -> Result<Option<(OrchestrationItem, String, u32)>, ProviderError> {
         let fetched = self.inner.fetch_orchestration_item(lock_timeout, poll_timeout, filter).await?;
-        self.note(|notes| match &fetched {
-            Some((item, token, _)) => drop(notes.turns.insert(token.clone(), item.instance.clone())),
-            None => notes.empty_fetches += 1,
+        self.record(|records| match &fetched {
+            Some((item, token, _)) => drop(records.turns.insert(token.clone(), item.instance.clone())),
+            None => records.empty_fetches += 1,
         });
         Ok(fetched)
     }
@@ -99,12 +99,11 @@ impl Provider for Observed {
             .ack_orchestration_item(token, execution_id, delta, work, messages, metadata, cancelled)
             .await?;
         let committed = Instant::now();
-        self.note(|notes| {
-            let ended = notes.turns.remove(token).filter(|_| is_last);
-            if let Some(awaited) = ended.and_then(|instance| notes.awaited.remove(&instance)) {
-                // The start may be noted later than the end, by a thread that
-                // was slower: then no time had passed. Nobody waits any more
-                // when the run was given up.
+        self.record(|records| {
+            let ended = records.turns.remove(token).filter(|_| is_last);
+            if let Some(awaited) = ended.and_then(|instance| records.awaited.remove(&instance)) {
+                // A slow thread may record the start after the end; then the
+                // time is zero. The receiver is gone if the run was given up.
                 let elapsed = awaited.started.map_or(Duration::ZERO, |started| committed - started);
                 let _ = awaited.done.send(elapsed);
             }
@@ -118,7 +117,7 @@ impl Provider for Observed {
         delay: Option<Duration>,
         ignore_attempt: bool,
     ) -> Result<(), ProviderError> {
-        self.note(|notes| notes.turns.remove(token));
+        self.record(|records| records.turns.remove(token));
         self.inner.abandon_orchestration_item(token, delay, ignore_attempt).await
     }
 
@@ -133,8 +132,8 @@ impl Provider for Observed {
         };
         self.inner.enqueue_for_orchestrator(item, delay).await?;
         let committed = Instant::now();
-        self.note(|notes| {
-            if let Some(awaited) = start.and_then(|instance| notes.awaited.get_mut(&instance)) {
+        self.record(|records| {
+            if let Some(awaited) = start.and_then(|instance| records.awaited.get_mut(&instance)) {
                 awaited.started = Some(committed);
             }
         });
@@ -150,7 +149,7 @@ impl Provider for Observed {
     ) -> Result<Option<(WorkItem, String, u32)>, ProviderError> {
         let fetched = self.inner.fetch_work_item(lock_timeout, poll_timeout, session, tag_filter).await?;
         if fetched.is_none() {
-            self.note(|notes| notes.empty_fetches += 1);
+            self.record(|records| records.empty_fetches += 1);
         }
         Ok(fetched)
     }

@@ -1,7 +1,7 @@
-//! The workloads of our own: a closed loop, the smallest workflow one after the
-//! other, one wide workflow, and smallest workflows for the runner to count
-//! requests by. All with the runtime's default options: 2 dispatchers and 2
-//! workers, a poll every 100 ms where the provider does not wait itself.
+//! Our own workloads: a closed loop, smallest workflows one after the other, one
+//! workflow with many parts, and smallest workflows for counting requests. All
+//! use the runtime's default options: 2 dispatchers, 2 workers, and a poll every
+//! 100 ms if the provider does not wait for work itself.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,20 +16,20 @@ use crate::Problem;
 use crate::observed::Observed;
 use crate::workflows::{SMALLEST, activities, orchestrations};
 
-/// A workflow that takes longer is stuck, whatever the machine does.
+/// A workflow that takes longer is stuck, even on a busy machine.
 const WAIT_MAX: Duration = Duration::from_secs(120);
-/// What is lazily made (connections, statements, files) is made after a few.
+/// Warm-up: connections, statements and files are created by the first few.
 const WARM_UP: usize = 3;
-/// How long the closed loop runs before it counts.
+/// How long the closed loop runs before the measurement.
 const LOOP_WARM_UP: Duration = Duration::from_millis(500);
-/// What dispatchers get to end in; those that wait for work are cut off.
+/// How long the runtime may take to stop; waiting dispatchers are cut off.
 const SHUTDOWN_MS: u64 = 200;
 
 async fn start(provider: Arc<dyn Provider>) -> Arc<Runtime> {
     Runtime::start_with_options(provider, activities(), orchestrations(), RuntimeOptions::default()).await
 }
 
-/// Starts an instance, waits as a client does, and checks what came out.
+/// Starts an instance, waits for it as a client does, and checks its output.
 async fn round(client: &Client, instance: &str) -> Result<(), Problem> {
     client.start_orchestration(instance, SMALLEST, instance).await?;
     expect_output(client.wait_for_orchestration(instance, WAIT_MAX).await?, instance)
@@ -115,8 +115,8 @@ pub(crate) async fn smallest(provider: Arc<dyn Provider>, count: usize) -> Resul
     }))
 }
 
-/// From the commit of each start to the commit of its end; nothing is read
-/// meanwhile but by the runtime.
+/// The times from the commit of each start to the commit of its end. Only the
+/// runtime reads in between.
 async fn one_by_one(
     observed: &Observed,
     client: &Client,
@@ -134,13 +134,14 @@ async fn one_by_one(
     Ok(latencies)
 }
 
-/// How long to wait before a start. A user's starts do not come in step with
-/// polls of 100 ms, so ours come at all their phases in turn.
+/// The pause before a start. Real starts are not aligned with polls of 100 ms,
+/// so ours go through all phases of a poll.
 fn pause(number: usize) -> Duration {
     Duration::from_millis((number as u64 * 37) % 100)
 }
 
-/// One workflow of many parts, from the commit of its start to that of its end.
+/// One workflow with many parts: the time from the commit of its start to the
+/// commit of its end.
 pub(crate) async fn wide(
     provider: Arc<dyn Provider>,
     orchestration: &str,
@@ -158,8 +159,8 @@ pub(crate) async fn wide(
     Ok(json!({ "seconds": elapsed.as_secs_f64() }))
 }
 
-/// Says `ready`, waits for a line, runs, says `done`, waits for another: the
-/// runner reads the server's counters at both.
+/// Prints `ready`, waits for a line, runs, prints `done` and waits for a second
+/// line. The runner reads the server's counters both times.
 pub(crate) async fn counted(provider: Arc<dyn Provider>, count: usize) -> Result<Value, Problem> {
     let observed = Observed::new(provider);
     let runtime = start(observed.clone()).await;
@@ -177,11 +178,11 @@ pub(crate) async fn counted(provider: Arc<dyn Provider>, count: usize) -> Result
     Ok(json!({ "workflows": count, "emptyFetches": empty }))
 }
 
-/// The least of them that at least this part of them do not exceed.
+/// The quantile: the least latency that at least this share does not exceed.
 fn quantile_ms(latencies: &mut [Duration], part: f64) -> f64 {
     latencies.sort_unstable();
-    let place = (latencies.len() as f64 * part).ceil() as usize;
-    latencies.get(place.saturating_sub(1)).map_or(0.0, |latency| latency.as_secs_f64() * 1e3)
+    let rank = (latencies.len() as f64 * part).ceil() as usize;
+    latencies.get(rank.saturating_sub(1)).map_or(0.0, |latency| latency.as_secs_f64() * 1e3)
 }
 
 #[cfg(test)]

@@ -1,14 +1,14 @@
-//! The workflows of the workloads that are not duroxide's own: as little work
-//! as possible, so that what is measured is the provider.
+//! The workflows of our own workloads. They do as little work as possible, so
+//! that the provider is what is measured.
 
 use duroxide::runtime::registry::ActivityRegistry;
 use duroxide::{ActivityContext, OrchestrationContext, OrchestrationRegistry};
 
 /// One activity that does nothing.
 pub const SMALLEST: &str = "Smallest";
-/// As many of them at once as the input says.
+/// As many activities at once as the input says.
 pub const FAN_OUT: &str = "FanOut";
-/// As many sub-orchestrations at once as the input says, each of no step.
+/// As many sub-orchestrations at once as the input says, each without a step.
 pub const CHILDREN: &str = "Children";
 
 const CHILD: &str = "Child";
@@ -50,7 +50,7 @@ fn width(input: &str) -> Result<usize, String> {
     input.parse().map_err(|_| format!("`{input}` is not a number of parts"))
 }
 
-/// How many parts gave back what they were given.
+/// How many parts returned their input.
 fn answered(results: Vec<Result<String, String>>) -> Result<String, String> {
     let right = results.iter().enumerate().filter(|(number, result)| **result == Ok(number.to_string()));
     Ok(right.count().to_string())

@@ -1,11 +1,10 @@
 //! The ceiling: a provider that keeps everything in one map behind one lock and
-//! wakes whoever waits. What the runtime reaches on it, no provider exceeds by
-//! much.
+//! wakes waiting fetches. No real provider can be much faster than the runtime
+//! is on this one.
 //!
-//! It keeps what the workloads need and refuses the rest instead of pretending:
-//! there are no timers, no sessions and no key-value pairs, locks never expire
-//! and nothing outlives the process. An instance is with at most one turn at a
-//! time, and a message is delivered once.
+//! It supports what the workloads need and refuses the rest: no timers, no
+//! sessions, no key-value pairs; locks never expire, and nothing is stored. An
+//! instance has at most one turn at a time, and a message is delivered once.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -30,7 +29,7 @@ pub struct Memory {
 #[derive(Default)]
 struct State {
     instances: HashMap<String, Instance>,
-    /// Instances that have messages and no turn, each once.
+    /// Instances with messages and without a running turn, each once.
     ready: VecDeque<String>,
     activities: VecDeque<WorkItem>,
     turns: HashMap<String, Turn>,
@@ -59,7 +58,7 @@ impl State {
         self.tokens.to_string()
     }
 
-    /// Gives a message to its instance.
+    /// Adds a message to its instance.
     fn post(&mut self, item: WorkItem) -> Result<(), ProviderError> {
         let name = target(&item)?.to_owned();
         let instance = self.instances.entry(name.clone()).or_default();
@@ -94,7 +93,7 @@ impl State {
         Some((item, token, 1))
     }
 
-    /// Ends a turn; an instance with messages is ready again.
+    /// Ends a turn. An instance with messages becomes ready again.
     fn release(&mut self, name: &str) {
         if let Some(instance) = self.instances.get_mut(name) {
             instance.is_busy = false;
@@ -110,7 +109,7 @@ impl State {
 }
 
 impl Instance {
-    /// Name and version from the message that starts it.
+    /// Takes name and version from the start message.
     fn begin(&mut self, messages: &[WorkItem]) {
         self.execution = 1;
         for message in messages {
@@ -123,7 +122,7 @@ impl Instance {
     }
 }
 
-/// Whom a message is for.
+/// The instance that a message is for.
 fn target(item: &WorkItem) -> Result<&str, ProviderError> {
     match item {
         WorkItem::StartOrchestration { instance, .. }
@@ -153,7 +152,8 @@ impl Memory {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One waiting fetch per new item; whoever takes one of several wakes the next.
+    /// Wakes one waiting fetch. A fetch that leaves items behind wakes the next
+    /// one.
     fn wake(&self, state: &State) {
         if !state.ready.is_empty() {
             self.orchestrations.notify_one();

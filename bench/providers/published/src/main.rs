@@ -6,15 +6,15 @@ use std::sync::Arc;
 use duroxide::providers::Provider;
 use duroxide_cdb::CosmosDBProvider;
 use perihelion_bench_client::KEY;
-use perihelion_bench_provider::{Place, Problem};
+use perihelion_bench_provider::{Location, Problem};
 
 fn main() -> ExitCode {
     perihelion_bench_provider::main(open)
 }
 
-async fn open(place: Place) -> Result<Arc<dyn Provider>, Problem> {
-    // It joins the endpoint and a path that begins with a slash.
-    let endpoint = place.endpoint.trim_end_matches('/');
+async fn open(location: Location) -> Result<Arc<dyn Provider>, Problem> {
+    // The crate appends a path that begins with a slash.
+    let endpoint = location.endpoint.trim_end_matches('/');
     let provider = CosmosDBProvider::new(endpoint, KEY, "duroxide").await?;
     Ok(Arc::new(provider))
 }

@@ -11,7 +11,7 @@ use perihelion_client::Credential;
 
 use super::keeps_by;
 use crate::cases::steps::{
-    LOCK, WAIT_MAX, QUIET, SHORT_LOCK, Turn, ack, admin, begin, begin_with, done, enqueue, look, raised,
+    LOCK, QUIET, SHORT_LOCK, Turn, WAIT_MAX, ack, admin, begin, begin_with, done, enqueue, look, raised,
     special_work, start, take, take_for, until, within, work,
 };
 use crate::cases::world::{CaseFailure, Opening, Outcome, World, ensure};

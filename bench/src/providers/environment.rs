@@ -1,6 +1,6 @@
-//! Everything a measurement needs, made for it and gone after it: an empty
-//! directory, a fresh server or database where the place needs one, and the
-//! program's process. A program that does not end is ended here.
+//! The environment of a measurement, created before it and removed after it: an
+//! empty directory, a new server or database if the place needs one, and the
+//! process of the program. A program that does not end is killed.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,17 +17,17 @@ use super::places::{Needs, Place, Program};
 use super::postgres::Postgres;
 use crate::targets::{Launcher, Server, Target, build_release, certificate_authority};
 
-/// No workload takes half of this on the slowest peer.
+/// Twice what any workload takes on the slowest peer.
 const MEASUREMENT_MAX: Duration = Duration::from_secs(150);
 
-pub struct Stage {
+pub struct Environment {
     pub launcher: Launcher,
     pub postgres: Option<Postgres>,
     pub programs: BTreeMap<Program, PathBuf>,
     pub workers: usize,
 }
 
-/// What a place needs, ready.
+/// The directory and server of one measurement.
 pub struct Setting {
     pub server: Option<Server>,
     endpoint: String,
@@ -36,10 +36,10 @@ pub struct Setting {
     ca: Option<PathBuf>,
 }
 
-impl Stage {
-    /// Runs one workload on one place and gives its figures.
+impl Environment {
+    /// Runs one workload on one place and returns its figures.
     pub async fn measure(&self, place: Place, words: &[String]) -> anyhow::Result<Value> {
-        let setting = self.set(place).await?;
+        let setting = self.prepare(place).await?;
         let mut command = self.command(place, &setting, words)?;
         let run = command.stdin(Stdio::null()).output();
         let answer = match tokio::time::timeout(MEASUREMENT_MAX, run).await {
@@ -49,14 +49,14 @@ impl Stage {
         let talk = String::from_utf8_lossy(&answer.stderr);
         ensure!(answer.status.success(), "{command:?} ended with {}:\n{talk}", answer.status);
         let said = String::from_utf8_lossy(&answer.stdout);
-        let figures = said.lines().next_back().context("a program said nothing")?;
+        let figures = said.lines().next_back().context("a program printed nothing")?;
         let figures = serde_json::from_str(figures).context("a program's figures are not JSON")?;
         setting.clear().await?;
         Ok(figures)
     }
 
-    /// An empty directory, and a server with nothing in it.
-    pub async fn set(&self, place: Place) -> anyhow::Result<Setting> {
+    /// Creates an empty directory and starts an empty server.
+    pub async fn prepare(&self, place: Place) -> anyhow::Result<Setting> {
         let directory = self.launcher.scratch.join(place.name());
         if directory.exists() {
             fs::remove_dir_all(&directory)?;
@@ -87,10 +87,10 @@ impl Stage {
     pub fn command(&self, place: Place, setting: &Setting, words: &[String]) -> anyhow::Result<Command> {
         let mut command =
             Command::new(self.programs.get(&place.program()).context("a program is not built")?);
-        command.args(words).args(["--place", place.word(), "--endpoint", &setting.endpoint]);
+        command.args(words).args(["--location", place.word(), "--endpoint", &setting.endpoint]);
         command.arg("--directory").arg(&setting.directory);
         command.args(["--workers", &self.workers.to_string()]).kill_on_drop(true);
-        // duroxide logs to stdout; every figure is without the cost of it.
+        // duroxide logs to stdout; no figure includes that cost.
         command.env("RUST_LOG", "off");
         if let Some(ca) = &setting.ca {
             command.env(CA_VARIABLE, ca);
@@ -104,11 +104,11 @@ impl Setting {
         if let Some(server) = self.server {
             server.stop().await?;
         }
-        fs::remove_dir_all(&self.directory).context("removing what a measurement left")
+        fs::remove_dir_all(&self.directory).context("removing the files of a measurement")
     }
 }
 
-/// The programs that the places need, as they are in `directory`, or built.
+/// The programs that the places need: from `directory`, or built.
 pub async fn gather_programs(
     places: &[Place],
     directory: Option<&Path>,
@@ -127,7 +127,7 @@ pub async fn gather_programs(
                 build_release(&program.directory(), program.lock(), &program.package()).await?
             }
         };
-        // A copy: a build meanwhile must not change what is measured.
+        // A copy, so that a later build does not change what is measured.
         let copy = scratch.join(format!("program-{}", program.name()));
         fs::copy(&built, &copy).with_context(|| format!("copying {}", built.display()))?;
         programs.insert(program, copy);
