@@ -1,10 +1,10 @@
 // Runs the official JavaScript SDK against the server that this repository
 // builds: `node interop/javascript/run.mjs [word ...]`.
 //
-// Only Node's standard library is needed to start. This process installs what
-// package-lock.json names, starts the servers, and hands over to suite.mjs in
-// a child process, because Node reads NODE_EXTRA_CA_CERTS only when it starts:
-// that is how the SDK comes to trust our CA, with verification left on.
+// Only Node's standard library is needed to start. This process installs the
+// packages of package-lock.json, starts the servers, and runs suite.mjs in a child
+// process, because Node reads NODE_EXTRA_CA_CERTS only at start-up. With it the SDK
+// trusts our CA, and verification stays on.
 //
 // Words select the checks whose area or name contains one of them.
 
@@ -48,7 +48,7 @@ async function main(words) {
 // Resolves to the exit code of the suite.
 function runSuite(servers, words) {
   const environment = { ...process.env, NODE_EXTRA_CA_CERTS: servers[0].caPath };
-  // A switched-off verification would make every TLS check meaningless.
+  // Without verification every TLS check would be meaningless.
   delete environment.NODE_TLS_REJECT_UNAUTHORIZED;
   for (const server of servers) {
     environment[`INTEROP_${server.name.toUpperCase()}`] = server.endpoint;

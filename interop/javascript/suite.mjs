@@ -27,5 +27,5 @@ const AREAS = [
 for (const name of AREAS) await import(`./checks/${name}.mjs`);
 
 const failed = await runChecks(process.argv.slice(2));
-// The SDK keeps timers and sockets open; nothing is left to wait for.
+// The SDK keeps timers and sockets open; do not wait for them.
 process.exit(failed === 0 ? 0 : 1);

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """The official Python SDK against our server: `python3 interop/python/run.py`.
 
-Needs nothing but Python's standard library to start: it makes a virtual
+It needs only Python's standard library to start: it creates a virtual
 environment beside itself, installs the pinned requirements once, and runs
-itself again inside. It then starts the servers it needs (three shapes of one
-binary) and runs every check. One line per check, a closing line
+itself again inside. Then it starts the servers (one binary with three sets of
+options) and runs every check. One line per check, a closing line
 `N passed, N failed, N skipped`, exit code 1 when a check failed and 2 when the
 suite could not run.
 
@@ -36,8 +36,8 @@ INSIDE = "PERIHELION_INTEROP_PYTHON_INSIDE"
 
 
 def enter_environment():
-    """Makes the environment if it is not the one the requirements ask for, and
-    runs this file again in it. Two runs at once wait for each other."""
+    """Creates the virtual environment unless it matches the requirements, and runs
+    this file again in it. Two runs at once wait for each other."""
     python = ENVIRONMENT / "bin" / "python"
     stamp = ENVIRONMENT / "installed"
     wanted = hashlib.sha256(REQUIREMENTS.read_bytes() + sys.version.encode()).hexdigest()

@@ -1,4 +1,4 @@
-// The change feed: where it starts, how it goes on, whose changes it carries.
+// The change feed: where it starts, how it resumes, which changes it has.
 
 import assert from "node:assert/strict";
 

@@ -1,4 +1,4 @@
-// Items: every operation on one item, and what it answers.
+// Items: every operation on one item, and its answer.
 
 import assert from "node:assert/strict";
 

@@ -1,9 +1,9 @@
 // Queries that the SDK merges itself, by the plan that the server gives it.
 //
-// Two ways lead there: `forceQueryPlan`, and the strict server, which refuses
-// such queries across partitions as the real gateway does, with the plan in
-// the refusal. Both must give exactly the rows that the server gives when it
-// merges by itself, so every case runs all three ways over four ranges.
+// The SDK does so with `forceQueryPlan`, and on the strict server, which refuses
+// such queries across partitions as the real gateway does, with the plan in the
+// refusal. Both have to give exactly the rows of a server that merges by itself,
+// so every case runs in all three ways over four ranges.
 
 import assert from "node:assert/strict";
 
@@ -127,7 +127,7 @@ check("parameters reach the rewritten query", async () => {
   assert.deepEqual(await all(await strict(), spec), [20, 21, 22]);
 });
 
-// The SDK refuses to merge keys of several types, so that is asked of the server.
+// The SDK refuses to merge keys of several types, so only the server is tested.
 check("ORDER BY over mixed types across ranges follows the service's order", async () => {
   const container = await freshContainer("ranges");
   const values = ["b", null, 10, true, "a", -3, false, 2.5, "", 0];
@@ -150,7 +150,7 @@ check("a filter on the partition key is served without a merge", async () => {
   const { client: other, exchanges } = recordingClient("strict");
   const found = await all(through(other, await strict()), "SELECT VALUE c.n FROM c ORDER BY c.n", { partitionKey: "p2" });
   assert.deepEqual(found, [2, 10, 18, 26, 34, 42]);
-  // The plan that the SDK asks for at the same time may still be under way.
+  // The plan that the SDK asks for at the same time may still be running.
   assert.ok(!exchanges.some(({ status }) => status >= 400));
 });
 

@@ -1,4 +1,4 @@
-// Session consistency: tokens come with every write and go with every read.
+// Session consistency: every write returns a token, every read sends it.
 
 import assert from "node:assert/strict";
 

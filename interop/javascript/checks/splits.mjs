@@ -10,7 +10,7 @@ import { all, createAll, endpoints, freshContainer, ids, newClient, sorted, thro
 
 area("splits");
 
-// Asks the management interface to split a range; resolves to its answer.
+// Splits a range through the management interface; resolves to the answer.
 function split(container, range) {
   const body = JSON.stringify({ database: container.database.id, container: container.id, range });
   return new Promise((resolve, reject) => {
@@ -55,7 +55,7 @@ check("a client with the old map reads, writes and queries on", async () => {
   assert.equal((await veteran.items.upsert({ id: "05", pk: "p5", n: 50 })).statusCode, 200);
   assert.deepEqual(await all(veteran, "SELECT VALUE COUNT(1) FROM c"), [40]);
   // A merge by plan with the old map is left out: the SDK repeats the request
-  // for the range that is gone for ever. One with the new map gives all rows.
+  // for the old range without end. A merge with the new map gives all rows.
   const recruit = through(newClient("plain"), container);
   const ordered = await all(recruit, "SELECT VALUE c.id FROM c ORDER BY c.id", { forceQueryPlan: true, maxItemCount: 3 });
   assert.deepEqual(ordered, sorted(ordered));

@@ -1,4 +1,4 @@
-// What goes in comes out: ids, keys, texts and numbers of every legal kind.
+// Round trips of ids, keys, texts and numbers of every legal kind.
 
 import assert from "node:assert/strict";
 
@@ -9,8 +9,8 @@ area("text_and_numbers");
 
 const container = once(() => freshContainer("ranges"));
 
-// Not in here, because the SDK does not encode them in its paths: a question
-// mark, and a name of dots only.
+// Left out, because the SDK does not encode them in its paths: a question mark,
+// and a name of dots only.
 const NAMES = [
   "with space",
   "per%cent and 100%25",

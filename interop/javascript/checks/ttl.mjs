@@ -1,4 +1,4 @@
-// Expiry: of containers, of items, and of nothing.
+// Time to live: of containers, of items, and switched off.
 
 import assert from "node:assert/strict";
 
@@ -9,8 +9,8 @@ import { all, freshContainer, ids, refused, sorted, until } from "../lib/support
 
 area("ttl");
 
-// Times are whole seconds: an item of ttl n lives for more than n - 1 seconds,
-// so what must still be there is given 2 or more.
+// Times are whole seconds: an item with ttl n lives for more than n - 1 seconds,
+// so items that must still exist get 2 or more.
 
 const isGone = async (container, id) => (await container.item(id, "a").read()).statusCode === 404;
 

@@ -1,8 +1,8 @@
 // Collects checks and runs them one after the other.
 //
-// A check is a plain claim and a function that asserts it. Checks of an area
-// run in the order in which they are written and may build on each other's
-// container, never on another area's.
+// A check is a claim and a function that asserts it. The checks of an area run in
+// the order in which they are written and may share a container; areas do not
+// share any.
 
 // The slowest check waits two seconds for an expiry.
 const CHECK_TIME_MAX_MS = 20_000;
@@ -19,10 +19,10 @@ export function check(claim, run) {
   checks.push({ area: currentArea, claim, run });
 }
 
-// A check that cannot apply says so by throwing this.
+// Thrown by a check that does not apply.
 export class Skip extends Error {}
 
-// Runs what the words select; returns how many failed.
+// Runs the selected checks; returns how many failed.
 export async function runChecks(words) {
   const selected = checks.filter(({ area, claim }) => {
     const name = `${area}: ${claim}`.toLowerCase();

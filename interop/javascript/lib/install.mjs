@@ -8,7 +8,7 @@ import { createHash } from "node:crypto";
 import { readFile, writeFile } from "node:fs/promises";
 import path from "node:path";
 
-// A registry that answers at all delivers 25 small packages in this time.
+// Enough for a registry to deliver 25 small packages.
 const INSTALL_TIME_MAX_MS = 300_000;
 
 export async function install(directory) {
@@ -34,7 +34,7 @@ function npmCi(directory) {
   return new Promise((resolve, reject) => {
     const npm = spawn("npm", ["ci", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error"], {
       cwd: directory,
-      // npm talks on both streams; ours keeps standard output for the checks.
+      // npm prints on both streams; standard output is for the checks.
       stdio: ["ignore", process.stderr, process.stderr],
       timeout: INSTALL_TIME_MAX_MS,
     });

@@ -1,8 +1,8 @@
 // Starts and stops the servers that the checks talk to.
 //
-// Each server takes a free port and is ready when it says "Started". They
-// share a certificate cache of their own in the scratch directory, so that the
-// CA is one that no other run and no trust store has seen.
+// Each server uses a free port and is ready when it prints "Started". They share
+// a certificate cache in the scratch directory, so that the CA is new and no trust
+// store knows it.
 
 import { execFile, spawn } from "node:child_process";
 import { access, writeFile } from "node:fs/promises";
@@ -10,8 +10,8 @@ import path from "node:path";
 import { createInterface } from "node:readline";
 import { promisify } from "node:util";
 
-// What the checks need: one range, several ranges, the real gateway's
-// refusals, a small throughput, and Entra ID tokens.
+// The servers: one range, several ranges, the refusals of the real gateway, a
+// small throughput, and Entra ID tokens.
 const SERVERS = [
   { name: "plain", options: [] },
   { name: "ranges", options: ["--partitions", "4"] },
@@ -40,7 +40,7 @@ export async function startServers(binary, scratch) {
   const environment = cleanEnvironment(scratch);
   const servers = [];
   try {
-    // One after the other: the first one makes the CA.
+    // One after the other, because the first one creates the CA.
     for (const { name, options } of SERVERS) {
       servers.push(await start(binary, name, options, environment));
     }
@@ -55,7 +55,7 @@ export async function startServers(binary, scratch) {
   }
 }
 
-// Ends every server; returns a sentence for each that did not end as asked.
+// Stops every server; returns a sentence for each that did not stop properly.
 export async function stopServers(servers) {
   const complaints = await Promise.all(servers.map(stop));
   return complaints.filter(Boolean);

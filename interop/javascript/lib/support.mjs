@@ -1,4 +1,4 @@
-// What the checks share: clients, fresh containers, reading to the end, and
+// Shared by the checks: clients, new containers, reading to the end, and
 // assertions about refusals.
 
 import assert from "node:assert/strict";
@@ -6,7 +6,7 @@ import { randomUUID } from "node:crypto";
 
 import { CosmosClient, PluginOn } from "@azure/cosmos";
 
-// The key that the emulators have always had and that the server takes by default.
+// The well-known key of the emulators, the default of the server.
 export const KEY = "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw==";
 
 export const endpoints = {
@@ -29,7 +29,7 @@ export function newClient(server = "plain", options = {}) {
   return new CosmosClient({ endpoint: endpoints[server], key: KEY, ...options });
 }
 
-// A client that keeps what went over the wire in `exchanges`.
+// A client that records requests and answers in `exchanges`.
 export function recordingClient(server = "plain", options = {}) {
   const exchanges = [];
   const plugin = async (request, diagnostics, next) => {
@@ -58,7 +58,7 @@ export async function database(server = "plain") {
   return (await databases.get(server)).database;
 }
 
-// A new container, partitioned by /pk unless told otherwise.
+// A new container, partitioned by /pk by default.
 export async function freshContainer(server = "plain", definition = {}, options = {}) {
   const parent = await database(server);
   const body = { id: unique("c"), partitionKey: { paths: ["/pk"] }, ...definition };
@@ -71,7 +71,7 @@ export function through(other, container) {
   return other.database(container.database.id).container(container.id);
 }
 
-// Runs `make` at the first call and gives its answer to all: a fixture of an area.
+// Runs `make` at the first call and returns its result to all: a shared fixture.
 export function once(make) {
   let made;
   return () => (made ??= make());
@@ -107,7 +107,7 @@ export async function pages(container, query, options) {
   return answer;
 }
 
-// What a user stored, without what the service adds.
+// An item without the members that the service adds.
 export function bare(item) {
   const { _rid, _self, _etag, _attachments, _ts, _lsn, ...rest } = item;
   return rest;
@@ -135,7 +135,7 @@ export async function refused(status, promise, { substatus, message } = {}) {
   assert.fail(`accepted with ${answer?.statusCode}, expected ${status}`);
 }
 
-// Waits until the probe says true: for what only time brings about.
+// Waits until the probe is true. Only for things that need time.
 export async function until(probe, { within = 10_000, every = 50 } = {}) {
   const deadline = Date.now() + within;
   for (;;) {

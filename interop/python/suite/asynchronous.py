@@ -1,4 +1,4 @@
-"""The SDK's other client: asyncio over aiohttp."""
+"""The asynchronous client of the SDK: asyncio over aiohttp."""
 
 import asyncio
 
@@ -12,10 +12,10 @@ from .harness import check, equal, expect_error, own, same_elements, unique
 def asynchronously(scenario):
     """Runs `scenario(container)` on a new container of a new client."""
 
-    def run(stage):
+    def run(world):
         async def play():
-            async with CosmosClient(stage.endpoint, stage.key) as client:
-                database = client.get_database_client(stage.database.id)
+            async with CosmosClient(world.endpoint, world.key) as client:
+                database = client.get_database_client(world.database.id)
                 container = await database.create_container(unique("c"), partition_key=PartitionKey(path="/pk"))
                 await scenario(container)
 

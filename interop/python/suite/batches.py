@@ -10,8 +10,8 @@ def statuses(results):
 
 
 @check
-def a_batch_of_every_verb_succeeds(stage):
-    container = stage.container()
+def a_batch_of_every_verb_succeeds(world):
+    container = world.container()
     for name in ("read", "replace", "delete", "patch", "upsert"):
         container.create_item({"id": name, "pk": "p", "n": 1})
     results = container.execute_item_batch(
@@ -42,8 +42,8 @@ def a_batch_of_every_verb_succeeds(stage):
 
 
 @check
-def an_answer_to_a_batch_adds_up(stage):
-    container = stage.container()
+def an_answer_to_a_batch_adds_up(world):
+    container = world.container()
     results = container.execute_item_batch([("create", ({"id": str(n), "pk": "p"},)) for n in range(2)], partition_key="p")
     headers = results.get_response_headers()
     total = sum(result["requestCharge"] for result in results)
@@ -54,8 +54,8 @@ def an_answer_to_a_batch_adds_up(stage):
 
 
 @check
-def later_operations_see_earlier_ones(stage):
-    container = stage.container()
+def later_operations_see_earlier_ones(world):
+    container = world.container()
     results = container.execute_item_batch(
         [
             ("create", ({"id": "a", "pk": "p", "n": 1},)),
@@ -73,8 +73,8 @@ def later_operations_see_earlier_ones(stage):
 
 
 @check
-def a_failed_batch_leaves_nothing_behind(stage):
-    container = stage.container()
+def a_failed_batch_leaves_nothing_behind(world):
+    container = world.container()
     before = container.create_item({"id": "there", "pk": "p", "n": 1})
     with expect_error(409) as error:
         container.execute_item_batch(
@@ -94,8 +94,8 @@ def a_failed_batch_leaves_nothing_behind(stage):
 
 
 @check
-def a_failed_delete_rolls_back_deletes_and_patches(stage):
-    container = stage.container()
+def a_failed_delete_rolls_back_deletes_and_patches(world):
+    container = world.container()
     kept = [container.create_item({"id": name, "pk": "p", "n": 1}) for name in ("a", "b")]
     with expect_error(404) as error:
         container.execute_item_batch(
@@ -107,8 +107,8 @@ def a_failed_delete_rolls_back_deletes_and_patches(stage):
 
 
 @check
-def preconditions_hold_inside_a_batch(stage):
-    container = stage.container()
+def preconditions_hold_inside_a_batch(world):
+    container = world.container()
     first = container.create_item({"id": "a", "pk": "p", "n": 1})
     current = container.replace_item("a", {"id": "a", "pk": "p", "n": 2})
     for verb in (
@@ -134,8 +134,8 @@ def preconditions_hold_inside_a_batch(stage):
 
 
 @check
-def a_patch_condition_holds_inside_a_batch(stage):
-    container = stage.container()
+def a_patch_condition_holds_inside_a_batch(world):
+    container = world.container()
     container.create_item({"id": "a", "pk": "p", "n": 1})
     patch = ("patch", ("a", [{"op": "incr", "path": "/n", "value": 1}]), {"filter_predicate": "from c where c.n = 1"})
     equal(container.execute_item_batch([patch], partition_key="p")[0]["resourceBody"]["n"], 2)
@@ -146,8 +146,8 @@ def a_patch_condition_holds_inside_a_batch(stage):
 
 
 @check
-def an_item_of_another_partition_fails_the_batch(stage):
-    container = stage.container()
+def an_item_of_another_partition_fails_the_batch(world):
+    container = world.container()
     with expect_error(400) as error:
         container.execute_item_batch(
             [("create", ({"id": "a", "pk": "p"},)), ("create", ({"id": "b", "pk": "q"},))], partition_key="p"
@@ -157,8 +157,8 @@ def an_item_of_another_partition_fails_the_batch(stage):
 
 
 @check
-def a_batch_has_at_most_a_hundred_operations(stage):
-    container = stage.container()
+def a_batch_has_at_most_a_hundred_operations(world):
+    container = world.container()
     create = lambda n: ("create", ({"id": str(n), "pk": "p"},))
     equal(statuses(container.execute_item_batch([create(n) for n in range(100)], partition_key="p")), [201] * 100)
     with expect_error(400, text="more operations than what is supported"):
@@ -167,8 +167,8 @@ def a_batch_has_at_most_a_hundred_operations(stage):
 
 
 @check
-def a_batch_has_at_most_two_megabytes(stage):
-    container = stage.container()
+def a_batch_has_at_most_two_megabytes(world):
+    container = world.container()
     text = "x" * 700_000
     with expect_error(413):
         container.execute_item_batch(
@@ -182,8 +182,8 @@ def a_batch_has_at_most_two_megabytes(stage):
 
 
 @check
-def a_batch_is_one_entry_in_the_session(stage):
-    container = stage.container()
+def a_batch_is_one_entry_in_the_session(world):
+    container = world.container()
     before = int(container.create_item({"id": "x", "pk": "p"}).get_response_headers()["lsn"])
     results = container.execute_item_batch([("create", ({"id": str(n), "pk": "p"},)) for n in range(5)], partition_key="p")
     equal(int(results.get_response_headers()["lsn"]), before + 1)

@@ -1,4 +1,4 @@
-"""The change feed: where it starts, where it goes on, what it leaves out."""
+"""The change feed: where it starts, how it resumes, what it leaves out."""
 
 import time
 from datetime import datetime, timezone
@@ -14,8 +14,8 @@ def changes(container, **options):
 
 
 @check
-def the_feed_from_the_beginning_has_the_last_version_of_each_item(stage):
-    container = stage.container()
+def the_feed_from_the_beginning_has_the_last_version_of_each_item(world):
+    container = world.container()
     for name in ("a", "b", "c"):
         container.create_item({"id": name, "pk": name, "n": 1})
     container.replace_item("a", {"id": "a", "pk": "a", "n": 2})
@@ -27,8 +27,8 @@ def the_feed_from_the_beginning_has_the_last_version_of_each_item(stage):
 
 
 @check
-def the_feed_goes_on_from_a_continuation(stage):
-    container = stage.container()
+def the_feed_goes_on_from_a_continuation(world):
+    container = world.container()
     container.create_item({"id": "a", "pk": "p"})
     found, token = changes(container, start_time="Beginning")
     equal(ids(found), ["a"])
@@ -39,7 +39,7 @@ def the_feed_goes_on_from_a_continuation(stage):
     found, token = changes(container, continuation=token)
     equal(ids(found), ["b", "a"])
     # A continuation is a string that another client can use later.
-    other = stage.same_container(container, stage.new_client())
+    other = world.same_container(container, world.new_client())
     container.create_item({"id": "c", "pk": "p"})
     found, token = changes(other, continuation=token)
     equal(ids(found), ["c"])
@@ -47,8 +47,8 @@ def the_feed_goes_on_from_a_continuation(stage):
 
 
 @check
-def the_feed_from_now_has_only_what_comes(stage):
-    container = stage.container()
+def the_feed_from_now_has_only_what_comes(world):
+    container = world.container()
     container.create_item({"id": "before", "pk": "p"})
     found, token = changes(container, start_time="Now")
     equal(found, [])
@@ -57,8 +57,8 @@ def the_feed_from_now_has_only_what_comes(stage):
 
 
 @check
-def the_feed_starts_at_a_point_in_time(stage):
-    container = stage.container()
+def the_feed_starts_at_a_point_in_time(world):
+    container = world.container()
     before = container.create_item({"id": "before", "pk": "p"})
     # Time stamps have whole seconds: the next write must get another one.
     eventually(lambda: int(time.time()) > before["_ts"] + 1, "the next second")
@@ -71,8 +71,8 @@ def the_feed_starts_at_a_point_in_time(stage):
 
 
 @check
-def the_feed_of_a_partition_key_has_that_partition_only(stage):
-    container = stage.container()
+def the_feed_of_a_partition_key_has_that_partition_only(world):
+    container = world.container()
     for n in range(9):
         container.create_item({"id": str(n), "pk": f"p{n % 3}"})
     found, token = changes(container, start_time="Beginning", partition_key="p1")
@@ -83,8 +83,8 @@ def the_feed_of_a_partition_key_has_that_partition_only(stage):
 
 
 @check
-def the_feed_comes_in_pages(stage):
-    container = stage.container()
+def the_feed_comes_in_pages(world):
+    container = world.container()
     for n in range(10):
         container.create_item({"id": str(n), "pk": "p"})
     sizes = [
@@ -94,8 +94,8 @@ def the_feed_comes_in_pages(stage):
 
 
 @check
-def a_batch_is_never_torn_over_two_pages(stage):
-    container = stage.container()
+def a_batch_is_never_torn_over_two_pages(world):
+    container = world.container()
     for batch in range(3):
         container.execute_item_batch(
             [("create", ({"id": f"{batch}-{n}", "pk": "p"},)) for n in range(5)], partition_key="p"
@@ -108,8 +108,8 @@ def a_batch_is_never_torn_over_two_pages(stage):
 
 
 @check
-def a_drained_feed_is_answered_with_304(stage):
-    container = stage.container()
+def a_drained_feed_is_answered_with_304(world):
+    container = world.container()
     container.create_item({"id": "a", "pk": "p"})
     _, token = changes(container, start_time="Beginning")
     answers = Answers()
@@ -119,16 +119,16 @@ def a_drained_feed_is_answered_with_304(stage):
 
 
 @check
-def the_old_spelling_of_the_feed_still_works(stage):
-    container = stage.container()
+def the_old_spelling_of_the_feed_still_works(world):
+    container = world.container()
     container.create_item({"id": "a", "pk": "p"})
     equal(ids(container.query_items_change_feed(is_start_from_beginning=True)), ["a"])
     equal(ids(container.query_items_change_feed(is_start_from_beginning=True, partition_key_range_id="0")), ["a"])
 
 
 @check
-def every_version_and_delete_is_in_the_full_feed(stage):
-    container = stage.container()
+def every_version_and_delete_is_in_the_full_feed(world):
+    container = world.container()
     container.create_item({"id": "before", "pk": "p"})
     found, token = changes(container, mode="AllVersionsAndDeletes", start_time="Now")
     equal(found, [])
@@ -141,7 +141,7 @@ def every_version_and_delete_is_in_the_full_feed(stage):
     equal([entry["current"].get("n") for entry in found[:3]], [1, 2, 3])
     deleted = found[3]
     equal(deleted["metadata"].get("timeToLiveExpired", False), False)
-    # What was deleted is named by its id and key, or shown whole as it was.
+    # A deleted item is named by its id and key, or shown as it was.
     name = deleted.get("previous", {}).get("id") or deleted["metadata"].get("id")
     equal(name, "a")
     lsns = [entry["metadata"]["lsn"] for entry in found]
@@ -151,8 +151,8 @@ def every_version_and_delete_is_in_the_full_feed(stage):
 
 
 @check(on="four")
-def the_full_feed_tells_expiry_from_deletion_over_all_ranges(stage):
-    container = stage.container(default_ttl=-1)
+def the_full_feed_tells_expiry_from_deletion_over_all_ranges(world):
+    container = world.container(default_ttl=-1)
     _, token = changes(container, mode="AllVersionsAndDeletes", start_time="Now")
     container.create_item({"id": "expires", "pk": "p0", "ttl": 1})
     container.create_item({"id": "deleted", "pk": "p1"})
@@ -161,7 +161,7 @@ def the_full_feed_tells_expiry_from_deletion_over_all_ranges(stage):
         [("create", ({"id": "batched", "pk": "p2"},)), ("delete", ("batched",))], partition_key="p2"
     )
     eventually(lambda: not list(container.query_items("SELECT * FROM c", partition_key="p0")), "the item expires")
-    stage.manage("POST", "maintain")
+    world.manage("POST", "maintain")
     found, _ = changes(container, continuation=token)
     story = {}
     for entry in found:

@@ -1,5 +1,5 @@
-"""Containers: definitions filled in, replaced, listed; unique keys; a
-container made again under the eyes of a client that knows the old one."""
+"""Containers: default values of definitions, replace, lists, unique keys, and a
+container that is recreated while a client knows the old one."""
 
 from azure.cosmos import PartitionKey
 
@@ -9,8 +9,8 @@ ETAG_PATH = {"path": '/"_etag"/?'}
 
 
 @check
-def a_new_container_has_its_definition_filled_in(stage):
-    container = stage.container()
+def a_new_container_has_its_definition_filled_in(world):
+    container = world.container()
     body = container.read()
     equal(body["partitionKey"], {"paths": ["/pk"], "kind": "Hash", "version": 2})
     equal(
@@ -33,25 +33,25 @@ def a_new_container_has_its_definition_filled_in(stage):
 
 
 @check
-def a_second_container_of_a_name_is_refused(stage):
-    container = stage.container()
+def a_second_container_of_a_name_is_refused(world):
+    container = world.container()
     with expect_error(409, 0):
-        stage.database.create_container(container.id, partition_key=PartitionKey(path="/other"))
+        world.database.create_container(container.id, partition_key=PartitionKey(path="/other"))
     equal(container.read()["partitionKey"]["paths"], ["/pk"])
 
 
 @check
-def create_if_not_exists_makes_one_container(stage):
+def create_if_not_exists_makes_one_container(world):
     name = unique("c")
     key = PartitionKey(path="/pk")
-    first = stage.database.create_container_if_not_exists(name, partition_key=key).read()
-    second = stage.database.create_container_if_not_exists(name, partition_key=key).read()
+    first = world.database.create_container_if_not_exists(name, partition_key=key).read()
+    second = world.database.create_container_if_not_exists(name, partition_key=key).read()
     equal(second["_rid"], first["_rid"])
 
 
 @check
-def containers_are_listed_and_queried(stage):
-    database = stage.client.create_database(unique("d"))
+def containers_are_listed_and_queried(world):
+    database = world.client.create_database(unique("d"))
     names = sorted(new_container(database).id for _ in range(3))
     equal(sorted(entry["id"] for entry in database.list_containers()), names)
     pages = [[entry["id"] for entry in page] for page in database.list_containers(max_item_count=2).by_page()]
@@ -61,22 +61,22 @@ def containers_are_listed_and_queried(stage):
         "SELECT * FROM root r WHERE r.id = @id", parameters=[{"name": "@id", "value": names[2]}]
     )
     equal([entry["id"] for entry in found], [names[2]])
-    stage.client.delete_database(database)
+    world.client.delete_database(database)
 
 
 @check
-def a_deleted_container_is_gone(stage):
-    container = stage.container()
+def a_deleted_container_is_gone(world):
+    container = world.container()
     container.create_item({"id": "a", "pk": "p"})
-    stage.database.delete_container(container)
+    world.database.delete_container(container)
     with expect_error(404):
         container.read()
     with expect_error(404, 0, "Resource Not Found"):
-        stage.database.delete_container(container.id)
+        world.database.delete_container(container.id)
 
 
 @check
-def a_client_indexing_policy_is_kept(stage):
+def a_client_indexing_policy_is_kept(world):
     policy = {
         "indexingMode": "consistent",
         "automatic": True,
@@ -87,7 +87,7 @@ def a_client_indexing_policy_is_kept(stage):
         ],
         "spatialIndexes": [{"path": "/place/*", "types": ["Point", "Polygon"]}],
     }
-    kept = stage.container(indexing_policy=policy).read()["indexingPolicy"]
+    kept = world.container(indexing_policy=policy).read()["indexingPolicy"]
     equal(kept["includedPaths"], policy["includedPaths"])
     equal(kept["excludedPaths"], [{"path": "/*"}, ETAG_PATH])
     equal(kept["compositeIndexes"], policy["compositeIndexes"])
@@ -95,9 +95,9 @@ def a_client_indexing_policy_is_kept(stage):
 
 
 @check
-def queries_do_not_depend_on_what_is_indexed(stage):
+def queries_do_not_depend_on_what_is_indexed(world):
     policy = {"indexingMode": "none", "automatic": False}
-    container = stage.container(indexing_policy=policy)
+    container = world.container(indexing_policy=policy)
     equal(container.read()["indexingPolicy"]["indexingMode"], "none")
     for n in range(5):
         container.create_item({"id": str(n), "pk": "p", "n": n})
@@ -106,12 +106,12 @@ def queries_do_not_depend_on_what_is_indexed(stage):
 
 
 @check
-def a_container_is_replaced(stage):
-    container = stage.container()
+def a_container_is_replaced(world):
+    container = world.container()
     before = container.read()
     policy = {"indexingMode": "consistent", "automatic": True, "includedPaths": [{"path": "/*"}],
               "excludedPaths": [{"path": "/big/*"}]}
-    stage.database.replace_container(
+    world.database.replace_container(
         container, partition_key=PartitionKey(path="/pk"), default_ttl=100, indexing_policy=policy
     )
     after = container.read()
@@ -119,30 +119,30 @@ def a_container_is_replaced(stage):
     equal(after["indexingPolicy"]["excludedPaths"], [{"path": "/big/*"}, ETAG_PATH])
     equal(after["_rid"], before["_rid"])
     assert after["_etag"] != before["_etag"]
-    stage.database.replace_container(container, partition_key=PartitionKey(path="/pk"))
+    world.database.replace_container(container, partition_key=PartitionKey(path="/pk"))
     assert "defaultTtl" not in container.read()
 
 
 @check
-def the_partition_key_of_a_container_cannot_be_replaced(stage):
-    container = stage.container()
+def the_partition_key_of_a_container_cannot_be_replaced(world):
+    container = world.container()
     with expect_error(400):
-        stage.database.replace_container(container, partition_key=PartitionKey(path="/other"))
+        world.database.replace_container(container, partition_key=PartitionKey(path="/other"))
     equal(container.read()["partitionKey"]["paths"], ["/pk"])
 
 
 @check
-def replacing_a_missing_container_is_not_found(stage):
+def replacing_a_missing_container_is_not_found(world):
     with expect_error(404, 0):
-        stage.database.replace_container(unique("none"), partition_key=PartitionKey(path="/pk"))
+        world.database.replace_container(unique("none"), partition_key=PartitionKey(path="/pk"))
 
 
 UNIQUE_EMAIL = {"uniqueKeys": [{"paths": ["/email"]}, {"paths": ["/first", "/last"]}]}
 
 
 @check
-def unique_keys_hold_within_a_partition_only(stage):
-    container = stage.container(unique_key_policy=UNIQUE_EMAIL)
+def unique_keys_hold_within_a_partition_only(world):
+    container = world.container(unique_key_policy=UNIQUE_EMAIL)
     equal(container.read()["uniqueKeyPolicy"]["uniqueKeys"][1]["paths"], ["/first", "/last"])
     container.create_item({"id": "1", "pk": "p", "email": "a@x", "first": "A", "last": "B"})
     with expect_error(409, text="Entity with the specified id already exists in the system."):
@@ -155,8 +155,8 @@ def unique_keys_hold_within_a_partition_only(stage):
 
 
 @check
-def a_unique_value_is_free_again_after_replace_and_delete(stage):
-    container = stage.container(unique_key_policy={"uniqueKeys": [{"paths": ["/email"]}]})
+def a_unique_value_is_free_again_after_replace_and_delete(world):
+    container = world.container(unique_key_policy={"uniqueKeys": [{"paths": ["/email"]}]})
     container.create_item({"id": "1", "pk": "p", "email": "a"})
     container.replace_item("1", {"id": "1", "pk": "p", "email": "b"})
     container.create_item({"id": "2", "pk": "p", "email": "a"})
@@ -168,17 +168,17 @@ def a_unique_value_is_free_again_after_replace_and_delete(stage):
 
 
 @check
-def unique_keys_cannot_be_dropped(stage):
-    container = stage.container(unique_key_policy=UNIQUE_EMAIL)
+def unique_keys_cannot_be_dropped(world):
+    container = world.container(unique_key_policy=UNIQUE_EMAIL)
     with expect_error(403, text="unique index cannot be modified"):
-        stage.database.replace_container(container, partition_key=PartitionKey(path="/pk"))
+        world.database.replace_container(container, partition_key=PartitionKey(path="/pk"))
 
 
 @check
-def a_container_made_again_is_found_by_a_client_that_knew_the_old_one(stage):
-    container = stage.container("/pk")
+def a_container_made_again_is_found_by_a_client_that_knew_the_old_one(world):
+    container = world.container("/pk")
     container.create_item({"id": "a", "pk": "old"})
-    other = stage.new_client().get_database_client(stage.database.id)
+    other = world.new_client().get_database_client(world.database.id)
     other.delete_container(container.id)
     other.create_container(container.id, partition_key=PartitionKey(path="/kind"))
     # The client still sends the old container's id: 400/1024, and it reads the container again.
@@ -188,8 +188,8 @@ def a_container_made_again_is_found_by_a_client_that_knew_the_old_one(stage):
 
 
 @check
-def nested_and_quoted_partition_key_paths_work(stage):
-    container = stage.container('/address/"zip code"')
+def nested_and_quoted_partition_key_paths_work(world):
+    container = world.container('/address/"zip code"')
     item = {"id": "a", "address": {"zip code": "8000"}}
     container.create_item(item)
     equal(own(container.read_item("a", "8000")), item)
@@ -197,8 +197,8 @@ def nested_and_quoted_partition_key_paths_work(stage):
 
 
 @check
-def a_container_with_the_first_hash_version_works(stage):
-    container = stage.container(partition_key=PartitionKey(path="/pk", version=1))
+def a_container_with_the_first_hash_version_works(world):
+    container = world.container(partition_key=PartitionKey(path="/pk", version=1))
     for key in ("p", 5, True, None):
         container.create_item({"id": "a", "pk": key})
         equal(container.read_item("a", key)["pk"], key)
@@ -206,8 +206,8 @@ def a_container_with_the_first_hash_version_works(stage):
 
 
 @check
-def quota_and_statistics_are_reported(stage):
-    container = stage.container()
+def quota_and_statistics_are_reported(world):
+    container = world.container()
     for n in range(3):
         container.create_item({"id": str(n), "pk": "p"})
     body = container.read(populate_quota_info=True, populate_partition_key_range_statistics=True)
@@ -217,26 +217,26 @@ def quota_and_statistics_are_reported(stage):
 
 
 @check
-def a_container_name_may_be_in_any_script(stage):
+def a_container_name_may_be_in_any_script(world):
     key = PartitionKey(path="/schlüssel")
-    container = stage.database.create_container(unique("конт ейнер-日本 🚀+%&'"), partition_key=key)
+    container = world.database.create_container(unique("конт ейнер-日本 🚀+%&'"), partition_key=key)
     item = {"id": "ü", "schlüssel": "ß"}
     container.create_item(item)
     equal(own(container.read_item("ü", "ß")), item)
     equal(rows(container, "SELECT VALUE c.id FROM c"), ["ü"])
     equal(rows(container, 'SELECT VALUE c["schlüssel"] FROM c', pk="ß"), ["ß"])
     equal(ids(container.query_items_change_feed(start_time="Beginning")), ["ü"])
-    stage.database.delete_container(container)
+    world.database.delete_container(container)
 
 
 @check
-def policies_for_other_engines_are_kept_as_text(stage):
+def policies_for_other_engines_are_kept_as_text(world):
     vectors = {"vectorEmbeddings": [
         {"path": "/v", "dataType": "float32", "dimensions": 3, "distanceFunction": "cosine"}
     ]}
     words = {"defaultLanguage": "en-US", "fullTextPaths": [{"path": "/t", "language": "en-US"}]}
     computed = [{"name": "low", "query": "SELECT VALUE LOWER(c.name) FROM c"}]
-    body = stage.container(
+    body = world.container(
         vector_embedding_policy=vectors, full_text_policy=words, computed_properties=computed,
         conflict_resolution_policy={"mode": "LastWriterWins", "conflictResolutionPath": "/n"},
     ).read()

@@ -1,12 +1,12 @@
-"""Databases: made, read, listed, queried, deleted."""
+"""Databases: create, read, list, query, delete."""
 
 from .harness import check, equal, expect_error, new_container, unique
 
 
 @check
-def a_created_database_has_the_service_members(stage):
+def a_created_database_has_the_service_members(world):
     name = unique("d")
-    database = stage.client.create_database(name)
+    database = world.client.create_database(name)
     body = database.read()
     equal(list(body), ["id", "_rid", "_self", "_etag", "_colls", "_users", "_ts"])
     equal(body["id"], name)
@@ -15,75 +15,75 @@ def a_created_database_has_the_service_members(stage):
     equal(body["_users"], "users/")
     assert body["_etag"].startswith('"') and body["_etag"].endswith('"'), body["_etag"]
     equal(body.get_response_headers()["etag"], body["_etag"])
-    stage.client.delete_database(name)
+    world.client.delete_database(name)
 
 
 @check
-def a_second_database_of_a_name_is_refused(stage):
+def a_second_database_of_a_name_is_refused(world):
     name = unique("d")
-    stage.client.create_database(name)
+    world.client.create_database(name)
     with expect_error(409, 0, "Resource with specified id, name, or unique index already exists."):
-        stage.client.create_database(name)
-    stage.client.delete_database(name)
+        world.client.create_database(name)
+    world.client.delete_database(name)
 
 
 @check
-def create_if_not_exists_makes_one_database(stage):
+def create_if_not_exists_makes_one_database(world):
     name = unique("d")
-    first = stage.client.create_database_if_not_exists(name).read()
-    second = stage.client.create_database_if_not_exists(name).read()
+    first = world.client.create_database_if_not_exists(name).read()
+    second = world.client.create_database_if_not_exists(name).read()
     equal(second["_rid"], first["_rid"])
     equal(second["_etag"], first["_etag"])
-    stage.client.delete_database(name)
+    world.client.delete_database(name)
 
 
 @check
-def databases_are_listed_and_queried(stage):
+def databases_are_listed_and_queried(world):
     names = sorted(unique("listed") for _ in range(3))
     for name in names:
-        stage.client.create_database(name)
-    listed = [entry["id"] for entry in stage.client.list_databases()]
+        world.client.create_database(name)
+    listed = [entry["id"] for entry in world.client.list_databases()]
     equal(sorted(name for name in listed if name in names), names)
-    found = stage.client.query_databases(
+    found = world.client.query_databases(
         "SELECT * FROM root r WHERE r.id = @id", parameters=[{"name": "@id", "value": names[1]}]
     )
     equal([entry["id"] for entry in found], [names[1]])
     for name in names:
-        stage.client.delete_database(name)
+        world.client.delete_database(name)
 
 
 @check
-def listed_databases_come_in_pages(stage):
+def listed_databases_come_in_pages(world):
     names = {unique("paged") for _ in range(5)}
     for name in names:
-        stage.client.create_database(name)
-    pages = [list(page) for page in stage.client.list_databases(max_item_count=2).by_page()]
+        world.client.create_database(name)
+    pages = [list(page) for page in world.client.list_databases(max_item_count=2).by_page()]
     assert all(1 <= len(page) <= 2 for page in pages), [len(page) for page in pages]
     seen = [entry["id"] for page in pages for entry in page]
     equal(len(seen), len(set(seen)))
     assert names <= set(seen), (names, seen)
     for name in names:
-        stage.client.delete_database(name)
+        world.client.delete_database(name)
 
 
 @check
-def a_deleted_database_is_gone_with_its_containers(stage):
-    database = stage.client.create_database(unique("d"))
+def a_deleted_database_is_gone_with_its_containers(world):
+    database = world.client.create_database(unique("d"))
     container = new_container(database)
     container.create_item({"id": "a", "pk": "p"})
-    stage.client.delete_database(database)
+    world.client.delete_database(database)
     with expect_error(404, 0):
-        stage.client.get_database_client(database.id).read()
+        world.client.get_database_client(database.id).read()
     with expect_error(404):
         container.read_item("a", "p")
     with expect_error(404, 0):
-        stage.client.delete_database(database.id)
+        world.client.delete_database(database.id)
 
 
 @check
-def a_database_name_may_have_spaces_and_any_script(stage):
+def a_database_name_may_have_spaces_and_any_script(world):
     for name in (unique("with spaces and 'quotes'"), unique("データベース-ß-🚀"), unique("per%cent+plus&amp")):
-        database = stage.client.create_database(name)
+        database = world.client.create_database(name)
         equal(database.read()["id"], name)
-        equal(stage.client.get_database_client(name).read()["id"], name)
-        stage.client.delete_database(name)
+        equal(world.client.get_database_client(name).read()["id"], name)
+        world.client.delete_database(name)

@@ -1,5 +1,4 @@
-"""Refusals: status, sub-status, the service's words, and the headers that
-come with them."""
+"""Refusals: status, sub-status, the service's message, and the headers."""
 
 from azure.cosmos import PartitionKey
 
@@ -7,8 +6,8 @@ from .harness import check, equal, expect_error, unique
 
 
 @check
-def a_missing_database_and_container_are_not_found(stage):
-    missing = stage.client.get_database_client(unique("none"))
+def a_missing_database_and_container_are_not_found(world):
+    missing = world.client.get_database_client(unique("none"))
     with expect_error(404, 0, "Resource Not Found"):
         missing.read()
     with expect_error(404, 0):
@@ -16,14 +15,14 @@ def a_missing_database_and_container_are_not_found(stage):
     with expect_error(404):
         missing.get_container_client("c").create_item({"id": "a", "pk": "p"})
     with expect_error(404):
-        stage.database.get_container_client(unique("none")).read_item("a", "p")
+        world.database.get_container_client(unique("none")).read_item("a", "p")
     with expect_error(404):
-        list(stage.database.get_container_client(unique("none")).query_items("SELECT * FROM c", partition_key="p"))
+        list(world.database.get_container_client(unique("none")).query_items("SELECT * FROM c", partition_key="p"))
 
 
 @check
-def an_error_has_an_activity_id_and_a_charge(stage):
-    container = stage.container()
+def an_error_has_an_activity_id_and_a_charge(world):
+    container = world.container()
     with expect_error(404, 0) as error:
         container.read_item("a", "p")
     headers = error.value.headers
@@ -33,16 +32,16 @@ def an_error_has_an_activity_id_and_a_charge(stage):
 
 
 @check
-def a_key_of_the_wrong_shape_is_refused(stage):
-    container = stage.container("/a", "/b")
+def a_key_of_the_wrong_shape_is_refused(world):
+    container = world.container("/a", "/b")
     container.create_item({"id": "x", "a": "1", "b": "2"})
     with expect_error(400, 1001):
         container.read_item("x", ["1"], initial_headers={"x-ms-documentdb-partitionkey": '["1"]'})
 
 
 @check
-def a_body_that_does_not_fit_its_key_is_refused(stage):
-    container = stage.container()
+def a_body_that_does_not_fit_its_key_is_refused(world):
+    container = world.container()
     connection = container.client_connection
     link = container.container_link
     with expect_error(400, 1001, "PartitionKey extracted from document doesn't match the one specified in the header."):
@@ -50,8 +49,8 @@ def a_body_that_does_not_fit_its_key_is_refused(stage):
 
 
 @check
-def a_bad_id_is_refused(stage):
-    container = stage.container()
+def a_bad_id_is_refused(world):
+    container = world.container()
     for name in ("", 5, None, ["a"]):
         with expect_error(400):
             container.client_connection.CreateItem(
@@ -60,31 +59,31 @@ def a_bad_id_is_refused(stage):
 
 
 class _Unchecked(dict):
-    """A body whose id the SDK does not look at before sending it."""
+    """A body whose id the SDK does not check before sending it."""
 
     def get(self, name, default=None):
         return "" if name == "id" else super().get(name, default)
 
 
 @check
-def a_bad_container_definition_is_refused(stage):
+def a_bad_container_definition_is_refused(world):
     for path in ("pk", "/pk/", "/a//b"):
         with expect_error(400):
-            stage.database.create_container(unique("c"), partition_key=PartitionKey(path=path))
+            world.database.create_container(unique("c"), partition_key=PartitionKey(path=path))
     with expect_error(400):
-        stage.database.create_container(
+        world.database.create_container(
             unique("c"), partition_key=PartitionKey(path=["/a", "/b", "/c", "/d"], kind="MultiHash")
         )
     with expect_error(400):
-        stage.database.create_container(
+        world.database.create_container(
             unique("c"), partition_key=PartitionKey(path="/pk"), indexing_policy={"indexingMode": "sometimes"}
         )
 
 
 @check
-def users_are_refused_and_conflicts_are_none(stage):
-    container = stage.container()
+def users_are_refused_and_conflicts_are_none(world):
+    container = world.container()
     equal(list(container.list_conflicts()), [])
-    equal(list(stage.database.list_users()), [])
+    equal(list(world.database.list_users()), [])
     with expect_error(400, text="not supported by this server"):
-        stage.database.create_user({"id": "u"})
+        world.database.create_user({"id": "u"})

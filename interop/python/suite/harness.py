@@ -1,9 +1,9 @@
-"""What a check is, and what it is given.
+"""Checks and worlds.
 
-A check is a function whose name is a claim; it takes one [`Stage`] and raises
-when the claim does not hold. A stage is one running server with one client
-and one database, shared by all checks of that server; every check makes its
-own containers, so no check sees another's items.
+A check is a function whose name is a claim. It takes one [`World`] and raises if
+the claim does not hold. A world is one running server with one client and one
+database, shared by all checks of that server. Every check creates its own
+containers, so that no check sees the items of another.
 """
 
 import itertools
@@ -19,11 +19,11 @@ from azure.cosmos import CosmosClient, PartitionKey, exceptions
 
 WELL_KNOWN_KEY = "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw=="
 
-# The longest wait for something that time alone brings about (an expiry, the
-# next second). Generous, because the machine may be busy.
+# The longest wait for something that only needs time (an expiry, the next
+# second). Long, because the machine may be busy.
 PATIENCE_SECONDS = 10.0
-# Pause between two looks at such a thing.
-LOOK_AGAIN_SECONDS = 0.05
+# The pause between two polls.
+POLL_SECONDS = 0.05
 
 CHECKS = []
 
@@ -55,12 +55,12 @@ _names = itertools.count()
 
 
 def unique(prefix):
-    """A name that no other check, and no earlier run on the same server, has."""
+    """A name that no other check and no earlier run on the same server uses."""
     return f"{prefix}-{os.getpid()}-{next(_names)}-{time.time_ns() % 10**9}"
 
 
 @dataclass
-class Stage:
+class World:
     endpoint: str
     key: str
     ca_path: str | None = None
@@ -80,7 +80,7 @@ class Stage:
         return CosmosClient(self.endpoint, options.pop("key", self.key), **options)
 
     def container(self, *paths, **options):
-        """A new container, partitioned by `/pk` unless told otherwise."""
+        """A new container, partitioned by `/pk` by default."""
         return new_container(self.database, *paths, **options)
 
     def same_container(self, container, client):
@@ -101,7 +101,7 @@ class Stage:
             raise AssertionError(f"{method} {path} gave {error.code}: {error.read().decode()}") from error
 
     def split(self, container, range_id=None):
-        """Splits one range of a container; the ids of its children."""
+        """Splits one range of a container and returns the ids of its children."""
         body = {"database": self.database.id, "container": container.id}
         if range_id is not None:
             body["range"] = range_id
@@ -146,7 +146,7 @@ class Answers:
 
 
 class expect_error:
-    """A block that must be refused with this status (and sub-status):
+    """A block that has to be refused with this status (and sub-status):
 
         with expect_error(404) as error: ...
         error.value.message
@@ -229,9 +229,9 @@ def pages(paged, continuation=None):
         yield list(page), iterator.continuation_token
 
 
-def eventually(question, what):
-    """Waits until `question()` is true; only for what time brings about."""
+def eventually(condition, what):
+    """Waits until `condition()` is true. Only for things that need time."""
     deadline = time.monotonic() + PATIENCE_SECONDS
-    while not question():
+    while not condition():
         assert time.monotonic() < deadline, f"not within {PATIENCE_SECONDS} s: {what}"
-        time.sleep(LOOK_AGAIN_SECONDS)
+        time.sleep(POLL_SECONDS)

@@ -6,8 +6,8 @@ from .harness import check, equal, expect_error, ids, own, rows, same_elements
 PATHS = ("/tenant", "/user", "/session")
 
 
-def sessions(stage):
-    container = stage.container(*PATHS)
+def sessions(world):
+    container = world.container(*PATHS)
     for tenant in ("t1", "t2"):
         for user in ("u1", "u2"):
             for session in ("s1", "s2"):
@@ -17,14 +17,14 @@ def sessions(stage):
 
 
 @check
-def a_hierarchical_container_says_so(stage):
-    body = stage.container(*PATHS).read()
+def a_hierarchical_container_says_so(world):
+    body = world.container(*PATHS).read()
     equal(body["partitionKey"], {"paths": list(PATHS), "kind": "MultiHash", "version": 2})
 
 
 @check(on="four")
-def items_are_addressed_by_the_whole_key(stage):
-    container = sessions(stage)
+def items_are_addressed_by_the_whole_key(world):
+    container = sessions(world)
     item = {"id": "t1u2s1", "tenant": "t1", "user": "u2", "session": "s1"}
     equal(own(container.read_item("t1u2s1", ["t1", "u2", "s1"])), item)
     equal(own(container.replace_item("t1u2s1", {**item, "n": 1}))["n"], 1)
@@ -36,14 +36,14 @@ def items_are_addressed_by_the_whole_key(stage):
 
 
 @check(on="four")
-def a_whole_key_queries_one_partition(stage):
-    container = sessions(stage)
+def a_whole_key_queries_one_partition(world):
+    container = sessions(world)
     equal(rows(container, "SELECT VALUE c.id FROM c", pk=["t2", "u1", "s2"]), ["t2u1s2"])
 
 
 @check(on="four")
-def a_prefix_queries_all_partitions_below(stage):
-    container = sessions(stage)
+def a_prefix_queries_all_partitions_below(world):
+    container = sessions(world)
     same_elements(rows(container, "SELECT VALUE c.id FROM c", pk=["t1"]), ["t1u1s1", "t1u1s2", "t1u2s1", "t1u2s2"])
     same_elements(rows(container, "SELECT VALUE c.id FROM c", pk=["t2", "u2"]), ["t2u2s1", "t2u2s2"])
     equal(rows(container, "SELECT VALUE c.id FROM c ORDER BY c.session DESC", pk=["t2", "u2"]), ["t2u2s2", "t2u2s1"])
@@ -52,8 +52,8 @@ def a_prefix_queries_all_partitions_below(stage):
 
 
 @check
-def a_batch_lives_under_one_whole_key(stage):
-    container = stage.container(*PATHS[:2])
+def a_batch_lives_under_one_whole_key(world):
+    container = world.container(*PATHS[:2])
     item = lambda name: {"id": name, "tenant": "t", "user": "u"}
     results = container.execute_item_batch(
         [("create", (item("a"),)), ("create", (item("b"),)), ("read", ("a",))], partition_key=["t", "u"]
@@ -66,23 +66,23 @@ def a_batch_lives_under_one_whole_key(stage):
 
 
 @check(on="four")
-def read_items_takes_hierarchical_keys(stage):
-    container = sessions(stage)
+def read_items_takes_hierarchical_keys(world):
+    container = sessions(world)
     wanted = [("t1u1s1", ["t1", "u1", "s1"]), ("t2u2s2", ["t2", "u2", "s2"]), ("t1u2s1", ["t1", "u2", "s1"])]
     same_elements(ids(container.read_items(items=[*wanted, ("none", ["t1", "u1", "s1"])])), [name for name, _ in wanted])
 
 
 @check(on="four")
-def the_feed_of_a_whole_key_and_of_a_prefix(stage):
-    container = sessions(stage)
+def the_feed_of_a_whole_key_and_of_a_prefix(world):
+    container = sessions(world)
     feed = lambda key: ids(container.query_items_change_feed(start_time="Beginning", partition_key=key))
     equal(feed(["t1", "u1", "s1"]), ["t1u1s1"])
     equal(sorted(feed(["t2", "u1"])), ["t2u1s1", "t2u1s2"])
 
 
 @check
-def levels_may_be_of_any_type_or_missing(stage):
-    container = stage.container(*PATHS[:2])
+def levels_may_be_of_any_type_or_missing(world):
+    container = world.container(*PATHS[:2])
     container.create_item({"id": "number", "tenant": 1, "user": True})
     container.create_item({"id": "null", "tenant": "t", "user": None})
     equal(container.read_item("number", [1, True])["id"], "number")

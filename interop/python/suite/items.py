@@ -1,5 +1,5 @@
-"""Items one at a time: every verb, what the service adds, and what text,
-numbers, ids and keys must survive."""
+"""Single items: every operation, the members that the service adds, and unusual
+text, numbers, ids and keys."""
 
 import re
 import time
@@ -13,8 +13,8 @@ ITEM_BYTES_MAX = 2 * 1024 * 1024
 
 
 @check
-def a_created_item_comes_back_with_system_members(stage):
-    container = stage.container()
+def a_created_item_comes_back_with_system_members(world):
+    container = world.container()
     answers = Answers()
     sent = {"id": "a", "pk": "p", "name": "Ada", "tags": ["x", {"y": None}]}
     created = container.create_item(sent, raw_response_hook=answers)
@@ -29,21 +29,21 @@ def a_created_item_comes_back_with_system_members(stage):
 
 
 @check
-def an_answer_carries_the_headers_that_sdks_read(stage):
-    container = stage.container()
+def an_answer_carries_the_headers_that_sdks_read(world):
+    container = world.container()
     created = container.create_item({"id": "a", "pk": "p"})
     headers = created.get_response_headers()
     equal(headers["etag"], created["_etag"])
     assert 5 < float(headers["x-ms-request-charge"]) < 7, headers["x-ms-request-charge"]
     assert re.match(r"^0:-1#\d+$", headers["x-ms-session-token"]), headers["x-ms-session-token"]
-    equal(headers["x-ms-alt-content-path"], f"dbs/{stage.database.id}/colls/{container.id}")
+    equal(headers["x-ms-alt-content-path"], f"dbs/{world.database.id}/colls/{container.id}")
     equal(headers["x-ms-content-path"], container.read()["_rid"])
     assert re.match(r"^[0-9a-f-]{36}$", headers["x-ms-activity-id"]), headers["x-ms-activity-id"]
 
 
 @check
-def an_item_is_read_as_it_was_created(stage):
-    container = stage.container()
+def an_item_is_read_as_it_was_created(world):
+    container = world.container()
     created = container.create_item({"id": "a", "pk": "p", "n": 1})
     answers = Answers()
     found = container.read_item("a", "p", raw_response_hook=answers)
@@ -55,23 +55,23 @@ def an_item_is_read_as_it_was_created(stage):
 
 
 @check
-def an_id_is_made_up_when_asked_for(stage):
-    container = stage.container()
+def an_id_is_made_up_when_asked_for(world):
+    container = world.container()
     created = container.create_item({"pk": "p"}, enable_automatic_id_generation=True)
     assert re.match(r"^[0-9a-f-]{36}$", created["id"]), created["id"]
     equal(container.read_item(created["id"], "p")["_etag"], created["_etag"])
 
 
 @check
-def an_item_without_id_is_refused(stage):
-    container = stage.container()
+def an_item_without_id_is_refused(world):
+    container = world.container()
     with expect_error(400, text="'id; ' - are missing"):
         container.create_item({"pk": "p"})
 
 
 @check
-def a_second_item_of_an_id_is_refused_in_its_partition_only(stage):
-    container = stage.container()
+def a_second_item_of_an_id_is_refused_in_its_partition_only(world):
+    container = world.container()
     first = container.create_item({"id": "a", "pk": "p", "n": 1})
     with expect_error(409, 0, "Entity with the specified id already exists in the system."):
         container.create_item({"id": "a", "pk": "p", "n": 2})
@@ -81,8 +81,8 @@ def a_second_item_of_an_id_is_refused_in_its_partition_only(stage):
 
 
 @check
-def a_replaced_item_keeps_its_rid_and_loses_what_was_not_sent(stage):
-    container = stage.container()
+def a_replaced_item_keeps_its_rid_and_loses_what_was_not_sent(world):
+    container = world.container()
     created = container.create_item({"id": "a", "pk": "p", "n": 1, "old": True})
     answers = Answers()
     replaced = container.replace_item("a", {"id": "a", "pk": "p", "n": 2}, raw_response_hook=answers)
@@ -94,8 +94,8 @@ def a_replaced_item_keeps_its_rid_and_loses_what_was_not_sent(stage):
 
 
 @check
-def replacing_with_another_partition_key_finds_nothing(stage):
-    container = stage.container()
+def replacing_with_another_partition_key_finds_nothing(world):
+    container = world.container()
     container.create_item({"id": "a", "pk": "p"})
     with expect_error(404):
         container.replace_item("a", {"id": "a", "pk": "q"})
@@ -105,8 +105,8 @@ def replacing_with_another_partition_key_finds_nothing(stage):
 
 
 @check
-def an_upsert_creates_with_201_and_replaces_with_200(stage):
-    container = stage.container()
+def an_upsert_creates_with_201_and_replaces_with_200(world):
+    container = world.container()
     answers = Answers()
     first = container.upsert_item({"id": "a", "pk": "p", "n": 1}, raw_response_hook=answers)
     second = container.upsert_item({"id": "a", "pk": "p", "m": 2}, raw_response_hook=answers)
@@ -117,8 +117,8 @@ def an_upsert_creates_with_201_and_replaces_with_200(stage):
 
 
 @check
-def a_deleted_item_is_gone(stage):
-    container = stage.container()
+def a_deleted_item_is_gone(world):
+    container = world.container()
     created = container.create_item({"id": "a", "pk": "p"})
     answers = Answers()
     equal(container.delete_item(created, "p", raw_response_hook=answers), None)
@@ -132,8 +132,8 @@ def a_deleted_item_is_gone(stage):
 
 
 @check
-def a_missing_item_is_not_found_in_another_partition(stage):
-    container = stage.container()
+def a_missing_item_is_not_found_in_another_partition(world):
+    container = world.container()
     container.create_item({"id": "a", "pk": "p"})
     with expect_error(404, 0) as error:
         container.read_item("a", "q")
@@ -141,8 +141,8 @@ def a_missing_item_is_not_found_in_another_partition(stage):
 
 
 @check
-def a_write_may_ask_for_no_body(stage):
-    container = stage.container()
+def a_write_may_ask_for_no_body(world):
+    container = world.container()
     created = container.create_item({"id": "a", "pk": "p"}, no_response=True)
     equal(dict(created), {})
     etag = created.get_response_headers()["etag"]
@@ -157,17 +157,17 @@ def a_write_may_ask_for_no_body(stage):
 
 
 @check
-def a_client_may_ask_for_no_bodies_at_all(stage):
-    container = stage.container()
-    quiet = stage.same_container(container, stage.new_client(no_response_on_write=True))
+def a_client_may_ask_for_no_bodies_at_all(world):
+    container = world.container()
+    quiet = world.same_container(container, world.new_client(no_response_on_write=True))
     equal(dict(quiet.create_item({"id": "a", "pk": "p"})), {})
     equal(own(quiet.create_item({"id": "b", "pk": "p"}, no_response=False)), {"id": "b", "pk": "p"})
     equal(own(quiet.read_item("a", "p")), {"id": "a", "pk": "p"})
 
 
 @check
-def all_items_are_read_in_pages(stage):
-    container = stage.container()
+def all_items_are_read_in_pages(world):
+    container = world.container()
     for n in range(7):
         container.create_item({"id": str(n), "pk": f"p{n % 3}"})
     pages = [ids(page) for page in container.read_all_items(max_item_count=3).by_page()]
@@ -176,8 +176,8 @@ def all_items_are_read_in_pages(stage):
 
 
 @check
-def read_items_fetches_many_at_once(stage):
-    container = stage.container()
+def read_items_fetches_many_at_once(world):
+    container = world.container()
     for n in range(30):
         container.create_item({"id": f"i{n}", "pk": f"p{n % 4}", "n": n})
     wanted = [(f"i{n}", f"p{n % 4}") for n in range(0, 30, 3)]
@@ -187,8 +187,8 @@ def read_items_fetches_many_at_once(stage):
 
 
 @check
-def read_items_takes_ids_that_need_escaping(stage):
-    container = stage.container()
+def read_items_takes_ids_that_need_escaping(world):
+    container = world.container()
     names = ['quote"d', "it's", "back`tick", "日本", "a b"]
     for name in names:
         container.create_item({"id": name, "pk": name})
@@ -196,8 +196,8 @@ def read_items_takes_ids_that_need_escaping(stage):
 
 
 @check
-def all_items_of_a_partition_are_deleted_at_once(stage):
-    container = stage.container()
+def all_items_of_a_partition_are_deleted_at_once(world):
+    container = world.container()
     for n in range(10):
         container.create_item({"id": str(n), "pk": "p" if n % 2 else "q"})
     container.delete_all_items_by_partition_key("p")
@@ -214,8 +214,8 @@ SPECIAL_IDS = [
 
 
 @check
-def ids_may_have_every_legal_character(stage):
-    container = stage.container()
+def ids_may_have_every_legal_character(world):
+    container = world.container()
     for name in SPECIAL_IDS:
         container.create_item({"id": name, "pk": "p"})
     for name in SPECIAL_IDS:
@@ -229,8 +229,8 @@ def ids_may_have_every_legal_character(stage):
 
 
 @check
-def ids_may_be_long(stage):
-    container = stage.container()
+def ids_may_be_long(world):
+    container = world.container()
     for name in ("i" * 255, "i" * 1023, "é" * 255):
         container.create_item({"id": name, "pk": "p"})
         equal(container.read_item(name, "p")["id"], name)
@@ -239,8 +239,8 @@ def ids_may_be_long(stage):
 
 
 @check
-def partition_keys_may_have_every_character(stage):
-    container = stage.container()
+def partition_keys_may_have_every_character(world):
+    container = world.container()
     values = [*SPECIAL_IDS, "slash/slash", "back\\slash", "question?", "hash#", "", " ", "line\nfeed", "\u0000nul",
               "\u2028", "k" * 2000]
     for value in values:
@@ -252,8 +252,8 @@ def partition_keys_may_have_every_character(stage):
 
 
 @check
-def partition_keys_of_different_types_are_different_partitions(stage):
-    container = stage.container()
+def partition_keys_of_different_types_are_different_partitions(world):
+    container = world.container()
     values = ["1", 1, 1.5, -1, 0, True, False, "true", None, "null", 2**53, -1e300]
     for place, value in enumerate(values):
         container.create_item({"id": "a", "pk": value, "place": place})
@@ -264,8 +264,8 @@ def partition_keys_of_different_types_are_different_partitions(stage):
 
 
 @check
-def an_item_without_partition_key_lives_in_a_partition_of_its_own(stage):
-    container = stage.container()
+def an_item_without_partition_key_lives_in_a_partition_of_its_own(world):
+    container = world.container()
     container.create_item({"id": "a", "pk": None, "n": "null"})
     container.create_item({"id": "a", "n": "undefined"})
     equal(container.read_item("a", keys.NonePartitionKeyValue)["n"], "undefined")
@@ -277,8 +277,8 @@ def an_item_without_partition_key_lives_in_a_partition_of_its_own(stage):
 
 
 @check
-def text_survives(stage):
-    container = stage.container()
+def text_survives(world):
+    container = world.container()
     texts = ["", " ", "\u0000", "\u0001\u001f", "\"\\/\b\f\n\r\t", "日本語", "🚀", "e\u0301", "\ufeffbom", "\u2028\u2029",
              "\uffff", "</script>", "${x}", "a" * 10_000]
     item = {"id": "a", "pk": "p", "texts": texts, "ключ 🔑 \"quoted\"": "value", "": "empty name"}
@@ -288,24 +288,24 @@ def text_survives(stage):
 
 
 @check
-def utf8_bodies_are_as_good_as_escaped_ones(stage):
-    container = stage.container()
-    compact = stage.same_container(container, stage.new_client(enable_compact_utf8_item_writes=True))
+def utf8_bodies_are_as_good_as_escaped_ones(world):
+    container = world.container()
+    compact = world.same_container(container, world.new_client(enable_compact_utf8_item_writes=True))
     item = {"id": "ü", "pk": "日本", "text": "🚀 ünï"}
     compact.create_item(item)
     equal(own(container.read_item("ü", "日本")), item)
 
 
 @check
-def a_lone_surrogate_becomes_the_replacement_character(stage):
-    container = stage.container()
+def a_lone_surrogate_becomes_the_replacement_character(world):
+    container = world.container()
     container.create_item({"id": "a", "pk": "p", "text": "x\ud800y"})
     equal(container.read_item("a", "p")["text"], "x\ufffdy")
 
 
 @check
-def numbers_are_exact_to_64_bits(stage):
-    container = stage.container()
+def numbers_are_exact_to_64_bits(world):
+    container = world.container()
     whole = [0, 1, -1, 2**31, 2**53, 2**53 + 1, -(2**53) - 1, 2**63 - 1, -(2**63), 2**64 - 1]
     real = [0.1, 0.30000000000000004, 1 / 3, 1.5, -2.25, 1e-7, 1e21, 1.7976931348623157e308, 5e-324, 3.141592653589793]
     container.create_item({"id": "a", "pk": "p", "whole": whole, "real": real})
@@ -319,8 +319,8 @@ def numbers_are_exact_to_64_bits(stage):
 
 
 @check
-def a_document_keeps_its_shape(stage):
-    container = stage.container()
+def a_document_keeps_its_shape(world):
+    container = world.container()
     nested = "leaf"
     for depth in range(60):
         nested = {"d": nested} if depth % 2 else [nested]
@@ -332,8 +332,8 @@ def a_document_keeps_its_shape(stage):
 
 
 @check
-def an_item_may_have_almost_two_megabytes(stage):
-    container = stage.container()
+def an_item_may_have_almost_two_megabytes(world):
+    container = world.container()
     text = "x" * (ITEM_BYTES_MAX - 2000)
     container.create_item({"id": "big", "pk": "p", "text": text})
     equal(len(container.read_item("big", "p")["text"]), len(text))
@@ -346,8 +346,8 @@ def an_item_may_have_almost_two_megabytes(stage):
 
 
 @check
-def system_members_that_are_sent_are_the_services_own(stage):
-    container = stage.container()
+def system_members_that_are_sent_are_the_services_own(world):
+    container = world.container()
     first = container.create_item({"id": "a", "pk": "p"})
     again = container.create_item({**first, "id": "b", "n": 1})
     equal(own(again), {"id": "b", "pk": "p", "n": 1})

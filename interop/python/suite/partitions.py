@@ -1,13 +1,13 @@
-"""Several physical partitions: feed ranges, queries across them, and splits
-under a client that still believes in the old ranges."""
+"""Several physical partitions: feed ranges, queries across them, and splits while
+a client still knows the old ranges."""
 
 from .harness import check, equal, ids, pages, rows, same_elements
 
 COUNT = 60
 
 
-def filled(stage, count=COUNT):
-    container = stage.container()
+def filled(world, count=COUNT):
+    container = world.container()
     for n in range(count):
         container.create_item({"id": f"{n:03}", "pk": f"p{n}", "n": n, "fifth": n % 5, "seventh": n % 7})
     return container
@@ -16,19 +16,19 @@ def filled(stage, count=COUNT):
 _containers = {}
 
 
-def shared(stage):
+def shared(world):
     """One container for all checks that only read."""
-    if id(stage) not in _containers:
-        _containers[id(stage)] = filled(stage)
-    return _containers[id(stage)]
+    if id(world) not in _containers:
+        _containers[id(world)] = filled(world)
+    return _containers[id(world)]
 
 
 ALL = [f"{n:03}" for n in range(COUNT)]
 
 
 @check(on="four")
-def four_ranges_cover_the_key_space(stage):
-    container = shared(stage)
+def four_ranges_cover_the_key_space(world):
+    container = shared(world)
     ranges = list(container.read_feed_ranges())
     equal(len(ranges), 4)
     bounds = sorted((entry["Range"]["min"], entry["Range"]["max"]) for entry in ranges)
@@ -37,8 +37,8 @@ def four_ranges_cover_the_key_space(stage):
 
 
 @check(on="four")
-def the_ranges_divide_the_items(stage):
-    container = shared(stage)
+def the_ranges_divide_the_items(world):
+    container = shared(world)
     parts = [
         list(container.query_items("SELECT VALUE c.id FROM c", feed_range=part)) for part in container.read_feed_ranges()
     ]
@@ -47,8 +47,8 @@ def the_ranges_divide_the_items(stage):
 
 
 @check(on="four")
-def a_partition_key_lies_in_one_feed_range(stage):
-    container = shared(stage)
+def a_partition_key_lies_in_one_feed_range(world):
+    container = shared(world)
     ranges = list(container.read_feed_ranges())
     for n in range(10):
         mine = container.feed_range_from_partition_key(f"p{n}")
@@ -59,8 +59,8 @@ def a_partition_key_lies_in_one_feed_range(stage):
 
 
 @check(on="four")
-def the_feeds_of_the_ranges_divide_the_changes(stage):
-    container = shared(stage)
+def the_feeds_of_the_ranges_divide_the_changes(world):
+    container = shared(world)
     parts = [
         ids(container.query_items_change_feed(feed_range=part, start_time="Beginning"))
         for part in container.read_feed_ranges()
@@ -71,8 +71,8 @@ def the_feeds_of_the_ranges_divide_the_changes(stage):
 
 
 @check(on="four")
-def one_continuation_carries_the_feed_of_all_ranges(stage):
-    container = filled(stage, 20)
+def one_continuation_carries_the_feed_of_all_ranges(world):
+    container = filled(world, 20)
     feed = container.query_items_change_feed(start_time="Beginning", max_item_count=3)
     equal(sorted(ids(feed)), ALL[:20])
     token = container.client_connection.last_response_headers["etag"]
@@ -82,8 +82,8 @@ def one_continuation_carries_the_feed_of_all_ranges(stage):
 
 
 @check(on="four")
-def queries_across_ranges_are_whole_and_ordered(stage):
-    container = shared(stage)
+def queries_across_ranges_are_whole_and_ordered(world):
+    container = shared(world)
     equal(sorted(rows(container, "SELECT VALUE c.id FROM c")), ALL)
     equal(rows(container, "SELECT VALUE c.n FROM c ORDER BY c.n DESC"), list(range(COUNT - 1, -1, -1)))
     equal(rows(container, "SELECT TOP 3 VALUE c.n FROM c ORDER BY c.n"), [0, 1, 2])
@@ -97,8 +97,8 @@ def queries_across_ranges_are_whole_and_ordered(stage):
 
 
 @check(on="four")
-def pages_across_ranges_miss_and_repeat_nothing(stage):
-    container = shared(stage)
+def pages_across_ranges_miss_and_repeat_nothing(world):
+    container = shared(world)
     for query, expected in (
         ("SELECT VALUE c.id FROM c", None),
         ("SELECT VALUE c.id FROM c ORDER BY c.id", ALL),
@@ -116,20 +116,20 @@ def pages_across_ranges_miss_and_repeat_nothing(stage):
 
 
 @check(on="four")
-def read_items_gathers_over_all_ranges(stage):
-    container = shared(stage)
+def read_items_gathers_over_all_ranges(world):
+    container = shared(world)
     wanted = [(f"{n:03}", f"p{n}") for n in range(COUNT)]
     equal(ids(container.read_items(items=wanted)), ALL)
 
 
 @check(on="four")
-def a_client_with_old_ranges_survives_a_split(stage):
-    container = filled(stage)
-    reader = stage.same_container(container, stage.new_client())
+def a_client_with_old_ranges_survives_a_split(world):
+    container = filled(world)
+    reader = world.same_container(container, world.new_client())
     # The reader learns the four ranges, and a session token for each.
     equal(len(list(reader.read_feed_ranges())), 4)
     equal(ids(reader.read_items(items=[(name, f"p{int(name)}") for name in ALL])), ALL)
-    children = stage.split(container, 1)
+    children = world.split(container, 1)
     equal(len(children), 2)
     # Point operations, batches, queries, read-many: all with the old map.
     equal([reader.read_item(name, f"p{int(name)}")["id"] for name in ALL], ALL)
@@ -140,12 +140,12 @@ def a_client_with_old_ranges_survives_a_split(stage):
 
 
 @check(on="four")
-def feed_ranges_from_before_a_split_still_divide_the_items(stage):
-    container = filled(stage)
+def feed_ranges_from_before_a_split_still_divide_the_items(world):
+    container = filled(world)
     old = list(container.read_feed_ranges())
-    other = stage.same_container(container, stage.new_client())
-    stage.split(container, 0)
-    stage.split(container, 2)
+    other = world.same_container(container, world.new_client())
+    world.split(container, 0)
+    world.split(container, 2)
     equal(len(list(other.read_feed_ranges(force_refresh=True))), 6)
     for client in (container, other):
         parts = [list(client.query_items("SELECT VALUE c.id FROM c", feed_range=part)) for part in old]
@@ -154,41 +154,41 @@ def feed_ranges_from_before_a_split_still_divide_the_items(stage):
 
 
 @check(on="four")
-def a_change_feed_goes_on_over_a_split(stage):
-    container = filled(stage, 30)
+def a_change_feed_goes_on_over_a_split(world):
+    container = filled(world, 30)
     feed = container.query_items_change_feed(start_time="Beginning")
     equal(sorted(ids(feed)), ALL[:30])
     token = container.client_connection.last_response_headers["etag"]
-    stage.split(container, 0)
-    stage.split(container, 3)
+    world.split(container, 0)
+    world.split(container, 3)
     for n in range(30, 40):
         container.create_item({"id": f"{n:03}", "pk": f"p{n}"})
     container.upsert_item({"id": "000", "pk": "p0", "n": 1})
     found = ids(container.query_items_change_feed(continuation=token))
     equal(sorted(found), ["000", *ALL[30:40]])
-    other = stage.same_container(container, stage.new_client())
+    other = world.same_container(container, world.new_client())
     equal(sorted(ids(other.query_items_change_feed(continuation=token))), ["000", *ALL[30:40]])
     equal(sorted(ids(other.query_items_change_feed(start_time="Beginning"))), ALL[:40])
 
 
 @check(on="four")
-def a_query_goes_on_over_a_split(stage):
-    container = filled(stage, 40)
+def a_query_goes_on_over_a_split(world):
+    container = filled(world, 40)
     options = {"enable_cross_partition_query": True, "max_item_count": 8}
     iterator = container.query_items("SELECT VALUE c.id FROM c ORDER BY c.id", **options).by_page()
     found = list(next(iterator))
-    stage.split(container, 2)
+    world.split(container, 2)
     for page in iterator:
         found += list(page)
     equal(found, ALL[:40])
 
 
 @check
-def the_only_range_splits_again_and_again(stage):
-    container = filled(stage, 30)
+def the_only_range_splits_again_and_again(world):
+    container = filled(world, 30)
     known = ["0"]
     for _ in range(3):
-        children = stage.split(container, known[0])
+        children = world.split(container, known[0])
         known = known[1:] + children
         equal([container.read_item(name, f"p{int(name)}")["id"] for name in ALL[:30]], ALL[:30])
         equal(rows(container, "SELECT VALUE COUNT(1) FROM c"), [30])

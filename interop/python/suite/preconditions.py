@@ -1,5 +1,5 @@
-"""If-Match and If-None-Match on items: a lost update is refused, an unchanged
-item is not sent again."""
+"""If-Match and If-None-Match on items: a stale update is refused, an unchanged item
+is not sent again."""
 
 from azure.core import MatchConditions
 
@@ -18,16 +18,16 @@ def modified(etag):
 
 
 @check
-def a_replace_with_the_current_etag_is_done(stage):
-    container = stage.container()
+def a_replace_with_the_current_etag_is_done(world):
+    container = world.container()
     created = container.create_item({"id": "a", "pk": "p", "n": 1})
     replaced = container.replace_item("a", {"id": "a", "pk": "p", "n": 2}, **unmodified(created["_etag"]))
     equal(replaced["n"], 2)
 
 
 @check
-def a_replace_with_an_old_etag_is_refused(stage):
-    container = stage.container()
+def a_replace_with_an_old_etag_is_refused(world):
+    container = world.container()
     created = container.create_item({"id": "a", "pk": "p", "n": 1})
     replaced = container.replace_item("a", {"id": "a", "pk": "p", "n": 2})
     with expect_error(412, 0, FAILED):
@@ -36,8 +36,8 @@ def a_replace_with_an_old_etag_is_refused(stage):
 
 
 @check
-def of_two_writers_with_one_etag_one_wins(stage):
-    container = stage.container()
+def of_two_writers_with_one_etag_one_wins(world):
+    container = world.container()
     etag = container.create_item({"id": "a", "pk": "p", "n": 0})["_etag"]
     outcomes = []
     for n in (1, 2):
@@ -51,8 +51,8 @@ def of_two_writers_with_one_etag_one_wins(stage):
 
 
 @check
-def an_upsert_with_an_old_etag_is_refused(stage):
-    container = stage.container()
+def an_upsert_with_an_old_etag_is_refused(world):
+    container = world.container()
     created = container.create_item({"id": "a", "pk": "p", "n": 1})
     with expect_error(412):
         container.upsert_item({"id": "a", "pk": "p", "n": 2}, **unmodified(STALE))
@@ -62,8 +62,8 @@ def an_upsert_with_an_old_etag_is_refused(stage):
 
 
 @check
-def a_delete_with_an_old_etag_is_refused(stage):
-    container = stage.container()
+def a_delete_with_an_old_etag_is_refused(world):
+    container = world.container()
     created = container.create_item({"id": "a", "pk": "p"})
     with expect_error(412):
         container.delete_item("a", "p", **unmodified(STALE))
@@ -74,8 +74,8 @@ def a_delete_with_an_old_etag_is_refused(stage):
 
 
 @check
-def a_patch_with_an_old_etag_is_refused(stage):
-    container = stage.container()
+def a_patch_with_an_old_etag_is_refused(world):
+    container = world.container()
     created = container.create_item({"id": "a", "pk": "p", "n": 1})
     add = [{"op": "incr", "path": "/n", "value": 1}]
     with expect_error(412):
@@ -84,8 +84,8 @@ def a_patch_with_an_old_etag_is_refused(stage):
 
 
 @check
-def a_missing_item_is_not_found_before_it_is_not_matched(stage):
-    container = stage.container()
+def a_missing_item_is_not_found_before_it_is_not_matched(world):
+    container = world.container()
     with expect_error(404):
         container.replace_item("a", {"id": "a", "pk": "p"}, **unmodified(STALE))
     with expect_error(404):
@@ -93,8 +93,8 @@ def a_missing_item_is_not_found_before_it_is_not_matched(stage):
 
 
 @check
-def any_existing_item_matches_the_star(stage):
-    container = stage.container()
+def any_existing_item_matches_the_star(world):
+    container = world.container()
     container.create_item({"id": "a", "pk": "p"})
     present = {"match_condition": MatchConditions.IfPresent}
     equal(container.replace_item("a", {"id": "a", "pk": "p", "n": 1}, **present)["n"], 1)
@@ -103,8 +103,8 @@ def any_existing_item_matches_the_star(stage):
 
 
 @check
-def an_unchanged_item_is_answered_with_304_and_no_body(stage):
-    container = stage.container()
+def an_unchanged_item_is_answered_with_304_and_no_body(world):
+    container = world.container()
     created = container.create_item({"id": "a", "pk": "p"})
     answers = Answers()
     found = container.read_item("a", "p", raw_response_hook=answers, **modified(created["_etag"]))
@@ -115,8 +115,8 @@ def an_unchanged_item_is_answered_with_304_and_no_body(stage):
 
 
 @check
-def a_changed_item_is_answered_in_full(stage):
-    container = stage.container()
+def a_changed_item_is_answered_in_full(world):
+    container = world.container()
     created = container.create_item({"id": "a", "pk": "p"})
     replaced = container.replace_item("a", {"id": "a", "pk": "p", "n": 1})
     answers = Answers()
@@ -126,8 +126,8 @@ def a_changed_item_is_answered_in_full(stage):
 
 
 @check
-def an_upsert_that_must_create_is_refused_over_an_existing_item(stage):
-    container = stage.container()
+def an_upsert_that_must_create_is_refused_over_an_existing_item(world):
+    container = world.container()
     missing = {"match_condition": MatchConditions.IfMissing}
     equal(container.upsert_item({"id": "a", "pk": "p", "n": 1}, **missing)["n"], 1)
     with expect_error(412):

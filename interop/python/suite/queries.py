@@ -17,18 +17,18 @@ PEOPLE = [
 _containers = {}
 
 
-def people(stage):
+def people(world):
     """One container for all checks that only read."""
-    if id(stage) not in _containers:
-        container = _containers[id(stage)] = stage.container()
+    if id(world) not in _containers:
+        container = _containers[id(world)] = world.container()
         for person in PEOPLE:
             container.create_item(person)
-    return _containers[id(stage)]
+    return _containers[id(world)]
 
 
 @check
-def a_query_sees_one_partition_or_all(stage):
-    container = people(stage)
+def a_query_sees_one_partition_or_all(world):
+    container = people(world)
     equal(rows(container, "SELECT VALUE c.id FROM c", pk="a"), ["ada", "bob"])
     equal(rows(container, "SELECT VALUE c.id FROM c"), ["ada", "bob", "cyd", "dan", "eve", "flo"])
     equal(rows(container, "SELECT * FROM c", pk="nobody"), [])
@@ -37,18 +37,18 @@ def a_query_sees_one_partition_or_all(stage):
 
 
 @check
-def a_query_without_key_must_be_allowed_to_cross_partitions(stage):
-    container = people(stage)
+def a_query_without_key_must_be_allowed_to_cross_partitions(world):
+    container = people(world)
     with expect_error(400, text="Cross partition query is required but disabled"):
         list(container.query_items("SELECT * FROM c"))
 
 
 @check
-def parameters_are_bound_by_name(stage):
-    container = people(stage)
+def parameters_are_bound_by_name(world):
+    container = people(world)
     query = "SELECT VALUE c.id FROM c WHERE c.city = @city AND c.age > @age"
     equal(rows(container, query, parameters={"@city": "London", "@age": 40}), ["cyd", "flo"])
-    # A name that was not given is undefined, and nothing equals undefined.
+    # A parameter that was not given is undefined, and nothing equals undefined.
     equal(rows(container, query, parameters={"@city": "London"}), [])
     equal(rows(container, "SELECT VALUE @p", parameters={"@p": {"x": [1, None]}}), [{"x": [1, None]}])
     tags = "SELECT VALUE c.id FROM c WHERE ARRAY_CONTAINS(@ids, c.id)"
@@ -57,8 +57,8 @@ def parameters_are_bound_by_name(stage):
 
 
 @check
-def a_projection_keeps_its_order_and_drops_what_is_undefined(stage):
-    container = people(stage)
+def a_projection_keeps_its_order_and_drops_what_is_undefined(world):
+    container = people(world)
     found = rows(container, "SELECT c.name, c.boss, c.age AS years FROM c", pk="a")
     equal(found, [{"name": "Ada", "years": 36}, {"name": "Bob", "boss": "ada", "years": 25}])
     equal(list(found[1]), ["name", "boss", "years"])
@@ -69,8 +69,8 @@ def a_projection_keeps_its_order_and_drops_what_is_undefined(stage):
 
 
 @check
-def comparisons_and_logic_know_undefined(stage):
-    container = people(stage)
+def comparisons_and_logic_know_undefined(world):
+    container = people(world)
     equal(rows(container, "SELECT VALUE c.id FROM c WHERE c.boss = null"), ["cyd"])
     equal(rows(container, "SELECT VALUE c.id FROM c WHERE c.boss != null"), ["bob", "dan"])
     equal(rows(container, "SELECT VALUE c.id FROM c WHERE NOT IS_DEFINED(c.boss)"), ["ada", "eve", "flo"])
@@ -82,8 +82,8 @@ def comparisons_and_logic_know_undefined(stage):
 
 
 @check
-def in_and_like_work(stage):
-    container = people(stage)
+def in_and_like_work(world):
+    container = people(world)
     equal(rows(container, "SELECT VALUE c.id FROM c WHERE c.city IN ('Rome', 'Paris')"), ["bob", "dan", "eve"])
     equal(rows(container, "SELECT VALUE c.id FROM c WHERE c.age NOT IN (25, 19)"), ["ada", "cyd", "flo"])
     equal(rows(container, "SELECT VALUE c.id FROM c WHERE c.city LIKE 'P%'"), ["bob", "eve"])
@@ -93,13 +93,13 @@ def in_and_like_work(stage):
 
 
 @check
-def double_quotes_are_strings_too(stage):
-    equal(rows(people(stage), 'SELECT VALUE c.id FROM c WHERE c.name = "Ada"'), ["ada"])
+def double_quotes_are_strings_too(world):
+    equal(rows(people(world), 'SELECT VALUE c.id FROM c WHERE c.name = "Ada"'), ["ada"])
 
 
 @check
-def rows_are_ordered(stage):
-    container = people(stage)
+def rows_are_ordered(world):
+    container = people(world)
     equal(rows(container, "SELECT VALUE c.id FROM c ORDER BY c.age DESC"), ["flo", "cyd", "ada", "dan", "bob", "eve"])
     equal(rows(container, "SELECT VALUE c.name FROM c ORDER BY c.name"), ["Ada", "Bob", "Cyd", "Dan", "Flo", "eve"])
     equal(rows(container, "SELECT VALUE c.id FROM c ORDER BY c.height", pk="a"), ["bob", "ada"])
@@ -107,12 +107,12 @@ def rows_are_ordered(stage):
 
 
 @check
-def several_keys_order_with_a_composite_index(stage):
+def several_keys_order_with_a_composite_index(world):
     policy = {
         "indexingMode": "consistent", "automatic": True, "includedPaths": [{"path": "/*"}], "excludedPaths": [],
         "compositeIndexes": [[{"path": "/city", "order": "ascending"}, {"path": "/age", "order": "descending"}]],
     }
-    container = stage.container(indexing_policy=policy)
+    container = world.container(indexing_policy=policy)
     for person in PEOPLE:
         container.create_item(person)
     found = rows(container, "SELECT VALUE c.id FROM c ORDER BY c.city ASC, c.age DESC")
@@ -120,8 +120,8 @@ def several_keys_order_with_a_composite_index(stage):
 
 
 @check
-def types_are_ordered_as_the_service_orders_them(stage):
-    container = stage.container()
+def types_are_ordered_as_the_service_orders_them(world):
+    container = world.container()
     ordered = [None, False, True, -1e300, -1, 0, 0.5, 2**53 + 1, 1e300, "", "A", "B", "a", "ä", "日"]
     for place, value in enumerate(reversed(ordered)):
         container.create_item({"id": str(place), "pk": "p", "v": value})
@@ -135,8 +135,8 @@ def types_are_ordered_as_the_service_orders_them(stage):
 
 
 @check
-def top_and_offset_limit_cut(stage):
-    container = people(stage)
+def top_and_offset_limit_cut(world):
+    container = people(world)
     equal(rows(container, "SELECT TOP 2 VALUE c.id FROM c ORDER BY c.age"), ["eve", "bob"])
     equal(rows(container, "SELECT TOP @n VALUE c.id FROM c", parameters={"@n": 3}), ["ada", "bob", "cyd"])
     equal(rows(container, "SELECT TOP 0 * FROM c"), [])
@@ -146,8 +146,8 @@ def top_and_offset_limit_cut(stage):
 
 
 @check
-def distinct_rows_come_once(stage):
-    container = people(stage)
+def distinct_rows_come_once(world):
+    container = people(world)
     same_elements(rows(container, "SELECT DISTINCT VALUE c.city FROM c"), ["London", "Paris", "Rome"])
     equal(rows(container, "SELECT DISTINCT VALUE c.age FROM c ORDER BY c.age"), [19, 25, 36, 41, 52])
     same_elements(rows(container, "SELECT DISTINCT c.boss FROM c"), [{}, {"boss": "ada"}, {"boss": None}, {"boss": "cyd"}])
@@ -155,8 +155,8 @@ def distinct_rows_come_once(stage):
 
 
 @check
-def aggregates_are_computed(stage):
-    container = people(stage)
+def aggregates_are_computed(world):
+    container = people(world)
     equal(rows(container, "SELECT VALUE COUNT(1) FROM c"), [6])
     equal(rows(container, "SELECT VALUE COUNT(c.boss) FROM c"), [3])
     equal(rows(container, "SELECT VALUE SUM(c.age) FROM c"), [198])
@@ -165,13 +165,13 @@ def aggregates_are_computed(stage):
     equal(rows(container, "SELECT VALUE MAX(c.name) FROM c"), ["eve"])
     equal(rows(container, "SELECT VALUE COUNT(1) FROM c WHERE c.age > 100"), [0])
     equal(rows(container, "SELECT COUNT(1) AS n, MIN(c.age) AS least FROM c", pk="a"), [{"n": 2, "least": 25}])
-    # A value that is no number makes a sum undefined.
+    # A value that is not a number makes a sum undefined.
     equal(rows(container, "SELECT VALUE SUM(c.name) FROM c"), [])
 
 
 @check
-def groups_are_made(stage):
-    container = people(stage)
+def groups_are_made(world):
+    container = people(world)
     same_elements(
         rows(container, "SELECT c.city, COUNT(1) AS n, MAX(c.age) AS oldest FROM c GROUP BY c.city"),
         [
@@ -188,8 +188,8 @@ def groups_are_made(stage):
 
 
 @check
-def arrays_are_joined(stage):
-    container = people(stage)
+def arrays_are_joined(world):
+    container = people(world)
     equal(
         rows(container, "SELECT c.id, t AS tag FROM c JOIN t IN c.tags", pk="a"),
         [{"id": "ada", "tag": "math"}, {"id": "ada", "tag": "code"}, {"id": "bob", "tag": "code"}],
@@ -200,8 +200,8 @@ def arrays_are_joined(stage):
 
 
 @check
-def subqueries_are_evaluated(stage):
-    container = people(stage)
+def subqueries_are_evaluated(world):
+    container = people(world)
     equal(
         rows(container, "SELECT VALUE c.id FROM c WHERE EXISTS(SELECT VALUE t FROM t IN c.tags WHERE t = 'math')"),
         ["ada", "dan", "flo"],
@@ -221,8 +221,8 @@ def subqueries_are_evaluated(stage):
 
 
 @check
-def string_functions_work(stage):
-    container = people(stage)
+def string_functions_work(world):
+    container = people(world)
     calls = {
         "CONCAT('a', 'b', 'c')": "abc", "CONTAINS('hello', 'ell')": True, "CONTAINS('Hello', 'hELL', true)": True,
         "STARTSWITH('hello', 'he')": True, "ENDSWITH('hello', 'lo')": True, "INDEX_OF('hello', 'l')": 2,
@@ -237,8 +237,8 @@ def string_functions_work(stage):
 
 
 @check
-def number_array_and_type_functions_work(stage):
-    container = people(stage)
+def number_array_and_type_functions_work(world):
+    container = people(world)
     calls = {
         "ABS(-5)": 5, "CEILING(1.2)": 2, "FLOOR(-1.2)": -2, "ROUND(2.5)": 3, "TRUNC(-1.7)": -1, "POWER(2, 10)": 1024,
         "SQRT(16)": 4, "SIGN(-3)": -1, "7 % 3": 1, "7 / 2": 3.5, "5 & 3": 1, "5 | 3": 7, "5 ^ 3": 6,
@@ -255,8 +255,8 @@ def number_array_and_type_functions_work(stage):
 
 
 @check
-def results_come_in_pages_with_a_continuation(stage):
-    container = stage.container()
+def results_come_in_pages_with_a_continuation(world):
+    container = world.container()
     for n in range(25):
         container.create_item({"id": f"{n:02}", "pk": "p", "n": n})
     query = "SELECT * FROM c WHERE c.n >= 3"
@@ -264,14 +264,14 @@ def results_come_in_pages_with_a_continuation(stage):
     equal([len(page) for page, _ in seen], [10, 10, 2])
     equal([token is None for _, token in seen], [False, False, True])
     # Resumed by another client from the first continuation.
-    other = stage.same_container(container, stage.new_client())
+    other = world.same_container(container, world.new_client())
     rest = list(pages(other.query_items(query, partition_key="p", max_item_count=10), seen[0][1]))
     equal([ids(page) for page, _ in rest], [ids(page) for page, _ in seen[1:]])
 
 
 @check
-def ordered_and_grouped_results_come_in_pages(stage):
-    container = stage.container()
+def ordered_and_grouped_results_come_in_pages(world):
+    container = world.container()
     for n in range(20):
         container.create_item({"id": f"{n:02}", "pk": f"p{n % 3}", "n": n % 7})
     query = "SELECT VALUE c.id FROM c ORDER BY c.n DESC"
@@ -285,8 +285,8 @@ def ordered_and_grouped_results_come_in_pages(stage):
 
 
 @check
-def a_page_holds_a_thousand_rows_unless_told_otherwise(stage):
-    container = stage.container()
+def a_page_holds_a_thousand_rows_unless_told_otherwise(world):
+    container = world.container()
     for start in range(0, 1100, 100):
         container.execute_item_batch(
             [("create", ({"id": f"{n:04}", "pk": "p"},)) for n in range(start, start + 100)], partition_key="p"
@@ -300,15 +300,15 @@ def a_page_holds_a_thousand_rows_unless_told_otherwise(stage):
 
 
 @check
-def a_forged_continuation_is_refused(stage):
-    container = people(stage)
+def a_forged_continuation_is_refused(world):
+    container = people(world)
     with expect_error(400, text="Invalid Continuation Token"):
         list(container.query_items("SELECT * FROM c", partition_key="a").by_page("forged"))
 
 
 @check
-def query_metrics_and_charges_are_reported(stage):
-    container = people(stage)
+def query_metrics_and_charges_are_reported(world):
+    container = people(world)
     paged = container.query_items("SELECT * FROM c WHERE c.age > 20", partition_key="a", populate_query_metrics=True)
     equal(len(list(paged)), 2)
     headers = container.client_connection.last_response_headers
@@ -318,8 +318,8 @@ def query_metrics_and_charges_are_reported(stage):
 
 
 @check
-def a_wrong_query_is_refused_with_the_place(stage):
-    container = people(stage)
+def a_wrong_query_is_refused_with_the_place(world):
+    container = people(world)
     for query, code in (("SELEC * FROM c", "SC1001"), ("SELECT * FROM c WHERE", "SC1002"), ("SELECT NOPE(c.x) FROM c", "SC2005")):
         with expect_error(400, text=code) as error:
             rows(container, query, pk="a")
@@ -327,21 +327,21 @@ def a_wrong_query_is_refused_with_the_place(stage):
 
 
 @check
-def long_queries_and_many_parameters_are_taken(stage):
-    container = people(stage)
+def long_queries_and_many_parameters_are_taken(world):
+    container = people(world)
     names = {f"@p{n}": f"none{n}" for n in range(500)} | {"@p500": "ada"}
     query = f"SELECT VALUE c.id FROM c WHERE c.id IN ({', '.join(names)})"
     equal(rows(container, query, parameters=names), ["ada"])
 
 
 @check
-def a_page_ends_at_four_megabytes(stage):
-    container = stage.container()
+def a_page_ends_at_four_megabytes(world):
+    container = world.container()
     for n in range(7):
         container.create_item({"id": str(n), "pk": "p", "text": "x" * 700_000})
     seen = list(pages(container.query_items("SELECT * FROM c", partition_key="p")))
     sizes = [len(page) for page, _ in seen]
-    # The row that crosses the line still belongs to its page.
+    # The row that exceeds the page size still belongs to its page.
     assert len(sizes) == 2 and all((size - 1) * 700_000 < 4 * 1024 * 1024 for size in sizes), sizes
     equal([name for page, _ in seen for name in ids(page)], [str(n) for n in range(7)])
     feed = [ids(page) for page in container.query_items_change_feed(start_time="Beginning").by_page()]
@@ -349,8 +349,8 @@ def a_page_ends_at_four_megabytes(stage):
 
 
 @check
-def a_short_continuation_is_as_good(stage):
-    container = stage.container()
+def a_short_continuation_is_as_good(world):
+    container = world.container()
     for n in range(12):
         container.create_item({"id": f"{n:02}", "pk": "p", "text": "long" * 200 + str(n)})
     query = "SELECT VALUE c.id FROM c ORDER BY c.text"

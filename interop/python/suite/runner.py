@@ -11,7 +11,7 @@ import warnings
 import urllib3
 from azure.core.exceptions import AzureError
 
-from .harness import CHECKS, WELL_KNOWN_KEY, Skip, Stage
+from .harness import CHECKS, WELL_KNOWN_KEY, Skip, World
 from .servers import Server, binary
 
 AREAS = [
@@ -43,22 +43,22 @@ SHAPES = {
 }
 
 
-class Stages:
-    """The servers, started when the first check asks for them."""
+class Worlds:
+    """The servers, each started when the first check needs it."""
 
     def __init__(self):
         self.given = {name: os.environ.get(variable) for name, (_, variable) in SHAPES.items()}
         self.is_given = any(self.given.values())
-        self.servers, self.stages = {}, {}
+        self.servers, self.worlds = {}, {}
 
     def get(self, name):
         if name == "own":
             if self.is_given and not os.environ.get("PERIHELION_BIN"):
                 raise Skip("needs PERIHELION_BIN to start a server of its own")
             return None
-        if name not in self.stages:
-            self.stages[name] = self._open(name)
-        return self.stages[name]
+        if name not in self.worlds:
+            self.worlds[name] = self._open(name)
+        return self.worlds[name]
 
     def _open(self, name):
         options, variable = SHAPES[name]
@@ -66,26 +66,26 @@ class Stages:
             if not self.given[name]:
                 raise Skip(f"{variable} is not set")
             endpoint = self.given[name].rstrip("/") + "/"
-            return Stage(endpoint, os.environ.get("PERIHELION_KEY", WELL_KNOWN_KEY))
+            return World(endpoint, os.environ.get("PERIHELION_KEY", WELL_KNOWN_KEY))
         server = self.servers[name] = Server(*options)
-        return Stage(server.endpoint, WELL_KNOWN_KEY, server.ca_path)
+        return World(server.endpoint, WELL_KNOWN_KEY, server.ca_path)
 
     def close(self):
-        for stage in self.stages.values():
-            stage.close()
+        for world in self.worlds.values():
+            world.close()
 
     def end(self):
         for server in self.servers.values():
             server.end()
 
     def complaints(self):
-        """What the servers said; a panic in one is a failure whatever was answered."""
+        """The logs of the servers. A panic is a failure even if all answers were right."""
         return {name: server.complaints() for name, server in self.servers.items()}
 
 
 def main(only, is_listing):
-    # The SDK goes to localhost unverified on purpose and says so at every
-    # request; it also logs each retry. The checks judge what comes out.
+    # The SDK warns at every request that it does not verify localhost, and logs
+    # each retry. The checks assert what matters.
     warnings.simplefilter("ignore", urllib3.exceptions.InsecureRequestWarning)
     logging.getLogger("azure").setLevel(logging.CRITICAL)
     for area in AREAS:
@@ -97,13 +97,13 @@ def main(only, is_listing):
     if not any(os.environ.get(variable) for _, variable in SHAPES.values()):
         print("testing", binary(), file=sys.stderr)
     begun = time.monotonic()
-    stages = Stages()
+    worlds = Worlds()
     try:
-        passed, failed, skipped = run_all(stages, chosen)
-        stages.close()
+        passed, failed, skipped = run_all(worlds, chosen)
+        worlds.close()
     finally:
-        stages.end()
-    for name, said in stages.complaints().items():
+        worlds.end()
+    for name, said in worlds.complaints().items():
         if "panicked" in said:
             failed += 1
             print(f"FAIL server.{name}_does_not_panic\n{indented(said)}")
@@ -112,12 +112,12 @@ def main(only, is_listing):
     return 1 if failed or not passed else 0
 
 
-def run_all(stages, checks):
+def run_all(worlds, checks):
     passed = failed = skipped = 0
     for check in checks:
         begun = time.monotonic()
         try:
-            check.run(stages.get(check.server))
+            check.run(worlds.get(check.server))
         except Skip as reason:
             skipped += 1
             print(f"skip {check.name}: {reason}", flush=True)
@@ -131,8 +131,8 @@ def run_all(stages, checks):
 
 
 def story(error):
-    """Where in the suite a check failed, and how; the SDK's own frames only
-    when the SDK itself raised something that is not an answer."""
+    """Where in the suite a check failed, and how. Frames of the SDK are shown only
+    if the SDK raised something that is not an answer of the server."""
     frames = traceback.extract_tb(error.__traceback__)[1:]
     ours = [frame for frame in frames if "/suite/" in frame.filename]
     if not isinstance(error, (AssertionError, AzureError)):
@@ -140,7 +140,7 @@ def story(error):
     return "".join(traceback.format_list(ours)) + "".join(traceback.format_exception_only(error))
 
 
-# A refusal's message repeats the service's diagnostics; its start says it all.
+# The message of a refusal repeats the service's diagnostics; its start is enough.
 STORY_CHARACTERS_MAX = 2500
 
 

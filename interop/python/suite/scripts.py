@@ -1,5 +1,5 @@
-"""Stored procedures, triggers and functions: kept, listed, queried, replaced,
-deleted; never run, and never silently left out."""
+"""Stored procedures, triggers and functions can be stored, listed, queried,
+replaced and deleted. They are never run, and a request to run one is refused."""
 
 from .harness import check, equal, expect_error, ids, rows
 
@@ -7,8 +7,8 @@ NOT_RUN = "not supported by this server"
 
 
 @check
-def stored_procedures_are_kept(stage):
-    scripts = stage.container().scripts
+def stored_procedures_are_kept(world):
+    scripts = world.container().scripts
     body = "function () { getContext().getResponse().setBody(1); }"
     created = scripts.create_stored_procedure({"id": "hello", "body": body})
     equal(created["body"], body)
@@ -26,8 +26,8 @@ def stored_procedures_are_kept(stage):
 
 
 @check
-def triggers_are_kept_and_a_write_that_wants_one_is_refused(stage):
-    container = stage.container()
+def triggers_are_kept_and_a_write_that_wants_one_is_refused(world):
+    container = world.container()
     trigger = {"id": "t", "body": "function () {}", "triggerType": "Pre", "triggerOperation": "All"}
     created = container.scripts.create_trigger(trigger)
     equal((created["triggerType"], created["triggerOperation"]), ("Pre", "All"))
@@ -39,8 +39,8 @@ def triggers_are_kept_and_a_write_that_wants_one_is_refused(stage):
 
 
 @check
-def functions_are_kept_and_a_query_that_calls_one_is_refused(stage):
-    container = stage.container()
+def functions_are_kept_and_a_query_that_calls_one_is_refused(world):
+    container = world.container()
     container.create_item({"id": "a", "pk": "p"})
     function = {"id": "same", "body": "function (x) { return x; }"}
     equal(container.scripts.create_user_defined_function(function)["body"], function["body"])

@@ -1,8 +1,8 @@
-"""Starting and ending our binary.
+"""Starts and stops our server.
 
-A server is ready when it prints `Started`; its port and its CA are read from
-the banner. It never outlives the suite: it is terminated at the end, and
-killed when it does not drain in time.
+A server is ready when it prints `Started`; its port and its CA are read from the
+banner. It is terminated at the end of the suite, and killed if it does not stop
+in time.
 """
 
 import os
@@ -21,11 +21,11 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 def binary():
-    """The binary to test: the named one, else the newer of the two builds."""
+    """The binary to test: `PERIHELION_BIN`, else the newer of the two builds."""
     named = os.environ.get("PERIHELION_BIN")
     if named:
         if not Path(named).is_file():
-            raise RuntimeError(f"PERIHELION_BIN is {named}, which is no file")
+            raise RuntimeError(f"PERIHELION_BIN is {named}, which is not a file")
         return Path(named).resolve()
     target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
     built = [target / profile / "perihelion" for profile in ("release", "debug")]
@@ -57,7 +57,7 @@ class Server:
         self.ca_path = found and found.group(1)
 
     def _banner(self):
-        """What the server prints up to and with `Started`."""
+        """The output of the server up to and including `Started`."""
         text = b""
         deadline = time.monotonic() + START_SECONDS_MAX
         with selectors.DefaultSelector() as selector:
@@ -73,12 +73,12 @@ class Server:
         return text.decode()
 
     def complaints(self):
-        """What the server wrote to standard error."""
+        """The standard error of the server."""
         self.log.seek(0)
         return self.log.read()
 
     def kill(self):
-        """Ends the server as a power cut would."""
+        """Kills the server without a chance to stop."""
         self.process.kill()
         self.process.wait()
 

@@ -1,4 +1,4 @@
-"""Session tokens: returned with every answer, sent back by the SDK, honoured."""
+"""Session tokens: every answer has one, the SDK sends it back, the server obeys it."""
 
 import re
 
@@ -12,8 +12,8 @@ def lsn(token):
 
 
 @check
-def every_write_moves_the_session_on(stage):
-    container = stage.container()
+def every_write_moves_the_session_on(world):
+    container = world.container()
     tokens = []
     for n in range(3):
         tokens.append(container.upsert_item({"id": "a", "pk": "p", "n": n}).get_response_headers()["x-ms-session-token"])
@@ -24,8 +24,8 @@ def every_write_moves_the_session_on(stage):
 
 
 @check
-def the_sdk_sends_back_the_token_it_was_given(stage):
-    container = stage.container()
+def the_sdk_sends_back_the_token_it_was_given(world):
+    container = world.container()
     token = container.create_item({"id": "a", "pk": "p"}).get_response_headers()["x-ms-session-token"]
     answers = Answers()
     container.read_item("a", "p", raw_response_hook=answers)
@@ -33,8 +33,8 @@ def the_sdk_sends_back_the_token_it_was_given(stage):
 
 
 @check
-def a_query_answers_with_the_current_token(stage):
-    container = stage.container()
+def a_query_answers_with_the_current_token(world):
+    container = world.container()
     token = container.create_item({"id": "a", "pk": "p"}).get_response_headers()["x-ms-session-token"]
     answers = Answers()
     equal(rows(container, "SELECT VALUE c.id FROM c", pk="p", raw_response_hook=answers), ["a"])
@@ -42,9 +42,9 @@ def a_query_answers_with_the_current_token(stage):
 
 
 @check
-def one_client_reads_what_another_wrote_by_its_token(stage):
-    container = stage.container()
-    reader = stage.same_container(container, stage.new_client())
+def one_client_reads_what_another_wrote_by_its_token(world):
+    container = world.container()
+    reader = world.same_container(container, world.new_client())
     with expect_error(404):
         reader.read_item("a", "p")
     written = container.create_item({"id": "a", "pk": "p"})
@@ -53,8 +53,8 @@ def one_client_reads_what_another_wrote_by_its_token(stage):
 
 
 @check
-def a_token_from_the_future_is_not_available_yet(stage):
-    container = stage.container()
+def a_token_from_the_future_is_not_available_yet(world):
+    container = world.container()
     token = container.create_item({"id": "a", "pk": "p"}).get_response_headers()["x-ms-session-token"]
     future = f"0:-1#{lsn(token) + 1000}"
     with expect_error(404, 1002):
@@ -64,16 +64,16 @@ def a_token_from_the_future_is_not_available_yet(stage):
 
 
 @check
-def a_broken_token_is_refused(stage):
-    container = stage.container()
+def a_broken_token_is_refused(world):
+    container = world.container()
     container.create_item({"id": "a", "pk": "p"})
     with expect_error(400):
         container.read_item("a", "p", session_token="0:nonsense")
 
 
 @check(on="four")
-def every_range_has_a_token_of_its_own(stage):
-    container = stage.container()
+def every_range_has_a_token_of_its_own(world):
+    container = world.container()
     ranges = set()
     for n in range(40):
         token = container.create_item({"id": str(n), "pk": f"p{n}"}).get_response_headers()["x-ms-session-token"]

@@ -1,64 +1,64 @@
-"""The gateway as it really is: what it cannot merge it refuses with 400/1004,
-and the SDK asks for a plan and merges four ranges itself."""
+"""The strict gateway: queries that it cannot merge are refused with 400/1004, and
+the SDK fetches a plan and merges four ranges itself."""
 
 from .harness import check, equal, expect_error, pages, rows, same_elements
 from .partitions import ALL, COUNT, filled, shared
 
 
-def with_plan(stage, container, query, **options):
-    """Rows of a query that must be refused first and answered by a plan."""
-    stage.manage("DELETE", "counters")
+def with_plan(world, container, query, **options):
+    """Rows of a query that is refused first and then answered by a plan."""
+    world.manage("DELETE", "counters")
     found = rows(container, query, **options)
-    counted = stage.manage("GET", "counters")["operations"]
+    counted = world.manage("GET", "counters")["operations"]
     assert counted["query"]["statuses"].get("400", 0) >= 1, f"not refused: {query}: {counted}"
     assert counted["query_plan"]["statuses"] == {"200": counted["query_plan"]["requests"]}, counted
     return found
 
 
 @check(on="strict")
-def plain_queries_need_no_plan(stage):
-    container = shared(stage)
-    stage.manage("DELETE", "counters")
+def plain_queries_need_no_plan(world):
+    container = shared(world)
+    world.manage("DELETE", "counters")
     equal(sorted(rows(container, "SELECT VALUE c.id FROM c")), ALL)
     equal(rows(container, "SELECT VALUE c.n FROM c WHERE c.id IN ('003')"), [3])
     equal(rows(container, "SELECT VALUE c.n FROM c ORDER BY c.n", pk="p5"), [5])
-    equal("query_plan" in stage.manage("GET", "counters")["operations"], False)
+    equal("query_plan" in world.manage("GET", "counters")["operations"], False)
 
 
 @check(on="strict")
-def order_by_is_merged_by_the_sdk(stage):
-    container = shared(stage)
-    equal(with_plan(stage, container, "SELECT VALUE c.id FROM c ORDER BY c.id"), ALL)
-    equal(with_plan(stage, container, "SELECT VALUE c.n FROM c ORDER BY c.n DESC"), list(range(COUNT - 1, -1, -1)))
-    whole = with_plan(stage, container, "SELECT * FROM c WHERE c.n >= 55 ORDER BY c.n")
+def order_by_is_merged_by_the_sdk(world):
+    container = shared(world)
+    equal(with_plan(world, container, "SELECT VALUE c.id FROM c ORDER BY c.id"), ALL)
+    equal(with_plan(world, container, "SELECT VALUE c.n FROM c ORDER BY c.n DESC"), list(range(COUNT - 1, -1, -1)))
+    whole = with_plan(world, container, "SELECT * FROM c WHERE c.n >= 55 ORDER BY c.n")
     equal([row["n"] for row in whole], [55, 56, 57, 58, 59])
     equal(
-        with_plan(stage, container, "SELECT c.id, c.n FROM c WHERE c.fifth = 3 AND c.n > 40 ORDER BY c.n"),
+        with_plan(world, container, "SELECT c.id, c.n FROM c WHERE c.fifth = 3 AND c.n > 40 ORDER BY c.n"),
         [{"id": f"{n:03}", "n": n} for n in (43, 48, 53, 58)],
     )
 
 
 @check(on="strict")
-def order_by_two_keys_is_merged_by_the_sdk(stage):
-    container = shared(stage)
-    found = with_plan(stage, container, "SELECT VALUE [c.fifth, c.n] FROM c ORDER BY c.fifth ASC, c.n DESC")
+def order_by_two_keys_is_merged_by_the_sdk(world):
+    container = shared(world)
+    found = with_plan(world, container, "SELECT VALUE [c.fifth, c.n] FROM c ORDER BY c.fifth ASC, c.n DESC")
     equal(found, sorted(([n % 5, n] for n in range(COUNT)), key=lambda pair: (pair[0], -pair[1])))
 
 
 @check(on="strict")
-def order_by_text_is_merged_by_the_sdk(stage):
+def order_by_text_is_merged_by_the_sdk(world):
     # One type only: this SDK refuses to merge several.
-    container = stage.container()
+    container = world.container()
     ordered = ["", " ", "A", "B", "a", "aa", "b", "ß", "日"]
     for place, value in enumerate(reversed(ordered)):
         container.create_item({"id": str(place), "pk": f"p{place}", "v": value})
-    found = with_plan(stage, container, "SELECT c.v FROM c ORDER BY c.v")
+    found = with_plan(world, container, "SELECT c.v FROM c ORDER BY c.v")
     equal([row["v"] for row in found], ordered)
 
 
 @check(on="strict")
-def aggregates_are_merged_by_the_sdk(stage):
-    container = shared(stage)
+def aggregates_are_merged_by_the_sdk(world):
+    container = shared(world)
     numbers = list(range(COUNT))
     for query, expected in (
         ("SELECT VALUE COUNT(1) FROM c", COUNT),
@@ -69,38 +69,38 @@ def aggregates_are_merged_by_the_sdk(stage):
         ("SELECT VALUE MAX(c.n) FROM c", COUNT - 1),
         ("SELECT VALUE MAX(c.id) FROM c WHERE c.n < 30", "029"),
     ):
-        equal((query, with_plan(stage, container, query)), (query, [expected]))
+        equal((query, with_plan(world, container, query)), (query, [expected]))
 
 
 @check(on="strict")
-def top_is_cut_by_the_sdk(stage):
-    container = shared(stage)
-    equal(with_plan(stage, container, "SELECT TOP 7 VALUE c.n FROM c ORDER BY c.n"), list(range(7)))
-    found = with_plan(stage, container, "SELECT TOP 7 * FROM c")
+def top_is_cut_by_the_sdk(world):
+    container = shared(world)
+    equal(with_plan(world, container, "SELECT TOP 7 VALUE c.n FROM c ORDER BY c.n"), list(range(7)))
+    found = with_plan(world, container, "SELECT TOP 7 * FROM c")
     equal(len({row["id"] for row in found}), 7)
-    equal(with_plan(stage, container, "SELECT TOP @k VALUE c.n FROM c ORDER BY c.n", parameters={"@k": 2}), [0, 1])
+    equal(with_plan(world, container, "SELECT TOP @k VALUE c.n FROM c ORDER BY c.n", parameters={"@k": 2}), [0, 1])
 
 
 @check(on="strict")
-def offset_and_limit_are_cut_by_the_sdk(stage):
-    container = shared(stage)
-    equal(with_plan(stage, container, "SELECT VALUE c.n FROM c ORDER BY c.n OFFSET 10 LIMIT 5"), [10, 11, 12, 13, 14])
-    equal(with_plan(stage, container, "SELECT VALUE c.n FROM c ORDER BY c.n DESC OFFSET 58 LIMIT 5"), [1, 0])
-    equal(len(with_plan(stage, container, "SELECT * FROM c OFFSET 50 LIMIT 50")), 10)
+def offset_and_limit_are_cut_by_the_sdk(world):
+    container = shared(world)
+    equal(with_plan(world, container, "SELECT VALUE c.n FROM c ORDER BY c.n OFFSET 10 LIMIT 5"), [10, 11, 12, 13, 14])
+    equal(with_plan(world, container, "SELECT VALUE c.n FROM c ORDER BY c.n DESC OFFSET 58 LIMIT 5"), [1, 0])
+    equal(len(with_plan(world, container, "SELECT * FROM c OFFSET 50 LIMIT 50")), 10)
 
 
 @check(on="strict")
-def distinct_is_merged_by_the_sdk(stage):
-    container = shared(stage)
-    same_elements(with_plan(stage, container, "SELECT DISTINCT VALUE c.fifth FROM c"), [0, 1, 2, 3, 4])
-    same_elements(with_plan(stage, container, "SELECT DISTINCT c.seventh FROM c"), [{"seventh": n} for n in range(7)])
-    equal(with_plan(stage, container, "SELECT DISTINCT VALUE c.seventh FROM c ORDER BY c.seventh DESC"), [6, 5, 4, 3, 2, 1, 0])
-    equal(len(with_plan(stage, container, "SELECT DISTINCT TOP 3 c.fifth FROM c")), 3)
+def distinct_is_merged_by_the_sdk(world):
+    container = shared(world)
+    same_elements(with_plan(world, container, "SELECT DISTINCT VALUE c.fifth FROM c"), [0, 1, 2, 3, 4])
+    same_elements(with_plan(world, container, "SELECT DISTINCT c.seventh FROM c"), [{"seventh": n} for n in range(7)])
+    equal(with_plan(world, container, "SELECT DISTINCT VALUE c.seventh FROM c ORDER BY c.seventh DESC"), [6, 5, 4, 3, 2, 1, 0])
+    equal(len(with_plan(world, container, "SELECT DISTINCT TOP 3 c.fifth FROM c")), 3)
 
 
 @check(on="strict")
-def merged_results_come_in_pages(stage):
-    container = shared(stage)
+def merged_results_come_in_pages(world):
+    container = shared(world)
     query = "SELECT VALUE c.id FROM c ORDER BY c.id"
     sizes, found = [], []
     for page, _ in pages(container.query_items(query, enable_cross_partition_query=True, max_item_count=25)):
@@ -111,8 +111,8 @@ def merged_results_come_in_pages(stage):
 
 
 @check(on="strict")
-def what_even_the_sdk_cannot_merge_is_refused(stage):
-    container = shared(stage)
+def what_even_the_sdk_cannot_merge_is_refused(world):
+    container = shared(world)
     with expect_error(400, text="Cross partition query only supports 'VALUE <AggregateFunc>' for aggregates"):
         rows(container, "SELECT COUNT(1) AS n FROM c")
     with expect_error(400):
@@ -120,8 +120,8 @@ def what_even_the_sdk_cannot_merge_is_refused(stage):
 
 
 @check(on="strict")
-def one_partition_is_served_whole_even_then(stage):
-    container = stage.container()
+def one_partition_is_served_whole_even_then(world):
+    container = world.container()
     for n in range(6):
         container.create_item({"id": str(n), "pk": "p", "g": n % 2})
     equal(rows(container, "SELECT VALUE COUNT(1) FROM c", pk="p"), [6])
@@ -133,40 +133,40 @@ def one_partition_is_served_whole_even_then(stage):
 
 
 @check(on="strict")
-def a_merged_query_survives_a_split(stage):
-    container = filled(stage)
-    reader = stage.same_container(container, stage.new_client())
+def a_merged_query_survives_a_split(world):
+    container = filled(world)
+    reader = world.same_container(container, world.new_client())
     equal(rows(reader, "SELECT VALUE c.id FROM c ORDER BY c.id"), ALL)
-    # The last range: for an earlier one azure-cosmos 4.17.1 builds all its
-    # producers anew and then adds the old ones behind it a second time.
-    stage.split(container, 3)
+    # The last range: for an earlier range azure-cosmos 4.17.1 creates all its
+    # producers again and then adds the old ones a second time.
+    world.split(container, 3)
     equal(rows(reader, "SELECT VALUE c.id FROM c ORDER BY c.id"), ALL)
     equal(rows(reader, "SELECT VALUE COUNT(1) FROM c"), [COUNT])
 
 
 @check(on="strict")
-def a_filter_on_the_partition_key_narrows_the_plan(stage):
-    container = shared(stage)
-    equal(with_plan(stage, container, "SELECT VALUE c.n FROM c WHERE c.pk = 'p5' ORDER BY c.n"), [5])
-    equal(with_plan(stage, container, "SELECT VALUE c.n FROM c WHERE c.pk IN ('p5', 'p9', 'p7') ORDER BY c.n"), [5, 7, 9])
+def a_filter_on_the_partition_key_narrows_the_plan(world):
+    container = shared(world)
+    equal(with_plan(world, container, "SELECT VALUE c.n FROM c WHERE c.pk = 'p5' ORDER BY c.n"), [5])
+    equal(with_plan(world, container, "SELECT VALUE c.n FROM c WHERE c.pk IN ('p5', 'p9', 'p7') ORDER BY c.n"), [5, 7, 9])
     query = "SELECT VALUE COUNT(1) FROM c WHERE c.pk = @key"
-    equal(with_plan(stage, container, query, parameters={"@key": "p9"}), [1])
+    equal(with_plan(world, container, query, parameters={"@key": "p9"}), [1])
 
 
 @check(on="strict")
-def joins_are_merged_by_the_sdk(stage):
-    container = stage.container()
+def joins_are_merged_by_the_sdk(world):
+    container = world.container()
     for n in range(12):
         container.create_item({"id": str(n), "pk": f"p{n}", "n": n, "tags": [n % 3, n % 2]})
-    found = with_plan(stage, container, "SELECT VALUE [c.n, t] FROM c JOIN t IN c.tags WHERE c.n < 4 ORDER BY c.n")
+    found = with_plan(world, container, "SELECT VALUE [c.n, t] FROM c JOIN t IN c.tags WHERE c.n < 4 ORDER BY c.n")
     equal(found, [[0, 0], [0, 0], [1, 1], [1, 1], [2, 2], [2, 0], [3, 0], [3, 1]])
-    equal(with_plan(stage, container, "SELECT VALUE COUNT(1) FROM c JOIN t IN c.tags WHERE t = 0"), [4 + 6])
-    same_elements(with_plan(stage, container, "SELECT DISTINCT VALUE t FROM t IN c.tags"), [0, 1, 2])
+    equal(with_plan(world, container, "SELECT VALUE COUNT(1) FROM c JOIN t IN c.tags WHERE t = 0"), [4 + 6])
+    same_elements(with_plan(world, container, "SELECT DISTINCT VALUE t FROM t IN c.tags"), [0, 1, 2])
 
 
 @check(on="strict")
-def feed_ranges_are_served_whole(stage):
-    container = shared(stage)
+def feed_ranges_are_served_whole(world):
+    container = shared(world)
     ranges = list(container.read_feed_ranges())
     counts = [list(container.query_items("SELECT VALUE COUNT(1) FROM c", feed_range=part)) for part in ranges]
     equal(sum(count for [count] in counts), COUNT)
@@ -178,15 +178,15 @@ def feed_ranges_are_served_whole(stage):
 
 
 @check(on="strict")
-def read_items_needs_no_plan(stage):
-    container = shared(stage)
+def read_items_needs_no_plan(world):
+    container = shared(world)
     found = container.read_items(items=[(name, f"p{int(name)}") for name in ALL])
     equal([item["id"] for item in found], ALL)
 
 
 @check(on="strict")
-def prefixes_of_hierarchical_keys_are_queried(stage):
-    container = stage.container("/a", "/b", "/c")
+def prefixes_of_hierarchical_keys_are_queried(world):
+    container = world.container("/a", "/b", "/c")
     for n in range(30):
         container.create_item({"id": str(n), "a": f"a{n % 2}", "b": f"b{n % 5}", "c": f"c{n}", "n": n})
     even = list(range(0, 30, 2))

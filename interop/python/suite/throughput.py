@@ -5,17 +5,17 @@ from azure.cosmos import ThroughputProperties
 from .harness import check, equal, new_container, unique
 
 
-def offers_of(stage, resource):
+def offers_of(world, resource):
     """The offers of a database or container, found in the list of all. (Where
     there is none, `get_throughput` of azure-cosmos 4.17.1 stumbles over its own
     404: the query layer repeats it as a container made again, without a link.)"""
     link = resource.read()["_self"]
-    return [offer for offer in stage.client.client_connection.ReadOffers() if offer["resource"] == link]
+    return [offer for offer in world.client.client_connection.ReadOffers() if offer["resource"] == link]
 
 
 @check
-def manual_throughput_is_read_and_replaced(stage):
-    container = stage.container(offer_throughput=400)
+def manual_throughput_is_read_and_replaced(world):
+    container = world.container(offer_throughput=400)
     offer = container.get_throughput()
     equal(offer.offer_throughput, 400)
     equal(offer.properties["offerVersion"], "V2")
@@ -25,9 +25,9 @@ def manual_throughput_is_read_and_replaced(stage):
 
 
 @check
-def autoscale_throughput_is_read_and_replaced(stage):
+def autoscale_throughput_is_read_and_replaced(world):
     scale = ThroughputProperties(auto_scale_max_throughput=4000, auto_scale_increment_percent=0)
-    container = stage.container(offer_throughput=scale)
+    container = world.container(offer_throughput=scale)
     equal(container.get_throughput().auto_scale_max_throughput, 4000)
     container.replace_throughput(ThroughputProperties(auto_scale_max_throughput=8000))
     offer = container.get_throughput()
@@ -36,29 +36,29 @@ def autoscale_throughput_is_read_and_replaced(stage):
 
 
 @check
-def a_container_that_shares_its_database_throughput_has_no_offer(stage):
-    database = stage.client.create_database(unique("shared"), offer_throughput=500)
+def a_container_that_shares_its_database_throughput_has_no_offer(world):
+    database = world.client.create_database(unique("shared"), offer_throughput=500)
     equal(database.get_throughput().offer_throughput, 500)
     container = new_container(database)
-    equal(offers_of(stage, container), [])
+    equal(offers_of(world, container), [])
     dedicated = new_container(database, offer_throughput=400)
     equal(dedicated.get_throughput().offer_throughput, 400)
-    equal([offer["content"]["offerThroughput"] for offer in offers_of(stage, dedicated)], [400])
+    equal([offer["content"]["offerThroughput"] for offer in offers_of(world, dedicated)], [400])
     equal(database.replace_throughput(700).offer_throughput, 700)
     equal(database.get_throughput().offer_throughput, 700)
-    stage.client.delete_database(database)
+    world.client.delete_database(database)
 
 
 @check
-def a_database_may_scale_by_itself(stage):
+def a_database_may_scale_by_itself(world):
     scale = ThroughputProperties(auto_scale_max_throughput=5000)
-    database = stage.client.create_database(unique("scaled"), offer_throughput=scale)
+    database = world.client.create_database(unique("scaled"), offer_throughput=scale)
     equal(database.get_throughput().auto_scale_max_throughput, 5000)
-    stage.client.delete_database(database)
+    world.client.delete_database(database)
 
 
 @check
-def a_database_without_throughput_has_no_offer(stage):
-    database = stage.client.create_database(unique("plain"))
-    equal(offers_of(stage, database), [])
-    stage.client.delete_database(database)
+def a_database_without_throughput_has_no_offer(world):
+    database = world.client.create_database(unique("plain"))
+    equal(offers_of(world, database), [])
+    world.client.delete_database(database)

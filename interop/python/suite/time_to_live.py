@@ -8,8 +8,8 @@ def is_gone(container, name, key="p"):
 
 
 @check
-def items_expire_by_their_own_ttl_and_by_the_containers(stage):
-    container = stage.container(default_ttl=1)
+def items_expire_by_their_own_ttl_and_by_the_containers(world):
+    container = world.container(default_ttl=1)
     equal(container.read()["defaultTtl"], 1)
     container.create_item({"id": "default", "pk": "p"})
     container.create_item({"id": "never", "pk": "p", "ttl": -1})
@@ -24,8 +24,8 @@ def items_expire_by_their_own_ttl_and_by_the_containers(stage):
 
 
 @check
-def an_expired_id_is_free(stage):
-    container = stage.container(default_ttl=-1)
+def an_expired_id_is_free(world):
+    container = world.container(default_ttl=-1)
     first = container.create_item({"id": "a", "pk": "p", "ttl": 1})
     container.create_item({"id": "b", "pk": "p"})
     eventually(lambda: is_gone(container, "a"), "the item expires")
@@ -37,18 +37,18 @@ def an_expired_id_is_free(stage):
 
 
 @check
-def without_a_container_ttl_nothing_expires(stage):
-    container = stage.container()
+def without_a_container_ttl_nothing_expires(world):
+    container = world.container()
     item = container.create_item({"id": "a", "pk": "p", "ttl": 1})
-    watched = stage.container(default_ttl=1)
+    watched = world.container(default_ttl=1)
     watched.create_item({"id": "w", "pk": "p"})
     eventually(lambda: is_gone(watched, "w"), "a second passes")
     equal(container.read_item("a", "p")["_etag"], item["_etag"])
 
 
 @check
-def a_ttl_of_zero_is_refused(stage):
-    container = stage.container(default_ttl=-1)
+def a_ttl_of_zero_is_refused(world):
+    container = world.container(default_ttl=-1)
     for ttl in (0, -2, "soon"):
         with expect_error(400):
             container.create_item({"id": "a", "pk": "p", "ttl": ttl})
