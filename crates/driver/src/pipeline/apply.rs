@@ -42,7 +42,7 @@ pub(super) async fn apply(core: &Core, effects: Effects, judged: &Judged<'_>, st
                 core.account().refresh(core, core.topology(), suspect, state.deadline).await;
             }
             Effect::RefreshRanges => refresh_ranges(core, judged, state.deadline).await,
-            Effect::ForgetContainer => forget_container(judged),
+            Effect::DiscardMetadata => discard_metadata(judged),
             Effect::EndpointFailed { .. } | Effect::PartitionFailed { .. } | Effect::PartitionSucceeded => {}
         }
     }
@@ -62,7 +62,7 @@ pub(super) fn marks(core: &Core, effects: Effects, judged: &Judged<'_>, state: &
             Effect::EndpointFailed { confirmed_first: false }
             | Effect::PartitionFailed { confirmed_first: false }
             | Effect::PartitionSucceeded => mark(core, effect, judged.route, judged),
-            Effect::RefreshAccount | Effect::RefreshRanges | Effect::ForgetContainer => {}
+            Effect::RefreshAccount | Effect::RefreshRanges | Effect::DiscardMetadata => {}
         }
     }
 }
@@ -89,7 +89,7 @@ fn mark(core: &Core, effect: Effect, route: &Route, judged: &Judged<'_>) {
             topology.partition_succeeded(partition, &route.site.region, usage);
         }
         (Effect::PartitionFailed { .. } | Effect::PartitionSucceeded, None) => {}
-        (Effect::RefreshAccount | Effect::RefreshRanges | Effect::ForgetContainer, _) => {}
+        (Effect::RefreshAccount | Effect::RefreshRanges | Effect::DiscardMetadata, _) => {}
     }
 }
 
@@ -101,7 +101,7 @@ async fn refresh_ranges(core: &Core, judged: &Judged<'_>, deadline: Instant) {
     }
 }
 
-fn forget_container(judged: &Judged<'_>) {
+fn discard_metadata(judged: &Judged<'_>) {
     if let Some(container) = &judged.operation.target.container {
         container.discard(judged.metadata);
     }

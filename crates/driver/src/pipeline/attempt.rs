@@ -12,7 +12,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::build::{self, Resolved};
 use super::hedge;
-use super::retry::throttle::{self, ThrottleBudget};
+use super::retry::throttle::{self, ThrottleBudget, ThrottleVerdict};
 use crate::core::Core;
 use crate::diagnostics::{Attempt, Context, Outcome};
 use crate::error::{Error, ErrorKind};
@@ -82,8 +82,8 @@ pub(crate) async fn attempt(core: &Core, sending: Sending<'_>) -> Result<Leg, Er
         throttles.count += 1;
         let time_left = sending.deadline.saturating_duration_since(Instant::now());
         match throttle::judge(budget, retry_after, random::sample(), time_left) {
-            throttle::Verdict::GiveUp(_) => break (result, false, activity_id),
-            throttle::Verdict::RetryAfter { wait, budget: left } => {
+            ThrottleVerdict::GiveUp(_) => break (result, false, activity_id),
+            ThrottleVerdict::RetryAfter { wait, budget: left } => {
                 budget = left;
                 throttles.repeat(&result);
                 tokio::time::sleep(wait).await;

@@ -57,7 +57,7 @@ fn batch_refusal(body: &[u8]) -> Option<Status> {
     Some(Status::new(failed.status_code, failed.sub_status_code))
 }
 
-fn regions(prepared: &Prepared<'_>) -> Regions {
+pub(super) fn regions(prepared: &Prepared<'_>) -> Regions {
     let has_breaker = prepared.partition.as_ref().is_some_and(|partition| {
         prepared.snapshot.breakers.has(&partition.container, &partition.range, &prepared.route.site.region)
     });

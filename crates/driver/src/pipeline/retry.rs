@@ -1,12 +1,24 @@
-//! What to do after an attempt has ended. Pure: no clock, no randomness, no I/O.
+//! Retries: what to do after an attempt has ended.
+//!
+//! Everything here is pure: no clock, no randomness, no I/O.
+//!
+//! - `rules`: the rule for each way an attempt can end. A new retry rule is
+//!   written there, and nowhere else in this crate.
+//! - `evaluate`: carries a rule out within the operation's budgets
+//! - `verdict`: the inputs of an evaluation and its result
+//! - `effects`: changes to shared state that follow from an attempt
+//! - `backoff`: how long to wait before a retry
+//! - `throttle`: retries of throttled requests, inside one attempt
+
+#![deny(clippy::wildcard_enum_match_arm, clippy::match_wildcard_for_single_variants)]
 
 mod backoff;
-mod classify;
 mod effects;
 mod evaluate;
+mod rules;
 pub(super) mod throttle;
 mod verdict;
 
-pub(super) use effects::Effects;
+pub(super) use effects::{Effect, Effects};
 pub(super) use evaluate::{evaluate, may_have_applied};
-pub(super) use verdict::{Budgets, Effect, Ending, Limits, Nature, Regions, Verdict};
+pub(super) use verdict::{Budgets, Ending, Limits, Nature, Regions, Verdict};

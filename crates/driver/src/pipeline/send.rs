@@ -6,10 +6,10 @@ use tokio::time::Instant;
 use super::apply::{self, Judged, usage};
 use super::attempt::{Leg, Sending, attempt};
 use super::hedge::{self, Loser, Race, Winner};
-use super::judge::{ending, judge};
+use super::judge::{ending, judge, regions};
 use super::prepare::{Prepared, route_request};
-use super::retry::{Budgets, Verdict, may_have_applied};
-use super::state::State;
+use super::retry::{Verdict, may_have_applied};
+use super::state::{State, nature};
 use crate::core::Core;
 use crate::error::Error;
 use crate::options::Hedging;
@@ -75,7 +75,7 @@ fn hedge_plan(prepared: &Prepared<'_>, state: &State) -> Option<(Route, Instant)
 /// a write may be applied by it.
 fn is_final(prepared: &Prepared<'_>, state: &State, leg: &Leg, winner: Winner) -> bool {
     let operation = prepared.task.operation;
-    let in_doubt = Budgets { is_ambiguous: true, ..state.budgets };
+    let in_doubt = state.budgets.with_ambiguity(true);
     let (verdict, _) = judge(prepared, &leg.result, in_doubt, 0.0);
     match verdict {
         Verdict::Complete => true,
@@ -118,7 +118,8 @@ fn note_loser(core: &Core, prepared: &Prepared<'_>, route: &Route, loser: Loser,
     };
     let (_, effects) = judge(prepared, &leg.result, state.budgets, random::sample());
     let ending = ending(operation, &state.budgets, &leg.result);
-    state.budgets.is_ambiguous |= !operation.verb.is_read() && may_have_applied(ending);
+    state.budgets.is_ambiguous |=
+        !operation.verb.is_read() && may_have_applied(nature(operation), ending, regions(prepared));
     state.diagnostics.record(leg.record);
     state.tried.push(route.site.region.clone());
     if !leg.is_cut_short {

@@ -5,8 +5,6 @@
 //! it; what bounds it is a count, a sum of waits and the operation's deadline.
 //! Pure.
 
-#![deny(clippy::wildcard_enum_match_arm, clippy::match_wildcard_for_single_variants)]
-
 #[cfg(test)]
 mod tests;
 
@@ -47,7 +45,7 @@ impl ThrottleBudget {
 
 /// What to do about a throttled answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum ThrottleVerdict {
     /// Send it again after the wait, with what is left.
     RetryAfter { wait: Duration, budget: ThrottleBudget },
     /// Hand the answer up.
@@ -87,21 +85,24 @@ pub(crate) fn judge(
     retry_after: Option<Duration>,
     jitter: f64,
     time_left: Duration,
-) -> Verdict {
+) -> ThrottleVerdict {
     if budget.retries >= budget.retries_max {
-        return Verdict::GiveUp(GiveUp::RetriesSpent);
+        return ThrottleVerdict::GiveUp(GiveUp::RetriesSpent);
     }
     // A hint of nothing is none: repeating at once would be throttled again.
     let hint = retry_after.filter(|wait| !wait.is_zero());
     let wait = hint.unwrap_or_else(|| BACKOFF.wait(budget.retries, jitter).min(budget.one_wait_max));
     if wait > budget.one_wait_max {
-        return Verdict::GiveUp(GiveUp::WaitTooLong);
+        return ThrottleVerdict::GiveUp(GiveUp::WaitTooLong);
     }
     let Some(wait_left) = budget.wait_left.checked_sub(wait) else {
-        return Verdict::GiveUp(GiveUp::WaitSpent);
+        return ThrottleVerdict::GiveUp(GiveUp::WaitSpent);
     };
     if wait + DEADLINE_MARGIN > time_left {
-        return Verdict::GiveUp(GiveUp::DeadlineNear);
+        return ThrottleVerdict::GiveUp(GiveUp::DeadlineNear);
     }
-    Verdict::RetryAfter { wait, budget: ThrottleBudget { retries: budget.retries + 1, wait_left, ..budget } }
+    ThrottleVerdict::RetryAfter {
+        wait,
+        budget: ThrottleBudget { retries: budget.retries + 1, wait_left, ..budget },
+    }
 }

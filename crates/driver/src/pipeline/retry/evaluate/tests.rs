@@ -14,7 +14,9 @@ use perihelion_wire::transport::{Failure, FailureKind, Sent};
 
 use super::evaluate;
 use crate::operation::{Repeat, Verb};
-use crate::pipeline::retry::verdict::{Budgets, Effect, Ending, Limits, Nature, Regions, Verdict};
+use crate::pipeline::retry::effects::Effect;
+use crate::pipeline::retry::rules::Budget;
+use crate::pipeline::retry::verdict::{Budgets, Ending, Limits, Nature, Regions, Verdict};
 use perihelion_wire::status::Status;
 
 /// The defaults.

@@ -18,12 +18,12 @@ fn follow(mut budget: ThrottleBudget, hint: Option<Duration>, jitter: f64) -> (V
     let mut waits = Vec::new();
     loop {
         match judge(budget, hint, jitter, LONG) {
-            Verdict::RetryAfter { wait, budget: left } => {
+            ThrottleVerdict::RetryAfter { wait, budget: left } => {
                 assert_eq!(left.retries, budget.retries + 1);
                 waits.push(wait);
                 budget = left;
             }
-            Verdict::GiveUp(why) => return (waits, why),
+            ThrottleVerdict::GiveUp(why) => return (waits, why),
         }
     }
 }
@@ -63,11 +63,14 @@ fn one_wait_is_bounded_by_the_plane() {
     for (budget, longest) in [(data(), 15_000), (metadata(), 5_000)] {
         let just = Duration::from_millis(longest);
         assert!(
-            matches!(judge(budget, Some(just), MIDDLE, LONG), Verdict::RetryAfter { wait, .. } if wait == just)
+            matches!(judge(budget, Some(just), MIDDLE, LONG), ThrottleVerdict::RetryAfter { wait, .. } if wait == just)
         );
         let more = just + Duration::from_millis(1);
-        assert_eq!(judge(budget, Some(more), MIDDLE, LONG), Verdict::GiveUp(GiveUp::WaitTooLong));
-        assert_eq!(judge(budget, Some(Duration::MAX), MIDDLE, LONG), Verdict::GiveUp(GiveUp::WaitTooLong));
+        assert_eq!(judge(budget, Some(more), MIDDLE, LONG), ThrottleVerdict::GiveUp(GiveUp::WaitTooLong));
+        assert_eq!(
+            judge(budget, Some(Duration::MAX), MIDDLE, LONG),
+            ThrottleVerdict::GiveUp(GiveUp::WaitTooLong)
+        );
     }
 }
 
@@ -75,15 +78,15 @@ fn one_wait_is_bounded_by_the_plane() {
 fn a_wait_leaves_time_for_an_answer() {
     let hint = Some(Duration::from_millis(500));
     let at = |left| judge(data(), hint, MIDDLE, Duration::from_millis(left));
-    assert!(matches!(at(600), Verdict::RetryAfter { .. }));
-    assert_eq!(at(599), Verdict::GiveUp(GiveUp::DeadlineNear));
-    assert_eq!(at(0), Verdict::GiveUp(GiveUp::DeadlineNear));
+    assert!(matches!(at(600), ThrottleVerdict::RetryAfter { .. }));
+    assert_eq!(at(599), ThrottleVerdict::GiveUp(GiveUp::DeadlineNear));
+    assert_eq!(at(0), ThrottleVerdict::GiveUp(GiveUp::DeadlineNear));
 }
 
 #[test]
 fn no_retries_means_none() {
     let budget = ThrottleBudget::new(0, LONG, true);
-    assert_eq!(judge(budget, None, MIDDLE, LONG), Verdict::GiveUp(GiveUp::RetriesSpent));
+    assert_eq!(judge(budget, None, MIDDLE, LONG), ThrottleVerdict::GiveUp(GiveUp::RetriesSpent));
 }
 
 #[test]

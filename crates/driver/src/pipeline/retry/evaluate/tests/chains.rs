@@ -76,21 +76,10 @@ fn follow<'a>(
 
 /// Nothing shrank, one count grew by one, and doubt stays.
 fn has_grown(before: Budgets, after: Budgets) -> bool {
-    let counts = |budgets: Budgets| {
-        [
-            budgets.failovers,
-            budgets.reconnects,
-            budgets.session_retries,
-            budgets.forbidden_retries,
-            budgets.retry_with_retries,
-            budgets.reroutes,
-        ]
-    };
-    let (old, new) = (counts(before), counts(after));
-    old.iter().zip(new).all(|(old, new)| *old <= new)
-        && new.iter().sum::<u32>() == old.iter().sum::<u32>() + 1
-        && before.forbidden_waited <= after.forbidden_waited
-        && before.retry_with_waited <= after.retry_with_waited
+    let spent = |budgets: Budgets| Budget::ALL.iter().map(move |budget| budgets.spent(*budget));
+    let retries = |budgets: Budgets| spent(budgets).map(|spent| spent.retries).sum::<u32>();
+    spent(before).zip(spent(after)).all(|(old, new)| old.retries <= new.retries && old.waited <= new.waited)
+        && retries(after) == retries(before) + 1
         && before.is_ambiguous <= after.is_ambiguous
 }
 
@@ -198,7 +187,11 @@ fn the_wait_of_a_moving_write_region_never_exceeds_its_sum() {
             follow(nature("never", false), regions(2, false), || told.ending(), || jitter);
         assert_eq!(last, Verdict::Abort);
         assert_eq!(waits[0], Duration::ZERO, "the first retry does not wait");
-        assert_eq!(budgets.forbidden_waited, Duration::from_secs(5), "the last one is cut to fit");
+        assert_eq!(
+            budgets.spent(Budget::Forbidden).waited,
+            Duration::from_secs(5),
+            "the last one is cut to fit"
+        );
     }
 }
 
@@ -252,8 +245,12 @@ fn limits_are_kept() {
         assert_eq!(verdict, Verdict::Abort, "{candidates} {is_multi_write}");
     }
     let endless = Limits { failovers_max: u32::MAX, session_retries_max: Some(u32::MAX) };
-    let late = Budgets { failovers: u32::MAX - 1, session_retries: u32::MAX - 1, ..Budgets::default() };
+    let late = Budgets::default().with_spent(Budget::Failover, u32::MAX - 1, Duration::ZERO).with_spent(
+        Budget::Session,
+        u32::MAX - 1,
+        Duration::ZERO,
+    );
     let Verdict::Retry { after, budgets, .. } = verdict("read", endless, late) else { panic!("one is left") };
-    assert_eq!((after, budgets.failovers), (Duration::from_secs(4), u32::MAX));
+    assert_eq!((after, budgets.spent(Budget::Failover).retries), (Duration::from_secs(4), u32::MAX));
     assert_eq!(verdict("read", endless, budgets), Verdict::Abort);
 }

@@ -2,7 +2,7 @@
 //! can answer with.
 
 use super::*;
-use crate::pipeline::retry::classify::{self, Finding};
+use crate::pipeline::retry::rules::{self, Finding};
 use crate::pipeline::retry::throttle;
 
 /// Sub-statuses with a meaning, and some without.
@@ -66,7 +66,7 @@ fn for_all(mut check: impl FnMut(Nature, &Told, Regions, Budgets, Verdict, Vec<E
                 {
                     let nature = nature(kind, has_witness);
                     let regions = Regions { candidates, is_multi_write, has_breaker: has_witness };
-                    let budgets = Budgets { is_ambiguous, ..Budgets::default() };
+                    let budgets = Budgets::default().with_ambiguity(is_ambiguous);
                     let (verdict, effects) =
                         evaluate(nature, told.ending(), regions, LIMITS, budgets, MIDDLE);
                     check(nature, &told, regions, budgets, verdict, effects.into_iter().collect());
@@ -186,7 +186,7 @@ fn every_number_is_classified_and_the_two_judges_agree() {
     for code in 0..=u16::MAX {
         for sub in SUBS {
             let status = Status::new(code, sub);
-            let finding = classify::answer(status);
+            let finding = rules::answered(status);
             let is_done = finding == Finding::Done || finding == Finding::BatchRefused;
             assert_eq!(is_done, status.is_success(), "{status}");
             assert_eq!(finding == Finding::Throttled, throttle::is_throttle(status), "{status}");
@@ -209,17 +209,10 @@ fn nothing_the_outside_says_makes_the_judge_panic() {
     };
     let mut retries = 0;
     for _ in 0..200_000 {
-        let budgets = Budgets {
-            failovers: edge(&mut random),
-            reconnects: edge(&mut random),
-            session_retries: edge(&mut random),
-            forbidden_retries: edge(&mut random),
-            forbidden_waited: time(&mut random),
-            retry_with_retries: edge(&mut random),
-            retry_with_waited: time(&mut random),
-            reroutes: edge(&mut random),
-            is_ambiguous: random.bool(),
-        };
+        let mut budgets = Budgets::default().with_ambiguity(random.bool());
+        for budget in Budget::ALL {
+            budgets = budgets.with_spent(*budget, edge(&mut random), time(&mut random));
+        }
         let regions =
             Regions { candidates: edge(&mut random), is_multi_write: random.bool(), has_breaker: true };
         let limits = Limits {

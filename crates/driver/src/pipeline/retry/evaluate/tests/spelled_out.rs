@@ -4,7 +4,7 @@
 
 const FILES: [(&str, &str); 4] = [
     ("evaluate.rs", include_str!("../../evaluate.rs")),
-    ("classify.rs", include_str!("../../classify.rs")),
+    ("rules.rs", include_str!("../../rules.rs")),
     ("effects.rs", include_str!("../../effects.rs")),
     ("throttle.rs", include_str!("../../throttle.rs")),
 ];

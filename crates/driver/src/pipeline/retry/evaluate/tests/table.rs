@@ -206,18 +206,19 @@ fn read(table: &'static str) -> BTreeMap<&'static str, Vec<&'static str>> {
 
 /// What was spent in each table, and whether there is doubt.
 fn histories() -> [(&'static str, Budgets); 4] {
-    let spent = Budgets {
-        failovers: 3,
-        reconnects: 1,
-        session_retries: 5,
-        forbidden_retries: 10,
-        forbidden_waited: Duration::from_secs(5),
-        retry_with_retries: 30,
-        retry_with_waited: Duration::from_secs(30),
-        reroutes: 8,
-        is_ambiguous: false,
-    };
-    let doubt = |budgets| Budgets { is_ambiguous: true, ..budgets };
+    let spent = [
+        (Budget::Failover, 3, 0),
+        (Budget::Reconnect, 1, 0),
+        (Budget::Session, 5, 0),
+        (Budget::Forbidden, 10, 5),
+        (Budget::RetryWith, 30, 30),
+        (Budget::Reroute, 8, 0),
+    ]
+    .into_iter()
+    .fold(Budgets::default(), |budgets, (budget, retries, seconds)| {
+        budgets.with_spent(budget, retries, Duration::from_secs(seconds))
+    });
+    let doubt = |budgets: Budgets| budgets.with_ambiguity(true);
     [
         (FRESH, Budgets::default()),
         (DOUBTFUL, doubt(Budgets::default())),
@@ -226,25 +227,16 @@ fn histories() -> [(&'static str, Budgets); 4] {
     ]
 }
 
-/// What a retry spends.
-fn spent(action: &str, budgets: Budgets, after: Duration) -> Budgets {
-    let one = |count: u32| count + 1;
+/// The budget that a retry spends.
+fn budget(action: &str) -> Budget {
     match action {
-        "elsewhere" => Budgets {
-            forbidden_retries: one(budgets.forbidden_retries),
-            forbidden_waited: budgets.forbidden_waited + after,
-            ..budgets
-        },
-        "in-region" => Budgets {
-            retry_with_retries: one(budgets.retry_with_retries),
-            retry_with_waited: budgets.retry_with_waited + after,
-            ..budgets
-        },
-        "session" => Budgets { session_retries: one(budgets.session_retries), ..budgets },
-        "reroute" => Budgets { reroutes: one(budgets.reroutes), ..budgets },
-        "failover" => Budgets { failovers: one(budgets.failovers), ..budgets },
-        "reconnect" => Budgets { reconnects: one(budgets.reconnects), ..budgets },
-        other => panic!("{other} is no retry"),
+        "elsewhere" => Budget::Forbidden,
+        "in-region" => Budget::RetryWith,
+        "session" => Budget::Session,
+        "reroute" => Budget::Reroute,
+        "failover" => Budget::Failover,
+        "reconnect" => Budget::Reconnect,
+        other => panic!("{other} is not a retry"),
     }
 }
 
@@ -274,7 +266,7 @@ fn verdict(cell: &str, meaning: &str, budgets: Budgets, nature: Nature) -> Verdi
                 "rerouted" => Context::Rerouted,
                 other => panic!("no context {other}"),
             };
-            let budgets = Budgets { is_ambiguous, ..spent(action, budgets, after) };
+            let budgets = budgets.with_ambiguity(is_ambiguous).spend(budget(action), after);
             Verdict::Retry { after, route_to, context, budgets }
         }
     }
@@ -291,7 +283,7 @@ fn effects(cell: &str, has_breaker: bool) -> impl Iterator<Item = Effect> {
         "partition" => Some(Effect::PartitionFailed { confirmed_first: false }),
         "partition?" => Some(Effect::PartitionFailed { confirmed_first: true }),
         "ranges" => Some(Effect::RefreshRanges),
-        "container" => Some(Effect::ForgetContainer),
+        "container" => Some(Effect::DiscardMetadata),
         other => panic!("no effect {other}"),
     };
     cell.split('+').filter_map(effect)

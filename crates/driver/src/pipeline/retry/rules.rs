@@ -1,0 +1,325 @@
+//! The retry rules. A status or a failure becomes a [`Finding`], and each
+//! finding has one [`Rule`]: what to do next, whether a write may have been
+//! applied, and which effects follow for other operations.
+//!
+//! | an attempt ends with | the operation | bounds |
+//! |---|---|---|
+//! | 429 (not 429/3092) | retries in the same region after the service's hint, inside the attempt (`throttle`) | 18 retries, 270 s; metadata 9, 30 s |
+//! | 429/3092, 410 | goes to the next region at once; with one region, waits and retries there | 3 failovers |
+//! | 503, 408, other 5xx | does the same; a write only if it may be repeated | 3 failovers |
+//! | 403/3, 403/1008 | reads the account again (at most every 5 s) and goes to the next region | 10 retries, 5 s of waiting |
+//! | 404/1002 | goes to the write region; where all regions take writes, to the next one; then waits for replication, 100 ms doubling | 5 retries, or one for each region and one more |
+//! | 449 | retries in the same region, 10 ms doubling to 1 s | 30 retries, 30 s |
+//! | 410/1002, 410/1007, 410/1008 | reads the container's ranges again and retries in the same region | 8 retries |
+//! | 400/1024, 410/1000, 404/1003 | reads the container's metadata again and retries; its session is forgotten | 8 retries (404/1003: one) |
+//! | no connection | goes to the next region, whatever the operation is | 3 failovers |
+//! | an open connection that did not take the request | opens a new connection once, then goes to the next region | 1 retry, 3 failovers |
+//! | a request that was sent and has no answer | goes to the next region; a write only if it may be repeated | 3 failovers |
+//! | anything else | ends, and the caller gets the answer | |
+//!
+//! To add a rule, name the status in `perihelion_wire::status` and edit this
+//! file. No match here has a wildcard arm, so the compiler asks for the rest.
+
+use std::time::Duration;
+
+use perihelion_wire::status::{self, Status};
+use perihelion_wire::transport::{Failure, FailureKind, Sent};
+
+use super::backoff::Backoff;
+use super::effects::{Effect, Effects};
+use super::verdict::{Nature, Regions};
+use crate::diagnostics::Context;
+use crate::routing::resolve::RouteTo;
+
+/// The meaning of an attempt's end. Unless it says otherwise, a write whose
+/// attempt ended so was certainly not applied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Finding {
+    /// The service did what was asked, or (304) the condition holds.
+    Done,
+    /// The service refused one operation of a batch, and so the whole batch.
+    BatchRefused,
+    /// The resource does not exist.
+    Absent,
+    /// The data do not allow the write: the id exists, or the etag differs.
+    RefusedByState,
+    /// The request is refused, and always will be.
+    Refused,
+    /// Too many requests, after the retries inside the attempt.
+    Throttled,
+    /// The answer is not one that this service gives. A write may have been
+    /// applied.
+    Nonsense,
+    /// This region does not take writes.
+    WriteForbidden,
+    /// This region does not know the account.
+    AccountUnknown,
+    /// This region has not yet applied the writes that the session has seen.
+    SessionBehind,
+    /// The container was deleted, or recreated.
+    OwnerGone,
+    /// The container was recreated.
+    ContainerReplaced,
+    /// The range was split, merged or moved.
+    RangeMoved,
+    /// Another write of the same document is in progress.
+    RetryWith,
+    /// The replica is gone or out of resources, and did not take the request.
+    NotTaken,
+    /// The partition or the service is unavailable. A write may have been
+    /// applied.
+    Unavailable,
+    /// The service failed or was too slow, because of itself or because of the
+    /// request. A write may have been applied.
+    Failing,
+    /// No connection to the endpoint could be opened.
+    Unreachable,
+    /// An open connection did not take the request: it is closing, or full.
+    ConnectionRefused,
+    /// The request was sent, or may have been, and no answer came. A write may
+    /// have been applied.
+    AnswerLost,
+}
+
+/// The finding for a status. The compiler checks that the ranges cover all
+/// numbers; sub-statuses with a rule of their own come before the rest of their
+/// code.
+pub(super) fn answered(status: Status) -> Finding {
+    match status {
+        Status { code: 0..=199, .. } => Finding::Nonsense,
+        status::MULTI_STATUS | Status { code: 207, .. } => Finding::BatchRefused,
+        Status { code: 200..=299, .. } => Finding::Done,
+        status::NOT_MODIFIED | Status { code: 304, .. } => Finding::Done,
+        Status { code: 300..=399, .. } => Finding::Refused,
+
+        status::COLLECTION_RID_MISMATCH => Finding::ContainerReplaced,
+        status::WRITE_FORBIDDEN => Finding::WriteForbidden,
+        status::DATABASE_ACCOUNT_NOT_FOUND => Finding::AccountUnknown,
+        status::NOT_FOUND => Finding::Absent,
+        status::READ_SESSION_NOT_AVAILABLE => Finding::SessionBehind,
+        status::OWNER_RESOURCE_NOT_FOUND => Finding::OwnerGone,
+        status::REQUEST_TIMEOUT | Status { code: 408, .. } => Finding::Failing,
+        status::CONFLICT | Status { code: 409, .. } => Finding::RefusedByState,
+        status::NAME_CACHE_IS_STALE => Finding::ContainerReplaced,
+        status::PARTITION_KEY_RANGE_GONE
+        | status::COMPLETING_SPLIT
+        | status::COMPLETING_PARTITION_MIGRATION => Finding::RangeMoved,
+        status::GONE | Status { code: 410, .. } => Finding::NotTaken,
+        status::PRECONDITION_FAILED | Status { code: 412, .. } => Finding::RefusedByState,
+        status::SYSTEM_RESOURCE_UNAVAILABLE => Finding::NotTaken,
+        status::TOO_MANY_REQUESTS | Status { code: 429, .. } => Finding::Throttled,
+        status::RETRY_WITH | Status { code: 449, .. } => Finding::RetryWith,
+        Status { code: 400..=499, .. } => Finding::Refused,
+
+        status::SERVICE_UNAVAILABLE | Status { code: 503, .. } => Finding::Unavailable,
+        status::INTERNAL_SERVER_ERROR | Status { code: 500..=599, .. } => Finding::Failing,
+        Status { code: 600..=u16::MAX, .. } => Finding::Nonsense,
+    }
+}
+
+/// The finding for an attempt without an answer.
+pub(super) fn failed(failure: &Failure) -> Finding {
+    match (failure.sent, failure.kind) {
+        (Sent::No, FailureKind::Connect | FailureKind::Tls) => Finding::Unreachable,
+        // The timeout was spent waiting for room on an open connection.
+        (Sent::No, FailureKind::Closed | FailureKind::Protocol | FailureKind::Timeout) => {
+            Finding::ConnectionRefused
+        }
+        (
+            Sent::Yes | Sent::Unknown,
+            FailureKind::Connect
+            | FailureKind::Tls
+            | FailureKind::Closed
+            | FailureKind::Protocol
+            | FailureKind::Timeout,
+        ) => Finding::AnswerLost,
+    }
+}
+
+/// What follows from a finding.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Rule {
+    pub(super) action: Action,
+    /// A write may have been applied.
+    pub(super) may_have_applied: bool,
+    pub(super) effects: Effects,
+}
+
+/// What to do next.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Action {
+    /// Give the caller the answer.
+    Complete,
+    /// Give the caller the answer, unless it refuses the repeat of a batch that
+    /// the first attempt may have applied.
+    CompleteBatch,
+    /// Nothing exists: what the repeat of a delete expects.
+    EndAbsent,
+    /// The state of the data refuses the write.
+    EndRefused,
+    /// Give the caller the failure.
+    End,
+    /// Retry as the policy says.
+    Retry(RetryPolicy),
+    /// Retry where the session may be known, then wait for replication.
+    RetrySession,
+    /// Retry in the same region after the service's hint, or after a short wait.
+    RetryWith,
+    /// Open a new connection once, then fail over.
+    Reconnect,
+    /// Go to the next region; with one region, wait and retry there.
+    FailOver,
+}
+
+/// How often to retry, after which waits, and where.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RetryPolicy {
+    pub(super) budget: Budget,
+    pub(super) retries_max: u32,
+    /// All waits together; the last one is cut short to fit.
+    pub(super) wait_max: Duration,
+    /// Retries that do not wait.
+    pub(super) immediate_retries: u32,
+    pub(super) backoff: Backoff,
+    pub(super) route_to: RouteTo,
+    pub(super) context: Context,
+}
+
+macro_rules! budgets {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// A kind of retry that is counted by itself.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub(super) enum Budget {
+            $($(#[$doc])* $name,)*
+        }
+
+        impl Budget {
+            pub(super) const ALL: &[Budget] = &[$(Budget::$name),*];
+        }
+    };
+}
+
+budgets! {
+    /// After unavailability.
+    Failover,
+    /// Over a new connection to the same endpoint.
+    Reconnect,
+    /// For a session that the region did not have yet.
+    Session,
+    /// After 403/3 and 403/1008.
+    Forbidden,
+    /// After 449.
+    RetryWith,
+    /// With metadata that was read again.
+    Reroute,
+}
+
+/// While a write region moves (seconds). The first retry does not wait: in most
+/// cases the move is over and only this client did not know of it. After 10
+/// retries or 5 s the region's refusal is final.
+const FORBIDDEN: RetryPolicy = RetryPolicy {
+    budget: Budget::Forbidden,
+    retries_max: 10,
+    wait_max: Duration::from_secs(5),
+    immediate_retries: 1,
+    backoff: Backoff { first: Duration::from_secs(1), longest: Duration::from_secs(15) },
+    route_to: RouteTo::Next,
+    context: Context::Failover,
+};
+
+/// While a split, a merge or a move completes. The first retry does not wait:
+/// in most cases it is over and only this client's ranges were old. Eight
+/// retries are about 7 s, which outlasts the end of a split.
+const REROUTE: RetryPolicy = RetryPolicy {
+    budget: Budget::Reroute,
+    retries_max: 8,
+    wait_max: Duration::MAX,
+    immediate_retries: 1,
+    backoff: Backoff { first: Duration::from_millis(100), longest: Duration::from_secs(2) },
+    route_to: RouteTo::Same,
+    context: Context::Rerouted,
+};
+
+/// One retry tells a recreated container from a deleted one.
+const OWNER_GONE: RetryPolicy = RetryPolicy { retries_max: 1, ..REROUTE };
+
+/// The rule for a finding.
+///
+/// Effects follow from the finding, not from the action: a partition that failed
+/// has failed, whether or not this operation has a retry left. An effect waits
+/// for confirmation by another region where the request may be at fault and not
+/// the region. It also waits for every write of an account with one write
+/// region: the other regions refuse writes, so marking the only one that takes
+/// them would help no operation.
+pub(super) fn rule(finding: Finding, nature: Nature, regions: Regions) -> Rule {
+    let is_bound_write = !nature.verb.is_read() && !regions.is_multi_write;
+    match finding {
+        Finding::Done => Rule {
+            may_have_applied: true,
+            ..Rule::new(Action::Complete, Effects::partition_answered(regions))
+        },
+        Finding::BatchRefused => Rule::new(Action::CompleteBatch, Effects::partition_answered(regions)),
+        Finding::Absent => Rule::new(Action::EndAbsent, Effects::partition_answered(regions)),
+        Finding::RefusedByState => Rule::new(Action::EndRefused, Effects::partition_answered(regions)),
+        Finding::Refused | Finding::Throttled => Rule::new(Action::End, Effects::NONE),
+        Finding::Nonsense => Rule::in_doubt(Action::End, Effects::NONE),
+        // The region works; it only does not take writes.
+        Finding::WriteForbidden if is_bound_write => Rule::new(
+            Action::Retry(FORBIDDEN),
+            Effects::account_and(Effect::EndpointFailed { confirmed_first: true }),
+        ),
+        Finding::WriteForbidden => Rule::new(Action::Retry(FORBIDDEN), Effects::one(Effect::RefreshAccount)),
+        // If another region knows the account, this one is of no use.
+        Finding::AccountUnknown => Rule::new(
+            Action::Retry(FORBIDDEN),
+            Effects::account_and(Effect::EndpointFailed { confirmed_first: true }),
+        ),
+        Finding::SessionBehind => Rule::new(Action::RetrySession, Effects::NONE),
+        Finding::OwnerGone if nature.is_data_plane => {
+            Rule::new(Action::Retry(OWNER_GONE), Effects::one(Effect::DiscardMetadata))
+        }
+        Finding::OwnerGone => Rule::new(Action::End, Effects::NONE),
+        Finding::ContainerReplaced => {
+            Rule::new(Action::Retry(REROUTE), Effects::one(Effect::DiscardMetadata))
+        }
+        Finding::RangeMoved => Rule::new(Action::Retry(REROUTE), Effects::one(Effect::RefreshRanges)),
+        Finding::RetryWith => Rule::new(Action::RetryWith, Effects::NONE),
+        Finding::NotTaken => Rule::new(Action::FailOver, Effects::partition_failed(nature, is_bound_write)),
+        // A write region that fails may have been replaced by another one.
+        Finding::Unavailable | Finding::AnswerLost if is_bound_write && nature.is_data_plane => {
+            Rule::in_doubt(
+                Action::FailOver,
+                Effects::account_and(Effect::PartitionFailed { confirmed_first: true }),
+            )
+        }
+        Finding::Unavailable | Finding::AnswerLost if is_bound_write => {
+            Rule::in_doubt(Action::FailOver, Effects::one(Effect::RefreshAccount))
+        }
+        Finding::Unavailable | Finding::AnswerLost => {
+            Rule::in_doubt(Action::FailOver, Effects::partition_failed(nature, false))
+        }
+        // The region may be slow or faulty, or only this request.
+        Finding::Failing => Rule::in_doubt(Action::FailOver, Effects::partition_failed(nature, true)),
+        // A write region that is down may have been replaced by another one.
+        Finding::Unreachable if is_bound_write => Rule::new(
+            Action::FailOver,
+            Effects::account_and(Effect::EndpointFailed { confirmed_first: true }),
+        ),
+        Finding::Unreachable => {
+            Rule::new(Action::FailOver, Effects::one(Effect::EndpointFailed { confirmed_first: false }))
+        }
+        Finding::ConnectionRefused => Rule::new(Action::Reconnect, Effects::NONE),
+    }
+}
+
+impl Rule {
+    /// The rule for an end that says that a write was not applied.
+    fn new(action: Action, effects: Effects) -> Self {
+        Rule { action, may_have_applied: false, effects }
+    }
+
+    /// The rule for an end that does not say whether a write was applied.
+    fn in_doubt(action: Action, effects: Effects) -> Self {
+        Rule { action, may_have_applied: true, effects }
+    }
+}
