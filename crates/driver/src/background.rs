@@ -43,7 +43,7 @@ async fn keep_fresh(weak: Weak<Core>) {
         }
         if now.duration_since(swept) >= topology.breaker_options().failback_interval {
             swept = now;
-            topology.sweep(now);
+            topology.update_breakers(|breakers| breakers.sweep(now));
         }
         probe_avoided(&core).await;
         let next = (refreshed + topology.options().refresh_interval)

@@ -1,14 +1,14 @@
-//! How requests travel.
+//! Transports: how requests are sent.
 //!
-//! [`HttpTransport`] is the default: HTTP/2 or HTTP/1.1 over TLS. An
-//! application may bring a transport of its own, and a program that embeds the
-//! database brings the server's in-process one; both come as
-//! [`AnyTransport::Foreign`]. From the outside in: `http` (deadline, turns),
-//! `slot` (one endpoint), `connect` with `dial` and `tls`, then the two
-//! protocols.
+//! [`HttpTransport`] is the default: HTTP/2 or HTTP/1.1 over TLS. An application
+//! may bring a transport of its own, and a program that embeds the database uses
+//! the server's in-process one; both are [`AnyTransport::Foreign`]. From the
+//! outside in: `http` (deadlines, choice of a connection), `connections` (one
+//! endpoint), `connect` with `dial` and `tls`, then the two protocols.
 
 mod body;
 mod connect;
+mod connections;
 mod dial;
 mod http;
 mod http1;
@@ -16,7 +16,6 @@ mod http2;
 mod limits;
 mod options;
 mod progress;
-mod slot;
 mod task;
 mod tls;
 
@@ -30,13 +29,12 @@ pub use self::http::HttpTransport;
 pub use self::options::HttpOptions;
 pub use self::tls::BadHttpOptions;
 
-/// The transport a driver holds: our own without indirection, any other
-/// behind a pointer.
+/// The transport of a driver.
 #[non_exhaustive]
 pub enum AnyTransport {
-    /// HTTP over connections of our own.
+    /// The default transport.
     Http(HttpTransport),
-    /// The application's, or the in-process server's.
+    /// The application's transport, or the in-process server's.
     Foreign(Arc<dyn DynTransport>),
 }
 
@@ -52,8 +50,8 @@ impl Transport for AnyTransport {
         match self {
             AnyTransport::Http(transport) => transport.send(request).await,
             AnyTransport::Foreign(transport) => {
-                // It should keep the deadline itself; an operation's end must
-                // not depend on that.
+                // The transport should keep the deadline itself, but operations
+                // must end even if it does not.
                 let deadline = Instant::from_std(request.deadline);
                 timeout_at(deadline, transport.send_boxed(request)).await.unwrap_or_else(|_| {
                     let text = "the transport has not answered by the deadline";

@@ -12,8 +12,8 @@ use crate::metadata::{self, ContainerMetadata};
 use crate::operation::Operation;
 use crate::random;
 use crate::routing::account::Usage;
+use crate::routing::circuit_breaker::{BreakerKey, Partition};
 use crate::routing::resolve::Route;
-use crate::routing::topology::Partition;
 
 /// Where the judged attempt went.
 pub(super) struct Judged<'a> {
@@ -80,13 +80,16 @@ pub(super) fn confirm(core: &Core, judged: &Judged<'_>, state: &mut State) {
 /// Changes the marks of an endpoint or a partition.
 fn mark(core: &Core, effect: Effect, route: &Route, judged: &Judged<'_>) {
     let (now, usage, topology) = (Instant::now(), usage(judged.operation), core.topology());
-    match (effect, judged.partition) {
+    let region = &route.site.region;
+    let key = judged.partition.map(|partition| BreakerKey { partition, region, usage });
+    match (effect, key) {
         (Effect::EndpointFailed { .. }, _) => topology.endpoint_failed(&route.site.endpoint, usage, now),
-        (Effect::PartitionFailed { .. }, Some(partition)) => {
-            topology.partition_failed(partition, &route.site.region, usage, now, random::sample());
+        (Effect::PartitionFailed { .. }, Some(key)) => {
+            let sample = random::sample();
+            topology.update_breakers(|breakers| breakers.failed(key, now, sample));
         }
-        (Effect::PartitionSucceeded, Some(partition)) => {
-            topology.partition_succeeded(partition, &route.site.region, usage);
+        (Effect::PartitionSucceeded, Some(key)) => {
+            topology.update_breakers(|breakers| breakers.succeeded(key));
         }
         (Effect::PartitionFailed { .. } | Effect::PartitionSucceeded, None) => {}
         (Effect::RefreshAccount | Effect::RefreshRanges | Effect::DiscardMetadata, _) => {}

@@ -58,9 +58,10 @@ fn batch_refusal(body: &[u8]) -> Option<Status> {
 }
 
 pub(super) fn regions(prepared: &Prepared<'_>) -> Regions {
-    let has_breaker = prepared.partition.as_ref().is_some_and(|partition| {
-        prepared.snapshot.breakers.has(&partition.container, &partition.range, &prepared.route.site.region)
-    });
+    let has_breaker = prepared
+        .partition
+        .as_ref()
+        .is_some_and(|partition| prepared.snapshot.breakers.has(partition, &prepared.route.site.region));
     Regions {
         candidates: prepared.route.candidates.max(1),
         is_multi_write: prepared.snapshot.account.is_multi_write,

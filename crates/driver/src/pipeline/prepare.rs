@@ -15,9 +15,10 @@ use crate::metadata::{self, Container, ContainerMetadata};
 use crate::operation::{Operation, ResourceKind, Verb};
 use crate::options::{ReadConsistency, Settings};
 use crate::routing::account::{Account, Consistency};
+use crate::routing::circuit_breaker::{BreakerKey, Partition};
 use crate::routing::ranges::Range;
 use crate::routing::resolve::{Route, RouteRequest, RouteTo, resolve};
-use crate::routing::topology::{Partition, Snapshot};
+use crate::routing::topology::Snapshot;
 
 /// One operation to run.
 #[derive(Clone, Copy)]
@@ -102,7 +103,8 @@ fn pick_route(
     let snapshot = core.topology().snapshot();
     let route = resolve(&route_request(&snapshot, task, partition, state));
     let Some(partition) = partition.filter(|_| route.is_probe) else { return (snapshot, route) };
-    if core.topology().claim_probe(partition, &route.site.region, usage(task.operation), Instant::now()) {
+    let key = BreakerKey { partition, region: &route.site.region, usage: usage(task.operation) };
+    if core.topology().claim_probe(key, Instant::now()) {
         return (snapshot, route);
     }
     let snapshot = core.topology().snapshot();
@@ -120,7 +122,7 @@ pub(super) fn route_request<'a>(
         usage: usage(task.operation),
         account: &snapshot.account,
         breakers: &snapshot.breakers,
-        partition: partition.map(|partition| (&*partition.container, &*partition.range)),
+        partition,
         excluded: &task.settings.excluded_regions,
         tried: &state.tried,
         route_to: followed(&snapshot.account, task.operation, state),

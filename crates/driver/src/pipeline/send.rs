@@ -14,6 +14,7 @@ use crate::core::Core;
 use crate::error::Error;
 use crate::options::Hedging;
 use crate::random;
+use crate::routing::circuit_breaker::BreakerKey;
 use crate::routing::latency;
 use crate::routing::resolve::{Route, alternate};
 
@@ -94,12 +95,14 @@ fn is_final(prepared: &Prepared<'_>, state: &State, leg: &Leg, winner: Winner) -
 /// Counts who was faster, for the breaker of the first region.
 fn note_race(core: &Core, prepared: &Prepared<'_>, winner: Winner) {
     let Some(partition) = &prepared.partition else { return };
-    let (region, usage) = (&prepared.route.site.region, usage(prepared.task.operation));
+    let usage = usage(prepared.task.operation);
+    let key = BreakerKey { partition, region: &prepared.route.site.region, usage };
     match winner {
         Winner::Alone => {}
-        Winner::Primary => core.topology().hedge_won(partition, region, usage),
+        Winner::Primary => core.topology().update_breakers(|breakers| breakers.hedge_won(key)),
         Winner::Alternate => {
-            core.topology().hedge_lost(partition, region, usage, Instant::now(), random::sample());
+            let (now, sample) = (Instant::now(), random::sample());
+            core.topology().update_breakers(|breakers| breakers.hedge_lost(key, now, sample));
         }
     }
 }

@@ -2,50 +2,58 @@
 //! taken out of use after consecutive failures, and tried again by a single
 //! request some seconds later.
 //!
-//! [`Breakers`] is a snapshot holding only what is not in order, so it is empty
-//! while all is well and a look at it costs nothing. A transition returns the
-//! next snapshot, or `None` when nothing changes and nothing need be published:
-//! in an outage most failures find their breaker open already. Reads and writes
-//! of a partition are counted apart, because a region may refuse one and serve
-//! the other. The key has the container's `_rid` in it: every container has a
-//! range "0".
+//! [`Breakers`] is a snapshot. It holds only partitions with failures, so it is
+//! empty while everything works. A transition returns the next snapshot, or
+//! `None` when nothing changes and nothing need be published: in an outage most
+//! failures find their breaker open already. Reads and writes of a partition are
+//! counted separately, because a region may refuse one and serve the other. The
+//! key contains the container's `_rid`, because every container has a range "0".
 //!
-//! What always holds: entries are sorted by container and range, there are at
-//! most [`ENTRIES_MAX`], and none is at rest on both sides.
+//! What always holds: breakers are sorted by partition, there are at most
+//! [`BREAKERS_MAX`], and each has counted something for reads or for writes.
 
-mod entry;
+mod breaker;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use self::entry::{Entry, Open, Side};
+use self::breaker::{Breaker, OpenState, UsageState};
 use super::account::Usage;
 use crate::options::CircuitBreakerOptions;
 use crate::region::Region;
 
-/// Partitions in regions that are kept track of. A snapshot is copied on each
-/// change, entry by entry as pointers; this many take some ten microseconds.
-const ENTRIES_MAX: usize = 2048;
+/// The breakers of one snapshot. Each change copies the snapshot, one pointer
+/// for each breaker; this many take about ten microseconds.
+const BREAKERS_MAX: usize = 2048;
 
 /// A physical partition of a container.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct PartitionKeyRef<'a> {
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Partition {
     /// The container's `_rid`.
-    pub(crate) container: &'a str,
+    pub(crate) container: Arc<str>,
     /// The range's id.
-    pub(crate) range: &'a str,
+    pub(crate) range: Arc<str>,
+}
+
+/// What a breaker opens and closes for: reads or writes of one partition in one
+/// region.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct BreakerKey<'a> {
+    pub(crate) partition: &'a Partition,
+    pub(crate) region: &'a Region,
+    pub(crate) usage: Usage,
 }
 
 /// Whether requests may pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Gate {
-    /// They may.
+    /// Requests may pass.
     Closed,
-    /// They should not.
+    /// Requests should go to another region.
     Open,
-    /// One may, to find out.
+    /// One request may pass as a probe.
     ProbeDue,
 }
 
@@ -53,214 +61,170 @@ pub(crate) enum Gate {
 #[derive(Debug, Clone)]
 pub(crate) struct Breakers {
     options: Arc<CircuitBreakerOptions>,
-    entries: Vec<Arc<Entry>>,
+    breakers: Vec<Arc<Breaker>>,
 }
 
 impl Breakers {
-    /// No breaker is open, nothing is counted.
+    /// No breaker is open, and nothing is counted.
     pub(crate) fn new(options: CircuitBreakerOptions) -> Self {
-        Breakers { options: Arc::new(options), entries: Vec::new() }
+        Breakers { options: Arc::new(options), breakers: Vec::new() }
     }
 
-    /// Whether all is well.
+    /// Whether nothing is counted for any partition.
     pub(crate) fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+        self.breakers.is_empty()
     }
 
-    /// Whether anything is counted against this partition in this region, so
-    /// that a success is worth reporting.
-    pub(crate) fn has(&self, container: &str, range: &str, region: &Region) -> bool {
-        self.find(PartitionKeyRef { container, range }, region).is_some()
+    /// Whether anything is counted for this partition in this region, so that a
+    /// success must be reported.
+    pub(crate) fn has(&self, partition: &Partition, region: &Region) -> bool {
+        self.find(partition, region).is_some()
     }
 
     /// Whether requests may pass.
-    pub(crate) fn gate(
-        &self,
-        partition: &PartitionKeyRef<'_>,
-        region: &Region,
-        usage: Usage,
-        now: Instant,
-    ) -> Gate {
-        match self.find(*partition, region) {
-            Some(entry) => entry.side(usage).gate(now),
-            None => Gate::Closed,
-        }
+    pub(crate) fn gate(&self, key: BreakerKey<'_>, now: Instant) -> Gate {
+        self.state(key).gate(now)
     }
 
-    /// A request failed in a way that speaks against the partition. `sample`
-    /// (0 to 1) spreads the probes of partitions that failed together.
-    pub(crate) fn failed(
-        &self,
-        partition: &PartitionKeyRef<'_>,
-        region: &Region,
-        usage: Usage,
-        now: Instant,
-        sample: f64,
-    ) -> Option<Breakers> {
-        let limit = match usage {
+    /// A request failed, and the partition may be at fault. `sample` (0 to 1)
+    /// spreads the probes of partitions that failed at the same time.
+    pub(crate) fn failed(&self, key: BreakerKey<'_>, now: Instant, sample: f64) -> Option<Breakers> {
+        let failures_max = match key.usage {
             Usage::Read => self.options.read_failures,
             Usage::Write => self.options.write_failures,
         };
-        let count = |side: &mut Side| {
-            side.failures = side.failures.saturating_add(1);
-            side.failures >= limit
-        };
-        self.counted(partition, region, usage, now, sample, count)
+        self.counted(key, now, sample, |state| increment(&mut state.failures) >= failures_max)
     }
 
-    /// Another region answered first though it was asked later.
-    pub(crate) fn hedge_lost(
-        &self,
-        partition: &PartitionKeyRef<'_>,
-        region: &Region,
-        usage: Usage,
-        now: Instant,
-        sample: f64,
-    ) -> Option<Breakers> {
-        let limit = self.options.hedge_losses;
-        let count = |side: &mut Side| {
-            side.hedge_losses = side.hedge_losses.saturating_add(1);
-            side.hedge_losses >= limit
-        };
-        self.counted(partition, region, usage, now, sample, count)
+    /// Another region answered first, though it was asked later.
+    pub(crate) fn hedge_lost(&self, key: BreakerKey<'_>, now: Instant, sample: f64) -> Option<Breakers> {
+        let losses_max = self.options.hedge_losses;
+        self.counted(key, now, sample, |state| increment(&mut state.hedge_losses) >= losses_max)
     }
 
-    /// This region answered first though another was asked too. Says nothing
-    /// about failures.
-    pub(crate) fn hedge_won(
-        &self,
-        partition: &PartitionKeyRef<'_>,
-        region: &Region,
-        usage: Usage,
-    ) -> Option<Breakers> {
-        let side = self.find(*partition, region)?.side(usage);
-        let is_counting = side.failures > 0 || side.open.is_some();
-        let next = Side { hedge_losses: 0, last: side.last.filter(|_| is_counting), ..*side };
-        self.with_side(partition, region, usage, next)
+    /// This region answered first, though another one was asked too. Failures
+    /// stay counted.
+    pub(crate) fn hedge_won(&self, key: BreakerKey<'_>) -> Option<Breakers> {
+        let state = self.state(key);
+        let is_counting = state.failures > 0 || state.open.is_some();
+        let next = UsageState { hedge_losses: 0, last: state.last.filter(|_| is_counting), ..state };
+        self.with_state(key, next)
     }
 
-    /// A request succeeded: counters start again, and an open breaker closes.
-    pub(crate) fn succeeded(
-        &self,
-        partition: &PartitionKeyRef<'_>,
-        region: &Region,
-        usage: Usage,
-    ) -> Option<Breakers> {
-        self.with_side(partition, region, usage, Side::default())
+    /// A request succeeded: the counters start again, and an open breaker closes.
+    pub(crate) fn succeeded(&self, key: BreakerKey<'_>) -> Option<Breakers> {
+        self.with_state(key, UsageState::default())
     }
 
-    /// Takes the right to probe; `None` when another request has it, or there
-    /// is nothing to probe.
-    pub(crate) fn claim_probe(
-        &self,
-        partition: &PartitionKeyRef<'_>,
-        region: &Region,
-        usage: Usage,
-        now: Instant,
-    ) -> Option<Breakers> {
-        let side = self.find(*partition, region)?.side(usage);
-        let open = side.open.filter(|open| open.gate(now) == Gate::ProbeDue)?;
-        self.with_side(partition, region, usage, Side { open: Some(open.claimed(now)), ..*side })
+    /// Claims the probe. `None` when another request has claimed it, or when no
+    /// probe is due.
+    pub(crate) fn claim_probe(&self, key: BreakerKey<'_>, now: Instant) -> Option<Breakers> {
+        let state = self.state(key);
+        let open = state.open.filter(|open| open.gate(now) == Gate::ProbeDue)?;
+        self.with_state(key, UsageState { open: Some(open.claimed(now)), ..state })
     }
 
-    /// Forgets what is too old to count: failures long past, and open breakers
-    /// of partitions that nobody has asked for since (deleted, split).
+    /// Removes what is too old to count: old failures, and open breakers of
+    /// partitions that no request has gone to since (deleted, split).
     pub(crate) fn sweep(&self, now: Instant) -> Option<Breakers> {
-        let is_stale = |side: &Side| side.is_stale(self.options.counter_reset, now);
-        if !self.entries.iter().any(|entry| is_stale(&entry.read) || is_stale(&entry.write)) {
+        let is_stale = |state: &UsageState| state.is_stale(self.options.counter_reset, now);
+        if !self.breakers.iter().any(|breaker| is_stale(&breaker.read) || is_stale(&breaker.write)) {
             return None;
         }
-        let kept = |side: &Side| if is_stale(side) { Side::default() } else { *side };
-        let entries = self.entries.iter().map(|entry| {
-            Arc::new(Entry { read: kept(&entry.read), write: kept(&entry.write), ..Entry::clone(entry) })
+        let kept = |state: &UsageState| if is_stale(state) { UsageState::default() } else { *state };
+        let breakers = self.breakers.iter().map(|breaker| {
+            let (read, write) = (kept(&breaker.read), kept(&breaker.write));
+            Arc::new(Breaker { read, write, ..Breaker::clone(breaker) })
         });
-        let entries = entries.filter(|entry| !entry.is_at_rest()).collect();
-        Some(Breakers { options: Arc::clone(&self.options), entries })
+        let breakers = breakers.filter(|breaker| !breaker.is_at_rest()).collect();
+        Some(Breakers { options: Arc::clone(&self.options), breakers })
     }
 }
 
 impl Breakers {
-    /// Counts an event against a partition with `count`, which says whether the
-    /// limit is reached. An open breaker counts nothing more; only a probe that
-    /// failed puts the next one off.
+    /// Counts an event with `count`, which says whether the limit is reached. An
+    /// open breaker counts nothing more; a failed probe postpones the next one.
     fn counted(
         &self,
-        partition: &PartitionKeyRef<'_>,
-        region: &Region,
-        usage: Usage,
+        key: BreakerKey<'_>,
         now: Instant,
         sample: f64,
-        count: impl Fn(&mut Side) -> bool,
+        count: impl Fn(&mut UsageState) -> bool,
     ) -> Option<Breakers> {
         if !self.options.enabled {
             return None;
         }
-        let mut side = self.find(*partition, region).map_or(Side::default(), |entry| *entry.side(usage));
-        let opened = Open { probe_from: now + self.pause(sample), claimed_until: None };
-        match side.open {
+        let mut state = self.state(key);
+        let opened = OpenState { probe_from: now + self.pause(sample), claimed_until: None };
+        match state.open {
             Some(open) if !open.is_probed(now) => return None,
-            Some(_) => side = Side { open: Some(opened), last: Some(now), ..side },
+            Some(_) => state = UsageState { open: Some(opened), last: Some(now), ..state },
             None => {
-                side = side.counting_from(now, self.options.counter_reset);
-                side.last = Some(now);
-                side.open = count(&mut side).then_some(opened);
+                state = state.counting_from(now, self.options.counter_reset);
+                state.last = Some(now);
+                state.open = count(&mut state).then_some(opened);
             }
         }
-        self.with_side(partition, region, usage, side)
+        self.with_state(key, state)
     }
 
-    /// How long a breaker stays open: up to half as long again by `sample`.
+    /// How long a breaker stays open: `probe_after`, and up to half of it more.
     fn pause(&self, sample: f64) -> Duration {
         self.options.probe_after + self.options.probe_after.mul_f64(sample.clamp(0.0, 1.0) / 2.0)
     }
 
-    fn find(&self, partition: PartitionKeyRef<'_>, region: &Region) -> Option<&Arc<Entry>> {
-        let from = self.entries.partition_point(|entry| entry.key() < key(partition));
-        let mut same = self.entries[from..].iter().take_while(|entry| entry.key() == key(partition));
-        same.find(|entry| entry.region == *region)
+    fn find(&self, partition: &Partition, region: &Region) -> Option<&Arc<Breaker>> {
+        let from = self.breakers.partition_point(|breaker| breaker.partition < *partition);
+        let mut same = self.breakers[from..].iter().take_while(|breaker| breaker.partition == *partition);
+        same.find(|breaker| breaker.region == *region)
     }
 
-    /// The snapshot with one side replaced, made, or removed when at rest.
-    fn with_side(
-        &self,
-        partition: &PartitionKeyRef<'_>,
-        region: &Region,
-        usage: Usage,
-        side: Side,
-    ) -> Option<Breakers> {
-        let found = self.find(*partition, region);
-        if found.map_or(Side::default(), |entry| *entry.side(usage)) == side {
+    /// The state for this key; at rest when nothing is counted.
+    fn state(&self, key: BreakerKey<'_>) -> UsageState {
+        self.find(key.partition, key.region)
+            .map_or(UsageState::default(), |breaker| *breaker.state(key.usage))
+    }
+
+    /// The snapshot with another state for this key. A breaker at rest is
+    /// removed.
+    fn with_state(&self, key: BreakerKey<'_>, state: UsageState) -> Option<Breakers> {
+        if self.state(key) == state {
             return None;
         }
         let mut next = self.clone();
-        let mut entry = match found {
-            Some(entry) => Entry::clone(entry),
-            None => Entry::new(*partition, region),
+        let mut breaker = match self.find(key.partition, key.region) {
+            Some(breaker) => Breaker::clone(breaker),
+            None => Breaker::new(key.partition, key.region),
         };
-        *entry.side_mut(usage) = side;
-        next.entries.retain(|other| !(other.key() == entry.key() && other.region == entry.region));
-        if !entry.is_at_rest() {
+        *breaker.state_mut(key.usage) = state;
+        next.breakers
+            .retain(|other| !(other.partition == breaker.partition && other.region == breaker.region));
+        if !breaker.is_at_rest() {
             next.make_room();
-            let place = next.entries.partition_point(|other| other.key() < entry.key());
-            next.entries.insert(place, Arc::new(entry));
+            let index = next.breakers.partition_point(|other| other.partition < breaker.partition);
+            next.breakers.insert(index, Arc::new(breaker));
         }
         Some(next)
     }
 
-    /// When full, the oldest entry goes: one that is closed, if there is one.
+    /// When the snapshot is full, removes the oldest breaker: a closed one, if
+    /// there is one.
     fn make_room(&mut self) {
-        if self.entries.len() < ENTRIES_MAX {
+        if self.breakers.len() < BREAKERS_MAX {
             return;
         }
-        let oldest = self.entries.iter().enumerate().min_by_key(|(_, entry)| (entry.is_open(), entry.last()));
-        if let Some((place, _)) = oldest {
-            self.entries.remove(place);
+        let oldest =
+            self.breakers.iter().enumerate().min_by_key(|(_, breaker)| (breaker.is_open(), breaker.last()));
+        if let Some((index, _)) = oldest {
+            self.breakers.remove(index);
         }
     }
 }
 
-fn key(partition: PartitionKeyRef<'_>) -> (&str, &str) {
-    (partition.container, partition.range)
+/// Counts one more, and returns the count.
+fn increment(count: &mut u32) -> u32 {
+    *count = count.saturating_add(1);
+    *count
 }
 
 #[cfg(test)]

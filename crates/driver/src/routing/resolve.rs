@@ -10,7 +10,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::account::{Account, Site, Usage};
-use super::circuit_breaker::{Breakers, Gate, PartitionKeyRef};
+use super::circuit_breaker::{BreakerKey, Breakers, Gate, Partition};
 use crate::region::Region;
 
 /// Where the next attempt goes.
@@ -40,8 +40,8 @@ pub(crate) struct RouteRequest<'a> {
     pub(crate) usage: Usage,
     pub(crate) account: &'a Account,
     pub(crate) breakers: &'a Breakers,
-    /// The container's `_rid` and the range's id, when there is one partition.
-    pub(crate) partition: Option<(&'a str, &'a str)>,
+    /// The operation's partition, when there is exactly one.
+    pub(crate) partition: Option<&'a Partition>,
     pub(crate) excluded: &'a [Region],
     /// Regions of earlier attempts of this operation.
     pub(crate) tried: &'a [Region],
@@ -150,9 +150,9 @@ impl<'a> RouteRequest<'a> {
 
     fn gate(&self, site: &Site) -> Gate {
         match self.partition {
-            Some((container, range)) if !self.breakers.is_empty() => {
-                let partition = PartitionKeyRef { container, range };
-                self.breakers.gate(&partition, &site.region, self.usage, self.now)
+            Some(partition) if !self.breakers.is_empty() => {
+                let key = BreakerKey { partition, region: &site.region, usage: self.usage };
+                self.breakers.gate(key, self.now)
             }
             _ => Gate::Closed,
         }

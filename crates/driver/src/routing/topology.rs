@@ -1,6 +1,6 @@
-//! The shared state of routing: two snapshots, published whole, read without a
-//! lock. Every method that changes one is a read-copy-update with a pure
-//! transition from `account` or `circuit_breaker`.
+//! The topology: the shared state of routing. It holds two snapshots, which are
+//! replaced whole and read without a lock. Every method that changes one is a
+//! read-copy-update with a pure transition from `account` or `circuit_breaker`.
 
 use std::sync::Arc;
 
@@ -10,22 +10,14 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::account::{Account, Usage};
-use super::circuit_breaker::{Breakers, PartitionKeyRef};
+use super::circuit_breaker::{BreakerKey, Breakers};
 use crate::options::{CircuitBreakerOptions, TopologyOptions};
-use crate::region::Region;
 
 /// What one attempt sees of the topology.
 #[derive(Debug, Clone)]
 pub(crate) struct Snapshot {
     pub(crate) account: Arc<Account>,
     pub(crate) breakers: Arc<Breakers>,
-}
-
-/// A container's range, by `_rid` and id.
-#[derive(Debug, Clone)]
-pub(crate) struct Partition {
-    pub(crate) container: Arc<str>,
-    pub(crate) range: Arc<str>,
 }
 
 /// The current snapshots.
@@ -35,7 +27,7 @@ pub(crate) struct Topology {
     breakers: ArcSwap<Breakers>,
     options: TopologyOptions,
     breaker_options: CircuitBreakerOptions,
-    /// Wakes the background task: something was marked and will be due.
+    /// Wakes the background task: an endpoint was marked and is to be probed.
     pub(crate) marked: Arc<Notify>,
 }
 
@@ -66,7 +58,8 @@ impl Topology {
         &self.breaker_options
     }
 
-    /// Replaces the account by what `read` makes of the current one.
+    /// Replaces the account by what `read` makes of the current one. After an
+    /// error the current one stays.
     pub(crate) fn update_account<E>(&self, read: impl Fn(&Account) -> Result<Account, E>) -> Result<(), E> {
         let mut failed = None;
         self.account.rcu(|account| match read(account) {
@@ -85,7 +78,7 @@ impl Topology {
         self.marked.notify_one();
     }
 
-    /// The probe found it as it was: it is avoided for another while.
+    /// A probe has failed: the endpoint is avoided for another period.
     pub(crate) fn endpoint_still_failing(&self, endpoint: &Endpoint, now: Instant) {
         let period = self.options.unavailable_for;
         for usage in [Usage::Read, Usage::Write] {
@@ -100,67 +93,22 @@ impl Topology {
         self.account.rcu(|account| account.mark_available(endpoint));
     }
 
-    pub(crate) fn partition_failed(
-        &self,
-        partition: &Partition,
-        region: &Region,
-        usage: Usage,
-        now: Instant,
-        sample: f64,
-    ) {
-        self.update_breakers(|breakers| breakers.failed(&partition.key(), region, usage, now, sample));
-    }
-
-    pub(crate) fn partition_succeeded(&self, partition: &Partition, region: &Region, usage: Usage) {
-        self.update_breakers(|breakers| breakers.succeeded(&partition.key(), region, usage));
-    }
-
-    pub(crate) fn hedge_lost(
-        &self,
-        partition: &Partition,
-        region: &Region,
-        usage: Usage,
-        now: Instant,
-        sample: f64,
-    ) {
-        self.update_breakers(|breakers| breakers.hedge_lost(&partition.key(), region, usage, now, sample));
-    }
-
-    pub(crate) fn hedge_won(&self, partition: &Partition, region: &Region, usage: Usage) {
-        self.update_breakers(|breakers| breakers.hedge_won(&partition.key(), region, usage));
-    }
-
-    /// Whether the caller is the one who may try a partition that is open.
-    pub(crate) fn claim_probe(
-        &self,
-        partition: &Partition,
-        region: &Region,
-        usage: Usage,
-        now: Instant,
-    ) -> bool {
-        let mut is_mine = false;
+    /// Whether the caller gets the right to probe a partition whose breaker is
+    /// open.
+    pub(crate) fn claim_probe(&self, key: BreakerKey<'_>, now: Instant) -> bool {
+        let mut is_claimed = false;
         self.breakers.rcu(|breakers| {
-            let claimed = breakers.claim_probe(&partition.key(), region, usage, now);
-            is_mine = claimed.is_some();
+            let claimed = breakers.claim_probe(key, now);
+            is_claimed = claimed.is_some();
             claimed.map_or_else(|| Arc::clone(breakers), Arc::new)
         });
-        is_mine
+        is_claimed
     }
 
-    /// Forgets what is past.
-    pub(crate) fn sweep(&self, now: Instant) {
-        self.update_breakers(|breakers| breakers.sweep(now));
-    }
-
-    fn update_breakers(&self, change: impl Fn(&Breakers) -> Option<Breakers>) {
+    /// Replaces the breakers by what `change` makes of them. `None` leaves them.
+    pub(crate) fn update_breakers(&self, change: impl Fn(&Breakers) -> Option<Breakers>) {
         if self.breaker_options.enabled {
             self.breakers.rcu(|breakers| change(breakers).map_or_else(|| Arc::clone(breakers), Arc::new));
         }
-    }
-}
-
-impl Partition {
-    fn key(&self) -> PartitionKeyRef<'_> {
-        PartitionKeyRef { container: &self.container, range: &self.range }
     }
 }

@@ -1,5 +1,5 @@
-//! Gathers the parts of a body: one part is handed on as it is, several are
-//! copied together once, and no more is kept than the limit.
+//! Collects the parts of a body. One part is passed on as it is, several are
+//! copied into one buffer, and a body above the limit is refused.
 
 use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
@@ -8,7 +8,7 @@ use perihelion_wire::transport::{Endpoint, Failure, FailureKind, Sent};
 
 use super::limits::BODY_BYTES_MAX;
 
-/// The body is longer than the limit, or says that it will be.
+/// The body is longer than the limit, or its headers announce that it will be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct TooLong;
 
@@ -19,26 +19,26 @@ impl TooLong {
     }
 }
 
-/// A body in the making.
+/// A body of which parts have arrived.
 #[derive(Debug)]
-pub(super) struct Gathering {
+pub(super) struct BodyCollector {
     announced: usize,
     /// The only part so far; empty once there are several.
     first: Bytes,
     several: BytesMut,
 }
 
-impl Gathering {
+impl BodyCollector {
     /// The body of an answer with these headers.
     pub(super) fn new(headers: &HeaderMap) -> Result<Self, TooLong> {
         let length = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok());
         let announced = match length.map(str::parse::<u64>) {
             Some(Ok(length)) if length > BODY_BYTES_MAX as u64 => return Err(TooLong),
             Some(Ok(length)) => length as usize,
-            // Whether a length is well-formed is for the protocol to judge.
+            // The protocol checks whether a length is well-formed.
             Some(Err(_)) | None => 0,
         };
-        Ok(Gathering { announced, first: Bytes::new(), several: BytesMut::new() })
+        Ok(BodyCollector { announced, first: Bytes::new(), several: BytesMut::new() })
     }
 
     /// Adds a part.

@@ -1,8 +1,8 @@
-//! Opens one connection to an endpoint, in whatever protocol it speaks.
+//! Opens one connection to an endpoint and finds out its protocol.
 //!
-//! Over TLS, ALPN decides. In the clear there is nothing to ask: the peer is
-//! greeted in HTTP/2, and if it does not answer in kind, in HTTP/1.1. All of it
-//! happens within the connect timeout, and nothing of a request is sent.
+//! Over TLS, ALPN decides. Without TLS the driver begins in HTTP/2, and if the
+//! peer does not answer in HTTP/2, opens another connection for HTTP/1.1. All of
+//! it happens within the connect timeout, and no part of a request is sent.
 
 use perihelion_wire::transport::{Endpoint, Failure, FailureKind, Sent};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -14,22 +14,22 @@ use super::http2::{Greeting, Http2Connection};
 use super::options::HttpOptions;
 use super::tls::{BadHttpOptions, Negotiated, Tls};
 
-/// What connections are made of.
+/// Opens connections, by the options and with TLS.
 pub(super) struct Connector {
     options: HttpOptions,
     tls: Tls,
 }
 
 /// A new connection.
-pub(super) enum Line {
+pub(super) enum NewConnection {
     Http2(Http2Connection),
     Http1(Http1Connection),
 }
 
-/// What is known about an endpoint before connecting to it.
+/// What is known about an endpoint's protocol before connecting to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Known {
-    Nothing,
+pub(super) enum KnownProtocol {
+    Unknown,
     /// Its last connection was HTTP/1.1.
     Http1,
 }
@@ -57,7 +57,11 @@ impl Connector {
     }
 
     /// Opens one connection within the connect timeout.
-    pub(super) async fn open(&self, endpoint: &Endpoint, known: Known) -> Result<Line, Failure> {
+    pub(super) async fn open(
+        &self,
+        endpoint: &Endpoint,
+        known: KnownProtocol,
+    ) -> Result<NewConnection, Failure> {
         let limit = self.options.connect_timeout;
         match time::timeout(limit, self.open_unbounded(endpoint, known)).await {
             Ok(opened) => opened,
@@ -68,36 +72,43 @@ impl Connector {
         }
     }
 
-    async fn open_unbounded(&self, endpoint: &Endpoint, known: Known) -> Result<Line, Failure> {
+    async fn open_unbounded(
+        &self,
+        endpoint: &Endpoint,
+        known: KnownProtocol,
+    ) -> Result<NewConnection, Failure> {
         let tcp = dial(endpoint).await?;
         if endpoint.is_tls() {
             let (stream, negotiated) = self.tls.connect(endpoint, tcp).await?;
             return match negotiated {
                 Negotiated::Http2 => Http2Connection::open(stream, &self.options, Greeting::Agreed)
                     .await
-                    .map(Line::Http2)
+                    .map(NewConnection::Http2)
                     .map_err(|error| handshake_failure(endpoint, &error)),
                 Negotiated::Http1 => open_http1(endpoint, stream).await,
             };
         }
-        if known == Known::Http1 {
+        if known == KnownProtocol::Http1 {
             return open_http1(endpoint, tcp).await;
         }
         match Http2Connection::open(tcp, &self.options, Greeting::Guess).await {
-            Ok(connection) => Ok(Line::Http2(connection)),
+            Ok(connection) => Ok(NewConnection::Http2(connection)),
             Err(error) => {
-                tracing::debug!(%endpoint, %error, "no HTTP/2 here, trying HTTP/1.1");
+                tracing::debug!(%endpoint, %error, "the peer does not speak HTTP/2, trying HTTP/1.1");
                 open_http1(endpoint, dial(endpoint).await?).await
             }
         }
     }
 }
 
-async fn open_http1<T>(endpoint: &Endpoint, io: T) -> Result<Line, Failure>
+async fn open_http1<T>(endpoint: &Endpoint, io: T) -> Result<NewConnection, Failure>
 where
     T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
-    Http1Connection::open(io).await.map(Line::Http1).map_err(|error| handshake_failure(endpoint, &error))
+    Http1Connection::open(io)
+        .await
+        .map(NewConnection::Http1)
+        .map_err(|error| handshake_failure(endpoint, &error))
 }
 
 fn handshake_failure(endpoint: &Endpoint, error: &dyn std::error::Error) -> Failure {

@@ -1,5 +1,6 @@
-//! From a name to a TCP connection: every address of the name gets its chance,
-//! the next one a moment after the last (RFC 8305), the first to answer wins.
+//! Resolves a host name and opens a TCP connection to one of its addresses. Each
+//! address is tried a short time after the one before (RFC 8305); the first
+//! connection wins.
 
 use std::io;
 use std::net::SocketAddr;
@@ -24,7 +25,8 @@ pub(super) async fn dial(endpoint: &Endpoint) -> Result<TcpStream, Failure> {
     Ok(stream)
 }
 
-/// Races the addresses, each starting after its predecessor failed or stalled.
+/// Races the addresses. Each starts when the one before has failed or has not
+/// answered in time.
 async fn first_of(addresses: &[SocketAddr]) -> io::Result<TcpStream> {
     if let [address] = addresses {
         return TcpStream::connect(*address).await;
@@ -53,7 +55,8 @@ async fn first_of(addresses: &[SocketAddr]) -> io::Result<TcpStream> {
     }
 }
 
-/// The families in turn, so that one broken family costs one moment only.
+/// Alternates between IPv4 and IPv6, so that one broken family costs only one
+/// delay.
 fn interleave(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
     let is_first_family = |address: &&SocketAddr| address.is_ipv6() == addresses[0].is_ipv6();
     let mut mixed: Vec<(usize, SocketAddr)> = Vec::with_capacity(addresses.len());
@@ -63,8 +66,8 @@ fn interleave(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
     mixed.into_iter().map(|(_, address)| address).collect()
 }
 
-/// Small frames must not wait for acknowledgements, and a silent peer should be
-/// noticed. Neither is worth failing for.
+/// Sets socket options: small frames are sent without waiting for
+/// acknowledgements, and a silent peer is noticed. A failure is only logged.
 fn tune(stream: &TcpStream) {
     let keepalive =
         socket2::TcpKeepalive::new().with_time(TCP_KEEPALIVE_AFTER).with_interval(TCP_KEEPALIVE_INTERVAL);

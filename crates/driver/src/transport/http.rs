@@ -1,10 +1,10 @@
-//! The default transport: HTTP over connections of our own.
+//! The default transport: HTTP over its own connections.
 //!
-//! One HTTP/2 connection per endpoint, or a few of HTTP/1.1 where the endpoint
-//! speaks nothing else. (Several HTTP/2 connections per endpoint, by load, will
-//! live in the slot.) What always holds: an answer or a failure by the request's
-//! deadline; [`Sent::No`] only for what cannot have arrived; connections and
-//! their tasks end with the transport.
+//! It keeps one HTTP/2 connection per endpoint, or a pool of HTTP/1.1 connections
+//! where the endpoint does not speak HTTP/2. What always holds: a request has an
+//! answer or a failure by its deadline; a failure says [`Sent::No`] only if the
+//! request cannot have arrived; connections and their tasks end with the
+//! transport.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,24 +18,24 @@ use perihelion_wire::transport::{Endpoint, Failure, FailureKind, Request, Respon
 use tokio::time::{self, Instant};
 
 use super::connect::Connector;
-use super::http1::{Http1Answer, Http1Lease};
-use super::limits::{ENDPOINTS_MAX, TURNS_MAX};
+use super::connections::{Connections, Lease};
+use super::http1::{Http1Delivery, Http1Lease};
+use super::limits::{CONNECTIONS_TRIED_MAX, ENDPOINTS_MAX};
 use super::options::HttpOptions;
 use super::progress::Progress;
-use super::slot::{Lease, Slot};
 use super::tls::BadHttpOptions;
 
 /// Sends requests over HTTP/2 and HTTP/1.1. Made without a runtime; connections
 /// live on the runtime that first needs them, and no longer than the transport.
 pub struct HttpTransport {
     connector: Arc<Connector>,
-    /// Few, and mostly found by their pointer. Replaced whole.
-    slots: ArcSwap<Vec<Arc<Slot>>>,
-    /// Held while `slots` is being replaced.
+    /// Few, and replaced whole.
+    endpoints: ArcSwap<Vec<Arc<Connections>>>,
+    /// Locked while `endpoints` is replaced.
     growing: Mutex<()>,
 }
 
-/// What of a request is sent.
+/// The parts of a request that are sent.
 struct Message {
     method: Method,
     target: PathAndQuery,
@@ -44,55 +44,55 @@ struct Message {
 }
 
 impl HttpTransport {
-    /// A transport without connections. Fails when the CA is no certificate.
+    /// A transport without connections. Fails when a CA is not a certificate.
     pub fn new(options: HttpOptions) -> Result<Self, BadHttpOptions> {
         Ok(HttpTransport {
             connector: Arc::new(Connector::new(options)?),
-            slots: ArcSwap::from_pointee(Vec::new()),
+            endpoints: ArcSwap::from_pointee(Vec::new()),
             growing: Mutex::new(()),
         })
     }
 
-    fn slot(&self, endpoint: &Endpoint) -> Result<Arc<Slot>, Failure> {
-        if let Some(slot) = find(&self.slots.load(), endpoint) {
-            return Ok(slot);
+    fn connections(&self, endpoint: &Endpoint) -> Result<Arc<Connections>, Failure> {
+        if let Some(connections) = find(&self.endpoints.load(), endpoint) {
+            return Ok(connections);
         }
         let _growing = self.growing.lock().unwrap_or_else(PoisonError::into_inner);
-        let slots = self.slots.load();
-        if let Some(slot) = find(&slots, endpoint) {
-            return Ok(slot);
+        let endpoints = self.endpoints.load();
+        if let Some(connections) = find(&endpoints, endpoint) {
+            return Ok(connections);
         }
-        if slots.len() == ENDPOINTS_MAX {
+        if endpoints.len() == ENDPOINTS_MAX {
             let text =
                 format!("{endpoint}: there are connections to {ENDPOINTS_MAX} other endpoints already");
             return Err(Failure::new(FailureKind::Connect, Sent::No, text));
         }
-        let slot = Arc::new(Slot::new(endpoint.clone(), Arc::clone(&self.connector))?);
-        let mut grown = Vec::clone(&slots);
-        grown.push(Arc::clone(&slot));
-        self.slots.store(Arc::new(grown));
-        Ok(slot)
+        let connections = Arc::new(Connections::new(endpoint.clone(), Arc::clone(&self.connector))?);
+        let mut grown = Vec::clone(&endpoints);
+        grown.push(Arc::clone(&connections));
+        self.endpoints.store(Arc::new(grown));
+        Ok(connections)
     }
 
-    /// Sends on the first connection that takes the request. What a connection
-    /// took is sent once: whether to repeat it is for the caller to judge.
+    /// Sends on the first connection that takes the request. A request that a
+    /// connection took is not sent again: the caller decides about a retry.
     async fn send_within(
         &self,
         endpoint: &Endpoint,
         mut message: Message,
         progress: &mut Progress,
     ) -> Result<Response, Failure> {
-        let slot = self.slot(endpoint)?;
-        for _ in 0..TURNS_MAX {
-            let connection = match slot.http2() {
+        let connections = self.connections(endpoint)?;
+        for _ in 0..CONNECTIONS_TRIED_MAX {
+            let connection = match connections.http2() {
                 Some(connection) => connection,
-                // Apart, so that the future of the usual case stays small.
-                None => match Box::pin(slot.lease(progress)).await? {
+                // Boxed, so that the future of the usual case stays small.
+                None => match Box::pin(connections.lease(progress)).await? {
                     Lease::Http2(connection) => connection,
                     Lease::Http1(lease) => {
-                        match Box::pin(send_http1(&slot, lease, message, progress)).await? {
-                            Answer::Whole(response) => return Ok(response),
-                            Answer::NotTaken(returned) => message = returned,
+                        match Box::pin(send_http1(&connections, lease, message, progress)).await? {
+                            Delivery::Answered(response) => return Ok(response),
+                            Delivery::NotTaken(returned) => message = returned,
                         }
                         continue;
                     }
@@ -100,39 +100,39 @@ impl HttpTransport {
             };
             *progress = Progress::Queued;
             let Some(ready) = connection.ready().await else {
-                slot.retire(&connection);
+                connections.retire(&connection);
                 continue;
             };
             let Message { method, target, headers, body } = message;
             let request = head(endpoint.uri(target), method, headers, ());
             return ready.send(endpoint, request, body, progress).await;
         }
-        let text = format!("{endpoint}: {TURNS_MAX} connections in a row were closing");
+        let text = format!("{endpoint}: {CONNECTIONS_TRIED_MAX} connections in a row were closing");
         Err(Failure::new(FailureKind::Closed, Sent::No, text))
     }
 }
 
-/// What a connection made of a request.
-enum Answer {
-    Whole(Response),
-    /// It was closing; nothing was sent.
+/// Whether a connection took a request.
+enum Delivery {
+    Answered(Response),
+    /// The connection was closing; nothing was sent.
     NotTaken(Message),
 }
 
 async fn send_http1(
-    slot: &Slot,
+    connections: &Connections,
     lease: Http1Lease<'_>,
     message: Message,
     progress: &mut Progress,
-) -> Result<Answer, Failure> {
+) -> Result<Delivery, Failure> {
     let Message { method, target, headers, body } = message;
     let request = head(Uri::from(target), method, headers, Full::new(body.clone()));
-    match lease.send(&slot.endpoint, &slot.host, request, progress).await? {
-        Http1Answer::Whole(response) => Ok(Answer::Whole(response)),
-        Http1Answer::NotTaken(request) => {
+    match lease.send(&connections.endpoint, &connections.host, request, progress).await? {
+        Http1Delivery::Answered(response) => Ok(Delivery::Answered(response)),
+        Http1Delivery::NotTaken(request) => {
             let (head, _) = request.into_parts();
             let target = head.uri.into_parts().path_and_query.unwrap_or(PathAndQuery::from_static("/"));
-            Ok(Answer::NotTaken(Message { method: head.method, target, headers: head.headers, body }))
+            Ok(Delivery::NotTaken(Message { method: head.method, target, headers: head.headers, body }))
         }
     }
 }
@@ -145,8 +145,8 @@ fn head<B>(uri: Uri, method: Method, headers: HeaderMap, body: B) -> http::Reque
     request
 }
 
-fn find(slots: &[Arc<Slot>], endpoint: &Endpoint) -> Option<Arc<Slot>> {
-    slots.iter().find(|slot| slot.endpoint == *endpoint).map(Arc::clone)
+fn find(endpoints: &[Arc<Connections>], endpoint: &Endpoint) -> Option<Arc<Connections>> {
+    endpoints.iter().find(|connections| connections.endpoint == *endpoint).map(Arc::clone)
 }
 
 impl Transport for HttpTransport {
@@ -168,8 +168,8 @@ impl Transport for HttpTransport {
 
 impl fmt::Debug for HttpTransport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let slots = self.slots.load();
-        let endpoints: Vec<&Endpoint> = slots.iter().map(|slot| &slot.endpoint).collect();
+        let endpoints = self.endpoints.load();
+        let endpoints: Vec<&Endpoint> = endpoints.iter().map(|connections| &connections.endpoint).collect();
         f.debug_struct("HttpTransport").field("endpoints", &endpoints).finish_non_exhaustive()
     }
 }

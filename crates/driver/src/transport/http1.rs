@@ -1,10 +1,11 @@
-//! HTTP/1.1 connections: one request at a time each, a bounded number of them,
-//! kept for the next request when an answer was read whole.
+//! HTTP/1.1 connections. Each carries one request at a time, their number is
+//! bounded, and a connection is kept for the next request when its answer was
+//! read to the end.
 //!
-//! What always holds: a request holds a permit for as long as it holds a
-//! connection, so there are never more connections than permits; waiting for a
-//! permit is first come, first served; a connection whose answer was not read
-//! to its end is closed, never reused.
+//! What always holds: a request holds a permit as long as it holds a connection,
+//! so there are never more connections than permits; permits are given in the
+//! order of the requests; a connection whose answer was not read to the end is
+//! closed, not reused.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -19,7 +20,7 @@ use perihelion_wire::transport::{Endpoint, Failure, FailureKind, Response, Sent}
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use super::body::Gathering;
+use super::body::BodyCollector;
 use super::limits::HEADER_BYTES_MAX;
 use super::progress::Progress;
 use super::task::AbortOnDrop;
@@ -37,7 +38,7 @@ impl Http1Connection {
         T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
         let (sender, connection) = Builder::new()
-            // Fields are bounded too: hyper's own 100 cost no allocation.
+            // hyper also allows at most 100 fields, for which it need not allocate.
             .max_header_size(HEADER_BYTES_MAX as usize)
             .handshake(TokioIo::new(io))
             .await?;
@@ -52,32 +53,32 @@ impl Http1Connection {
 /// The connections of one endpoint.
 pub(super) struct Http1Pool {
     idle: Mutex<Vec<Http1Connection>>,
-    turns: Semaphore,
+    permits: Semaphore,
     connections_max: usize,
 }
 
 /// The right to hold one connection.
-pub(super) struct Turn<'a> {
+pub(super) struct ConnectionPermit<'a> {
     pool: &'a Http1Pool,
     _permit: SemaphorePermit<'a>,
 }
 
-/// A connection in use. Dropped before its answer was read, it is closed.
+/// A connection in use. It is closed when dropped before its answer was read.
 pub(super) struct Http1Lease<'a> {
-    turn: Turn<'a>,
+    permit: ConnectionPermit<'a>,
     connection: Http1Connection,
 }
 
 impl Http1Pool {
     pub(super) fn new(connections_max: usize) -> Self {
         let connections_max = connections_max.clamp(1, Semaphore::MAX_PERMITS);
-        Http1Pool { idle: Mutex::new(Vec::new()), turns: Semaphore::new(connections_max), connections_max }
+        Http1Pool { idle: Mutex::new(Vec::new()), permits: Semaphore::new(connections_max), connections_max }
     }
 
     /// Waits for the right to use one connection.
-    pub(super) async fn turn(&self) -> Turn<'_> {
-        let permit = self.turns.acquire().await.expect("the semaphore is never closed");
-        Turn { pool: self, _permit: permit }
+    pub(super) async fn permit(&self) -> ConnectionPermit<'_> {
+        let permit = self.permits.acquire().await.expect("the semaphore is never closed");
+        ConnectionPermit { pool: self, _permit: permit }
     }
 
     /// Keeps a connection for later.
@@ -94,10 +95,10 @@ impl Http1Pool {
     }
 }
 
-impl<'a> Turn<'a> {
+impl<'a> ConnectionPermit<'a> {
     /// The most recently used connection that is still open.
     pub(super) async fn idle(&self) -> Option<Http1Connection> {
-        // Bounded by the number of idle connections: each is taken once.
+        // Ends after the idle connections: each is taken once.
         while let Some(mut connection) = self.pool.take() {
             if connection.sender.ready().await.is_ok() {
                 return Some(connection);
@@ -108,14 +109,14 @@ impl<'a> Turn<'a> {
 
     /// Uses the connection.
     pub(super) fn with(self, connection: Http1Connection) -> Http1Lease<'a> {
-        Http1Lease { turn: self, connection }
+        Http1Lease { permit: self, connection }
     }
 }
 
-/// What a connection made of a request.
-pub(super) enum Http1Answer {
-    Whole(Response),
-    /// It was closing, nothing was sent, and here is the request again.
+/// Whether a connection took a request.
+pub(super) enum Http1Delivery {
+    Answered(Response),
+    /// The connection was closing and nothing was sent. This is the request.
     NotTaken(http::Request<Full<Bytes>>),
 }
 
@@ -127,7 +128,7 @@ impl Http1Lease<'_> {
         host: &HeaderValue,
         mut request: http::Request<Full<Bytes>>,
         progress: &mut Progress,
-    ) -> Result<Http1Answer, Failure> {
+    ) -> Result<Http1Delivery, Failure> {
         request.headers_mut().insert(HOST, host.clone());
         *progress = Progress::Accepted;
         let answer = match self.connection.sender.try_send_request(request).await {
@@ -137,18 +138,19 @@ impl Http1Lease<'_> {
                     return Err(head_failure(endpoint, &error.into_error()));
                 };
                 *progress = Progress::Connecting;
-                return Ok(Http1Answer::NotTaken(request));
+                return Ok(Http1Delivery::NotTaken(request));
             }
         };
         *progress = Progress::Answering;
         let (head, body) = answer.into_parts();
         let body = read_body(endpoint, &head.headers, body).await?;
-        self.turn.pool.keep(self.connection);
-        Ok(Http1Answer::Whole(Response::from_parts(head, body)))
+        self.permit.pool.keep(self.connection);
+        Ok(Http1Delivery::Answered(Response::from_parts(head, body)))
     }
 }
 
-/// Why there is no head. What was not given back may have been written.
+/// Why no answer came. A request that the connection did not return may have
+/// been written.
 fn head_failure(endpoint: &Endpoint, error: &hyper::Error) -> Failure {
     let (kind, text) = if error.is_parse() {
         (FailureKind::Protocol, "the server does not keep to HTTP/1.1")
@@ -159,13 +161,13 @@ fn head_failure(endpoint: &Endpoint, error: &hyper::Error) -> Failure {
 }
 
 async fn read_body(endpoint: &Endpoint, headers: &HeaderMap, mut stream: Incoming) -> Result<Bytes, Failure> {
-    let mut body = Gathering::new(headers).map_err(|error| error.failure(endpoint))?;
+    let mut body = BodyCollector::new(headers).map_err(|error| error.failure(endpoint))?;
     while let Some(frame) = stream.frame().await {
         let frame = frame.map_err(|error| {
             let text = format!("{endpoint}: the answer's body broke off: {error}");
             Failure::new(FailureKind::Closed, Sent::Yes, text)
         })?;
-        // Trailers say nothing that we read.
+        // Trailers are ignored.
         if let Ok(part) = frame.into_data() {
             body.push(part).map_err(|error| error.failure(endpoint))?;
         }

@@ -1,16 +1,15 @@
-//! One HTTP/2 connection: a task that drives it, and the requests on it.
+//! One HTTP/2 connection: the task that drives it, and the requests on it.
 //!
-//! This talks to `h2` itself, not through hyper's client, for two reasons. The
-//! fact that a retry rests on, whether a request was sent, is exact here: a
-//! stream that ends with the peer's GOAWAY was beyond the last one it processed,
-//! while hyper reports a connection that began to close in the same way. And a
-//! request costs no task, no channel and no copy of its body: its future waits
-//! on its own stream.
+//! It uses `h2` directly instead of hyper's client, for two reasons. Retries
+//! depend on whether a request was sent, and `h2` says so exactly: a stream that
+//! ends with the peer's GOAWAY was not processed. hyper reports a connection that
+//! began to close in the same way. Also, a request needs no task, no channel and
+//! no copy of its body: its future waits on its own stream.
 //!
-//! What always holds: dropping a request's future resets its stream and leaves
-//! the connection alone; dropping the connection ends its task; no more streams
-//! are opened than the peer allows, the rest waits where it is known not to
-//! have been sent.
+//! What always holds: dropping a request's future resets its stream and does not
+//! affect the connection; dropping the connection ends its task; no more streams
+//! are opened than the peer allows, and the other requests wait where they are
+//! known not to be sent.
 
 use std::future::{pending, poll_fn};
 use std::sync::Arc;
@@ -26,7 +25,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time;
 
-use super::body::Gathering;
+use super::body::BodyCollector;
 use super::limits::{
     CONNECTION_WINDOW, HEADER_BYTES_MAX, RESETS_REMEMBERED_FOR, RESETS_REMEMBERED_MAX, STREAM_WINDOW,
     STREAMS_AT_FIRST, STREAMS_MAX,
@@ -42,9 +41,9 @@ pub(super) struct Http2Connection {
     _task: AbortOnDrop,
 }
 
-/// When to ask whether the peer is still there.
+/// When to ping the peer, and how long to wait for its pong.
 #[derive(Debug, Clone, Copy)]
-struct Pulse {
+struct PingTimes {
     interval: Option<Duration>,
     timeout: Duration,
 }
@@ -55,18 +54,18 @@ pub(super) struct Ready<'a> {
     _stream: SemaphorePermit<'a>,
 }
 
-/// Whether to wait for the peer's first words before the connection is used.
+/// Whether the peer must answer before the connection is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Greeting {
-    /// The protocol was agreed on: requests may leave with the first bytes.
+    /// TLS has agreed on HTTP/2: requests may be sent with the first bytes.
     Agreed,
-    /// The protocol is a guess: the peer has to answer in it first.
+    /// HTTP/2 is a guess: the peer has to answer in HTTP/2 first.
     Guess,
 }
 
 impl Http2Connection {
-    /// Shakes hands and starts the task that drives the connection. With
-    /// [`Greeting::Guess`] it fails when the peer answers in another protocol.
+    /// Makes the HTTP/2 handshake and starts the task that drives the connection.
+    /// With [`Greeting::Guess`] it fails when the peer answers in another protocol.
     pub(super) async fn open<T>(io: T, options: &HttpOptions, greeting: Greeting) -> Result<Self, h2::Error>
     where
         T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
@@ -78,28 +77,28 @@ impl Http2Connection {
             .initial_max_send_streams(STREAMS_AT_FIRST)
             .max_concurrent_reset_streams(RESETS_REMEMBERED_MAX)
             .reset_stream_duration(RESETS_REMEMBERED_FOR)
-            // Counts late answers to forgotten streams over a whole life, to
-            // protect servers; it would end a connection that did no wrong.
+            // A protection for servers that counts late answers to forgotten
+            // streams. It would close a connection that works.
             .max_local_error_reset_streams(None)
             .enable_push(false)
             .handshake::<_, Bytes>(io)
             .await?;
-        let mut pings = connection.ping_pong().expect("nobody else has taken it");
+        let mut pings = connection.ping_pong().expect("it is taken once");
         let mut granted = STREAMS_AT_FIRST;
         if greeting == Greeting::Guess {
             greet(&mut connection, &mut pings).await?;
             granted = sender.current_max_send_streams().clamp(1, STREAMS_MAX);
         }
         let streams = Arc::new(Semaphore::new(granted));
-        let pulse = Pulse { interval: options.ping_interval, timeout: options.ping_timeout };
+        let times = PingTimes { interval: options.ping_interval, timeout: options.ping_timeout };
         let grants = Grants { sender: sender.clone(), streams: Arc::clone(&streams), granted };
-        let life = keep_alive(pings, pulse, grants);
+        let life = keep_alive(pings, times, grants);
         let task = AbortOnDrop::spawn(drive(connection, life, CloseOnDrop(Arc::clone(&streams))));
         Ok(Http2Connection { sender, streams, _task: task })
     }
 
-    /// Waits for room for one more stream; `None` when the connection takes no
-    /// more requests: then nothing was sent.
+    /// Waits for room for one more stream. `None` when the connection takes no
+    /// more requests; nothing was sent then.
     pub(super) async fn ready(&self) -> Option<Ready<'_>> {
         let stream = self.streams.acquire().await.ok()?;
         let mut sender = self.sender.clone();
@@ -108,7 +107,8 @@ impl Http2Connection {
     }
 }
 
-/// Sends those who wait for a stream elsewhere when the connection ends.
+/// Closes the semaphore when the connection ends, so that requests that wait
+/// for a stream go to another connection.
 struct CloseOnDrop(Arc<Semaphore>);
 
 impl Drop for CloseOnDrop {
@@ -137,8 +137,8 @@ impl Ready<'_> {
         })?;
         *progress = Progress::Accepted;
         if !body.is_empty() {
-            // Held by reference until the peer's windows let it out. A stream
-            // that is already reset says so through its answer.
+            // `h2` keeps a reference until the peer's windows allow sending. If
+            // the stream was reset already, awaiting the answer fails.
             let _ = stream.send_data(body, true);
         }
         let (head, body) = answer.await.map_err(|error| head_failure(endpoint, &error))?.into_parts();
@@ -148,7 +148,8 @@ impl Ready<'_> {
     }
 }
 
-/// As HTTP/1.1 has it, because the service's front may translate to that.
+/// Sets `content-length` as HTTP/1.1 requires it: the service's front end may
+/// translate to HTTP/1.1.
 fn set_content_length(method: &Method, headers: &mut HeaderMap, length: usize) {
     let expects_body = matches!(*method, Method::POST | Method::PUT | Method::PATCH);
     if (length > 0 || expects_body) && !headers.contains_key(CONTENT_LENGTH) {
@@ -161,7 +162,7 @@ async fn read_body(
     headers: &HeaderMap,
     mut stream: RecvStream,
 ) -> Result<Bytes, Failure> {
-    let mut body = Gathering::new(headers).map_err(|error| error.failure(endpoint))?;
+    let mut body = BodyCollector::new(headers).map_err(|error| error.failure(endpoint))?;
     loop {
         match next_part(&mut stream).await {
             Ok(Some(part)) => body.push(part).map_err(|error| error.failure(endpoint))?,
@@ -175,13 +176,13 @@ async fn read_body(
     }
 }
 
-/// The next part of the body, its room in the windows given back at once: the
-/// bound is ours, not the windows'. Trailers are read and ignored, so that the
-/// stream ends instead of being reset.
+/// The next part of the body. Its capacity is released at once, because the body
+/// is bounded by its own limit and not by the window. Trailers are read and
+/// ignored, so that the stream ends instead of being reset.
 async fn next_part(stream: &mut RecvStream) -> Result<Option<Bytes>, h2::Error> {
     match poll_fn(|cx| stream.poll_data(cx)).await {
         Some(Ok(part)) => {
-            // Fails only on a stream that is gone, which the next read tells.
+            // Fails only if the stream has ended; the next read reports that.
             let _ = stream.flow_control().release_capacity(part.len());
             Ok(Some(part))
         }
@@ -191,7 +192,7 @@ async fn next_part(stream: &mut RecvStream) -> Result<Option<Bytes>, h2::Error> 
     }
 }
 
-/// Why there is no head, and what that says about the request.
+/// Why no answer came, and whether the request was processed.
 fn head_failure(endpoint: &Endpoint, error: &h2::Error) -> Failure {
     let fail = |kind, sent, text: &str| Failure::new(kind, sent, format!("{endpoint}: {text}: {error}"));
     if error.is_remote() && error.is_go_away() {
@@ -201,7 +202,7 @@ fn head_failure(endpoint: &Endpoint, error: &h2::Error) -> Failure {
         return fail(FailureKind::Closed, Sent::No, "the server refused the stream");
     }
     if error.is_remote() {
-        return fail(FailureKind::Closed, Sent::Unknown, "the server gave up on the request");
+        return fail(FailureKind::Closed, Sent::Unknown, "the server reset the stream");
     }
     if error.is_io() {
         return fail(FailureKind::Closed, Sent::Unknown, "the connection ended before the answer");
@@ -221,37 +222,38 @@ where
     }
 }
 
-/// The connection's task: ends with the connection, or when the peer is gone.
+/// The connection's task. It ends with the connection, or when a ping is not
+/// answered.
 async fn drive<T>(connection: Connection<T, Bytes>, life: impl Future<Output = ()>, _streams: CloseOnDrop)
 where
     T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
     tokio::select! {
-        // The connection first: a pong that is already here must count.
+        // The connection comes first, so that a pong that has arrived counts.
         biased;
         ended = connection => tracing::debug!(?ended, "an HTTP/2 connection ended"),
-        () = life => tracing::debug!("an HTTP/2 connection was closed: a ping went unanswered"),
+        () = life => tracing::debug!("an HTTP/2 connection was closed: a ping was not answered"),
     }
 }
 
-/// Pings until one goes unanswered. The first leaves at once: its pong comes
-/// after the peer's settings, and so tells how many streams it allows.
-async fn keep_alive(mut pings: PingPong, pulse: Pulse, mut grants: Grants) {
+/// Pings until one is not answered. The first ping is sent at once: its pong
+/// comes after the peer's settings, which say how many streams it allows.
+async fn keep_alive(mut pings: PingPong, times: PingTimes, mut grants: Grants) {
     loop {
-        match time::timeout(pulse.timeout, pings.ping(Ping::opaque())).await {
+        match time::timeout(times.timeout, pings.ping(Ping::opaque())).await {
             Ok(Ok(_)) => grants.follow(),
-            // The connection is ending; its own future says so.
+            // The connection is ending, and its own future reports that.
             Ok(Err(_)) => return pending().await,
             Err(_) => return,
         }
-        match pulse.interval {
+        match times.interval {
             Some(interval) => time::sleep(interval).await,
             None => return pending().await,
         }
     }
 }
 
-/// How many streams may be open: what the peer allows, within our bounds.
+/// How many streams may be open: as many as the peer allows, up to a limit.
 struct Grants {
     sender: SendRequest<Bytes>,
     streams: Arc<Semaphore>,
@@ -259,8 +261,8 @@ struct Grants {
 }
 
 impl Grants {
-    /// Follows what the peer allows now. Streams in use are not taken back:
-    /// that happens at a later pong.
+    /// Adjusts the permits to what the peer allows now. Permits in use cannot be
+    /// taken back; a later pong tries again.
     fn follow(&mut self) {
         let allowed = self.sender.current_max_send_streams().clamp(1, STREAMS_MAX);
         if allowed >= self.granted {

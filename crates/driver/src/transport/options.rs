@@ -1,29 +1,31 @@
-//! What users may set about connections.
+//! Options of the HTTP transport.
 
 use std::fmt;
 use std::time::Duration;
 
-/// As the published driver has it: a region that takes longer is better
-/// replaced by another.
+/// The same as in Microsoft's driver. When a region takes longer, another region
+/// is the better choice.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Likewise: a dead connection is noticed within three seconds.
+/// The same as in Microsoft's driver: a dead connection is noticed within three
+/// seconds.
 const PING_INTERVAL: Duration = Duration::from_secs(1);
 const PING_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// One request each: as many as browsers and pools open in all, and enough
-/// for the gateways that still speak nothing else.
+/// Each carries one request at a time. This many are enough for gateways that
+/// speak only HTTP/1.1.
 const HTTP1_CONNECTIONS_MAX: usize = 64;
 
 /// Options of [`HttpTransport`](super::HttpTransport).
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct HttpOptions {
-    /// Name resolution, TCP and TLS together (default 5 s).
+    /// The time for name resolution, TCP and TLS together (default 5 s).
     pub connect_timeout: Duration,
-    /// Between HTTP/2 pings, also while idle (default 1 s); `None` for no pings.
+    /// The time between HTTP/2 pings, also while idle (default 1 s); `None` for no
+    /// pings.
     pub ping_interval: Option<Duration>,
-    /// How long a ping may go unanswered before the connection counts as dead
+    /// How long to wait for the answer to a ping before the connection is closed
     /// (default 2 s).
     pub ping_timeout: Duration,
     /// Connections to an endpoint that only speaks HTTP/1.1 (default 64).
@@ -52,32 +54,33 @@ impl Default for HttpOptions {
 }
 
 impl HttpOptions {
-    /// Name resolution, TCP and TLS together.
+    /// Sets the time for name resolution, TCP and TLS together.
     pub fn with_connect_timeout(mut self, timeout: Duration) -> Self {
         self.connect_timeout = timeout;
         self
     }
 
-    /// Between HTTP/2 pings; `None` for no pings.
+    /// Sets the time between HTTP/2 pings; `None` for no pings.
     pub fn with_ping_interval(mut self, interval: impl Into<Option<Duration>>) -> Self {
         self.ping_interval = interval.into();
         self
     }
 
-    /// How long a ping may go unanswered.
+    /// Sets how long to wait for the answer to a ping.
     pub fn with_ping_timeout(mut self, timeout: Duration) -> Self {
         self.ping_timeout = timeout;
         self
     }
 
-    /// Connections to an endpoint that only speaks HTTP/1.1; at least one.
+    /// Sets the number of connections to an endpoint that only speaks HTTP/1.1; at
+    /// least one.
     pub fn with_http1_connections_max(mut self, connections: usize) -> Self {
         self.http1_connections_max = connections.max(1);
         self
     }
 
-    /// Whether `http://` is used for hosts other than this machine: everything
-    /// sent can then be read on the way, tokens included.
+    /// Sets whether `http://` is used for hosts other than this machine. Others on
+    /// the network can then read everything, including tokens.
     pub fn with_allow_cleartext(mut self, allow: bool) -> Self {
         self.allow_cleartext = allow;
         self
@@ -90,8 +93,8 @@ impl HttpOptions {
         self
     }
 
-    /// Accepts any certificate of a server on this machine, as local emulators
-    /// have one that nobody has signed. Other hosts are verified regardless.
+    /// Accepts any certificate of a server on this machine: local emulators have
+    /// one that no authority has signed. Other hosts are verified regardless.
     pub fn with_accept_unknown_loopback_certificates(mut self, accept: bool) -> Self {
         self.accept_unknown_loopback_certificates = accept;
         self

@@ -1,24 +1,24 @@
-//! How far a request has come, so that whoever stops waiting for it knows
-//! whether it may have arrived.
+//! How far a request has come. When its deadline passes, this says whether it may
+//! have arrived.
 
 use perihelion_wire::transport::{Endpoint, Failure, FailureKind, Sent};
 
-/// The stages of a request, in order. Written by the code that carries it,
-/// read when the deadline passes.
+/// The stages of a request, in order. Set by the code that sends it, read when
+/// the deadline passes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Progress {
     /// There is no connection yet.
     Connecting,
     /// The connection has no room yet.
     Queued,
-    /// The connection has it; how much of it is written is not known.
+    /// The connection has taken it; how much of it is written is not known.
     Accepted,
-    /// The head of the answer is here.
+    /// The head of the answer has arrived.
     Answering,
 }
 
 impl Progress {
-    /// What a request that ends at this stage may have done.
+    /// Whether a request that ends at this stage was sent.
     pub(super) fn sent(self) -> Sent {
         match self {
             Progress::Connecting | Progress::Queued => Sent::No,
@@ -27,11 +27,11 @@ impl Progress {
         }
     }
 
-    /// The deadline passed at this stage.
+    /// The failure of a request whose deadline passed at this stage.
     pub(super) fn timed_out(self, endpoint: &Endpoint) -> Failure {
         let (kind, doing) = match self {
-            // Not to get through in time says something about the endpoint;
-            // to wait for room in our own queue does not.
+            // A slow connect may be the endpoint's fault. Waiting for room in
+            // our own queue is not.
             Progress::Connecting => (FailureKind::Connect, "connecting"),
             Progress::Queued => (FailureKind::Timeout, "waiting for a free connection or stream"),
             Progress::Accepted => (FailureKind::Timeout, "waiting for the answer"),

@@ -1,4 +1,4 @@
-//! A task that ends with its owner.
+//! A background task that ends when its owner is dropped.
 
 use std::future::Future;
 

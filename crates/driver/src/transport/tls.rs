@@ -1,11 +1,11 @@
-//! Whom we trust.
+//! TLS: the handshake, and which certificates are trusted.
 //!
-//! Two configurations, each made once and on first need: one that verifies
-//! (the system's roots and the user's own), and one that accepts anything, used
-//! only for an endpoint on this machine and only when the options say so.
-//! Which of the two applies is decided at the moment of connecting, by the
-//! endpoint's own host and by the address it turned out to have: no alias can
-//! bring a remote host to the second.
+//! There are two configurations, each made on first use. One verifies against
+//! the system's roots and those of the options. The other accepts any
+//! certificate; it is used only for an endpoint on this machine, and only when
+//! the options allow it. The choice is made while connecting, by the endpoint's
+//! host name and by the address that was connected to, so a name that resolves
+//! to a remote host is always verified.
 
 use std::fmt;
 use std::io;
@@ -24,7 +24,7 @@ use tokio_rustls::client::TlsStream;
 
 use super::options::HttpOptions;
 
-/// In this order of preference.
+/// The protocols to offer, the preferred one first.
 const ALPN: [&[u8]; 2] = [b"h2", b"http/1.1"];
 
 /// The protocols a TLS handshake may settle on.
@@ -46,6 +46,7 @@ impl fmt::Display for BadHttpOptions {
 
 impl std::error::Error for BadHttpOptions {}
 
+/// The TLS configurations of one transport.
 pub(super) struct Tls {
     provider: Arc<CryptoProvider>,
     own_roots: Vec<CertificateDer<'static>>,
@@ -81,7 +82,7 @@ impl Tls {
         })
     }
 
-    /// The handshake, and what it settled on.
+    /// Makes the handshake, and returns the protocol that was agreed on.
     pub(super) async fn connect(
         &self,
         endpoint: &Endpoint,
@@ -110,8 +111,8 @@ impl Tls {
     }
 
     async fn verifying_config(&self) -> Result<Arc<ClientConfig>, String> {
-        // Reads and parses a hundred files on some systems: not on a thread
-        // that has connections to serve.
+        // On some systems this reads and parses a hundred files, so it runs on a
+        // thread for blocking work.
         let system = tokio::task::spawn_blocking(rustls_native_certs::load_native_certs)
             .await
             .map_err(|_| "loading the system's certificates was interrupted".to_owned())?;
@@ -150,7 +151,7 @@ fn finish(mut config: ClientConfig) -> Arc<ClientConfig> {
     Arc::new(config)
 }
 
-/// What failed, on what, what to try.
+/// The error text: what failed, on which endpoint, and what to try.
 fn explain(endpoint: &Endpoint, error: &io::Error) -> String {
     let tls = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     let Some(tls) = tls else {
@@ -172,13 +173,13 @@ fn explain(endpoint: &Endpoint, error: &io::Error) -> String {
 
 fn is_unknown_issuer(error: &rustls::Error) -> bool {
     matches!(error, rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer))
-        // Self-signed certificates without the CA bit are refused in these words.
+        // rustls refuses self-signed certificates without the CA bit in these words.
         || matches!(error, rustls::Error::InvalidCertificate(CertificateError::Other(other))
             if other.to_string().contains("CaUsedAsEndEntity"))
 }
 
-/// Accepts any certificate; signatures are still checked, so that the peer has
-/// at least the key of what it shows.
+/// Accepts any certificate. Signatures are still checked, so the peer must have
+/// the certificate's key.
 #[derive(Debug)]
 struct AcceptAny {
     algorithms: WebPkiSupportedAlgorithms,

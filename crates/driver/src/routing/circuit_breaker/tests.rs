@@ -1,10 +1,36 @@
 use super::*;
 
-const FIRST: PartitionKeyRef<'static> = PartitionKeyRef { container: "rid1", range: "0" };
-const SECOND: PartitionKeyRef<'static> = PartitionKeyRef { container: "rid2", range: "0" };
+const WEST: &str = "West US";
+const EAST: &str = "East US";
 
-fn west() -> Region {
-    Region::new("West US")
+/// A partition in a region, by the names of container and range.
+#[derive(Debug, Clone)]
+struct Place {
+    partition: Partition,
+    region: Region,
+}
+
+impl Place {
+    fn new(container: &str, range: &str, region: &str) -> Self {
+        let partition = Partition { container: container.into(), range: range.into() };
+        Place { partition, region: Region::new(region) }
+    }
+
+    fn key(&self, usage: Usage) -> BreakerKey<'_> {
+        BreakerKey { partition: &self.partition, region: &self.region, usage }
+    }
+
+    fn is_in(&self, breakers: &Breakers) -> bool {
+        breakers.has(&self.partition, &self.region)
+    }
+}
+
+fn first() -> Place {
+    Place::new("rid1", "0", WEST)
+}
+
+fn second() -> Place {
+    Place::new("rid2", "0", WEST)
 }
 
 fn breakers() -> Breakers {
@@ -34,23 +60,23 @@ use Gate::{Closed, Open, ProbeDue};
 use Step::*;
 use Usage::{Read, Write};
 
-/// Plays a story without jitter.
+/// Plays the steps without jitter.
 fn check(story: &[Step]) {
     let (mut breakers, mut now) = (breakers(), Instant::now());
     for (number, step) in story.iter().enumerate() {
         let next = match *step {
-            Fails(usage) => breakers.failed(&FIRST, &west(), usage, now, 0.0),
-            Works(usage) => breakers.succeeded(&FIRST, &west(), usage),
-            LosesHedge(usage) => breakers.hedge_lost(&FIRST, &west(), usage, now, 0.0),
-            WinsHedge(usage) => breakers.hedge_won(&FIRST, &west(), usage),
-            Claims(usage) => Some(breakers.claim_probe(&FIRST, &west(), usage, now).expect("a probe is due")),
+            Fails(usage) => breakers.failed(first().key(usage), now, 0.0),
+            Works(usage) => breakers.succeeded(first().key(usage)),
+            LosesHedge(usage) => breakers.hedge_lost(first().key(usage), now, 0.0),
+            WinsHedge(usage) => breakers.hedge_won(first().key(usage)),
+            Claims(usage) => Some(breakers.claim_probe(first().key(usage), now).expect("a probe is due")),
             Sweeps => breakers.sweep(now),
             Waits(count) => {
                 now += seconds(count);
                 None
             }
             Has(read, write) => {
-                let gates = [Read, Write].map(|usage| breakers.gate(&FIRST, &west(), usage, now));
+                let gates = [Read, Write].map(|usage| breakers.gate(first().key(usage), now));
                 assert_eq!(gates, [read, write], "step {number} of {story:?}");
                 None
             }
@@ -122,27 +148,27 @@ fn one_request_probes_after_a_while() {
 #[test]
 fn only_one_of_two_gets_the_probe() {
     let now = Instant::now();
-    let opened = breakers().failed(&FIRST, &west(), Read, now, 0.0).unwrap();
-    let opened = opened.failed(&FIRST, &west(), Read, now, 0.0).unwrap();
-    assert!(opened.claim_probe(&FIRST, &west(), Read, now).is_none(), "not due yet");
+    let opened = breakers().failed(first().key(Read), now, 0.0).unwrap();
+    let opened = opened.failed(first().key(Read), now, 0.0).unwrap();
+    assert!(opened.claim_probe(first().key(Read), now).is_none(), "not due yet");
     let due = now + seconds(5);
-    let claimed = opened.claim_probe(&FIRST, &west(), Read, due).unwrap();
-    assert!(claimed.claim_probe(&FIRST, &west(), Read, due).is_none());
-    assert!(claimed.claim_probe(&FIRST, &west(), Write, due).is_none(), "writes have nothing to probe");
-    assert!(claimed.claim_probe(&SECOND, &west(), Read, due).is_none());
+    let claimed = opened.claim_probe(first().key(Read), due).unwrap();
+    assert!(claimed.claim_probe(first().key(Read), due).is_none());
+    assert!(claimed.claim_probe(first().key(Write), due).is_none(), "writes have nothing to probe");
+    assert!(claimed.claim_probe(second().key(Read), due).is_none());
 }
 
 #[test]
 fn failures_of_an_open_breaker_change_nothing() {
     let now = Instant::now();
-    let opened = breakers().failed(&FIRST, &west(), Read, now, 0.0).unwrap();
-    let opened = opened.failed(&FIRST, &west(), Read, now, 0.0).unwrap();
-    assert!(opened.failed(&FIRST, &west(), Read, now + seconds(4), 0.0).is_none());
-    assert!(opened.hedge_lost(&FIRST, &west(), Read, now + seconds(4), 0.0).is_none());
-    assert!(opened.succeeded(&FIRST, &Region::new("East US"), Read).is_none());
-    assert!(opened.succeeded(&FIRST, &west(), Write).is_none());
-    assert!(breakers().succeeded(&FIRST, &west(), Read).is_none());
-    assert!(breakers().hedge_won(&FIRST, &west(), Read).is_none());
+    let opened = breakers().failed(first().key(Read), now, 0.0).unwrap();
+    let opened = opened.failed(first().key(Read), now, 0.0).unwrap();
+    assert!(opened.failed(first().key(Read), now + seconds(4), 0.0).is_none());
+    assert!(opened.hedge_lost(first().key(Read), now + seconds(4), 0.0).is_none());
+    assert!(opened.succeeded(Place::new("rid1", "0", EAST).key(Read)).is_none());
+    assert!(opened.succeeded(first().key(Write)).is_none());
+    assert!(breakers().succeeded(first().key(Read)).is_none());
+    assert!(breakers().hedge_won(first().key(Read)).is_none());
 }
 
 /// The published driver keys its breakers by the bare id of a range, so that
@@ -150,44 +176,42 @@ fn failures_of_an_open_breaker_change_nothing() {
 #[test]
 fn two_containers_have_separate_breakers_for_their_range_0() {
     let now = Instant::now();
-    let one = breakers().failed(&FIRST, &west(), Read, now, 0.0).unwrap();
-    let one = one.failed(&SECOND, &west(), Read, now, 0.0).unwrap();
-    assert_eq!(one.gate(&FIRST, &west(), Read, now), Closed, "one failure each is not two of either");
-    assert_eq!(one.gate(&SECOND, &west(), Read, now), Closed);
-    let two = one.failed(&FIRST, &west(), Read, now, 0.0).unwrap();
-    assert_eq!(two.gate(&FIRST, &west(), Read, now), Open);
-    assert_eq!(two.gate(&SECOND, &west(), Read, now), Closed);
-    let recovered = two.succeeded(&SECOND, &west(), Read).unwrap();
-    assert_eq!(recovered.gate(&FIRST, &west(), Read, now), Open);
+    let one = breakers().failed(first().key(Read), now, 0.0).unwrap();
+    let one = one.failed(second().key(Read), now, 0.0).unwrap();
+    assert_eq!(one.gate(first().key(Read), now), Closed, "one failure each is not two of either");
+    assert_eq!(one.gate(second().key(Read), now), Closed);
+    let two = one.failed(first().key(Read), now, 0.0).unwrap();
+    assert_eq!(two.gate(first().key(Read), now), Open);
+    assert_eq!(two.gate(second().key(Read), now), Closed);
+    let recovered = two.succeeded(second().key(Read)).unwrap();
+    assert_eq!(recovered.gate(first().key(Read), now), Open);
 }
 
 #[test]
 fn ranges_and_regions_are_told_apart() {
     let now = Instant::now();
-    let other_range = PartitionKeyRef { range: "1", ..FIRST };
-    let east = Region::new("East US");
+    let (east, other_range) = (Place::new("rid1", "0", EAST), Place::new("rid1", "1", WEST));
     let mut all = breakers();
-    for (partition, region) in [(&FIRST, &west()), (&FIRST, &east), (&other_range, &west())] {
-        all = all.failed(partition, region, Read, now, 0.0).unwrap();
+    for place in [&first(), &east, &other_range] {
+        all = all.failed(place.key(Read), now, 0.0).unwrap();
     }
-    let opened = all.failed(&FIRST, &east, Read, now, 0.0).unwrap();
-    for (partition, region, gate) in
-        [(&FIRST, west(), Closed), (&FIRST, Region::new("eastus"), Open), (&other_range, west(), Closed)]
+    let opened = all.failed(east.key(Read), now, 0.0).unwrap();
+    for (place, gate) in [(first(), Closed), (Place::new("rid1", "0", "eastus"), Open), (other_range, Closed)]
     {
-        assert_eq!(opened.gate(partition, &region, Read, now), gate, "{partition:?} {region}");
-        assert!(opened.has(partition.container, partition.range, &region));
+        assert_eq!(opened.gate(place.key(Read), now), gate, "{place:?}");
+        assert!(place.is_in(&opened));
     }
-    assert!(!opened.has("rid1", "1", &east) && !opened.has("rid2", "0", &west()));
+    assert!(!Place::new("rid1", "1", EAST).is_in(&opened) && !second().is_in(&opened));
 }
 
 #[test]
 fn jitter_adds_at_most_half_to_the_wait() {
     for (sample, wait) in [(0.0, 5000), (0.5, 6250), (1.0, 7500), (7.0, 7500), (-1.0, 5000)] {
         let now = Instant::now();
-        let opened = breakers().failed(&FIRST, &west(), Read, now, sample).unwrap();
-        let opened = opened.failed(&FIRST, &west(), Read, now, sample).unwrap();
+        let opened = breakers().failed(first().key(Read), now, sample).unwrap();
+        let opened = opened.failed(first().key(Read), now, sample).unwrap();
         let due = now + Duration::from_millis(wait);
-        let gates = [due - Duration::from_millis(1), due].map(|at| opened.gate(&FIRST, &west(), Read, at));
+        let gates = [due - Duration::from_millis(1), due].map(|at| opened.gate(first().key(Read), at));
         assert_eq!(gates, [Open, ProbeDue], "{sample}");
     }
 }
@@ -196,7 +220,7 @@ fn jitter_adds_at_most_half_to_the_wait() {
 fn the_sweep_forgets_what_is_too_old() {
     check(&[Sweeps, Forgotten, Fails(Read), Waits(299), Sweeps, Fails(Read), Has(Open, Closed)]);
     check(&[Fails(Read), Waits(300), Sweeps, Forgotten]);
-    // Half of an entry may be stale.
+    // The reads may be stale, and the writes not.
     check(&[Fails(Read), Waits(200), Fails(Write), Waits(100), Sweeps, Fails(Read), Has(Closed, Closed)]);
     // An open breaker waits for its probe, but not for ever: the partition may be gone.
     check(&[
@@ -211,33 +235,32 @@ fn the_sweep_forgets_what_is_too_old() {
     ]);
     check(&[Fails(Read), Fails(Read), Waits(604), Claims(Read), Waits(1), Sweeps, Has(Open, Closed)]);
     let now = Instant::now();
-    assert!(breakers().failed(&FIRST, &west(), Read, now, 0.0).unwrap().sweep(now).is_none());
+    assert!(breakers().failed(first().key(Read), now, 0.0).unwrap().sweep(now).is_none());
 }
 
 #[test]
 fn switched_off_it_counts_nothing() {
     let off = Breakers::new(CircuitBreakerOptions { enabled: false, ..CircuitBreakerOptions::default() });
     let now = Instant::now();
-    assert!(off.failed(&FIRST, &west(), Read, now, 0.0).is_none());
-    assert!(off.hedge_lost(&FIRST, &west(), Read, now, 0.0).is_none());
+    assert!(off.failed(first().key(Read), now, 0.0).is_none());
+    assert!(off.hedge_lost(first().key(Read), now, 0.0).is_none());
 }
 
 #[test]
-fn when_full_the_oldest_closed_entry_goes() {
+fn when_full_the_oldest_closed_breaker_goes() {
     let start = Instant::now();
     let mut breakers = breakers();
-    let ids: Vec<String> = (0..ENTRIES_MAX).map(|id| id.to_string()).collect();
-    let partition = |place: usize| PartitionKeyRef { container: "rid", range: &ids[place] };
-    for place in 0..ENTRIES_MAX {
-        let at = start + Duration::from_millis(place as u64);
-        breakers = breakers.failed(&partition(place), &west(), Read, at, 0.0).unwrap();
+    let place = |range: usize| Place::new("rid", &range.to_string(), WEST);
+    for range in 0..BREAKERS_MAX {
+        let at = start + Duration::from_millis(range as u64);
+        breakers = breakers.failed(place(range).key(Read), at, 0.0).unwrap();
     }
     // The oldest is open, the second oldest is not.
-    breakers = breakers.failed(&partition(0), &west(), Read, start, 0.0).unwrap();
+    breakers = breakers.failed(place(0).key(Read), start, 0.0).unwrap();
     let now = start + seconds(4);
-    let next = breakers.failed(&FIRST, &west(), Read, now, 0.0).unwrap();
-    assert_eq!(next.entries.len(), ENTRIES_MAX);
-    assert!(next.has("rid", "0", &west()) && !next.has("rid", "1", &west()) && next.has("rid", "2", &west()));
-    assert!(next.has("rid1", "0", &west()));
-    assert!(next.entries.is_sorted_by_key(|entry| (entry.container.clone(), entry.range.clone())));
+    let next = breakers.failed(first().key(Read), now, 0.0).unwrap();
+    assert_eq!(next.breakers.len(), BREAKERS_MAX);
+    assert!(place(0).is_in(&next) && !place(1).is_in(&next) && place(2).is_in(&next));
+    assert!(first().is_in(&next));
+    assert!(next.breakers.is_sorted_by_key(|breaker| breaker.partition.clone()));
 }

@@ -8,7 +8,9 @@ use super::*;
 use crate::options::CircuitBreakerOptions;
 use crate::routing::resolve::RouteTo::{Next, Same, WriteRegion};
 
-const PARTITION: PartitionKeyRef<'static> = PartitionKeyRef { container: "rid", range: "0" };
+fn partition(container: &str) -> Partition {
+    Partition { container: container.into(), range: "0".into() }
+}
 
 /// A situation: what the snapshot holds, and what the operation has been through.
 #[derive(Debug, Clone, Default)]
@@ -60,7 +62,9 @@ impl Case {
         for (letters, failed_at) in [(self.open, now), (self.probe_due, now - Duration::from_secs(6))] {
             for region in regions(letters) {
                 for _ in 0..5 {
-                    let next = breakers.failed(&PARTITION, &region, self.usage(), failed_at, 0.0);
+                    let key =
+                        BreakerKey { partition: &partition("rid"), region: &region, usage: self.usage() };
+                    let next = breakers.failed(key, failed_at, 0.0);
                     breakers = next.unwrap_or(breakers);
                 }
             }
@@ -78,7 +82,7 @@ impl Case {
             usage: self.usage(),
             account: &account,
             breakers: &breakers,
-            partition: Some(("rid", "0")),
+            partition: Some(&partition("rid")),
             excluded: &excluded,
             tried: &tried,
             route_to: self.route_to,
@@ -224,9 +228,9 @@ fn without_a_partition_breakers_do_not_count() {
         now,
     };
     assert_eq!(resolve(&request).site.region, Region::new("A"));
-    let other = RouteRequest { partition: Some(("other", "0")), ..request };
+    let other = RouteRequest { partition: Some(&partition("other")), ..request };
     assert_eq!(resolve(&other).site.region, Region::new("A"), "another container's range 0");
-    let same = RouteRequest { partition: Some(("rid", "0")), ..request };
+    let same = RouteRequest { partition: Some(&partition("rid")), ..request };
     assert_eq!(resolve(&same).site.region, Region::new("B"));
 }
 

@@ -7,7 +7,7 @@ fn announcing(length: &'static str) -> HeaderMap {
 }
 
 fn gather(parts: &[&Bytes]) -> Bytes {
-    let mut gathering = Gathering::new(&HeaderMap::new()).unwrap();
+    let mut gathering = BodyCollector::new(&HeaderMap::new()).unwrap();
     for part in parts {
         gathering.push((*part).clone()).unwrap();
     }
@@ -25,10 +25,10 @@ fn one_part_is_not_copied_and_several_are_joined() {
 
 #[test]
 fn a_body_over_the_limit_is_refused_when_announced_and_when_it_comes() {
-    assert!(Gathering::new(&announcing("67108864")).is_ok());
-    assert_eq!(Gathering::new(&announcing("67108865")).unwrap_err(), TooLong);
-    assert_eq!(Gathering::new(&announcing("18446744073709551615")).unwrap_err(), TooLong);
-    let mut gathering = Gathering::new(&announcing("1")).unwrap();
+    assert!(BodyCollector::new(&announcing("67108864")).is_ok());
+    assert_eq!(BodyCollector::new(&announcing("67108865")).unwrap_err(), TooLong);
+    assert_eq!(BodyCollector::new(&announcing("18446744073709551615")).unwrap_err(), TooLong);
+    let mut gathering = BodyCollector::new(&announcing("1")).unwrap();
     gathering.push(Bytes::from(vec![0; BODY_BYTES_MAX])).unwrap();
     assert_eq!(gathering.push(Bytes::from_static(b"x")), Err(TooLong));
 }

@@ -1,75 +1,69 @@
-//! One partition in one region: what is counted against its reads and its
-//! writes, and whether the breaker is open for either.
+//! The breaker of one partition in one region: what is counted for its reads
+//! and for its writes, and whether it is open for either.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Gate, PartitionKeyRef};
+use super::{Gate, Partition};
 use crate::region::Region;
 use crate::routing::account::Usage;
 
-/// A probe whose outcome was never reported (its caller went away) counts as
-/// lost after this long, and another request may try.
+/// A probe whose outcome was not reported within this time counts as lost (its
+/// caller was cancelled), and another request may probe.
 const CLAIM_MAX: Duration = Duration::from_secs(10);
 
-/// A partition that nobody asks for is forgotten after this many times the
-/// period after which counters are reset.
+/// The breaker of a partition that gets no requests is removed after this many
+/// times the period after which counters are reset.
 const STALE_AFTER_RESETS: u32 = 2;
 
-/// One partition in one region.
+/// The breaker of one partition in one region.
 #[derive(Debug, Clone)]
-pub(super) struct Entry {
-    pub(super) container: Arc<str>,
-    pub(super) range: Arc<str>,
+pub(super) struct Breaker {
+    pub(super) partition: Partition,
     pub(super) region: Region,
-    pub(super) read: Side,
-    pub(super) write: Side,
+    pub(super) read: UsageState,
+    pub(super) write: UsageState,
 }
 
-/// One usage of it.
+/// What is counted for its reads, or for its writes.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub(super) struct Side {
+pub(super) struct UsageState {
     /// Failures since the last success.
     pub(super) failures: u32,
     /// Hedges won by another region since this one last answered in time.
     pub(super) hedge_losses: u32,
     /// When the last of either was counted; `None` at rest.
     pub(super) last: Option<Instant>,
-    pub(super) open: Option<Open>,
+    pub(super) open: Option<OpenState>,
 }
 
+/// An open breaker.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Open {
+pub(super) struct OpenState {
     pub(super) probe_from: Instant,
-    /// A request is probing; until then nobody else does.
+    /// A request is probing; until then no other request may.
     pub(super) claimed_until: Option<Instant>,
 }
 
-impl Entry {
-    pub(super) fn new(partition: PartitionKeyRef<'_>, region: &Region) -> Self {
-        Entry {
-            container: partition.container.into(),
-            range: partition.range.into(),
+impl Breaker {
+    pub(super) fn new(partition: &Partition, region: &Region) -> Self {
+        Breaker {
+            partition: partition.clone(),
             region: region.clone(),
-            read: Side::default(),
-            write: Side::default(),
+            read: UsageState::default(),
+            write: UsageState::default(),
         }
     }
 
-    pub(super) fn key(&self) -> (&str, &str) {
-        (&self.container, &self.range)
-    }
-
-    pub(super) fn side(&self, usage: Usage) -> &Side {
+    pub(super) fn state(&self, usage: Usage) -> &UsageState {
         match usage {
             Usage::Read => &self.read,
             Usage::Write => &self.write,
         }
     }
 
-    pub(super) fn side_mut(&mut self, usage: Usage) -> &mut Side {
+    pub(super) fn state_mut(&mut self, usage: Usage) -> &mut UsageState {
         match usage {
             Usage::Read => &mut self.read,
             Usage::Write => &mut self.write,
@@ -77,7 +71,7 @@ impl Entry {
     }
 
     pub(super) fn is_at_rest(&self) -> bool {
-        self.read == Side::default() && self.write == Side::default()
+        self.read == UsageState::default() && self.write == UsageState::default()
     }
 
     pub(super) fn is_open(&self) -> bool {
@@ -89,15 +83,16 @@ impl Entry {
     }
 }
 
-impl Side {
+impl UsageState {
     pub(super) fn gate(&self, now: Instant) -> Gate {
         self.open.map_or(Gate::Closed, |open| open.gate(now))
     }
 
-    /// The counters to go on from: what is long past is not consecutive.
-    pub(super) fn counting_from(self, now: Instant, reset: Duration) -> Side {
+    /// The counters to continue from: failures that are too far apart are not
+    /// consecutive.
+    pub(super) fn counting_from(self, now: Instant, reset: Duration) -> UsageState {
         let is_recent = self.last.is_some_and(|last| now.saturating_duration_since(last) < reset);
-        if is_recent { self } else { Side::default() }
+        if is_recent { self } else { UsageState::default() }
     }
 
     pub(super) fn is_stale(&self, reset: Duration, now: Instant) -> bool {
@@ -112,18 +107,18 @@ impl Side {
     }
 }
 
-impl Open {
+impl OpenState {
     pub(super) fn gate(&self, now: Instant) -> Gate {
         let is_claimed = self.claimed_until.is_some_and(|until| now < until);
         if now < self.probe_from || is_claimed { Gate::Open } else { Gate::ProbeDue }
     }
 
-    /// The same with one request probing.
-    pub(super) fn claimed(self, now: Instant) -> Open {
-        Open { claimed_until: Some(now + CLAIM_MAX), ..self }
+    /// The state while one request probes.
+    pub(super) fn claimed(self, now: Instant) -> OpenState {
+        OpenState { claimed_until: Some(now + CLAIM_MAX), ..self }
     }
 
-    /// Whether an outcome now is that of a probe, claimed or not.
+    /// Whether an outcome at `now` is that of a probe, claimed or not.
     pub(super) fn is_probed(&self, now: Instant) -> bool {
         now >= self.probe_from
     }

@@ -1,11 +1,12 @@
-//! What the transport holds of one endpoint: its HTTP/2 connection, or its pool
-//! of HTTP/1.1 ones, and the one attempt to connect that is under way.
+//! The connections to one endpoint: one HTTP/2 connection, or a pool of HTTP/1.1
+//! ones, and the attempt to connect that is in progress.
 //!
-//! A request that finds a connection takes it without a lock. One that finds
-//! none joins the attempt under way or starts it; the attempt is a task of the
-//! slot's own, so a request that gives up does not take it from the others.
+//! A request that finds a connection takes it without a lock. A request that
+//! finds none waits for the attempt in progress, or starts one. The attempt is a
+//! task of its own, so a request that is cancelled does not end it for others.
 //! What always holds: at most one attempt at a time; a connection that takes no
-//! more requests is retired once, by whoever noticed, and never comes back.
+//! more requests is retired once, by the first request that notices, and is not
+//! used again.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,38 +16,40 @@ use http::HeaderValue;
 use perihelion_wire::transport::{Endpoint, Failure, FailureKind, Sent};
 use tokio::sync::watch;
 
-use super::connect::{Connector, Known, Line};
+use super::connect::{Connector, KnownProtocol, NewConnection};
 use super::http1::{Http1Lease, Http1Pool};
 use super::http2::Http2Connection;
 use super::progress::Progress;
 use super::task::AbortOnDrop;
 
-pub(super) struct Slot {
+/// The connections to one endpoint.
+pub(super) struct Connections {
     pub(super) endpoint: Endpoint,
     /// The `host` header of HTTP/1.1.
     pub(super) host: HeaderValue,
     connector: Arc<Connector>,
-    /// Written by [`Slot::settle`] and [`Slot::retire`].
+    /// Written by [`Connections::settle`] and [`Connections::retire`].
     http2: ArcSwapOption<Http2Connection>,
     http1: Arc<Http1Pool>,
     /// Whether the last connection was HTTP/1.1.
     is_http1: AtomicBool,
-    attempt: Mutex<Option<Attempt>>,
+    connecting: Mutex<Option<Connecting>>,
 }
 
-/// The protocol of an endpoint, with its connection if that is shared.
+/// What an attempt to connect has opened.
 #[derive(Clone)]
 enum Opened {
     Http2(Arc<Http2Connection>),
-    /// The connection lies in the pool.
+    /// The connection is in the pool.
     Http1,
 }
 
-type Outcome = Option<Result<Opened, Failure>>;
+/// `None` while the attempt is in progress.
+type ConnectOutcome = Option<Result<Opened, Failure>>;
 
-/// One attempt to connect, shared by all who wait for it.
-struct Attempt {
-    outcome: watch::Receiver<Outcome>,
+/// One attempt to connect, shared by all requests that wait for it.
+struct Connecting {
+    outcome: watch::Receiver<ConnectOutcome>,
     _task: AbortOnDrop,
 }
 
@@ -56,7 +59,7 @@ pub(super) enum Lease<'a> {
     Http1(Http1Lease<'a>),
 }
 
-impl Slot {
+impl Connections {
     pub(super) fn new(endpoint: Endpoint, connector: Arc<Connector>) -> Result<Self, Failure> {
         connector.permits(&endpoint)?;
         let host = HeaderValue::from_str(endpoint.authority().as_str()).map_err(|_| {
@@ -67,23 +70,23 @@ impl Slot {
             )
         })?;
         let http1 = Arc::new(Http1Pool::new(connector.options().http1_connections_max));
-        Ok(Slot {
+        Ok(Connections {
             endpoint,
             host,
             connector,
             http2: ArcSwapOption::empty(),
             http1,
             is_http1: AtomicBool::new(false),
-            attempt: Mutex::new(None),
+            connecting: Mutex::new(None),
         })
     }
 
-    /// The shared connection, if there is one.
+    /// The HTTP/2 connection, if there is one.
     pub(super) fn http2(&self) -> Option<Arc<Http2Connection>> {
         self.http2.load_full()
     }
 
-    /// A connection for one request when none is shared.
+    /// A connection for one request when there is no HTTP/2 connection.
     pub(super) async fn lease(&self, progress: &mut Progress) -> Result<Lease<'_>, Failure> {
         *progress = Progress::Connecting;
         if !self.is_http1.load(Ordering::Relaxed) {
@@ -105,18 +108,18 @@ impl Slot {
 
     async fn lease_http1(&self, progress: &mut Progress) -> Result<Lease<'_>, Failure> {
         *progress = Progress::Queued;
-        let turn = self.http1.turn().await;
+        let permit = self.http1.permit().await;
         *progress = Progress::Connecting;
-        if let Some(connection) = turn.idle().await {
-            return Ok(Lease::Http1(turn.with(connection)));
+        if let Some(connection) = permit.idle().await {
+            return Ok(Lease::Http1(permit.with(connection)));
         }
-        let opened = self.connector.open(&self.endpoint, Known::Http1).await.inspect_err(|_| {
-            // Whoever listens here next may speak HTTP/2.
+        let opened = self.connector.open(&self.endpoint, KnownProtocol::Http1).await.inspect_err(|_| {
+            // The next server at this address may speak HTTP/2.
             self.is_http1.store(false, Ordering::Relaxed);
         })?;
         match opened {
-            Line::Http1(connection) => Ok(Lease::Http1(turn.with(connection))),
-            Line::Http2(connection) => {
+            NewConnection::Http1(connection) => Ok(Lease::Http1(permit.with(connection))),
+            NewConnection::Http2(connection) => {
                 let connection = Arc::new(connection);
                 self.http2.store(Some(Arc::clone(&connection)));
                 self.is_http1.store(false, Ordering::Relaxed);
@@ -125,7 +128,7 @@ impl Slot {
         }
     }
 
-    /// Joins the attempt under way, or starts one.
+    /// Waits for the attempt in progress, or for a new one.
     async fn opened(&self) -> Result<Opened, Failure> {
         let mut outcome = match self.join() {
             Ok(opened) => return Ok(opened),
@@ -133,7 +136,7 @@ impl Slot {
         };
         let opened = match outcome.wait_for(Option::is_some).await {
             Ok(opened) => opened.clone(),
-            // The runtime that ran the attempt is gone.
+            // The runtime that ran the attempt was shut down.
             Err(_) => None,
         };
         let opened = opened.unwrap_or_else(|| {
@@ -144,14 +147,14 @@ impl Slot {
         opened
     }
 
-    /// What is there already, or what to wait for.
-    fn join(&self) -> Result<Opened, watch::Receiver<Outcome>> {
-        let mut attempt = self.attempt.lock().unwrap_or_else(PoisonError::into_inner);
+    /// The HTTP/2 connection if there is one, or else the attempt to wait for.
+    fn join(&self) -> Result<Opened, watch::Receiver<ConnectOutcome>> {
+        let mut connecting = self.connecting.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(connection) = self.http2.load_full() {
             return Ok(Opened::Http2(connection));
         }
-        // An attempt whose waiters all left is as good as a new one, unless it failed.
-        if let Some(current) = attempt.as_ref() {
+        // An attempt without waiters is used as well, unless it has failed.
+        if let Some(current) = connecting.as_ref() {
             let has_failed = matches!(&*current.outcome.borrow(), Some(Err(_)));
             let is_lost = current.outcome.has_changed().is_err() && current.outcome.borrow().is_none();
             if !has_failed && !is_lost {
@@ -159,19 +162,19 @@ impl Slot {
             }
         }
         let (sender, outcome) = watch::channel(None);
-        let connecting =
+        let task =
             connect(Arc::clone(&self.connector), self.endpoint.clone(), Arc::clone(&self.http1), sender);
-        *attempt = Some(Attempt { outcome: outcome.clone(), _task: AbortOnDrop::spawn(connecting) });
+        *connecting = Some(Connecting { outcome: outcome.clone(), _task: AbortOnDrop::spawn(task) });
         Err(outcome)
     }
 
-    /// Publishes what an attempt came to. The first of its waiters does it.
-    fn settle(&self, outcome: &watch::Receiver<Outcome>, opened: &Result<Opened, Failure>) {
-        let mut attempt = self.attempt.lock().unwrap_or_else(PoisonError::into_inner);
-        if !attempt.as_ref().is_some_and(|current| current.outcome.same_channel(outcome)) {
+    /// Publishes the outcome of an attempt. The first of its waiters does it.
+    fn settle(&self, outcome: &watch::Receiver<ConnectOutcome>, opened: &Result<Opened, Failure>) {
+        let mut connecting = self.connecting.lock().unwrap_or_else(PoisonError::into_inner);
+        if !connecting.as_ref().is_some_and(|current| current.outcome.same_channel(outcome)) {
             return;
         }
-        *attempt = None;
+        *connecting = None;
         match opened {
             Ok(Opened::Http2(connection)) => {
                 self.is_http1.store(false, Ordering::Relaxed);
@@ -183,16 +186,16 @@ impl Slot {
     }
 }
 
-/// The attempt's task. It knows the pool but not the slot, which owns it.
+/// The task of one attempt to connect.
 async fn connect(
     connector: Arc<Connector>,
     endpoint: Endpoint,
     pool: Arc<Http1Pool>,
-    outcome: watch::Sender<Outcome>,
+    outcome: watch::Sender<ConnectOutcome>,
 ) {
-    let opened = connector.open(&endpoint, Known::Nothing).await.map(|line| match line {
-        Line::Http2(connection) => Opened::Http2(Arc::new(connection)),
-        Line::Http1(connection) => {
+    let opened = connector.open(&endpoint, KnownProtocol::Unknown).await.map(|connection| match connection {
+        NewConnection::Http2(connection) => Opened::Http2(Arc::new(connection)),
+        NewConnection::Http1(connection) => {
             pool.keep(connection);
             Opened::Http1
         }
