@@ -1,6 +1,6 @@
-//! The driver's one background task: it reads the account now and then, asks
-//! avoided endpoints whether they answer again, and sweeps the circuit
-//! breakers. It holds the driver only weakly and is aborted with it.
+//! The driver's background task: it refreshes the account, probes unavailable
+//! endpoints and sweeps the circuit breakers. It holds the driver's core by a
+//! weak reference and is aborted with the driver.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::core::Core;
 use crate::metadata;
 use crate::routing::account::Site;
 
-/// Between looks at avoided endpoints, when there are any.
+/// The time between two looks at unavailable endpoints, when there are any.
 const PROBE_PAUSE: Duration = Duration::from_millis(500);
 
 /// Aborts the task when the last driver is dropped.
@@ -25,6 +25,7 @@ impl Drop for Background {
     }
 }
 
+/// Starts the task on the current runtime.
 pub(crate) fn start(core: &Arc<Core>) -> Background {
     Background(tokio::spawn(keep_fresh(Arc::downgrade(core))))
 }
@@ -45,15 +46,15 @@ async fn keep_fresh(weak: Weak<Core>) {
             swept = now;
             topology.update_breakers(|breakers| breakers.sweep(now));
         }
-        probe_avoided(&core).await;
+        probe_unavailable(&core).await;
         let next = (refreshed + topology.options().refresh_interval)
             .min(swept + topology.breaker_options().failback_interval);
         wait(core, next).await;
     }
 }
 
-/// Asks the endpoints whose time of avoidance is over.
-async fn probe_avoided(core: &Core) {
+/// Probes the endpoints that were avoided long enough.
+async fn probe_unavailable(core: &Core) {
     let account = core.topology().snapshot().account;
     for endpoint in account.due_for_probe(Instant::now()) {
         let sites = || account.reads.iter().chain(&account.writes).chain([&account.hub]);
@@ -67,8 +68,8 @@ async fn probe_avoided(core: &Core) {
     }
 }
 
-/// Sleeps until `next`, or a little while when endpoints are avoided, or until
-/// one is marked. The driver is let go meanwhile.
+/// Sleeps until `next`, or for a short time when endpoints are unavailable, or
+/// until one is marked. Meanwhile it does not hold the core.
 async fn wait(core: Arc<Core>, next: Instant) {
     let topology = core.topology();
     let is_avoiding = topology.snapshot().account.is_avoiding();

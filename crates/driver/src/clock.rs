@@ -1,5 +1,5 @@
-//! The one place where the driver reads the wall clock: the date under a
-//! signature. All waiting goes through tokio's clock instead.
+//! The wall clock. Only this file of the driver reads it, for the date under a
+//! signature and for the lifetime of tokens. All waits use tokio's clock.
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -39,7 +39,7 @@ impl DateHeader {
 }
 
 fn print(second: u64) -> Printed {
-    // The signature covers the date in lower case; sent so, it is signed as it is.
+    // The signature covers the date in lower case, so it is also sent in lower case.
     let text = perihelion_wire::date::format(second).to_ascii_lowercase();
     Printed { second, value: HeaderValue::from_str(&text).expect("a date is ASCII") }
 }

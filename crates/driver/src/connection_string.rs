@@ -1,10 +1,9 @@
 //! Connection strings, `AccountEndpoint=https://...;AccountKey=...;`, as the
 //! portal shows them.
 //!
-//! Names in any case and order, blanks around them, empty parts: all as the
-//! official clients take them, and like them it passes over names it does not
-//! know. What always holds: no error repeats any part of the text, because
-//! people paste the wrong thing, and that may be the key.
+//! As in Microsoft's clients, names may be in any case and order, with blanks
+//! around them, parts may be empty, and unknown names are ignored. What always
+//! holds: no error repeats any part of the text, because it may contain the key.
 
 #[cfg(test)]
 mod tests;
@@ -16,7 +15,7 @@ use perihelion_wire::transport::Endpoint;
 use crate::credential::Credential;
 use crate::error::Error;
 
-/// A connection string, read.
+/// A connection string that was parsed.
 ///
 /// ```
 /// use perihelion_driver::ConnectionString;
@@ -28,18 +27,18 @@ use crate::error::Error;
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct ConnectionString {
-    /// Where the account answers.
+    /// The account's endpoint.
     pub endpoint: Endpoint,
-    /// Its key.
+    /// The account's key.
     pub credential: Credential,
-    /// Any certificate of this server will do. Only ever so for a loopback
-    /// host: with `DisableServerCertificateValidation=true`, or, when nothing
-    /// is said, with the emulators' published key.
+    /// Whether any certificate of this server is accepted. That is possible only
+    /// for a loopback host: with `DisableServerCertificateValidation=true`, or, when
+    /// that is not set, with the emulators' published key.
     pub accepts_any_certificate: bool,
 }
 
 impl ConnectionString {
-    /// Reads a connection string.
+    /// Parses a connection string.
     pub fn parse(text: &str) -> Result<Self, Error> {
         let parts = Parts::split(text)?;
         let endpoint = parts.endpoint.ok_or_else(|| {
@@ -76,7 +75,7 @@ impl FromStr for ConnectionString {
     }
 }
 
-/// The values that are known by name.
+/// The values of the known names.
 #[derive(Default)]
 struct Parts<'a> {
     endpoint: Option<&'a str>,
@@ -88,14 +87,14 @@ impl<'a> Parts<'a> {
     fn split(text: &'a str) -> Result<Self, Error> {
         let mut parts = Parts::default();
         for part in text.split(';').map(str::trim).filter(|part| !part.is_empty()) {
-            // The first '=' ends the name; a key ends in more of them.
+            // The first '=' ends the name; a key may end with more of them.
             let Some((name, value)) = part.split_once('=') else {
                 return Err(Error::input(
                     "the connection string has a part that is not name=value: write \
                      AccountEndpoint=https://...;AccountKey=...;",
                 ));
             };
-            let (place, name) = match name.trim() {
+            let (part, name) = match name.trim() {
                 name if name.eq_ignore_ascii_case("AccountEndpoint") => {
                     (&mut parts.endpoint, "AccountEndpoint")
                 }
@@ -105,7 +104,7 @@ impl<'a> Parts<'a> {
                 }
                 _ => continue,
             };
-            if place.replace(value.trim()).is_some() {
+            if part.replace(value.trim()).is_some() {
                 return Err(Error::input(format!("the connection string has {name} twice")));
             }
         }

@@ -1,10 +1,10 @@
-//! Who the driver is to the service, and how a request proves it.
+//! Credentials: how requests prove who sends them.
 //!
 //! A [`Credential`] is a master key that signs each request, a resource token,
 //! or a [`TokenSource`] whose tokens are cached until shortly before they
-//! expire. What always holds: no secret shows in `Debug` or in an error,
+//! expire. What always holds: no secret appears in `Debug` or in an error,
 //! headers that carry one are marked sensitive, and the memory of secrets that
-//! outlive a request is cleared when they are dropped.
+//! are kept longer than a request is cleared when they are dropped.
 
 #[cfg(feature = "azure-core")]
 mod azure_core;
@@ -28,23 +28,23 @@ use crate::error::Error;
 use cache::TokenCache;
 pub use secret::Secret;
 
-/// What opens an account. Cheap to clone; clones share cached tokens.
+/// A credential for an account. Cheap to clone; clones share cached tokens.
 #[derive(Clone)]
-pub struct Credential(Kind);
+pub struct Credential(AuthMethod);
 
 #[derive(Clone)]
-enum Kind {
+enum AuthMethod {
     Key(Arc<MasterKey>),
-    /// The whole Authorization value, ready to send.
+    /// The whole Authorization header.
     ResourceToken(HeaderValue),
     Tokens(Arc<TokenCache>),
 }
 
-/// Gives Entra ID access tokens: an application, a managed identity, a person.
+/// A source of Entra ID access tokens: an application, a managed identity, a user.
 ///
-/// The driver asks only when it has no token that is good for some minutes
-/// more, never twice at the same time for one scope, and waits a bounded time.
-/// Dropping the future must be harmless.
+/// The driver asks for a token only when its current one expires within minutes,
+/// never twice at the same time for one scope, and waits a bounded time. It may
+/// drop the future at any time.
 pub trait TokenSource: Send + Sync {
     /// A token for the scope, such as `https://account.documents.azure.com/.default`.
     fn token<'a>(
@@ -53,12 +53,12 @@ pub trait TokenSource: Send + Sync {
     ) -> Pin<Box<dyn Future<Output = Result<AccessToken, Error>> + Send + 'a>>;
 }
 
-/// A bearer token and how long it is good for.
+/// A bearer token and when it expires.
 #[derive(Debug, Clone)]
 pub struct AccessToken {
     /// The token itself.
     pub secret: Secret,
-    /// When the service stops to accept it.
+    /// When the service stops accepting it.
     pub expires_on: SystemTime,
 }
 
@@ -73,16 +73,16 @@ impl Credential {
     /// A primary or secondary key of the account, in base64.
     pub fn key(base64: &str) -> Result<Self, Error> {
         let key = MasterKey::from_base64(base64.trim()).map_err(|error| Error::input(error.to_string()))?;
-        Ok(Credential(Kind::Key(Arc::new(key))))
+        Ok(Credential(AuthMethod::Key(Arc::new(key))))
     }
 
-    /// The published key of every emulator. It protects nothing.
+    /// The published key of the emulators. It is not a secret.
     pub fn emulator() -> Self {
-        Credential(Kind::Key(Arc::new(MasterKey::emulator())))
+        Credential(AuthMethod::Key(Arc::new(MasterKey::emulator())))
     }
 
-    /// A resource token, `type=resource&ver=1&sig=...`, as a permission gives
-    /// it: percent-encoded or not.
+    /// A resource token of a permission, `type=resource&ver=1&sig=...`,
+    /// percent-encoded or not.
     pub fn resource_token(token: &str) -> Result<Self, Error> {
         let bad = || Error::input("a resource token reads type=resource&ver=1&sig=...");
         let token = token.trim();
@@ -92,26 +92,26 @@ impl Credential {
         }
         let is_encoded = !token.contains('=');
         let header = if is_encoded { secret::header("", token) } else { secret::encoded_header("", token) };
-        header.map(|header| Credential(Kind::ResourceToken(header))).ok_or_else(bad)
+        header.map(|header| Credential(AuthMethod::ResourceToken(header))).ok_or_else(bad)
     }
 
-    /// Entra ID, through anything that gives tokens.
+    /// Entra ID, with tokens of this source.
     pub fn token_source(source: Arc<dyn TokenSource>) -> Self {
-        Credential(Kind::Tokens(Arc::new(TokenCache::new(source))))
+        Credential(AuthMethod::Tokens(Arc::new(TokenCache::new(source))))
     }
 
-    /// Whether it is the published key of the emulators, with which a loopback
-    /// host may show any certificate.
+    /// Whether it is the published key of the emulators. With that key, any
+    /// certificate of a loopback host is accepted.
     pub fn is_emulator(&self) -> bool {
         match &self.0 {
-            Kind::Key(key) => key.is_emulator_key(),
-            Kind::ResourceToken(_) | Kind::Tokens(_) => false,
+            AuthMethod::Key(key) => key.is_emulator_key(),
+            AuthMethod::ResourceToken(_) | AuthMethod::Tokens(_) => false,
         }
     }
 
-    /// The Authorization header of one request. The date is the `x-ms-date` that
-    /// goes with it, in lower case; the scope is what [`scope_of`] says of the
-    /// account. Waits only when a token must be fetched.
+    /// The Authorization header of one request. `date` is the request's
+    /// `x-ms-date`, in lower case; `scope` comes from [`scope_of`]. It waits only
+    /// when a token must be fetched.
     pub(crate) async fn authorize(
         &self,
         method: &Method,
@@ -121,28 +121,28 @@ impl Credential {
         scope: &str,
     ) -> Result<HeaderValue, Error> {
         match &self.0 {
-            Kind::Key(key) => {
+            AuthMethod::Key(key) => {
                 let date = date.to_str().map_err(|_| Error::input("the date to sign is not ASCII"))?;
                 Ok(key.authorization_header(method.as_str(), resource_type, link, date))
             }
-            Kind::ResourceToken(header) => Ok(header.clone()),
-            Kind::Tokens(cache) => cache.header(scope).await,
+            AuthMethod::ResourceToken(header) => Ok(header.clone()),
+            AuthMethod::Tokens(cache) => cache.header(scope).await,
         }
     }
 
-    /// The service has refused (401) what was sent at `sent_at`. Whether that was
-    /// a token that another one can replace: revoked, or ended by a clock that is
-    /// not ours.
+    /// The service has refused (401) a request that was sent at `sent_at`. Returns
+    /// whether a new token may be accepted: the old one may have been revoked, or
+    /// have expired by the service's clock.
     pub(crate) fn is_replaceable(&self, scope: &str, sent_at: Instant) -> bool {
         match &self.0 {
-            Kind::Tokens(cache) => cache.refused(scope, sent_at),
-            Kind::Key(_) | Kind::ResourceToken(_) => false,
+            AuthMethod::Tokens(cache) => cache.refused(scope, sent_at),
+            AuthMethod::Key(_) | AuthMethod::ResourceToken(_) => false,
         }
     }
 }
 
-/// The scope of tokens for an account: its own name on every port and in every
-/// region, unless the options say otherwise.
+/// The scope of tokens for an account: the option, or else the account's host
+/// name, which is the same for every port and region.
 pub(crate) fn scope_of(account: &Endpoint, option: Option<&str>) -> String {
     match option {
         Some(scope) => scope.to_owned(),
@@ -153,9 +153,9 @@ pub(crate) fn scope_of(account: &Endpoint, option: Option<&str>) -> String {
 impl fmt::Debug for Credential {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match &self.0 {
-            Kind::Key(_) => "Credential(master key)",
-            Kind::ResourceToken(_) => "Credential(resource token)",
-            Kind::Tokens(_) => "Credential(token source)",
+            AuthMethod::Key(_) => "Credential(master key)",
+            AuthMethod::ResourceToken(_) => "Credential(resource token)",
+            AuthMethod::Tokens(_) => "Credential(token source)",
         })
     }
 }

@@ -1,11 +1,10 @@
-//! How an operation came to its answer: the attempts, where they went, what
-//! they cost, and what the driver learnt from them.
+//! Diagnostics of an operation: its attempts, their regions, times and charges,
+//! and the effects they had.
 //!
-//! Recording must cost next to nothing on the happy path: the first attempt is
-//! kept inline, further ones in a bounded list, and text is made only when
-//! someone asks for it: one line by `Display`, everything as JSON by
-//! [`Diagnostics::to_json`] or `Serialize`. Neither holds a secret, because
-//! attempts hold none.
+//! Recording one attempt must cost almost nothing: the first attempt is stored
+//! inline, further ones in a bounded list, and text is made only on request: one
+//! line by `Display`, everything as JSON by [`Diagnostics::to_json`] or
+//! `Serialize`. Attempts hold no secrets, so neither text contains any.
 
 mod json;
 #[cfg(test)]
@@ -23,11 +22,11 @@ pub(crate) use json::failure_name;
 use crate::region::Region;
 use perihelion_wire::status::Status;
 
-/// How many attempts are kept; more are only counted. Only an operation that
-/// uses up several budgets, one after the other, makes more.
+/// How many attempts are kept; further ones are only counted. An operation makes
+/// more only if it uses up several retry budgets.
 const ATTEMPTS_MAX: usize = 40;
 
-/// The account of one operation.
+/// What happened during one operation.
 #[derive(Debug, Clone, Default)]
 pub struct Diagnostics {
     first: Option<Attempt>,
@@ -39,7 +38,7 @@ pub struct Diagnostics {
     pub(crate) resolved: Option<Resolution>,
 }
 
-/// One try on one route.
+/// One attempt on one route.
 #[derive(Debug, Clone)]
 pub struct Attempt {
     /// Why it was made.
@@ -48,7 +47,7 @@ pub struct Attempt {
     pub region: Region,
     /// The endpoint it went to.
     pub endpoint: Endpoint,
-    /// Since the operation began.
+    /// When it started, counted from the start of the operation.
     pub started_after: Duration,
     /// How long it took, throttle waits included.
     pub elapsed: Duration,
@@ -57,30 +56,30 @@ pub struct Attempt {
     /// Request units, when the service stated them, those of throttled answers
     /// included.
     pub charge: Option<f64>,
-    /// The service's name for the request; ours, when there was no answer.
+    /// The service's id of the request, or ours when there was no answer.
     pub activity_id: Option<HeaderValue>,
     /// How often the service throttled it.
     pub throttled: u32,
-    /// What the driver learnt from it.
+    /// The effects that it had on other operations.
     pub effects: Vec<&'static str>,
 }
 
 /// Why an attempt was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Context {
-    /// The first.
+    /// It is the first.
     Initial,
-    /// Again in the same region.
+    /// A retry in the same region.
     Retry,
-    /// In another region after a failure.
+    /// A retry in another region after a failure.
     Failover,
-    /// Where the session may be known.
+    /// A retry in a region that may have the session.
     SessionRetry,
-    /// Beside an attempt that is slow to answer.
+    /// A second leg beside an attempt that is slow to answer.
     Hedge,
-    /// After learning a new topology (ranges, or the container itself).
+    /// A retry after the container's metadata was read again.
     Rerouted,
-    /// To find out what became of a write whose answer was lost.
+    /// A read of the witness of a write whose answer was lost.
     ReadBack,
 }
 
@@ -108,9 +107,9 @@ pub enum Outcome {
     Failed {
         /// What went wrong.
         kind: FailureKind,
-        /// Whether the request left.
+        /// Whether the request was sent.
         sent: Sent,
-        /// In words.
+        /// The failure as text.
         message: Arc<str>,
     },
     /// Another leg answered first.
@@ -122,7 +121,7 @@ pub enum Outcome {
 pub enum Resolution {
     /// Its witness was found: it had been applied.
     Witnessed,
-    /// A deletion found nothing left to delete.
+    /// A repeated delete found that the document is gone.
     AlreadyGone,
 }
 
@@ -147,14 +146,14 @@ impl Diagnostics {
         self.omitted
     }
 
-    /// From the caller's call to the answer.
+    /// The time from the caller's call to the answer.
     pub fn elapsed(&self) -> Duration {
         self.elapsed
     }
 
     /// Request units of all attempts, as far as the service stated them.
     pub fn charge(&self) -> f64 {
-        // Not `sum`: of nothing, that is -0.
+        // `sum` of no charges would be -0.
         let charges = self.attempts().filter_map(|attempt| attempt.charge);
         charges.fold(self.omitted_charge, |sum, charge| sum + charge)
     }
@@ -177,7 +176,7 @@ impl Diagnostics {
         regions
     }
 
-    /// Everything, as one JSON object. Times are in milliseconds.
+    /// All diagnostics as one JSON object. Times are in milliseconds.
     ///
     /// ```text
     /// {"elapsed_ms":31.2,"charge":2.0,"regions":["West US","East US"],"attempts":[
@@ -190,12 +189,12 @@ impl Diagnostics {
     /// `outcome` is `answered` (with `status` and `sub_status`), `failed` (with
     /// `failure`, `sent` and `message`) or `abandoned`, when another leg of a
     /// hedge was first. `resolution`, `omitted_attempts`, `charge` and
-    /// `activity_id` are there when there is something to say.
+    /// `activity_id` are left out when there is none.
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).expect("names are strings and nothing else can fail")
     }
 
-    /// Those of a single attempt.
+    /// The diagnostics of a single attempt.
     pub(crate) fn of(attempt: Attempt) -> Self {
         let elapsed = attempt.elapsed;
         Diagnostics { first: Some(attempt), elapsed, ..Diagnostics::default() }
@@ -216,7 +215,7 @@ impl Diagnostics {
         }
     }
 
-    /// Notes what the latest attempt taught, if that was kept.
+    /// Adds an effect to the latest attempt, if that attempt was kept.
     pub(crate) fn note(&mut self, effect: &'static str) {
         if self.omitted > 0 {
             return;

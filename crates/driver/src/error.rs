@@ -1,4 +1,4 @@
-//! The one error of the crate, opaque, with questions to ask it.
+//! The error of this crate: opaque, with methods that say what kind it is.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::diagnostics::Diagnostics;
 use crate::response::{self, Response};
 use perihelion_wire::status::{self, Status};
 
-/// Why an operation has no answer to give.
+/// Why an operation failed.
 #[derive(Clone)]
 pub struct Error(Box<Inner>);
 
@@ -32,7 +32,7 @@ struct Inner {
 pub enum ErrorKind {
     /// The service refused; [`Error::status`] says how.
     Service,
-    /// No answer: connection, TLS, protocol.
+    /// The service did not answer: a failure of connection, TLS or protocol.
     Transport,
     /// The operation's time was up.
     Timeout,
@@ -40,9 +40,9 @@ pub enum ErrorKind {
     Ambiguous,
     /// The credential could not be used or renewed.
     Credential,
-    /// What the caller gave makes no sense: options, names, bodies.
+    /// The caller's options, names or bodies cannot be used.
     Input,
-    /// The service's answer makes no sense.
+    /// The service's answer cannot be understood.
     Answer,
 }
 
@@ -50,17 +50,17 @@ pub enum ErrorKind {
 const BODY_SHOWN_MAX: usize = 512;
 
 impl Error {
-    /// An error of the caller's making.
+    /// The caller's input cannot be used.
     pub fn input(message: impl Into<String>) -> Self {
         Error::new(ErrorKind::Input, message.into())
     }
 
-    /// An answer that cannot be understood.
+    /// The service's answer cannot be understood.
     pub fn answer(message: impl Into<String>) -> Self {
         Error::new(ErrorKind::Answer, message.into())
     }
 
-    /// A credential that cannot be used.
+    /// The credential cannot be used.
     pub fn credential(message: impl Into<String>) -> Self {
         Error::new(ErrorKind::Credential, message.into())
     }
@@ -77,7 +77,7 @@ impl Error {
         }))
     }
 
-    /// The service's refusal.
+    /// The service refused the request.
     pub(crate) fn refused(status: Status, headers: HeaderMap, body: Bytes) -> Self {
         let mut error = Error::new(ErrorKind::Service, service_message(&body));
         error.0.status = Some(status);
@@ -96,18 +96,18 @@ impl Error {
         error
     }
 
-    /// No answer.
+    /// The service did not answer.
     pub(crate) fn unanswered(failure: &Failure) -> Self {
         Error::new(ErrorKind::Transport, failure.message.to_string())
     }
 
-    /// The same failure, of a write that may have been applied.
+    /// The same failure, for a write that may have been applied.
     pub(crate) fn into_ambiguous(mut self) -> Self {
         self.0.kind = ErrorKind::Ambiguous;
         self
     }
 
-    /// With the account of the operation that failed.
+    /// Sets the diagnostics of the operation that failed.
     pub fn with_diagnostics(mut self, diagnostics: Diagnostics) -> Self {
         self.0.diagnostics = diagnostics;
         self
@@ -123,7 +123,7 @@ impl Error {
         self.0.status
     }
 
-    /// The service's sentence, or ours.
+    /// What went wrong, in the service's words or in ours.
     pub fn message(&self) -> &str {
         &self.0.message
     }
@@ -143,18 +143,19 @@ impl Error {
         &self.0.diagnostics
     }
 
-    /// Which operation of a batch failed, counted from zero: the one that the
-    /// service refused, not those that it dropped with it.
+    /// The operation of a batch that the service refused, counted from zero. The
+    /// others were not applied because of it.
     pub fn operation_index(&self) -> Option<usize> {
         self.0.operation_index
     }
 
-    /// Nothing there. Not so when a session is behind: that is 404/1002.
+    /// The resource does not exist. 404/1002 is not meant: there a region has not yet
+    /// seen the session.
     pub fn is_not_found(&self) -> bool {
         self.has(status::NOT_FOUND.code) && self.0.status != Some(status::READ_SESSION_NOT_AVAILABLE)
     }
 
-    /// The id, name or unique key is taken.
+    /// The id, name or unique key exists already.
     pub fn is_conflict(&self) -> bool {
         self.has(status::CONFLICT.code)
     }
@@ -179,9 +180,25 @@ impl Error {
         self.0.kind == ErrorKind::Timeout
     }
 
-    /// How long the service asks to wait.
+    /// The wait that the service asks for.
     pub fn retry_after(&self) -> Option<Duration> {
         response::retry_after(&self.0.headers)
+    }
+
+    /// Whether the same operation may succeed when it is tried again later: the
+    /// service or the network is at fault, and not the request. The driver's own
+    /// retries are used up by then.
+    pub fn is_transient(&self) -> bool {
+        match self.0.kind {
+            ErrorKind::Transport | ErrorKind::Timeout | ErrorKind::Ambiguous => true,
+            ErrorKind::Credential | ErrorKind::Input | ErrorKind::Answer => false,
+            ErrorKind::Service => self.0.status.is_some_and(|status| {
+                let later =
+                    [status::REQUEST_TIMEOUT, status::GONE, status::TOO_MANY_REQUESTS, status::RETRY_WITH];
+                later.iter().any(|other| other.code == status.code)
+                    || status.code >= status::INTERNAL_SERVER_ERROR.code
+            }),
+        }
     }
 
     fn has(&self, code: u16) -> bool {
@@ -189,7 +206,7 @@ impl Error {
     }
 }
 
-/// The sentence in an error body, `{"code": ..., "message": ...}`.
+/// The message of an error body, `{"code": ..., "message": ...}`.
 fn service_message(body: &[u8]) -> String {
     #[derive(serde::Deserialize)]
     struct ErrorBody {

@@ -2,15 +2,18 @@
 //!
 //! [`Driver::execute`] takes an [`Operation`] through the loop in `pipeline`:
 //! take one snapshot of the topology, resolve a route, send, judge the answer,
-//! apply the effects, act. Deciding is pure; what is decided is data; one
-//! place performs it. Everything below that a reader may want to know stands
-//! in a file of its own:
+//! apply the effects, act. Decisions are pure functions that return data, and one
+//! stage applies them.
 //!
-//! - `pipeline`: the loop, its stages, hedging, and what becomes of a write
-//!   whose answer was lost
-//! - `routing`: the account's regions, partition key ranges, circuit breakers
-//! - `transport`: HTTP/1.1 and HTTP/2 connections over TLS
-//! - [`credential`], [`options`], [`diagnostics`]: what users see of it
+//! - `driver`, `core`, `background`: the way in, the state that operations share,
+//!   and the task that keeps it up to date
+//! - `pipeline`: the loop and its stages, retries, hedging, and writes whose answer
+//!   was lost
+//! - `metadata`: the account, containers and their sessions
+//! - `routing`: regions, partition key ranges, circuit breakers, latencies
+//! - [`transport`]: HTTP/1.1 and HTTP/2 connections over TLS
+//! - [`operation`], [`options`], [`credential`], [`diagnostics`], [`observer`]: the
+//!   types that callers use
 
 #![warn(missing_docs)]
 
@@ -32,7 +35,7 @@ mod random;
 mod region;
 mod response;
 mod routing;
-pub mod telemetry;
+mod telemetry;
 pub mod transport;
 
 pub use connection_string::ConnectionString;

@@ -1,6 +1,6 @@
-//! Who wants to know of every operation that ends: for callers that account for
-//! requests by what they were made for. `telemetry` tells the world; this tells
-//! one listener, in the task that asked, so that it knows on whose behalf.
+//! Observers: callbacks for every operation that ends. An observer is called in
+//! the task of the caller, so it can attribute requests to what they were made
+//! for. `telemetry` reports the same operations as metrics and events.
 
 use http::HeaderMap;
 use perihelion_wire::headers;
@@ -11,11 +11,11 @@ use crate::operation::{Operation, Verb};
 use crate::response::Response;
 use perihelion_wire::status::Status;
 
-/// Told of every operation that ends; see
+/// Is called for every operation that ends; see
 /// [`Driver::with_observer`](crate::Driver::with_observer).
 pub trait Observer: Send + Sync + 'static {
-    /// Called once for each operation, in the task that asked for it, before it
-    /// gets the answer. It must not block.
+    /// Called once for each operation, in the caller's task, before the caller gets
+    /// the answer. It must not block.
     fn ended(&self, operation: &Ended<'_>);
 }
 
@@ -23,11 +23,11 @@ pub trait Observer: Send + Sync + 'static {
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct Ended<'a> {
-    /// What was asked.
+    /// What the operation does.
     pub verb: Verb,
-    /// Whether it was about documents.
+    /// Whether it was an operation on documents.
     pub is_data_plane: bool,
-    /// How the service answered; `None` when it did not.
+    /// The service's status; `None` when it did not answer.
     pub status: Option<Status>,
     /// The answer's headers; empty when there was none.
     pub headers: &'a HeaderMap,
@@ -36,8 +36,8 @@ pub struct Ended<'a> {
 }
 
 impl Ended<'_> {
-    /// Requests that were sent, as far as the driver knows: attempts, and what
-    /// the service throttled.
+    /// The requests that were sent, as far as the driver knows: attempts, and their
+    /// repeats after throttling.
     pub fn requests(&self) -> u64 {
         let attempts = self.diagnostics.attempts().map(|attempt| 1 + u64::from(attempt.throttled));
         attempts.sum::<u64>() + u64::from(self.diagnostics.omitted())
@@ -48,13 +48,13 @@ impl Ended<'_> {
         self.diagnostics.attempts().map(|attempt| u64::from(attempt.throttled)).sum()
     }
 
-    /// Whether someone else was faster: 409, 412, or a batch that was refused,
-    /// which has the status of its culprit only inside.
+    /// Whether another writer was faster: 409, 412, or a refused batch (207), whose
+    /// body has the status of the operation that was refused.
     pub fn is_conflict(&self) -> bool {
         self.status.is_some_and(|status| matches!(status.code, 207 | 409 | 412))
     }
 
-    /// When the service answered, by its clock: seconds since 1970.
+    /// When the service answered, by the service's clock: seconds since 1970.
     pub fn date(&self) -> Option<u64> {
         perihelion_wire::date::parse(self.headers.get(headers::DATE)?.to_str().ok()?)
     }

@@ -1,9 +1,9 @@
-//! What a caller asks of the service, as data: a verb, a target, the partition
-//! it concerns, and what may be repeated when an answer is lost.
+//! Operations: what a caller asks of the service. An operation has a verb, a
+//! target, the partition it goes to, and says whether it may be repeated when an
+//! answer is lost.
 //!
-//! An [`Operation`] is made once and never changed by the pipeline; whatever
-//! differs from attempt to attempt (endpoint, session token, signature) is not
-//! part of it.
+//! The pipeline does not change an [`Operation`]. Endpoint, session token and
+//! signature, which differ from attempt to attempt, are not part of it.
 
 mod target;
 
@@ -16,18 +16,18 @@ use perihelion_wire::headers;
 
 pub use target::{Link, Target};
 
-/// One operation, whole.
+/// One operation.
 #[derive(Debug, Clone)]
 pub struct Operation {
     /// What it does.
     pub verb: Verb,
-    /// What it does it to.
+    /// The resource.
     pub target: Target,
-    /// Which partition it concerns.
+    /// The partitions it goes to.
     pub scope: Scope,
-    /// Headers beyond those that verb, scope and options give.
+    /// Headers in addition to those of verb, scope and options.
     pub headers: HeaderMap,
-    /// The body, empty when there is none.
+    /// The body; empty for none.
     pub body: Bytes,
     /// Whether it may be sent again when its answer was lost.
     pub repeat: Repeat,
@@ -63,7 +63,7 @@ pub enum Verb {
 }
 
 impl Verb {
-    /// Whether it changes nothing, so that it may be repeated and hedged.
+    /// Whether it only reads, so that it may be repeated and hedged.
     pub fn is_read(self) -> bool {
         match self {
             Verb::Read | Verb::Query | Verb::QueryPlan | Verb::ReadFeed | Verb::ChangeFeed => true,
@@ -100,7 +100,7 @@ impl Verb {
     }
 }
 
-/// The kind of resource, which decides the signature and what may be hedged.
+/// The kind of resource, on which the signature and hedging depend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ResourceKind {
     /// The account itself.
@@ -109,7 +109,7 @@ pub enum ResourceKind {
     Database,
     /// Containers.
     Container,
-    /// Documents: the data plane. All else is metadata.
+    /// Documents: the data plane. All other kinds are metadata.
     Item,
     /// Partition key ranges.
     Range,
@@ -118,7 +118,7 @@ pub enum ResourceKind {
 }
 
 impl ResourceKind {
-    /// The word under the signature.
+    /// The resource type under the signature.
     pub fn signing_type(self) -> &'static str {
         match self {
             ResourceKind::Account => "",
@@ -131,7 +131,7 @@ impl ResourceKind {
     }
 }
 
-/// Which partition an operation concerns.
+/// The partitions that an operation goes to.
 #[derive(Debug, Clone)]
 pub enum Scope {
     /// The resource is not partitioned.
@@ -142,11 +142,11 @@ pub enum Scope {
     Range(Arc<str>),
     /// A part of one physical partition.
     Slice(Arc<str>, EffectiveRange),
-    /// All partitions: the gateway spreads the query.
+    /// All partitions: the gateway runs the query on each.
     Everywhere,
 }
 
-/// A partition key with its header, printed once.
+/// A partition key and its header.
 #[derive(Debug, Clone)]
 pub struct KeyScope {
     /// The key.
@@ -155,38 +155,38 @@ pub struct KeyScope {
     pub header: HeaderValue,
 }
 
-/// What becomes of an operation whose answer was lost.
+/// Whether an operation may be sent again when its answer was lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Repeat {
-    /// Doing it twice is the same as once: reads, unconditional upserts,
+    /// Twice has the same result as once: reads, and unconditional upserts,
     /// replaces and deletes.
     Freely,
-    /// The service applies at most one of two: creates, conditional writes.
-    /// The repeat's refusal (409, 412, 404) does not tell whose write won.
+    /// The service applies at most one of two: creates and conditional writes. When
+    /// the repeat is refused (409, 412, 404), the first attempt may be the reason.
     Guarded,
-    /// Doing it twice may do it twice: increments, unconditional batches.
+    /// Both may be applied: increments, unconditional batches.
     Never,
 }
 
-/// What only this write can have left behind, so that a read tells whether it
-/// was applied: the document `id` of the operation's partition holds `value`
-/// at `pointer`.
+/// A value that only this write can have left behind, so that a read shows whether
+/// the write was applied: the document `id` of the operation's partition has
+/// `value` at `pointer`.
 ///
-/// Later writes must leave it there, as those of a created document's stamp do,
-/// or of a member of its own. A place that the next writer overwrites is no
-/// witness: when both writes came through, the first is reported as refused.
+/// Later writes must keep the value. A member that the next writer overwrites
+/// cannot be a witness: if both writes were applied, the first would be reported as
+/// refused.
 #[derive(Debug, Clone)]
 pub struct Witness {
     /// The document to read.
     pub id: String,
     /// A JSON pointer (RFC 6901) into it.
     pub pointer: String,
-    /// The value there that no other write gives it.
+    /// The value that no other write gives this member.
     pub value: serde_json::Value,
 }
 
 impl Operation {
-    /// An operation with the usual [`Repeat`] for its verb and no extra headers.
+    /// An operation with the default [`Repeat`] of its verb and no extra headers.
     pub fn new(verb: Verb, target: Target, scope: Scope, body: Bytes) -> Self {
         let repeat = match verb {
             Verb::Create => Repeat::Guarded,
@@ -203,8 +203,8 @@ impl Operation {
         Operation { verb, target, scope, headers: HeaderMap::new(), body, repeat, witness: None }
     }
 
-    /// Only if the resource has this etag. The service then applies a write at
-    /// most once.
+    /// Makes it conditional: the resource must have this etag. The service then
+    /// applies a write at most once.
     pub fn with_if_match(mut self, etag: HeaderValue) -> Self {
         self.headers.insert(headers::IF_MATCH, etag);
         if !self.verb.is_read() {
@@ -213,25 +213,25 @@ impl Operation {
         self
     }
 
-    /// With one more header.
+    /// Adds a header.
     pub fn with_header(mut self, name: http::HeaderName, value: HeaderValue) -> Self {
         self.headers.insert(name, value);
         self
     }
 
-    /// With another judgement of what may be repeated.
+    /// Sets whether it may be sent again when its answer was lost.
     pub fn with_repeat(mut self, repeat: Repeat) -> Self {
         self.repeat = repeat;
         self
     }
 
-    /// With the evidence that a lost write leaves.
+    /// Sets the witness that shows whether a lost write was applied.
     pub fn with_witness(mut self, witness: Witness) -> Self {
         self.witness = Some(witness);
         self
     }
 
-    /// Whether it is about documents rather than metadata.
+    /// Whether it is an operation on documents, and not on metadata.
     pub fn is_data_plane(&self) -> bool {
         self.target.kind == ResourceKind::Item
     }
@@ -247,7 +247,8 @@ impl KeyScope {
     }
 }
 
-/// Headers are ASCII: other letters go as `\uXXXX`, which is the same JSON.
+/// Headers are ASCII, so other letters are written as `\uXXXX`, which is the same
+/// JSON.
 fn escape_non_ascii(text: &str) -> std::borrow::Cow<'_, str> {
     use std::fmt::Write;
     if text.bytes().all(|byte| (0x20..0x7F).contains(&byte)) {

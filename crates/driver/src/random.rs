@@ -1,5 +1,5 @@
-//! The one place where the driver reads randomness: samples for jitter and
-//! activity ids. What decides takes a sample as an argument.
+//! Random numbers: samples for jitter, and activity ids. Only this file of the
+//! driver reads randomness; decisions take a sample as an argument.
 
 use http::HeaderValue;
 
@@ -12,24 +12,25 @@ pub(crate) fn sample() -> f64 {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ActivityId(u128);
 
+/// A new activity id.
 pub(crate) fn activity_id() -> ActivityId {
     ActivityId(fastrand::u128(..) & !(0xF << 76) & !(0x3 << 62) | (0x4 << 76) | (0x2 << 62))
 }
 
 impl ActivityId {
-    /// As it is sent. Printed anew each time: only a request that has no answer
-    /// needs it twice.
+    /// The id as a header. It is printed on each call: only a request without an
+    /// answer needs it twice.
     pub(crate) fn header(self) -> HeaderValue {
         const HEX: &[u8; 16] = b"0123456789abcdef";
         let bits = self.0;
         let mut text = [b'-'; 36];
-        let mut place = 0;
+        let mut index = 0;
         for digit in 0..32 {
-            if matches!(place, 8 | 13 | 18 | 23) {
-                place += 1;
+            if matches!(index, 8 | 13 | 18 | 23) {
+                index += 1;
             }
-            text[place] = HEX[(bits >> (124 - 4 * digit)) as usize & 0xF];
-            place += 1;
+            text[index] = HEX[(bits >> (124 - 4 * digit)) as usize & 0xF];
+            index += 1;
         }
         HeaderValue::from_bytes(&text).expect("hexadecimal digits and hyphens")
     }

@@ -1,10 +1,10 @@
-//! Regions by name. The service writes `West US`, people also `westus`; both
-//! name the same region.
+//! Region names. The service writes `West US`, users also `westus`; both name the
+//! same region.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// A region's name. Case and spaces do not tell names apart.
+/// A region's name. Case and spaces do not matter when names are compared.
 #[derive(Clone)]
 pub struct Region {
     name: Arc<str>,
@@ -16,7 +16,7 @@ impl Region {
         Region { name: name.as_ref().trim().into() }
     }
 
-    /// The name as it was first written.
+    /// The name as it was written.
     pub fn name(&self) -> &str {
         &self.name
     }

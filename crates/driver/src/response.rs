@@ -1,4 +1,4 @@
-//! A successful answer: status, headers, body, and how it came about.
+//! The answer to an operation that succeeded: status, headers, body, diagnostics.
 
 use std::time::Duration;
 
@@ -39,17 +39,17 @@ impl Response {
         self.header(&headers::ETAG)
     }
 
-    /// Where the next page begins; `None` on the last.
+    /// The continuation of the next page; `None` on the last page.
     pub fn continuation(&self) -> Option<&str> {
         self.header(&headers::CONTINUATION)
     }
 
-    /// The service's name for this request, to quote in a support case.
+    /// The service's id of this request, to quote in a support case.
     pub fn activity_id(&self) -> Option<&str> {
         self.header(&headers::ACTIVITY_ID)
     }
 
-    /// The session token that covers this answer.
+    /// The session token of this answer.
     pub fn session_token(&self) -> Option<&str> {
         self.header(&headers::SESSION_TOKEN)
     }
@@ -60,7 +60,7 @@ pub(crate) fn charge(headers: &HeaderMap) -> Option<f64> {
     headers.get(&headers::REQUEST_CHARGE)?.to_str().ok()?.parse().ok()
 }
 
-/// How long an answer asks to wait: `x-ms-retry-after-ms`.
+/// The wait that an answer asks for: `x-ms-retry-after-ms`.
 pub(crate) fn retry_after(map: &HeaderMap) -> Option<Duration> {
     map.get(&headers::RETRY_AFTER_MS)?.to_str().ok()?.parse().ok().map(Duration::from_millis)
 }

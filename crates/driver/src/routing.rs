@@ -1,8 +1,8 @@
-//! Where operations go: the account's regions, the containers' ranges, circuit
-//! breakers, and the stage that turns them into a route.
+//! Routing: the account's regions, the containers' ranges, circuit breakers,
+//! latencies, and the stage that picks a region from them.
 //!
-//! All of it is immutable data and functions of it: a transition returns the
-//! next snapshot, whoever calls it publishes that. No clock, no chance, no I/O.
+//! Snapshots are immutable: a transition returns the next snapshot, and
+//! `topology` publishes it. There is no clock, no randomness and no I/O here.
 
 pub(crate) mod account;
 pub(crate) mod circuit_breaker;

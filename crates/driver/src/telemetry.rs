@@ -1,5 +1,5 @@
-//! What the outside sees of operations: `tracing` events and `metrics`, with
-//! the names of OpenTelemetry's conventions for databases and Cosmos DB.
+//! Telemetry: `tracing` events and `metrics` of operations, with the names of
+//! OpenTelemetry's conventions for databases and Cosmos DB.
 //!
 //! | metric | kind | unit |
 //! |---|---|---|
@@ -9,14 +9,14 @@
 //! | `azure.cosmosdb.client.active_instance.count` | gauge | drivers |
 //! | `perihelion.driver.attempts`, `.hedges`, `.failovers`, `.throttles` | counters | |
 //!
-//! One event per operation, target `perihelion_driver`: `DEBUG` when it
-//! succeeded or the service gave an everyday refusal (not found, conflict,
-//! precondition), `INFO` when it was slow or needed retries, `WARN` when it
-//! failed; the latter two carry the whole diagnostics as JSON.
+//! There is one event per operation, with the target `perihelion_driver`. Its level
+//! is `DEBUG` when the operation succeeded or the service gave an expected refusal
+//! (not found, conflict, precondition), `INFO` when it was slow or needed retries,
+//! and `WARN` when it failed. `INFO` and `WARN` events have the diagnostics as JSON.
 //!
-//! Handles of metrics are kept per series, so that an operation allocates
-//! nothing here once its series exists, whether or not anybody listens. A
-//! recorder must therefore be installed before the first operation.
+//! Metric handles are kept per series, so that an operation allocates nothing once
+//! its series exists. A recorder must therefore be installed before the first
+//! operation.
 
 mod event;
 mod series;
@@ -37,7 +37,7 @@ use crate::response::Response;
 use perihelion_wire::status::Status;
 use series::{Handles, SeriesCache};
 
-/// What `db.system.name` must be.
+/// The value of `db.system.name`.
 const SYSTEM: &str = "azure.cosmosdb";
 
 const DURATION: &str = "db.client.operation.duration";
@@ -49,7 +49,8 @@ const HEDGES: &str = "perihelion.driver.hedges";
 const FAILOVERS: &str = "perihelion.driver.failovers";
 const THROTTLES: &str = "perihelion.driver.throttles";
 
-/// One driver's telemetry. It counts as an active instance while it lives.
+/// One driver's telemetry. The driver counts as an active instance while this
+/// exists.
 pub(crate) struct Telemetry {
     host: String,
     port: u16,
@@ -57,8 +58,8 @@ pub(crate) struct Telemetry {
     series: SeriesCache,
 }
 
-/// One operation that has ended, as it is reported.
-struct Ended<'a> {
+/// The report of one operation that has ended.
+struct Report<'a> {
     operation: &'static str,
     database: Option<&'a str>,
     container: Option<&'a str>,
@@ -68,13 +69,13 @@ struct Ended<'a> {
     error: Option<&'a Error>,
     error_kind: Option<&'static str>,
     diagnostics: &'a Diagnostics,
-    /// Whether it is of the kind that returns pages, and how long this one is.
+    /// Whether the operation returns pages, and how many rows this page has.
     returns_rows: bool,
     returned_rows: Option<u64>,
 }
 
 impl Telemetry {
-    /// Telemetry of a driver for that account.
+    /// The telemetry of a driver for this account.
     pub(crate) fn new(account: &Endpoint) -> Self {
         describe();
         let (host, port) = (account.host().to_owned(), account.port());
@@ -87,9 +88,9 @@ impl Telemetry {
 
     /// Reports one operation, once, after its end.
     pub(crate) fn record(&self, operation: &Operation, result: &Result<Response, Error>) {
-        let ended = Ended::new(operation, result);
-        self.series.with(&ended, |handles| count(handles, &ended));
-        event::emit(&ended, &self.host, self.port);
+        let report = Report::new(operation, result);
+        self.series.with(&report, |handles| count(handles, &report));
+        event::emit(&report, &self.host, self.port);
     }
 }
 
@@ -99,11 +100,11 @@ impl Drop for Telemetry {
     }
 }
 
-fn count(handles: &Handles, ended: &Ended<'_>) {
-    let diagnostics = ended.diagnostics;
+fn count(handles: &Handles, report: &Report<'_>) {
+    let diagnostics = report.diagnostics;
     handles.duration.record(diagnostics.elapsed().as_secs_f64());
     handles.request_charge.record(diagnostics.charge());
-    if let Some(rows) = ended.returned_rows {
+    if let Some(rows) = report.returned_rows {
         handles.returned_rows.record(rows as f64);
     }
     let (mut attempts, mut hedges, mut failovers, mut throttles) = (diagnostics.omitted(), 0, 0, 0);
@@ -123,14 +124,14 @@ fn count(handles: &Handles, ended: &Ended<'_>) {
     }
 }
 
-impl<'a> Ended<'a> {
+impl<'a> Report<'a> {
     fn new(operation: &'a Operation, result: &'a Result<Response, Error>) -> Self {
         let container = operation.target.container.as_deref();
         let (status, error, diagnostics, returned_rows) = match result {
             Ok(answer) => (Some(answer.status), None, &answer.diagnostics, rows(answer)),
             Err(error) => (error.status(), Some(error), error.diagnostics(), None),
         };
-        Ended {
+        Report {
             operation: operation_name(operation.target.kind, operation.verb),
             database: container.map(|container| container.database()),
             container: container.map(|container| container.name()),
@@ -144,7 +145,7 @@ impl<'a> Ended<'a> {
         }
     }
 
-    /// `error.type`: the status, or what went wrong on our side.
+    /// `error.type`: the status, or what went wrong in the driver.
     fn error_type(&self) -> Option<Cow<'static, str>> {
         self.error?;
         match (self.error_kind, self.status) {
@@ -154,20 +155,19 @@ impl<'a> Ended<'a> {
         }
     }
 
-    /// How long is long.
+    /// Whether the operation took long.
     fn is_slow(&self) -> bool {
         let limit = if self.is_data_plane { SLOW_DATA } else { SLOW_METADATA };
         self.diagnostics.elapsed() >= limit
     }
 }
 
-/// An operation on documents takes milliseconds; one that takes this long is
-/// worth a line in the log.
+/// Operations on documents take milliseconds. One that takes this long is logged.
 const SLOW_DATA: Duration = Duration::from_secs(1);
-/// Creating a container takes seconds on a good day.
+/// Creating a container takes seconds.
 const SLOW_METADATA: Duration = Duration::from_secs(10);
 
-/// How many documents a page holds; `None` when the answer is no page.
+/// How many documents a page has; `None` when the answer is not a page.
 fn rows(answer: &Response) -> Option<u64> {
     answer.header(&headers::ITEM_COUNT)?.parse().ok()
 }
@@ -186,7 +186,7 @@ fn returns_rows(verb: Verb) -> bool {
     }
 }
 
-/// `error.type` where it is not the status: what went wrong on our side.
+/// `error.type` when it is not the status: what went wrong in the driver.
 fn error_kind(error: &Error) -> Option<&'static str> {
     match error.kind() {
         ErrorKind::Service => None,
@@ -205,7 +205,7 @@ fn error_kind(error: &Error) -> Option<&'static str> {
     }
 }
 
-/// `db.operation.name`: the well-known value where the conventions have one.
+/// `db.operation.name`: the value of the conventions, where they have one.
 fn operation_name(kind: ResourceKind, verb: Verb) -> &'static str {
     macro_rules! names {
         ($one:literal, $many:literal) => {
@@ -234,7 +234,7 @@ fn operation_name(kind: ResourceKind, verb: Verb) -> &'static str {
     }
 }
 
-/// Tells the recorder what the metrics mean.
+/// Describes the metrics to the recorder.
 fn describe() {
     metrics::describe_histogram!(DURATION, Unit::Seconds, "Duration of database client operations");
     metrics::describe_histogram!(RETURNED_ROWS, Unit::Count, "Rows that one page of an answer holds");

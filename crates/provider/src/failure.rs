@@ -2,7 +2,7 @@
 //! and its client read the words of some messages: they are spelt here, once.
 
 use duroxide::providers::ProviderError;
-use perihelion_client::{Error, ErrorKind};
+use perihelion_client::Error;
 
 /// A failure, before it is said in the contract's words.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ impl Failure {
     /// Whether the same request may succeed later.
     pub(crate) fn is_transient(&self) -> bool {
         match self {
-            Failure::Storage(error) => is_transient(error),
+            Failure::Storage(error) => error.is_transient(),
             Failure::Contended(_) => true,
             Failure::LockLost | Failure::NotFound(_) | Failure::Running(_) | Failure::Refused(_) => false,
         }
@@ -55,17 +55,5 @@ impl Failure {
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         Failure::Storage(error)
-    }
-}
-
-/// Whether the service, and not the request, is at fault.
-pub(crate) fn is_transient(error: &Error) -> bool {
-    match error.kind() {
-        ErrorKind::Transport | ErrorKind::Timeout | ErrorKind::Ambiguous => true,
-        ErrorKind::Credential | ErrorKind::Input | ErrorKind::Answer => false,
-        ErrorKind::Service => {
-            error.status().is_some_and(|status| matches!(status.code, 408 | 410 | 429 | 449 | 500..))
-        }
-        _ => false,
     }
 }

@@ -1,6 +1,6 @@
-//! Credentials of Azure's own SDK: anything that `azure_identity` makes gives
-//! tokens here too. Only with the feature `azure-core`, because that crate
-//! brings a large tree.
+//! Credentials of Azure's SDK: any credential of `azure_identity` can be used as a
+//! token source. Needs the feature `azure-core`, because that crate has many
+//! dependencies.
 
 #[cfg(test)]
 mod tests;
@@ -16,16 +16,16 @@ use super::{AccessToken, Credential, TokenSource};
 use crate::error::Error;
 
 impl Credential {
-    /// Entra ID, through a credential of `azure_core` or `azure_identity`.
+    /// Entra ID, with a credential of `azure_core` or `azure_identity`.
     pub fn azure(credential: Arc<dyn TokenCredential>) -> Self {
-        Credential::token_source(Arc::new(Adapted(credential)))
+        Credential::token_source(Arc::new(AzureTokenSource(credential)))
     }
 }
 
-/// The one as the other.
-struct Adapted(Arc<dyn TokenCredential>);
+/// An Azure credential as a token source.
+struct AzureTokenSource(Arc<dyn TokenCredential>);
 
-impl TokenSource for Adapted {
+impl TokenSource for AzureTokenSource {
     fn token<'a>(
         &'a self,
         scope: &'a str,

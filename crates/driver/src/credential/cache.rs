@@ -1,14 +1,14 @@
-//! Entra ID tokens, kept until shortly before they expire.
+//! A cache of Entra ID tokens, kept until shortly before they expire.
 //!
-//! Requests read the current token without a lock. The first that finds it old,
-//! though still valid, starts one renewal in the background and goes on with
-//! what it has; only when there is no valid token do requests wait, all for the
-//! same fetch, whose failure they share. What always holds: at most one fetch
-//! per scope at a time, every wait is bounded, a renewal that fails leaves a
-//! valid token in use, and renewals end with the cache.
+//! Requests read the current token without a lock. The first request that finds
+//! it old, but valid, starts one renewal in the background and uses the old one.
+//! Only when there is no valid token do requests wait, all for the same fetch,
+//! and they share its failure. What always holds: at most one fetch per scope at
+//! a time, every wait is bounded, a valid token stays in use when its renewal
+//! fails, and renewals end with the cache.
 //!
-//! Lifetimes are measured by tokio's clock from the moment a token arrives, and
-//! by the wall clock too: the former may stand still while a machine sleeps.
+//! The lifetime of a token is measured by tokio's clock from its arrival, and by
+//! the wall clock too: tokio's clock may stand still while a machine sleeps.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, UNIX_EPOCH};
@@ -22,87 +22,86 @@ use super::{AccessToken, TokenSource, secret};
 use crate::clock::unix_seconds;
 use crate::error::Error;
 
-/// How long before its end a token is renewed, or half its life when that is
-/// shorter. Long enough to sit out a short outage of the token service.
+/// How long before its end a token is renewed, or half its lifetime if that is
+/// shorter. Long enough to outlast a short outage of the token service.
 const RENEW_BEFORE_END: Duration = Duration::from_secs(5 * 60);
-/// A token this close to its end is not sent: it might arrive too late, or at a
-/// server whose clock is ahead.
+/// A token this close to its end is not sent: it may arrive too late, or at a server
+/// whose clock is ahead.
 const END_MARGIN: Duration = Duration::from_secs(5);
-/// The longest that anybody waits for a token. Slow sources (a command line
-/// tool, a metadata service under load) take seconds; operations give up after
-/// about a minute.
+/// The longest wait for a token. Slow sources (a command line tool, a metadata
+/// service under load) take seconds; operations time out after about a minute.
 const WAIT_MAX: Duration = Duration::from_secs(30);
-/// Between a failed renewal and the next, and between a token and the one that
-/// replaces it because it was refused, so that a token service in trouble is not
-/// asked by every request.
+/// The least time between a failed renewal and the next one, and between a token
+/// and its replacement after a refusal, so that not every request asks a token
+/// service that is failing.
 const RENEWAL_PAUSE: Duration = Duration::from_secs(30);
-/// Scopes that one credential keeps tokens for. An application speaks to a few
-/// accounts; more than this only costs fetching tokens again.
+/// The scopes in one cache. An application uses a few accounts; the tokens of
+/// further scopes are fetched again.
 const SCOPES_MAX: usize = 64;
 
-/// No token is believed to live longer; Entra ID's live about an hour, a
-/// managed identity's a day. Keeps instants within what clocks can hold.
+/// The longest lifetime that is believed. Entra ID's tokens live about an hour,
+/// those of a managed identity a day. Keeps instants within what clocks can hold.
 const LIFE_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// Tokens by scope, and where they come from.
+/// Tokens by scope, and their source.
 pub(super) struct TokenCache {
     source: Arc<dyn TokenSource>,
     /// In the order of their first use.
-    slots: ArcSwap<Vec<Arc<Slot>>>,
+    scopes: ArcSwap<Vec<Arc<ScopeToken>>>,
 }
 
 /// The token for one scope.
-struct Slot {
+struct ScopeToken {
     scope: String,
-    token: ArcSwapOption<Cached>,
-    /// Held by whoever is fetching; remembers the latest failure.
-    fetching: Arc<tokio::sync::Mutex<Option<Failed>>>,
-    /// At most one renewal; aborted when the slot is dropped.
+    token: ArcSwapOption<CachedToken>,
+    /// The latest failure; locked by the task that fetches.
+    fetching: Arc<tokio::sync::Mutex<Option<FetchFailure>>>,
+    /// At most one renewal; aborted when this is dropped.
     renewal: Mutex<JoinSet<()>>,
 }
 
-struct Cached {
+struct CachedToken {
     header: HeaderValue,
     obtained: Instant,
     renew_at: Instant,
     ends_at: Instant,
-    /// The same end by the wall clock, in seconds since 1970.
+    /// The end by the wall clock, in seconds since 1970.
     ends_on: u64,
 }
 
-struct Failed {
+struct FetchFailure {
     at: Instant,
     error: Error,
 }
 
-/// What a cached token is good for.
+/// Whether a cached token can be used.
 #[derive(Debug, PartialEq, Eq)]
-enum Age {
+enum TokenAge {
     Fresh,
-    /// Good enough to send, but to be renewed.
+    /// Valid, but to be renewed.
     Old,
     Ended,
 }
 
 impl TokenCache {
     pub(super) fn new(source: Arc<dyn TokenSource>) -> Self {
-        TokenCache { source, slots: ArcSwap::from_pointee(Vec::new()) }
+        TokenCache { source, scopes: ArcSwap::from_pointee(Vec::new()) }
     }
 
     /// The Authorization header with a token for that scope.
     pub(super) async fn header(&self, scope: &str) -> Result<HeaderValue, Error> {
-        let slot = self.slot(scope);
-        if let Some(cached) = slot.token.load().as_deref() {
+        let scope_token = self.scope_token(scope);
+        if let Some(cached) = scope_token.token.load().as_deref() {
             match cached.age(Instant::now(), unix_seconds()) {
-                Age::Fresh => return Ok(cached.header.clone()),
-                Age::Old => {
-                    slot.renew(&self.source);
+                TokenAge::Fresh => return Ok(cached.header.clone()),
+                TokenAge::Old => {
+                    scope_token.renew(&self.source);
                     return Ok(cached.header.clone());
                 }
-                Age::Ended => {}
+                TokenAge::Ended => {}
             }
         }
-        match timeout(WAIT_MAX, slot.fetch(&*self.source)).await {
+        match timeout(WAIT_MAX, scope_token.fetch(&*self.source)).await {
             Ok(header) => header,
             Err(_) => Err(Error::credential(format!(
                 "no token for {scope} within {} s: is the identity's token service reachable?",
@@ -111,44 +110,47 @@ impl TokenCache {
         }
     }
 
-    /// The service has refused the token that was sent at `sent_at`. Whether
-    /// another try may fare better: there is a newer one by now, or this one is
-    /// given up. One that was fetched a moment ago stays: the next would be
-    /// refused as well, and the token service is not to hear of every refusal.
+    /// The service has refused the token that was sent at `sent_at`. Returns whether
+    /// a retry may succeed: there is a newer token already, or this one is dropped
+    /// now. A token that was fetched a moment ago is kept: the next one would be
+    /// refused as well, and the token service should not be asked after every
+    /// refusal.
     pub(super) fn refused(&self, scope: &str, sent_at: Instant) -> bool {
-        let slot = self.slot(scope);
-        let current = slot.token.load();
+        let scope_token = self.scope_token(scope);
+        let current = scope_token.token.load();
         let Some(cached) = current.as_deref() else { return true };
         if cached.obtained > sent_at {
             return true;
         }
         let is_aged = sent_at.saturating_duration_since(cached.obtained) >= RENEWAL_PAUSE;
         if is_aged {
-            slot.token.compare_and_swap(&*current, None);
+            scope_token.token.compare_and_swap(&*current, None);
         }
         is_aged
     }
 
-    fn slot(&self, scope: &str) -> Arc<Slot> {
-        let find = |slots: &[Arc<Slot>]| slots.iter().find(|slot| slot.scope == scope).cloned();
-        if let Some(slot) = find(&self.slots.load()) {
-            return slot;
+    fn scope_token(&self, scope: &str) -> Arc<ScopeToken> {
+        let find = |scopes: &[Arc<ScopeToken>]| {
+            scopes.iter().find(|scope_token| scope_token.scope == scope).cloned()
+        };
+        if let Some(scope_token) = find(&self.scopes.load()) {
+            return scope_token;
         }
-        let fresh = Arc::new(Slot::new(scope));
-        let before = self.slots.rcu(|slots| {
-            if find(slots).is_some() {
-                return Arc::clone(slots);
+        let fresh = Arc::new(ScopeToken::new(scope));
+        let before = self.scopes.rcu(|scopes| {
+            if find(scopes).is_some() {
+                return Arc::clone(scopes);
             }
-            let kept = slots.iter().skip((slots.len() + 1).saturating_sub(SCOPES_MAX)).cloned();
+            let kept = scopes.iter().skip((scopes.len() + 1).saturating_sub(SCOPES_MAX)).cloned();
             Arc::new(kept.chain([Arc::clone(&fresh)]).collect())
         });
         find(&before).unwrap_or(fresh)
     }
 }
 
-impl Slot {
+impl ScopeToken {
     fn new(scope: &str) -> Self {
-        Slot {
+        ScopeToken {
             scope: scope.to_owned(),
             token: ArcSwapOption::empty(),
             fetching: Arc::default(),
@@ -156,12 +158,12 @@ impl Slot {
         }
     }
 
-    /// Waits for a token: the one that another request is fetching, or ours.
+    /// Waits for a token that another request is fetching, or fetches one.
     async fn fetch(&self, source: &dyn TokenSource) -> Result<HeaderValue, Error> {
         let asked_at = Instant::now();
         let mut failed = self.fetching.lock().await;
         if let Some(cached) = self.token.load().as_deref()
-            && cached.age(Instant::now(), unix_seconds()) != Age::Ended
+            && cached.age(Instant::now(), unix_seconds()) != TokenAge::Ended
         {
             return Ok(cached.header.clone());
         }
@@ -176,7 +178,7 @@ impl Slot {
                 Ok(header)
             }
             Err(error) => {
-                *failed = Some(Failed { at: Instant::now(), error: error.clone() });
+                *failed = Some(FetchFailure { at: Instant::now(), error: error.clone() });
                 Err(error)
             }
         }
@@ -188,8 +190,8 @@ impl Slot {
         if failed.as_ref().is_some_and(|failed| failed.at.elapsed() < RENEWAL_PAUSE) {
             return;
         }
-        // The task must not keep its slot alive: the slot's end is its end.
-        let (slot, source) = (Arc::downgrade(self), Arc::clone(source));
+        // The task must not keep this alive: it is aborted when this is dropped.
+        let (scope_token, source) = (Arc::downgrade(self), Arc::clone(source));
         let scope = self.scope.clone();
         let mut renewal = self.renewal.lock().unwrap_or_else(PoisonError::into_inner);
         while renewal.try_join_next().is_some() {}
@@ -201,8 +203,8 @@ impl Slot {
             match outcome {
                 Ok(cached) => {
                     *failed = None;
-                    if let Some(slot) = slot.upgrade() {
-                        slot.token.store(Some(Arc::new(cached)));
+                    if let Some(scope_token) = scope_token.upgrade() {
+                        scope_token.token.store(Some(Arc::new(cached)));
                     }
                 }
                 Err(error) => {
@@ -212,21 +214,21 @@ impl Slot {
                         error = %error,
                         "an access token could not be renewed; the one in use is still valid"
                     );
-                    *failed = Some(Failed { at: Instant::now(), error });
+                    *failed = Some(FetchFailure { at: Instant::now(), error });
                 }
             }
         });
     }
 }
 
-/// Asks the source, and makes a header of what it gives.
-async fn obtain(source: &dyn TokenSource, scope: &str) -> Result<Cached, Error> {
+/// Fetches a token and makes its header.
+async fn obtain(source: &dyn TokenSource, scope: &str) -> Result<CachedToken, Error> {
     let token = source.token(scope).await?;
-    Cached::new(&token, Instant::now(), unix_seconds())
+    CachedToken::new(&token, Instant::now(), unix_seconds())
         .map_err(|wrong| Error::credential(format!("the token for {scope} {wrong}")))
 }
 
-impl Cached {
+impl CachedToken {
     fn new(token: &AccessToken, now: Instant, unix_seconds: u64) -> Result<Self, &'static str> {
         let ends_on = token.expires_on.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         let life = Duration::from_secs(ends_on.saturating_sub(unix_seconds)).saturating_sub(END_MARGIN);
@@ -236,9 +238,9 @@ impl Cached {
         let header = secret::encoded_header("type%3Daad%26ver%3D1.0%26sig%3D", token.secret.reveal())
             .filter(|_| !token.secret.reveal().is_empty())
             .ok_or("is empty, or longer than the service reads")?;
-        // A token said to be good for ever is renewed like any other.
+        // A token that never expires is renewed like any other.
         let life = life.min(LIFE_MAX);
-        Ok(Cached {
+        Ok(CachedToken {
             header,
             obtained: now,
             renew_at: now + life - RENEW_BEFORE_END.min(life / 2),
@@ -247,13 +249,13 @@ impl Cached {
         })
     }
 
-    fn age(&self, now: Instant, unix_seconds: u64) -> Age {
+    fn age(&self, now: Instant, unix_seconds: u64) -> TokenAge {
         if now >= self.ends_at || unix_seconds >= self.ends_on {
-            Age::Ended
+            TokenAge::Ended
         } else if now >= self.renew_at {
-            Age::Old
+            TokenAge::Old
         } else {
-            Age::Fresh
+            TokenAge::Fresh
         }
     }
 }

@@ -1,7 +1,7 @@
-//! Text that must not be seen: not printed, and cleared when dropped.
+//! Secret text: it is not printed, and its memory is cleared when it is dropped.
 //!
-//! A header made here owns its text in the same way, so that a cached token is
-//! shared with every request without a copy, and cleared after the last one.
+//! A header made here owns its text in the same way, so that requests share a
+//! cached token without copies, and it is cleared after the last one.
 
 use std::fmt;
 
@@ -15,7 +15,7 @@ use zeroize::Zeroizing;
 pub struct Secret(Zeroizing<String>);
 
 impl Secret {
-    /// The text, for whoever has to send it.
+    /// The secret text itself.
     pub fn reveal(&self) -> &str {
         &self.0
     }
@@ -39,8 +39,8 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// A sensitive header of a prefix and a secret as it stands; `None` when that
-/// is not a header, or longer than the service reads.
+/// A sensitive header of a prefix and a secret that is not encoded. `None` when the
+/// text cannot be a header, or is longer than the service reads.
 pub(super) fn header(prefix: &str, secret: &str) -> Option<HeaderValue> {
     let mut text = Zeroizing::new(Vec::with_capacity(prefix.len() + secret.len()));
     text.extend_from_slice(prefix.as_bytes());
@@ -48,10 +48,12 @@ pub(super) fn header(prefix: &str, secret: &str) -> Option<HeaderValue> {
     own(text)
 }
 
-/// The same with the secret percent-encoded; unreserved letters stay.
+/// A sensitive header of a prefix and a secret, which is percent-encoded. `None`
+/// when it is longer than the service reads.
 pub(super) fn encoded_header(prefix: &str, secret: &str) -> Option<HeaderValue> {
     const HEX: &[u8; 16] = b"0123456789ABCDEF";
-    // Sized for the worst case: a buffer that grew would leave copies behind.
+    // Sized for the worst case: a buffer that grows would leave copies of the secret
+    // in memory.
     let mut text = Zeroizing::new(Vec::with_capacity(prefix.len() + 3 * secret.len()));
     text.extend_from_slice(prefix.as_bytes());
     for byte in secret.bytes() {

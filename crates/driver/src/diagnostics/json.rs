@@ -1,6 +1,5 @@
-//! Diagnostics as JSON. The shape is written down at
-//! [`Diagnostics::to_json`](super::Diagnostics::to_json); these structs borrow
-//! and exist only while they are written.
+//! Diagnostics as JSON. The documentation of
+//! [`Diagnostics::to_json`](super::Diagnostics::to_json) shows the form.
 
 use std::time::Duration;
 
@@ -10,26 +9,26 @@ use serde::{Serialize, Serializer};
 use super::{Attempt, Diagnostics, Outcome};
 
 #[derive(Serialize)]
-struct Whole<'a> {
+struct DiagnosticsJson<'a> {
     elapsed_ms: f64,
     charge: f64,
     regions: Vec<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     resolution: Option<&'static str>,
-    attempts: Vec<Line<'a>>,
+    attempts: Vec<AttemptJson<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     omitted_attempts: Option<u32>,
 }
 
 #[derive(Serialize)]
-struct Line<'a> {
+struct AttemptJson<'a> {
     context: &'static str,
     region: &'a str,
     endpoint: String,
     started_after_ms: f64,
     elapsed_ms: f64,
     #[serde(flatten)]
-    outcome: Ending<'a>,
+    outcome: OutcomeJson<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     charge: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -40,7 +39,7 @@ struct Line<'a> {
 
 #[derive(Serialize)]
 #[serde(tag = "outcome", rename_all = "snake_case")]
-enum Ending<'a> {
+enum OutcomeJson<'a> {
     Answered { status: u16, sub_status: u32 },
     Failed { failure: &'static str, sent: &'static str, message: &'a str },
     Abandoned,
@@ -48,12 +47,12 @@ enum Ending<'a> {
 
 impl Serialize for Diagnostics {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        Whole {
+        DiagnosticsJson {
             elapsed_ms: milliseconds(self.elapsed),
             charge: self.charge(),
             regions: self.regions().into_iter().map(|region| region.name()).collect(),
             resolution: self.resolved.map(|resolution| resolution.name()),
-            attempts: self.attempts().map(line).collect(),
+            attempts: self.attempts().map(attempt_json).collect(),
             omitted_attempts: Some(self.omitted).filter(|count| *count > 0),
         }
         .serialize(serializer)
@@ -62,23 +61,25 @@ impl Serialize for Diagnostics {
 
 impl Serialize for Attempt {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        line(self).serialize(serializer)
+        attempt_json(self).serialize(serializer)
     }
 }
 
-fn line(attempt: &Attempt) -> Line<'_> {
-    Line {
+fn attempt_json(attempt: &Attempt) -> AttemptJson<'_> {
+    AttemptJson {
         context: attempt.context.name(),
         region: attempt.region.name(),
         endpoint: attempt.endpoint.to_string(),
         started_after_ms: milliseconds(attempt.started_after),
         elapsed_ms: milliseconds(attempt.elapsed),
         outcome: match &attempt.outcome {
-            Outcome::Answered(status) => Ending::Answered { status: status.code, sub_status: status.sub },
-            Outcome::Failed { kind, sent, message } => {
-                Ending::Failed { failure: failure_name(*kind), sent: sent_name(*sent), message }
+            Outcome::Answered(status) => {
+                OutcomeJson::Answered { status: status.code, sub_status: status.sub }
             }
-            Outcome::Abandoned => Ending::Abandoned,
+            Outcome::Failed { kind, sent, message } => {
+                OutcomeJson::Failed { failure: failure_name(*kind), sent: sent_name(*sent), message }
+            }
+            Outcome::Abandoned => OutcomeJson::Abandoned,
         },
         charge: attempt.charge,
         activity_id: attempt.activity_id.as_ref().and_then(|id| id.to_str().ok()),
@@ -87,7 +88,7 @@ fn line(attempt: &Attempt) -> Line<'_> {
     }
 }
 
-/// To the microsecond: more digits are noise.
+/// Milliseconds, to the microsecond.
 pub(super) fn milliseconds(time: Duration) -> f64 {
     time.as_micros() as f64 / 1000.0
 }

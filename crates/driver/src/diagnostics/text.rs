@@ -1,4 +1,4 @@
-//! Diagnostics in one line, for a log that a person reads.
+//! Diagnostics as one line of text, for logs.
 
 use std::fmt;
 
@@ -11,8 +11,8 @@ impl fmt::Display for Diagnostics {
         let count = self.attempts().count() + self.omitted as usize;
         let plural = if count == 1 { "" } else { "s" };
         write!(f, "{count} attempt{plural}, {:.1} ms, {:.2} RU", milliseconds(self.elapsed), self.charge())?;
-        for (place, attempt) in self.attempts().enumerate() {
-            f.write_str(if place == 0 { ": " } else { "; " })?;
+        for (index, attempt) in self.attempts().enumerate() {
+            f.write_str(if index == 0 { ": " } else { "; " })?;
             write_attempt(f, attempt)?;
         }
         if self.omitted > 0 {

@@ -41,7 +41,7 @@ impl AccountReader {
     ) -> Result<(), Error> {
         let account = topology.snapshot().account;
         let mut first_error = None;
-        for site in account.whom_to_ask(&self.preferred_regions, suspect) {
+        for site in account.sites_to_ask(&self.preferred_regions, suspect) {
             let deadline = deadline.min(Instant::now() + ACCOUNT_ATTEMPT_TIMEOUT);
             match requests.account(&site, deadline).await {
                 Ok(body) => return self.publish(topology, &body),

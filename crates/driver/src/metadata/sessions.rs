@@ -1,13 +1,12 @@
-//! How far this client has seen each range of a container.
+//! Session progress: how far this client has seen each range of a container.
 //!
-//! [`Sessions`] holds one immutable map from range to progress, replaced whole
+//! [`Sessions`] holds one immutable map from range to progress, which is replaced
 //! by compare and swap. Readers take no lock; the token of a range is printed
-//! once, when it changes. An answer that tells nothing new changes nothing and
-//! allocates nothing, which is what nearly all reads are.
+//! once, when it changes. An answer without news, as nearly all reads have,
+//! changes nothing and allocates nothing.
 //!
-//! What always holds, until [`Sessions::clear`]: the progress of a range never
-//! goes back, and a range that came from others is asked for at least what was
-//! seen of those.
+//! What always holds: the progress of a range never goes back, and a request to a
+//! range that replaced others asks for at least what was seen of those.
 
 use std::sync::Arc;
 
@@ -18,13 +17,13 @@ use perihelion_model::session_token::{self, Progress};
 
 use crate::routing::ranges::{Range, RangeMap};
 
-/// Ranges kept track of; no container has as many. Tokens of further ranges
-/// are not remembered.
+/// The ranges in one map; no container has as many. Tokens of further ranges are
+/// ignored.
 const RANGES_MAX: usize = 4096;
 
-/// The longest compound token sent. HTTP servers commonly refuse headers of
-/// more than 16 KB altogether; ranges beyond this are left out, and read
-/// without their session.
+/// The longest token of several ranges. HTTP servers commonly refuse more than
+/// 16 KB of headers. Ranges beyond this are left out, and read without their
+/// session.
 const COMPOUND_BYTES_MAX: usize = 12 * 1024;
 
 /// Session progress of one container.
@@ -34,9 +33,9 @@ pub(crate) struct Sessions {
 }
 
 impl Sessions {
-    /// Takes in the session token of an answer, which may name several ranges.
-    /// What does not parse is ignored. `ranges`, when known, tells which of the
-    /// ranges have since become others.
+    /// Records the session token of an answer, which may name several ranges. Parts
+    /// that cannot be parsed are ignored. `ranges` says which of the ranges were
+    /// replaced by others since.
     pub(crate) fn note(&self, token: &str, ranges: Option<&RangeMap>) {
         let map = self.map.load();
         if session_token::split(token).any(|part| map.is_news(part)) {
@@ -56,7 +55,7 @@ impl Sessions {
         if !range.parents.iter().any(lacks) {
             return own.map(|seen| seen.header.clone());
         }
-        // Once per range after a split: from then on it has its own.
+        // This happens once per range after a split; then it has its own token.
         drop(map);
         self.map.rcu(|map| map.with_inherited(range));
         self.map.load().find(&range.id).map(|seen| seen.header.clone())
@@ -82,8 +81,8 @@ impl Sessions {
         if text.is_empty() { None } else { HeaderValue::from_maybe_shared(Bytes::from(text)).ok() }
     }
 
-    /// Whether a range was seen that is neither one of these nor an ancestor
-    /// of one.
+    /// Whether the sessions name a range that is neither one of these nor one that
+    /// they replaced.
     pub(crate) fn has_range_outside(&self, ranges: &RangeMap) -> bool {
         let is_ancestor =
             |id: &str| ranges.iter().any(|range| range.parents.iter().any(|parent| **parent == *id));
@@ -91,7 +90,7 @@ impl Sessions {
         map.seen.iter().any(|seen| ranges.get(&seen.range).is_none() && !is_ancestor(&seen.range))
     }
 
-    /// How far a range was seen.
+    /// The progress of a range.
     #[cfg(test)]
     pub(crate) fn progress(&self, range: &str) -> Option<Progress> {
         self.map.load().find(range).map(|seen| seen.progress.clone())
@@ -104,13 +103,13 @@ impl Sessions {
     }
 }
 
-/// What was seen, sorted by range.
+/// The progress of all ranges, sorted by range id.
 #[derive(Debug, Clone, Default)]
 struct SessionMap {
     seen: Vec<Arc<RangeProgress>>,
 }
 
-/// What was seen of one range.
+/// The progress of one range.
 #[derive(Debug)]
 struct RangeProgress {
     range: Arc<str>,
@@ -121,20 +120,20 @@ struct RangeProgress {
 
 impl SessionMap {
     fn find(&self, range: &str) -> Option<&Arc<RangeProgress>> {
-        self.place(range).ok().map(|place| &self.seen[place])
+        self.index(range).ok().map(|index| &self.seen[index])
     }
 
-    fn place(&self, range: &str) -> Result<usize, usize> {
+    fn index(&self, range: &str) -> Result<usize, usize> {
         self.seen.binary_search_by(|seen| (*seen.range).cmp(range))
     }
 
-    /// Whether one range's token says more than is known. Without a look at
-    /// its insides when it is the very token that is known.
+    /// Whether one range's token is ahead of the known progress. The known token
+    /// itself is recognized without parsing.
     fn is_news(&self, part: &str) -> bool {
         let Some((range, token)) = part.split_once(':') else { return false };
         match self.find(range) {
             Some(seen) if seen.header.as_bytes() == part.as_bytes() => false,
-            Some(seen) => says_more(token, &seen.progress),
+            Some(seen) => is_ahead(token, &seen.progress),
             None => session_token::parse_part(part).is_some(),
         }
     }
@@ -152,7 +151,7 @@ impl SessionMap {
         next
     }
 
-    /// With everything that was seen of the ranges that `range` came from.
+    /// The map in which `range` has the progress of the ranges that it replaced.
     fn with_inherited(&self, range: &Range) -> SessionMap {
         let mut next = self.clone();
         for parent in range.parents.iter().filter_map(|parent| self.find(parent)) {
@@ -161,12 +160,12 @@ impl SessionMap {
         next
     }
 
-    /// Replaces ranges that are gone by those that hold their documents now.
+    /// Replaces ranges that no longer exist by those that hold their documents now.
     fn hand_down(&mut self, ranges: &RangeMap) {
         let gone = |seen: &&Arc<RangeProgress>| ranges.get(&seen.range).is_none();
         for parent in self.seen.iter().filter(gone).cloned().collect::<Vec<_>>() {
             let children = ranges.children_of(&parent.range);
-            // Without children it is newer than the map of ranges.
+            // A range without children is newer than `ranges`.
             if !children.is_empty() {
                 children.iter().for_each(|child| self.raise(&child.id, &parent.progress));
                 self.seen.retain(|seen| seen.range != parent.range);
@@ -175,19 +174,19 @@ impl SessionMap {
     }
 
     fn raise(&mut self, range: &str, progress: &Progress) {
-        match self.place(range) {
-            Ok(place) => {
-                let known = &self.seen[place];
+        match self.index(range) {
+            Ok(index) => {
+                let known = &self.seen[index];
                 if !known.progress.covers(progress) {
                     let mut merged = known.progress.clone();
                     merged.merge(progress);
                     let raised = RangeProgress::new(Arc::clone(&known.range), merged);
-                    raised.into_iter().for_each(|raised| self.seen[place] = Arc::new(raised));
+                    raised.into_iter().for_each(|raised| self.seen[index] = Arc::new(raised));
                 }
             }
-            Err(place) if self.seen.len() < RANGES_MAX => {
+            Err(index) if self.seen.len() < RANGES_MAX => {
                 let first = RangeProgress::new(range.into(), progress.clone());
-                first.into_iter().for_each(|first| self.seen.insert(place, Arc::new(first)));
+                first.into_iter().for_each(|first| self.seen.insert(index, Arc::new(first)));
             }
             Err(_) => {}
         }
@@ -203,9 +202,10 @@ impl RangeProgress {
     }
 }
 
-/// Whether a token (without its range) says more than is known: parsed and
-/// compared in one go, without taking a copy. What does not parse says nothing.
-fn says_more(token: &str, known: &Progress) -> bool {
+/// Whether a token (without its range id) is ahead of the known progress. It is
+/// parsed and compared in one pass, without a copy. A token that cannot be parsed
+/// is not.
+fn is_ahead(token: &str, known: &Progress) -> bool {
     let (head, regions) = match token.match_indices('#').nth(1) {
         Some((end, _)) => (&token[..end], Some(&token[end + 1..])),
         None => (token, None),

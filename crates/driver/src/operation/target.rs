@@ -1,6 +1,6 @@
-//! The resource an operation addresses: its path as it is sent, and the link
-//! that its signature is about. Both are made once, from names; where nothing
-//! had to be escaped they are the same text.
+//! The resource of an operation: its path as it is sent, and the link under its
+//! signature. Both are made once, from names. Where nothing had to be escaped they
+//! are the same text.
 
 use std::sync::Arc;
 
@@ -10,24 +10,24 @@ use super::ResourceKind;
 use crate::metadata::Container;
 use crate::path::{encode, path};
 
-/// The resource an operation addresses.
+/// The resource of an operation.
 #[derive(Debug, Clone)]
 pub struct Target {
     /// Its kind.
     pub kind: ResourceKind,
     /// The path, percent-encoded.
     pub path: PathAndQuery,
-    /// The link under the signature: the path without its slash, decoded, or
-    /// the parent's when the path is a feed.
+    /// The link under the signature: the path without its slash and not encoded, or
+    /// the link of the parent when the path is a feed.
     pub link: Link,
-    /// The container it lies in, for operations inside one.
+    /// The container, for operations inside one.
     pub container: Option<Arc<Container>>,
 }
 
 /// The link under a signature.
 #[derive(Debug, Clone)]
 pub enum Link {
-    /// The path without its leading slash: nothing in it was escaped.
+    /// The path without its leading slash, because nothing in it was escaped.
     Path,
     /// The container itself (feeds of its documents and ranges).
     Container,
@@ -74,7 +74,7 @@ impl Target {
         Target::text(ResourceKind::Offer, path, &id.to_ascii_lowercase())
     }
 
-    /// The feed of a container's documents: create, query, batch, changes.
+    /// The feed of a container's documents: for create, query, batch, change feed.
     pub fn items(container: &Arc<Container>) -> Self {
         Target {
             kind: ResourceKind::Item,
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn an_escaped_name_is_signed_as_it_is_meant() {
+    fn an_escaped_name_is_signed_unescaped() {
         let container = Container::new("my shop", "orders");
         let target = Target::item(&container, "ä/1");
         assert_eq!(target.path.as_str(), "/dbs/my%20shop/colls/orders/docs/%C3%A4%2F1");

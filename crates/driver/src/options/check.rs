@@ -1,5 +1,5 @@
-//! What no option may be. Each refusal names the option and says what to write
-//! instead; what is merely unusual is let through.
+//! Checks options. Each error names the option and says what to write instead.
+//! Values that are only unusual are accepted.
 
 use std::time::Duration;
 
@@ -9,12 +9,11 @@ use super::{DriverOptions, Hedging, OperationOptions};
 use crate::error::Error;
 use crate::region::Region;
 
-/// Times beyond a year are cut to it: nobody waits that long, and an instant
-/// that far away is one that every clock can still hold. `Duration::MAX` is a
-/// way to say "no limit".
+/// Longer times are cut to a year, so that every clock can hold the instant.
+/// Callers use `Duration::MAX` for "no limit".
 pub(super) const TIME_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// Refuses options of operations that make no sense.
+/// Refuses options of operations that cannot be used.
 pub(super) fn operation(options: &OperationOptions) -> Result<(), Error> {
     for (name, time) in [("timeout", options.timeout), ("attempt_timeout", options.attempt_timeout)] {
         if time.is_some_and(|time| time.is_zero()) {
@@ -45,7 +44,7 @@ pub(super) fn operation(options: &OperationOptions) -> Result<(), Error> {
     regions("excluded_regions", options.excluded_regions.as_deref().unwrap_or_default())
 }
 
-/// Refuses options of drivers that make no sense.
+/// Refuses options of drivers that cannot be used.
 pub(super) fn driver(options: &DriverOptions) -> Result<(), Error> {
     let (breaker, topology) = (&options.circuit_breaker, &options.topology);
     for (name, count) in [

@@ -1,4 +1,4 @@
-//! Options of a driver: what its operations share.
+//! Options of a driver, which apply to all its operations.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ pub struct DriverOptions {
     pub operation: OperationOptions,
     /// Thresholds of the circuit breaker.
     pub circuit_breaker: CircuitBreakerOptions,
-    /// How topology is kept fresh.
+    /// How the account's regions are kept up to date.
     pub topology: TopologyOptions,
     /// Appended to the user agent.
     pub user_agent: Option<String>,
@@ -32,25 +32,25 @@ pub struct DriverOptions {
 pub struct CircuitBreakerOptions {
     /// Whether it is on (default yes).
     pub enabled: bool,
-    /// Consecutive failed reads that open it (default 2).
+    /// The consecutive failed reads that open it (default 2).
     pub read_failures: u32,
-    /// Consecutive failed writes that open it (default 5).
+    /// The consecutive failed writes that open it (default 5).
     pub write_failures: u32,
-    /// Consecutive hedges won by another region that open it (default 5).
+    /// The consecutive hedges won by another region that open it (default 5).
     pub hedge_losses: u32,
     /// Failures further apart than this are not consecutive (default 5 min).
     pub counter_reset: Duration,
-    /// How long it stays open before one request may try (default 5 s).
+    /// How long it stays open before one request may probe (default 5 s).
     pub probe_after: Duration,
-    /// How often the sweep looks (default 300 s).
+    /// How often old breakers are removed (default 300 s).
     pub failback_interval: Duration,
 }
 
-/// How the account's regions are kept track of.
+/// How the account's regions are kept up to date.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct TopologyOptions {
-    /// Between background refreshes of the account (default 300 s).
+    /// The time between background refreshes of the account (default 300 s).
     pub refresh_interval: Duration,
     /// The least time between refreshes that failures ask for (default 5 s).
     pub refresh_pause: Duration,
@@ -60,45 +60,45 @@ pub struct TopologyOptions {
 }
 
 impl DriverOptions {
-    /// Prefers these regions, in this order.
+    /// Sets the preferred regions, the best first.
     pub fn with_preferred_regions<R: Into<Region>>(mut self, regions: impl IntoIterator<Item = R>) -> Self {
         self.preferred_regions = regions.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Defaults for all operations.
+    /// Sets defaults for all operations.
     pub fn with_operation(mut self, options: OperationOptions) -> Self {
         self.operation = options;
         self
     }
 
-    /// Thresholds of the circuit breaker.
+    /// Sets the thresholds of the circuit breaker.
     pub fn with_circuit_breaker(mut self, options: CircuitBreakerOptions) -> Self {
         self.circuit_breaker = options;
         self
     }
 
-    /// How topology is kept fresh.
+    /// Sets how the account's regions are kept up to date.
     pub fn with_topology(mut self, options: TopologyOptions) -> Self {
         self.topology = options;
         self
     }
 
-    /// Appends this to the user agent.
+    /// Sets a text that is appended to the user agent.
     pub fn with_user_agent(mut self, suffix: impl Into<String>) -> Self {
         self.user_agent = Some(suffix.into());
         self
     }
 
-    /// Asks for Entra ID tokens of this scope.
+    /// Sets the scope of Entra ID tokens.
     pub fn with_token_scope(mut self, scope: impl Into<String>) -> Self {
         self.token_scope = Some(scope.into());
         self
     }
 
-    /// The options as the driver uses them: the environment filled in where
-    /// they are at their default, nonsense refused, and times kept within what
-    /// clocks can hold.
+    /// The options as the driver uses them. The environment replaces values that are
+    /// at their default, bad values are refused, and times are cut to what clocks can
+    /// hold.
     pub(crate) fn resolved(mut self, environment: &Environment) -> Result<Self, Error> {
         let topology_default = TopologyOptions::default();
         if let Some(enabled) = environment.circuit_breaker_enabled
@@ -127,43 +127,43 @@ impl DriverOptions {
 }
 
 impl CircuitBreakerOptions {
-    /// Whether it is on.
+    /// Sets whether it is on.
     pub fn with_enabled(mut self, enabled: bool) -> Self {
         self.enabled = enabled;
         self
     }
 
-    /// Opens after so many consecutive failed reads.
+    /// Sets the consecutive failed reads that open it.
     pub fn with_read_failures(mut self, count: u32) -> Self {
         self.read_failures = count;
         self
     }
 
-    /// Opens after so many consecutive failed writes.
+    /// Sets the consecutive failed writes that open it.
     pub fn with_write_failures(mut self, count: u32) -> Self {
         self.write_failures = count;
         self
     }
 
-    /// Opens after so many consecutive hedges won by another region.
+    /// Sets the consecutive hedges won by another region that open it.
     pub fn with_hedge_losses(mut self, count: u32) -> Self {
         self.hedge_losses = count;
         self
     }
 
-    /// Failures further apart than this are not consecutive.
+    /// Sets the time after which failures are not consecutive.
     pub fn with_counter_reset(mut self, window: Duration) -> Self {
         self.counter_reset = window;
         self
     }
 
-    /// Lets one request try after this long.
+    /// Sets how long it stays open before one request may probe.
     pub fn with_probe_after(mut self, wait: Duration) -> Self {
         self.probe_after = wait;
         self
     }
 
-    /// Looks so often for partitions to return to.
+    /// Sets how often old breakers are removed.
     pub fn with_failback_interval(mut self, interval: Duration) -> Self {
         self.failback_interval = interval;
         self
@@ -171,19 +171,19 @@ impl CircuitBreakerOptions {
 }
 
 impl TopologyOptions {
-    /// Reads the account again so often.
+    /// Sets the time between background refreshes of the account.
     pub fn with_refresh_interval(mut self, interval: Duration) -> Self {
         self.refresh_interval = interval;
         self
     }
 
-    /// Reads it no sooner than this after the last time.
+    /// Sets the least time between refreshes that failures ask for.
     pub fn with_refresh_pause(mut self, pause: Duration) -> Self {
         self.refresh_pause = pause;
         self
     }
 
-    /// Avoids a region that could not be reached for this long.
+    /// Sets how long a region that could not be reached is avoided.
     pub fn with_unavailable_for(mut self, time: Duration) -> Self {
         self.unavailable_for = time;
         self

@@ -1,5 +1,5 @@
-//! Settings from environment variables: the outermost layer of options, for
-//! whoever runs a program rather than writes it.
+//! Options from environment variables, for people who run a program but do not
+//! change its code.
 //!
 //! | variable | sets | written as |
 //! |---|---|---|
@@ -13,11 +13,11 @@
 //! | `AZURE_COSMOS_PPCB_ENABLED` | [`CircuitBreakerOptions::enabled`] | `true`, `false` |
 //! | `AZURE_COSMOS_ENDPOINT_UNAVAILABLE_TTL_MS` | [`TopologyOptions::unavailable_for`] | milliseconds above 0 |
 //!
-//! Case does not matter in a value, `1` and `0` stand for `true` and `false`,
-//! and an empty variable is as one that is not there. Code wins over the
-//! environment: the last two apply to an option that code left at its default.
-//! A value that cannot be read is an error that names the variable, because a
-//! setting that is silently ignored is found at night.
+//! Case does not matter in a value, `1` and `0` mean `true` and `false`, and an
+//! empty variable counts as not set. Options in code win over the environment; the
+//! last two variables apply when code left the option at its default. A value that
+//! cannot be parsed is an error that names the variable, so that a mistake is
+//! noticed.
 //!
 //! [`CircuitBreakerOptions::enabled`]: crate::options::CircuitBreakerOptions::enabled
 //! [`TopologyOptions::unavailable_for`]: crate::options::TopologyOptions::unavailable_for
@@ -30,10 +30,10 @@ use std::time::Duration;
 use super::{Hedging, OperationOptions, ReadConsistency};
 use crate::error::Error;
 
-/// How much of a value an error repeats.
+/// How many characters of a value an error repeats.
 const VALUE_SHOWN_MAX: usize = 64;
 
-/// What the environment sets.
+/// The options that environment variables set.
 #[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Environment {
@@ -46,12 +46,12 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// This process's environment.
+    /// Reads the environment of this process.
     pub fn of_process() -> Result<Self, Error> {
         Environment::read(|name| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned()))
     }
 
-    /// An environment in which `lookup` gives the value of a variable.
+    /// Reads an environment in which `lookup` returns the value of a variable.
     pub fn read(lookup: impl Fn(&str) -> Option<String>) -> Result<Self, Error> {
         let get = |name: &'static str| Variable::new(name, lookup(name));
         let hedges = get("AZURE_COSMOS_HEDGING_ENABLED").boolean()?;

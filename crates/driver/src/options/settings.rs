@@ -1,4 +1,4 @@
-//! The layers of options become settings: every field decided.
+//! Settings: the layers of options combined, with a value for every field.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::options::Environment;
 use crate::region::Region;
 
-/// Every option decided.
+/// A value for every option.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Settings {
     pub(crate) timeout: Duration,
@@ -33,10 +33,11 @@ struct Defaults {
     throttle_wait_max: Duration,
 }
 
-/// Documents. The published driver allows a request 6 s and sets no end; ours
-/// lets every budget but throttling be used up (four attempts of 6 s, 5 s for a
-/// moving write region, 30 s for conflicting writes) and then ends. Whoever
-/// wants to sit out minutes of throttling sets a longer timeout.
+/// Operations on documents. A request has 6 s, as in Microsoft's driver. That
+/// driver has no timeout for the whole operation; here 65 s allow every retry
+/// budget but throttling to be used up (four attempts of 6 s, 5 s for a moving
+/// write region, 30 s for conflicting writes). To wait out minutes of throttling,
+/// set a longer timeout.
 const DATA: Defaults = Defaults {
     timeout: Duration::from_secs(65),
     attempt_timeout: Duration::from_secs(6),
@@ -44,8 +45,9 @@ const DATA: Defaults = Defaults {
     throttle_wait_max: Duration::from_secs(270),
 };
 
-/// Metadata. Creating a container may take the service the better part of a
-/// minute, so a request has 65 s; there is time for two such, and for throttling.
+/// Operations on metadata. The service may take most of a minute to create a
+/// container, so a request has 65 s. The whole operation has time for two of them
+/// and for throttling.
 const METADATA: Defaults = Defaults {
     timeout: Duration::from_secs(160),
     attempt_timeout: Duration::from_secs(65),
@@ -53,10 +55,11 @@ const METADATA: Defaults = Defaults {
     throttle_wait_max: Duration::from_secs(30),
 };
 
-/// Retries in other regions, as the published driver has them.
+/// Retries in other regions; the same as in Microsoft's driver.
 const FAILOVERS_MAX: u32 = 3;
 
-/// The layers that all operations of a driver share, and what they come to.
+/// The layers that all operations of a driver share, and the settings of
+/// operations without options of their own.
 #[derive(Debug)]
 pub(crate) struct Layers {
     environment: OperationOptions,
@@ -66,7 +69,7 @@ pub(crate) struct Layers {
 }
 
 impl Layers {
-    /// The layers of one driver. What they hold has been checked.
+    /// Checks and combines the layers of one driver.
     pub(crate) fn new(environment: &Environment, driver: &OperationOptions) -> Result<Self, Error> {
         let environment = environment.operation.clone();
         check::operation(&environment)?;
@@ -80,12 +83,12 @@ impl Layers {
         })
     }
 
-    /// The settings of metadata requests that the driver makes for itself.
+    /// The settings of the metadata requests that the driver makes for itself.
     pub(crate) fn metadata(&self) -> &Settings {
         &self.metadata
     }
 
-    /// The settings of one operation. Allocates only when it sets something.
+    /// The settings of one operation. Allocates only if it has options of its own.
     pub(crate) fn settings(
         &self,
         operation: &OperationOptions,
@@ -99,7 +102,8 @@ impl Layers {
     }
 }
 
-/// Decides every field: the nearest layer that sets it wins, then the default.
+/// The value of each field: the operation's, the driver's, the environment's, or
+/// the default.
 pub(crate) fn resolve(
     environment: &OperationOptions,
     driver: &OperationOptions,
@@ -119,7 +123,7 @@ pub(crate) fn resolve(
         timeout: nearest!(timeout).unwrap_or(default.timeout).min(check::TIME_MAX),
         attempt_timeout: nearest!(attempt_timeout).unwrap_or(default.attempt_timeout).min(check::TIME_MAX),
         excluded_regions: nearest!(excluded_regions).unwrap_or_default(),
-        hedging: within_gates(nearest!(hedging).unwrap_or(Hedging::dynamic())),
+        hedging: within_bounds(nearest!(hedging).unwrap_or(Hedging::dynamic())),
         read_consistency: nearest!(read_consistency).unwrap_or(ReadConsistency::Account),
         session_token: nearest!(session_token),
         failovers_max: nearest!(failovers_max).unwrap_or(FAILOVERS_MAX),
@@ -132,11 +136,11 @@ pub(crate) fn resolve(
     }
 }
 
-/// Users may tighten the bounds of a dynamic threshold, not widen them.
-fn within_gates(hedging: Hedging) -> Hedging {
-    let gate = |time: Duration| time.clamp(Hedging::DYNAMIC_MIN, Hedging::DYNAMIC_MAX);
+/// Keeps the bounds of a dynamic threshold within the widest ones.
+fn within_bounds(hedging: Hedging) -> Hedging {
+    let clamp = |time: Duration| time.clamp(Hedging::DYNAMIC_MIN, Hedging::DYNAMIC_MAX);
     match hedging {
-        Hedging::Dynamic { min, max } => Hedging::Dynamic { min: gate(min), max: gate(max) },
+        Hedging::Dynamic { min, max } => Hedging::Dynamic { min: clamp(min), max: clamp(max) },
         Hedging::Fixed(time) => Hedging::Fixed(time.min(check::TIME_MAX)),
         Hedging::Off => Hedging::Off,
     }

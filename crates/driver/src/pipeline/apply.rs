@@ -1,5 +1,5 @@
-//! Performs effects: the one place where judging an attempt changes what all
-//! operations share. Each change publishes a new snapshot whole.
+//! Applies effects. Only here does the evaluation of an attempt change what all
+//! operations share. Each change publishes a new snapshot.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::routing::account::Usage;
 use crate::routing::circuit_breaker::{BreakerKey, Partition};
 use crate::routing::resolve::Route;
 
-/// Where the judged attempt went.
+/// The attempt that was evaluated, and where it went.
 pub(super) struct Judged<'a> {
     pub(super) operation: &'a Operation,
     pub(super) route: &'a Route,
@@ -28,8 +28,8 @@ pub(super) fn usage(operation: &Operation) -> Usage {
     if operation.verb.is_read() { Usage::Read } else { Usage::Write }
 }
 
-/// Applies the effects of one attempt. Those that wait for confirmation are
-/// kept with the operation.
+/// Applies the effects of one attempt. Effects that wait for confirmation are
+/// kept in the operation's state.
 pub(super) async fn apply(core: &Core, effects: Effects, judged: &Judged<'_>, state: &mut State) {
     marks(core, effects, judged, state);
     for effect in effects {
@@ -48,7 +48,7 @@ pub(super) async fn apply(core: &Core, effects: Effects, judged: &Judged<'_>, st
     }
 }
 
-/// Applies the effects that take no time: marks of endpoints and partitions.
+/// Applies the marks of endpoints and partitions, which take no time.
 pub(super) fn marks(core: &Core, effects: Effects, judged: &Judged<'_>, state: &mut State) {
     for effect in effects {
         if effect.is_mark() {
@@ -67,8 +67,9 @@ pub(super) fn marks(core: &Core, effects: Effects, judged: &Judged<'_>, state: &
     }
 }
 
-/// Another region has answered, and well: what was suspected of the others
-/// holds. A request that fails everywhere is at fault itself.
+/// Applies the marks that waited for confirmation: another region has answered
+/// without a failure, so the regions that failed are at fault, and not the
+/// request.
 pub(super) fn confirm(core: &Core, judged: &Judged<'_>, state: &mut State) {
     for (effect, route) in std::mem::take(&mut state.unconfirmed) {
         if route.site.region != judged.route.site.region {
@@ -98,8 +99,8 @@ fn mark(core: &Core, effect: Effect, route: &Route, judged: &Judged<'_>) {
 
 async fn refresh_ranges(core: &Core, judged: &Judged<'_>, deadline: Instant) {
     if let (Some(container), Some(metadata)) = (&judged.operation.target.container, judged.metadata) {
-        // A failure to learn leaves what was metadata; the judge's budget bounds
-        // how often that is tried again.
+        // After a failure the old ranges stay. The retry budget bounds how often
+        // this is tried again.
         let _ = Box::pin(metadata::refresh(core, container, metadata, deadline)).await;
     }
 }

@@ -1,8 +1,8 @@
-//! The transport pipeline: one attempt on one route. Headers, date and
-//! signature are direct calls; a throttled request is sent again after the
-//! service's hint, within a budget of its own, and one whose access token was
-//! refused once with a new token; the request carries the earlier of its own
-//! timeout and the operation's deadline.
+//! One attempt on one route: builds the headers, signs them, and sends the
+//! request. Within an attempt, a throttled request is sent again after the wait
+//! that the service asks for, as long as its own budget lasts, and a request
+//! whose access token was refused is sent once more with a new token. A request
+//! ends by its own timeout or by the operation's deadline, whichever is earlier.
 
 use http::{HeaderMap, StatusCode};
 use perihelion_wire::headers;
@@ -23,7 +23,7 @@ use crate::response;
 use crate::routing::account::Site;
 use perihelion_wire::status::Status;
 
-/// What one attempt is made of.
+/// The inputs of one attempt.
 #[derive(Clone, Copy)]
 pub(crate) struct Sending<'a> {
     pub(crate) operation: &'a Operation,
@@ -36,25 +36,24 @@ pub(crate) struct Sending<'a> {
     pub(crate) deadline: Instant,
 }
 
-/// What came back: an answer of any status, or none.
-pub(crate) type Answer = Result<Response, Failure>;
+/// An answer of any status, or the failure to get one.
+pub(crate) type AttemptResult = Result<Response, Failure>;
 
-/// How an attempt ended, and its line in the diagnostics.
+/// How an attempt ended, and its record for the diagnostics.
 #[derive(Debug)]
 pub(crate) struct Leg {
-    pub(crate) result: Answer,
+    pub(crate) result: AttemptResult,
     pub(crate) record: Attempt,
-    /// Its caller gave up too soon for this to say anything about the place.
+    /// The caller's time was too short: the end says nothing about the region.
     pub(crate) is_cut_short: bool,
 }
 
-/// An answer that did not come within less than this is the impatience of one
-/// caller, not a lesson for the others: crossing a continent twice and a slow
-/// query fit in it.
-const PATIENCE: Duration = Duration::from_millis(500);
+/// An attempt that had less time than this and got no answer does not count
+/// against its region. A round trip over a continent and a slow query fit in it.
+const SHORT_ATTEMPT: Duration = Duration::from_millis(500);
 
-/// Makes one attempt. Only a credential that cannot be used is an error here;
-/// every other ending is for the judge.
+/// Makes one attempt. Only an unusable credential is an error here; every other
+/// end is evaluated by `retry`.
 pub(crate) async fn attempt(core: &Core, sending: Sending<'_>) -> Result<Leg, Error> {
     let begun = Instant::now();
     let mut budget = throttle_budget(&sending);
@@ -76,7 +75,7 @@ pub(crate) async fn attempt(core: &Core, sending: Sending<'_>) -> Result<Leg, Er
         }
         let Some(retry_after) = throttle_hint(&result) else {
             note_latency(&sending, &result, sent_at);
-            let is_cut_short = result.is_err() && allowed < PATIENCE && sent_at.elapsed() >= allowed;
+            let is_cut_short = result.is_err() && allowed < SHORT_ATTEMPT && sent_at.elapsed() >= allowed;
             break (result, is_cut_short, activity_id);
         };
         throttles.count += 1;
@@ -98,20 +97,21 @@ pub(crate) async fn attempt(core: &Core, sending: Sending<'_>) -> Result<Leg, Er
 #[derive(Debug, Clone, Copy, Default)]
 struct Throttles {
     count: u32,
-    /// Request units of those that were repeated.
+    /// Request units of the answers after which the request was repeated.
     charge: Option<f64>,
 }
 
 impl Throttles {
-    fn repeat(&mut self, result: &Answer) {
+    fn repeat(&mut self, result: &AttemptResult) {
         let charge = result.as_ref().ok().and_then(|answer| response::charge(answer.headers()));
         self.charge = sum(self.charge, charge);
     }
 }
 
-/// Only what may be hedged says how long a hedge should wait, and only answers
-/// do: a connection that is refused at once does not make a region fast.
-fn note_latency(sending: &Sending<'_>, result: &Answer, sent_at: Instant) {
+/// Records the latency of the region, which decides when to hedge. Only answers
+/// to operations that may be hedged count: a connection that is refused at once
+/// does not make a region fast.
+fn note_latency(sending: &Sending<'_>, result: &AttemptResult, sent_at: Instant) {
     let is_answer = result.as_ref().is_ok_and(|response| {
         response.status().is_success()
             || matches!(response.status(), StatusCode::NOT_FOUND | StatusCode::NOT_MODIFIED)
@@ -139,7 +139,7 @@ async fn signed_headers(
     let authorizing =
         core.credential().authorize(&method, target.kind.signing_type(), target.signing_link(), &date, scope);
     let authorization = timeout_at(sending.deadline, authorizing).await.map_err(|_| {
-        let text = "the operation's time was up while waiting for an access token";
+        let text = "the operation's time was up while it waited for an access token";
         Error::new(ErrorKind::Timeout, text.to_owned())
     })??;
     map.insert(headers::MS_DATE, date);
@@ -148,7 +148,7 @@ async fn signed_headers(
     Ok(map)
 }
 
-async fn send(core: &Core, sending: &Sending<'_>, headers: HeaderMap, deadline: Instant) -> Answer {
+async fn send(core: &Core, sending: &Sending<'_>, headers: HeaderMap, deadline: Instant) -> AttemptResult {
     if Instant::now() >= deadline {
         return Err(Failure::new(
             FailureKind::Timeout,
@@ -167,13 +167,14 @@ async fn send(core: &Core, sending: &Sending<'_>, headers: HeaderMap, deadline: 
     core.transport().send(request).await
 }
 
-fn is_unauthorized(result: &Answer) -> bool {
+fn is_unauthorized(result: &AttemptResult) -> bool {
     result.as_ref().is_ok_and(|response| response.status() == StatusCode::UNAUTHORIZED)
 }
 
-/// The service's hint when it throttled the request; `None` when it did not.
-/// A replica that is out of resources (429/3092) is not throttling.
-fn throttle_hint(result: &Answer) -> Option<Option<Duration>> {
+/// The wait that the service asks for, if it throttled the request. The outer
+/// `None` means that it did not throttle; 429/3092, a replica out of resources,
+/// is not throttling.
+fn throttle_hint(result: &AttemptResult) -> Option<Option<Duration>> {
     let response = result.as_ref().ok()?;
     throttle::is_throttle(status_of(response)).then(|| response::retry_after(response.headers()))
 }
@@ -187,7 +188,7 @@ pub(crate) fn status_of(response: &Response) -> Status {
 fn record(
     sending: &Sending<'_>,
     begun: Instant,
-    result: &Answer,
+    result: &AttemptResult,
     throttles: Throttles,
     activity_id: ActivityId,
 ) -> Attempt {
@@ -199,7 +200,7 @@ fn record(
         ),
         Err(failure) => {
             let Failure { kind, sent, message } = failure.clone();
-            // The service may know it by the name we gave it.
+            // The service may have logged the request under the id that we sent.
             (Outcome::Failed { kind, sent, message }, None, Some(activity_id.header()))
         }
     };
@@ -217,13 +218,13 @@ fn record(
     }
 }
 
-/// What is stated, together; `None` when nothing is.
+/// The sum of the charges that are stated; `None` when none is.
 fn sum(one: Option<f64>, other: Option<f64>) -> Option<f64> {
     one.into_iter().chain(other).reduce(|one, other| one + other)
 }
 
 impl Sending<'_> {
-    /// The line of an attempt that was given up because another leg answered.
+    /// The record of an attempt that was cancelled because another leg answered.
     pub(crate) fn abandoned(&self, begun: Instant) -> Attempt {
         Attempt {
             context: self.context,

@@ -1,6 +1,5 @@
-//! Builds the request of one attempt from the operation and what was resolved
-//! for it. Pure, but for the activity id; the signature is added by the
-//! transport pipeline, because it holds for one date only.
+//! Builds the headers of one attempt from the operation and what was resolved
+//! for it. Pure: `attempt` adds the date, the signature and the activity id.
 
 use http::{HeaderMap, HeaderValue};
 use perihelion_wire::headers;
@@ -8,8 +7,8 @@ use perihelion_wire::headers;
 use crate::operation::{Operation, ResourceKind, Scope, Verb};
 use crate::options::{ReadConsistency, Settings};
 
-/// The REST version whose forms we speak: the first with hierarchical keys,
-/// and what the official SDKs send.
+/// The REST version: the first with hierarchical partition keys, and the one
+/// that Microsoft's SDKs send.
 const VERSION: HeaderValue = HeaderValue::from_static("2020-07-15");
 const TRUE: HeaderValue = HeaderValue::from_static("True");
 const FALSE: HeaderValue = HeaderValue::from_static("False");
@@ -20,15 +19,16 @@ const RETURN_MINIMAL: HeaderValue = HeaderValue::from_static("return=minimal");
 const INCREMENTAL_FEED: HeaderValue = HeaderValue::from_static("Incremental Feed");
 const EPK_RANGE: HeaderValue = HeaderValue::from_static("EffectivePartitionKeyRange");
 
-/// Room for the headers of any operation, so that the map never grows.
+/// Capacity for the headers of any operation, so that the map never grows.
 const HEADERS_USUAL: usize = 24;
 
-/// What was resolved for one attempt and shows in its headers.
+/// What was resolved for one attempt and appears in its headers.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Resolved {
-    /// The container's `_rid`, so that another one of its name refuses.
+    /// The container's `_rid`. A container that was recreated under the same name
+    /// refuses it.
     pub(crate) container_rid: Option<HeaderValue>,
-    /// How far the answer must have come.
+    /// The writes that the answer must include.
     pub(crate) session_token: Option<HeaderValue>,
     /// Every region takes writes.
     pub(crate) is_multi_write: bool,
@@ -149,7 +149,7 @@ fn of_consistency(map: &mut HeaderMap, consistency: ReadConsistency) {
     map.insert(name, HeaderValue::from_static(value));
 }
 
-/// Inserts text that is ASCII by its nature: range ids and hexadecimal keys.
+/// Inserts a range id or a hexadecimal key; both are ASCII.
 fn insert_text(map: &mut HeaderMap, name: http::HeaderName, text: &str) {
     if let Ok(value) = HeaderValue::from_str(text) {
         map.insert(name, value);

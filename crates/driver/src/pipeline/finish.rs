@@ -1,11 +1,10 @@
-//! How an operation ends: with an answer, with a failure, or with a write of
-//! which it is not known whether it was applied. The last is never told as a
-//! plain failure.
+//! The end of an operation: an answer, a failure, or a write that may or may not
+//! have been applied. The last is never reported as a plain failure.
 
 use http::StatusCode;
 use tokio::time::Instant;
 
-use super::attempt::{Answer, status_of};
+use super::attempt::{AttemptResult, status_of};
 use super::prepare::Task;
 use super::read_back::{Evidence, read_back};
 use super::retry::Budgets;
@@ -17,7 +16,7 @@ use crate::response::Response;
 use perihelion_wire::status::Status;
 
 /// The answer for the caller.
-pub(super) fn complete(result: Answer, state: &State) -> Result<Response, Error> {
+pub(super) fn complete(result: AttemptResult, state: &State) -> Result<Response, Error> {
     match result {
         Ok(response) => {
             let status = status_of(&response);
@@ -28,8 +27,8 @@ pub(super) fn complete(result: Answer, state: &State) -> Result<Response, Error>
     }
 }
 
-/// The same for a deletion that found nothing left to delete.
-pub(super) fn complete_as_gone(result: Answer, state: &mut State) -> Result<Response, Error> {
+/// The answer for a delete whose document an earlier attempt has deleted.
+pub(super) fn complete_as_gone(result: AttemptResult, state: &mut State) -> Result<Response, Error> {
     state.diagnostics.resolved = Some(Resolution::AlreadyGone);
     let response = complete(result, state)?;
     let status = Status::new(StatusCode::NO_CONTENT.as_u16(), 0);
@@ -37,8 +36,9 @@ pub(super) fn complete_as_gone(result: Answer, state: &mut State) -> Result<Resp
 }
 
 /// Looks for the witness of a write that ended in `failure` but may have been
-/// applied. Absent after a refusal, the refusal stands: the condition is no
-/// longer fulfilled, so a straggler cannot be applied either.
+/// applied. If the write was refused and its witness is absent, the refusal
+/// stands: its condition no longer holds, so an earlier attempt that is still
+/// under way cannot be applied either.
 pub(super) async fn resolve_ambiguity(
     core: &Core,
     task: Task<'_>,
@@ -59,19 +59,19 @@ pub(super) async fn resolve_ambiguity(
     }
 }
 
-/// The retry would come too late. A write that may have been applied says so.
-pub(super) fn give_up(result: Answer, state: &State, budgets: Budgets) -> Error {
+/// The failure when a retry would come after the deadline.
+pub(super) fn give_up(result: AttemptResult, state: &State, budgets: Budgets) -> Error {
     in_doubt(failure(result, state), budgets)
 }
 
-/// What keeps an operation from another attempt does not tell what became of
-/// the earlier ones.
+/// An error that prevents another attempt. It says nothing about earlier
+/// attempts, which may have been applied.
 pub(super) fn in_doubt(error: Error, budgets: Budgets) -> Error {
     if budgets.is_ambiguous { error.into_ambiguous() } else { error }
 }
 
 /// The failure for the caller.
-pub(super) fn failure(result: Answer, state: &State) -> Error {
+pub(super) fn failure(result: AttemptResult, state: &State) -> Error {
     match result {
         Ok(response) => {
             let status = status_of(&response);
@@ -85,8 +85,8 @@ pub(super) fn failure(result: Answer, state: &State) -> Error {
     }
 }
 
-/// The attempts of an operation followed by those that were made for it at its
-/// end: to read back, or to learn its container.
+/// The attempts of an operation, followed by those that were made on its behalf
+/// at its end: to read a witness, or to read its container's metadata.
 pub(super) fn joined(mut own: Diagnostics, inner: Diagnostics) -> Diagnostics {
     let begun = own.elapsed.saturating_sub(inner.elapsed);
     for attempt in inner.into_attempts() {

@@ -1,13 +1,12 @@
-//! Hedging: a combinator over [`attempt`]. When the first leg has not answered
-//! within the threshold, a second leg asks another region, and the first final
-//! answer wins.
+//! Hedging: races two [`attempt`]s. When the first leg has not answered within
+//! the threshold, a second leg asks another region, and the first final answer
+//! wins.
 //!
-//! A leg that ends in something the judge would retry is not final: the other
-//! leg is waited for. So it is when a write is refused for the state of the
-//! data, which its own other leg may have made, and when a second region does
-//! not know some metadata, which may be on their way there. The loser is given
-//! up by dropping it; if it had answered by then its charge is known and
-//! reported.
+//! An end that would be retried is not final: the other leg is awaited. The same
+//! holds when the state of the data refuses a write, because the other leg may
+//! have made that state, and when the second region does not know some metadata,
+//! because it may not have been replicated yet. The loser is cancelled by
+//! dropping it; if it has answered by then, its charge is reported.
 
 use std::pin::pin;
 
@@ -27,25 +26,26 @@ pub(crate) struct Race {
     pub(crate) loser: Option<Loser>,
 }
 
-/// What became of the other leg.
+/// How the other leg ended.
 pub(crate) enum Loser {
-    /// It ended too.
+    /// It has ended as well.
     Ended(Leg),
-    /// It was under way; its line.
-    GivenUp(Attempt),
+    /// It was cancelled; this is its record.
+    Cancelled(Attempt),
 }
 
 /// Which leg answered first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Winner {
-    /// The first, before the threshold: there was no race.
+    /// The first, before the threshold: there was no second leg.
     Alone,
     Primary,
     Alternate,
 }
 
-/// Whether an operation may be hedged at all: reads of one place, and on
-/// accounts where every region takes writes, writes that may be done twice.
+/// Whether an operation may be hedged: reads that go to one partition or one
+/// resource, and, where every region takes writes, writes that may be done
+/// twice.
 pub(crate) fn is_eligible(operation: &Operation, is_multi_write: bool) -> bool {
     match (operation.target.kind, operation.verb) {
         (ResourceKind::Item, Verb::Read | Verb::ChangeFeed) => true,
@@ -66,7 +66,7 @@ pub(crate) fn is_eligible(operation: &Operation, is_multi_write: bool) -> bool {
     }
 }
 
-/// Runs the first leg, and from `threshold_at` on the second beside it.
+/// Runs the first leg, and from `threshold_at` on also the second.
 pub(crate) async fn race(
     core: &Core,
     primary: Sending<'_>,
@@ -83,20 +83,20 @@ pub(crate) async fn race(
     }
     let alternate = Sending { context: Context::Hedge, ..alternate };
     let alternate_begun = Instant::now();
-    // Apart, so that the future of the usual case, without a second leg, is small.
+    // Boxed, so that the future of the usual case, without a second leg, is small.
     let mut second = Box::pin(attempt(core, alternate));
     tokio::select! {
         biased;
         leg = &mut first => match leg {
             Ok(leg) if is_final(&leg, Winner::Primary) => {
-                let loser = harvest(second, || no_help(&alternate, alternate_begun, &leg)).await;
+                let loser = cancel(second, || cancelled_alternate(&alternate, alternate_begun, &leg)).await;
                 Ok(Race { leg, winner: Winner::Primary, loser: Some(loser) })
             }
             early => settle(early, second.await, Winner::Alternate, is_final),
         },
         leg = &mut second => match leg {
             Ok(leg) if is_final(&leg, Winner::Alternate) => {
-                let loser = harvest(first, || given_up(&primary, primary_begun)).await;
+                let loser = cancel(first, || cancelled_primary(&primary, primary_begun)).await;
                 Ok(Race { leg, winner: Winner::Alternate, loser: Some(loser) })
             }
             early => settle(early, first.await, Winner::Primary, is_final),
@@ -104,8 +104,9 @@ pub(crate) async fn race(
     }
 }
 
-/// Of two legs that both ended, the early one not finally: the later counts,
-/// unless only that is not final. A leg without a credential does not count.
+/// The result when the early leg was not final. The late leg counts, unless the
+/// alternate is the late one and is not final either. A leg that failed for its
+/// credential does not count.
 fn settle(
     early: Result<Leg, Error>,
     late: Result<Leg, Error>,
@@ -114,7 +115,7 @@ fn settle(
 ) -> Result<Race, Error> {
     let early_name = if late_name == Winner::Primary { Winner::Alternate } else { Winner::Primary };
     match (early, late) {
-        // The first region is the one to ask about metadata.
+        // About metadata the first region's answer is better.
         (Ok(early), Ok(late)) if late_name == Winner::Alternate && !is_final(&late, late_name) => {
             Ok(Race { leg: early, winner: early_name, loser: Some(Loser::Ended(late)) })
         }
@@ -125,30 +126,30 @@ fn settle(
     }
 }
 
-/// The loser: complete if it has ended by now, else given up.
-async fn harvest(
+/// The loser: its leg if it has ended by now, or else its record.
+async fn cancel(
     loser: impl Future<Output = Result<Leg, Error>>,
     abandoned: impl FnOnce() -> Attempt,
 ) -> Loser {
     let mut loser = pin!(loser);
     tokio::select! {
         biased;
-        leg = &mut loser => leg.map_or_else(|_| Loser::GivenUp(abandoned()), Loser::Ended),
-        () = std::future::ready(()) => Loser::GivenUp(abandoned()),
+        leg = &mut loser => leg.map_or_else(|_| Loser::Cancelled(abandoned()), Loser::Ended),
+        () = std::future::ready(()) => Loser::Cancelled(abandoned()),
     }
 }
 
-/// The alternate is given up before it answered. How long it would have taken
-/// is not known; it counts as no faster than the primary, so that a threshold
-/// at which second requests do not help rises until they are no longer sent.
-fn no_help(alternate: &Sending<'_>, begun: Instant, primary: &Leg) -> Attempt {
+/// The record of an alternate that was cancelled. Its latency is not known. It
+/// counts as the primary's, so that a threshold at which hedges do not help
+/// rises until they are no longer sent.
+fn cancelled_alternate(alternate: &Sending<'_>, begun: Instant, primary: &Leg) -> Attempt {
     alternate.site.latency.record(begun, primary.record.elapsed);
     alternate.abandoned(begun)
 }
 
-/// The primary is given up. It took at least this long, which counts for its
-/// region: otherwise only its fast answers would be remembered.
-fn given_up(primary: &Sending<'_>, begun: Instant) -> Attempt {
+/// The record of a primary that was cancelled. The time so far counts as its
+/// latency; otherwise only the region's fast answers would be recorded.
+fn cancelled_primary(primary: &Sending<'_>, begun: Instant) -> Attempt {
     primary.site.latency.record(begun, begun.elapsed());
     primary.abandoned(begun)
 }

@@ -1,6 +1,6 @@
-//! Between the loop and the judge: what the judge is told about an attempt.
+//! Evaluates an attempt: collects the inputs for `retry::evaluate`.
 
-use super::attempt::{Answer, status_of};
+use super::attempt::{AttemptResult, status_of};
 use super::prepare::Prepared;
 use super::retry::{Budgets, Effects, Ending, Limits, Regions, Verdict, evaluate};
 use super::state::nature;
@@ -8,10 +8,10 @@ use crate::operation::{Operation, Verb};
 use crate::response::retry_after;
 use perihelion_wire::status::Status;
 
-/// Judges an attempt of this prepared. `jitter` is a sample from 0 to 1.
+/// Evaluates an attempt. `jitter` is a sample from 0 to 1.
 pub(super) fn judge(
     prepared: &Prepared<'_>,
-    result: &Answer,
+    result: &AttemptResult,
     budgets: Budgets,
     jitter: f64,
 ) -> (Verdict, Effects) {
@@ -28,8 +28,9 @@ pub(super) fn judge(
     )
 }
 
-/// How an attempt ended, in the judge's words.
-pub(super) fn ending<'l>(operation: &Operation, budgets: &Budgets, result: &'l Answer) -> Ending<'l> {
+/// How an attempt ended. When a batch whose earlier attempt may have been applied
+/// is refused, the status is that of the operation that was refused.
+pub(super) fn ending<'l>(operation: &Operation, budgets: &Budgets, result: &'l AttemptResult) -> Ending<'l> {
     match result {
         Err(failure) => Ending::Failed(failure),
         Ok(response) => {
@@ -42,8 +43,8 @@ pub(super) fn ending<'l>(operation: &Operation, budgets: &Budgets, result: &'l A
     }
 }
 
-/// Why a batch was refused: the status of its first operation that failed on
-/// its own account (424 failed because of another).
+/// Why a batch was refused: the status of its first operation that did not fail
+/// because of another one (424).
 fn batch_refusal(body: &[u8]) -> Option<Status> {
     #[derive(serde::Deserialize)]
     #[serde(rename_all = "camelCase")]

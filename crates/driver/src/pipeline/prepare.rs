@@ -1,5 +1,5 @@
-//! One prepared of the loop before anything is sent: what is metadata of the
-//! container, the snapshot, the route, and what the request must carry.
+//! Prepares an attempt: the container's metadata, the snapshot, the route, and
+//! what the request must carry.
 
 use std::sync::Arc;
 
@@ -26,23 +26,23 @@ pub(crate) struct Task<'a> {
     pub(crate) operation: &'a Operation,
     pub(crate) settings: &'a Settings,
     pub(crate) deadline: Instant,
-    /// Where the first attempt must go; `None` leaves it to the routing.
+    /// The region for the first attempt; `None` leaves the choice to the routing.
     pub(crate) route_to: Option<RouteTo>,
 }
 
-/// What one prepared of the loop works with.
+/// An attempt that is ready to be sent.
 pub(super) struct Prepared<'a> {
     pub(super) task: Task<'a>,
     pub(super) metadata: Option<Arc<ContainerMetadata>>,
     pub(super) partition: Option<Partition>,
-    /// The range that the session token is about; `None`: all.
+    /// The range of the session token; `None`: the token is of all ranges.
     pub(super) session_range: Option<Arc<str>>,
     pub(super) snapshot: Snapshot,
     pub(super) route: Route,
     pub(super) resolved: Resolved,
 }
 
-/// Learns what must be metadata, takes the snapshot and resolves the route.
+/// Reads the metadata if need be, takes the snapshot and resolves the route.
 pub(super) async fn prepare<'a>(core: &Core, task: Task<'a>, state: &State) -> Result<Prepared<'a>, Error> {
     let operation = task.operation;
     let (metadata, is_strange) = match &operation.target.container {
@@ -59,8 +59,9 @@ pub(super) async fn prepare<'a>(core: &Core, task: Task<'a>, state: &State) -> R
     });
     let (snapshot, route) = pick_route(core, task, partition.as_ref(), state);
     let session_range = range.filter(|_| !is_strange);
-    // What others have seen since this operation began is not its session: who
-    // asks for the latest at each attempt never catches up with busy writers.
+    // A retry asks for the same session as the attempt before. What other
+    // operations have written meanwhile is not part of it: a read that asked for
+    // the latest at each attempt would never catch up with busy writers.
     let session_token = match &state.asked {
         Some(asked) if asked.is_about(metadata.as_deref(), session_range) => asked.token.clone(),
         Some(_) | None => session_token(task, &snapshot, metadata.as_deref(), session_range),
@@ -75,8 +76,8 @@ pub(super) async fn prepare<'a>(core: &Core, task: Task<'a>, state: &State) -> R
     Ok(Prepared { task, metadata, partition, session_range, snapshot, route, resolved })
 }
 
-/// What is metadata of a container, learnt now if need be: at first use, and when
-/// the session has seen a range that is not metadata.
+/// The metadata of a container. It is read at first use, and again when the
+/// session has seen a range that it does not contain.
 async fn current(
     core: &Core,
     container: &Arc<Container>,
@@ -84,7 +85,7 @@ async fn current(
 ) -> Result<Arc<ContainerMetadata>, Error> {
     match container.metadata() {
         None => Box::pin(metadata::load(core, container, deadline)).await,
-        // What was metadata still serves: a token of all ranges is sent with it.
+        // If that fails, the old metadata is used, with a token of all ranges.
         Some(metadata) if container.has_unknown_range() => {
             Ok(Box::pin(metadata::try_refresh(core, container, metadata, deadline)).await)
         }
@@ -92,8 +93,8 @@ async fn current(
     }
 }
 
-/// Resolves a route. One operation at a time probes a partition whose breaker
-/// is open: whoever does not get to resolves once more, without it.
+/// Resolves a route. Only one operation at a time may probe a partition whose
+/// breaker is open; the others resolve again, without that partition.
 fn pick_route(
     core: &Core,
     task: Task<'_>,
@@ -125,22 +126,22 @@ pub(super) fn route_request<'a>(
         partition,
         excluded: &task.settings.excluded_regions,
         tried: &state.tried,
-        route_to: followed(&snapshot.account, task.operation, state),
+        route_to: next_region(&snapshot.account, task.operation, state),
         last: state.last.as_ref(),
         now: Instant::now(),
     }
 }
 
-/// Where the judge wants the next attempt; but a write follows the account. When
-/// that now names another write region than at the last attempt, what was tried
-/// before says nothing about it.
-fn followed(account: &Account, operation: &Operation, state: &State) -> Option<RouteTo> {
+/// The region that the verdict asks for. But when the account names another write
+/// region than at the last attempt, a write goes there: the attempts before say
+/// nothing about it.
+fn next_region(account: &Account, operation: &Operation, state: &State) -> Option<RouteTo> {
     let has_moved = state.write_region.as_ref().zip(account.only_write_region()).is_some_and(|(a, b)| a != b);
     if has_moved && !operation.verb.is_read() { Some(RouteTo::WriteRegion) } else { state.route_to }
 }
 
-/// The token the answer must cover. Reads have one when the consistency is
-/// session, writes only where several regions take them.
+/// The session token of the request. Reads have one when the consistency is
+/// session, writes only where all regions take writes.
 fn session_token(
     task: Task<'_>,
     snapshot: &Snapshot,

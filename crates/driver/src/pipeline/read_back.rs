@@ -1,10 +1,10 @@
-//! What became of a write whose answer was lost: reads the one thing that only
-//! this write can have left behind.
+//! Reads a witness, to find out whether a write whose answer was lost was
+//! applied.
 //!
-//! The witness is read in the region that takes the writes, and in the session
-//! that the repeat's refusal belongs to, whatever the operation's own options
-//! say about reads. Found anywhere, it is proof. Missing, it says something
-//! only where writes are taken: other regions may not have it yet.
+//! The witness is read in the write region and with the current session, whatever
+//! the operation's own options say about reads. If it is found, in any region, the
+//! write was applied. If it is absent, that is a proof only in a write region:
+//! other regions may not have it yet.
 
 use super::prepare::Task;
 use super::run::run;
@@ -15,13 +15,14 @@ use crate::options::{ReadConsistency, Settings};
 use crate::response::Response;
 use crate::routing::resolve::RouteTo;
 
-/// What the witness says.
+/// What reading the witness has shown.
 pub(super) enum Evidence {
     /// The write was applied.
     Applied(Response),
-    /// The region that takes the writes does not hold it.
+    /// The write region does not have the witness.
     Absent(Diagnostics),
-    /// Nothing: it could not be read, or only where it may be late.
+    /// Nothing: the witness could not be read, or only in a region that may be
+    /// behind.
     None(Diagnostics),
 }
 
@@ -55,7 +56,7 @@ fn holds(response: &Response, witness: &Witness) -> bool {
         .is_ok_and(|document| document.pointer(&witness.pointer) == Some(&witness.value))
 }
 
-/// A read that did not find the witness, by where it was answered.
+/// What it shows that the witness was not found: that depends on the region.
 fn without(core: &Core, diagnostics: Diagnostics) -> Evidence {
     let writes = &core.topology().snapshot().account.writes;
     let takes_writes = diagnostics

@@ -1,11 +1,11 @@
-//! The loop: snapshot, resolve, send, judge, apply, act. Each stage stands in
-//! its own file; what is left here is their order.
+//! The loop of an operation: prepare, send, judge, apply, act. Each stage has its
+//! own file; this one has their order.
 
 use http::StatusCode;
 use tokio::time::Instant;
 
 use super::apply::{self, Judged};
-use super::attempt::{Answer, Leg, status_of};
+use super::attempt::{AttemptResult, Leg, status_of};
 use super::finish::{complete, complete_as_gone, failure, give_up, in_doubt, joined, resolve_ambiguity};
 use super::judge::judge;
 use super::prepare::{Prepared, Task, prepare};
@@ -85,9 +85,9 @@ async fn drive(core: &Core, task: Task<'_>, state: &mut State) -> Result<Respons
     }
 }
 
-/// Remembers how far the answer had come. An answer that says the session is
-/// not there yet has nothing to tell.
-fn note_session(prepared: &Prepared<'_>, result: &Answer) {
+/// Records the session token of an answer. An answer that the session is not
+/// available yet has none that counts.
+fn note_session(prepared: &Prepared<'_>, result: &AttemptResult) {
     let operation = prepared.task.operation;
     let (Some(container), Some(metadata), Ok(response)) =
         (&operation.target.container, &prepared.metadata, result)
@@ -102,9 +102,9 @@ fn note_session(prepared: &Prepared<'_>, result: &Answer) {
     }
 }
 
-/// A range that is gone for good cannot be retried by its id: whoever asked
-/// for that range must look at its children.
-fn is_pointless(prepared: &Prepared<'_>, result: &Answer) -> bool {
+/// Whether a retry cannot succeed: the operation names a range that was split or
+/// merged. The caller must use the ranges that replace it.
+fn is_pointless(prepared: &Prepared<'_>, result: &AttemptResult) -> bool {
     let operation = prepared.task.operation;
     let (Scope::Range(id) | Scope::Slice(id, _)) = &operation.scope else { return false };
     result.as_ref().is_ok_and(|response| response.status() == StatusCode::GONE)

@@ -1,5 +1,5 @@
-//! The stage that sends: one attempt, or two legs of a hedge where that is
-//! allowed and another region is there; and what is remembered of both.
+//! Sends an attempt. It makes two legs of it where hedging is allowed and another
+//! region is available, and records what both have shown.
 
 use tokio::time::Instant;
 
@@ -18,8 +18,8 @@ use crate::routing::circuit_breaker::BreakerKey;
 use crate::routing::latency;
 use crate::routing::resolve::{Route, alternate};
 
-/// Makes the attempt, hedged where that is allowed and another region is there.
-/// Afterwards the prepared's route is that of the leg that counts.
+/// Makes the attempt. Afterwards the route of `prepared` is that of the leg that
+/// counts.
 pub(super) async fn send(core: &Core, prepared: &mut Prepared<'_>, state: &mut State) -> Result<Leg, Error> {
     let task = prepared.task;
     let primary = Sending {
@@ -48,7 +48,8 @@ pub(super) async fn send(core: &Core, prepared: &mut Prepared<'_>, state: &mut S
     Ok(leg)
 }
 
-/// The second region and when to ask it. One race per operation, at its start.
+/// The second region, and when to ask it. Only the first attempt of an operation
+/// is hedged.
 fn hedge_plan(prepared: &Prepared<'_>, state: &State) -> Option<(Route, Instant)> {
     let (account, task) = (&prepared.snapshot.account, prepared.task);
     let is_first = state.last.is_none() && state.route_to.is_none();
@@ -72,16 +73,16 @@ fn hedge_plan(prepared: &Prepared<'_>, state: &State) -> Option<(Route, Instant)
     Some((other, now + threshold))
 }
 
-/// Whether the other leg has nothing to add to this one. While it is under way
-/// a write may be applied by it.
+/// Whether this leg ends the race. While the other leg is under way, it may apply
+/// a write.
 fn is_final(prepared: &Prepared<'_>, state: &State, leg: &Leg, winner: Winner) -> bool {
     let operation = prepared.task.operation;
     let in_doubt = state.budgets.with_ambiguity(true);
     let (verdict, _) = judge(prepared, &leg.result, in_doubt, 0.0);
     match verdict {
         Verdict::Complete => true,
-        // A region that refuses a write says nothing of the other leg. Metadata
-        // that a second region does not have may be on their way there.
+        // A region that refuses a write says nothing about the other leg. Metadata
+        // that the second region does not have may not be replicated yet.
         Verdict::Abort => {
             operation.verb.is_read() && (winner != Winner::Alternate || operation.is_data_plane())
         }
@@ -92,7 +93,7 @@ fn is_final(prepared: &Prepared<'_>, state: &State, leg: &Leg, winner: Winner) -
     }
 }
 
-/// Counts who was faster, for the breaker of the first region.
+/// Counts for the breaker of the first region whether it won.
 fn note_race(core: &Core, prepared: &Prepared<'_>, winner: Winner) {
     let Some(partition) = &prepared.partition else { return };
     let usage = usage(prepared.task.operation);
@@ -107,13 +108,13 @@ fn note_race(core: &Core, prepared: &Prepared<'_>, winner: Winner) {
     }
 }
 
-/// Keeps what the leg that does not count has to tell: its line, its marks, and
-/// that a write may have been applied by it.
+/// Records what the losing leg has shown: its attempt, its marks, and that a write
+/// may have been applied by it.
 fn note_loser(core: &Core, prepared: &Prepared<'_>, route: &Route, loser: Loser, state: &mut State) {
     let operation = prepared.task.operation;
     let leg = match loser {
         Loser::Ended(leg) => leg,
-        Loser::GivenUp(record) => {
+        Loser::Cancelled(record) => {
             state.diagnostics.record(record);
             state.budgets.is_ambiguous |= !operation.verb.is_read();
             return;

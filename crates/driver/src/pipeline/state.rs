@@ -1,5 +1,5 @@
-//! What an operation carries from attempt to attempt. The loop in `run` is the
-//! only writer; `budgets` come from the judge.
+//! The state of an operation, kept from attempt to attempt. `run` and `send`
+//! write it; `apply` adds the effects that wait for confirmation.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::routing::resolve::{Route, RouteTo};
 
 use super::retry::{Budgets, Effect, Nature};
 
-/// One operation under way.
+/// The state of one operation.
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) started: Instant,
@@ -23,11 +23,11 @@ pub(super) struct State {
     pub(super) budgets: Budgets,
     pub(super) context: Context,
     pub(super) route_to: Option<RouteTo>,
-    /// Regions that failed this operation since the last full round.
+    /// Regions of earlier attempts.
     pub(super) tried: Vec<Region>,
     pub(super) last: Option<Region>,
-    /// The region that took writes, by the account, when the last attempt was
-    /// made; `None` before the first, and where all regions take them.
+    /// The account's write region when the last attempt was made; `None` before
+    /// the first attempt, and where all regions take writes.
     pub(super) write_region: Option<Region>,
     /// The session that the last attempt asked for.
     pub(super) asked: Option<AskedSession>,
@@ -55,8 +55,8 @@ impl State {
     }
 }
 
-/// What an attempt asked for: a token, and the range (or all, when `None`) of
-/// the container that it is about.
+/// The session that an attempt asked for: a token, its container, and its range
+/// (`None`: all ranges).
 #[derive(Debug)]
 pub(super) struct AskedSession {
     pub(super) metadata: Option<Arc<ContainerMetadata>>,
@@ -65,7 +65,7 @@ pub(super) struct AskedSession {
 }
 
 impl AskedSession {
-    /// Whether it was asked of the same place as is to be asked now.
+    /// Whether the token was for this container and this range.
     pub(super) fn is_about(&self, metadata: Option<&ContainerMetadata>, range: Option<&Range>) -> bool {
         let is_same_container = match (self.metadata.as_deref(), metadata) {
             (Some(asked), Some(metadata)) => std::ptr::eq(asked, metadata),
@@ -76,7 +76,7 @@ impl AskedSession {
     }
 }
 
-/// What does not change about an operation.
+/// The properties of an operation that matter for its retries.
 pub(super) fn nature(operation: &Operation) -> Nature {
     Nature {
         verb: operation.verb,

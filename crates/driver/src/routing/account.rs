@@ -1,14 +1,13 @@
-//! The account as the driver sees it: which regions there are, in which order
-//! to use them, and which of their endpoints cannot be reached just now.
+//! The account's regions: the order in which to use them, and which of their
+//! endpoints are unavailable.
 //!
-//! An [`Account`] is a snapshot. Reading the account document, or learning
-//! that an endpoint fails or works again, gives the next one. A region keeps
-//! its [`Site`] (and with it the latencies measured there) from snapshot to
-//! snapshot as long as its endpoint stays.
+//! An [`Account`] is a snapshot. Reading the account document, and marking an
+//! endpoint, return the next one. A region keeps its [`Site`], and so its
+//! latencies, from snapshot to snapshot as long as its endpoint stays the same.
 //!
 //! What always holds: there is at least one site to read from and one to write
 //! to; no list names a region twice; an endpoint that was marked unavailable
-//! stays so until a probe has succeeded, time alone does not clear it.
+//! stays so until a probe has succeeded.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,8 +22,8 @@ use crate::region::Region;
 /// Regions that one account may name; the service has about a hundred.
 const REGIONS_MAX: usize = 256;
 
-/// The name of the region behind the configured endpoint, before or unless the
-/// account says which it is.
+/// The region name of the configured endpoint, until the account document names
+/// its regions.
 const HUB_REGION: &str = "global";
 
 /// One region's endpoint, shared by all snapshots.
@@ -38,24 +37,24 @@ pub(crate) struct Site {
 /// The account at one moment.
 #[derive(Debug, Clone)]
 pub(crate) struct Account {
-    /// How often the account document has been read; 0 before the first time.
+    /// How often the account document was read.
     pub(crate) generation: u64,
-    /// Where to read, best first.
+    /// Sites for reads, best first.
     pub(crate) reads: Vec<Arc<Site>>,
-    /// Where to write, best first; one unless `is_multi_write`.
+    /// Sites for writes, best first; one unless `is_multi_write`.
     pub(crate) writes: Vec<Arc<Site>>,
     /// Whether every region takes writes.
     pub(crate) is_multi_write: bool,
     /// The default consistency of reads.
     pub(crate) consistency: Consistency,
-    /// The configured endpoint, when nothing else is left.
+    /// The configured endpoint, used when there is no other.
     pub(crate) hub: Arc<Site>,
     /// The service asks clients not to hedge.
     pub(crate) is_hedging_disabled: bool,
-    unavailable: Vec<Mark>,
+    unavailable: Vec<UnavailableMark>,
 }
 
-/// What an endpoint is used for. One that refuses writes may serve reads.
+/// What an endpoint is used for. An endpoint that refuses writes may serve reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Usage {
     Read,
@@ -72,16 +71,17 @@ pub(crate) enum Consistency {
     Eventual,
 }
 
-/// An endpoint to be avoided.
+/// An endpoint that is avoided.
 #[derive(Debug, Clone)]
-struct Mark {
+struct UnavailableMark {
     endpoint: Endpoint,
     usage: Usage,
     probe_from: Instant,
 }
 
 impl Account {
-    /// The account before its document was read: only the configured endpoint.
+    /// The account before its document was read. It has only the configured
+    /// endpoint.
     pub(crate) fn bootstrap(endpoint: Endpoint) -> Account {
         let hub = Arc::new(Site::new(Region::new(HUB_REGION), endpoint));
         Account {
@@ -97,15 +97,15 @@ impl Account {
     }
 
     /// The account after its document (the answer to `GET /`) was read.
-    /// Preferred regions come first in their order, the rest as the account
-    /// lists them. Unknown members are ignored; what was learnt of endpoints
-    /// that are still there is kept.
+    /// Preferred regions come first in their order, the others as the account
+    /// lists them. Unknown members are ignored. Latencies and marks of endpoints
+    /// that still exist are kept.
     pub(crate) fn from_properties(
         body: &[u8],
         preferred: &[Region],
         previous: &Account,
     ) -> Result<Account, String> {
-        let document: Document = serde_json::from_slice(body)
+        let document: AccountDocument = serde_json::from_slice(body)
             .map_err(|error| format!("the account document cannot be read: {error}"))?;
         let is_multi_write = document.enable_multiple_write_locations.unwrap_or(false);
         let mut readable = sites(document.readable_locations, previous);
@@ -123,9 +123,8 @@ impl Account {
             *endpoint == previous.hub.endpoint
                 || reads.iter().chain(&writes).any(|site| site.endpoint == *endpoint)
         };
-        // A region that has just become the one that takes writes is no longer
-        // what it was when it refused them.
-        let is_new_writer = |mark: &Mark| {
+        // A region may have refused writes before it became the write region.
+        let is_new_writer = |mark: &UnavailableMark| {
             let named = |writes: &[Arc<Site>]| writes.iter().any(|site| site.endpoint == mark.endpoint);
             mark.usage == Usage::Write && named(&writes) && !named(&previous.writes)
         };
@@ -143,14 +142,14 @@ impl Account {
         })
     }
 
-    /// Whom to ask about the account, in this order, each endpoint once: the
-    /// configured one, then the regions; last those that something speaks
-    /// against, `suspect` among them. The configured endpoint leads to the region
-    /// that takes writes and is as suspect as that.
+    /// The sites from which to read the account document, in this order, each
+    /// endpoint once: the configured one, then the regions. Unavailable endpoints
+    /// and `suspect` come last. The configured endpoint leads to the write region,
+    /// so it comes last if the write region is suspect.
     ///
-    /// Before the account was read, nothing is known but how the service names
-    /// its regions, so the preferred ones are asked by that name.
-    pub(crate) fn whom_to_ask(&self, preferred: &[Region], suspect: Option<&Endpoint>) -> Vec<Arc<Site>> {
+    /// Before the account was read, the preferred regions are asked by the host
+    /// names that the service gives its regions.
+    pub(crate) fn sites_to_ask(&self, preferred: &[Region], suspect: Option<&Endpoint>) -> Vec<Arc<Site>> {
         let is_hub_suspect = self.writes.iter().any(|site| Some(&site.endpoint) == suspect);
         let mut asked: Vec<Arc<Site>> = Vec::new();
         let guesses = preferred.iter().filter(|_| self.generation == 0).take(REGIONS_MAX);
@@ -183,7 +182,11 @@ impl Account {
     ) -> Account {
         let mut next = self.clone();
         next.unavailable.retain(|mark| !(mark.usage == usage && mark.endpoint == *endpoint));
-        next.unavailable.push(Mark { endpoint: endpoint.clone(), usage, probe_from: now + period });
+        next.unavailable.push(UnavailableMark {
+            endpoint: endpoint.clone(),
+            usage,
+            probe_from: now + period,
+        });
         next
     }
 
@@ -194,12 +197,12 @@ impl Account {
         next
     }
 
-    /// Whether nothing speaks against using `endpoint`.
+    /// Whether `endpoint` is not marked unavailable.
     pub(crate) fn is_available(&self, endpoint: &Endpoint, usage: Usage) -> bool {
         !self.unavailable.iter().any(|mark| mark.usage == usage && mark.endpoint == *endpoint)
     }
 
-    /// The one region that takes writes; `None` where all do.
+    /// The write region; `None` where all regions take writes.
     pub(crate) fn only_write_region(&self) -> Option<&Region> {
         self.writes.first().filter(|_| !self.is_multi_write).map(|site| &site.region)
     }
@@ -209,8 +212,8 @@ impl Account {
         !self.unavailable.is_empty()
     }
 
-    /// Endpoints that have been avoided long enough, each once. One that is
-    /// marked for reads and for writes waits for the later of the two.
+    /// Endpoints that are to be probed, each once. An endpoint that is marked for
+    /// reads and for writes waits for the later of the two.
     pub(crate) fn due_for_probe(&self, now: Instant) -> Vec<Endpoint> {
         let is_waiting = |endpoint: &Endpoint| {
             self.unavailable.iter().any(|mark| mark.endpoint == *endpoint && mark.probe_from > now)
@@ -231,10 +234,10 @@ impl Site {
     }
 }
 
-/// The members of the account document that matter here.
+/// The members of the account document that the driver uses.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Document {
+struct AccountDocument {
     readable_locations: Option<Vec<Location>>,
     writable_locations: Option<Vec<Location>>,
     enable_multiple_write_locations: Option<bool>,
@@ -255,8 +258,8 @@ struct ConsistencyPolicy {
     default_consistency_level: Option<String>,
 }
 
-/// The sites of a list, in its order, each region once. An address that cannot
-/// be read makes its region unusable, not the account.
+/// The sites of a list, in its order, each region once. A region whose endpoint
+/// cannot be parsed is left out.
 fn sites(locations: Option<Vec<Location>>, previous: &Account) -> Vec<Arc<Site>> {
     let mut sites: Vec<Arc<Site>> = Vec::new();
     for location in locations.unwrap_or_default().into_iter().take(REGIONS_MAX) {
@@ -270,8 +273,8 @@ fn sites(locations: Option<Vec<Location>>, previous: &Account) -> Vec<Arc<Site>>
 }
 
 impl Account {
-    /// The site of a region: the one known already, as long as its endpoint is
-    /// the same.
+    /// The site of a region: the existing one, if its endpoint is the same, or a
+    /// new one.
     fn site(&self, region: Region, endpoint: Endpoint) -> Arc<Site> {
         let known = self.reads.iter().chain(&self.writes);
         let known = known.chain(std::iter::once(&self.hub));
@@ -280,8 +283,9 @@ impl Account {
     }
 }
 
-/// Where the service serves a region of an account: `shop.documents.azure.com`
-/// as `shop-westus.documents.azure.com`. Other hosts have their own ways.
+/// The endpoint of a region, by the service's naming: West US of
+/// `shop.documents.azure.com` is `shop-westus.documents.azure.com`. `None` for
+/// other hosts.
 fn regional_endpoint(hub: &Endpoint, region: &Region) -> Option<Endpoint> {
     let (account, rest) = hub.host().split_once('.')?;
     if !rest.starts_with("documents.azure.") {
@@ -292,9 +296,9 @@ fn regional_endpoint(hub: &Endpoint, region: &Region) -> Option<Endpoint> {
     Endpoint::parse(&format!("{scheme}://{account}-{region}.{rest}:{}", hub.port())).ok()
 }
 
-/// An emulator in a container names itself by an address inside it
-/// (`127.0.0.1:8081`, `172.17.0.2`), while its user came through a mapped port.
-/// With one region there is nothing to choose: the address that worked stays.
+/// Keeps the configured endpoint of a local emulator with one region. An emulator
+/// in a container names itself by an address inside that container
+/// (`127.0.0.1:8081`, `172.17.0.2`), while the client uses a mapped port.
 fn use_configured_loopback(readable: &mut [Arc<Site>], writable: &mut [Arc<Site>], previous: &Account) {
     let hub = &previous.hub.endpoint;
     let [only] = readable else { return };
@@ -305,17 +309,17 @@ fn use_configured_loopback(readable: &mut [Arc<Site>], writable: &mut [Arc<Site>
     }
 }
 
-/// Preferred regions first, in their order; then the rest in theirs.
+/// Sorts the preferred regions first, in their order; the others keep their order.
 fn in_order(mut sites: Vec<Arc<Site>>, preferred: &[Region]) -> Vec<Arc<Site>> {
-    let place = |site: &Arc<Site>| {
+    let rank = |site: &Arc<Site>| {
         preferred.iter().position(|region| *region == site.region).unwrap_or(preferred.len())
     };
-    sites.sort_by_key(place);
+    sites.sort_by_key(rank);
     sites
 }
 
-/// A level that is not known yet is treated as session: tokens are sent then,
-/// and a stronger service ignores them.
+/// The account's consistency. An unknown level counts as session: requests then
+/// carry tokens, which a service with a stronger level ignores.
 fn consistency(policy: Option<ConsistencyPolicy>) -> Consistency {
     let level = policy.and_then(|policy| policy.default_consistency_level).unwrap_or_default();
     match level.as_str() {

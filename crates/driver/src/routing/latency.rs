@@ -1,17 +1,17 @@
-//! How long recent requests to a region took, and when to ask a second region.
+//! Latencies of recent requests to a region, and the hedging threshold that
+//! follows from them.
 //!
-//! A [`LatencyWindow`] is a histogram with logarithmic buckets, cut into slices
-//! of time that are reused in turn. Recording is two atomic additions: no lock,
-//! no allocation. A percentile is taken over the newest slices that together
-//! hold enough requests, so under load only the last seconds count, and with
-//! little traffic the last half minute does. The figures are statistics: a
-//! request that is recorded while its slice is being emptied may be lost.
+//! A [`LatencyWindow`] is a histogram with logarithmic buckets, divided into
+//! slices of time that are reused. Recording is two atomic additions, without a
+//! lock and without allocation. A percentile is taken over the newest slices that
+//! together hold enough requests: under load these are the last seconds, with
+//! little traffic the last half minute. A request that is recorded while its slice
+//! is being emptied may be lost.
 //!
-//! What always holds: a slice's counts are never mixed with those of an earlier
-//! use of it, and a region that becomes slow cannot raise its own bar:
-//! [`threshold`] looks at the fastest region, and when only one was measured
-//! (all traffic goes to the first region while all is well) at what was usual
-//! there before.
+//! What always holds: counts of two uses of a slice are never mixed, and a region
+//! that becomes slow cannot raise the threshold by itself. [`threshold`] uses the
+//! fastest region. When only one region was measured (all traffic goes to the
+//! first region while it works), it uses that region's usual percentile.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -21,8 +21,8 @@ use tokio::time::Instant;
 
 use super::account::Site;
 
-/// One slice of time. A change of latency shows after at most one slice when
-/// there is enough traffic.
+/// The length of a slice. With enough traffic a change of latency shows after at
+/// most one slice.
 const SLICE: Duration = Duration::from_secs(5);
 
 /// Slices kept: half a minute, for regions with little traffic.
@@ -31,23 +31,23 @@ const SLICES: usize = 6;
 /// With this many requests in the newest slices, older ones are not looked at.
 const SAMPLES_ENOUGH: u32 = 200;
 
-/// With fewer requests than this, nothing is said: the largest of ten is at
-/// least a rough upper bound, the largest of two is an accident.
+/// With fewer requests than this there is no percentile: the largest of ten is a
+/// rough upper bound, the largest of two is random.
 const SAMPLES_MIN: u32 = 10;
 
-/// With fewer requests than this, a percentile is not taken for the usual one:
-/// the largest of a few is often too small.
+/// With fewer requests than this, a percentile does not count as usual: the largest
+/// of a few is often too small.
 const SAMPLES_TRUSTED: u32 = 100;
 
-/// What is usual is the least percentile of this and the previous such period.
+/// The usual percentile is the least one of this period and the one before.
 const USUAL_SLICES: u64 = 30;
 
-/// Where no other region was measured, the bar rises to this many times the
-/// usual percentile and no further. Beyond it second requests are sent, which
-/// measure the other regions: if they are as slow, the bar follows.
+/// Where no other region was measured, the threshold rises to at most this many
+/// times the usual percentile. Above it hedges are sent, which measure the other
+/// regions; if these are as slow, the threshold follows.
 const RISE_ALONE_MAX: u32 = 2;
 
-/// A percentile is computed at most this often; in between, the last one serves.
+/// A percentile is computed at most this often; in between, the last one is used.
 const KEPT_FOR: Duration = Duration::from_millis(100);
 
 /// Buckets per doubling: neighbouring bounds are 3 to 6 % apart.
@@ -62,13 +62,13 @@ const LAST_OCTAVE: u32 = 23;
 
 const BUCKETS: usize = (LAST_OCTAVE - FIRST_OCTAVE) as usize * STEPS + 1;
 
-/// The bar for regions of which nothing is known yet.
+/// The threshold when no region was measured yet.
 const THRESHOLD_UNKNOWN: Duration = Duration::from_secs(1);
 
-/// No second request sooner than this, whatever was measured or set.
+/// The shortest threshold, whatever was measured or set.
 const THRESHOLD_FLOOR: Duration = Duration::from_millis(50);
 
-/// No second request later than this, whatever was measured or set.
+/// The longest threshold, whatever was measured or set.
 const THRESHOLD_CEILING: Duration = Duration::from_millis(4000);
 
 /// Recent latencies of one region.
@@ -77,16 +77,16 @@ pub(crate) struct LatencyWindow {
     /// Slices are numbered from the first request on.
     origin: OnceLock<Instant>,
     slices: [Slice; SLICES],
-    kept: Kept,
-    usual: [Kept; 2],
+    current: CachedPercentile,
+    usual: [CachedPercentile; 2],
 }
 
-/// How long to wait for the first region before asking a second one as well:
+/// How long to wait for the first region before the second one is asked as well:
 /// the P99 of the fastest of `sites`, within the bounds and within 50 to 4000 ms.
 pub(crate) fn threshold(sites: &[&Arc<Site>], min: Duration, max: Duration, now: Instant) -> Duration {
     let measured = |site: &&&Arc<Site>| site.latency.p99(now).is_some();
     let is_alone = sites.len() > 1 && sites.iter().filter(measured).count() == 1;
-    let fastest = sites.iter().filter_map(|site| site.latency.bar(is_alone, now)).min();
+    let fastest = sites.iter().filter_map(|site| site.latency.threshold(is_alone, now)).min();
     let floor = min.clamp(THRESHOLD_FLOOR, THRESHOLD_CEILING);
     let ceiling = max.clamp(floor, THRESHOLD_CEILING);
     fastest.unwrap_or(THRESHOLD_UNKNOWN).clamp(floor, ceiling)
@@ -97,7 +97,7 @@ impl LatencyWindow {
         LatencyWindow {
             origin: OnceLock::new(),
             slices: std::array::from_fn(|_| Slice::new()),
-            kept: Kept::default(),
+            current: CachedPercentile::default(),
             usual: Default::default(),
         }
     }
@@ -113,15 +113,15 @@ impl LatencyWindow {
     pub(crate) fn p99(&self, now: Instant) -> Option<Duration> {
         let origin = *self.origin.get()?;
         let tick = (now.saturating_duration_since(origin).as_millis() / KEPT_FOR.as_millis()) as u32;
-        match self.kept.get(tick) {
-            Some(kept) => kept,
-            None => self.kept.put(tick, self.compute(slice_number(origin, now))),
+        match self.current.get(tick) {
+            Some(percentile) => percentile,
+            None => self.current.put(tick, self.compute(slice_number(origin, now))),
         }
     }
 
-    /// What this region says about the bar: its P99, but when no other region
-    /// says anything, not much more than what was usual.
-    fn bar(&self, is_alone: bool, now: Instant) -> Option<Duration> {
+    /// The threshold by this region: its P99. When no other region was measured,
+    /// not much more than the usual percentile.
+    fn threshold(&self, is_alone: bool, now: Instant) -> Option<Duration> {
         let p99 = self.p99(now)?;
         let period = slice_number(*self.origin.get()?, now) / USUAL_SLICES;
         let usual = [Some(period), period.checked_sub(1)].into_iter().flatten();
@@ -129,14 +129,14 @@ impl LatencyWindow {
         Some(usual.filter(|_| is_alone).map_or(p99, |usual| p99.min(usual * RISE_ALONE_MAX)))
     }
 
-    /// Takes the percentile over the newest slices, and remembers it if it is
-    /// the least of its period.
+    /// Takes the percentile over the newest slices, and stores it if it is the least
+    /// of its period.
     fn compute(&self, newest: u64) -> Option<Duration> {
         let mut looked_at: [Option<&Slice>; SLICES] = [None; SLICES];
         let mut count: u32 = 0;
-        for (age, place) in looked_at.iter_mut().enumerate() {
-            *place = newest.checked_sub(age as u64).and_then(|number| self.slice(number));
-            count = count.saturating_add(place.map_or(0, |slice| slice.count.load(Ordering::Relaxed)));
+        for (age, slot) in looked_at.iter_mut().enumerate() {
+            *slot = newest.checked_sub(age as u64).and_then(|number| self.slice(number));
+            count = count.saturating_add(slot.map_or(0, |slice| slice.count.load(Ordering::Relaxed)));
             if count >= SAMPLES_ENOUGH {
                 break;
             }
@@ -154,7 +154,7 @@ impl LatencyWindow {
         p99
     }
 
-    /// A slice, unless its place is in another use.
+    /// A slice, unless it was reused for another time.
     fn slice(&self, number: u64) -> Option<&Slice> {
         let slice = &self.slices[number as usize % SLICES];
         (slice.number.load(Ordering::Acquire) == number).then_some(slice)
@@ -163,13 +163,13 @@ impl LatencyWindow {
 
 /// The latency that all but the slowest hundredth of `count` stayed under.
 fn percentile(slices: &[Option<&Slice>], count: u32) -> Option<Duration> {
-    // At least one lies above, so that of a few the largest counts.
+    // At least one is above, so that of a few requests the largest counts.
     let mut above = (count / 100).max(1);
-    for place in (0..BUCKETS).rev() {
-        let counts = slices.iter().flatten().map(|slice| slice.buckets[place].load(Ordering::Relaxed));
+    for bucket in (0..BUCKETS).rev() {
+        let counts = slices.iter().flatten().map(|slice| slice.buckets[bucket].load(Ordering::Relaxed));
         let here = counts.fold(0u32, u32::saturating_add);
         if here >= above {
-            return Some(upper_bound(place));
+            return Some(upper_bound(bucket));
         }
         above -= here;
     }
@@ -202,16 +202,16 @@ impl Slice {
 
     fn record(&self, number: u64, bucket: usize) {
         let found = self.number.load(Ordering::Acquire);
-        if found != number && !self.turn_over(found, number) {
+        if found != number && !self.reuse(found, number) {
             return;
         }
         self.buckets[bucket].fetch_add(1, Ordering::Relaxed);
         self.count.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Empties the slice for its next use; false when another does so just now
-    /// or a later use has begun.
-    fn turn_over(&self, found: u64, number: u64) -> bool {
+    /// Empties the slice for its next use. Returns false when another task does so
+    /// at the same time, or a later use has begun.
+    fn reuse(&self, found: u64, number: u64) -> bool {
         let is_older = found == UNUSED || found < number;
         let is_ours = is_older
             && self.number.compare_exchange(found, EMPTYING, Ordering::AcqRel, Ordering::Relaxed).is_ok();
@@ -224,12 +224,12 @@ impl Slice {
     }
 }
 
-/// A percentile and the tick it is about, in one word, so that both are read
-/// together: tick + 1 above, microseconds (0: unknown) below.
+/// A percentile and its tick in one word, so that both are read together: tick + 1
+/// in the upper half, microseconds (0: unknown) in the lower.
 #[derive(Debug, Default)]
-struct Kept(AtomicU64);
+struct CachedPercentile(AtomicU64);
 
-impl Kept {
+impl CachedPercentile {
     fn get(&self, tick: u32) -> Option<Option<Duration>> {
         let word = self.0.load(Ordering::Relaxed);
         let micros = word & u64::from(u32::MAX);
@@ -247,8 +247,8 @@ fn slice_number(origin: Instant, now: Instant) -> u64 {
     now.saturating_duration_since(origin).as_secs() / SLICE.as_secs()
 }
 
-/// The bucket of a latency: the octave (place of the top bit), then the next
-/// four bits.
+/// The bucket of a latency: by the octave (the position of the top bit), then by
+/// the next four bits.
 fn bucket(elapsed: Duration) -> usize {
     let micros =
         u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX).clamp(1 << FIRST_OCTAVE, 1 << LAST_OCTAVE);

@@ -1,11 +1,10 @@
 //! The physical partitions of a container.
 //!
-//! A [`RangeMap`] is made whole from the feed of partition key ranges, and is
-//! refused when it would leave a key without a partition or give it two: a feed
-//! that was read in the middle of a split is read again, not patched up. What
-//! always holds of a map that is not empty: its ranges are sorted, the first
-//! begins at the lowest key, each begins where the one before ends, the last
-//! ends at the highest.
+//! A [`RangeMap`] is made from the whole feed of partition key ranges. A feed that
+//! leaves a key without a partition, or gives it two, is refused: it was read
+//! during a split and must be read again. What always holds for a map that is not
+//! empty: its ranges are sorted, the first begins at the lowest key, each begins
+//! where the one before ends, and the last ends at the highest key.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -20,11 +19,11 @@ const RANGES_MAX: usize = 65_536;
 /// One physical partition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Range {
-    /// Its id, unique in the container's life.
+    /// The range's id. A container never uses an id twice.
     pub id: Arc<str>,
     /// The effective partition keys it holds.
     pub range: EffectiveRange,
-    /// All ranges it came from, by splits and merges.
+    /// All ranges that it replaced, by splits and merges.
     pub parents: Vec<Arc<str>>,
 }
 
@@ -37,19 +36,19 @@ pub struct RangeMap {
 #[derive(Debug, Default)]
 struct Shared {
     sorted: Vec<Range>,
-    places: HashMap<Arc<str>, usize>,
+    index_by_id: HashMap<Arc<str>, usize>,
 }
 
 impl RangeMap {
-    /// Reads the pages of `GET .../pkranges`. Ranges that others came from are
-    /// gone and left out; of a range that is listed twice the later entry counts.
+    /// Reads the pages of `GET .../pkranges`. Ranges that were replaced by others are
+    /// left out. If a range is listed twice, the later one counts.
     pub(crate) fn from_feed(bodies: &[Bytes]) -> Result<RangeMap, String> {
         let mut ranges: HashMap<Arc<str>, Range> = HashMap::new();
         for body in bodies {
-            let page: Page = serde_json::from_slice(body)
+            let page: RangePage = serde_json::from_slice(body)
                 .map_err(|error| format!("the partition key ranges cannot be read: {error}"))?;
-            for entry in page.ranges {
-                let range = entry.into_range()?;
+            for document in page.ranges {
+                let range = document.into_range()?;
                 ranges.insert(Arc::clone(&range.id), range);
             }
             if ranges.len() > RANGES_MAX {
@@ -61,8 +60,9 @@ impl RangeMap {
         let mut sorted: Vec<Range> = ranges.into_values().collect();
         sorted.sort_by(|a, b| a.range.min.cmp(&b.range.min));
         check_whole(&sorted)?;
-        let places = sorted.iter().enumerate().map(|(place, range)| (Arc::clone(&range.id), place)).collect();
-        Ok(RangeMap { shared: Arc::new(Shared { sorted, places }) })
+        let index_by_id =
+            sorted.iter().enumerate().map(|(index, range)| (Arc::clone(&range.id), index)).collect();
+        Ok(RangeMap { shared: Arc::new(Shared { sorted, index_by_id }) })
     }
 
     /// The range that holds a key.
@@ -80,15 +80,15 @@ impl RangeMap {
         sorted[from.min(to)..to].iter()
     }
 
-    /// The one range of a container that has only one.
+    /// The range of a container that has exactly one.
     pub fn only(&self) -> Option<&Range> {
         let mut ranges = self.iter();
         ranges.next().filter(|_| ranges.next().is_none())
     }
 
-    /// A range by its id; `None` when it is gone or was never there.
+    /// A range by its id; `None` when it was replaced or never existed.
     pub fn get(&self, id: &str) -> Option<&Range> {
-        self.shared.places.get(id).map(|place| &self.shared.sorted[*place])
+        self.shared.index_by_id.get(id).map(|index| &self.shared.sorted[*index])
     }
 
     /// The ranges that hold what `id` held before it split or merged.
@@ -106,7 +106,7 @@ impl RangeMap {
         self.shared.sorted.len()
     }
 
-    /// Whether nothing is known yet.
+    /// Whether there are no ranges.
     pub fn is_empty(&self) -> bool {
         self.shared.sorted.is_empty()
     }
@@ -114,21 +114,21 @@ impl RangeMap {
 
 /// One page of the feed.
 #[derive(Deserialize)]
-struct Page {
+struct RangePage {
     #[serde(rename = "PartitionKeyRanges")]
-    ranges: Vec<Entry>,
+    ranges: Vec<RangeDocument>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Entry {
+struct RangeDocument {
     id: String,
     min_inclusive: String,
     max_exclusive: String,
     parents: Option<Vec<String>>,
 }
 
-impl Entry {
+impl RangeDocument {
     fn into_range(self) -> Result<Range, String> {
         let bound = |text: &str| {
             EffectiveKey::from_hex(text)

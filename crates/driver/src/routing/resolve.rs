@@ -1,9 +1,9 @@
-//! The stage that picks a region for an attempt: preferred order, exclusions,
-//! unavailable endpoints, circuit breakers and what was tried before, in one
-//! look at one snapshot.
+//! Picks the region for an attempt, from one snapshot: by the order of
+//! preference, exclusions, unavailable endpoints, circuit breakers and the
+//! regions tried before.
 //!
-//! It never fails to route: what is known to be bad ranks behind what is not,
-//! and is used when nothing else is left. It allocates nothing.
+//! It always finds a route: regions that are known to fail rank last, and are
+//! used when no other region is left. It allocates nothing.
 
 use std::sync::Arc;
 
@@ -30,11 +30,11 @@ pub(crate) struct Route {
     pub(crate) site: Arc<Site>,
     /// Regions the operation may use, this one included; at least 1.
     pub(crate) candidates: u32,
-    /// It goes there to find out whether an open breaker may close.
+    /// The attempt is a probe: it finds out whether an open breaker may close.
     pub(crate) is_probe: bool,
 }
 
-/// What the decision rests on.
+/// The inputs of the choice.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RouteRequest<'a> {
     pub(crate) usage: Usage,
@@ -45,7 +45,7 @@ pub(crate) struct RouteRequest<'a> {
     pub(crate) excluded: &'a [Region],
     /// Regions of earlier attempts of this operation.
     pub(crate) tried: &'a [Region],
-    /// Where the judge wants the attempt; `None` for the first one.
+    /// The region that the verdict asks for; `None` for the first attempt.
     pub(crate) route_to: Option<RouteTo>,
     /// The region of the last attempt.
     pub(crate) last: Option<&'a Region>,
@@ -63,13 +63,13 @@ pub(crate) fn resolve(request: &RouteRequest<'_>) -> Route {
     if let Some(site) = named {
         return Route { site: Arc::clone(site), candidates, is_probe: false };
     }
-    let best = request.candidates().enumerate().min_by_key(|(place, site)| request.rank(*place, site));
+    let best = request.candidates().enumerate().min_by_key(|(index, site)| request.rank(*index, site));
     let site = best.map_or(&request.account.hub, |(_, site)| site);
     Route { site: Arc::clone(site), candidates, is_probe: request.gate(site) == Gate::ProbeDue }
 }
 
-/// A second region to ask while the first has not answered: one that the
-/// operation may use and has not tried, and that nothing speaks against.
+/// The second region for a hedge: one that the operation may use and has not
+/// tried, that is available and has no open breaker.
 pub(crate) fn alternate(request: &RouteRequest<'_>, primary: &Route) -> Option<Route> {
     let mut others = request.candidates().filter(|site| {
         site.region != primary.site.region
@@ -82,9 +82,9 @@ pub(crate) fn alternate(request: &RouteRequest<'_>, primary: &Route) -> Option<R
     Some(Route { site, candidates: primary.candidates, is_probe: false })
 }
 
-/// Smaller is better. Regions not tried yet come before those that were; then
-/// those that nothing speaks against; then the order of preference, which once
-/// all were tried goes on after the last one tried.
+/// Smaller is better. Regions not tried yet come first; then regions without a
+/// known failure; then the order of preference. Once all were tried, the order
+/// continues after the last one tried.
 type Rank = (bool, bool, bool, usize);
 
 impl<'a> RouteRequest<'a> {
@@ -93,8 +93,8 @@ impl<'a> RouteRequest<'a> {
         let account = self.account;
         let (first, rest): (&[Arc<Site>], &[Arc<Site>]) = match self.usage {
             Usage::Read => (&account.reads, &[]),
-            // A single write region may have moved without the account
-            // document saying so yet: the others are asked in turn.
+            // A single write region may have moved before the account document
+            // says so: the other regions are asked one after the other.
             Usage::Write if self.is_looking_for_write_region() => (&account.writes, &account.reads),
             Usage::Write => (&account.writes, &[]),
         };
@@ -107,7 +107,8 @@ impl<'a> RouteRequest<'a> {
         !self.account.is_multi_write && self.route_to == Some(RouteTo::Next)
     }
 
-    /// A single write region cannot be excluded: there is no other.
+    /// Whether the exclusions do not apply: a single write region cannot be
+    /// excluded.
     fn is_exclusion_void(&self) -> bool {
         let is_excluded = |site: &Arc<Site>| self.excluded.contains(&site.region);
         self.usage == Usage::Write
@@ -121,9 +122,9 @@ impl<'a> RouteRequest<'a> {
         self.candidates().chain(known).find(|site| site.region == *last)
     }
 
-    /// The region that has seen every write, if it may be used and can be
-    /// reached; and once all others were tried also if it is said that it
-    /// cannot, because nobody else knows.
+    /// The write region, if it may be used and is available. Once all other regions
+    /// were tried it is used even if it is marked unavailable, because no other
+    /// region has all writes.
     fn write_site(&self) -> Option<&'a Arc<Site>> {
         let (account, excluded) = (self.account, self.excluded);
         let mut writes = account.writes.iter().filter(|site| !excluded.contains(&site.region));
@@ -131,13 +132,13 @@ impl<'a> RouteRequest<'a> {
         reachable.or_else(|| writes.next().filter(|_| self.candidates().all(|site| self.is_tried(site))))
     }
 
-    fn rank(&self, place: usize, site: &Arc<Site>) -> Rank {
+    fn rank(&self, index: usize, site: &Arc<Site>) -> Rank {
         let is_tried = self.is_tried(site);
         let is_bad = !self.is_available(site) || self.gate(site) == Gate::Open;
-        // Only those that were tried are ordered around the last one.
-        let last_place = || self.candidates().position(|site| Some(&site.region) == self.last);
-        let is_before_next = is_tried && last_place().is_some_and(|last| place <= last);
-        (is_tried, is_bad, is_before_next, place)
+        // Only regions that were tried are ordered around the last one.
+        let last_index = || self.candidates().position(|site| Some(&site.region) == self.last);
+        let is_before_next = is_tried && last_index().is_some_and(|last| index <= last);
+        (is_tried, is_bad, is_before_next, index)
     }
 
     fn is_tried(&self, site: &Site) -> bool {

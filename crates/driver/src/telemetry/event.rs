@@ -1,68 +1,68 @@
-//! The one event of an operation. Nothing is computed unless a subscriber wants
+//! The event of an operation. Its fields are computed only if a subscriber wants
 //! its level.
 
 use tracing::Level;
 
-use super::{Ended, SYSTEM};
+use super::{Report, SYSTEM};
 use crate::diagnostics::Context;
 
 /// Writes the event of an operation that has ended.
-pub(super) fn emit(ended: &Ended<'_>, host: &str, port: u16) {
-    // The level of an event is a constant of its place, hence the macro.
+pub(super) fn emit(report: &Report<'_>, host: &str, port: u16) {
+    // `tracing` needs the level as a constant, hence the macro.
     macro_rules! emit {
         ($level:expr, $diagnostics:expr, $message:literal) => {
             tracing::event!(
                 target: "perihelion_driver",
                 $level,
                 "db.system.name" = SYSTEM,
-                "db.operation.name" = ended.operation,
-                "db.namespace" = ended.database,
-                "db.collection.name" = ended.container,
+                "db.operation.name" = report.operation,
+                "db.namespace" = report.database,
+                "db.collection.name" = report.container,
                 "server.address" = host,
                 "server.port" = port,
-                "db.response.status_code" = ended.status.map(|status| display(status.code)),
-                "db.response.returned_rows" = ended.returned_rows,
-                "azure.cosmosdb.response.sub_status_code" = sub_status(ended),
-                "azure.cosmosdb.operation.request_charge" = ended.diagnostics.charge(),
-                "azure.cosmosdb.operation.contacted_regions" = debug(ended.diagnostics.regions()),
-                "azure.service.request.id" = activity_id(ended),
-                "error.type" = ended.error_type().as_deref(),
-                error = ended.error.map(display),
-                duration_ms = ended.diagnostics.elapsed().as_secs_f64() * 1000.0,
+                "db.response.status_code" = report.status.map(|status| display(status.code)),
+                "db.response.returned_rows" = report.returned_rows,
+                "azure.cosmosdb.response.sub_status_code" = sub_status(report),
+                "azure.cosmosdb.operation.request_charge" = report.diagnostics.charge(),
+                "azure.cosmosdb.operation.contacted_regions" = debug(report.diagnostics.regions()),
+                "azure.service.request.id" = activity_id(report),
+                "error.type" = report.error_type().as_deref(),
+                error = report.error.map(display),
+                duration_ms = report.diagnostics.elapsed().as_secs_f64() * 1000.0,
                 diagnostics = $diagnostics,
                 $message
             )
         };
     }
-    match level(ended) {
-        Level::WARN => emit!(Level::WARN, ended.diagnostics.to_json(), "operation failed"),
-        Level::INFO => emit!(Level::INFO, ended.diagnostics.to_json(), "operation was slow or retried"),
+    match level(report) {
+        Level::WARN => emit!(Level::WARN, report.diagnostics.to_json(), "operation failed"),
+        Level::INFO => emit!(Level::INFO, report.diagnostics.to_json(), "operation was slow or retried"),
         _ => emit!(Level::DEBUG, None::<&str>, "operation"),
     }
 }
 
-/// How much an operation's end matters to whoever reads the log.
-pub(super) fn level(ended: &Ended<'_>) -> Level {
+/// The level of an operation's event.
+pub(super) fn level(report: &Report<'_>) -> Level {
     let was_retried = || {
         let is_retry = |context| !matches!(context, Context::Initial | Context::Hedge);
-        ended.diagnostics.attempts().any(|attempt| is_retry(attempt.context))
+        report.diagnostics.attempts().any(|attempt| is_retry(attempt.context))
     };
-    match ended.error {
-        // What programs ask for on purpose: is it there, was I first.
+    match report.error {
+        // Programs expect these: they check whether something exists, or who was first.
         Some(error) if error.is_not_found() || error.is_conflict() || error.is_precondition_failed() => {
             Level::DEBUG
         }
         Some(_) => Level::WARN,
-        None if ended.is_slow() || was_retried() => Level::INFO,
+        None if report.is_slow() || was_retried() => Level::INFO,
         None => Level::DEBUG,
     }
 }
 
-fn sub_status(ended: &Ended<'_>) -> Option<u32> {
-    ended.status.map(|status| status.sub).filter(|sub| *sub != 0)
+fn sub_status(report: &Report<'_>) -> Option<u32> {
+    report.status.map(|status| status.sub).filter(|sub| *sub != 0)
 }
 
-/// The service's name for the last request, to quote in a support case.
-fn activity_id<'a>(ended: &Ended<'a>) -> Option<&'a str> {
-    ended.diagnostics.attempts().last()?.activity_id.as_ref()?.to_str().ok()
+/// The service's id of the last request, to quote in a support case.
+fn activity_id<'a>(report: &Report<'a>) -> Option<&'a str> {
+    report.diagnostics.attempts().last()?.activity_id.as_ref()?.to_str().ok()
 }

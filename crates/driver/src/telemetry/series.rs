@@ -1,10 +1,9 @@
-//! Handles of metrics, one set per series (operation, container, outcome).
+//! Metric handles, one set per series (operation, container, outcome).
 //!
-//! Reading takes no lock and allocates nothing: the sets are found by a hash of
-//! what makes a series, and the whole table is replaced when one is added,
-//! which happens a few times in a program's life. What always holds: a table
-//! has at most [`SERIES_MAX`] sets; what comes after that is counted in one set
-//! that says so.
+//! A lookup takes no lock and allocates nothing: sets are found by a hash of the
+//! series' identity, and the whole table is replaced when a series is added, which
+//! is rare. What always holds: a table has at most [`SERIES_MAX`] sets; further
+//! series are counted in one set that is labelled as overflow.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -13,10 +12,12 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use metrics::{Counter, Histogram, Label};
 
-use super::{ATTEMPTS, DURATION, Ended, FAILOVERS, HEDGES, REQUEST_CHARGE, RETURNED_ROWS, SYSTEM, THROTTLES};
+use super::{
+    ATTEMPTS, DURATION, FAILOVERS, HEDGES, REQUEST_CHARGE, RETURNED_ROWS, Report, SYSTEM, THROTTLES,
+};
 use perihelion_wire::status::Status;
 
-/// As many as the SDKs of OpenTelemetry keep per metric.
+/// As many series as OpenTelemetry's SDKs keep per metric.
 const SERIES_MAX: usize = 2000;
 
 /// The handles of one series.
@@ -24,7 +25,7 @@ pub(super) struct Handles {
     pub(super) duration: Histogram,
     pub(super) request_charge: Histogram,
     pub(super) returned_rows: Histogram,
-    // The counters do not tell outcomes apart: series share them.
+    // The counters have no label for the outcome, so series share them.
     pub(super) attempts: Counter,
     pub(super) hedges: Counter,
     pub(super) failovers: Counter,
@@ -44,7 +45,7 @@ struct Series {
     handles: Handles,
 }
 
-/// What makes a series, kept to tell hash collisions apart.
+/// The identity of a series, kept to recognize hash collisions.
 struct Identity {
     operation: &'static str,
     database: Option<String>,
@@ -57,7 +58,7 @@ impl SeriesCache {
     pub(super) fn new(host: &str, port: u16) -> Self {
         let labels = vec![
             Label::from_static_parts("db.system.name", SYSTEM),
-            // What the SDKs of OpenTelemetry write in this case.
+            // OpenTelemetry's SDKs use this label.
             Label::from_static_parts("otel.metric.overflow", "true"),
         ];
         SeriesCache {
@@ -70,28 +71,28 @@ impl SeriesCache {
     }
 
     /// Uses the handles of the series that an operation belongs to.
-    pub(super) fn with(&self, ended: &Ended<'_>, use_handles: impl FnOnce(&Handles)) {
+    pub(super) fn with(&self, report: &Report<'_>, use_handles: impl FnOnce(&Handles)) {
         let hash = self.hashes.hash_one((
-            ended.operation,
-            ended.database,
-            ended.container,
-            ended.status,
-            ended.error_kind,
+            report.operation,
+            report.database,
+            report.container,
+            report.status,
+            report.error_kind,
         ));
         let table = self.table.load();
         match table.get(&hash) {
-            Some(series) if series.identity.is(ended) => use_handles(&series.handles),
-            // Two series of one hash: one in 2^64. It is not worth a list.
+            Some(series) if series.identity.is(report) => use_handles(&series.handles),
+            // Two series with one hash are too rare to need a list.
             Some(_) => use_handles(&self.overflow),
             None if table.len() >= SERIES_MAX => use_handles(&self.overflow),
-            None => use_handles(&self.add(hash, ended).handles),
+            None => use_handles(&self.add(hash, report).handles),
         }
     }
 
-    fn add(&self, hash: u64, ended: &Ended<'_>) -> Arc<Series> {
+    fn add(&self, hash: u64, report: &Report<'_>) -> Arc<Series> {
         let series = Arc::new(Series {
-            identity: Identity::of(ended),
-            handles: Handles::new(self.outcome_labels(ended), self.base_labels(ended), ended.returns_rows),
+            identity: Identity::of(report),
+            handles: Handles::new(self.outcome_labels(report), self.base_labels(report), report.returns_rows),
         });
         self.table.rcu(|table| {
             let mut next = HashMap::clone(table);
@@ -101,30 +102,30 @@ impl SeriesCache {
         series
     }
 
-    /// What is done, to what, where.
-    fn base_labels(&self, ended: &Ended<'_>) -> Vec<Label> {
+    /// The labels of all metrics: the operation and its target.
+    fn base_labels(&self, report: &Report<'_>) -> Vec<Label> {
         let mut labels = vec![
             Label::from_static_parts("db.system.name", SYSTEM),
-            Label::from_static_parts("db.operation.name", ended.operation),
+            Label::from_static_parts("db.operation.name", report.operation),
             Label::new("server.address", self.host.clone()),
             Label::new("server.port", self.port.to_string()),
         ];
-        for (name, value) in [("db.namespace", ended.database), ("db.collection.name", ended.container)] {
+        for (name, value) in [("db.namespace", report.database), ("db.collection.name", report.container)] {
             labels.extend(value.map(|value| Label::new(name, value.to_owned())));
         }
         labels
     }
 
-    /// The same, and how it ended.
-    fn outcome_labels(&self, ended: &Ended<'_>) -> Vec<Label> {
-        let mut labels = self.base_labels(ended);
-        if let Some(status) = ended.status {
+    /// The base labels, and the outcome.
+    fn outcome_labels(&self, report: &Report<'_>) -> Vec<Label> {
+        let mut labels = self.base_labels(report);
+        if let Some(status) = report.status {
             labels.push(Label::new("db.response.status_code", status.code.to_string()));
             if status.sub != 0 {
                 labels.push(Label::new("azure.cosmosdb.response.sub_status_code", status.sub.to_string()));
             }
         }
-        labels.extend(ended.error_type().map(|error| Label::new("error.type", error.into_owned())));
+        labels.extend(report.error_type().map(|error| Label::new("error.type", error.into_owned())));
         labels
     }
 }
@@ -148,21 +149,21 @@ impl Handles {
 }
 
 impl Identity {
-    fn of(ended: &Ended<'_>) -> Self {
+    fn of(report: &Report<'_>) -> Self {
         Identity {
-            operation: ended.operation,
-            database: ended.database.map(str::to_owned),
-            container: ended.container.map(str::to_owned),
-            status: ended.status,
-            error_kind: ended.error_kind,
+            operation: report.operation,
+            database: report.database.map(str::to_owned),
+            container: report.container.map(str::to_owned),
+            status: report.status,
+            error_kind: report.error_kind,
         }
     }
 
-    fn is(&self, ended: &Ended<'_>) -> bool {
-        self.operation == ended.operation
-            && self.database.as_deref() == ended.database
-            && self.container.as_deref() == ended.container
-            && self.status == ended.status
-            && self.error_kind == ended.error_kind
+    fn is(&self, report: &Report<'_>) -> bool {
+        self.operation == report.operation
+            && self.database.as_deref() == report.database
+            && self.container.as_deref() == report.container
+            && self.status == report.status
+            && self.error_kind == report.error_kind
     }
 }

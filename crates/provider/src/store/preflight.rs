@@ -112,7 +112,7 @@ pub(super) async fn switch_ttl_on(
     found.ttl = Some(TimeToLive::PerItem);
     match container.replace_properties(&found).await {
         Ok(_) => Ok(true),
-        Err(error) if crate::failure::is_transient(&error) => Err(error.into()),
+        Err(error) if error.is_transient() => Err(error.into()),
         Err(error) => {
             tracing::warn!(
                 container = name(container), %error,

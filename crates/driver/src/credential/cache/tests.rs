@@ -206,7 +206,7 @@ async fn each_scope_has_its_token_and_scopes_are_bounded() {
     for number in 0..SCOPES_MAX {
         cache.header(&number.to_string()).await.unwrap();
     }
-    assert_eq!(cache.slots.load().len(), SCOPES_MAX);
+    assert_eq!(cache.scopes.load().len(), SCOPES_MAX);
     assert_ne!(first, cache.header("a").await.unwrap());
 }
 
@@ -216,32 +216,32 @@ async fn ages_follow_both_clocks() {
     let seconds = Duration::from_secs;
     let cached = |life: u64| {
         let token = AccessToken::new("t", UNIX_EPOCH + seconds(unix + life));
-        Cached::new(&token, now, unix)
+        CachedToken::new(&token, now, unix)
     };
     let hour = cached(3605).unwrap();
     for (tokio_after, wall_after, expected) in [
-        (0, 0, Age::Fresh),
-        (3299, 3299, Age::Fresh),
-        (3300, 3300, Age::Old),
-        (3599, 3599, Age::Old),
-        (3600, 3600, Age::Ended),
+        (0, 0, TokenAge::Fresh),
+        (3299, 3299, TokenAge::Fresh),
+        (3300, 3300, TokenAge::Old),
+        (3599, 3599, TokenAge::Old),
+        (3600, 3600, TokenAge::Ended),
         // A machine that slept: only one of the clocks went on.
-        (10, 3600, Age::Ended),
-        (3600, 10, Age::Ended),
+        (10, 3600, TokenAge::Ended),
+        (3600, 10, TokenAge::Ended),
     ] {
         let age = hour.age(now + seconds(tokio_after), unix + wall_after);
         assert_eq!(age, expected, "{tokio_after} {wall_after}");
     }
     let short = cached(65).unwrap();
-    assert_eq!(short.age(now + seconds(29), unix), Age::Fresh);
-    assert_eq!(short.age(now + seconds(30), unix), Age::Old);
+    assert_eq!(short.age(now + seconds(29), unix), TokenAge::Fresh);
+    assert_eq!(short.age(now + seconds(30), unix), TokenAge::Old);
     let eternal = cached(u64::MAX / 2 - unix).unwrap();
-    assert_eq!(eternal.age(now + LIFE_MAX, unix), Age::Ended);
+    assert_eq!(eternal.age(now + LIFE_MAX, unix), TokenAge::Ended);
     for life in [0, 5] {
         assert!(cached(life).is_err(), "{life}");
     }
     for text in [String::new(), "x".repeat(40_000)] {
         let token = AccessToken::new(text, UNIX_EPOCH + seconds(unix + 3600));
-        assert!(Cached::new(&token, now, unix).is_err());
+        assert!(CachedToken::new(&token, now, unix).is_err());
     }
 }

@@ -1,9 +1,8 @@
-//! How long to wait before the next try, as arithmetic: doubling from a first
-//! wait up to a longest one, spread by a quarter either way so that clients
-//! that failed together do not return together.
+//! Waits before retries: doubling from a first wait up to a longest one, and
+//! spread by a quarter either way, so that clients that failed at the same time
+//! do not retry at the same time.
 //!
-//! Pure, and total: any count and any sample give a wait of at most five
-//! quarters of the longest.
+//! Any count and any sample give a wait of at most five quarters of the longest.
 
 use std::time::Duration;
 
@@ -29,10 +28,10 @@ impl Backoff {
         self.unspread(number).mul_f64(factor)
     }
 
-    /// The wait before retry `number` when the first `free` retries do not
-    /// wait, because each of them goes where it was not tried yet.
-    pub(crate) fn wait_after(self, free: u32, number: u32, jitter: f64) -> Duration {
-        match number.checked_sub(free) {
+    /// The wait before retry `number` when the first `immediate` retries do not
+    /// wait.
+    pub(crate) fn wait_after(self, immediate: u32, number: u32, jitter: f64) -> Duration {
+        match number.checked_sub(immediate) {
             Some(number) => self.wait(number, jitter),
             None => Duration::ZERO,
         }
@@ -45,7 +44,7 @@ impl Backoff {
     }
 }
 
-/// The sample, or the middle when it is not one.
+/// The sample, or the middle when it is not between 0 and 1.
 pub(crate) fn sample(jitter: f64) -> f64 {
     if (0.0..=1.0).contains(&jitter) { jitter } else { MIDDLE }
 }
@@ -69,13 +68,13 @@ mod tests {
     }
 
     #[test]
-    fn the_first_ones_may_be_free() {
+    fn the_first_retries_may_be_immediate() {
         let waits = [0, 1, 2, 3].map(|number| BACKOFF.wait_after(2, number, 0.5).as_millis());
         assert_eq!(waits, [0, 0, 100, 200]);
     }
 
     #[test]
-    fn a_sample_that_is_none_is_the_middle() {
+    fn an_invalid_sample_counts_as_the_middle() {
         for jitter in [f64::NAN, f64::INFINITY, -0.1, 1.1] {
             assert_eq!(BACKOFF.wait(0, jitter), Duration::from_millis(100), "{jitter}");
         }

@@ -1,9 +1,8 @@
-//! The judge of throttled answers, in the transport pipeline: whether the same
-//! request goes to the same region again, and when.
+//! Retries of throttled requests, inside one attempt: whether the same request is
+//! sent to the same region again, and when.
 //!
-//! A throttled request was not applied, so any operation may wait and repeat
-//! it; what bounds it is a count, a sum of waits and the operation's deadline.
-//! Pure.
+//! A throttled request was not applied, so any operation may wait and repeat it.
+//! The bounds are a count, a sum of waits and the operation's deadline.
 
 #[cfg(test)]
 mod tests;
@@ -13,17 +12,18 @@ use std::time::Duration;
 use super::backoff::Backoff;
 use perihelion_wire::status::{self, Status};
 
-/// When the service gives no hint.
+/// Used when the service does not say how long to wait.
 const BACKOFF: Backoff = Backoff { first: Duration::from_millis(5), longest: Duration::from_secs(5) };
 
-/// One wait of an operation on documents: a hint above it means a container
-/// starved for longer than a caller is likely to want to wait unasked.
+/// The longest single wait of an operation on documents. Callers rarely want to
+/// wait longer for a container whose throughput is used up.
 const DATA_WAIT_MAX: Duration = Duration::from_secs(15);
-/// One wait of an operation on metadata, which others may be waiting for.
+/// The longest single wait of an operation on metadata: other operations may wait
+/// for its result.
 const METADATA_WAIT_MAX: Duration = Duration::from_secs(5);
 
-/// What must be left before the deadline after a wait: an answer that arrives
-/// any later is of no use.
+/// The time that must be left before the deadline after a wait, for the answer to
+/// arrive.
 const DEADLINE_MARGIN: Duration = Duration::from_millis(100);
 
 /// What one attempt may still spend on being throttled.
@@ -48,11 +48,11 @@ impl ThrottleBudget {
 pub(crate) enum ThrottleVerdict {
     /// Send it again after the wait, with what is left.
     RetryAfter { wait: Duration, budget: ThrottleBudget },
-    /// Hand the answer up.
+    /// Return the answer to the operation.
     GiveUp(GiveUp),
 }
 
-/// Why a throttled answer is handed up.
+/// Why a throttled request is not repeated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum GiveUp {
     /// It was repeated as often as it may be.
@@ -65,9 +65,9 @@ pub(crate) enum GiveUp {
     DeadlineNear,
 }
 
-/// Whether a status is for [`judge`]. A replica out of resources also says 429,
-/// but waiting for it is not the remedy: another region is, and the operation
-/// pipeline goes there.
+/// Whether a status means throttling. A replica that is out of resources also
+/// answers 429, but waiting does not help there: the operation goes to another
+/// region.
 pub(crate) fn is_throttle(status: Status) -> bool {
     match status {
         status::SYSTEM_RESOURCE_UNAVAILABLE => false,
@@ -76,9 +76,9 @@ pub(crate) fn is_throttle(status: Status) -> bool {
     }
 }
 
-/// Judges a throttled answer: the service's own hint wins over our backoff,
-/// and a wait that would overrun the budget or the deadline is a refusal, not
-/// a shorter wait. `jitter` is a sample from 0 to 1, `time_left` ends with the
+/// Decides about a throttled request. The wait that the service asks for wins over
+/// the backoff. A wait that would exceed the budget or the deadline ends the
+/// retries; it is not shortened. `jitter` is a sample from 0 to 1, `time_left` ends with the
 /// operation's deadline.
 pub(crate) fn judge(
     budget: ThrottleBudget,
@@ -89,7 +89,7 @@ pub(crate) fn judge(
     if budget.retries >= budget.retries_max {
         return ThrottleVerdict::GiveUp(GiveUp::RetriesSpent);
     }
-    // A hint of nothing is none: repeating at once would be throttled again.
+    // A wait of zero counts as none: repeating at once would be throttled again.
     let hint = retry_after.filter(|wait| !wait.is_zero());
     let wait = hint.unwrap_or_else(|| BACKOFF.wait(budget.retries, jitter).min(budget.one_wait_max));
     if wait > budget.one_wait_max {

@@ -228,7 +228,7 @@ fn those_that_something_speaks_against_are_asked_last() {
     let account = read(&document(&THREE, &["West US"], false), &["East US"], &bootstrap());
     let ask = |account: &Account, suspect: Option<&str>| {
         let suspect = suspect.map(endpoint);
-        hosts(&account.whom_to_ask(&[Region::new("East US")], suspect.as_ref())).join(" ")
+        hosts(&account.sites_to_ask(&[Region::new("East US")], suspect.as_ref())).join(" ")
     };
     assert_eq!(ask(&account, None), "a a-eastus a-westus a-northeurope");
     assert_eq!(ask(&account, Some("https://a-eastus.example:443/")), "a a-westus a-northeurope a-eastus");
@@ -243,7 +243,7 @@ fn those_that_something_speaks_against_are_asked_last() {
 fn before_the_account_is_known_preferred_regions_are_asked_by_the_services_names() {
     let preferred = [Region::new("West US 2"), Region::new("northeurope")];
     let ask = |hub: &str| {
-        let asked = Account::bootstrap(endpoint(hub)).whom_to_ask(&preferred, None);
+        let asked = Account::bootstrap(endpoint(hub)).sites_to_ask(&preferred, None);
         asked.iter().map(|site| site.endpoint.to_string()).collect::<Vec<_>>().join(" ")
     };
     assert_eq!(

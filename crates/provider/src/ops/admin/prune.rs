@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use crate::documents::lock_token::nonce;
 use crate::documents::{Execution, Garbage, PastExecution, Versioned};
-use crate::failure::{Failure, is_transient};
+use crate::failure::Failure;
 use crate::ops::admin::list;
 use crate::ops::core::Core;
 use crate::ops::read;
@@ -68,7 +68,7 @@ async fn remove(core: &Core, instance: &str, past: &Versioned<PastExecution>) ->
         match core.store.container.batch(batch).await {
             Ok(_) => Ok(true),
             Err(error) if error.is_not_found() || error.is_precondition_failed() => Ok(false),
-            Err(error) if is_transient(&error) => {
+            Err(error) if error.is_transient() => {
                 match core.store.find::<PastExecution>(instance, &past.value.id).await? {
                     Some(_) => Err(error.into()),
                     None => Ok(true),

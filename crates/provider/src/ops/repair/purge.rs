@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use crate::documents::lock_token::nonce;
 use crate::documents::text::Parts;
 use crate::documents::{Outbox, State, Versioned, kind};
-use crate::failure::{Failure, is_transient};
+use crate::failure::Failure;
 use crate::ops::admin::delete;
 use crate::ops::core::Core;
 use crate::ops::orchestration::deliver;
@@ -117,7 +117,7 @@ pub(crate) async fn remove(store: &Store, instance: &str, ids: &[String]) -> Res
     }
     match store.container.batch(batch).await {
         Ok(_) => return Ok(()),
-        Err(error) if error.is_not_found() || is_transient(&error) => {}
+        Err(error) if error.is_not_found() || error.is_transient() => {}
         Err(error) => return Err(error.into()),
     }
     for id in ids {
