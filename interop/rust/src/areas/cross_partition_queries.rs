@@ -141,7 +141,7 @@ async fn a_plan_from_the_server_gives_the_same_answer(world: &World) -> Outcome 
     let container = world.filled(16, 48).await?;
     let before = world.management().count("query_plan").await?;
     let query = "SELECT * FROM c WHERE c.rank < 30 ORDER BY c.rank DESC OFFSET 2 LIMIT 3";
-    let asking = || QueryOptions::default().with_query_plan_mode(QueryPlanMode::GatewayOnly);
+    let planned_by_gateway = || QueryOptions::default().with_query_plan_mode(QueryPlanMode::GatewayOnly);
     let found: Vec<Item> =
         query_all_with(&container, FeedScope::full_container(), query, planned_by_gateway()).await?;
     same!(found.iter().map(|item| item.rank).collect::<Vec<_>>(), [27, 26, 25]);
