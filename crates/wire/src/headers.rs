@@ -125,7 +125,7 @@ names! {
     // Distributed transactions.
     /// The token as the shipped SDKs send it, on reads too.
     IDEMPOTENCY_TOKEN = "x-ms-cosmos-idempotency-token";
-    /// The token as the specification spells it.
+    /// The token as an early design document of the vendor spells it.
     IDEMPOTENCY_TOKEN_SPEC = "x-ms-idempotency-token";
     OPERATION_TYPE = "x-ms-cosmos-operation-type";
     RESOURCE_TYPE = "x-ms-cosmos-resource-type";

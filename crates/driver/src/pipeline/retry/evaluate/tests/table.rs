@@ -1,4 +1,4 @@
-//! The decision tree as tables, written by hand from the specification and not
+//! The decision tree as tables, written by hand from `docs/driver.md` and not
 //! from the code, and the check of every cell.
 //!
 //! A line of the four action tables says what happens to a read, to a write
