@@ -1,169 +1,17 @@
-//! What was typed: the command line as clap reads it, nothing resolved yet.
+//! `ServeArgs`: the options of `dev` and `server` as they were typed, not yet
+//! resolved. Options of one command only are in the file of that command.
 //!
-//! Every option of `dev` and `server` can also be given by an environment
-//! variable `PERIHELION_<OPTION>`; the command line wins.
+//! Every option can also be given by an environment variable
+//! `PERIHELION_<OPTION>`; the command line wins.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::FalseyValueParser;
-use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
-use duroxide_cdb::ContainerName;
+use clap::{ArgAction, Args, ValueEnum};
 
-use crate::{exit, image};
-
-const EXAMPLES: &str = "\
-Examples:
-  perihelion demo                    a shop on durable workflows, and a kill half way
-  perihelion dev                     in memory on 127.0.0.1:8081
-  perihelion dev --data ./data       the same, kept in ./data
-  perihelion dev --throughput 400    answers 429 as a container of 400 RU/s would
-  perihelion server --data /var/lib/perihelion --key-file /etc/perihelion/key
-  perihelion migrate --from duroxide/duroxide --to duroxide/workflows
-  perihelion cert ca > ca.pem        the CA that signs the server's certificate";
-
-const DEMO_EXAMPLES: &str = "\
-Examples:
-  perihelion demo                    24 orders, nothing left behind
-  perihelion demo --orders 200
-  perihelion demo --data ./shop      keep the workflows, to look into them";
-
-const MIGRATE_EXAMPLES: &str = "\
-Examples:
-  export COSMOS_ENDPOINT=https://account.documents.azure.com COSMOS_KEY=...
-  perihelion migrate --from duroxide/duroxide --to duroxide/workflows --dry-run
-  perihelion migrate --from duroxide/duroxide --to duroxide/workflows
-
-The old container is only read; it stays as it is. Stop the programs that use it
-first. A run that was cut off goes on where it stopped when it is repeated;
-until it is through, the new container is closed to providers.";
-
-const DEV_EXAMPLES: &str = "\
-Examples:
-  perihelion dev                                   in memory, management on
-  perihelion dev --data ./data --partitions 4      kept, four ranges per container
-  perihelion dev --regions 'West US,East US' --replication-delay 50ms
-  perihelion dev --strict-gateway                  refuse what the real gateway refuses
-  perihelion dev --auth any                        for DefaultAzureCredential
-
-The banner on standard output ends with the line \"Started\", printed once the
-server answers. Logs go to standard error.";
-
-const SERVER_EXAMPLES: &str = "\
-Examples:
-  perihelion server --data /var/lib/perihelion --key-file /etc/perihelion/key
-  perihelion server --host 0.0.0.0 --key-file /run/secrets/key --tls-name db.internal
-  PERIHELION_ALLOW_WELL_KNOWN_KEY=1 perihelion server --host 0.0.0.0   (a test container)
-
-SIGTERM and SIGINT let requests in flight finish, then end the program; a
-second signal ends it at once.";
-
-/// A Cosmos-compatible database in one binary.
-///
-/// The official Azure Cosmos DB SDKs connect to it as to an account: HTTP/1.1
-/// and HTTP/2, in clear and over TLS, all on one port.
-#[derive(Debug, Parser)]
-#[command(name = "perihelion", version, after_help = format!("{EXAMPLES}\n\n{}", exit::HELP))]
-pub(crate) struct Cli {
-    #[command(subcommand)]
-    pub(crate) command: Command,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum Command {
-    /// Run a small shop on durable workflows: kill its worker half way, start
-    /// another, and see every order completed exactly once.
-    #[command(after_help = format!("{DEMO_EXAMPLES}\n\n{}", exit::HELP))]
-    Demo(DemoArgs),
-    /// Start a server for development: in memory unless told otherwise, with
-    /// the management interface.
-    #[command(after_help = format!("{DEV_EXAMPLES}\n\n{}", exit::HELP))]
-    Dev(Box<ServeArgs>),
-    /// Start a server for long-running use: logs, no management interface
-    /// unless asked for.
-    #[command(after_help = format!("{SERVER_EXAMPLES}\n\n{}\n\n{}", image::HELP, exit::HELP))]
-    Server(Box<ServerArgs>),
-    /// Move the workflows of the published crate duroxide-cdb (0.1.10 and before) into a new
-    /// container, where this version goes on with them.
-    #[command(after_help = format!("{MIGRATE_EXAMPLES}\n\n{}", exit::HELP))]
-    Migrate(MigrateArgs),
-    /// Show the certificate authority that signs the server's certificate.
-    #[command(after_help = exit::HELP)]
-    Cert(CertArgs),
-}
-
-/// What `demo` takes.
-#[derive(Clone, Debug, Args)]
-pub(crate) struct DemoArgs {
-    /// How many customers order
-    #[arg(long, value_name = "N", default_value_t = 24, value_parser = clap::value_parser!(u32).range(2..=ORDERS_MAX))]
-    pub(crate) orders: u32,
-
-    /// Keep the workflows in this directory, made if missing and empty at
-    /// first [default: a temporary one, removed at the end]
-    #[arg(long, value_name = "DIR")]
-    pub(crate) data: Option<PathBuf>,
-
-    /// Be the worker of a shop
-    #[arg(long, hide = true)]
-    pub(crate) worker: bool,
-}
-
-/// A demo that takes longer than a coffee is none.
-const ORDERS_MAX: i64 = 1_000;
-
-/// What `migrate` takes.
-#[derive(Clone, Args)]
-pub(crate) struct MigrateArgs {
-    /// The container of the published crate
-    #[arg(long, value_name = "DATABASE/CONTAINER")]
-    pub(crate) from: ContainerName,
-
-    /// The container to fill, made if missing
-    #[arg(long, value_name = "DATABASE/CONTAINER")]
-    pub(crate) to: ContainerName,
-
-    /// The account, as the portal shows it. Others on this machine can read a
-    /// command line: prefer the variable
-    #[arg(long, value_name = "TEXT", env = "COSMOS_CONNECTION_STRING", hide_env_values = true)]
-    pub(crate) connection_string: Option<String>,
-
-    /// Where the account answers, in place of a connection string
-    #[arg(long, value_name = "URL", env = "COSMOS_ENDPOINT", hide_env_values = true)]
-    pub(crate) endpoint: Option<String>,
-
-    /// The account's key, with --endpoint; prefer the variable
-    #[arg(long, value_name = "KEY", env = "COSMOS_KEY", hide_env_values = true)]
-    pub(crate) key: Option<String>,
-
-    /// Read and check everything, write nothing
-    #[arg(long)]
-    pub(crate) dry_run: bool,
-
-    /// Move although the old container was written to within the last minute,
-    /// or holds a valid lock: what its workers do meanwhile may be lost, or
-    /// happen twice
-    #[arg(long)]
-    pub(crate) force: bool,
-
-    /// Leave this instance where it is; may be repeated
-    #[arg(long, value_name = "INSTANCE")]
-    pub(crate) leave: Vec<String>,
-}
-
-impl std::fmt::Debug for MigrateArgs {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("MigrateArgs")
-            .field("from", &self.from)
-            .field("to", &self.to)
-            .field("dry_run", &self.dry_run)
-            .field("force", &self.force)
-            .field("leave", &self.leave)
-            .finish_non_exhaustive()
-    }
-}
-
-/// The options of `dev` and `server`.
+// The options of `dev` and `server`. Not a documentation comment: clap would show
+// it as the help of the commands that flatten this struct.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct ServeArgs {
     /// Port for all four dialects; 0 takes a free one [default: 8081]
@@ -291,16 +139,6 @@ fn duration(text: &str) -> Result<Duration, String> {
 /// service itself starts a container with a handful.
 const PARTITIONS_MAX: i64 = 256;
 
-/// What `server` takes: the common options and, hidden, the arguments of the
-/// official emulator image that mean nothing here.
-#[derive(Clone, Debug, Args)]
-pub(crate) struct ServerArgs {
-    #[command(flatten)]
-    pub(crate) serve: ServeArgs,
-    #[command(flatten)]
-    pub(crate) image: image::ImageArgs,
-}
-
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Auth {
     /// Signatures by the master key
@@ -323,25 +161,4 @@ pub(crate) enum Level {
     Info,
     Debug,
     Trace,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct CertArgs {
-    #[command(subcommand)]
-    pub(crate) what: CertCommand,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum CertCommand {
-    /// Print the CA certificate (PEM), for a trust store
-    Ca(CertPlace),
-    /// Print the path of the CA certificate
-    Path(CertPlace),
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct CertPlace {
-    /// The server's data directory, if it has one
-    #[arg(long, value_name = "DIR", env = "PERIHELION_DATA", hide_env_values = true)]
-    pub(crate) data: Option<PathBuf>,
 }

@@ -29,11 +29,11 @@ pub(crate) fn banner(settings: &Settings, ready: &Ready<'_>) -> String {
     let authority = authority(&options.host, ready.address);
     let http = format!("http://{authority}/");
     let endpoint = options.public_endpoint.as_deref().unwrap_or(&http);
-    let data = match &options.data {
+    let data = match &options.account.data {
         Some(directory) => directory.display().to_string(),
         None => "in memory, gone when this ends (keep it with --data DIR)".to_owned(),
     };
-    let ca = match (ready.ca_path, &options.data) {
+    let ca = match (ready.ca_path, &options.account.data) {
         (Some(path), None) => format!("{} (print it: perihelion cert ca)", path.display()),
         (Some(path), Some(data)) => {
             format!("{} (print it: perihelion cert ca --data {})", path.display(), data.display())

@@ -1,14 +1,14 @@
 //! The program `perihelion`: a Cosmos-compatible database in one binary.
 //!
-//! What was typed ([`args`]) and what is meant ([`settings`]) are two types;
-//! a command gets the second. Data and the banner go to standard output, logs
-//! and complaints to standard error.
+//! The arguments as they were typed ([`args`]) and the resolved settings
+//! ([`settings`]) are two types; a server is started from the second. Data and
+//! the banner go to standard output, logs and error messages to standard error.
 
 mod args;
 mod banner;
 mod commands;
+mod emulator_image;
 mod exit;
-mod image;
 mod logs;
 mod settings;
 
@@ -17,23 +17,16 @@ use std::time::Instant;
 
 use clap::Parser;
 
-use args::{Cli, Command};
+use commands::Cli;
 
-/// A server makes and drops small things on several threads all day. Measured
+/// A server allocates and frees small objects on several threads. Measured
 /// against the system's allocator: a tenth less CPU per create.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     let begun = Instant::now();
-    let outcome = match Cli::parse().command {
-        Command::Demo(typed) => commands::demo::run(typed, begun),
-        Command::Dev(typed) => commands::dev::run(*typed, begun),
-        Command::Server(typed) => commands::server::run(*typed, begun),
-        Command::Migrate(typed) => commands::migrate::run(typed),
-        Command::Cert(typed) => commands::cert::run(typed),
-    };
-    match outcome {
+    match Cli::parse().run(begun) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
     }

@@ -1,10 +1,11 @@
-//! What is meant: options resolved and checked, ready to start a server.
+//! `Settings`: the options of `dev` and `server`, resolved and checked.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-use perihelion_server::net::Limits;
-use perihelion_server::{AuthMode, Keys, MasterKey, RegionNames, ServerOptions, certificates};
+use perihelion_server::{
+    AccountOptions, AuthMode, Keys, Limits, MasterKey, RegionNames, ServerOptions, certificates,
+};
 
 use crate::args::{Auth, Level, ServeArgs};
 use crate::exit::Failure;
@@ -63,10 +64,15 @@ impl Settings {
             host,
             port: typed.port.unwrap_or(PORT),
             tls_dir: tls_directory(typed.data.as_deref()),
-            data: typed.data,
-            partitions: typed.partitions,
-            strict_gateway: typed.strict_gateway,
-            throughput: typed.throughput,
+            account: AccountOptions {
+                data: typed.data,
+                partitions: typed.partitions,
+                strict_gateway: typed.strict_gateway,
+                throughput: typed.throughput,
+                regions: regions(typed.regions.as_deref())?,
+                multi_write: typed.multi_write,
+                replication_delay: typed.replication_delay.unwrap_or_default(),
+            },
             keys: Keys { primary },
             auth: match typed.auth {
                 Auth::Key => AuthMode::Key,
@@ -79,9 +85,6 @@ impl Settings {
             open_account: typed.open_account,
             health_port: typed.health_port,
             limits: Limits::default(),
-            regions: regions(typed.regions.as_deref())?,
-            multi_write: typed.multi_write,
-            replication_delay: typed.replication_delay.unwrap_or_default(),
         };
         Ok(Settings { mode, options, log, show_key: typed.show_key })
     }
@@ -178,7 +181,7 @@ mod tests {
     fn the_defaults_are_local_and_in_memory() {
         let settings = Settings::resolve(typed(), Mode::Dev).expect("settings");
         assert_eq!((settings.options.host.as_str(), settings.options.port), ("127.0.0.1", 8081));
-        assert_eq!(settings.options.data, None);
+        assert_eq!(settings.options.account.data, None);
         assert!(settings.options.keys.primary.is_emulator_key());
         assert!(settings.options.management);
         assert!(!Settings::resolve(typed(), Mode::Server).expect("settings").options.management);
@@ -226,9 +229,9 @@ mod tests {
     fn regions_are_a_list_of_names() {
         let with = |names: &str| ServeArgs { regions: Some(names.to_owned()), ..typed() };
         let settings = Settings::resolve(with("West US, North Europe"), Mode::Dev).expect("settings");
-        assert_eq!(settings.options.regions.to_string(), "West US,North Europe");
+        assert_eq!(settings.options.account.regions.to_string(), "West US,North Europe");
         assert_eq!(
-            Settings::resolve(typed(), Mode::Dev).expect("settings").options.regions.to_string(),
+            Settings::resolve(typed(), Mode::Dev).expect("settings").options.account.regions.to_string(),
             "West US"
         );
         for bad in ["", "West US,West US", "a/b"] {

@@ -1,8 +1,9 @@
-//! Who is let in: a signature by master key, checked over the same parsed
-//! path that is routed.
+//! `Authenticator`: checks the signature of a request against the master keys,
+//! over the same parsed path that is routed.
 //!
-//! Everything is denied by default; the few open paths are an exact list in
-//! the router. A refusal never says which signature would have been right.
+//! A request is refused unless a rule accepts it; the few open paths are an exact
+//! list in `management::open_path`. A refusal never says which signature would
+//! have been right.
 
 use http::{HeaderMap, Method};
 use perihelion_engine::Refusal;
@@ -10,26 +11,26 @@ use perihelion_wire::path::Resource;
 use perihelion_wire::signature::{Credentials, MasterKey, SignedDate, SignedRequest};
 use perihelion_wire::{date, headers};
 
-use crate::AuthMode;
+use crate::options::AuthMode;
 
-/// How far a client's clock may be off.
+/// The largest difference between the clocks of client and server.
 const SKEW_SECONDS_MAX: u64 = 15 * 60;
 
 const MISSING: &str =
     "Required Header authorization is missing. Ensure a valid Authorization token is passed.";
 const WRONG: &str = "The input authorization token can't serve the request. The wrong key is being used or the expected payload is not built as per the protocol. For more info: https://aka.ms/cosmosdb-tsg-unauthorized.";
 
-/// What is needed to judge a request.
-pub(crate) struct Guard {
+/// Decides which requests are accepted.
+pub(crate) struct Authenticator {
     pub(crate) mode: AuthMode,
     pub(crate) keys: Vec<MasterKey>,
     /// The account document may be read without credentials.
     pub(crate) open_account: bool,
 }
 
-impl Guard {
-    /// Lets a request in, or refuses it with 401 (or 403 for a stale date).
-    pub(crate) fn admit(
+impl Authenticator {
+    /// Accepts a request, or refuses it with 401 (403 for a stale date).
+    pub(crate) fn check(
         &self,
         method: &Method,
         path: &str,
@@ -55,7 +56,8 @@ impl Guard {
             Credentials::MasterKey { signature } => {
                 let date = signed_date(map, now)?;
                 let request = SignedRequest { verb: method.as_str(), path, resource, date };
-                // Every key is tried, so that time tells nothing about which fits.
+                // Every key is tried, so that the time taken does not tell which one
+                // matched.
                 let is_right =
                     self.keys.iter().fold(false, |seen, key| key.verify(&request, &signature) | seen);
                 if is_right { Ok(()) } else { Err(Refusal::gateway(401, WRONG)) }

@@ -1,199 +1,89 @@
-//! The database inside its user's process: the same service, no socket.
+//! `Embedded`: the account inside its user's process, without a socket.
 //!
-//! [`Embedded`] owns what a server owns but for the listener: the store and
-//! the task that drives maintenance. [`InProcess`] is the door to it, an
-//! implementation of the driver's [`Transport`]; it holds the service weakly,
-//! so that closing is the owner's decision alone, and a request that comes
-//! later fails as a refused connection does. What always holds: nothing runs
-//! behind the owner's back once [`Embedded::close`] has returned, and in memory
-//! all of it runs on the caller's thread, so a paused clock stays in charge.
+//! [`Embedded`] owns the open account. [`InProcess`] is the way to reach it, an
+//! implementation of the driver's [`Transport`]. It holds the account weakly: only
+//! the owner of `Embedded` decides when the account closes, and a later request
+//! fails as a refused connection does.
+//!
+//! What always holds: no task of the account runs once [`Embedded::close`] has
+//! returned, and an account in memory runs wholly on the caller's thread, so
+//! that it obeys a paused tokio clock.
 
 #[cfg(test)]
 mod tests;
 
-use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, Method};
-use perihelion_engine::Clock;
 use perihelion_wire::transport::{Endpoint, Failure, FailureKind, Request, Response, Sent, Transport};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::door::{Door, Entrance};
-use crate::net::{self, Hangup, Scheme};
-use crate::regions::RegionNames;
-use crate::routes::{Addresses, Asker, Service};
-use crate::{AuthMode, Core, CoreOptions, Keys, MasterKey, StartError};
+use crate::addresses::{Addresses, EMBEDDED_GLOBAL, embedded_endpoint, embedded_endpoint_id};
+use crate::dispatch::{Caller, Dispatcher};
+use crate::error::StartError;
+use crate::management;
+use crate::net::{Hangup, Limits, Rejection, Scheme};
+use crate::options::EmbeddedOptions;
+use crate::routes::RegionService;
+use crate::runtime::{AccountRuntime, Exposure};
 
-/// Where an embedded account answers. The domain is reserved for private use,
-/// so that a request that strays to the network reaches nobody.
-const GLOBAL_ENDPOINT: &str = "https://account.perihelion.internal";
-/// What follows a region's name in the host of its endpoint.
-pub(crate) const DOMAIN: &str = ".perihelion.internal";
-
-/// How long management may take; a test that waits longer has found a fault.
+/// How long a management request may take. A test that waits longer has found a
+/// defect.
 const MANAGE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long closing waits for requests under way: longer than any deadline a
-/// driver gives an attempt.
+/// How long closing waits for requests in flight: longer than any deadline that
+/// a driver gives an attempt.
 const CLOSE_WAIT: Duration = Duration::from_secs(70);
-
-/// What an embedded database is opened with.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct EmbeddedOptions {
-    /// Where data is kept; `None` keeps it in memory.
-    pub data: Option<PathBuf>,
-    /// Physical partitions of a new container.
-    pub partitions: u32,
-    /// Refuse across partitions what the real gateway refuses.
-    pub strict_gateway: bool,
-    /// Throttle: units per second of a container without an offer.
-    pub throughput: Option<u32>,
-    /// The key that signatures are checked with, unless `auth` is off.
-    pub keys: Keys,
-    /// Off by default: whoever can call in is in the process already.
-    pub auth: AuthMode,
-    /// What tells the time of writes.
-    pub clock: Clock,
-    /// The account's regions, the first one first to write.
-    pub regions: RegionNames,
-    /// Every region takes writes; the last writer wins.
-    pub multi_write: bool,
-    /// How long a write takes from one region to another.
-    pub replication_delay: Duration,
-}
-
-impl Default for EmbeddedOptions {
-    fn default() -> Self {
-        EmbeddedOptions {
-            data: None,
-            partitions: 1,
-            strict_gateway: false,
-            throughput: None,
-            keys: Keys { primary: MasterKey::emulator() },
-            auth: AuthMode::Off,
-            clock: Clock::system(),
-            regions: RegionNames::default(),
-            multi_write: false,
-            replication_delay: Duration::ZERO,
-        }
-    }
-}
-
-impl EmbeddedOptions {
-    /// Keeps data in this directory, made if missing.
-    pub fn with_data(mut self, directory: impl Into<PathBuf>) -> Self {
-        self.data = Some(directory.into());
-        self
-    }
-
-    /// New containers begin with this many physical partitions.
-    pub fn with_partitions(mut self, partitions: u32) -> Self {
-        self.partitions = partitions;
-        self
-    }
-
-    /// Refuses across partitions what the real gateway refuses.
-    pub fn with_strict_gateway(mut self, is_strict: bool) -> Self {
-        self.strict_gateway = is_strict;
-        self
-    }
-
-    /// Throttles containers without an offer to so many units per second.
-    pub fn with_throughput(mut self, units: Option<u32>) -> Self {
-        self.throughput = units;
-        self
-    }
-
-    /// Checks signatures against these keys.
-    pub fn with_auth(mut self, auth: AuthMode, keys: Keys) -> Self {
-        (self.auth, self.keys) = (auth, keys);
-        self
-    }
-
-    /// Has these regions, each with an endpoint of its own.
-    pub fn with_regions(mut self, regions: RegionNames) -> Self {
-        self.regions = regions;
-        self
-    }
-
-    /// Takes writes in every region.
-    pub fn with_multi_write(mut self, is_multi_write: bool) -> Self {
-        self.multi_write = is_multi_write;
-        self
-    }
-
-    /// Lets a write take this long from one region to another.
-    pub fn with_replication_delay(mut self, delay: Duration) -> Self {
-        self.replication_delay = delay;
-        self
-    }
-
-    /// Tells the time of writes by this clock.
-    pub fn with_clock(mut self, clock: Clock) -> Self {
-        self.clock = clock;
-        self
-    }
-}
 
 /// A database in this process.
 pub struct Embedded {
-    core: Core,
-    /// Each request holds a receiver: when none is left, none is under way.
-    flights: Arc<watch::Sender<()>>,
+    account: AccountRuntime,
+    /// Each request holds a receiver: no receiver means no request in flight.
+    in_flight: Arc<watch::Sender<()>>,
 }
 
 impl Embedded {
     /// Opens the database. Must be called inside a tokio runtime.
     pub async fn open(options: EmbeddedOptions) -> Result<Embedded, StartError> {
-        let core = Core::open(CoreOptions {
-            data: options.data,
-            partitions: options.partitions,
-            strict_gateway: options.strict_gateway,
-            throughput: options.throughput,
+        let exposure = Exposure {
             keys: options.keys,
             auth: options.auth,
             management: true,
             public_endpoint: None,
             open_account: false,
             ca_pem: String::new(),
-            clock: options.clock,
-            regions: options.regions,
-            is_multi_write: options.multi_write,
-            replication_delay: options.replication_delay,
             addresses: Addresses::Hosts,
-        })
-        .await?;
-        Ok(Embedded { core, flights: Arc::new(watch::Sender::new(())) })
+        };
+        let account = AccountRuntime::open(options.account, exposure, options.clock).await?;
+        Ok(Embedded { account, in_flight: Arc::new(watch::Sender::new(())) })
     }
 
     /// The account's endpoint, for a driver's options.
     pub fn endpoint(&self) -> Endpoint {
-        Endpoint::parse(GLOBAL_ENDPOINT).expect("a constant that parses")
+        Endpoint::parse(EMBEDDED_GLOBAL).expect("a constant that parses")
     }
 
-    /// The endpoint of a region.
+    /// The endpoint of a region; `None` when there is no such region.
     pub fn region_endpoint(&self, name: &str) -> Option<Endpoint> {
-        let names = &self.core.regions().names;
-        Endpoint::parse(&region_endpoint(&names.slug(names.find(name)?))).ok()
+        let names = &self.account.regions().names;
+        Endpoint::parse(&embedded_endpoint(&names.slug(names.find(name)?))).ok()
     }
 
-    /// The way in: one for all endpoints of the account.
+    /// The transport to all endpoints of the account.
     pub fn transport(&self) -> InProcess {
-        InProcess { services: Arc::downgrade(&self.core.services), flights: Arc::clone(&self.flights) }
+        InProcess { services: Arc::downgrade(&self.account.services), in_flight: Arc::clone(&self.in_flight) }
     }
 
-    /// A management request: `path` is what follows `/_perihelion/`, `body` is
-    /// JSON or empty. `docs/management.md` lists them.
+    /// Sends a management request: `path` follows `/_perihelion/`, `body` is JSON
+    /// or empty. `docs/management.md` lists the requests.
     pub async fn manage(&self, method: Method, path: &str, body: &str) -> Result<Response, Failure> {
-        let target = format!("{}{path}", crate::management::PREFIX);
+        let target = format!("{}{path}", management::PREFIX);
         let target = PathAndQuery::from_maybe_shared(target).map_err(|_| {
-            Failure::new(FailureKind::Protocol, Sent::No, format!("`{path}` is not a path of management"))
+            Failure::new(FailureKind::Protocol, Sent::No, format!("`{path}` is not a management path"))
         })?;
         self.transport()
             .send(Request {
@@ -207,11 +97,11 @@ impl Embedded {
             .await
     }
 
-    /// Refuses new requests, waits for those under way, and closes the store.
+    /// Refuses new requests, waits for those in flight, and closes the store.
     pub async fn close(self) {
-        let Embedded { core, flights } = self;
+        let Embedded { account, in_flight } = self;
         // A request that outlives the wait keeps the store open until it ends.
-        core.close(async move { drop(tokio::time::timeout(CLOSE_WAIT, flights.closed()).await) }).await;
+        account.close(async move { drop(tokio::time::timeout(CLOSE_WAIT, in_flight.closed()).await) }).await;
     }
 }
 
@@ -221,31 +111,28 @@ impl std::fmt::Debug for Embedded {
     }
 }
 
-/// Where a region answers.
-pub(crate) fn region_endpoint(slug: &str) -> String {
-    format!("https://{slug}{DOMAIN}")
-}
-
-/// The way into an [`Embedded`] database; cheap to clone.
+/// The transport to an [`Embedded`] database; cheap to clone.
 #[derive(Clone)]
 pub struct InProcess {
-    services: Weak<[Service]>,
-    flights: Arc<watch::Sender<()>>,
+    services: Weak<[RegionService]>,
+    in_flight: Arc<watch::Sender<()>>,
 }
 
 impl Transport for InProcess {
     async fn send(&self, request: Request) -> Result<Response, Failure> {
-        // Before the upgrade, so that who closes sees either us or nobody.
-        let _flight = self.flights.subscribe();
+        // Subscribed before the upgrade: `close` either waits for this request, or
+        // has dropped the services and the upgrade fails.
+        let _in_flight = self.in_flight.subscribe();
         let Some(services) = self.services.upgrade() else {
             return Err(Failure::new(FailureKind::Connect, Sent::No, "the embedded database is closed"));
         };
-        let Some(entrance) = entrance(&services[0], request.endpoint.host()) else {
-            let message = format!("{} is no endpoint of the embedded database", request.endpoint.host());
+        let names = &services[0].account.regions.names;
+        let Some(endpoint) = embedded_endpoint_id(names, request.endpoint.host()) else {
+            let message = format!("{} is not an endpoint of the embedded database", request.endpoint.host());
             return Err(Failure::new(FailureKind::Connect, Sent::No, message));
         };
-        let (door, deadline) = (Door { services, entrance }, Instant::from_std(request.deadline));
-        match tokio::time::timeout_at(deadline, serve(&door, request)).await {
+        let (dispatcher, deadline) = (Dispatcher { services, endpoint }, Instant::from_std(request.deadline));
+        match tokio::time::timeout_at(deadline, serve(&dispatcher, request)).await {
             Ok(outcome) => outcome,
             Err(_) => Err(Failure::new(
                 FailureKind::Timeout,
@@ -256,28 +143,19 @@ impl Transport for InProcess {
     }
 }
 
-/// Which endpoint a host stands for.
-fn entrance(service: &Service, host: &str) -> Option<Entrance> {
-    let name = host.strip_suffix(DOMAIN)?;
-    match service.account.regions.names.find(name) {
-        Some(region) => Some(Entrance::Region(region)),
-        None => (name == "account").then_some(Entrance::Global),
-    }
-}
-
-async fn serve(door: &Door, request: Request) -> Result<Response, Failure> {
+async fn serve(dispatcher: &Dispatcher, request: Request) -> Result<Response, Failure> {
     let Request { endpoint, method, target, headers, body, .. } = request;
-    let limit = net::Limits::default().body_bytes;
+    let limit = Limits::default().body_bytes;
     if body.len() > limit {
-        return Ok(door.refuse(net::Refusal::BodyTooLarge { limit }));
+        return Ok(dispatcher.reject(Rejection::BodyTooLarge { limit }));
     }
     let scheme = if endpoint.is_tls() { Scheme::Https } else { Scheme::Http };
-    let mut asked = http::Request::new(body);
-    (*asked.method_mut(), *asked.uri_mut(), *asked.headers_mut()) = (method, endpoint.uri(target), headers);
-    door.answer(asked, scheme, Asker::SameProcess).await.map_err(|hangup| match hangup {
-        // Nothing was done, but over a socket no client could know.
-        Hangup::Unserved => Failure::new(FailureKind::Closed, Sent::Unknown, "dropped before it was served"),
-        Hangup::Served => Failure::new(FailureKind::Closed, Sent::Yes, "the answer was dropped"),
+    let mut inner = http::Request::new(body);
+    (*inner.method_mut(), *inner.uri_mut(), *inner.headers_mut()) = (method, endpoint.uri(target), headers);
+    dispatcher.answer(inner, scheme, Caller::SameProcess).await.map_err(|hangup| match hangup {
+        // Nothing was done, but a client behind a socket could not know that.
+        Hangup::Unserved => Failure::new(FailureKind::Closed, Sent::Unknown, "the request was dropped before it was served"),
+        Hangup::Served => Failure::new(FailureKind::Closed, Sent::Yes, "the response was dropped"),
     })
 }
 

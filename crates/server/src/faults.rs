@@ -1,12 +1,13 @@
-//! Faults on order: a rule says which requests, how often, and what happens
-//! to them. The decision is pure but for the die that a probability needs.
+//! Fault injection: a rule says which requests fail, how often, and how. The
+//! decision is pure except for the random number that a probability needs.
 //!
 //! A rule: `{"operation","database","container","region","count","probability",
 //! "status","subStatus","retryAfterMs","delayMs","drop":"before"|"after",
-//! "when":"before"|"after"}`. `before` means nothing was done, `after` means
-//! that it was done and the answer is lost or replaced.
+//! "when":"before"|"after"}`. `before` means that the request is not carried
+//! out, `after` that it is carried out and its answer is lost or replaced.
 
 use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -17,14 +18,16 @@ use crate::net::Hangup;
 use crate::operation::Operation;
 use crate::regions::RegionNames;
 
-/// Rules at a time; more is a mistake of a test.
+/// The most rules at a time; more are a mistake of a test.
 const RULES_MAX: usize = 256;
-/// The longest delay a rule may ask for.
+/// The longest delay of a rule.
 const DELAY_MS_MAX: u64 = 60_000;
 
-/// All rules, tried in the order they were added.
+/// All rules, tried in the order in which they were added.
 #[derive(Default)]
 pub(crate) struct FaultRules {
+    /// Spares requests the lock while there are no rules.
+    has_rules: AtomicBool,
     rules: Mutex<Vec<Rule>>,
 }
 
@@ -35,14 +38,14 @@ struct Rule {
     database: Option<String>,
     container: Option<String>,
     region: Option<usize>,
-    /// How often it still strikes; `None` for always.
+    /// How many more requests it hits; `None` for all.
     left: Option<u64>,
     hits: u64,
     probability: f64,
     fault: Fault,
 }
 
-/// What happens to a request.
+/// What happens to a request that a rule hits.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Fault {
     delay: Duration,
@@ -50,6 +53,7 @@ pub(crate) struct Fault {
     when: When,
 }
 
+/// How a request fails.
 #[derive(Debug, Clone, PartialEq)]
 enum Effect {
     None,
@@ -70,12 +74,12 @@ impl Fault {
         }
     }
 
-    /// What is answered instead of doing anything, if so ordered.
+    /// The outcome instead of carrying out the request, if the rule says so.
     pub(crate) fn instead_of_serving(&self) -> Option<Result<Refusal, Hangup>> {
         if self.when == When::Before { self.outcome() } else { None }
     }
 
-    /// What is answered although it was done.
+    /// The outcome after the request was carried out, if the rule says so.
     pub(crate) fn after_serving(&self) -> Option<Result<Refusal, Hangup>> {
         if self.when == When::After { self.outcome() } else { None }
     }
@@ -106,23 +110,28 @@ impl FaultRules {
         }
         let id = rules.last().map_or(1, |rule| rule.id + 1);
         rules.push(Rule::parse(id, body, regions)?);
+        self.has_rules.store(true, Ordering::Release);
         Ok(id)
     }
 
     pub(crate) fn clear(&self) {
         self.rules.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.has_rules.store(false, Ordering::Release);
     }
 
-    /// The fault of the first rule that strikes.
+    /// The fault of the first rule that hits this request.
     pub(crate) fn pick(
         &self,
         operation: Operation,
         container: Option<(&str, &str)>,
         region: usize,
     ) -> Option<Fault> {
+        if !self.has_rules.load(Ordering::Acquire) {
+            return None;
+        }
         let mut rules = self.rules.lock().unwrap_or_else(PoisonError::into_inner);
         let rule =
-            rules.iter_mut().find(|rule| rule.concerns(operation, container, region) && rule.strikes())?;
+            rules.iter_mut().find(|rule| rule.matches(operation, container, region) && rule.is_drawn())?;
         rule.hits += 1;
         rule.left = rule.left.map(|left| left - 1);
         Some(rule.fault.clone())
@@ -183,7 +192,7 @@ impl Rule {
             }
         };
         let probability = body.get("probability").map_or(Some(1.0), Value::as_f64);
-        let probability = probability.filter(|chance| (0.0..=1.0).contains(chance));
+        let probability = probability.filter(|value| (0.0..=1.0).contains(value));
         Ok(Rule {
             id,
             operation,
@@ -201,7 +210,7 @@ impl Rule {
         })
     }
 
-    fn concerns(&self, operation: Operation, container: Option<(&str, &str)>, region: usize) -> bool {
+    fn matches(&self, operation: Operation, container: Option<(&str, &str)>, region: usize) -> bool {
         let (database, name) = container.unzip();
         self.left != Some(0)
             && self.region.is_none_or(|wanted| wanted == region)
@@ -210,8 +219,8 @@ impl Rule {
             && self.container.as_deref().is_none_or(|wanted| Some(wanted) == name)
     }
 
-    fn strikes(&self) -> bool {
-        self.probability >= 1.0 || chance() < self.probability
+    fn is_drawn(&self) -> bool {
+        self.probability >= 1.0 || random() < self.probability
     }
 }
 
@@ -241,8 +250,8 @@ fn bad(message: &str) -> Refusal {
     Refusal::gateway(400, message)
 }
 
-/// A number from 0 to 1; every `RandomState` is keyed differently.
-fn chance() -> f64 {
-    let bits = RandomState::new().hash_one("chance") >> 11;
+/// A random number from 0 to 1: every `RandomState` has other keys.
+fn random() -> f64 {
+    let bits = RandomState::new().hash_one("fault") >> 11;
     bits as f64 / (1u64 << 53) as f64
 }

@@ -1,20 +1,21 @@
-//! The regions of the account: an engine each, carriers that take the writes
-//! of one to the others, and what happens to a region on order.
+//! The regions of an account: one engine each, replicators that copy the writes
+//! of one region to the others, and the outages and delays that management sets.
 //!
-//! An account of one region is the same thing with nothing to carry. The
-//! catalog (databases, containers, ranges, offers, scripts) is the account's:
-//! it is changed in the first region, the *lead*, and taken over by the others
-//! before anyone is answered ([`Regions::change`]); no write is applied
-//! meanwhile, so that every region knows the container of what it applies.
+//! An account of one region has no replicators. The catalog (databases,
+//! containers, ranges, offers, scripts) belongs to the account: it changes in the
+//! first region, the *lead*, and the other regions adopt the change before the
+//! request is answered ([`Regions::change`]). No replicated write is applied
+//! meanwhile, so every region knows the container of a write that it applies.
+//!
 //! What always holds: the topology is one immutable value, published whole by
-//! [`Regions::update`]; an outage is about clients, never about the store or
-//! its replication, so an acknowledged write survives it.
+//! [`Regions::update`]. An outage concerns clients, never the store or its
+//! replication, so an acknowledged write survives it.
 
-mod carrier;
+mod replicator;
 mod layout;
-mod marks;
-mod name;
-mod relocation;
+mod delay_queue;
+mod names;
+mod write_region;
 mod report;
 mod topology;
 
@@ -28,44 +29,47 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 pub(crate) use layout::open_engines;
-pub use name::{BadRegions, RegionNames};
-pub(crate) use relocation::PATIENCE;
+pub use names::{BadRegions, RegionNames};
+pub(crate) use write_region::CATCH_UP_TIMEOUT;
 pub(crate) use topology::{Outage, Topology};
 
-use crate::StartError;
+use crate::error::StartError;
 
 /// The first region of the list keeps the catalog.
 const LEAD: usize = 0;
 
-/// Where the lead keeps the write region's name.
+/// The lead's note with the name of the write region.
 const WRITE_REGION_NOTE: &str = "write-region";
 
 /// How often maintenance looks for expired documents and full partitions.
 const MAINTENANCE_PAUSE: Duration = Duration::from_secs(1);
 
-/// A task that has given back its lock is gone a few turns of the scheduler
-/// later; one that is not holds a request that outlived its grace.
-const CLOSE_TURNS_MAX: usize = 1000;
+/// How often closing yields to the scheduler for tasks that have released their
+/// lock to end. A task that still runs holds a request that outlived its grace
+/// period.
+const CLOSE_YIELDS_MAX: usize = 1000;
 
 /// All regions of an account.
 pub(crate) struct Regions {
     pub(crate) names: RegionNames,
     engines: Vec<Arc<Engine>>,
     topology: watch::Sender<Arc<Topology>>,
-    /// How far each outbox has come in each region: `[from][to]`.
+    /// How far each region's outbox is applied in each other region:
+    /// `[from][to]`.
     links: Vec<Vec<Link>>,
-    /// Held for reading while something is applied, for writing while the
-    /// catalog changes.
+    /// Held for reading while replicated writes are applied, for writing while
+    /// the catalog changes.
     catalog: RwLock<()>,
-    /// One move of the write region at a time.
-    relocation: tokio::sync::Mutex<()>,
+    /// Held while the write region changes: one change at a time.
+    write_region_change: tokio::sync::Mutex<()>,
 }
 
-/// The way from one region to another.
+/// Replication from one region to another.
 #[derive(Default)]
 struct Link {
+    /// The last parcel that is applied.
     applied: watch::Sender<u64>,
-    /// Since when the oldest write that is not yet there waits.
+    /// Since when the oldest write that is not applied waits.
     waiting_since: Mutex<Option<Instant>>,
 }
 
@@ -80,7 +84,7 @@ impl Link {
 }
 
 impl Regions {
-    /// Brings the regions to one catalog and gives each its role.
+    /// Brings all regions to the catalog of the lead and gives each its role.
     pub(crate) async fn open(
         names: RegionNames,
         engines: Vec<Arc<Engine>>,
@@ -109,21 +113,21 @@ impl Regions {
             topology: watch::Sender::new(Arc::new(topology)),
             links,
             catalog: RwLock::new(()),
-            relocation: tokio::sync::Mutex::new(()),
+            write_region_change: tokio::sync::Mutex::new(()),
         });
         regions.adopt().await.map_err(StartError::refused)?;
         regions.assign_roles().await.map_err(StartError::refused)?;
         Ok(regions)
     }
 
-    /// Starts what runs in the background: maintenance of each region and a
-    /// carrier for each way. All end when they are aborted.
+    /// Starts the background tasks: maintenance of each region and a replicator
+    /// for each link. They run until they are aborted.
     pub(crate) fn start_tasks(self: &Arc<Self>) -> Vec<JoinHandle<()>> {
         let count = self.engines.len();
         let mut tasks: Vec<JoinHandle<()>> =
             (0..count).map(|region| tokio::spawn(maintain(Arc::clone(self), region))).collect();
-        for (from, to) in self.ways() {
-            tasks.push(tokio::spawn(carrier::carry(Arc::clone(self), from, to)));
+        for (from, to) in self.pairs() {
+            tasks.push(tokio::spawn(replicator::replicate(Arc::clone(self), from, to)));
         }
         tasks
     }
@@ -136,8 +140,8 @@ impl Regions {
         &self.engines[region]
     }
 
-    /// Every way from one region to another.
-    fn ways(&self) -> impl Iterator<Item = (usize, usize)> + use<> {
+    /// Every pair of regions, as `(from, to)`.
+    fn pairs(&self) -> impl Iterator<Item = (usize, usize)> + use<> {
         let count = self.engines.len();
         (0..count).flat_map(move |from| (0..count).map(move |to| (from, to))).filter(|(from, to)| from != to)
     }
@@ -156,30 +160,31 @@ impl Regions {
         });
     }
 
-    /// Takes a region away from its clients, or gives it back at once.
+    /// Begins or ends a region's outage.
     pub(crate) fn set_outage(&self, region: usize, outage: Option<Outage>) {
         self.update(|topology| topology.regions[region].outage = outage);
     }
 
-    /// Cuts a region off from the writes of the others and theirs from its, or
-    /// heals it.
+    /// Stops or resumes replication from and to a region.
     pub(crate) fn set_cut(&self, region: usize, is_cut: bool) {
         self.update(|topology| topology.regions[region].is_cut = is_cut);
     }
 
-    /// Says how long writes of others take to get to a region.
+    /// Sets how long writes of other regions take to reach a region.
     pub(crate) fn set_delay(&self, region: usize, delay: Duration) {
         self.update(|topology| topology.regions[region].delay = delay);
     }
 
-    /// Returns when a region takes requests of clients again.
+    /// Returns when a region has no outage.
     pub(crate) async fn back_online(&self, region: usize) {
-        // The sender lives as long as we do, so this ends with the outage.
+        // The sender lives as long as `self`, so only the end of the outage ends
+        // the wait.
         let _ = self.topology.subscribe().wait_for(|topology| topology.outage(region).is_none()).await;
     }
 
-    /// Changes the catalog, in every region before this returns. Runs to its
-    /// end also when the caller goes away: the lead must not stay ahead.
+    /// Changes the catalog in every region before it returns. It runs to its end
+    /// also when the caller is dropped: the lead's catalog must not stay ahead of
+    /// the others'.
     pub(crate) async fn change<T, F>(
         self: &Arc<Self>,
         change: impl FnOnce(Arc<Engine>) -> F + Send + 'static,
@@ -198,10 +203,11 @@ impl Regions {
             regions.adopt().await?;
             outcome
         });
-        // It ends early only with the runtime.
+        // The task ends early only with the runtime.
         changed.await.unwrap_or_else(|_| Err(Refusal::stopping()))
     }
 
+    /// Copies the lead's catalog to the other regions.
     async fn adopt(&self) -> Result<(), Refusal> {
         for engine in &self.engines[LEAD + 1..] {
             engine.adopt(&self.engines[LEAD]).await?;
@@ -218,7 +224,7 @@ impl Regions {
         self.change(move |lead| async move { lead.split(&container, range).await }).await
     }
 
-    /// Does now what every region's background does from time to time.
+    /// Runs the maintenance of every region now.
     pub(crate) async fn maintain(self: &Arc<Self>) -> Result<(), Refusal> {
         for region in 0..self.engines.len() {
             self.maintain_region(region).await?;
@@ -245,7 +251,7 @@ impl Regions {
         for (container, range) in self.engines[LEAD].oversized() {
             // A single hot key cannot be split further.
             if let Err(refusal) = self.split(&container, range).await {
-                tracing::warn!(container = %container.name, range, %refusal.message, "cannot split");
+                tracing::warn!(container = %container.name, range, %refusal.message, "cannot split a physical partition that is too large");
             }
         }
     }
@@ -261,18 +267,18 @@ impl Regions {
         Ok(())
     }
 
-    /// Closes the stores once nobody else holds them.
+    /// Closes the stores once no other task holds them.
     pub(crate) async fn close(mut self: Arc<Self>) {
-        // A move or a change of the catalog that is under way ends first.
-        drop((self.relocation.lock().await, self.catalog.write().await));
-        for _ in 0..CLOSE_TURNS_MAX {
+        // A running change of the write region or of the catalog ends first.
+        drop((self.write_region_change.lock().await, self.catalog.write().await));
+        for _ in 0..CLOSE_YIELDS_MAX {
             match Arc::try_unwrap(self) {
                 Ok(regions) => return regions.close_engines(),
                 Err(held) => self = held,
             }
             tokio::task::yield_now().await;
         }
-        tracing::warn!("a request outlives the server; its store is closed when that ends");
+        tracing::warn!("a request outlives the server; the store closes when the request ends");
     }
 
     fn close_engines(self) {
@@ -288,7 +294,7 @@ fn role(topology: &Topology, region: usize) -> Role {
     Role { writes: topology.may_write(region), expires: topology.write_region == region }
 }
 
-/// Drives a region's maintenance until it is aborted.
+/// Runs a region's maintenance until it is aborted.
 async fn maintain(regions: Arc<Regions>, region: usize) {
     loop {
         if let Err(refusal) = regions.maintain_region(region).await {

@@ -1,34 +1,58 @@
-//! `perihelion cert`: the CA behind the server's certificate, for trust stores.
+//! `perihelion cert`: shows the CA that signs the server's certificate, for
+//! trust stores.
 //!
-//! Without a data directory the CA in the user's cache is meant, and made if
-//! it is not there yet: one may trust it before the first start.
+//! Without a data directory the command means the CA in the user's cache, and
+//! creates it if it is missing: one may trust it before the first start.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
+use clap::{Args, Subcommand};
 use perihelion_server::certificates::{Certificates, Names};
 
-use crate::args::{CertArgs, CertCommand};
-use crate::exit::Failure;
+use crate::exit::{self, Failure};
 use crate::settings::tls_directory;
 
 /// The name of the CA certificate in a directory of certificates.
 const CA_FILE: &str = "ca.pem";
 
-pub(crate) fn run(typed: CertArgs) -> Result<(), Failure> {
-    match typed.what {
-        CertCommand::Ca(place) => print(&read(&ca_path(place.data.as_deref())?)?),
-        CertCommand::Path(place) => print(&format!("{}\n", ca_path(place.data.as_deref())?.display())),
+/// Show the certificate authority that signs the server's certificate.
+#[derive(Debug, Args)]
+#[command(after_help = exit::HELP)]
+pub(crate) struct CertArgs {
+    #[command(subcommand)]
+    command: CertCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum CertCommand {
+    /// Print the CA certificate (PEM), for a trust store
+    Ca(CertLocation),
+    /// Print the path of the CA certificate
+    Path(CertLocation),
+}
+
+#[derive(Debug, Args)]
+struct CertLocation {
+    /// The server's data directory, if it has one
+    #[arg(long, value_name = "DIR", env = "PERIHELION_DATA", hide_env_values = true)]
+    data: Option<PathBuf>,
+}
+
+pub(crate) fn run(typed: CertArgs, _begun: Instant) -> Result<(), Failure> {
+    match typed.command {
+        CertCommand::Ca(location) => print(&read(&ca_path(location.data.as_deref())?)?),
+        CertCommand::Path(location) => print(&format!("{}\n", ca_path(location.data.as_deref())?.display())),
     }
 }
 
 fn ca_path(data: Option<&Path>) -> Result<PathBuf, Failure> {
-    let nowhere =
+    let no_cache =
         || Failure::runtime("there is no cache directory for certificates: set HOME or XDG_CACHE_HOME");
-    let directory = tls_directory(data).ok_or_else(nowhere)?;
+    let directory = tls_directory(data).ok_or_else(no_cache)?;
     if data.is_some() {
-        // A data directory belongs to the server; only it creates things there.
+        // Only the server creates files in its data directory.
         return Ok(directory.join(CA_FILE));
     }
     let certificates =
@@ -41,7 +65,7 @@ fn ca_path(data: Option<&Path>) -> Result<PathBuf, Failure> {
 fn read(path: &Path) -> Result<String, Failure> {
     std::fs::read_to_string(path).map_err(|error| {
         let path = path.display();
-        Failure::runtime(format!("{path}: {error} (a server makes the CA when it starts on that directory)"))
+        Failure::runtime(format!("{path}: {error} (the server creates the CA when it starts with this data directory)"))
     })
 }
 

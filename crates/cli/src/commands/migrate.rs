@@ -1,17 +1,81 @@
 //! `perihelion migrate`: moves the workflows of the published crate into a new
-//! container, where this version of the provider goes on with them. What it
-//! does is the provider's (`duroxide_cdb::Migration`); here are the account, the
-//! progress on standard error and the sum on standard output.
+//! container, where this version of the provider goes on with them. The provider
+//! does the work (`duroxide_cdb::Migration`); this command connects to the
+//! account, writes progress to standard error and the result to standard output.
 
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-use duroxide_cdb::{Migration, MigrationReport};
+use clap::Args;
+use duroxide_cdb::{ContainerName, Migration, MigrationReport};
 use perihelion_client::{Client, Credential};
 
-use crate::args::{Level, MigrateArgs};
-use crate::exit::Failure;
+use crate::args::Level;
+use crate::exit::{self, Failure};
 use crate::logs;
+
+const EXAMPLES: &str = "\
+Examples:
+  export COSMOS_ENDPOINT=https://account.documents.azure.com COSMOS_KEY=...
+  perihelion migrate --from duroxide/duroxide --to duroxide/workflows --dry-run
+  perihelion migrate --from duroxide/duroxide --to duroxide/workflows
+
+The old container is only read; it stays as it is. Stop the programs that use it
+first. A run that was cut off goes on where it stopped when it is repeated;
+until it is through, the new container is closed to providers.";
+
+/// Move the workflows of the published crate duroxide-cdb (0.1.10 and before) into a new
+/// container, where this version goes on with them.
+#[derive(Clone, Args)]
+#[command(after_help = format!("{EXAMPLES}\n\n{}", exit::HELP))]
+pub(crate) struct MigrateArgs {
+    /// The container of the published crate
+    #[arg(long, value_name = "DATABASE/CONTAINER")]
+    from: ContainerName,
+
+    /// The container to fill, made if missing
+    #[arg(long, value_name = "DATABASE/CONTAINER")]
+    to: ContainerName,
+
+    /// The account, as the portal shows it. Others on this machine can read a
+    /// command line: prefer the variable
+    #[arg(long, value_name = "TEXT", env = "COSMOS_CONNECTION_STRING", hide_env_values = true)]
+    connection_string: Option<String>,
+
+    /// Where the account answers, in place of a connection string
+    #[arg(long, value_name = "URL", env = "COSMOS_ENDPOINT", hide_env_values = true)]
+    endpoint: Option<String>,
+
+    /// The account's key, with --endpoint; prefer the variable
+    #[arg(long, value_name = "KEY", env = "COSMOS_KEY", hide_env_values = true)]
+    key: Option<String>,
+
+    /// Read and check everything, write nothing
+    #[arg(long)]
+    dry_run: bool,
+
+    /// Move although the old container was written to within the last minute,
+    /// or holds a valid lock: what its workers do meanwhile may be lost, or
+    /// happen twice
+    #[arg(long)]
+    force: bool,
+
+    /// Leave this instance where it is; may be repeated
+    #[arg(long, value_name = "INSTANCE")]
+    leave: Vec<String>,
+}
+
+impl std::fmt::Debug for MigrateArgs {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("MigrateArgs")
+            .field("from", &self.from)
+            .field("to", &self.to)
+            .field("dry_run", &self.dry_run)
+            .field("force", &self.force)
+            .field("leave", &self.leave)
+            .finish_non_exhaustive()
+    }
+}
 
 /// How often progress is told.
 const TELL_EVERY: Duration = Duration::from_secs(1);
@@ -20,7 +84,7 @@ const TELL_EVERY: Duration = Duration::from_secs(1);
 /// one cause.
 const NAMED_MAX: usize = 20;
 
-pub(crate) fn run(typed: MigrateArgs) -> Result<(), Failure> {
+pub(crate) fn run(typed: MigrateArgs, _begun: Instant) -> Result<(), Failure> {
     logs::start(Level::Warn);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()

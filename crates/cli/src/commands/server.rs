@@ -3,17 +3,39 @@
 
 use std::time::Instant;
 
+use clap::Args;
+
 use super::serve::serve;
-use crate::args::ServerArgs;
-use crate::exit::Failure;
-use crate::image;
+use crate::args::ServeArgs;
+use crate::emulator_image::{self, ImageArgs};
+use crate::exit::{self, Failure};
 use crate::settings::{Mode, Settings};
 
+const EXAMPLES: &str = "\
+Examples:
+  perihelion server --data /var/lib/perihelion --key-file /etc/perihelion/key
+  perihelion server --host 0.0.0.0 --key-file /run/secrets/key --tls-name db.internal
+  PERIHELION_ALLOW_WELL_KNOWN_KEY=1 perihelion server --host 0.0.0.0   (a test container)
+
+SIGTERM and SIGINT let requests in flight finish, then end the program; a
+second signal ends it at once.";
+
+/// Start a server for long-running use: logs, no management interface unless
+/// asked for.
+#[derive(Debug, Args)]
+#[command(after_help = format!("{EXAMPLES}\n\n{}\n\n{}", emulator_image::HELP, exit::HELP))]
+pub(crate) struct ServerArgs {
+    #[command(flatten)]
+    serve: ServeArgs,
+    #[command(flatten)]
+    image: ImageArgs,
+}
+
 pub(crate) fn run(typed: ServerArgs, begun: Instant) -> Result<(), Failure> {
-    let mut wanted = typed.serve;
-    let notes = image::adopt(&mut wanted, &typed.image, |name| std::env::var(name).ok())?;
-    for note in notes {
-        eprintln!("perihelion: {note}");
+    let mut serve_args = typed.serve;
+    let variable = |name: &str| std::env::var(name).ok();
+    for warning in emulator_image::apply(&mut serve_args, &typed.image, variable)? {
+        eprintln!("perihelion: {warning}");
     }
-    serve(Settings::resolve(wanted, Mode::Server)?, begun)
+    serve(Settings::resolve(serve_args, Mode::Server)?, begun)
 }

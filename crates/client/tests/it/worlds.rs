@@ -8,7 +8,7 @@ use http::uri::PathAndQuery;
 use http::{HeaderMap, Method};
 use perihelion_client::{Client, Container, ContainerProperties, Credential, Database, Endpoint, Transport};
 use perihelion_driver::transport::{HttpOptions, HttpTransport};
-use perihelion_server::{Embedded, EmbeddedOptions, Keys, MasterKey, Server, ServerOptions};
+use perihelion_server::{AccountOptions, Embedded, EmbeddedOptions, Keys, MasterKey, Server, ServerOptions};
 use perihelion_wire::transport::{Request, Response};
 
 /// Names the account of the third world.
@@ -128,8 +128,11 @@ impl Host {
 
 fn server_options() -> ServerOptions {
     ServerOptions {
-        partitions: PARTITIONS,
-        strict_gateway: true,
+        account: AccountOptions {
+            partitions: PARTITIONS,
+            strict_gateway: true,
+            ..AccountOptions::default()
+        },
         keys: Keys { primary: MasterKey::from_base64(KEY).expect("the key is base64") },
         management: true,
         ..ServerOptions::default()

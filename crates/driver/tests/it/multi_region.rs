@@ -18,7 +18,7 @@ use perihelion_driver::transport::{HttpOptions, HttpTransport};
 use perihelion_driver::{
     Container, Credential, Driver, DriverOptions, Operation, OperationOptions, Response,
 };
-use perihelion_server::{RegionNames, Server, ServerOptions};
+use perihelion_server::{AccountOptions, RegionNames, Server, ServerOptions};
 use perihelion_wire::transport::{Endpoint, Request, Transport};
 
 pub(crate) const WEST: &str = "West US";
@@ -58,9 +58,12 @@ impl MultiRegion {
         let server = Server::start(ServerOptions {
             port: 0,
             management: true,
-            regions: RegionNames::new([WEST, EAST, NORTH]).unwrap(),
-            multi_write,
-            replication_delay: Duration::from_millis(20),
+            account: AccountOptions {
+                regions: RegionNames::new([WEST, EAST, NORTH]).unwrap(),
+                multi_write,
+                replication_delay: Duration::from_millis(20),
+                ..AccountOptions::default()
+            },
             ..ServerOptions::default()
         })
         .await

@@ -100,7 +100,7 @@ impl Account {
             Place::Embedded | Place::EmbeddedOptimistic | Place::OnDisk => {
                 let data = directory.as_ref().map(|directory| directory.0.clone());
                 let mut options = EmbeddedOptions::default();
-                options.data = data;
+                options.account.data = data;
                 Host::Embedded(Embedded::open(options).await.unwrap())
             }
             Place::Wire => Host::Wire(serve(1).await),
@@ -164,7 +164,9 @@ impl Account {
 }
 
 async fn serve(partitions: u32) -> Server {
-    Server::start(ServerOptions { partitions, ..ServerOptions::default() }).await.unwrap()
+    let mut options = ServerOptions::default();
+    options.account.partitions = partitions;
+    Server::start(options).await.unwrap()
 }
 
 impl Way {

@@ -15,7 +15,7 @@ async fn send(
     }
     transport
         .send(Request {
-            endpoint: Endpoint::parse(GLOBAL_ENDPOINT).unwrap(),
+            endpoint: Endpoint::parse(EMBEDDED_GLOBAL).unwrap(),
             method,
             target: path.parse().unwrap(),
             headers,
@@ -97,7 +97,7 @@ async fn a_delay_beyond_the_deadline_is_a_timeout_and_below_it_takes_its_time() 
 #[tokio::test(start_paused = true)]
 async fn a_body_over_the_limit_is_refused_as_over_a_socket() {
     let database = with_container(EmbeddedOptions::default()).await;
-    let body = "x".repeat(net::Limits::default().body_bytes + 1);
+    let body = "x".repeat(Limits::default().body_bytes + 1);
     let path = "/dbs/d/colls/c/docs";
     assert_eq!(status(&database.transport(), Method::POST, path, r#"["a"]"#, &body).await, 413);
     database.close().await;

@@ -1,5 +1,5 @@
-//! What can be ordered of the regions: outages, the write region, and how
-//! their writes travel.
+//! Management of the regions: outages, the write region, replication delays and
+//! cut links.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,13 +9,13 @@ use perihelion_engine::Refusal;
 use perihelion_model::json::{Object, Value};
 
 use super::done;
-use crate::regions::{Outage, PATIENCE, Regions};
+use crate::regions::{Outage, CATCH_UP_TIMEOUT, Regions};
 
 /// The longest replication delay, and the longest wait for replication.
 const DELAY_MS_MAX: u64 = 60_000;
 const WAIT_MS_MAX: u64 = 60_000;
 
-/// Carries out a request about regions; `None` when it is not one.
+/// Serves a request about regions; `None` when the path is another one.
 pub(super) async fn dispatch(
     regions: &Arc<Regions>,
     method: &Method,
@@ -29,7 +29,7 @@ pub(super) async fn dispatch(
             one(regions, body).map(|region| regions.set_outage(region, None))
         }
         (&Method::POST, "regions/write") => match (one(regions, body), wait(body)) {
-            (Ok(region), Ok(patience)) => regions.relocate(region, patience).await,
+            (Ok(region), Ok(timeout)) => regions.change_write_region(region, timeout).await,
             (Err(refusal), _) | (_, Err(refusal)) => Err(refusal),
         },
         (&Method::POST, "replication/delay") => delay(regions, body),
@@ -37,7 +37,7 @@ pub(super) async fn dispatch(
         (&Method::POST, "replication/heal") => some(regions, body)
             .map(|chosen| chosen.into_iter().for_each(|region| regions.set_cut(region, false))),
         (&Method::POST, "replication/wait") => match wait(body) {
-            Ok(patience) => regions.settle(patience).await,
+            Ok(timeout) => regions.wait_until_replicated(timeout).await,
             Err(refusal) => Err(refusal),
         },
         _ => return None,
@@ -68,7 +68,7 @@ fn delay(regions: &Regions, body: &Object) -> Result<(), Refusal> {
 }
 
 fn wait(body: &Object) -> Result<Duration, Refusal> {
-    Ok(milliseconds(body, "timeoutMs", WAIT_MS_MAX)?.unwrap_or(PATIENCE))
+    Ok(milliseconds(body, "timeoutMs", WAIT_MS_MAX)?.unwrap_or(CATCH_UP_TIMEOUT))
 }
 
 fn milliseconds(body: &Object, name: &str, most: u64) -> Result<Option<Duration>, Refusal> {

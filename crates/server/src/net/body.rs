@@ -1,8 +1,9 @@
-//! Reads a request's body whole, within the bounds.
+//! Reads the whole body of a request, within the limits.
 //!
 //! A body that arrives in one piece, as nearly all do, is passed on without a
-//! copy. Bytes are charged to the front's common budget as they arrive, not as
-//! they are announced: announcing is free for an attacker, sending is not.
+//! copy. Bytes are taken from the listener's common budget as they arrive, not
+//! as `content-length` announces them: announcing costs an attacker nothing,
+//! sending does.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -10,17 +11,17 @@ use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
 
-use super::{Limits, Refusal};
+use super::{Limits, Rejection};
 
 /// Why a body could not be read.
 #[derive(Debug)]
-pub(super) enum Trouble {
-    Refused(Refusal),
-    /// The client left or broke the framing; nobody is there to be answered.
+pub(super) enum BodyError {
+    Rejected(Rejection),
+    /// The client left or broke the framing: no response can reach it.
     Gone,
 }
 
-/// Body bytes held by all requests of a front together.
+/// The body bytes that all requests of a listener may hold together.
 #[derive(Debug)]
 pub(super) struct Budget {
     used: AtomicUsize,
@@ -32,30 +33,30 @@ impl Budget {
         Budget { used: AtomicUsize::new(0), total }
     }
 
-    pub(super) fn hold(&self) -> Held<'_> {
-        Held { budget: self, bytes: 0 }
+    pub(super) fn share(&self) -> BudgetShare<'_> {
+        BudgetShare { budget: self, bytes: 0 }
     }
 }
 
 /// One request's share of the budget, given back on drop.
 #[derive(Debug)]
-pub(super) struct Held<'a> {
+pub(super) struct BudgetShare<'a> {
     budget: &'a Budget,
     bytes: usize,
 }
 
-impl Held<'_> {
-    fn take(&mut self, bytes: usize) -> Result<(), Trouble> {
+impl BudgetShare<'_> {
+    fn take(&mut self, bytes: usize) -> Result<(), BodyError> {
         self.bytes += bytes;
         let before = self.budget.used.fetch_add(bytes, Ordering::Relaxed);
         if before.saturating_add(bytes) > self.budget.total {
-            return Err(Trouble::Refused(Refusal::Overloaded));
+            return Err(BodyError::Rejected(Rejection::Overloaded));
         }
         Ok(())
     }
 }
 
-impl Drop for Held<'_> {
+impl Drop for BudgetShare<'_> {
     fn drop(&mut self) {
         if self.bytes > 0 {
             self.budget.used.fetch_sub(self.bytes, Ordering::Relaxed);
@@ -64,24 +65,24 @@ impl Drop for Held<'_> {
 }
 
 /// Reads a body of at most `limits.body_bytes`, in at most
-/// `limits.body_timeout`. One that announces more is refused unread.
-pub(super) async fn read(body: Incoming, limits: &Limits, held: &mut Held<'_>) -> Result<Bytes, Trouble> {
+/// `limits.body_timeout`. A body that announces more bytes is rejected unread.
+pub(super) async fn read(body: Incoming, limits: &Limits, share: &mut BudgetShare<'_>) -> Result<Bytes, BodyError> {
     if body.is_end_stream() {
         return Ok(Bytes::new());
     }
-    match tokio::time::timeout(limits.body_timeout, collect(body, limits.body_bytes, held)).await {
+    match tokio::time::timeout(limits.body_timeout, collect(body, limits.body_bytes, share)).await {
         Ok(read) => read,
-        Err(_elapsed) => Err(Trouble::Refused(Refusal::BodyTimeout)),
+        Err(_elapsed) => Err(BodyError::Rejected(Rejection::BodyTimeout)),
     }
 }
 
-async fn collect(mut body: Incoming, limit: usize, held: &mut Held<'_>) -> Result<Bytes, Trouble> {
-    let too_large = || Trouble::Refused(Refusal::BodyTooLarge { limit });
+async fn collect(mut body: Incoming, limit: usize, share: &mut BudgetShare<'_>) -> Result<Bytes, BodyError> {
+    let too_large = || BodyError::Rejected(Rejection::BodyTooLarge { limit });
     if body.size_hint().lower() > limit as u64 {
         return Err(too_large());
     }
     let first = next_data(&mut body).await?.unwrap_or_default();
-    held.take(first.len())?;
+    share.take(first.len())?;
     if body.is_end_stream() && first.len() <= limit {
         return Ok(first);
     }
@@ -90,16 +91,16 @@ async fn collect(mut body: Incoming, limit: usize, held: &mut Held<'_>) -> Resul
         let Some(data) = next_data(&mut body).await? else {
             return Ok(whole.freeze());
         };
-        held.take(data.len())?;
+        share.take(data.len())?;
         whole.extend_from_slice(&data);
     }
     Err(too_large())
 }
 
-/// The next piece of data; trailers mean nothing here and are skipped.
-async fn next_data(body: &mut Incoming) -> Result<Option<Bytes>, Trouble> {
+/// The next piece of data. Trailers have no meaning here and are skipped.
+async fn next_data(body: &mut Incoming) -> Result<Option<Bytes>, BodyError> {
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|_| Trouble::Gone)?;
+        let frame = frame.map_err(|_| BodyError::Gone)?;
         if let Ok(data) = frame.into_data() {
             return Ok(Some(data));
         }

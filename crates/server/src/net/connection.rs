@@ -1,8 +1,9 @@
-//! One connection from its first byte to its last.
+//! Runs one connection from its first byte to its last.
 //!
-//! Sniff, perhaps a TLS handshake, then HTTP/1.1 or HTTP/2 by hyper until the
-//! peer leaves or the watch says so. Errors end here: they concern one peer
-//! and are logged at debug level, because anybody can cause them.
+//! The protocol is detected, a TLS handshake is done if there is one, then hyper
+//! serves HTTP/1.1 or HTTP/2 until the peer leaves or the supervisor ends the
+//! connection. Errors end here: they concern one peer, and they are logged at
+//! debug level because any peer can cause them.
 
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -22,16 +23,16 @@ use super::limits::{
     BUFFER_BYTES, LINGER_BYTES, LINGER_TIMEOUT, STREAMS_RESET_BY_ERROR, STREAMS_RESET_PENDING, WINDOW_BYTES,
 };
 use super::serve::{Context, serve};
-use super::sniff::{Dialect, sniff};
-use super::watch::{Line, Order};
-use super::watched::Watched;
-use super::whole::Whole;
+use super::sniff::{Protocol, sniff};
+use super::connection_state::{ConnectionState, Directive};
+use super::tracked_stream::TrackedStream;
+use super::buffered_body::BufferedBody;
 use super::{Handler, Limits, Peer, Scheme};
 
-/// The protocol that ALPN names HTTP/2.
+/// HTTP/2 in ALPN.
 const ALPN_HTTP2: &[u8] = b"h2";
 
-/// What all connections of a front share.
+/// What all connections of a listener share.
 pub(super) struct Shared<H> {
     pub(super) handler: Arc<H>,
     pub(super) limits: Arc<Limits>,
@@ -42,22 +43,22 @@ pub(super) struct Shared<H> {
 /// Serves a connection until it ends.
 pub(super) async fn run<H: Handler>(
     shared: &Shared<H>,
-    line: Arc<Line>,
+    state: Arc<ConnectionState>,
     stream: TcpStream,
     remote: SocketAddr,
 ) {
     let peer = |scheme| Peer { scheme, remote };
-    let Some((dialect, stream)) = first_bytes(stream, shared.limits.first_byte_timeout).await else {
+    let Some((protocol, stream)) = first_bytes(stream, shared.limits.first_byte_timeout).await else {
         return;
     };
-    match dialect {
-        Dialect::Http1 => speak_http1(stream, shared.context(line, peer(Scheme::Http))).await,
-        Dialect::Http2 => speak_http2(stream, shared.context(line, peer(Scheme::Http))).await,
-        Dialect::Tls => run_tls(shared, line, stream, peer(Scheme::Https)).await,
+    match protocol {
+        Protocol::Http1 => serve_http1(stream, shared.context(state, peer(Scheme::Http))).await,
+        Protocol::Http2 => serve_http2(stream, shared.context(state, peer(Scheme::Http))).await,
+        Protocol::Tls => run_tls(shared, state, stream, peer(Scheme::Https)).await,
     }
 }
 
-async fn run_tls<H: Handler, I>(shared: &Shared<H>, line: Arc<Line>, stream: I, peer: Peer)
+async fn run_tls<H: Handler, I>(shared: &Shared<H>, state: Arc<ConnectionState>, stream: I, peer: Peer)
 where
     I: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
@@ -70,71 +71,72 @@ where
     };
     let agreed = stream.get_ref().1.alpn_protocol().map(|protocol| protocol == ALPN_HTTP2);
     match agreed {
-        Some(true) => speak_http2(stream, shared.context(line, peer)).await,
-        Some(false) => speak_http1(stream, shared.context(line, peer)).await,
-        // A client without ALPN is judged by its bytes once more.
+        Some(true) => serve_http2(stream, shared.context(state, peer)).await,
+        Some(false) => serve_http1(stream, shared.context(state, peer)).await,
+        // Without ALPN the first bytes inside TLS tell the version.
         None => match first_bytes(stream, shared.limits.first_byte_timeout).await {
-            Some((Dialect::Http2, stream)) => speak_http2(stream, shared.context(line, peer)).await,
-            Some((Dialect::Http1, stream)) => speak_http1(stream, shared.context(line, peer)).await,
-            Some((Dialect::Tls, _)) | None => (),
+            Some((Protocol::Http2, stream)) => serve_http2(stream, shared.context(state, peer)).await,
+            Some((Protocol::Http1, stream)) => serve_http1(stream, shared.context(state, peer)).await,
+            Some((Protocol::Tls, _)) | None => (),
         },
     }
 }
 
-async fn first_bytes<I>(stream: I, patience: Duration) -> Option<(Dialect, super::sniff::Replayed<I>)>
+async fn first_bytes<I>(stream: I, timeout: Duration) -> Option<(Protocol, super::sniff::ReplayedStream<I>)>
 where
     I: AsyncRead + Unpin,
 {
-    // Silence, a reset and an early goodbye are all the same: nobody to serve.
-    tokio::time::timeout(patience, sniff(stream)).await.ok()?.ok()?
+    // A peer that is silent, resets or leaves early is not served.
+    tokio::time::timeout(timeout, sniff(stream)).await.ok()?.ok()?
 }
 
 impl<H> Shared<H> {
-    fn context(&self, line: Arc<Line>, peer: Peer) -> Arc<Context<H>> {
+    fn context(&self, state: Arc<ConnectionState>, peer: Peer) -> Arc<Context<H>> {
         Arc::new(Context {
             handler: Arc::clone(&self.handler),
             limits: Arc::clone(&self.limits),
             budget: Arc::clone(&self.budget),
-            line,
+            state,
             peer,
         })
     }
 }
 
-async fn speak_http1<H: Handler, I>(stream: I, context: Arc<Context<H>>)
+async fn serve_http1<H: Handler, I>(stream: I, context: Arc<Context<H>>)
 where
     I: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
-    let line = Arc::clone(&context.line);
+    let state = Arc::clone(&context.state);
     let mut builder = http1::Builder::new();
     builder
-        // The watch bounds the time for a header block.
+        // The supervisor bounds the time for a header block.
         .header_read_timeout(None)
         .max_header_size(context.limits.header_bytes)
         .max_buf_size(BUFFER_BYTES.max(context.limits.header_bytes))
-        // hyper then holds an answer back while any byte of a next request is
-        // buffered, and so never sends the 400 for garbage.
+        // With flushing by pipeline hyper holds a response back while any byte of
+        // a next request is buffered, and so never sends the 400 for garbage.
         .pipeline_flush(false)
         .half_close(false);
     let service = service_fn(move |request| serve(Arc::clone(&context), request));
-    let (stream, estate) = Watched::new(stream, Arc::clone(&line));
-    drive(builder.serve_connection(TokioIo::new(stream), service), &line).await;
-    if line.is_lingering()
-        && let Some(stream) = estate.take()
+    let (stream, slot) = TrackedStream::new(stream, Arc::clone(&state));
+    drive(builder.serve_connection(TokioIo::new(stream), service), &state).await;
+    if state.is_lingering()
+        && let Some(stream) = slot.take()
     {
-        // Whether the peer waits for the end is its own affair.
+        // A peer that does not wait for the end loses nothing.
         let _ = tokio::time::timeout(LINGER_TIMEOUT, linger(stream)).await;
     }
 }
 
-/// Ends our side, then reads what the peer still sends, so that closing does
-/// not reset the connection under an answer on its way.
+/// Shuts down the sending side, then reads and discards what the peer still
+/// sends: closing with unread bytes would reset the connection, and the response
+/// on its way would be lost.
 async fn linger<I: AsyncRead + AsyncWrite + Unpin>(mut stream: I) -> std::io::Result<()> {
     stream.shutdown().await?;
-    let mut scrap = [0; 8 * 1024];
+    let mut discarded = [0; 8 * 1024];
     let mut left = LINGER_BYTES;
     while left > 0 {
-        match stream.read(&mut scrap).await? {
+        match stream.read(&mut discarded).await? {
             0 => return Ok(()),
             read => left = left.saturating_sub(read),
         }
@@ -142,11 +144,11 @@ async fn linger<I: AsyncRead + AsyncWrite + Unpin>(mut stream: I) -> std::io::Re
     Ok(())
 }
 
-async fn speak_http2<H: Handler, I>(stream: I, context: Arc<Context<H>>)
+async fn serve_http2<H: Handler, I>(stream: I, context: Arc<Context<H>>)
 where
     I: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
-    let line = Arc::clone(&context.line);
+    let state = Arc::clone(&context.state);
     let mut builder = http2::Builder::new(Streams::default());
     builder
         .max_concurrent_streams(context.limits.streams)
@@ -156,59 +158,59 @@ where
         .initial_stream_window_size(WINDOW_BYTES)
         .initial_connection_window_size(WINDOW_BYTES);
     let service = service_fn(move |request| serve(Arc::clone(&context), request));
-    drive(builder.serve_connection(TokioIo::new(stream), service), &line).await;
+    drive(builder.serve_connection(TokioIo::new(stream), service), &state).await;
 }
 
-/// Polls a hyper connection, passing on an order to finish once.
-async fn drive<C: Finish>(connection: C, line: &Line) {
-    line.begin_speaking();
+/// Polls a hyper connection, and tells it once when it must drain.
+async fn drive<C: GracefulShutdown>(connection: C, state: &ConnectionState) {
+    state.set_http_started();
     let mut connection = std::pin::pin!(connection);
-    let mut finishing = false;
+    let mut is_draining = false;
     let ended = std::future::poll_fn(|cx| {
-        if !finishing && line.order() >= Order::Finish {
-            finishing = true;
-            connection.as_mut().finish();
+        if !is_draining && state.directive() >= Directive::Drain {
+            is_draining = true;
+            connection.as_mut().shut_down();
         }
         connection.as_mut().poll(cx)
     });
     if let Err(error) = ended.await {
         if error.is_parse() {
-            line.set_lingering(); // hyper has answered 400, 414 or 431.
+            state.set_lingering(); // hyper has answered 400, 414 or 431.
         }
         tracing::debug!(%error, "connection ended early");
     }
 }
 
 /// A hyper connection of either version.
-trait Finish: Future<Output = hyper::Result<()>> {
-    fn finish(self: Pin<&mut Self>);
+trait GracefulShutdown: Future<Output = hyper::Result<()>> {
+    fn shut_down(self: Pin<&mut Self>);
 }
 
-impl<I, S> Finish for http1::Connection<TokioIo<I>, S>
+impl<I, S> GracefulShutdown for http1::Connection<TokioIo<I>, S>
 where
     I: AsyncRead + AsyncWrite + Unpin + 'static,
-    S: HttpService<hyper::body::Incoming, ResBody = Whole>,
+    S: HttpService<hyper::body::Incoming, ResBody = BufferedBody>,
     S::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    fn finish(self: Pin<&mut Self>) {
+    fn shut_down(self: Pin<&mut Self>) {
         self.graceful_shutdown();
     }
 }
 
-impl<I, S> Finish for http2::Connection<TokioIo<I>, S, Streams>
+impl<I, S> GracefulShutdown for http2::Connection<TokioIo<I>, S, Streams>
 where
     I: AsyncRead + AsyncWrite + Unpin + 'static,
-    S: HttpService<hyper::body::Incoming, ResBody = Whole>,
+    S: HttpService<hyper::body::Incoming, ResBody = BufferedBody>,
     S::Future: Send + 'static,
     S::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    fn finish(self: Pin<&mut Self>) {
+    fn shut_down(self: Pin<&mut Self>) {
         self.graceful_shutdown();
     }
 }
 
 /// Runs the streams of one HTTP/2 connection as tasks that end with it: the
-/// connection owns the set, and dropping a set aborts its tasks.
+/// connection owns the task set, and dropping the set aborts its tasks.
 #[derive(Clone, Default)]
 struct Streams {
     tasks: Arc<Mutex<JoinSet<()>>>,

@@ -1,12 +1,12 @@
-//! The bounds of the front, as one plain struct.
+//! `Limits`: the bounds of a listener, as one plain struct.
 //!
-//! Each default is a named constant with its reason, so that a reader can tell
-//! a decision from an accident; tests shrink single fields to see a bound act.
+//! Each default is a named constant with its reason. Tests shrink single fields
+//! to see one bound act.
 
 use std::time::Duration;
 
 /// The service refuses documents and batches over 2 MB; twice that leaves room
-/// for escapes and for the layer above to answer 413 in the service's words.
+/// for escapes, and lets the handler answer 413 in the service's words.
 const BODY_BYTES: usize = 4 * 1024 * 1024;
 
 /// Bodies of all requests together: with 4096 connections of 4 MiB each the
@@ -43,41 +43,41 @@ const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Longer than the pools of the official SDKs keep an idle connection, so that
-/// it is they who close, and a request never meets a closing connection.
+/// the client closes first and no request is sent on a closing connection.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// How long a connection that is told to close may take to deliver answers
-/// that are already written.
+/// How long a draining connection may take to deliver responses that are
+/// already written.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// After a refusal over HTTP/1.1 this much of what the client still sends is
-/// read and thrown away: closing on unread bytes makes the kernel send a reset,
-/// which overtakes the refusal, and many clients write all before they read.
+/// How much of a rejected HTTP/1.1 request is still read and thrown away.
+/// Closing with unread bytes makes the kernel send a reset, which overtakes the
+/// response, and many clients write the whole request before they read.
 pub(super) const LINGER_BYTES: usize = 16 * 1024 * 1024;
 
-/// A client that reads at all has read a refusal by then.
+/// A client that reads at all has read the response by then.
 pub(super) const LINGER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// More than any local use, few enough that buffers stay under a gigabyte.
+/// More than any local use needs, few enough that buffers stay under a gigabyte.
 /// Further clients wait in the kernel's queue.
 const CONNECTIONS: usize = 4096;
 
 /// What the service and most servers announce.
 const STREAMS: u32 = 100;
 
-/// Streams reset by the peer before we accepted them (rapid reset): beyond
-/// this the connection is closed. h2's own default.
+/// Streams that the peer may reset before they are accepted (rapid reset): with
+/// more the connection is closed. h2's own default.
 pub(super) const STREAMS_RESET_PENDING: usize = 20;
 
-/// Streams we had to reset because of the peer's errors over the life of a
-/// connection: beyond this it is closed.
+/// Streams that may be reset because of the peer's errors over the life of a
+/// connection: with more it is closed.
 pub(super) const STREAMS_RESET_BY_ERROR: usize = 256;
 
 /// Flow-control window of a stream and of a connection: a 1 MiB batch body
 /// arrives without a round trip for credit.
 pub(super) const WINDOW_BYTES: u32 = 1024 * 1024;
 
-/// The bounds of one [`Front`](super::Front).
+/// The bounds of one listener.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Limits {
@@ -101,7 +101,7 @@ pub struct Limits {
     pub body_timeout: Duration,
     /// Between two requests on one connection.
     pub idle_timeout: Duration,
-    /// For an idle connection to deliver its last answers and close.
+    /// For a draining connection to deliver its last responses and close.
     pub close_timeout: Duration,
     /// Open connections; further ones wait.
     pub connections: usize,

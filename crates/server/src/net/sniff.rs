@@ -1,9 +1,10 @@
-//! Tells the dialects apart by the first bytes, and gives those bytes back.
+//! Protocol detection: tells TLS, HTTP/1.1 and HTTP/2 apart by the first bytes,
+//! and replays those bytes to the next reader.
 //!
-//! A TLS record starts with 0x16, which starts no HTTP method; an HTTP/2
-//! connection starts with a fixed preface whose method, `PRI`, is reserved so
-//! that it is no HTTP/1.1 request. Everything else is left to the HTTP/1.1
-//! parser, garbage included: it answers 400 and closes.
+//! A TLS record starts with 0x16, which cannot start an HTTP method. An HTTP/2
+//! connection starts with a fixed preface; its method `PRI` is reserved, so it
+//! cannot be an HTTP/1.1 request. Everything else, garbage included, goes to the
+//! HTTP/1.1 parser, which answers 400 and closes.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -11,34 +12,34 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 
-/// What every HTTP/2 connection opens with (RFC 9113, section 3.4).
+/// The first bytes of every HTTP/2 connection (RFC 9113, section 3.4).
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// The content type of a TLS handshake record.
 const TLS_HANDSHAKE: u8 = 0x16;
 
-/// What the first bytes of a connection announce.
+/// The protocol that the first bytes of a connection announce.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Dialect {
+pub(super) enum Protocol {
     Tls,
     Http1,
     Http2,
 }
 
-/// Decides from the bytes seen so far, or asks for more with `None`.
-pub(super) fn dialect(seen: &[u8]) -> Option<Dialect> {
+/// Detects the protocol from the bytes seen so far; `None` asks for more.
+pub(super) fn protocol(seen: &[u8]) -> Option<Protocol> {
     match seen.first() {
         None => None,
-        Some(&TLS_HANDSHAKE) => Some(Dialect::Tls),
-        Some(_) if seen.starts_with(PREFACE) => Some(Dialect::Http2),
+        Some(&TLS_HANDSHAKE) => Some(Protocol::Tls),
+        Some(_) if seen.starts_with(PREFACE) => Some(Protocol::Http2),
         Some(_) if PREFACE.starts_with(seen) => None,
-        Some(_) => Some(Dialect::Http1),
+        Some(_) => Some(Protocol::Http1),
     }
 }
 
-/// Reads until the dialect is known; `None` when the peer left before that.
+/// Reads until the protocol is known; `None` when the peer left before that.
 /// Never reads more than the preface's length.
-pub(super) async fn sniff<I>(mut io: I) -> io::Result<Option<(Dialect, Replayed<I>)>>
+pub(super) async fn sniff<I>(mut io: I) -> io::Result<Option<(Protocol, ReplayedStream<I>)>>
 where
     I: AsyncRead + Unpin,
 {
@@ -50,25 +51,25 @@ where
             return Ok(None);
         }
         length += read;
-        if let Some(dialect) = dialect(&seen[..length]) {
-            let replayed = Replayed { io, seen, next: 0, end: length };
-            return Ok(Some((dialect, replayed)));
+        if let Some(protocol) = protocol(&seen[..length]) {
+            let replayed = ReplayedStream { io, seen, next: 0, end: length };
+            return Ok(Some((protocol, replayed)));
         }
     }
 }
 
-/// A stream whose first bytes were looked at: reading yields them again, then
-/// what follows. Writing passes straight through.
+/// A stream whose first bytes were read already: reading yields them again, then
+/// the bytes that follow. Writing passes straight through.
 #[derive(Debug)]
-pub(super) struct Replayed<I> {
+pub(super) struct ReplayedStream<I> {
     io: I,
     seen: [u8; PREFACE.len()],
-    /// What is still to be replayed is `seen[next..end]`.
+    /// `seen[next..end]` is still to be replayed.
     next: usize,
     end: usize,
 }
 
-impl<I: AsyncRead + Unpin> AsyncRead for Replayed<I> {
+impl<I: AsyncRead + Unpin> AsyncRead for ReplayedStream<I> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -84,7 +85,7 @@ impl<I: AsyncRead + Unpin> AsyncRead for Replayed<I> {
     }
 }
 
-impl<I: AsyncWrite + Unpin> AsyncWrite for Replayed<I> {
+impl<I: AsyncWrite + Unpin> AsyncWrite for ReplayedStream<I> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.io).poll_write(cx, buffer)
     }

@@ -1,4 +1,4 @@
-//! The front over real sockets, with a handler that echoes.
+//! A listener over real sockets, with a handler that echoes.
 //!
 //! Bounds are shrunk so that they act within a test; where a test waits, it
 //! waits for an event (an answer, the end of a stream), never for a time.
@@ -18,11 +18,11 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 
-use super::{Front, Handler, Hangup, Limits, Peer, Refusal, listen};
+use super::{Listener, Handler, Hangup, Limits, Peer, Rejection, bind};
 use crate::certificates::{Certificates, Names};
 
 /// A test that waits longer than this has failed.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A bound short enough to be met within a test.
 const SOON: Duration = Duration::from_millis(60);
@@ -54,15 +54,15 @@ impl Handler for Echo {
         Ok(Response::new(Bytes::from(text)))
     }
 
-    fn refuse(&self, refusal: Refusal) -> Response<Bytes> {
-        let mut response = Response::new(Bytes::from(format!("{refusal:?}")));
-        *response.status_mut() = refusal.status();
+    fn reject(&self, rejection: Rejection) -> Response<Bytes> {
+        let mut response = Response::new(Bytes::from(format!("{rejection:?}")));
+        *response.status_mut() = rejection.status();
         response
     }
 }
 
 struct Fixture {
-    front: Front,
+    listener: Listener,
     echo: Arc<Echo>,
     client: Arc<ClientConfig>,
 }
@@ -83,13 +83,13 @@ impl Fixture {
             .with_no_client_auth();
         let echo = Arc::new(Echo::default());
         let tls = certificates.server_config().expect("a configuration");
-        let listeners = listen("127.0.0.1", 0).await.expect("a port");
-        let front = Front::start(listeners, Some(tls), limits, Arc::clone(&echo)).expect("a front");
-        Fixture { front, echo, client: Arc::new(client) }
+        let sockets = bind("127.0.0.1", 0).await.expect("a port");
+        let listener = Listener::start(sockets, Some(tls), limits, Arc::clone(&echo)).expect("a listener");
+        Fixture { listener, echo, client: Arc::new(client) }
     }
 
     async fn connect(&self) -> TcpStream {
-        TcpStream::connect(self.front.local_addr()).await.expect("a connection")
+        TcpStream::connect(self.listener.local_addr()).await.expect("a connection")
     }
 
     async fn connect_tls(&self, alpn: &[&[u8]]) -> tokio_rustls::client::TlsStream<TcpStream> {
@@ -118,7 +118,7 @@ async fn talk<I: AsyncRead + AsyncWrite + Unpin>(mut stream: I, bytes: &[u8]) ->
             answer.extend_from_slice(&chunk[..read]);
         }
     };
-    tokio::time::timeout(PATIENCE, exchange).await.expect("the server closes the connection");
+    tokio::time::timeout(TIMEOUT, exchange).await.expect("the server closes the connection");
     String::from_utf8_lossy(&answer).into_owned()
 }
 
@@ -251,7 +251,7 @@ async fn a_slow_header_block_is_cut_while_others_are_served() {
             tokio::time::sleep(TRICKLE).await;
         }
     });
-    let ended = tokio::time::timeout(PATIENCE, reader.read(&mut [0; 64])).await.expect("the cut");
+    let ended = tokio::time::timeout(TIMEOUT, reader.read(&mut [0; 64])).await.expect("the cut");
     assert!(matches!(ended, Ok(0) | Err(_)), "{ended:?}");
     trickle.await.unwrap();
     fixture.assert_serving().await;
@@ -284,7 +284,7 @@ async fn an_idle_connection_is_closed() {
     assert!(answer.ends_with("/once 0"), "{answer}");
     let mut sender = over_http2(fixture.connect().await).await;
     sender.send_request(get("http://localhost/once")).await.unwrap();
-    tokio::time::timeout(PATIENCE, async {
+    tokio::time::timeout(TIMEOUT, async {
         while sender.ready().await.is_ok() {
             tokio::task::yield_now().await
         }
@@ -441,7 +441,7 @@ async fn connections_over_the_cap_wait_for_a_slot() {
     fixture.echo.entered.notified().await;
     let mut second = fixture.connect().await;
     second.write_all(b"GET /second HTTP/1.1\r\nconnection: close\r\n\r\n").await.unwrap();
-    assert_eq!(fixture.front.connections(), 1);
+    assert_eq!(fixture.listener.connections(), 1);
     fixture.echo.release.notify_one();
     assert!(talk(first, b"").await.ends_with("/wait 0"));
     assert!(talk(second, b"").await.ends_with("/second 0"));
@@ -450,7 +450,7 @@ async fn connections_over_the_cap_wait_for_a_slot() {
 #[tokio::test]
 async fn a_drain_waits_for_requests_in_flight_and_closes_the_rest() {
     let fixture = Fixture::start(Limits::default()).await;
-    let address = fixture.front.local_addr();
+    let address = fixture.listener.local_addr();
     let mut idle = fixture.connect().await;
     idle.write_all(b"GET /idle HTTP/1.1\r\n\r\n").await.unwrap();
     assert!(idle.read(&mut [0; 512]).await.unwrap() > 0);
@@ -461,14 +461,14 @@ async fn a_drain_waits_for_requests_in_flight_and_closes_the_rest() {
     let stream = tokio::spawn(sender.send_request(get("http://localhost/wait")));
     fixture.echo.entered.notified().await;
 
-    let draining = tokio::spawn(fixture.front.drain(PATIENCE));
+    let draining = tokio::spawn(fixture.listener.drain(TIMEOUT));
     assert_eq!(talk(idle, b"").await, "", "the idle connection is closed at once");
     assert!(!draining.is_finished());
     assert!(TcpStream::connect(address).await.is_err(), "nobody new is let in");
     fixture.echo.release.notify_waiters();
     assert!(talk(working, b"").await.ends_with("/wait 0"));
     assert_eq!(text(stream.await.unwrap().unwrap()).await.2, "HTTP/2.0 http /wait 0");
-    tokio::time::timeout(PATIENCE, draining).await.expect("the drain ends").unwrap();
+    tokio::time::timeout(TIMEOUT, draining).await.expect("the drain ends").unwrap();
 }
 
 #[tokio::test]
@@ -480,7 +480,7 @@ async fn a_drain_gives_up_when_the_grace_is_over() {
     let mut sender = over_http2(fixture.connect().await).await;
     let stream = tokio::spawn(sender.send_request(get("http://localhost/wait")));
     fixture.echo.entered.notified().await;
-    tokio::time::timeout(PATIENCE, fixture.front.drain(SOON)).await.expect("the drain ends");
+    tokio::time::timeout(TIMEOUT, fixture.listener.drain(SOON)).await.expect("the drain ends");
     assert_eq!(talk(stuck, b"").await, "");
     assert!(stream.await.unwrap().is_err());
     // The handlers were dropped with their connections, HTTP/2 streams included.
@@ -496,7 +496,7 @@ async fn a_client_that_never_reads_cannot_hold_up_a_drain() {
         deaf.write_all(b"GET /big HTTP/1.1\r\n\r\n").await.unwrap();
     }
     fixture.assert_serving().await;
-    tokio::time::timeout(PATIENCE, fixture.front.drain(PATIENCE * 2)).await.expect("the drain ends");
+    tokio::time::timeout(TIMEOUT, fixture.listener.drain(TIMEOUT * 2)).await.expect("the drain ends");
     drop(deaf);
 }
 
@@ -509,14 +509,14 @@ async fn a_client_that_leaves_takes_its_request_with_it() {
     drop(leaving);
     // The handler still waits for a release that never comes: only its being
     // dropped lets the drain end before its grace.
-    tokio::time::timeout(PATIENCE, fixture.front.drain(PATIENCE * 2)).await.expect("the drain ends");
+    tokio::time::timeout(TIMEOUT, fixture.listener.drain(TIMEOUT * 2)).await.expect("the drain ends");
 }
 
 #[tokio::test]
 async fn localhost_is_every_address_of_that_name_on_one_port() {
-    let listeners = listen("localhost", 0).await.expect("a port");
-    let ports: Vec<u16> = listeners.iter().map(|listener| listener.local_addr().unwrap().port()).collect();
+    let sockets = bind("localhost", 0).await.expect("a port");
+    let ports: Vec<u16> = sockets.iter().map(|socket| socket.local_addr().unwrap().port()).collect();
     assert!(ports.iter().all(|port| *port == ports[0] && *port != 0), "{ports:?}");
-    let taken = listen("localhost", ports[0]).await.expect_err("taken");
+    let taken = bind("localhost", ports[0]).await.expect_err("taken");
     assert_eq!(taken.kind(), std::io::ErrorKind::AddrInUse);
 }

@@ -1,6 +1,6 @@
-//! Where the regions' data lies: one region in the directory itself, several
-//! in one directory each. A small file says which regions a directory is for,
-//! so that starting with another list is refused and not an empty account.
+//! The layout of the data directory: one region uses the directory itself,
+//! several regions use one subdirectory each. A small file lists the regions, so
+//! that a start with another list is refused instead of opening an empty account.
 
 use std::io;
 use std::path::Path;
@@ -10,9 +10,9 @@ use perihelion_engine::storage::{DISK_FILE, DiskStore, MemoryStore};
 use perihelion_engine::{Engine, EngineOptions, RegionId, Replica};
 
 use super::RegionNames;
-use crate::StartError;
+use crate::error::StartError;
 
-/// The list of regions that a directory is for, when there are several.
+/// The file that lists the regions of a directory, when there are several.
 const LIST_FILE: &str = "regions";
 
 /// Opens the engine of every region.
@@ -34,7 +34,7 @@ pub(crate) fn open_engines(
             Some(directory) if regions == 1 => open(directory, options),
             Some(directory) => open(&directory.join(names.slug(region)), options),
         };
-        engines.push(Arc::new(engine.map_err(StartError::data)?));
+        engines.push(Arc::new(engine.map_err(StartError::store)?));
     }
     Ok(engines)
 }
@@ -43,11 +43,11 @@ fn open(directory: &Path, options: EngineOptions) -> Result<Engine, perihelion_e
     DiskStore::open(directory).and_then(|store| Engine::open(store, options))
 }
 
-/// Where each store keeps whose it is.
+/// The note of each store that names its region.
 const OWNER_NOTE: &str = "region";
 
-/// Checks that each store is its region's, and says so in a new one: the list
-/// in the directory does not follow a store that is copied or moved.
+/// Checks that each store belongs to its region, and marks new stores. The list
+/// file alone would not notice a store that was copied or moved.
 pub(super) async fn claim(engines: &[Arc<Engine>], names: &RegionNames) -> Result<(), StartError> {
     for (region, engine) in engines.iter().enumerate() {
         let owner = format!("{} of {names}", names.name(region));
@@ -60,12 +60,12 @@ pub(super) async fn claim(engines: &[Arc<Engine>], names: &RegionNames) -> Resul
     Ok(())
 }
 
-/// Checks that a directory is for these regions, and says so in a new one.
+/// Checks that a directory belongs to these regions, and marks a new one.
 fn check(directory: &Path, names: &RegionNames) -> Result<(), StartError> {
     let list = directory.join(LIST_FILE);
     let found = match std::fs::read_to_string(&list) {
         Ok(text) => Some(text.trim().to_owned()),
-        // A file in the directory's place is told of when the directory is made.
+        // When the path is a file, creating the directory reports it.
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => None,
         Err(error) => return Err(StartError::directory(&list, &error)),
     };

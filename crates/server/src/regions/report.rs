@@ -1,4 +1,4 @@
-//! The state of the regions as management tells it.
+//! The state of the regions, as the management interface reports it.
 
 use perihelion_model::json::{Value, object};
 
@@ -17,7 +17,7 @@ impl Regions {
                 ("replicationDelayMs", (state.delay.as_millis() as u64).into()),
             ])
         });
-        let links = self.ways().map(|(from, to)| {
+        let links = self.pairs().map(|(from, to)| {
             let link = &self.links[from][to];
             let (written, applied) = (self.written(from), *link.applied.borrow());
             let lag = link.waiting_since().filter(|_| applied < written);

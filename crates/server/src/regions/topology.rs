@@ -1,16 +1,16 @@
-//! What is true of the regions at one moment: who may write, who answers,
-//! which ways are cut. A plain value; the questions asked of it are pure.
+//! `Topology`: a snapshot of the regions' roles, outages and replication delays.
+//! A plain value; its methods are pure.
 
 use std::time::Duration;
 
-/// How a region fails its clients.
+/// How a region in an outage treats its clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outage {
-    /// Connections are dropped without an answer.
+    /// Requests are dropped without a response.
     Drop,
-    /// Everything is refused with 503.
+    /// Requests are refused with 503.
     Refuse,
-    /// Nothing is answered until the outage is over.
+    /// Requests get no response until the outage is over.
     Hang,
 }
 
@@ -27,39 +27,41 @@ impl Outage {
     }
 }
 
+/// The state of all regions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Topology {
-    /// The one that writes, or with several the one that the catalog and the
-    /// global endpoint go to.
+    /// The region that takes writes. When all do, the region that takes changes
+    /// of the catalog and answers at the account's endpoint.
     pub(crate) write_region: usize,
     pub(crate) is_multi_write: bool,
     pub(super) regions: Vec<RegionTopology>,
-    /// A region that is about to become the write region gets what it lacks
+    /// The region that is about to become the write region: writes reach it
     /// without delay.
-    pub(super) hurries_to: Option<usize>,
+    pub(super) catching_up: Option<usize>,
 }
 
+/// The state of one region.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct RegionTopology {
     pub(super) outage: Option<Outage>,
-    /// Nothing comes in from other regions, nothing goes out to them.
+    /// Replication from and to this region is stopped.
     pub(super) is_cut: bool,
-    /// How long writes of others take to get here.
+    /// How long writes of other regions take to reach this one.
     pub(super) delay: Duration,
 }
 
 impl Topology {
     pub(crate) fn new(regions: usize, write_region: usize, is_multi_write: bool, delay: Duration) -> Self {
         let region = RegionTopology { outage: None, is_cut: false, delay };
-        Topology { write_region, is_multi_write, regions: vec![region; regions], hurries_to: None }
+        Topology { write_region, is_multi_write, regions: vec![region; regions], catching_up: None }
     }
 
     pub(crate) fn outage(&self, region: usize) -> Option<Outage> {
         self.regions.get(region).and_then(|region| region.outage)
     }
 
-    /// Who answers at the account's own endpoint: the write region, or while
-    /// that is out the first one that is not.
+    /// The region that answers at the account's own endpoint: the write region,
+    /// or during its outage the first region without one.
     pub(crate) fn global(&self) -> usize {
         let is_online = |region: &usize| self.outage(*region).is_none();
         self.in_order().find(is_online).unwrap_or(self.write_region)
@@ -75,18 +77,18 @@ impl Topology {
         std::iter::once(self.write_region).chain(others)
     }
 
-    /// Those that take writes, in the same order.
+    /// The regions that take writes; the write region is first.
     pub(crate) fn writable(&self) -> impl Iterator<Item = usize> {
         self.in_order().filter(|region| self.may_write(*region))
     }
 
-    /// How long a write takes from one region to another; `None` when it does
-    /// not get there.
-    pub(super) fn way(&self, from: usize, to: usize) -> Option<Duration> {
+    /// How long a write takes from one region to another; `None` while the link
+    /// is cut.
+    pub(super) fn delay(&self, from: usize, to: usize) -> Option<Duration> {
         if self.regions[from].is_cut || self.regions[to].is_cut {
             return None;
         }
-        Some(if self.hurries_to == Some(to) { Duration::ZERO } else { self.regions[to].delay })
+        Some(if self.catching_up == Some(to) { Duration::ZERO } else { self.regions[to].delay })
     }
 }
 
@@ -97,7 +99,7 @@ mod tests {
     const DELAY: Duration = Duration::from_millis(50);
 
     #[test]
-    fn the_global_endpoint_goes_to_the_write_region_while_it_answers() {
+    fn the_accounts_endpoint_leads_to_the_write_region_unless_it_has_an_outage() {
         let mut topology = Topology::new(3, 1, false, DELAY);
         assert_eq!(topology.global(), 1);
         topology.regions[1].outage = Some(Outage::Drop);
@@ -109,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn one_region_writes_unless_all_do() {
+    fn only_the_write_region_takes_writes_unless_all_do() {
         let one = Topology::new(3, 2, false, DELAY);
         assert_eq!(one.in_order().collect::<Vec<_>>(), [2, 0, 1]);
         assert_eq!(one.writable().collect::<Vec<_>>(), [2]);
@@ -118,12 +120,12 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_region_neither_sends_nor_gets() {
+    fn a_cut_region_neither_sends_nor_receives_writes() {
         let mut topology = Topology::new(3, 0, false, DELAY);
         topology.regions[1].is_cut = true;
-        assert_eq!((topology.way(0, 1), topology.way(1, 2)), (None, None));
-        assert_eq!(topology.way(0, 2), Some(DELAY));
-        topology.hurries_to = Some(2);
-        assert_eq!(topology.way(0, 2), Some(Duration::ZERO));
+        assert_eq!((topology.delay(0, 1), topology.delay(1, 2)), (None, None));
+        assert_eq!(topology.delay(0, 2), Some(DELAY));
+        topology.catching_up = Some(2);
+        assert_eq!(topology.delay(0, 2), Some(Duration::ZERO));
     }
 }

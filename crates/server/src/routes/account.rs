@@ -1,25 +1,25 @@
-//! The account document. Its locations echo the address that the client
-//! used, so that mapped ports and names keep working.
+//! The account document. Its locations echo the address that the client used,
+//! so that mapped ports and names keep working.
 
 use http::Method;
 use perihelion_engine::Refusal;
 use perihelion_model::json::{Value, object};
 
-use super::{Account, Addresses, Service, wrong_method};
+use super::{Account, RegionService, wrong_method};
+use crate::addresses::{Addresses, embedded_endpoint};
 use crate::answer::Answer;
 use crate::call::Call;
-use crate::embedded;
 
-pub(super) fn read(service: &Service, call: &Call) -> Result<Answer, Refusal> {
+pub(super) fn read(service: &RegionService, call: &Call) -> Result<Answer, Refusal> {
     match call.method {
         Method::GET | Method::HEAD => Ok(Answer::json(200, &document(service, call))),
-        // Recorded: an OPTIONS on the root is forbidden, without a message.
+        // The service forbids OPTIONS on the root, without a message.
         Method::OPTIONS => Ok(Answer::json(403, &object([("code", "Forbidden".into())]))),
         _ => Err(wrong_method(&call.method)),
     }
 }
 
-fn document(service: &Service, call: &Call) -> Value {
+fn document(service: &RegionService, call: &Call) -> Value {
     let topology = service.account.regions.topology();
     let location = |region: usize| {
         let endpoint = format!("{}/", endpoint(&service.account, call, region).trim_end_matches('/'));
@@ -57,17 +57,17 @@ fn document(service: &Service, call: &Call) -> Value {
     ])
 }
 
-/// Where a region answers: on the host that the client used, so that mapped
-/// names keep working, and on the region's own port or by its own name.
+/// The endpoint of a region: the host that the client used with the region's
+/// port, or the region's own host name.
 fn endpoint(account: &Account, call: &Call, region: usize) -> String {
     let public = account.public_endpoint.as_deref();
     match &account.addresses {
         Addresses::Hosts if account.regions.len() > 1 => {
-            embedded::region_endpoint(&account.regions.names.slug(region))
+            embedded_endpoint(&account.regions.names.slug(region))
         }
         Addresses::Ports(ports) if account.regions.len() > 1 => match public {
-            // A public endpoint is mapped as a whole: its regions follow it as
-            // ours follow us.
+            // The regions' ports follow the public endpoint's port as they follow
+            // the server's own port.
             Some(public) => with_port(public, |port| port.saturating_add(region as u16 + 1)),
             None => with_port(&call.endpoint(), |_| ports[region]),
         },
@@ -75,7 +75,7 @@ fn endpoint(account: &Account, call: &Call, region: usize) -> String {
     }
 }
 
-/// An endpoint with another port.
+/// The endpoint with another port.
 fn with_port(endpoint: &str, change: impl FnOnce(u16) -> u16) -> String {
     let (scheme, rest) = endpoint.split_once("://").unwrap_or(("http", endpoint));
     let authority = rest.split('/').next().unwrap_or(rest);
@@ -92,7 +92,7 @@ fn with_port(endpoint: &str, change: impl FnOnce(u16) -> u16) -> String {
     format!("{scheme}://{host}:{}", change(port))
 }
 
-/// What clients may ask of the query engine, as JSON text.
+/// The capabilities of the query engine, as JSON text.
 const QUERY_ENGINE: &str = concat!(
     "{\"allowNewKeywords\":true,\"maxJoinsPerSqlQuery\":10,\"maxQueryRequestTimeoutFraction\":0.9,",
     "\"maxSqlQueryInputLength\":524288,\"maxUdfRefPerSqlQuery\":10,\"queryMaxInMemorySortDocumentCount\":-1000,",
@@ -108,7 +108,7 @@ mod tests {
     use super::with_port;
 
     #[test]
-    fn an_endpoint_keeps_its_host_when_it_changes_its_port() {
+    fn an_endpoint_keeps_its_host_when_its_port_changes() {
         for (endpoint, expected) in [
             ("http://localhost:8081", "http://localhost:8083"),
             ("https://[::1]:8081/", "https://[::1]:8083"),

@@ -10,11 +10,11 @@ use perihelion_model::partition_key::PartitionKey;
 use perihelion_wire::headers;
 use perihelion_wire::patch::Patch;
 
-use super::{Service, items};
+use super::{RegionService, items};
 use crate::answer::Answer;
 use crate::call::Call;
 
-pub(super) async fn serve(service: &Service, call: &Call) -> Result<Answer, Refusal> {
+pub(super) async fn serve(service: &RegionService, call: &Call) -> Result<Answer, Refusal> {
     let (database, container) = service.container(call)?;
     items::check_size(call)?;
     let scope = call.batch_scope(&container)?;

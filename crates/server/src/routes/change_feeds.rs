@@ -6,11 +6,11 @@ use perihelion_engine::{Container, FeedMode, FeedPage, FeedRequest, FeedStart, R
 use perihelion_model::partition_key::EffectiveRange;
 use perihelion_wire::{date, headers};
 
-use super::Service;
+use super::RegionService;
 use crate::answer::Answer;
 use crate::call::Call;
 
-pub(super) async fn serve(service: &Service, call: &Call) -> Result<Answer, Refusal> {
+pub(super) async fn serve(service: &RegionService, call: &Call) -> Result<Answer, Refusal> {
     let (database, container) = service.container(call)?;
     let (mode, start) = (mode(call)?, start(call)?);
     if mode == FeedMode::AllVersionsAndDeletes {
@@ -27,7 +27,7 @@ pub(super) async fn serve(service: &Service, call: &Call) -> Result<Answer, Refu
 
 /// Every region logs versions from then on, so that a reader may move. Asked
 /// for anywhere: it is reading that needs it.
-async fn log_versions(service: &Service, container: &Arc<Container>) -> Result<(), Refusal> {
+async fn log_versions(service: &RegionService, container: &Arc<Container>) -> Result<(), Refusal> {
     if container.logs_versions {
         return Ok(());
     }

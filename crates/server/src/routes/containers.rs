@@ -7,11 +7,11 @@ use perihelion_wire::headers;
 
 use super::databases::{position, throughput};
 use super::pages::Page;
-use super::{Service, queries, wrong_method};
+use super::{RegionService, queries, wrong_method};
 use crate::answer::Answer;
 use crate::call::Call;
 
-pub(super) async fn serve_feed(service: &Service, call: &Call, database: &str) -> Result<Answer, Refusal> {
+pub(super) async fn serve_feed(service: &RegionService, call: &Call, database: &str) -> Result<Answer, Refusal> {
     let catalog = service.engine.catalog();
     let database = catalog.database(database).ok_or_else(Refusal::no_such_resource)?;
     let containers = || catalog.containers_of(database.rid);
@@ -39,7 +39,7 @@ pub(super) async fn serve_feed(service: &Service, call: &Call, database: &str) -
     }
 }
 
-pub(super) async fn serve(service: &Service, call: &Call) -> Result<Answer, Refusal> {
+pub(super) async fn serve(service: &RegionService, call: &Call) -> Result<Answer, Refusal> {
     let (database, container) = service.container(call)?;
     let catalog = service.engine.catalog();
     let database = catalog.database(&database).ok_or_else(Refusal::no_such_resource)?;
@@ -75,7 +75,7 @@ pub(super) async fn serve(service: &Service, call: &Call) -> Result<Answer, Refu
 }
 
 /// The last writer wins, so no conflict is ever left to a client.
-pub(super) fn serve_conflicts(service: &Service, call: &Call) -> Result<Answer, Refusal> {
+pub(super) fn serve_conflicts(service: &RegionService, call: &Call) -> Result<Answer, Refusal> {
     let (database, container) = service.container(call)?;
     match call.method {
         Method::GET | Method::POST => Ok(Answer::feed(&container.rid_text, "Conflicts", &[])
@@ -87,7 +87,7 @@ pub(super) fn serve_conflicts(service: &Service, call: &Call) -> Result<Answer, 
 }
 
 /// The first partition of a container, for answers that concern all of it.
-pub(super) fn position_in(service: &Service, container: &Container) -> Result<Position, Refusal> {
+pub(super) fn position_in(service: &RegionService, container: &Container) -> Result<Position, Refusal> {
     let state = service.engine.state(container)?;
     let range = container.ranges.first().map_or(0, |range| range.id);
     Ok(state.position(range))
@@ -102,7 +102,7 @@ fn check_match(call: &Call, container: &Container) -> Result<(), Refusal> {
     }
 }
 
-fn feed(service: &Service, database: &Database, page: &Page) -> Answer {
+fn feed(service: &RegionService, database: &Database, page: &Page) -> Answer {
     page.mark(Answer::feed(&database.rid.to_text(), "DocumentCollections", &page.bodies))
         .charged(charge::FEED)
         .at(position(service))
@@ -113,7 +113,7 @@ fn feed(service: &Service, database: &Database, page: &Page) -> Answer {
 /// A container's own answers speak of its data, not of the account: SDKs file
 /// the session token under the container.
 fn answer(
-    service: &Service,
+    service: &RegionService,
     status: u16,
     database: &Database,
     container: &Container,

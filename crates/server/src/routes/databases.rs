@@ -7,11 +7,11 @@ use perihelion_model::resource_id::DatabaseRid;
 use perihelion_wire::headers;
 
 use super::pages::Page;
-use super::{Service, queries, wrong_method};
+use super::{RegionService, queries, wrong_method};
 use crate::answer::Answer;
 use crate::call::Call;
 
-pub(super) async fn serve_feed(service: &Service, call: &Call) -> Result<Answer, Refusal> {
+pub(super) async fn serve_feed(service: &RegionService, call: &Call) -> Result<Answer, Refusal> {
     match call.method {
         Method::GET => Ok(feed(service, &Page::cut(call, bodies(service), DatabaseRid::parse)?)),
         Method::POST if call.is_query() => {
@@ -29,7 +29,7 @@ pub(super) async fn serve_feed(service: &Service, call: &Call) -> Result<Answer,
     }
 }
 
-pub(super) async fn serve(service: &Service, call: &Call, name: &str) -> Result<Answer, Refusal> {
+pub(super) async fn serve(service: &RegionService, call: &Call, name: &str) -> Result<Answer, Refusal> {
     match call.method {
         Method::GET => {
             let catalog = service.engine.catalog();
@@ -49,7 +49,7 @@ pub(super) async fn serve(service: &Service, call: &Call, name: &str) -> Result<
 }
 
 /// There are no users here; listing them is an empty feed.
-pub(super) fn serve_users(service: &Service, call: &Call, name: &str) -> Result<Answer, Refusal> {
+pub(super) fn serve_users(service: &RegionService, call: &Call, name: &str) -> Result<Answer, Refusal> {
     let catalog = service.engine.catalog();
     let database = catalog.database(name).ok_or_else(Refusal::no_such_resource)?;
     match call.method {
@@ -63,7 +63,7 @@ pub(super) fn serve_users(service: &Service, call: &Call, name: &str) -> Result<
 }
 
 /// The account as a partition: where databases and containers are kept.
-pub(super) fn position(service: &Service) -> Position {
+pub(super) fn position(service: &RegionService) -> Position {
     Position { range: 0, lsn: service.engine.catalog().account.lsn, seen: None }
 }
 
@@ -84,14 +84,14 @@ pub(super) fn throughput(call: &Call) -> Result<Option<Throughput>, Refusal> {
     }
 }
 
-fn bodies(service: &Service) -> Vec<(DatabaseRid, Value)> {
+fn bodies(service: &RegionService) -> Vec<(DatabaseRid, Value)> {
     service.engine.catalog().databases.values().map(|database| (database.rid, database.body())).collect()
 }
 
-fn feed(service: &Service, page: &Page) -> Answer {
+fn feed(service: &RegionService, page: &Page) -> Answer {
     page.mark(Answer::feed("", "Databases", &page.bodies)).charged(charge::FEED).at(position(service))
 }
 
-fn answer(service: &Service, status: u16, database: &Database, charge: f64) -> Answer {
+fn answer(service: &RegionService, status: u16, database: &Database, charge: f64) -> Answer {
     Answer::json(status, &database.body()).charged(charge).at(position(service)).with_etag(&database.etag)
 }

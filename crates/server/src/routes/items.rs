@@ -11,11 +11,11 @@ use perihelion_model::partition_key::PartitionKey;
 use perihelion_wire::headers;
 use perihelion_wire::patch::Patch;
 
-use super::{Service, batches, change_feeds, queries, wrong_method};
+use super::{RegionService, batches, change_feeds, queries, wrong_method};
 use crate::answer::Answer;
 use crate::call::Call;
 
-pub(super) async fn serve_feed(service: &Service, call: &Call) -> Result<Answer, Refusal> {
+pub(super) async fn serve_feed(service: &RegionService, call: &Call) -> Result<Answer, Refusal> {
     match call.method {
         Method::GET if call.headers.contains_key(&headers::A_IM) => change_feeds::serve(service, call).await,
         Method::GET => queries::read_feed(service, call),
@@ -27,7 +27,7 @@ pub(super) async fn serve_feed(service: &Service, call: &Call) -> Result<Answer,
     }
 }
 
-async fn create(service: &Service, call: &Call) -> Result<Answer, Refusal> {
+async fn create(service: &RegionService, call: &Call) -> Result<Answer, Refusal> {
     let (database, container) = service.container(call)?;
     let key = call.required_partition_key()?;
     check_size(call)?;
@@ -41,7 +41,7 @@ async fn create(service: &Service, call: &Call) -> Result<Answer, Refusal> {
     Ok(Answer::item(written, call.wants_minimal()).in_container(&database, &container))
 }
 
-pub(super) async fn serve(service: &Service, call: &Call, id: &str) -> Result<Answer, Refusal> {
+pub(super) async fn serve(service: &RegionService, call: &Call, id: &str) -> Result<Answer, Refusal> {
     let (database, container) = service.container(call)?;
     let key = call.required_partition_key()?;
     let id = resolve_id(service, &container, &key, id)?;
@@ -66,7 +66,7 @@ pub(super) async fn serve(service: &Service, call: &Call, id: &str) -> Result<An
 /// A document may be addressed by its `_rid`; everything behind this line
 /// knows ids only.
 fn resolve_id(
-    service: &Service,
+    service: &RegionService,
     container: &Arc<Container>,
     key: &PartitionKey,
     id: &str,
@@ -81,7 +81,7 @@ fn resolve_id(
 }
 
 fn read(
-    service: &Service,
+    service: &RegionService,
     call: &Call,
     database: &str,
     container: &Arc<Container>,
@@ -97,7 +97,7 @@ fn read(
 
 /// Writes within the partition's budget of request units.
 async fn write(
-    service: &Service,
+    service: &RegionService,
     container: &Arc<Container>,
     key: PartitionKey,
     operation: ItemOperation,
@@ -116,7 +116,7 @@ async fn write(
 /// Where several regions take writes, one is made only over all that its writer
 /// has seen: otherwise the older of two writes of one session could win.
 pub(super) fn check_session(
-    service: &Service,
+    service: &RegionService,
     call: &Call,
     container: &Container,
     range: RangeId,
@@ -128,7 +128,7 @@ pub(super) fn check_session(
 }
 
 /// Deletes all items of a partition key.
-pub(super) async fn delete_partition(service: &Service, call: &Call) -> Result<Answer, Refusal> {
+pub(super) async fn delete_partition(service: &RegionService, call: &Call) -> Result<Answer, Refusal> {
     let (database, container) = service.container(call)?;
     if call.method != Method::POST {
         return Err(wrong_method(&call.method));

@@ -6,11 +6,11 @@ use perihelion_model::json::Value;
 use perihelion_wire::headers;
 
 use super::databases::position;
-use super::{Service, queries, wrong_method};
+use super::{RegionService, queries, wrong_method};
 use crate::answer::Answer;
 use crate::call::Call;
 
-pub(super) fn serve_feed(service: &Service, call: &Call) -> Result<Answer, Refusal> {
+pub(super) fn serve_feed(service: &RegionService, call: &Call) -> Result<Answer, Refusal> {
     let bodies: Vec<Value> = service.engine.catalog().offers.values().map(|offer| offer.body()).collect();
     let found = match call.method {
         Method::GET => bodies,
@@ -20,7 +20,7 @@ pub(super) fn serve_feed(service: &Service, call: &Call) -> Result<Answer, Refus
     Ok(Answer::feed("", "Offers", &found).charged(charge::FEED).at(position(service)))
 }
 
-pub(super) async fn serve(service: &Service, call: &Call, rid: &str) -> Result<Answer, Refusal> {
+pub(super) async fn serve(service: &RegionService, call: &Call, rid: &str) -> Result<Answer, Refusal> {
     let catalog = service.engine.catalog();
     let offer = catalog.offer(rid).ok_or_else(Refusal::no_such_resource)?;
     match call.method {
@@ -54,7 +54,7 @@ fn asked_throughput(call: &Call, offer: &Offer) -> Result<Throughput, Refusal> {
     })
 }
 
-fn answer(service: &Service, offer: &Offer) -> Answer {
+fn answer(service: &RegionService, offer: &Offer) -> Answer {
     Answer::json(200, &offer.body())
         .charged(charge::METADATA_READ)
         .at(position(service))

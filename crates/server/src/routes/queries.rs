@@ -14,7 +14,7 @@ use perihelion_model::partition_key::{EffectiveRange, PartitionKey};
 use perihelion_query::{GatewayVerdict, Now, Parameters, PartitionKeyFilter, Program, Query, QueryRange};
 use perihelion_wire::headers;
 
-use super::Service;
+use super::RegionService;
 use crate::answer::Answer;
 use crate::call::Call;
 
@@ -24,7 +24,7 @@ struct Statement {
     parameters: Parameters,
 }
 
-pub(super) fn serve(service: &Service, call: &Call) -> Result<Answer, Refusal> {
+pub(super) fn serve(service: &RegionService, call: &Call) -> Result<Answer, Refusal> {
     let (database, container) = service.container(call)?;
     let statement = parse(call)?;
     let scope = scope(call, &container)?;
@@ -57,7 +57,7 @@ pub(super) fn serve(service: &Service, call: &Call) -> Result<Answer, Refusal> {
 }
 
 /// Lists documents without a statement.
-pub(super) fn read_feed(service: &Service, call: &Call) -> Result<Answer, Refusal> {
+pub(super) fn read_feed(service: &RegionService, call: &Call) -> Result<Answer, Refusal> {
     let (database, container) = service.container(call)?;
     let query = perihelion_query::parse("SELECT * FROM c").map_err(|errors| compile_refusal(&errors))?;
     let statement = Statement { query, parameters: Parameters::none() };
@@ -73,7 +73,7 @@ pub(super) fn read_feed(service: &Service, call: &Call) -> Result<Answer, Refusa
 
 /// Answers a plan request; it has no charge and needs no permission to cross
 /// partitions.
-pub(super) fn plan(service: &Service, call: &Call) -> Result<Answer, Refusal> {
+pub(super) fn plan(service: &RegionService, call: &Call) -> Result<Answer, Refusal> {
     let (_, container) = service.container(call)?;
     let statement = parse(call)?;
     // The compiler finds the mistakes that the plan request reports too.
@@ -86,7 +86,7 @@ pub(super) fn plan(service: &Service, call: &Call) -> Result<Answer, Refusal> {
 
 /// Runs a statement over databases, containers or offers.
 pub(super) fn over_metadata(
-    service: &Service,
+    service: &RegionService,
     call: &Call,
     bodies: Vec<Value>,
 ) -> Result<Vec<Value>, Refusal> {
@@ -119,7 +119,7 @@ fn invalid_query_body() -> Refusal {
     Refusal::gateway(400, "The request payload is invalid. Ensure to provide a valid request payload.")
 }
 
-fn compile(service: &Service, statement: &Statement) -> Result<Program, Refusal> {
+fn compile(service: &RegionService, statement: &Statement) -> Result<Program, Refusal> {
     let now = Now::from_unix_milliseconds(service.engine.clock().elapsed().as_millis() as i64);
     perihelion_query::compile(&statement.query, &statement.parameters, now)
         .map_err(|errors| compile_refusal(&errors))
@@ -228,7 +228,7 @@ fn key_ranges(container: &Container, keys: &[Vec<Value>]) -> Option<Vec<QueryRan
 }
 
 fn run(
-    service: &Service,
+    service: &RegionService,
     container: &Arc<Container>,
     request: &QueryRequest,
     call: &Call,

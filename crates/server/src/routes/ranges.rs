@@ -6,11 +6,11 @@ use perihelion_engine::{Container, ContainerState, PartitionRange, Refusal};
 use perihelion_model::json::{Value, object};
 use perihelion_model::resource_id::ChildKind;
 
-use super::{Service, containers, wrong_method};
+use super::{RegionService, containers, wrong_method};
 use crate::answer::Answer;
 use crate::call::Call;
 
-pub(super) fn serve(service: &Service, call: &Call) -> Result<Answer, Refusal> {
+pub(super) fn serve(service: &RegionService, call: &Call) -> Result<Answer, Refusal> {
     if call.method != Method::GET {
         return Err(wrong_method(&call.method));
     }

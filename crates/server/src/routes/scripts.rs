@@ -9,11 +9,11 @@ use perihelion_model::json::Value;
 use perihelion_wire::headers;
 use perihelion_wire::path::Resource;
 
-use super::{Service, containers, queries, wrong_method};
+use super::{RegionService, containers, queries, wrong_method};
 use crate::answer::Answer;
 use crate::call::Call;
 
-pub(super) async fn serve(service: &Service, call: &Call) -> Result<Answer, Refusal> {
+pub(super) async fn serve(service: &RegionService, call: &Call) -> Result<Answer, Refusal> {
     let (database, container) = service.container(call)?;
     let (kind, feed, id) = addressed(&call.resource).ok_or_else(Refusal::no_such_resource)?;
     let position = containers::position_in(service, &container)?;

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use perihelion_model::json::{Value, object};
-use perihelion_server::ServerOptions;
+use perihelion_server::{AccountOptions, ServerOptions};
 use perihelion_testkit::TestServer;
 use perihelion_testkit::http_client::{HttpClient, HttpRequest, HttpResponse};
 pub(crate) use perihelion_testkit::regions::REGIONS as NAMES;
@@ -30,8 +30,11 @@ pub(crate) struct MultiRegion {
 pub(crate) fn three_regions() -> ServerOptions {
     ServerOptions {
         management: true,
-        regions: perihelion_testkit::regions::three_regions(),
-        replication_delay: Duration::from_millis(2),
+        account: AccountOptions {
+            regions: perihelion_testkit::regions::three_regions(),
+            replication_delay: Duration::from_millis(2),
+            ..AccountOptions::default()
+        },
         ..ServerOptions::default()
     }
 }
@@ -43,7 +46,9 @@ impl MultiRegion {
 
     /// All regions take writes.
     pub(crate) async fn with_multi_write() -> MultiRegion {
-        MultiRegion::with(ServerOptions { multi_write: true, ..three_regions() }).await
+        let mut options = three_regions();
+        options.account.multi_write = true;
+        MultiRegion::with(options).await
     }
 
     pub(crate) async fn with(options: ServerOptions) -> MultiRegion {

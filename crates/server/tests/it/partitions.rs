@@ -17,7 +17,7 @@ fn pkranges() -> HttpRequest {
 
 async fn filled(partitions: u32) -> World {
     let mut with = ServerOptions::default();
-    with.partitions = partitions;
+    with.account.partitions = partitions;
     with.management = true;
     let world = World::with(with, PLAIN).await;
     for n in 0..40 {
@@ -243,7 +243,7 @@ async fn a_session_token_from_the_future_is_not_available() {
 async fn hierarchical_keys_are_read_whole_and_queried_by_prefix() {
     let container = r#"{"id":"c","partitionKey":{"paths":["/t","/u","/s"],"kind":"MultiHash","version":2}}"#;
     let mut with = ServerOptions::default();
-    with.partitions = 4;
+    with.account.partitions = 4;
     let world = World::with(with, container).await;
     for (t, u, s) in [("a", "x", 1), ("a", "x", 2), ("a", "y", 1), ("b", "x", 1)] {
         let id = format!("{t}{u}{s}");
@@ -270,7 +270,7 @@ async fn hierarchical_keys_are_read_whole_and_queried_by_prefix() {
 #[tokio::test]
 async fn a_budget_of_request_units_is_kept() {
     let mut with = ServerOptions::default();
-    with.throughput = Some(100);
+    with.account.throughput = Some(100);
     let world = World::with(with, PLAIN).await;
     let mut throttled = None;
     for n in 0..60 {

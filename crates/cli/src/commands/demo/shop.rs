@@ -7,7 +7,7 @@ use std::time::Duration;
 use duroxide::runtime::registry::ActivityRegistry;
 use duroxide::{ActivityContext, OrchestrationContext, OrchestrationRegistry};
 
-use super::line::{Effect, Order};
+use super::messages::{Step, Order};
 
 /// The workflow of an order.
 pub(super) const ORDER: &str = "Order";
@@ -19,7 +19,7 @@ const SHIPMENT: &str = "Shipment";
 const PACKING: Duration = Duration::from_millis(200);
 
 /// What the bank and the carrier take to answer.
-const ERRAND: Duration = Duration::from_millis(10);
+const CALL_DURATION: Duration = Duration::from_millis(10);
 
 /// The instance of an order.
 pub(super) fn instance(order: Order) -> String {
@@ -37,15 +37,15 @@ pub(super) fn is_undeliverable(order: Order) -> bool {
 }
 
 /// What must have been done for an order when it has ended, each once.
-pub(super) fn due(order: Order) -> Vec<Effect> {
-    let mut due = vec![Effect::Reserve, Effect::Charge];
-    due.extend(needs_approval(order).then_some(Effect::Ask));
-    due.push(Effect::Label);
+pub(super) fn due(order: Order) -> Vec<Step> {
+    let mut due = vec![Step::Reserve, Step::Charge];
+    due.extend(needs_approval(order).then_some(Step::Ask));
+    due.push(Step::Label);
     match is_undeliverable(order) {
-        true => due.extend([Effect::Refund, Effect::Release]),
-        false => due.push(Effect::HandOver),
+        true => due.extend([Step::Refund, Step::Release]),
+        false => due.push(Step::HandOver),
     }
-    due.push(Effect::Receipt);
+    due.push(Step::Receipt);
     due
 }
 
@@ -53,20 +53,20 @@ pub(super) fn workflows() -> OrchestrationRegistry {
     OrchestrationRegistry::builder().register(ORDER, order).register(SHIPMENT, shipment).build()
 }
 
-/// One activity for each effect; `act` is what does it.
-pub(super) fn activities(act: impl Fn(Order, Effect) + Clone + Send + Sync + 'static) -> ActivityRegistry {
+/// One activity for each step; `act` is what does it.
+pub(super) fn activities(act: impl Fn(Order, Step) + Clone + Send + Sync + 'static) -> ActivityRegistry {
     let mut registry = ActivityRegistry::builder();
-    for effect in Effect::ALL {
+    for step in Step::ALL {
         let act = act.clone();
-        registry = registry.register(effect.name(), move |_: ActivityContext, input: String| {
+        registry = registry.register(step.name(), move |_: ActivityContext, input: String| {
             let act = act.clone();
             async move {
                 let order = input.parse().map_err(|_| format!("`{input}` is not an order"))?;
-                if effect == Effect::HandOver && is_undeliverable(order) {
+                if step == Step::HandOver && is_undeliverable(order) {
                     return Err("address unknown".to_owned());
                 }
-                tokio::time::sleep(ERRAND).await;
-                act(order, effect);
+                tokio::time::sleep(CALL_DURATION).await;
+                act(order, step);
                 Ok(String::new())
             }
         });
@@ -76,20 +76,20 @@ pub(super) fn activities(act: impl Fn(Order, Effect) + Clone + Send + Sync + 'st
 
 async fn order(shop: OrchestrationContext, input: String) -> Result<String, String> {
     let order: Order = input.parse().map_err(|_| format!("`{input}` is not an order"))?;
-    let step = |effect: Effect| shop.schedule_activity(effect.name(), input.clone());
-    step(Effect::Reserve).await?;
-    step(Effect::Charge).await?;
+    let step = |step: Step| shop.schedule_activity(step.name(), input.clone());
+    step(Step::Reserve).await?;
+    step(Step::Charge).await?;
     if needs_approval(order) {
-        step(Effect::Ask).await?;
+        step(Step::Ask).await?;
         shop.dequeue_event(APPROVALS).await;
     }
     shop.schedule_timer(PACKING).await;
     let shipped = shop.schedule_sub_orchestration(SHIPMENT, input.clone()).await;
     if shipped.is_err() {
-        step(Effect::Refund).await?;
-        step(Effect::Release).await?;
+        step(Step::Refund).await?;
+        step(Step::Release).await?;
     }
-    step(Effect::Receipt).await?;
+    step(Step::Receipt).await?;
     Ok(match shipped {
         Ok(_) => "delivered".to_owned(),
         Err(reason) => format!("refunded: {reason}"),
@@ -97,6 +97,6 @@ async fn order(shop: OrchestrationContext, input: String) -> Result<String, Stri
 }
 
 async fn shipment(shop: OrchestrationContext, input: String) -> Result<String, String> {
-    shop.schedule_activity(Effect::Label.name(), input.clone()).await?;
-    shop.schedule_activity(Effect::HandOver.name(), input).await
+    shop.schedule_activity(Step::Label.name(), input.clone()).await?;
+    shop.schedule_activity(Step::HandOver.name(), input).await
 }

@@ -15,7 +15,7 @@ use perihelion_server::{Embedded, EmbeddedOptions};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::line::{self, Order, Said, Told};
+use super::messages::{self, Order, WorkerMessage, WorkerCommand};
 use super::shop;
 use crate::exit::Failure;
 
@@ -24,7 +24,7 @@ const LOCK: Duration = Duration::from_secs(2);
 
 /// An order with nothing left to do that has not ended by then has hung, and
 /// so has a shop in which nothing happens for so long.
-const PATIENCE: Duration = Duration::from_secs(30);
+const STALL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How long a shutdown in good order may take, in milliseconds.
 const SHUTDOWN_MS: u64 = 2_000;
@@ -34,7 +34,7 @@ const SHUTDOWN_MS: u64 = 2_000;
 const COST_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Lines from the shop that wait to be read; it tells two at most per order.
-const TOLD_MAX: usize = 1_024;
+const COMMANDS_MAX: usize = 1_024;
 
 pub(super) async fn run(data: PathBuf) -> Result<(), Failure> {
     let engine = Embedded::open(EmbeddedOptions::default().with_data(data)).await;
@@ -48,7 +48,7 @@ pub(super) async fn run(data: PathBuf) -> Result<(), Failure> {
         worker_lock_renewal_buffer: LOCK / 2,
         ..RuntimeOptions::default()
     };
-    let activities = shop::activities(|order, effect| say(&Said::Did { order, effect }));
+    let activities = shop::activities(|order, step| send(&WorkerMessage::Did { order, step }));
     let runtime =
         Runtime::start_with_options(Arc::clone(&provider), activities, shop::workflows(), options).await;
     let served = serve(&engine, Client::new(provider)).await;
@@ -61,29 +61,29 @@ pub(super) async fn run(data: PathBuf) -> Result<(), Failure> {
 async fn serve(engine: &Embedded, client: Client) -> Result<(), Failure> {
     let client = Arc::new(client);
     let (failed, mut failures) = mpsc::channel::<String>(1);
-    let mut told = listen();
+    let mut command = listen();
     let mut ticks = tokio::time::interval(COST_INTERVAL);
-    let mut hung = Instant::now() + PATIENCE;
+    let mut hung = Instant::now() + STALL_TIMEOUT;
     loop {
-        let told = tokio::select! {
-            told = told.recv() => told,
+        let command = tokio::select! {
+            command = command.recv() => command,
             _ = ticks.tick() => {
-                tell_cost(engine).await;
+                send_cost(engine).await;
                 continue;
             }
             () = tokio::time::sleep_until(hung) => return Err(Failure::runtime("no order gets any further")),
             failure = failures.recv() => return Err(Failure::runtime(failure.unwrap_or_default())),
         };
-        let Some(told) = told else { return Ok(()) };
-        hung = Instant::now() + PATIENCE;
-        if told == Told::Finish {
-            tell_cost(engine).await;
+        let Some(command) = command else { return Ok(()) };
+        hung = Instant::now() + STALL_TIMEOUT;
+        if command == WorkerCommand::Finish {
+            send_cost(engine).await;
             return Ok(());
         }
         let (client, failed) = (Arc::clone(&client), failed.clone());
         tokio::spawn(async move {
-            if let Err(failure) = obey(&client, told).await {
-                say(&Said::Failed { why: failure.clone() });
+            if let Err(failure) = execute(&client, command).await {
+                send(&WorkerMessage::Failed { why: failure.clone() });
                 // One is enough: the worker ends with the first.
                 let _ = failed.try_send(failure);
             }
@@ -91,14 +91,14 @@ async fn serve(engine: &Embedded, client: Client) -> Result<(), Failure> {
     }
 }
 
-async fn obey(client: &Client, told: Told) -> Result<(), String> {
-    let (order, done) = match told {
-        Told::Take(order) => (order, take(client, order).await),
-        Told::Approve(order) => {
+async fn execute(client: &Client, command: WorkerCommand) -> Result<(), String> {
+    let (order, done) = match command {
+        WorkerCommand::Take(order) => (order, take(client, order).await),
+        WorkerCommand::Approve(order) => {
             (order, client.enqueue_event(shop::instance(order), shop::APPROVALS, "approved").await)
         }
-        Told::Report(order) => return report(client, order).await,
-        Told::Finish => return Ok(()),
+        WorkerCommand::AwaitEnd(order) => return report(client, order).await,
+        WorkerCommand::Finish => return Ok(()),
     };
     done.map_err(|error| format!("order {order}: {error}"))
 }
@@ -118,7 +118,7 @@ async fn take(client: &Client, order: Order) -> Result<(), duroxide::ClientError
 async fn report(client: &Client, order: Order) -> Result<(), String> {
     let instance = shop::instance(order);
     let failed = |error: duroxide::ClientError| format!("order {order}: {error}");
-    let outcome = match client.wait_for_orchestration(&instance, PATIENCE).await.map_err(failed)? {
+    let outcome = match client.wait_for_orchestration(&instance, STALL_TIMEOUT).await.map_err(failed)? {
         OrchestrationStatus::Completed { output, .. } => output,
         other => return Err(format!("order {order}: {other:?}")),
     };
@@ -128,35 +128,35 @@ async fn report(client: &Client, order: Order) -> Result<(), String> {
         let ends = |kind: &EventKind| matches!(kind, EventKind::OrchestrationCompleted { .. });
         completions += history.iter().filter(|event| ends(&event.kind)).count();
     }
-    say(&Said::Ended { order, outcome, completions });
+    send(&WorkerMessage::Ended { order, outcome, completions });
     Ok(())
 }
 
-async fn tell_cost(engine: &Embedded) {
+async fn send_cost(engine: &Embedded) {
     let Ok(answer) = engine.manage(http::Method::GET, "counters", "").await else { return };
     let Ok(counters) = serde_json::from_slice::<serde_json::Value>(answer.body()) else { return };
-    say(&Said::Cost {
+    send(&WorkerMessage::Cost {
         requests: counters["requests"].as_u64().unwrap_or_default(),
         units: counters["requestUnits"].as_f64().unwrap_or_default(),
     });
 }
 
 /// The shop may be gone; its lines end then too, and with them the worker.
-fn say(said: &Said) {
-    let _ = line::write(&mut io::stdout().lock(), said);
+fn send(message: &WorkerMessage) {
+    let _ = messages::write(&mut io::stdout().lock(), message);
 }
 
 /// Reads standard input on a thread of its own, which ends with the input or
 /// with the process.
-fn listen() -> mpsc::Receiver<Told> {
-    let (send, receive) = mpsc::channel(TOLD_MAX);
+fn listen() -> mpsc::Receiver<WorkerCommand> {
+    let (send, receive) = mpsc::channel(COMMANDS_MAX);
     std::thread::spawn(move || {
         for line in io::stdin().lock().lines() {
-            let Ok(told) = line.map_err(drop).and_then(|line| serde_json::from_str(&line).map_err(drop))
+            let Ok(command) = line.map_err(drop).and_then(|line| serde_json::from_str(&line).map_err(drop))
             else {
                 return;
             };
-            if send.blocking_send(told).is_err() {
+            if send.blocking_send(command).is_err() {
                 return;
             }
         }

@@ -19,7 +19,8 @@ const LAG: Duration = Duration::from_secs(5);
 
 async fn serve() -> Server {
     let regions = RegionNames::new(REGIONS).unwrap();
-    let options = ServerOptions { regions, replication_delay: LAG, ..ServerOptions::default() };
+    let mut options = ServerOptions::default();
+    (options.account.regions, options.account.replication_delay) = (regions, LAG);
     Server::start(options).await.unwrap()
 }
 

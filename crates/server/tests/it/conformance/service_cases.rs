@@ -83,9 +83,9 @@ async fn the_server_answers_as_the_service_does() {
         .partition(|case| case.has_tag("needs-throttling"));
     let total = throttled.len() + plain.len();
     let mut strict = ServerOptions::default();
-    strict.strict_gateway = true;
+    strict.account.strict_gateway = true;
     let mut poor = strict.clone();
-    poor.throughput = Some(THROUGHPUT);
+    poor.account.throughput = Some(THROUGHPUT);
     let (first, second) = tokio::join!(play_all(plain, strict), play_all(throttled, poor));
     let failures = [first, second].concat();
     for failure in &failures {

@@ -9,7 +9,14 @@ use crate::multi_region::{EAST, MultiRegion, NORTH, WEST, three_regions};
 
 /// The options of a server that keeps its data in this directory.
 fn options(scratch: &ScratchDirectory) -> ServerOptions {
-    ServerOptions { data: Some(scratch.path().to_owned()), ..three_regions() }
+    options_with(scratch, three_regions().account.regions)
+}
+
+fn options_with(scratch: &ScratchDirectory, regions: RegionNames) -> ServerOptions {
+    let mut options = three_regions();
+    options.account.data = Some(scratch.path().to_owned());
+    options.account.regions = regions;
+    options
 }
 
 #[tokio::test]
@@ -39,7 +46,7 @@ async fn a_directory_is_for_the_regions_it_was_made_with() {
     MultiRegion::with(options(&scratch)).await.stop().await;
     for names in [&["West US"][..], &["West US", "East US"], &["East US", "West US", "North Europe"]] {
         let regions = RegionNames::new(names).unwrap();
-        let error = Server::start(ServerOptions { regions, ..options(&scratch) }).await.unwrap_err();
+        let error = Server::start(options_with(&scratch, regions)).await.unwrap_err();
         assert_eq!(error.kind(), StartErrorKind::DataDirectory);
         assert!(error.to_string().contains("West US,East US,North Europe"), "{error}");
     }
@@ -52,7 +59,7 @@ async fn a_directory_is_for_the_regions_it_was_made_with() {
     assert!(error.to_string().contains("East US of"), "{error}");
 
     let single = ScratchDirectory::new();
-    let alone = ServerOptions { regions: RegionNames::default(), ..options(&single) };
+    let alone = options_with(&single, RegionNames::default());
     Server::start(alone).await.unwrap().drain(Duration::from_secs(5)).await;
     let error = Server::start(options(&single)).await.unwrap_err();
     assert!(error.to_string().contains("one region"), "{error}");

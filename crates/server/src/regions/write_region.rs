@@ -1,6 +1,6 @@
-//! Moving the write region. Writes stop in the old one, the new one gets all
-//! that it lacks, and only then does it write: nothing acknowledged is lost,
-//! and nothing is written twice at once.
+//! Changing the write region. Writes stop in the old one, the new one catches up
+//! with all other regions, and only then takes writes. So no acknowledged write
+//! is lost, and no two regions take writes at the same time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,25 +9,25 @@ use perihelion_engine::{Refusal, Role};
 
 use super::{LEAD, Regions, WRITE_REGION_NOTE, role};
 
-/// How long the new write region may take to catch up when nobody says.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+/// How long the new write region may take to catch up, by default.
+pub(crate) const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A region that does nothing by itself.
-const IDLE: Role = Role { writes: false, expires: false };
+/// A region that neither takes writes nor expires documents.
+const READ_ONLY: Role = Role { writes: false, expires: false };
 
 impl Regions {
-    /// Moves the write region; everything is as before when that fails.
-    /// Runs to its end also when the caller goes away.
-    pub(crate) async fn relocate(self: &Arc<Self>, to: usize, patience: Duration) -> Result<(), Refusal> {
+    /// Changes the write region; a failure leaves everything as before. It runs to
+    /// its end also when the caller is dropped.
+    pub(crate) async fn change_write_region(self: &Arc<Self>, to: usize, timeout: Duration) -> Result<(), Refusal> {
         let regions = Arc::clone(self);
-        let moved = tokio::spawn(async move {
-            let _one = regions.relocation.lock().await;
-            regions.relocate_alone(to, patience).await
+        let changed = tokio::spawn(async move {
+            let _guard = regions.write_region_change.lock().await;
+            regions.change_write_region_alone(to, timeout).await
         });
-        moved.await.unwrap_or_else(|_| Err(Refusal::stopping()))
+        changed.await.unwrap_or_else(|_| Err(Refusal::stopping()))
     }
 
-    async fn relocate_alone(&self, to: usize, patience: Duration) -> Result<(), Refusal> {
+    async fn change_write_region_alone(&self, to: usize, timeout: Duration) -> Result<(), Refusal> {
         let topology = self.topology();
         let from = topology.write_region;
         if from == to {
@@ -37,10 +37,10 @@ impl Regions {
             return Err(self.cannot(to, "it is offline; bring it online first"));
         }
         if !topology.is_multi_write {
-            self.engines[from].set_role(IDLE).await?;
-            self.update(|topology| topology.hurries_to = Some(to));
-            let caught_up = self.caught_up(to, patience).await;
-            self.update(|topology| topology.hurries_to = None);
+            self.engines[from].set_role(READ_ONLY).await?;
+            self.update(|topology| topology.catching_up = Some(to));
+            let caught_up = self.caught_up(to, timeout).await;
+            self.update(|topology| topology.catching_up = None);
             if let Err(refusal) = caught_up {
                 self.engines[from].set_role(role(&topology, from)).await?;
                 return Err(refusal);
@@ -54,17 +54,16 @@ impl Regions {
         self.assign_roles().await
     }
 
-    /// Returns when a region has all that any other ever wrote. Whoever may
-    /// still write must have been stopped before.
-    async fn caught_up(&self, to: usize, patience: Duration) -> Result<(), Refusal> {
-        let deadline = tokio::time::Instant::now() + patience;
+    /// Returns when a region has applied all writes of all others, which must not
+    /// take new writes meanwhile.
+    async fn caught_up(&self, to: usize, timeout: Duration) -> Result<(), Refusal> {
+        let deadline = tokio::time::Instant::now() + timeout;
         for from in (0..self.len()).filter(|from| *from != to) {
             let (last, mut applied) = (self.written(from), self.links[from][to].applied.subscribe());
             let arrived = applied.wait_for(|applied| *applied >= last);
-            let cut = self.topology.subscribe();
-            let mut cut = std::pin::pin!(is_cut(cut, from, to));
+            let mut cut = std::pin::pin!(cut(self.topology.subscribe(), from, to));
             tokio::select! {
-                // Nothing lacking is no matter of the way being cut.
+                // A region that lacks nothing does not mind a cut link.
                 biased;
                 _ = arrived => {}
                 () = &mut cut => {
@@ -73,7 +72,7 @@ impl Regions {
                 }
                 () = tokio::time::sleep_until(deadline) => {
                     let name = self.names.name(from);
-                    return Err(self.cannot(to, &format!("it did not catch up with {name} within {} ms; try again", patience.as_millis())));
+                    return Err(self.cannot(to, &format!("it did not catch up with {name} within {} ms; try again", timeout.as_millis())));
                 }
             }
         }
@@ -89,20 +88,20 @@ impl Regions {
         Refusal::gateway(409, format!("The write region cannot move to {}: {why}.", self.names.name(to)))
     }
 
-    /// Returns when nothing is under way on any way that is open.
-    pub(crate) async fn settle(&self, patience: Duration) -> Result<(), Refusal> {
-        let deadline = tokio::time::Instant::now() + patience;
-        for (from, to) in self.ways() {
+    /// Returns when every link that is not cut has caught up.
+    pub(crate) async fn wait_until_replicated(&self, timeout: Duration) -> Result<(), Refusal> {
+        let deadline = tokio::time::Instant::now() + timeout;
+        for (from, to) in self.pairs() {
             let (last, mut applied) = (self.written(from), self.links[from][to].applied.subscribe());
             tokio::select! {
                 biased;
                 _ = applied.wait_for(|applied| *applied >= last) => {}
-                () = is_cut(self.topology.subscribe(), from, to) => {}
+                () = cut(self.topology.subscribe(), from, to) => {}
                 () = tokio::time::sleep_until(deadline) => {
                     let (from, to) = (self.names.name(from), self.names.name(to));
                     return Err(Refusal::gateway(
                         408,
-                        format!("{to} did not catch up with {from} within {} ms.", patience.as_millis()),
+                        format!("{to} did not catch up with {from} within {} ms.", timeout.as_millis()),
                     ));
                 }
             }
@@ -111,8 +110,8 @@ impl Regions {
     }
 }
 
-/// Returns when a way is cut.
-async fn is_cut(mut topology: tokio::sync::watch::Receiver<Arc<super::Topology>>, from: usize, to: usize) {
+/// Returns when a link is cut.
+async fn cut(mut topology: tokio::sync::watch::Receiver<Arc<super::Topology>>, from: usize, to: usize) {
     // The sender lives as long as the regions.
-    let _ = topology.wait_for(|topology| topology.way(from, to).is_none()).await;
+    let _ = topology.wait_for(|topology| topology.delay(from, to).is_none()).await;
 }

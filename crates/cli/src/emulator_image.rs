@@ -32,7 +32,8 @@ Options and PERIHELION_ variables win over these. The image's arguments of the
 same meaning are accepted too. The lines \"Now listening on: http://...\" and
 \"Started\" appear on standard output once the server answers.";
 
-/// Arguments of the image that mean nothing here.
+// Arguments of the image that have no effect here. Not a documentation comment:
+// clap would show it as the help of `server`.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct ImageArgs {
     #[arg(long, hide = true)]
@@ -57,7 +58,7 @@ pub(crate) struct ImageArgs {
 
 /// Fills what was not typed from the image's variables, and returns what the
 /// user should hear about. `variable` reads the environment.
-pub(crate) fn adopt(
+pub(crate) fn apply(
     typed: &mut ServeArgs,
     image: &ImageArgs,
     variable: impl Fn(&str) -> Option<String>,
@@ -106,11 +107,11 @@ fn parse<T, E: std::fmt::Display>(
 mod tests {
     use super::*;
 
-    fn adopted(typed: &mut ServeArgs, variables: &[(&str, &str)]) -> Result<Vec<String>, Failure> {
+    fn applied(typed: &mut ServeArgs, variables: &[(&str, &str)]) -> Result<Vec<String>, Failure> {
         let find = |name: &str| {
             variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
         };
-        adopt(typed, &ImageArgs::default(), find)
+        apply(typed, &ImageArgs::default(), find)
     }
 
     #[test]
@@ -123,7 +124,7 @@ mod tests {
             ("LOG_LEVEL", "QUIET"),
             ("GATEWAY_PUBLIC_ENDPOINT", "https://cosmos:8081"),
         ];
-        let notes = adopted(&mut typed, &variables).expect("adopted");
+        let notes = applied(&mut typed, &variables).expect("applied");
         assert!(notes.is_empty());
         assert_eq!(typed.port, Some(1), "what was typed wins");
         assert_eq!(typed.data, Some(PathBuf::from("/data")));
@@ -134,7 +135,7 @@ mod tests {
 
     #[test]
     fn a_senseless_variable_is_wrong_usage_and_names_itself() {
-        let failure = adopted(&mut ServeArgs::default(), &[("PORT", "eighty")]).expect_err("not a port");
+        let failure = applied(&mut ServeArgs::default(), &[("PORT", "eighty")]).expect_err("not a port");
         assert_eq!(failure.code(), 2);
         assert!(format!("{failure:?}").contains("PORT"));
     }
@@ -142,7 +143,7 @@ mod tests {
     #[test]
     fn an_ignored_certificate_is_mentioned_and_an_empty_variable_is_none() {
         let notes =
-            adopted(&mut ServeArgs::default(), &[("CERT_PATH", "/x.pfx"), ("PORT", "")]).expect("adopted");
+            applied(&mut ServeArgs::default(), &[("CERT_PATH", "/x.pfx"), ("PORT", "")]).expect("applied");
         assert_eq!(notes.len(), 1);
     }
 }

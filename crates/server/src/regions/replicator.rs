@@ -1,5 +1,5 @@
-//! Carries the writes of one region to another, each after its delay, for as
-//! long as nobody cuts the way.
+//! The replicator of one link: applies the writes of one region in another, each
+//! after its delay, while the link is not cut.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,30 +8,30 @@ use perihelion_engine::{Applied, Refusal, RegionId};
 use tokio::time::Instant;
 
 use super::Regions;
-use super::marks::Marks;
+use super::delay_queue::DelayQueue;
 
-/// The pause after a failure: of the store, which then fails for good, or
-/// because the server stops.
+/// The pause after a failure. Failures come from a store that has failed for
+/// good, or from a server that stops.
 const FAILURE_PAUSE: Duration = Duration::from_secs(1);
 
 /// Runs until it is aborted.
-pub(super) async fn carry(regions: Arc<Regions>, from: usize, to: usize) {
+pub(super) async fn replicate(regions: Arc<Regions>, from: usize, to: usize) {
     let link = &regions.links[from][to];
     let mut topology = regions.topology.subscribe();
     let (Some(mut written), Some(mut arrivals)) =
         (regions.engines[from].written(), regions.engines[to].arrivals())
     else {
-        return; // An engine that is alone has nowhere to send.
+        return; // An account of one region has no outbox.
     };
-    let mut marks = Marks::default();
+    let mut queue = DelayQueue::default();
     loop {
-        // Marked as seen before we act, so that what comes meanwhile wakes us.
+        // Marked as seen before acting, so that a change meanwhile wakes the task.
         let last = *written.borrow_and_update();
-        let way = topology.borrow_and_update().way(from, to);
+        let delay = topology.borrow_and_update().delay(from, to);
         arrivals.mark_unchanged();
-        marks.note(last, Instant::now());
+        queue.push(last, Instant::now());
         let applied = *link.applied.borrow();
-        let due = way.map_or(applied, |delay| marks.due(Instant::now(), delay));
+        let due = delay.map_or(applied, |delay| queue.due(Instant::now(), delay));
         let mut is_blocked = false;
         if due > applied {
             match apply(&regions, from, to, applied, due).await {
@@ -50,9 +50,9 @@ pub(super) async fn carry(regions: Arc<Regions>, from: usize, to: usize) {
             }
         }
         let is_behind = *link.applied.borrow() < last;
-        link.set_waiting_since(if is_behind { marks.oldest().or(link.waiting_since()) } else { None });
-        let next = way.zip(marks.oldest()).map(|(delay, oldest)| oldest + delay);
-        // Either outcome means: look again. The senders live as long as we do.
+        link.set_waiting_since(if is_behind { queue.oldest().or(link.waiting_since()) } else { None });
+        let next = delay.zip(queue.oldest()).map(|(delay, oldest)| oldest + delay);
+        // Every branch leads to another look. The senders live as long as `regions`.
         tokio::select! {
             _ = written.changed() => {}
             _ = topology.changed() => {}
@@ -62,7 +62,7 @@ pub(super) async fn carry(regions: Arc<Regions>, from: usize, to: usize) {
     }
 }
 
-/// Applies one page. No catalog changes meanwhile.
+/// Applies one page of the outbox. The catalog does not change meanwhile.
 async fn apply(regions: &Regions, from: usize, to: usize, after: u64, due: u64) -> Result<Applied, Refusal> {
     let _held = regions.catalog.read().await;
     let entries = regions.engines[from].outbox(after, due)?;

@@ -1,8 +1,9 @@
-//! From a request to an answer: the table of what is served.
+//! The routes of the data plane: from a request to its answer. Each kind of
+//! resource has a file.
 //!
-//! The order is fixed: path, authentication, faults, the verb, faults again,
-//! counters. What is authorised is the same parsed path that is routed. Each
-//! kind of resource has its file.
+//! The order is fixed: path, authentication, faults before serving, the verb,
+//! counters, faults after serving. Authentication checks the same parsed path
+//! that is routed.
 
 mod account;
 mod batches;
@@ -25,17 +26,20 @@ use perihelion_engine::{Container, Engine, Refusal, sub_status};
 use perihelion_wire::headers;
 use perihelion_wire::path::{self, BadPath, Resource};
 
-use crate::activity::Activities;
+use crate::activity_id::ActivityIds;
+use crate::addresses::Addresses;
 use crate::answer::{Answer, render_refusal};
-use crate::auth::Guard;
+use crate::auth::Authenticator;
 use crate::call::Call;
-use crate::management::{self, Management};
-use crate::net::{self, Hangup};
+use crate::counters::Counters;
+use crate::faults::FaultRules;
+use crate::net::{Hangup, Scheme};
 use crate::operation::Operation;
+use crate::pause::Pause;
 use crate::regions::Regions;
 
-/// One region, as requests meet it.
-pub(crate) struct Service {
+/// Serves the requests of one region.
+pub(crate) struct RegionService {
     pub(crate) engine: Arc<Engine>,
     pub(crate) region: usize,
     pub(crate) account: Arc<Account>,
@@ -45,51 +49,21 @@ pub(crate) struct Service {
 pub(crate) struct Account {
     pub(crate) regions: Arc<Regions>,
     pub(crate) addresses: Addresses,
-    pub(crate) guard: Guard,
+    pub(crate) authenticator: Authenticator,
     pub(crate) strict_gateway: bool,
     pub(crate) public_endpoint: Option<String>,
-    pub(crate) management: Management,
-    pub(crate) activities: Activities,
+    /// Whether the management interface is on.
+    pub(crate) has_management: bool,
+    pub(crate) counters: Counters,
+    pub(crate) faults: FaultRules,
+    pub(crate) pause: Pause,
+    pub(crate) activity_ids: ActivityIds,
     pub(crate) ca_pem: String,
 }
 
-/// How clients reach a region.
-pub(crate) enum Addresses {
-    /// By a port each, on whatever host they came by.
-    Ports(Vec<u16>),
-    /// By a host name each.
-    Hosts,
-}
-
-/// Who asks: management trusts the process it runs in, and is wary of what
-/// comes over a socket.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Asker {
-    Network,
-    SameProcess,
-}
-
-impl Service {
-    /// Answers for a request that was not read to its end.
-    pub(crate) fn refuse(&self, refusal: net::Refusal) -> Response<Bytes> {
-        let refusal = match refusal {
-            net::Refusal::BodyTooLarge { .. } => Refusal::too_large(),
-            net::Refusal::BodyTimeout => {
-                Refusal::gateway(408, "The request body did not arrive in time; send it again.")
-            }
-            net::Refusal::UriTooLong { .. } => Refusal::gateway(414, "The request URL is too long."),
-            net::Refusal::TooManyHeaders { .. } => Refusal::gateway(431, "The request has too many headers."),
-            net::Refusal::Overloaded => {
-                Refusal::gateway(503, "The server holds as many request bodies as it can; try again.")
-            }
-        };
-        self.refuse_with(&refusal, &self.account.activities.next())
-    }
-}
-
-impl Service {
-    /// Changes the catalog in all regions. Only the write region may be asked,
-    /// also where all write documents.
+impl RegionService {
+    /// Changes the catalog in all regions. Only the write region takes such a
+    /// request, also when all regions take writes of documents.
     async fn change<T, F>(&self, change: impl FnOnce(Arc<Engine>) -> F + Send + 'static) -> Result<T, Refusal>
     where
         T: Send + 'static,
@@ -112,54 +86,47 @@ impl Service {
         self.account.regions.change(change).await
     }
 
-    /// Answers one request, wherever it came from.
+    /// Answers one request of the data plane.
     pub(crate) async fn answer(
         &self,
         request: Request<Bytes>,
-        scheme: net::Scheme,
-        asker: Asker,
+        scheme: Scheme,
     ) -> Result<Response<Bytes>, Hangup> {
-        let activity = self.account.activities.next();
+        let activity = self.account.activity_ids.next();
         let (parts, body) = request.into_parts();
         let path = parts.uri.path().to_owned();
-        if let Some(response) = management::open_path(self, &parts.method, &path) {
-            return Ok(response);
-        }
-        if path.starts_with(management::PREFIX) {
-            return Ok(management::serve(self, &parts, &body, asker).await);
-        }
         let mut headers = parts.headers;
         if !headers.contains_key(&headers::HOST)
             && let Some(authority) = parts.uri.authority()
             && let Ok(host) = http::HeaderValue::from_str(authority.as_str())
         {
-            // HTTP/2 names the host in the URI.
+            // In HTTP/2 the host stands in the URI.
             headers.insert(headers::HOST, host);
         }
-        let admitted =
+        let authenticated =
             path::parse(&path).map_err(|_| Refusal::gateway(400, BadPath::MESSAGE)).and_then(|resource| {
                 let now = self.engine.clock().seconds();
-                self.account.guard.admit(&parts.method, &path, &resource, &headers, now)?;
+                self.account.authenticator.check(&parts.method, &path, &resource, &headers, now)?;
                 Ok(resource)
             });
-        let resource = match admitted {
+        let resource = match authenticated {
             Ok(resource) => resource,
-            Err(refusal) => return Ok(self.refuse_with(&refusal, &activity)),
+            Err(refusal) => return Ok(self.refuse(&refusal, &activity)),
         };
         let call = Call { method: parts.method, path, resource, headers, body, scheme };
         self.run(&call, &activity).await
     }
 
-    /// Serves an authenticated request, with the faults that were ordered.
+    /// Serves an authenticated request, with the faults that rules inject.
     async fn run(&self, call: &Call, activity: &str) -> Result<Response<Bytes>, Hangup> {
         let operation = Operation::of(call);
-        self.account.management.wait_while_paused().await;
-        let fault = self.account.management.fault_for(operation, call, self.region);
+        self.account.pause.wait().await;
+        let fault = self.account.faults.pick(operation, call.resource.container(), self.region);
         if let Some(fault) = &fault {
             fault.delay().await;
             if let Some(outcome) = fault.instead_of_serving() {
                 return outcome.map(|refusal| {
-                    self.account.management.count(self.region, operation, refusal.status, refusal.charge);
+                    self.account.counters.count(self.region, operation, refusal.status, refusal.charge);
                     self.refuse_call(call, &refusal, activity)
                 });
             }
@@ -169,7 +136,7 @@ impl Service {
             Ok(answer) => (answer.status, answer.charge.unwrap_or(0.0)),
             Err(refusal) => (refusal.status, refusal.charge),
         };
-        self.account.management.count(self.region, operation, status, charge);
+        self.account.counters.count(self.region, operation, status, charge);
         if let Some(outcome) = fault.and_then(|fault| fault.after_serving()) {
             return outcome.map(|refusal| self.refuse_call(call, &refusal, activity));
         }
@@ -181,13 +148,15 @@ impl Service {
         })
     }
 
-    pub(crate) fn refuse_with(&self, refusal: &Refusal, activity: &str) -> Response<Bytes> {
+    /// The response to a refused request whose resource is not known.
+    pub(crate) fn refuse(&self, refusal: &Refusal, activity: &str) -> Response<Bytes> {
         render_refusal(refusal, activity, databases::position(self))
     }
 
-    /// Refuses a request whose resource is known. Clients file the session
-    /// token under the container that they asked, so it must speak of that one:
-    /// the account's LSN there would be a token from the future.
+    /// The response to a refused request whose resource is known. Clients store
+    /// the session token under the container that they asked for, so the token
+    /// must be of that container: the account's LSN there would be a token from
+    /// the future.
     fn refuse_call(&self, call: &Call, refusal: &Refusal, activity: &str) -> Response<Bytes> {
         let catalog = self.engine.catalog();
         let container =
@@ -229,24 +198,25 @@ impl Service {
         }
     }
 
-    /// Refuses what is for the write region, or what its sender did not expect
-    /// another one to do. Whether this region writes at all is the engine's to
-    /// say, in the order of its writes.
+    /// Refuses a request that only the write region may serve, and a write whose
+    /// sender did not expect another region to take it. Whether this region takes
+    /// writes at all is decided by the engine, in the order of its writes.
     fn check_region(&self, call: &Call) -> Result<(), Refusal> {
         let topology = self.account.regions.topology();
         if topology.write_region == self.region || call.resource == Resource::Account {
             return Ok(());
         }
-        let is_unexpected = topology.is_multi_write
+        let is_unexpected_write = topology.is_multi_write
             && Operation::of(call).writes_documents()
             && !call.flag(&headers::ALLOW_TENTATIVE_WRITES);
-        if is_unexpected || call.flag(&headers::HUB_REGION_PROCESSING_ONLY) {
+        if is_unexpected_write || call.flag(&headers::HUB_REGION_PROCESSING_ONLY) {
             return Err(Refusal::write_forbidden());
         }
         Ok(())
     }
 
-    /// The container of a request, checked against the one the client means.
+    /// The container of a request. Refuses a request that names the `_rid` of
+    /// another container.
     fn container(&self, call: &Call) -> Result<(String, Arc<Container>), Refusal> {
         let (database, name) = call.resource.container().ok_or_else(Refusal::no_such_resource)?;
         let catalog = self.engine.catalog();
@@ -266,7 +236,7 @@ impl Service {
     }
 }
 
-/// A verb that this resource does not have.
+/// The refusal of a verb that the resource does not have.
 fn wrong_method(method: &Method) -> Refusal {
     let mut name = method.as_str().to_ascii_lowercase();
     if let Some(first) = name.get_mut(..1) {
@@ -275,13 +245,13 @@ fn wrong_method(method: &Method) -> Refusal {
     Refusal::gateway(405, format!("RequestHandler.{name}"))
 }
 
-/// Something the service has and this server does not.
+/// The refusal of a feature that the service has and this server does not.
 fn unsupported(what: &str) -> Refusal {
     Refusal::gateway(400, format!("{what} are not supported by this server. COMPAT.md lists what is."))
 }
 
-/// Triggers are kept but not run, and a write that counts on one must not
-/// happen without it.
+/// Refuses writes that name triggers. Triggers are stored but not run, and a
+/// write that relies on one must not happen without it.
 fn check_triggers(call: &Call) -> Result<(), Refusal> {
     let names = [&headers::PRE_TRIGGER_INCLUDE, &headers::POST_TRIGGER_INCLUDE];
     if names.iter().any(|name| call.header(name).is_some_and(|triggers| !triggers.trim().is_empty())) {
@@ -290,7 +260,8 @@ fn check_triggers(call: &Call) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// The account is at session consistency: weaker may be asked for, stronger not.
+/// Checks the consistency level. The account has session consistency: a request
+/// may ask for a weaker level, not for a stronger one.
 fn check_consistency(call: &Call) -> Result<(), Refusal> {
     match call.header(&headers::CONSISTENCY_LEVEL) {
         None => Ok(()),

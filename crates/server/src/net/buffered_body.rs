@@ -1,9 +1,9 @@
-//! A response body that is all there.
+//! `BufferedBody`: a response body that is wholly in memory.
 //!
-//! It differs from `http_body_util::Full` in one point: an empty body behind
-//! an explicit `content-length: 0` does not claim to have ended already.
-//! hyper drops the header of a body that has, and the service sends it on a
-//! 204, where HTTP asks for none (`docs/cosmos.md`, answers).
+//! It differs from `http_body_util::Full` in one point: an empty body with an
+//! explicit `content-length: 0` header does not report itself as ended. hyper
+//! drops that header when the body has ended, but Cosmos DB sends it on a 204,
+//! where HTTP does not ask for it.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -14,21 +14,21 @@ use http::Response;
 use http::header::CONTENT_LENGTH;
 use hyper::body::{Body, Frame, SizeHint};
 
-/// The whole body, until it is taken.
-pub(super) struct Whole {
+/// A response body; `bytes` is `Some` until it is sent.
+pub(super) struct BufferedBody {
     bytes: Option<Bytes>,
-    /// Nothing is left to send, and nothing needs to be shown for it.
+    /// Nothing is left to send, and no explicit length has to be kept.
     has_ended: bool,
 }
 
-impl Whole {
-    pub(super) fn response(response: Response<Bytes>) -> Response<Whole> {
-        let is_shown = response.headers().contains_key(CONTENT_LENGTH);
-        response.map(|bytes| Whole { has_ended: bytes.is_empty() && !is_shown, bytes: Some(bytes) })
+impl BufferedBody {
+    pub(super) fn response(response: Response<Bytes>) -> Response<BufferedBody> {
+        let has_length = response.headers().contains_key(CONTENT_LENGTH);
+        response.map(|bytes| BufferedBody { has_ended: bytes.is_empty() && !has_length, bytes: Some(bytes) })
     }
 }
 
-impl Body for Whole {
+impl Body for BufferedBody {
     type Data = Bytes;
     type Error = Infallible;
 

@@ -1,24 +1,24 @@
-//! The names of the regions: as people write them ("West US"), and as they
-//! stand in host names and directories (`west-us`).
+//! `RegionNames`: the names of an account's regions, as people write them
+//! ("West US") and as slugs for host names and directories (`west-us`).
 
 use std::fmt;
 
 use perihelion_engine::REGIONS_MAX;
 
-/// The region of an account that has one only.
+/// The default: an account of one region.
 const ONLY: &str = "West US";
 
-/// The longest part of a host name.
+/// The longest label of a host name.
 const NAME_BYTES_MAX: usize = 63;
 
-/// Names that stand for something else in hosts or directories.
+/// Slugs with another meaning in host names or directories.
 const RESERVED: [&str; 2] = ["account", "tls"];
 
-/// The list of an account's regions, the first one first to write.
+/// The names of an account's regions. The first one is the first write region.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RegionNames(Vec<String>);
 
-/// The list is not one of regions.
+/// Why a list of region names was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadRegions(String);
 
@@ -46,22 +46,22 @@ impl RegionNames {
                 names.len()
             )));
         }
-        for (place, name) in names.iter().enumerate() {
+        for (index, name) in names.iter().enumerate() {
             let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b' ' || byte == b'-';
             let is_name = name.bytes().all(is_plain) && name.bytes().any(|byte| byte.is_ascii_alphanumeric());
             if !is_name || name.len() > NAME_BYTES_MAX || RESERVED.contains(&slug(name).as_str()) {
                 return Err(BadRegions(format!(
-                    "`{name}` is not the name of a region: write letters, digits, spaces and hyphens, as in \"West US\""
+                    "`{name}` is not a region name: use letters, digits, spaces and hyphens, as in \"West US\""
                 )));
             }
-            if names[..place].iter().any(|other| slug(other) == slug(name)) {
+            if names[..index].iter().any(|other| slug(other) == slug(name)) {
                 return Err(BadRegions(format!("the region `{name}` is named twice")));
             }
         }
         Ok(RegionNames(names))
     }
 
-    /// Reads a list as it is typed: `West US,East US`.
+    /// Parses a list with commas: `West US,East US`.
     pub fn parse(text: &str) -> Result<Self, BadRegions> {
         RegionNames::new(text.split(','))
     }
@@ -82,7 +82,7 @@ impl RegionNames {
         self.0.iter().map(String::as_str)
     }
 
-    /// The place of a region, whatever the spelling of its name.
+    /// The index of a region by its name or slug, in upper or lower case.
     pub(crate) fn find(&self, name: &str) -> Option<usize> {
         self.0.iter().position(|known| slug(known) == slug(name))
     }
@@ -94,7 +94,7 @@ impl fmt::Display for RegionNames {
     }
 }
 
-/// Small letters and digits, with hyphens between words.
+/// The name in lower case, with hyphens between words.
 fn slug(name: &str) -> String {
     let words = name.split([' ', '-']).filter(|word| !word.is_empty());
     words.map(str::to_ascii_lowercase).collect::<Vec<_>>().join("-")
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_list_of_regions_is_refused() {
+    fn an_invalid_list_of_regions_is_refused() {
         for bad in ["", "a,,b", "West US,west  us", "a/b", "tls", "Account", "1,2,3,4,5,6,7,8,9", " - "] {
             assert!(RegionNames::parse(bad).is_err(), "{bad}");
         }

@@ -1,11 +1,11 @@
-//! `perihelion demo`: a small shop on durable workflows. The shop itself is
-//! this process; its worker is another, which is killed without warning in the
-//! middle of an order when half of them are through. A second worker goes on
-//! from what is on disk, and the shop's books show that every order was
+//! `perihelion demo`: a small shop on durable workflows. This process is the
+//! shop; its worker is another process, which is killed without warning in the
+//! middle of an order when half of the orders are done. A second worker goes on
+//! from what is on disk, and the shop's ledger shows that every order was
 //! completed exactly once.
 
-mod books;
-mod line;
+mod ledger;
+mod messages;
 mod shop;
 mod worker;
 
@@ -14,12 +14,41 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Instant;
 
-use books::Books;
-use line::{Effect, Order, Said, Told};
+use clap::Args;
+use ledger::Ledger;
+use messages::{Order, WorkerMessage, Step, WorkerCommand};
 
-use crate::args::{DemoArgs, Level};
-use crate::exit::Failure;
+use crate::args::Level;
+use crate::exit::{self, Failure};
 use crate::logs;
+
+const EXAMPLES: &str = "\
+Examples:
+  perihelion demo                    24 orders, nothing left behind
+  perihelion demo --orders 200
+  perihelion demo --data ./shop      keep the workflows, to look into them";
+
+/// Run a small shop on durable workflows: kill its worker half way, start
+/// another, and see every order completed exactly once.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = format!("{EXAMPLES}\n\n{}", exit::HELP))]
+pub(crate) struct DemoArgs {
+    /// How many customers order
+    #[arg(long, value_name = "N", default_value_t = 24, value_parser = clap::value_parser!(u32).range(2..=ORDERS_MAX))]
+    orders: u32,
+
+    /// Keep the workflows in this directory, made if missing and empty at
+    /// first [default: a temporary one, removed at the end]
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+
+    /// Be the worker of a shop
+    #[arg(long, hide = true)]
+    worker: bool,
+}
+
+/// More orders than this would take minutes.
+const ORDERS_MAX: i64 = 1_000;
 
 pub(crate) fn run(typed: DemoArgs, begun: Instant) -> Result<(), Failure> {
     match (typed.worker, typed.data) {
@@ -54,27 +83,27 @@ fn work(data: PathBuf) -> Result<(), Failure> {
 
 fn open_shop(data: &Path, orders: u32, begun: Instant) -> Result<(), Failure> {
     print(&format!("{orders} orders; their workflows live in {}\n", data.display()))?;
-    let mut books = Books::new(orders);
+    let mut ledger = Ledger::new(orders);
 
-    let mut first = Worker::hire(data, &mut books)?;
-    let (order, effect) = first.work_until_half(&mut books)?;
-    let process = first.kill(&mut books)?;
+    let mut first = Worker::start(data, &mut ledger)?;
+    let (order, step) = first.work_until_half(&mut ledger)?;
+    let process = first.kill(&mut ledger)?;
     print(&format!(
         "worker {process} killed in the middle of order {order} ({}); {} of {orders} orders were through\n",
-        effect.name(),
-        books.ended(),
+        step.name(),
+        ledger.ended(),
     ))?;
 
-    let mut second = Worker::hire(data, &mut books)?;
-    second.work_to_the_end(&mut books)?;
-    second.dismiss(&mut books)?;
+    let mut second = Worker::start(data, &mut ledger)?;
+    second.work_to_the_end(&mut ledger)?;
+    second.finish(&mut ledger)?;
 
-    let faults = books.faults();
+    let faults = ledger.faults();
     if !faults.is_empty() {
         return Err(Failure::runtime(faults.join("\n  ")));
     }
     let took = begun.elapsed().as_secs_f64();
-    print(&format!("every order completed exactly once, after {took:.1} s:\n{}", books.report()))
+    print(&format!("every order completed exactly once, after {took:.1} s:\n{}", ledger.report()))
 }
 
 fn print(text: &str) -> Result<(), Failure> {
@@ -85,13 +114,13 @@ fn print(text: &str) -> Result<(), Failure> {
 /// A worker's process, seen from the shop. Killed when the shop forgets it.
 struct Worker {
     process: Child,
-    tell: ChildStdin,
-    hear: BufReader<ChildStdout>,
+    commands: ChildStdin,
+    messages: BufReader<ChildStdout>,
 }
 
 impl Worker {
     /// Starts a worker and tells it of the orders that are open.
-    fn hire(data: &Path, books: &mut Books) -> Result<Worker, Failure> {
+    fn start(data: &Path, ledger: &mut Ledger) -> Result<Worker, Failure> {
         let failed = |error: std::io::Error| Failure::runtime(format!("cannot start a worker: {error}"));
         let program = std::env::current_exe().map_err(failed)?;
         let mut process = Command::new(program)
@@ -101,76 +130,76 @@ impl Worker {
             .stdout(Stdio::piped())
             .spawn()
             .map_err(failed)?;
-        let (Some(tell), Some(hear)) = (process.stdin.take(), process.stdout.take()) else {
+        let (Some(commands), Some(messages)) = (process.stdin.take(), process.stdout.take()) else {
             return Err(Failure::runtime("a worker without pipes"));
         };
         print(&format!("worker {} started\n", process.id()))?;
-        let mut worker = Worker { process, tell, hear: BufReader::new(hear) };
-        for told in books.hire() {
-            worker.tell(told)?;
+        let mut worker = Worker { process, commands, messages: BufReader::new(messages) };
+        for command in ledger.tasks_for_new_worker() {
+            worker.send(command)?;
         }
         Ok(worker)
     }
 
     /// Until half way, and something was done just now for an order, which its
     /// workflow cannot know of yet.
-    fn work_until_half(&mut self, books: &mut Books) -> Result<(Order, Effect), Failure> {
+    fn work_until_half(&mut self, ledger: &mut Ledger) -> Result<(Order, Step), Failure> {
         loop {
-            let said = self.next(books)?;
-            if let (true, Said::Did { order, effect }) = (books.is_half_way(), said) {
-                return Ok((order, effect));
+            let message = self.next(ledger)?;
+            if let (true, WorkerMessage::Did { order, step }) = (ledger.is_half_way(), message) {
+                return Ok((order, step));
             }
         }
     }
 
-    fn work_to_the_end(&mut self, books: &mut Books) -> Result<(), Failure> {
-        while books.ended() < books.len() {
-            self.next(books)?;
+    fn work_to_the_end(&mut self, ledger: &mut Ledger) -> Result<(), Failure> {
+        while ledger.ended() < ledger.len() {
+            self.next(ledger)?;
         }
         Ok(())
     }
 
-    /// The next thing it says, entered in the books and answered.
-    fn next(&mut self, books: &mut Books) -> Result<Said, Failure> {
-        let said = self.hear()?.ok_or_else(|| Failure::runtime("the worker ended by itself"))?;
-        if let Said::Failed { why } = said {
+    /// The next thing it says, entered in the ledger and answered.
+    fn next(&mut self, ledger: &mut Ledger) -> Result<WorkerMessage, Failure> {
+        let message = self.receive()?.ok_or_else(|| Failure::runtime("the worker ended by itself"))?;
+        if let WorkerMessage::Failed { why } = message {
             return Err(Failure::runtime(why));
         }
-        if let Some(told) = books.enter(&said) {
-            self.tell(told)?;
+        if let Some(command) = ledger.record(&message) {
+            self.send(command)?;
         }
-        Ok(said)
+        Ok(message)
     }
 
     /// The next line; a line cut short by the end of the process was not said.
-    fn hear(&mut self) -> Result<Option<Said>, Failure> {
+    fn receive(&mut self) -> Result<Option<WorkerMessage>, Failure> {
         let mut line = String::new();
-        self.hear.read_line(&mut line).map_err(Failure::runtime)?;
+        self.messages.read_line(&mut line).map_err(Failure::runtime)?;
         if !line.ends_with('\n') {
             return Ok(None);
         }
         serde_json::from_str(&line).map(Some).map_err(Failure::runtime)
     }
 
-    fn tell(&mut self, told: Told) -> Result<(), Failure> {
-        line::write(&mut self.tell, &told).map_err(Failure::runtime)
+    fn send(&mut self, command: WorkerCommand) -> Result<(), Failure> {
+        messages::write(&mut self.commands, &command).map_err(Failure::runtime)
     }
 
     /// Ends it on the spot, as a power cut would, and enters its last words:
     /// what it did to the world before is done. Its process was this one.
-    fn kill(mut self, books: &mut Books) -> Result<u32, Failure> {
+    fn kill(mut self, ledger: &mut Ledger) -> Result<u32, Failure> {
         self.process.kill().and_then(|()| self.process.wait()).map_err(Failure::runtime)?;
-        while let Some(said) = self.hear()? {
-            books.enter(&said);
+        while let Some(message) = self.receive()? {
+            ledger.record(&message);
         }
         Ok(self.process.id())
     }
 
     /// Lets it finish in good order.
-    fn dismiss(mut self, books: &mut Books) -> Result<(), Failure> {
-        self.tell(Told::Finish)?;
-        while let Some(said) = self.hear()? {
-            books.enter(&said);
+    fn finish(mut self, ledger: &mut Ledger) -> Result<(), Failure> {
+        self.send(WorkerCommand::Finish)?;
+        while let Some(message) = self.receive()? {
+            ledger.record(&message);
         }
         let status = self.process.wait().map_err(Failure::runtime)?;
         if status.success() {

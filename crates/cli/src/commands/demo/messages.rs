@@ -10,7 +10,7 @@ pub(super) type Order = u32;
 
 /// Something done to the world outside, which no database can take back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub(super) enum Effect {
+pub(super) enum Step {
     Reserve,
     Charge,
     /// Asks a person for approval.
@@ -23,38 +23,38 @@ pub(super) enum Effect {
     Receipt,
 }
 
-impl Effect {
-    pub(super) const ALL: [Effect; 8] = [
-        Effect::Reserve,
-        Effect::Charge,
-        Effect::Ask,
-        Effect::Label,
-        Effect::HandOver,
-        Effect::Refund,
-        Effect::Release,
-        Effect::Receipt,
+impl Step {
+    pub(super) const ALL: [Step; 8] = [
+        Step::Reserve,
+        Step::Charge,
+        Step::Ask,
+        Step::Label,
+        Step::HandOver,
+        Step::Refund,
+        Step::Release,
+        Step::Receipt,
     ];
 
     /// Also the name of the activity.
     pub(super) fn name(self) -> &'static str {
         match self {
-            Effect::Reserve => "reserve",
-            Effect::Charge => "charge",
-            Effect::Ask => "ask",
-            Effect::Label => "label",
-            Effect::HandOver => "hand over",
-            Effect::Refund => "refund",
-            Effect::Release => "release",
-            Effect::Receipt => "receipt",
+            Step::Reserve => "reserve",
+            Step::Charge => "charge",
+            Step::Ask => "ask",
+            Step::Label => "label",
+            Step::HandOver => "hand over",
+            Step::Refund => "refund",
+            Step::Release => "release",
+            Step::Receipt => "receipt",
         }
     }
 }
 
 /// The worker to the shop.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) enum Said {
+pub(super) enum WorkerMessage {
     /// This was done just now.
-    Did { order: Order, effect: Effect },
+    Did { order: Order, step: Step },
     /// An order ended; its history holds so many completions.
     Ended { order: Order, outcome: String, completions: usize },
     /// What the database was asked so far.
@@ -65,13 +65,13 @@ pub(super) enum Said {
 
 /// The shop to the worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Told {
+pub(super) enum WorkerCommand {
     /// A customer ordered. May be told again to another worker.
     Take(Order),
     /// A person approved.
     Approve(Order),
     /// Nothing is left to do for this order: report when it has ended.
-    Report(Order),
+    AwaitEnd(Order),
     /// Shut down in good order.
     Finish,
 }
@@ -90,10 +90,10 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read() {
-        let said = Said::Did { order: 7, effect: Effect::HandOver };
+        let message = WorkerMessage::Did { order: 7, step: Step::HandOver };
         let mut line = Vec::new();
-        write(&mut line, &said).unwrap();
+        write(&mut line, &message).unwrap();
         assert_eq!(line.iter().filter(|byte| **byte == b'\n').count(), 1);
-        assert_eq!(serde_json::from_slice::<Said>(&line).unwrap(), said);
+        assert_eq!(serde_json::from_slice::<WorkerMessage>(&line).unwrap(), message);
     }
 }

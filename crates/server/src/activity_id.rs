@@ -1,17 +1,17 @@
-//! Activity ids: a version 4 UUID per request, from a cheap generator seeded
-//! once. They identify, they do not protect.
+//! Activity ids: a version 4 UUID per request, from a cheap generator that is
+//! seeded once. The ids are unique, not secret.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Makes activity ids.
-pub(crate) struct Activities {
+pub(crate) struct ActivityIds {
     state: AtomicU64,
 }
 
-impl Activities {
+impl ActivityIds {
     pub(crate) fn new() -> Self {
-        Activities { state: AtomicU64::new(RandomState::new().hash_one("activity")) }
+        ActivityIds { state: AtomicU64::new(RandomState::new().hash_one("activity")) }
     }
 
     pub(crate) fn next(&self) -> String {
@@ -37,8 +37,8 @@ mod tests {
 
     #[test]
     fn ids_are_uuids_and_differ() {
-        let activities = Activities::new();
-        let ids: std::collections::HashSet<String> = (0..1000).map(|_| activities.next()).collect();
+        let activity_ids = ActivityIds::new();
+        let ids: std::collections::HashSet<String> = (0..1000).map(|_| activity_ids.next()).collect();
         assert_eq!(ids.len(), 1000);
         for id in ids {
             assert_eq!(id.len(), 36);

@@ -1,9 +1,9 @@
-//! The stream under an HTTP/1.1 connection: tells its line when bytes arrive,
-//! and outlives the connection.
+//! `TrackedStream`: the stream under an HTTP/1.1 connection. It reports
+//! arriving bytes to the connection's state, and it can outlive the connection.
 //!
-//! hyper keeps the stream to itself and drops it with the connection. To close
-//! in peace after a refusal the stream is needed for a little longer, so on
-//! drop it goes to whoever holds the [`Estate`].
+//! hyper owns the stream and drops it with the connection. After a rejected
+//! request the stream is needed a little longer, for an orderly close, so on
+//! drop it moves into a [`StreamSlot`] that the connection's task holds.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -12,31 +12,31 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::watch::Line;
+use super::connection_state::ConnectionState;
 
-/// See the module's words. The stream is there until drop.
+/// A stream that reports its reads. `stream` is `Some` until drop.
 #[derive(Debug)]
-pub(super) struct Watched<I> {
+pub(super) struct TrackedStream<I> {
     stream: Option<I>,
-    line: Arc<Line>,
-    estate: Estate<I>,
+    state: Arc<ConnectionState>,
+    slot: StreamSlot<I>,
 }
 
-/// Receives the stream when its [`Watched`] is dropped.
+/// Receives the stream when its [`TrackedStream`] is dropped.
 #[derive(Debug)]
-pub(super) struct Estate<I>(Arc<Mutex<Option<I>>>);
+pub(super) struct StreamSlot<I>(Arc<Mutex<Option<I>>>);
 
-impl<I> Estate<I> {
+impl<I> StreamSlot<I> {
     pub(super) fn take(&self) -> Option<I> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
-impl<I> Watched<I> {
-    pub(super) fn new(stream: I, line: Arc<Line>) -> (Watched<I>, Estate<I>) {
-        let slot = Arc::new(Mutex::new(None));
-        let watched = Watched { stream: Some(stream), line, estate: Estate(Arc::clone(&slot)) };
-        (watched, Estate(slot))
+impl<I> TrackedStream<I> {
+    pub(super) fn new(stream: I, state: Arc<ConnectionState>) -> (TrackedStream<I>, StreamSlot<I>) {
+        let shared = Arc::new(Mutex::new(None));
+        let tracked = TrackedStream { stream: Some(stream), state, slot: StreamSlot(Arc::clone(&shared)) };
+        (tracked, StreamSlot(shared))
     }
 
     fn stream(&mut self) -> io::Result<Pin<&mut I>>
@@ -47,13 +47,13 @@ impl<I> Watched<I> {
     }
 }
 
-impl<I> Drop for Watched<I> {
+impl<I> Drop for TrackedStream<I> {
     fn drop(&mut self) {
-        *self.estate.0.lock().unwrap_or_else(PoisonError::into_inner) = self.stream.take();
+        *self.slot.0.lock().unwrap_or_else(PoisonError::into_inner) = self.stream.take();
     }
 }
 
-impl<I: AsyncRead + Unpin> AsyncRead for Watched<I> {
+impl<I: AsyncRead + Unpin> AsyncRead for TrackedStream<I> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -62,13 +62,13 @@ impl<I: AsyncRead + Unpin> AsyncRead for Watched<I> {
         let before = buffer.filled().len();
         let polled = self.stream()?.poll_read(cx, buffer);
         if buffer.filled().len() > before {
-            self.line.bytes_arrived();
+            self.state.bytes_arrived();
         }
         polled
     }
 }
 
-impl<I: AsyncWrite + Unpin> AsyncWrite for Watched<I> {
+impl<I: AsyncWrite + Unpin> AsyncWrite for TrackedStream<I> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &[u8]) -> Poll<io::Result<usize>> {
         self.stream()?.poll_write(cx, buffer)
     }

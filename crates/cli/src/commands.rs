@@ -1,0 +1,65 @@
+//! The commands: one file each with its arguments, its help and its `run`, and
+//! one row in the table below that registers it. `serve` is what `dev` and
+//! `server` share.
+
+mod cert;
+mod demo;
+mod dev;
+mod migrate;
+mod serve;
+mod server;
+
+use std::time::Instant;
+
+use clap::{Parser, Subcommand};
+
+use crate::exit::{self, Failure};
+
+const EXAMPLES: &str = "\
+Examples:
+  perihelion demo                    a shop on durable workflows, and a kill half way
+  perihelion dev                     in memory on 127.0.0.1:8081
+  perihelion dev --data ./data       the same, kept in ./data
+  perihelion dev --throughput 400    answers 429 as a container of 400 RU/s would
+  perihelion server --data /var/lib/perihelion --key-file /etc/perihelion/key
+  perihelion migrate --from duroxide/duroxide --to duroxide/workflows
+  perihelion cert ca > ca.pem        the CA that signs the server's certificate";
+
+/// A Cosmos-compatible database in one binary.
+///
+/// The official Azure Cosmos DB SDKs connect to it as to an account: HTTP/1.1
+/// and HTTP/2, in clear and over TLS, all on one port.
+#[derive(Debug, Parser)]
+#[command(name = "perihelion", version, after_help = format!("{EXAMPLES}\n\n{}", exit::HELP))]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// Registers the commands. `$module` is a file beside this one with the type
+/// `$args` and a function `run`, whose documentation comment is the help.
+macro_rules! commands {
+    ($($variant:ident($args:ty) => $module:ident),* $(,)?) => {
+        #[derive(Debug, Subcommand)]
+        enum Command {
+            $($variant(Box<$args>)),*
+        }
+
+        impl Cli {
+            /// Runs the command that was typed. The program began at `begun`.
+            pub(crate) fn run(self, begun: Instant) -> Result<(), Failure> {
+                match self.command {
+                    $(Command::$variant(typed) => $module::run(*typed, begun)),*
+                }
+            }
+        }
+    };
+}
+
+commands! {
+    Demo(demo::DemoArgs) => demo,
+    Dev(dev::DevArgs) => dev,
+    Server(server::ServerArgs) => server,
+    Migrate(migrate::MigrateArgs) => migrate,
+    Cert(cert::CertArgs) => cert,
+}

@@ -1,0 +1,202 @@
+//! The shop's ledger: what the world outside has seen, kept by a process that
+//! is not the one that dies. Pure; what always holds is that an step counts
+//! once however often it is done, by its key of order and step, as a bank
+//! does with an idempotency key.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::messages::{Step, Order, WorkerMessage, WorkerCommand};
+use super::shop;
+
+/// What is known of the orders.
+#[derive(Debug, Default)]
+pub(super) struct Ledger {
+    orders: BTreeMap<Order, OrderRecord>,
+    /// Of the workers that are gone, and of the one that works.
+    costs: Vec<(u64, f64)>,
+}
+
+#[derive(Debug, Default)]
+struct OrderRecord {
+    done: BTreeSet<Step>,
+    /// Effects that came again, and were ignored.
+    again: u32,
+    /// How it ended, and how many completions its history holds.
+    ended: Option<(String, usize)>,
+}
+
+impl Ledger {
+    pub(super) fn new(orders: u32) -> Ledger {
+        Ledger { orders: (1..=orders).map(|order| (order, OrderRecord::default())).collect(), costs: Vec::new() }
+    }
+
+    /// A worker begins; what it must be told.
+    pub(super) fn tasks_for_new_worker(&mut self) -> Vec<WorkerCommand> {
+        self.costs.push((0, 0.0));
+        let open = self.orders.iter().filter(|(_, record)| record.ended.is_none());
+        open.flat_map(|(order, record)| {
+            let is_over = record.done.contains(&Step::Receipt);
+            // Approved before the worker died or after: the order takes the
+            // first approval and never looks at a second.
+            let is_asking = record.done.contains(&Step::Ask) && !is_over;
+            [
+                Some(WorkerCommand::Take(*order)),
+                is_asking.then_some(WorkerCommand::Approve(*order)),
+                is_over.then_some(WorkerCommand::AwaitEnd(*order)),
+            ]
+        })
+        .flatten()
+        .collect()
+    }
+
+    /// Enters what a worker said; what it must be told in turn.
+    pub(super) fn record(&mut self, message: &WorkerMessage) -> Option<WorkerCommand> {
+        match message {
+            WorkerMessage::Did { order, step } => {
+                let record = self.orders.get_mut(order)?;
+                record.again += u32::from(!record.done.insert(*step));
+                match step {
+                    Step::Ask => Some(WorkerCommand::Approve(*order)),
+                    Step::Receipt => Some(WorkerCommand::AwaitEnd(*order)),
+                    _ => None,
+                }
+            }
+            WorkerMessage::Ended { order, outcome, completions } => {
+                self.orders.get_mut(order)?.ended = Some((outcome.clone(), *completions));
+                None
+            }
+            WorkerMessage::Cost { requests, units } => {
+                *self.costs.last_mut()? = (*requests, *units);
+                None
+            }
+            WorkerMessage::Failed { .. } => None,
+        }
+    }
+
+    pub(super) fn ended(&self) -> usize {
+        self.orders.values().filter(|record| record.ended.is_some()).count()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.orders.len()
+    }
+
+    /// Whether half of the orders have ended; or, because few orders march in
+    /// step and end together, whether five of six steps are done. The last step
+    /// comes before the last end, so it is true after some step at the latest.
+    pub(super) fn is_half_way(&self) -> bool {
+        let done: usize = self.orders.values().map(|record| record.done.len()).sum();
+        let due: usize = self.orders.keys().map(|order| shop::due(*order).len()).sum();
+        self.ended() * 2 >= self.len() || done * 6 >= due * 5
+    }
+
+    /// What is wrong with an order, for each where something is.
+    pub(super) fn faults(&self) -> Vec<String> {
+        self.orders
+            .iter()
+            .filter_map(|(order, record)| Some(format!("order {order}: {}", fault(*order, record)?)))
+            .collect()
+    }
+
+    /// The orders by outcome, steps that came twice, and the price.
+    pub(super) fn report(&self) -> String {
+        let mut outcomes: BTreeMap<&str, u32> = BTreeMap::new();
+        for (outcome, _) in self.orders.values().filter_map(|record| record.ended.as_ref()) {
+            *outcomes.entry(outcome).or_default() += 1;
+        }
+        let mut text = String::new();
+        for (outcome, count) in outcomes {
+            text.push_str(&format!("  {count:>4} {outcome}\n"));
+        }
+        let steps: usize = self.orders.values().map(|record| record.done.len()).sum();
+        let again: u32 = self.orders.values().map(|record| record.again).sum();
+        let (requests, units) =
+            self.costs.iter().fold((0, 0.0), |sum, cost| (sum.0 + cost.0, sum.1 + cost.1));
+        let orders = self.orders.len() as f64;
+        text.push_str(&format!(
+            "  {steps:>4} steps; {again} more came again after the kill and were known by their keys\n\
+             {:>6.1} round trips and {:.1} RU per order, polling and recovery included\n",
+            requests as f64 / orders,
+            units / orders,
+        ));
+        text
+    }
+}
+
+fn fault(order: Order, record: &OrderRecord) -> Option<String> {
+    let Some((_, completions)) = &record.ended else { return Some("never ended".to_owned()) };
+    if *completions != 1 {
+        return Some(format!("completed {completions} times"));
+    }
+    let due: BTreeSet<Step> = shop::due(order).into_iter().collect();
+    (due != record.done).then(|| format!("did {:?} instead of {due:?}", record.done))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn did(order: Order, step: Step) -> WorkerMessage {
+        WorkerMessage::Did { order, step }
+    }
+
+    fn ended(order: Order, completions: usize) -> WorkerMessage {
+        WorkerMessage::Ended { order, outcome: "delivered".to_owned(), completions }
+    }
+
+    #[test]
+    fn an_effect_that_comes_twice_counts_once() {
+        let mut ledger = Ledger::new(1);
+        ledger.tasks_for_new_worker();
+        for step in shop::due(1).into_iter().chain([Step::Charge]) {
+            ledger.record(&did(1, step));
+        }
+        ledger.record(&ended(1, 1));
+        assert_eq!(ledger.faults(), Vec::<String>::new());
+        assert!(ledger.report().contains("1 more came again"), "{}", ledger.report());
+    }
+
+    #[test]
+    fn half_way_comes_before_the_last_step_even_when_orders_end_together() {
+        let mut ledger = Ledger::new(2);
+        let steps = shop::due(1).into_iter().zip(shop::due(2));
+        for (first, second) in steps {
+            assert!(!ledger.is_half_way());
+            ledger.record(&did(1, first));
+            if !ledger.is_half_way() {
+                ledger.record(&did(2, second));
+            }
+        }
+        assert!(ledger.is_half_way() && ledger.ended() == 0);
+    }
+
+    #[test]
+    fn an_order_that_never_ended_or_ended_twice_is_a_fault() {
+        let mut ledger = Ledger::new(2);
+        for step in shop::due(2) {
+            ledger.record(&did(2, step));
+        }
+        ledger.record(&ended(2, 2));
+        assert_eq!(ledger.faults(), ["order 1: never ended", "order 2: completed 2 times"]);
+    }
+
+    #[test]
+    fn a_step_too_many_or_too_few_is_a_fault() {
+        let mut ledger = Ledger::new(1);
+        ledger.record(&did(1, Step::Refund));
+        ledger.record(&ended(1, 1));
+        let faults = ledger.faults();
+        assert!(faults.len() == 1 && faults[0].starts_with("order 1: did {Refund}"), "{faults:?}");
+    }
+
+    #[test]
+    fn the_next_worker_is_told_of_what_is_open_only() {
+        let mut ledger = Ledger::new(3);
+        ledger.tasks_for_new_worker();
+        ledger.record(&ended(1, 1));
+        ledger.record(&did(2, Step::Receipt));
+        assert_eq!(ledger.record(&did(3, Step::Ask)), Some(WorkerCommand::Approve(3)));
+        let command = [WorkerCommand::Take(2), WorkerCommand::AwaitEnd(2), WorkerCommand::Take(3), WorkerCommand::Approve(3)];
+        assert_eq!(ledger.tasks_for_new_worker(), command);
+    }
+}

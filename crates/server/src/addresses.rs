@@ -1,0 +1,44 @@
+//! The endpoints of an account: how clients reach the account and its regions.
+
+use crate::regions::RegionNames;
+
+/// The account's endpoint in an embedded database. The domain is reserved for
+/// private use, so a request that strays to the network reaches no server.
+pub(crate) const EMBEDDED_GLOBAL: &str = "https://account.perihelion.internal";
+
+/// The host of a region's endpoint in an embedded database ends with this.
+const EMBEDDED_DOMAIN: &str = ".perihelion.internal";
+
+/// The name in front of the domain that stands for the account itself.
+const EMBEDDED_ACCOUNT: &str = "account";
+
+/// One endpoint of an account.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EndpointId {
+    /// The account's own endpoint: the write region answers.
+    Global,
+    /// The endpoint of the region with this index.
+    Region(usize),
+}
+
+/// How clients reach the regions.
+pub(crate) enum Addresses {
+    /// By one port per region, on the host that the client used.
+    Ports(Vec<u16>),
+    /// By one host name per region.
+    Hosts,
+}
+
+/// The endpoint of a region in an embedded database.
+pub(crate) fn embedded_endpoint(slug: &str) -> String {
+    format!("https://{slug}{EMBEDDED_DOMAIN}")
+}
+
+/// The endpoint that a host of an embedded database names.
+pub(crate) fn embedded_endpoint_id(names: &RegionNames, host: &str) -> Option<EndpointId> {
+    let name = host.strip_suffix(EMBEDDED_DOMAIN)?;
+    match names.find(name) {
+        Some(region) => Some(EndpointId::Region(region)),
+        None => (name == EMBEDDED_ACCOUNT).then_some(EndpointId::Global),
+    }
+}

@@ -1,0 +1,110 @@
+//! `Dispatcher`: serves one endpoint of an account. It picks the region that
+//! answers, applies that region's outage, and separates management requests from
+//! requests of the data plane.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use perihelion_engine::{Layer, Refusal};
+
+use crate::addresses::EndpointId;
+use crate::management;
+use crate::net::{self, Hangup, Peer, Scheme};
+use crate::regions::Outage;
+use crate::routes::RegionService;
+
+/// Where a request came from. Management trusts its own process, and checks
+/// requests from the network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Caller {
+    Network,
+    SameProcess,
+}
+
+/// One endpoint of an account.
+#[derive(Clone)]
+pub(crate) struct Dispatcher {
+    /// One per region.
+    pub(crate) services: Arc<[RegionService]>,
+    pub(crate) endpoint: EndpointId,
+}
+
+impl Dispatcher {
+    /// Answers one request.
+    pub(crate) async fn answer(
+        &self,
+        request: Request<Bytes>,
+        scheme: Scheme,
+        caller: Caller,
+    ) -> Result<Response<Bytes>, Hangup> {
+        let regions = &self.services[0].account.regions;
+        let topology = regions.topology();
+        let region = match self.endpoint {
+            EndpointId::Global => topology.global(),
+            EndpointId::Region(region) => region,
+        };
+        let service = &self.services[region];
+        let is_management = request.uri().path().starts_with(management::PREFIX);
+        match topology.outage(region) {
+            // Management works during an outage, so that it can end the outage.
+            Some(outage) if !is_management => match outage {
+                Outage::Drop => Err(Hangup::Unserved),
+                Outage::Refuse => Ok(service.refuse(&unavailable(), &service.account.activity_ids.next())),
+                Outage::Hang => {
+                    regions.back_online(region).await;
+                    Err(Hangup::Unserved)
+                }
+            },
+            _ => route(service, request, scheme, caller).await,
+        }
+    }
+
+    /// The response to a request that was not read to its end.
+    pub(crate) fn reject(&self, rejection: net::Rejection) -> Response<Bytes> {
+        let service = &self.services[0];
+        let gateway = |message: &str| Refusal::gateway(rejection.status().as_u16(), message);
+        let refusal = match rejection {
+            net::Rejection::BodyTooLarge { .. } => Refusal::too_large(),
+            net::Rejection::BodyTimeout => {
+                gateway("The request body did not arrive in time; send it again.")
+            }
+            net::Rejection::UriTooLong { .. } => gateway("The request URL is too long."),
+            net::Rejection::TooManyHeaders { .. } => gateway("The request has too many headers."),
+            net::Rejection::Overloaded => {
+                gateway("The server holds as many request bodies as it can; try again.")
+            }
+        };
+        service.refuse(&refusal, &service.account.activity_ids.next())
+    }
+}
+
+async fn route(
+    service: &RegionService,
+    request: Request<Bytes>,
+    scheme: Scheme,
+    caller: Caller,
+) -> Result<Response<Bytes>, Hangup> {
+    let path = request.uri().path();
+    if let Some(response) = management::open_path(service, request.method(), path) {
+        return Ok(response);
+    }
+    if path.starts_with(management::PREFIX) {
+        return Ok(management::serve(service, request, caller == Caller::SameProcess).await);
+    }
+    service.answer(request, scheme).await
+}
+
+fn unavailable() -> Refusal {
+    Refusal::new(503, Layer::Gateway, "Service is currently unavailable. Please retry after a while.")
+}
+
+impl net::Handler for Dispatcher {
+    async fn handle(&self, request: Request<Bytes>, peer: Peer) -> Result<Response<Bytes>, Hangup> {
+        self.answer(request, peer.scheme, Caller::Network).await
+    }
+
+    fn reject(&self, rejection: net::Rejection) -> Response<Bytes> {
+        Dispatcher::reject(self, rejection)
+    }
+}

@@ -1,0 +1,122 @@
+//! The HTTP listener: one port serves HTTP/1.1 and HTTP/2, each in clear and
+//! over TLS. This module knows HTTP and nothing of Cosmos DB.
+//!
+//! The protocols are told apart by the first bytes that a client sends
+//! (`sniff`). The layer above sees one thing only: a whole request goes in, a
+//! whole response comes out ([`Handler`]). There is no streaming, so a handler
+//! does no I/O on the connection.
+//!
+//! What always holds: a connection costs bounded memory and bounded time
+//! whatever its peer sends or fails to send ([`Limits`] names every bound), no
+//! input makes it panic, and one connection's trouble never reaches another.
+
+mod body;
+mod connection;
+mod connection_state;
+mod listener;
+mod limits;
+mod serve;
+mod sniff;
+mod supervisor;
+mod tracked_stream;
+mod buffered_body;
+
+#[cfg(test)]
+mod tests;
+
+pub use limits::Limits;
+pub(crate) use listener::{Listener, bind};
+
+use std::future::Future;
+use std::net::SocketAddr;
+
+use bytes::Bytes;
+use http::{Request, Response};
+
+/// The client end of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Peer {
+    pub(crate) scheme: Scheme,
+    pub(crate) remote: SocketAddr,
+}
+
+/// In clear or over TLS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scheme {
+    Http,
+    Https,
+}
+
+impl Scheme {
+    /// The scheme as it is written in a URL.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Scheme::Http => "http",
+            Scheme::Https => "https",
+        }
+    }
+}
+
+/// Turns requests into responses: implemented by the layer above.
+pub(crate) trait Handler: Send + Sync + 'static {
+    /// Answers one request, its body already read and within the limit.
+    ///
+    /// The future is dropped at any of its waits when the client goes away or
+    /// the grace period of a drain ends. Work that must not be left half done has
+    /// to be handed to a task or a queue of its own before the first wait.
+    fn handle(
+        &self,
+        request: Request<Bytes>,
+        peer: Peer,
+    ) -> impl Future<Output = Result<Response<Bytes>, Hangup>> + Send;
+
+    /// The response to a request that never reaches [`Handler::handle`].
+    fn reject(&self, rejection: Rejection) -> Response<Bytes>;
+}
+
+/// Asks for the connection (HTTP/1.1) or the stream (HTTP/2) to be dropped
+/// without a response. Fault injection needs it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hangup {
+    /// The request was not carried out.
+    Unserved,
+    /// The request was carried out; only its response is lost.
+    Served,
+}
+
+impl std::fmt::Display for Hangup {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the request was dropped without a response")
+    }
+}
+
+impl std::error::Error for Hangup {}
+
+/// Why a request was not handed to the layer above.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rejection {
+    /// The body is longer than `limit` bytes: 413.
+    BodyTooLarge { limit: usize },
+    /// The body did not arrive in time: 408.
+    BodyTimeout,
+    /// The request target is longer than `limit` bytes: 414.
+    UriTooLong { limit: usize },
+    /// More header fields than `limit`: 431.
+    TooManyHeaders { limit: usize },
+    /// All requests together already hold as many body bytes as the listener
+    /// allows: 503. The client may try again.
+    Overloaded,
+}
+
+impl Rejection {
+    /// The status of the response.
+    pub(crate) fn status(self) -> http::StatusCode {
+        match self {
+            Rejection::BodyTooLarge { .. } => http::StatusCode::PAYLOAD_TOO_LARGE,
+            Rejection::BodyTimeout => http::StatusCode::REQUEST_TIMEOUT,
+            Rejection::UriTooLong { .. } => http::StatusCode::URI_TOO_LONG,
+            Rejection::TooManyHeaders { .. } => http::StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+            Rejection::Overloaded => http::StatusCode::SERVICE_UNAVAILABLE,
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! `ConnectionState`: what the task of one connection and the supervisor tell
+//! each other. The connection counts its requests here; the supervisor gives
+//! its directives here.
+//!
+//! What always holds: a directive only grows (serve, drain, close), and a
+//! connection that is told to close is dropped at its next poll.
+
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, Waker};
+
+/// What a connection has been told to do. Grows, never shrinks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub(super) enum Directive {
+    Serve = 0,
+    /// Answer the requests that have arrived, take no new ones, then close.
+    Drain = 1,
+    /// Close now.
+    Close = 2,
+}
+
+/// The shared record of one connection.
+#[derive(Debug)]
+pub(super) struct ConnectionState {
+    /// Requests received and not yet answered.
+    in_flight: AtomicU32,
+    /// Requests begun plus requests ended. An unchanged sum means that the
+    /// connection was idle.
+    events: AtomicU64,
+    /// Bytes arrived since the last request began: part of a header block.
+    head_pending: AtomicBool,
+    /// The connection speaks HTTP. Before that there is nothing to drain.
+    http_started: AtomicBool,
+    /// A request was rejected before it was read to its end: the connection
+    /// closes only once the client has seen the response.
+    lingering: AtomicBool,
+    directive: AtomicU8,
+    waker: Mutex<Option<Waker>>,
+}
+
+impl ConnectionState {
+    pub(super) fn new() -> ConnectionState {
+        ConnectionState {
+            in_flight: AtomicU32::new(0),
+            events: AtomicU64::new(0),
+            head_pending: AtomicBool::new(false),
+            http_started: AtomicBool::new(false),
+            lingering: AtomicBool::new(false),
+            directive: AtomicU8::new(Directive::Serve as u8),
+            waker: Mutex::new(None),
+        }
+    }
+
+    /// Counts a request as in flight until the guard is dropped.
+    pub(super) fn begin_request(&self) -> InFlight<'_> {
+        self.head_pending.store(false, Ordering::Relaxed);
+        self.in_flight.fetch_add(1, Ordering::Relaxed);
+        self.events.fetch_add(1, Ordering::Relaxed);
+        InFlight { state: self }
+    }
+
+    /// Bytes arrived. Unless a request is being read, they belong to a header
+    /// block.
+    pub(super) fn bytes_arrived(&self) {
+        self.head_pending.store(true, Ordering::Relaxed);
+    }
+
+    /// The protocol is known and the handshake is done.
+    pub(super) fn set_http_started(&self) {
+        self.http_started.store(true, Ordering::Relaxed);
+    }
+
+    /// A request was rejected before it was read to its end.
+    pub(super) fn set_lingering(&self) {
+        self.lingering.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_lingering(&self) -> bool {
+        self.lingering.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn directive(&self) -> Directive {
+        match self.directive.load(Ordering::Acquire) {
+            0 => Directive::Serve,
+            1 => Directive::Drain,
+            _ => Directive::Close,
+        }
+    }
+
+    /// Gives a directive and wakes the connection to follow it.
+    pub(super) fn direct(&self, directive: Directive) {
+        self.directive.fetch_max(directive as u8, Ordering::AcqRel);
+        if let Some(waker) = lock(&self.waker).as_ref() {
+            waker.wake_by_ref();
+        }
+    }
+
+    fn register(&self, waker: &Waker) {
+        let mut slot = lock(&self.waker);
+        if !slot.as_ref().is_some_and(|known| known.will_wake(waker)) {
+            *slot = Some(waker.clone());
+        }
+    }
+
+    pub(super) fn observe(&self) -> Observation {
+        Observation {
+            in_flight: self.in_flight.load(Ordering::Relaxed) > 0,
+            events: self.events.load(Ordering::Relaxed),
+            head_pending: self.head_pending.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// A request in flight; see [`ConnectionState::begin_request`].
+#[derive(Debug)]
+pub(super) struct InFlight<'a> {
+    state: &'a ConnectionState,
+}
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        // The bytes that arrived meanwhile were the body, not a header block.
+        self.state.head_pending.store(false, Ordering::Relaxed);
+        self.state.events.fetch_add(1, Ordering::Relaxed);
+        self.state.in_flight.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// What the supervisor sees of a connection at one tick.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Observation {
+    pub(super) in_flight: bool,
+    pub(super) events: u64,
+    pub(super) head_pending: bool,
+}
+
+/// Runs a connection until it ends or is told to close. A connection that does
+/// not speak HTTP yet has nothing to drain, so it ends at that directive too.
+pub(super) async fn run_supervised<F: Future<Output = ()>>(state: &ConnectionState, connection: F) {
+    let mut connection = std::pin::pin!(connection);
+    std::future::poll_fn(|cx| {
+        state.register(cx.waker());
+        match state.directive() {
+            Directive::Close => Poll::Ready(()),
+            Directive::Drain if !state.http_started.load(Ordering::Relaxed) => Poll::Ready(()),
+            Directive::Drain | Directive::Serve => connection.as_mut().poll(cx),
+        }
+    })
+    .await;
+}
+
+/// No lock in `net` is held across code that can panic with the data half
+/// changed, so a poisoned lock still guards sound data.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

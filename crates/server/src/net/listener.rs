@@ -1,0 +1,190 @@
+//! `Listener`: a port that is being served. It accepts connections, bounds their
+//! number, has them supervised, and drains them at the end.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::ServerConfig;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinHandle;
+use tokio_rustls::TlsAcceptor;
+
+use super::body::Budget;
+use super::connection::{self, Shared};
+use super::connection_state::{ConnectionState, Directive, run_supervised};
+use super::supervisor::ConnectionTable;
+use super::{Handler, Limits};
+
+/// Out of file descriptors or memory: trying again at once would spin, and
+/// connections that end meanwhile free what is missing.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Connections that are told to close do so at their next poll; this only bounds
+/// the wait for the scheduler to get to them.
+const CLOSE_WAIT: Duration = Duration::from_secs(1);
+
+/// Binds every address that `host` stands for, all on one port (`localhost`
+/// is often both 127.0.0.1 and ::1). With port 0 the first address chooses.
+///
+/// An address that this machine does not have is skipped as long as another one
+/// could be bound. A taken port is always an error.
+pub(crate) async fn bind(host: &str, port: u16) -> io::Result<Vec<TcpListener>> {
+    let addresses: Vec<SocketAddr> = tokio::net::lookup_host((host, port)).await?.collect();
+    let mut sockets: Vec<TcpListener> = Vec::new();
+    let mut unavailable = None;
+    for mut address in addresses {
+        if let Some(first) = sockets.first() {
+            address.set_port(first.local_addr()?.port());
+        }
+        match TcpListener::bind(address).await {
+            Ok(socket) => sockets.push(socket),
+            Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable => unavailable = Some(error),
+            Err(error) => return Err(error),
+        }
+    }
+    if sockets.is_empty() {
+        let nothing = || io::Error::new(io::ErrorKind::AddrNotAvailable, "the host has no address");
+        return Err(unavailable.unwrap_or_else(nothing));
+    }
+    Ok(sockets)
+}
+
+/// A port that is being served. Dropping the listener closes every connection at
+/// once; [`Listener::drain`] is the orderly way.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    local_addr: SocketAddr,
+    slots: Arc<Semaphore>,
+    slot_count: u32,
+    table: Arc<ConnectionTable>,
+    acceptors: Vec<JoinHandle<()>>,
+    supervisor: JoinHandle<()>,
+}
+
+impl Listener {
+    /// Starts serving on sockets from [`bind`]. Without `tls`, TLS clients are
+    /// disconnected. Must be called inside a tokio runtime.
+    pub(crate) fn start<H: Handler>(
+        sockets: Vec<TcpListener>,
+        tls: Option<Arc<ServerConfig>>,
+        limits: Limits,
+        handler: Arc<H>,
+    ) -> io::Result<Listener> {
+        let local_addr = match sockets.first() {
+            Some(first) => first.local_addr()?,
+            None => return Err(io::Error::new(io::ErrorKind::InvalidInput, "no socket given")),
+        };
+        let slot_count =
+            u32::try_from(limits.connections.clamp(1, Semaphore::MAX_PERMITS)).unwrap_or(u32::MAX);
+        let slots = Arc::new(Semaphore::new(slot_count as usize));
+        let table = Arc::new(ConnectionTable::default());
+        let limits = Arc::new(limits);
+        let shared = Arc::new(Shared {
+            handler,
+            budget: Arc::new(Budget::new(limits.body_bytes_total)),
+            limits: Arc::clone(&limits),
+            tls: tls.map(TlsAcceptor::from),
+        });
+        let acceptors = sockets
+            .into_iter()
+            .map(|socket| {
+                let admission = Admission { slots: Arc::clone(&slots), table: Arc::clone(&table) };
+                tokio::spawn(accept(socket, admission, Arc::clone(&shared)))
+            })
+            .collect();
+        let supervised = Arc::clone(&table);
+        let supervisor = tokio::spawn(async move { supervised.supervise(&limits).await });
+        Ok(Listener { local_addr, slots, slot_count, table, acceptors, supervisor })
+    }
+
+    /// The address of the first socket, with the port that was really bound.
+    pub(crate) fn local_addr(&self) -> SocketAddr {
+        self.local_addr
+    }
+
+    /// How many connections are open.
+    pub(crate) fn connections(&self) -> usize {
+        self.table.len()
+    }
+
+    /// Stops accepting, lets requests in flight finish for at most `grace`,
+    /// then closes the rest.
+    pub(crate) async fn drain(mut self, grace: Duration) {
+        for acceptor in self.acceptors.drain(..) {
+            acceptor.abort();
+            // Aborted on purpose; waiting for it closes the socket.
+            let _ = acceptor.await;
+        }
+        self.table.direct_all(Directive::Drain);
+        if !self.all_gone(grace).await {
+            tracing::warn!(connections = self.connections(), "the grace period is over, closing the remaining connections");
+            self.table.direct_all(Directive::Close);
+            self.all_gone(CLOSE_WAIT).await;
+        }
+    }
+
+    /// Waits until every slot is free, which is when no connection is left.
+    async fn all_gone(&self, timeout: Duration) -> bool {
+        tokio::time::timeout(timeout, self.slots.acquire_many(self.slot_count)).await.is_ok()
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.acceptors.iter().for_each(JoinHandle::abort);
+        self.supervisor.abort();
+        self.table.direct_all(Directive::Close);
+    }
+}
+
+/// What an acceptor needs to admit a connection.
+struct Admission {
+    slots: Arc<Semaphore>,
+    table: Arc<ConnectionTable>,
+}
+
+async fn accept<H: Handler>(socket: TcpListener, admission: Admission, shared: Arc<Shared<H>>) {
+    // The slot is taken first: while none is free, clients wait in the kernel's
+    // queue and cost this process nothing. (The semaphore is never closed.)
+    while let Ok(slot) = Arc::clone(&admission.slots).acquire_owned().await {
+        match socket.accept().await {
+            Ok((stream, remote)) => admit(&admission, slot, &shared, stream, remote),
+            Err(error) if concerns_one_peer(&error) => (),
+            Err(error) => {
+                tracing::warn!(%error, "cannot accept connections, will try again");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+fn admit<H: Handler>(
+    admission: &Admission,
+    slot: OwnedSemaphorePermit,
+    shared: &Arc<Shared<H>>,
+    stream: TcpStream,
+    remote: SocketAddr,
+) {
+    if stream.set_nodelay(true).is_err() {
+        return; // The peer has reset the connection already.
+    }
+    let state = Arc::new(ConnectionState::new());
+    let registration = admission.table.register(&state);
+    let shared = Arc::clone(shared);
+    tokio::spawn(async move {
+        // These are dropped from last to first: once the slot is free, nothing
+        // of the connection is left.
+        let (_slot, _registration, shared) = (slot, registration, shared);
+        run_supervised(&state, connection::run(&shared, Arc::clone(&state), stream, remote)).await;
+    });
+}
+
+fn concerns_one_peer(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset | io::ErrorKind::Interrupted
+    )
+}

@@ -1,0 +1,207 @@
+//! The supervisor: closes connections that are idle or too slow.
+//!
+//! One task per listener looks at all its connections at a fixed tick. That
+//! keeps timers off the path of a request: serving one costs two relaxed
+//! counters instead of arming and disarming a timeout. (hyper's own header
+//! timeout arms a timer per request and also runs while a connection is merely
+//! idle, so it cannot be short and still let clients pool connections.) The
+//! price: a bound acts up to one tick late.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::Limits;
+use super::connection_state::{ConnectionState, Directive, Observation, lock};
+
+/// A bound is checked this many times within its length, so it acts at most a
+/// quarter of its length late.
+const TICKS_PER_BOUND: u32 = 4;
+
+/// The shortest tick, so that the tiny bounds of tests do not make the
+/// supervisor spin.
+const TICK_MIN: Duration = Duration::from_millis(5);
+
+/// What the supervisor remembers of a connection from tick to tick.
+#[derive(Debug)]
+struct IdleTracker {
+    events: u64,
+    quiet_since: Instant,
+    head_since: Option<Instant>,
+    draining_since: Option<Instant>,
+}
+
+impl IdleTracker {
+    fn new(now: Instant) -> IdleTracker {
+        IdleTracker { events: 0, quiet_since: now, head_since: None, draining_since: None }
+    }
+
+    /// Judges a connection by what it did since the last tick.
+    fn judge(&mut self, seen: Observation, now: Instant, limits: &Limits) -> Directive {
+        if let Some(since) = self.draining_since {
+            let overdue = !seen.in_flight && now - since >= limits.close_timeout;
+            return if overdue { Directive::Close } else { Directive::Drain };
+        }
+        if seen.in_flight || seen.events != self.events {
+            self.events = seen.events;
+            self.quiet_since = now;
+            self.head_since = None;
+            return Directive::Serve;
+        }
+        if seen.head_pending {
+            let since = *self.head_since.get_or_insert(now);
+            return if now - since >= limits.header_timeout { Directive::Close } else { Directive::Serve };
+        }
+        self.head_since = None;
+        let timeout = if self.events == 0 { limits.first_byte_timeout } else { limits.idle_timeout };
+        if now - self.quiet_since < timeout {
+            return Directive::Serve;
+        }
+        self.draining_since = Some(now);
+        Directive::Drain
+    }
+}
+
+/// All open connections of a listener.
+#[derive(Debug, Default)]
+pub(super) struct ConnectionTable {
+    connections: Mutex<Connections>,
+}
+
+#[derive(Debug, Default)]
+struct Connections {
+    open: HashMap<u64, (Arc<ConnectionState>, IdleTracker)>,
+    next: u64,
+}
+
+impl ConnectionTable {
+    /// Adds a connection; it is removed when the guard is dropped.
+    pub(super) fn register(self: &Arc<ConnectionTable>, state: &Arc<ConnectionState>) -> Registration {
+        let mut connections = lock(&self.connections);
+        let key = connections.next;
+        connections.next += 1;
+        connections.open.insert(key, (Arc::clone(state), IdleTracker::new(Instant::now())));
+        Registration { table: Arc::clone(self), key }
+    }
+
+    pub(super) fn direct_all(&self, directive: Directive) {
+        for (state, _) in lock(&self.connections).open.values() {
+            state.direct(directive);
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        lock(&self.connections).open.len()
+    }
+
+    /// Supervises every connection, for as long as the listener lives.
+    pub(super) async fn supervise(&self, limits: &Limits) {
+        let mut ticks = tokio::time::interval(tick(limits));
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            self.check_all(ticks.tick().await, limits);
+        }
+    }
+
+    fn check_all(&self, now: Instant, limits: &Limits) {
+        for (state, tracker) in lock(&self.connections).open.values_mut() {
+            let directive = tracker.judge(state.observe(), now, limits);
+            if directive > state.directive() {
+                tracing::debug!(?directive, "connection idle or too slow");
+                state.direct(directive);
+            }
+        }
+    }
+}
+
+/// A connection's place in the table; see [`ConnectionTable::register`].
+#[derive(Debug)]
+pub(super) struct Registration {
+    table: Arc<ConnectionTable>,
+    key: u64,
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        lock(&self.table.connections).open.remove(&self.key);
+    }
+}
+
+fn tick(limits: &Limits) -> Duration {
+    let shortest = limits
+        .header_timeout
+        .min(limits.first_byte_timeout)
+        .min(limits.idle_timeout)
+        .min(limits.close_timeout);
+    (shortest / TICKS_PER_BOUND).max(TICK_MIN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const IDLE: Observation = Observation { in_flight: false, events: 2, head_pending: false };
+
+    fn limits() -> Limits {
+        Limits {
+            first_byte_timeout: Duration::from_secs(3),
+            header_timeout: Duration::from_secs(10),
+            idle_timeout: Duration::from_secs(60),
+            close_timeout: Duration::from_secs(5),
+            ..Limits::default()
+        }
+    }
+
+    /// Judges the observations of the given seconds and expects the directives.
+    fn check(story: &[(u64, Observation, Directive)]) {
+        let start = Instant::now();
+        let mut tracker = IdleTracker::new(start);
+        for &(second, observation, expected) in story {
+            let directive = tracker.judge(observation, start + Duration::from_secs(second), &limits());
+            assert_eq!(directive, expected, "at second {second}");
+        }
+    }
+
+    #[test]
+    fn a_connection_without_a_request_is_drained_early() {
+        let silent = Observation { events: 0, ..IDLE };
+        check(&[(1, silent, Directive::Serve), (3, silent, Directive::Drain)]);
+    }
+
+    #[test]
+    fn an_idle_connection_is_drained_then_closed() {
+        check(&[
+            (0, IDLE, Directive::Serve),
+            (59, IDLE, Directive::Serve),
+            (60, IDLE, Directive::Drain),
+            (64, IDLE, Directive::Drain),
+            (65, IDLE, Directive::Close),
+        ]);
+    }
+
+    #[test]
+    fn a_connection_that_trickles_its_header_block_is_closed() {
+        let head = Observation { head_pending: true, ..IDLE };
+        check(&[(0, IDLE, Directive::Serve), (1, head, Directive::Serve), (11, head, Directive::Close)]);
+    }
+
+    #[test]
+    fn a_request_resets_the_header_clock() {
+        let head = |events| Observation { head_pending: true, events, ..IDLE };
+        check(&[
+            (0, head(2), Directive::Serve),
+            (9, head(2), Directive::Serve),
+            (10, head(4), Directive::Serve),
+            (19, head(4), Directive::Serve),
+            (29, head(4), Directive::Close),
+        ]);
+    }
+
+    #[test]
+    fn a_connection_that_waits_for_a_slow_response_is_not_idle() {
+        let busy = Observation { in_flight: true, ..IDLE };
+        check(&[(0, busy, Directive::Serve), (1000, busy, Directive::Serve), (1001, IDLE, Directive::Serve)]);
+    }
+}

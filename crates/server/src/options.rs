@@ -1,0 +1,198 @@
+//! Options of an account, and of the two ways to run it: behind a listener
+//! ([`ServerOptions`]) and inside a process ([`EmbeddedOptions`]).
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use perihelion_engine::Clock;
+use perihelion_wire::signature::MasterKey;
+
+use crate::net::Limits;
+use crate::regions::RegionNames;
+
+/// The keys that a client may sign with.
+#[derive(Clone, Debug)]
+pub struct Keys {
+    /// The account's primary master key.
+    pub primary: MasterKey,
+}
+
+/// Which requests are accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AuthMode {
+    /// Requests signed with the key.
+    Key,
+    /// Requests signed with the key, and requests with any Entra ID token. The
+    /// token is not checked: this is for local development.
+    Any,
+    /// All requests.
+    Off,
+}
+
+/// The account: its data, its partitions and its regions.
+#[derive(Clone, Debug)]
+pub struct AccountOptions {
+    /// The data directory; `None` keeps data in memory.
+    pub data: Option<PathBuf>,
+    /// Physical partitions of a new container.
+    pub partitions: u32,
+    /// Refuse the cross-partition queries that the service's gateway refuses.
+    pub strict_gateway: bool,
+    /// Throttle: request units per second of a container without an offer.
+    pub throughput: Option<u32>,
+    /// The account's regions. The first one is the first write region.
+    pub regions: RegionNames,
+    /// Every region takes writes; the last writer wins.
+    pub multi_write: bool,
+    /// How long a write takes from one region to another.
+    pub replication_delay: Duration,
+}
+
+impl Default for AccountOptions {
+    fn default() -> Self {
+        AccountOptions {
+            data: None,
+            partitions: 1,
+            strict_gateway: false,
+            throughput: None,
+            regions: RegionNames::default(),
+            multi_write: false,
+            replication_delay: Duration::ZERO,
+        }
+    }
+}
+
+/// What a [`Server`](crate::Server) is started with.
+#[derive(Clone, Debug)]
+pub struct ServerOptions {
+    /// The account to serve.
+    pub account: AccountOptions,
+    /// The address or name to listen on.
+    pub host: String,
+    /// The port of the account's endpoint; 0 takes a free one. With several
+    /// regions each has a port of its own: the ports after this one, or free
+    /// ones when this is 0.
+    pub port: u16,
+    /// The key that signatures are checked with.
+    pub keys: Keys,
+    /// Which requests are accepted.
+    pub auth: AuthMode,
+    /// Serve the management interface.
+    pub management: bool,
+    /// The directory of the certificates; `None` makes them in memory.
+    pub tls_dir: Option<PathBuf>,
+    /// Names for the certificate besides the host and the local names.
+    pub tls_names: Vec<String>,
+    /// The endpoint in the account document. Without it the document echoes
+    /// the address that the client used.
+    pub public_endpoint: Option<String>,
+    /// Answer `GET /` without a signature, as the emulator image does.
+    pub open_account: bool,
+    /// A second port that is served like the first: the emulator image answers
+    /// health checks on 8080.
+    pub health_port: Option<u16>,
+    /// The bounds of each listener.
+    pub limits: Limits,
+}
+
+/// On a free loopback port, in memory, with the emulators' key and without the
+/// management interface.
+impl Default for ServerOptions {
+    fn default() -> Self {
+        ServerOptions {
+            account: AccountOptions::default(),
+            host: "127.0.0.1".to_owned(),
+            port: 0,
+            keys: Keys { primary: MasterKey::emulator() },
+            auth: AuthMode::Key,
+            management: false,
+            tls_dir: None,
+            tls_names: Vec::new(),
+            public_endpoint: None,
+            open_account: false,
+            health_port: None,
+            limits: Limits::default(),
+        }
+    }
+}
+
+/// What an [`Embedded`](crate::Embedded) database is opened with.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct EmbeddedOptions {
+    /// The account to open.
+    pub account: AccountOptions,
+    /// The key that signatures are checked with, unless `auth` is off.
+    pub keys: Keys,
+    /// Off by default: every caller is in the same process.
+    pub auth: AuthMode,
+    /// The clock for the times of writes.
+    pub clock: Clock,
+}
+
+impl Default for EmbeddedOptions {
+    fn default() -> Self {
+        EmbeddedOptions {
+            account: AccountOptions::default(),
+            keys: Keys { primary: MasterKey::emulator() },
+            auth: AuthMode::Off,
+            clock: Clock::system(),
+        }
+    }
+}
+
+impl EmbeddedOptions {
+    /// Keeps data in this directory, which is created if it is missing.
+    pub fn with_data(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.account.data = Some(directory.into());
+        self
+    }
+
+    /// Gives new containers this many physical partitions.
+    pub fn with_partitions(mut self, partitions: u32) -> Self {
+        self.account.partitions = partitions;
+        self
+    }
+
+    /// Refuses the cross-partition queries that the service's gateway refuses.
+    pub fn with_strict_gateway(mut self, is_strict: bool) -> Self {
+        self.account.strict_gateway = is_strict;
+        self
+    }
+
+    /// Throttles containers without an offer to this many units per second.
+    pub fn with_throughput(mut self, units: Option<u32>) -> Self {
+        self.account.throughput = units;
+        self
+    }
+
+    /// Checks signatures against these keys.
+    pub fn with_auth(mut self, auth: AuthMode, keys: Keys) -> Self {
+        (self.auth, self.keys) = (auth, keys);
+        self
+    }
+
+    /// Gives the account these regions, each with an endpoint of its own.
+    pub fn with_regions(mut self, regions: RegionNames) -> Self {
+        self.account.regions = regions;
+        self
+    }
+
+    /// Takes writes in every region.
+    pub fn with_multi_write(mut self, is_multi_write: bool) -> Self {
+        self.account.multi_write = is_multi_write;
+        self
+    }
+
+    /// Delays each write by this time on its way to another region.
+    pub fn with_replication_delay(mut self, delay: Duration) -> Self {
+        self.account.replication_delay = delay;
+        self
+    }
+
+    /// Takes the times of writes from this clock.
+    pub fn with_clock(mut self, clock: Clock) -> Self {
+        self.clock = clock;
+        self
+    }
+}

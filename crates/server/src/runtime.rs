@@ -1,0 +1,103 @@
+//! `AccountRuntime`: an open account with its regions and background tasks. A
+//! server and an embedded database each own one.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use perihelion_engine::{Clock, EngineOptions};
+use tokio::task::JoinHandle;
+
+use crate::activity_id::ActivityIds;
+use crate::addresses::{Addresses, EndpointId};
+use crate::auth::Authenticator;
+use crate::counters::Counters;
+use crate::dispatch::Dispatcher;
+use crate::error::StartError;
+use crate::faults::FaultRules;
+use crate::options::{AccountOptions, AuthMode, Keys};
+use crate::pause::Pause;
+use crate::regions::{Regions, open_engines};
+use crate::routes::{Account, RegionService};
+
+/// How an account is exposed to its clients.
+pub(crate) struct Exposure {
+    pub(crate) keys: Keys,
+    pub(crate) auth: AuthMode,
+    pub(crate) management: bool,
+    pub(crate) public_endpoint: Option<String>,
+    pub(crate) open_account: bool,
+    pub(crate) ca_pem: String,
+    pub(crate) addresses: Addresses,
+}
+
+/// An open account.
+pub(crate) struct AccountRuntime {
+    /// One per region.
+    pub(crate) services: Arc<[RegionService]>,
+    regions: Arc<Regions>,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+impl AccountRuntime {
+    /// Opens the stores and starts the background tasks.
+    pub(crate) async fn open(
+        options: AccountOptions,
+        exposure: Exposure,
+        clock: Clock,
+    ) -> Result<AccountRuntime, StartError> {
+        let engine_options = EngineOptions::default()
+            .with_partitions(options.partitions)
+            .with_throughput(options.throughput)
+            .with_clock(clock);
+        let engines = open_engines(options.data.as_deref(), &options.regions, &engine_options)?;
+        let delay = options.replication_delay;
+        let regions = Regions::open(options.regions, engines, options.multi_write, delay).await?;
+        let account = Arc::new(Account {
+            regions: Arc::clone(&regions),
+            addresses: exposure.addresses,
+            authenticator: Authenticator {
+                mode: exposure.auth,
+                keys: vec![exposure.keys.primary],
+                open_account: exposure.open_account,
+            },
+            strict_gateway: options.strict_gateway,
+            public_endpoint: exposure.public_endpoint,
+            has_management: exposure.management,
+            counters: Counters::new(exposure.management),
+            faults: FaultRules::default(),
+            pause: Pause::default(),
+            activity_ids: ActivityIds::new(),
+            ca_pem: exposure.ca_pem,
+        });
+        let services = (0..regions.len()).map(|region| RegionService {
+            engine: Arc::clone(regions.engine(region)),
+            region,
+            account: Arc::clone(&account),
+        });
+        let services = services.collect();
+        let tasks = regions.start_tasks();
+        Ok(AccountRuntime { services, regions, tasks })
+    }
+
+    /// The dispatcher of one endpoint.
+    pub(crate) fn dispatcher(&self, endpoint: EndpointId) -> Dispatcher {
+        Dispatcher { services: Arc::clone(&self.services), endpoint }
+    }
+
+    pub(crate) fn regions(&self) -> &Regions {
+        &self.regions
+    }
+
+    /// Waits for `requests` to end, stops the background tasks, and closes the
+    /// stores.
+    pub(crate) async fn close(self, requests: impl Future<Output = ()>) {
+        drop(self.services);
+        requests.await;
+        for task in self.tasks {
+            task.abort();
+            // Awaited so that the task releases the stores. It ends as cancelled.
+            let _ = task.await;
+        }
+        self.regions.close().await;
+    }
+}

@@ -1,0 +1,135 @@
+//! `Server`: an account behind listeners, one for the account's endpoint and,
+//! with several regions, one for each region's.
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use perihelion_engine::Clock;
+use tokio::net::TcpListener;
+
+use crate::addresses::{Addresses, EndpointId};
+use crate::certificates::{Certificates, Names};
+use crate::error::StartError;
+use crate::net::{self, Listener};
+use crate::options::ServerOptions;
+use crate::runtime::{AccountRuntime, Exposure};
+
+/// A running server.
+pub struct Server {
+    /// The account's own endpoint, then with several regions one for each.
+    listeners: Vec<Listener>,
+    account: AccountRuntime,
+    ca_path: Option<PathBuf>,
+}
+
+impl Server {
+    /// Opens the account, binds its ports and starts to serve. Must be called
+    /// inside a tokio runtime.
+    pub async fn start(options: ServerOptions) -> Result<Server, StartError> {
+        let names = Names::local_and(options.tls_names.iter().chain([&options.host]).map(String::as_str));
+        let certificates =
+            Certificates::load_or_create(options.tls_dir.as_deref(), &names, SystemTime::now())
+                .map_err(StartError::certificate)?;
+        let tls = certificates.server_config().map_err(StartError::certificate)?;
+        let mut sockets = bind_all(&options).await?;
+        let unbound = |error: io::Error| StartError::address(&options.host, options.port, &error);
+        let ports = region_ports(&sockets).map_err(unbound)?;
+        if let Some(port) = options.health_port {
+            sockets[0].extend(bind(&options.host, port).await?);
+        }
+        let exposure = Exposure {
+            keys: options.keys,
+            auth: options.auth,
+            management: options.management,
+            public_endpoint: options.public_endpoint,
+            open_account: options.open_account,
+            ca_pem: certificates.ca_pem().to_owned(),
+            addresses: Addresses::Ports(ports),
+        };
+        let account = AccountRuntime::open(options.account, exposure, Clock::system()).await?;
+        let mut listeners = Vec::with_capacity(sockets.len());
+        for (index, sockets) in sockets.into_iter().enumerate() {
+            let endpoint = index.checked_sub(1).map_or(EndpointId::Global, EndpointId::Region);
+            let (tls, dispatcher) = (Arc::clone(&tls), Arc::new(account.dispatcher(endpoint)));
+            let listener = Listener::start(sockets, Some(tls), options.limits.clone(), dispatcher);
+            listeners.push(listener.map_err(unbound)?);
+        }
+        Ok(Server { listeners, account, ca_path: certificates.ca_path() })
+    }
+
+    /// The address of the account's endpoint.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.listeners[0].local_addr()
+    }
+
+    /// The address of a region's endpoint. An account with one region has only
+    /// the account's own endpoint.
+    pub fn region_addr(&self, name: &str) -> Option<SocketAddr> {
+        let region = self.account.regions().names.find(name)?;
+        Some(self.listeners.get(region + 1).unwrap_or(&self.listeners[0]).local_addr())
+    }
+
+    /// With several regions, the name and address of each.
+    pub fn region_addrs(&self) -> Vec<(String, SocketAddr)> {
+        let names = self.account.regions().names.iter().map(str::to_owned);
+        names.zip(self.listeners[1..].iter().map(Listener::local_addr)).collect()
+    }
+
+    /// The file with the CA certificate; `None` when it is in memory only.
+    pub fn ca_path(&self) -> Option<&Path> {
+        self.ca_path.as_deref()
+    }
+
+    /// Stops accepting connections, lets requests finish for at most `grace`,
+    /// and closes the store.
+    pub async fn drain(self, grace: Duration) {
+        let listeners = self.listeners;
+        let drained = async move {
+            let draining: Vec<_> =
+                listeners.into_iter().map(|listener| tokio::spawn(listener.drain(grace))).collect();
+            for listener in draining {
+                // The task ends early only with the runtime.
+                let _ = listener.await;
+            }
+        };
+        self.account.close(drained).await;
+    }
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server").field("address", &self.local_addr()).finish_non_exhaustive()
+    }
+}
+
+/// Binds the account's endpoint and, when there are several regions, one for
+/// each.
+async fn bind_all(options: &ServerOptions) -> Result<Vec<Vec<TcpListener>>, StartError> {
+    let (host, port) = (&options.host, options.port);
+    let mut sockets = vec![bind(host, port).await?];
+    let regions = options.account.regions.len();
+    let regions = if regions > 1 { regions } else { 0 };
+    for region in 0..regions {
+        let own = if port == 0 { Some(0) } else { port.checked_add(region as u16 + 1) };
+        let own = own.ok_or_else(|| StartError::ports(port, regions))?;
+        sockets.push(bind(host, own).await?);
+    }
+    Ok(sockets)
+}
+
+/// The ports of the regions.
+fn region_ports(sockets: &[Vec<TcpListener>]) -> io::Result<Vec<u16>> {
+    let first = |sockets: &Vec<TcpListener>| {
+        let none = || io::Error::new(io::ErrorKind::AddrNotAvailable, "the host has no address");
+        Ok(sockets.first().ok_or_else(none)?.local_addr()?.port())
+    };
+    sockets[1..].iter().map(first).collect()
+}
+
+async fn bind(host: &str, port: u16) -> Result<Vec<TcpListener>, StartError> {
+    net::bind(host, port).await.map_err(|error| StartError::address(host, port, &error))
+}
