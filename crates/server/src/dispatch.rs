@@ -66,9 +66,7 @@ impl Dispatcher {
         let gateway = |message: &str| Refusal::gateway(rejection.status().as_u16(), message);
         let refusal = match rejection {
             net::Rejection::BodyTooLarge { .. } => Refusal::too_large(),
-            net::Rejection::BodyTimeout => {
-                gateway("The request body did not arrive in time; send it again.")
-            }
+            net::Rejection::BodyTimeout => gateway("The request body did not arrive in time; send it again."),
             net::Rejection::UriTooLong { .. } => gateway("The request URL is too long."),
             net::Rejection::TooManyHeaders { .. } => gateway("The request has too many headers."),
             net::Rejection::Overloaded => {

@@ -154,7 +154,9 @@ async fn serve(dispatcher: &Dispatcher, request: Request) -> Result<Response, Fa
     (*inner.method_mut(), *inner.uri_mut(), *inner.headers_mut()) = (method, endpoint.uri(target), headers);
     dispatcher.answer(inner, scheme, Caller::SameProcess).await.map_err(|hangup| match hangup {
         // Nothing was done, but a client behind a socket could not know that.
-        Hangup::Unserved => Failure::new(FailureKind::Closed, Sent::Unknown, "the request was dropped before it was served"),
+        Hangup::Unserved => {
+            Failure::new(FailureKind::Closed, Sent::Unknown, "the request was dropped before it was served")
+        }
         Hangup::Served => Failure::new(FailureKind::Closed, Sent::Yes, "the response was dropped"),
     })
 }

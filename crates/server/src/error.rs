@@ -63,12 +63,16 @@ impl StartError {
     }
 
     pub(crate) fn wrong_store(region: &str, owner: &str) -> StartError {
-        let text = format!("the directory of the region {region} holds the data of {owner}: put its own directory back");
+        let text = format!(
+            "the directory of the region {region} holds the data of {owner}: put its own directory back"
+        );
         StartError { kind: StartErrorKind::DataDirectory, text }
     }
 
     pub(crate) fn ports(port: u16, regions: usize) -> StartError {
-        let text = format!("the {regions} regions need {regions} ports after {port}, and there are fewer: choose a lower port");
+        let text = format!(
+            "the {regions} regions need {regions} ports after {port}, and there are fewer: choose a lower port"
+        );
         StartError { kind: StartErrorKind::Address, text }
     }
 

@@ -79,7 +79,12 @@ pub(crate) async fn serve(
     }
 }
 
-async fn dispatch(service: &RegionService, method: &Method, name: &str, body: Object) -> Result<Value, Refusal> {
+async fn dispatch(
+    service: &RegionService,
+    method: &Method,
+    name: &str,
+    body: Object,
+) -> Result<Value, Refusal> {
     let account = &service.account;
     match (method, name) {
         (&Method::GET, "counters") => Ok(account.counters.report(&account.regions.names)),

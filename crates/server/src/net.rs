@@ -11,15 +11,15 @@
 //! input makes it panic, and one connection's trouble never reaches another.
 
 mod body;
+mod buffered_body;
 mod connection;
 mod connection_state;
-mod listener;
 mod limits;
+mod listener;
 mod serve;
 mod sniff;
 mod supervisor;
 mod tracked_stream;
-mod buffered_body;
 
 #[cfg(test)]
 mod tests;

@@ -11,13 +11,13 @@
 //! [`Regions::update`]. An outage concerns clients, never the store or its
 //! replication, so an acknowledged write survives it.
 
-mod replicator;
-mod layout;
 mod delay_queue;
+mod layout;
 mod names;
-mod write_region;
+mod replicator;
 mod report;
 mod topology;
+mod write_region;
 
 use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -30,8 +30,8 @@ use tokio::time::Instant;
 
 pub(crate) use layout::open_engines;
 pub use names::{BadRegions, RegionNames};
-pub(crate) use write_region::CATCH_UP_TIMEOUT;
 pub(crate) use topology::{Outage, Topology};
+pub(crate) use write_region::CATCH_UP_TIMEOUT;
 
 use crate::error::StartError;
 

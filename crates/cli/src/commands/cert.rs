@@ -65,7 +65,9 @@ fn ca_path(data: Option<&Path>) -> Result<PathBuf, Failure> {
 fn read(path: &Path) -> Result<String, Failure> {
     std::fs::read_to_string(path).map_err(|error| {
         let path = path.display();
-        Failure::runtime(format!("{path}: {error} (the server creates the CA when it starts with this data directory)"))
+        Failure::runtime(format!(
+            "{path}: {error} (the server creates the CA when it starts with this data directory)"
+        ))
     })
 }
 

@@ -16,7 +16,7 @@ use std::time::Instant;
 
 use clap::Args;
 use ledger::Ledger;
-use messages::{Order, WorkerMessage, Step, WorkerCommand};
+use messages::{Order, Step, WorkerCommand, WorkerMessage};
 
 use crate::args::Level;
 use crate::exit::{self, Failure};

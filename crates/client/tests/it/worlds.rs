@@ -128,11 +128,7 @@ impl Host {
 
 fn server_options() -> ServerOptions {
     ServerOptions {
-        account: AccountOptions {
-            partitions: PARTITIONS,
-            strict_gateway: true,
-            ..AccountOptions::default()
-        },
+        account: AccountOptions { partitions: PARTITIONS, strict_gateway: true, ..AccountOptions::default() },
         keys: Keys { primary: MasterKey::from_base64(KEY).expect("the key is base64") },
         management: true,
         ..ServerOptions::default()

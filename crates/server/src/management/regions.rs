@@ -9,7 +9,7 @@ use perihelion_engine::Refusal;
 use perihelion_model::json::{Object, Value};
 
 use super::done;
-use crate::regions::{Outage, CATCH_UP_TIMEOUT, Regions};
+use crate::regions::{CATCH_UP_TIMEOUT, Outage, Regions};
 
 /// The longest replication delay, and the longest wait for replication.
 const DELAY_MS_MAX: u64 = 60_000;

@@ -66,7 +66,11 @@ impl Drop for BudgetShare<'_> {
 
 /// Reads a body of at most `limits.body_bytes`, in at most
 /// `limits.body_timeout`. A body that announces more bytes is rejected unread.
-pub(super) async fn read(body: Incoming, limits: &Limits, share: &mut BudgetShare<'_>) -> Result<Bytes, BodyError> {
+pub(super) async fn read(
+    body: Incoming,
+    limits: &Limits,
+    share: &mut BudgetShare<'_>,
+) -> Result<Bytes, BodyError> {
     if body.is_end_stream() {
         return Ok(Bytes::new());
     }

@@ -19,14 +19,14 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
 use super::body::Budget;
+use super::buffered_body::BufferedBody;
+use super::connection_state::{ConnectionState, Directive};
 use super::limits::{
     BUFFER_BYTES, LINGER_BYTES, LINGER_TIMEOUT, STREAMS_RESET_BY_ERROR, STREAMS_RESET_PENDING, WINDOW_BYTES,
 };
 use super::serve::{Context, serve};
 use super::sniff::{Protocol, sniff};
-use super::connection_state::{ConnectionState, Directive};
 use super::tracked_stream::TrackedStream;
-use super::buffered_body::BufferedBody;
 use super::{Handler, Limits, Peer, Scheme};
 
 /// HTTP/2 in ALPN.

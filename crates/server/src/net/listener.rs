@@ -120,7 +120,10 @@ impl Listener {
         }
         self.table.direct_all(Directive::Drain);
         if !self.all_gone(grace).await {
-            tracing::warn!(connections = self.connections(), "the grace period is over, closing the remaining connections");
+            tracing::warn!(
+                connections = self.connections(),
+                "the grace period is over, closing the remaining connections"
+            );
             self.table.direct_all(Directive::Close);
             self.all_gone(CLOSE_WAIT).await;
         }

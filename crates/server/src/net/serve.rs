@@ -7,9 +7,9 @@ use http::header::{CONNECTION, HeaderValue};
 use http::{Request, Response, Version};
 use hyper::body::{Body, Incoming};
 
-use super::body::{self, Budget, BudgetShare, BodyError};
-use super::connection_state::ConnectionState;
+use super::body::{self, BodyError, Budget, BudgetShare};
 use super::buffered_body::BufferedBody;
+use super::connection_state::ConnectionState;
 use super::{Handler, Hangup, Limits, Peer, Rejection};
 
 /// What all requests of one connection share.

@@ -18,7 +18,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 
-use super::{Listener, Handler, Hangup, Limits, Peer, Rejection, bind};
+use super::{Handler, Hangup, Limits, Listener, Peer, Rejection, bind};
 use crate::certificates::{Certificates, Names};
 
 /// A test that waits longer than this has failed.

@@ -18,7 +18,11 @@ const READ_ONLY: Role = Role { writes: false, expires: false };
 impl Regions {
     /// Changes the write region; a failure leaves everything as before. It runs to
     /// its end also when the caller is dropped.
-    pub(crate) async fn change_write_region(self: &Arc<Self>, to: usize, timeout: Duration) -> Result<(), Refusal> {
+    pub(crate) async fn change_write_region(
+        self: &Arc<Self>,
+        to: usize,
+        timeout: Duration,
+    ) -> Result<(), Refusal> {
         let regions = Arc::clone(self);
         let changed = tokio::spawn(async move {
             let _guard = regions.write_region_change.lock().await;

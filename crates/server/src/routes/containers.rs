@@ -11,7 +11,11 @@ use super::{RegionService, queries, wrong_method};
 use crate::answer::Answer;
 use crate::call::Call;
 
-pub(super) async fn serve_feed(service: &RegionService, call: &Call, database: &str) -> Result<Answer, Refusal> {
+pub(super) async fn serve_feed(
+    service: &RegionService,
+    call: &Call,
+    database: &str,
+) -> Result<Answer, Refusal> {
     let catalog = service.engine.catalog();
     let database = catalog.database(database).ok_or_else(Refusal::no_such_resource)?;
     let containers = || catalog.containers_of(database.rid);

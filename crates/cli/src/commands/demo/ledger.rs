@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::messages::{Step, Order, WorkerMessage, WorkerCommand};
+use super::messages::{Order, Step, WorkerCommand, WorkerMessage};
 use super::shop;
 
 /// What is known of the orders.
@@ -27,7 +27,10 @@ struct OrderRecord {
 
 impl Ledger {
     pub(super) fn new(orders: u32) -> Ledger {
-        Ledger { orders: (1..=orders).map(|order| (order, OrderRecord::default())).collect(), costs: Vec::new() }
+        Ledger {
+            orders: (1..=orders).map(|order| (order, OrderRecord::default())).collect(),
+            costs: Vec::new(),
+        }
     }
 
     /// A worker begins; what it must be told.
@@ -196,7 +199,12 @@ mod tests {
         ledger.record(&ended(1, 1));
         ledger.record(&did(2, Step::Receipt));
         assert_eq!(ledger.record(&did(3, Step::Ask)), Some(WorkerCommand::Approve(3)));
-        let command = [WorkerCommand::Take(2), WorkerCommand::AwaitEnd(2), WorkerCommand::Take(3), WorkerCommand::Approve(3)];
+        let command = [
+            WorkerCommand::Take(2),
+            WorkerCommand::AwaitEnd(2),
+            WorkerCommand::Take(3),
+            WorkerCommand::Approve(3),
+        ];
         assert_eq!(ledger.tasks_for_new_worker(), command);
     }
 }

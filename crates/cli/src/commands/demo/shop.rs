@@ -7,7 +7,7 @@ use std::time::Duration;
 use duroxide::runtime::registry::ActivityRegistry;
 use duroxide::{ActivityContext, OrchestrationContext, OrchestrationRegistry};
 
-use super::messages::{Step, Order};
+use super::messages::{Order, Step};
 
 /// The workflow of an order.
 pub(super) const ORDER: &str = "Order";

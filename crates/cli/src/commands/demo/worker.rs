@@ -15,7 +15,7 @@ use perihelion_server::{Embedded, EmbeddedOptions};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::messages::{self, Order, WorkerMessage, WorkerCommand};
+use super::messages::{self, Order, WorkerCommand, WorkerMessage};
 use super::shop;
 use crate::exit::Failure;
 
