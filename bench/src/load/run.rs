@@ -61,8 +61,8 @@ impl<W: Workload> Clients<W> {
             running.spawn(one_client(connection, workload, started + limits.time, limits.requests_max));
         }
         let mut latencies = Histogram::new();
-        let patience = limits.time + DRAIN_LIMIT;
-        tokio::time::timeout(patience, async {
+        let limit = limits.time + DRAIN_LIMIT;
+        tokio::time::timeout(limit, async {
             while let Some(joined) = running.join_next().await {
                 let (client, own) = joined.context("a client task ended early")??;
                 latencies.merge(&own);
@@ -71,7 +71,7 @@ impl<W: Workload> Clients<W> {
             anyhow::Ok(())
         })
         .await
-        .with_context(|| format!("requests unanswered after {} s", patience.as_secs()))??;
+        .with_context(|| format!("requests unanswered after {} s", limit.as_secs()))??;
         Ok(Sample { elapsed: started.elapsed(), latencies })
     }
 }

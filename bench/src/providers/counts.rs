@@ -46,30 +46,30 @@ async fn one(environment: &Environment, place: Place, workflows: usize) -> anyho
     let words = ["counted".to_owned(), "--count".to_owned(), workflows.to_string()];
     let mut command = environment.command(place, &setting, &words)?;
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
-    let mut typed = child.stdin.take().context("a child without stdin")?;
-    let mut said = BufReader::new(child.stdout.take().context("a child without stdout")?).lines();
-    expect(&mut said, "ready").await?;
+    let mut stdin = child.stdin.take().context("a child without stdin")?;
+    let mut stdout = BufReader::new(child.stdout.take().context("a child without stdout")?).lines();
+    expect(&mut stdout, "ready").await?;
     let before = counters(address).await?;
-    go_on(&mut typed).await?;
-    expect(&mut said, "done").await?;
+    go_on(&mut stdin).await?;
+    expect(&mut stdout, "done").await?;
     let after = counters(address).await?;
-    go_on(&mut typed).await?;
-    let figures = said.next_line().await?.context("the program ended without figures")?;
+    go_on(&mut stdin).await?;
+    let figures = stdout.next_line().await?.context("the program ended without figures")?;
     let figures: Value = serde_json::from_str(&figures)?;
     ensure!(child.wait().await?.success(), "the program failed");
     setting.clear().await?;
     Ok(difference(&before, &after, &figures, workflows as f64))
 }
 
-async fn expect(said: &mut Lines<BufReader<ChildStdout>>, word: &str) -> anyhow::Result<()> {
-    let line = said.next_line().await?.with_context(|| format!("the program ended before `{word}`"))?;
-    ensure!(line == word, "the program said `{line}` instead of `{word}`");
+async fn expect(stdout: &mut Lines<BufReader<ChildStdout>>, word: &str) -> anyhow::Result<()> {
+    let line = stdout.next_line().await?.with_context(|| format!("the program ended before `{word}`"))?;
+    ensure!(line == word, "the program printed `{line}` instead of `{word}`");
     Ok(())
 }
 
-async fn go_on(typed: &mut ChildStdin) -> anyhow::Result<()> {
-    typed.write_all(b"\n").await?;
-    Ok(typed.flush().await?)
+async fn go_on(stdin: &mut ChildStdin) -> anyhow::Result<()> {
+    stdin.write_all(b"\n").await?;
+    Ok(stdin.flush().await?)
 }
 
 async fn counters(address: SocketAddr) -> anyhow::Result<Value> {

@@ -46,10 +46,10 @@ impl Environment {
             Ok(answer) => answer.with_context(|| format!("starting {command:?}"))?,
             Err(_) => bail!("{command:?} did not end within {MEASUREMENT_MAX:?}"),
         };
-        let talk = String::from_utf8_lossy(&answer.stderr);
-        ensure!(answer.status.success(), "{command:?} ended with {}:\n{talk}", answer.status);
-        let said = String::from_utf8_lossy(&answer.stdout);
-        let figures = said.lines().next_back().context("a program printed nothing")?;
+        let errors = String::from_utf8_lossy(&answer.stderr);
+        ensure!(answer.status.success(), "{command:?} ended with {}:\n{errors}", answer.status);
+        let output = String::from_utf8_lossy(&answer.stdout);
+        let figures = output.lines().next_back().context("a program printed nothing")?;
         let figures = serde_json::from_str(figures).context("a program's figures are not JSON")?;
         setting.clear().await?;
         Ok(figures)
