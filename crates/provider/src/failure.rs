@@ -31,6 +31,12 @@ impl Failure {
         }
     }
 
+    /// Whether a conditional write lost: the document changed, is gone, or exists.
+    pub(crate) fn is_stale(&self) -> bool {
+        matches!(self, Failure::Storage(error)
+            if error.is_precondition_failed() || error.is_not_found() || error.is_conflict())
+    }
+
     pub(crate) fn into_error(self, operation: &str) -> ProviderError {
         let is_transient = self.is_transient();
         let message = match self {

@@ -7,6 +7,7 @@ pub(crate) mod activity;
 pub(crate) mod admin;
 pub(crate) mod core;
 pub(crate) mod enqueue;
+mod fetch_loop;
 pub(crate) mod heartbeat;
 pub(crate) mod orchestration;
 pub(crate) mod payload;
@@ -15,4 +16,5 @@ pub(crate) mod read;
 pub(crate) mod repair;
 #[cfg(test)]
 mod tests;
-pub(crate) mod wait;
+mod token_lock;
+mod wait;

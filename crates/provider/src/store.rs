@@ -6,11 +6,10 @@
 pub(crate) mod layout;
 pub(crate) mod migration_marker;
 mod preflight;
+mod retry;
 pub(crate) mod state_cache;
 
-use std::future::Future;
 use std::sync::Arc;
-use std::time::Duration;
 
 use perihelion_client::{
     Client, Container, ContainerProperties, Error, Etag, IndexingPolicy, ItemOptions, OperationOptions,
@@ -19,18 +18,12 @@ use perihelion_client::{
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use tokio::time::Instant;
 
 use self::state_cache::{Snapshot, StateCache};
+pub(crate) use retry::{ConflictBudget, Contended, RETRY_FOR, retry_until, unless_stale};
+
 use crate::documents::{STATE, State, Versioned};
 use crate::failure::Failure;
-
-/// How long operations without a lock go on when the service does not answer.
-pub(crate) const RETRY_FOR: Duration = Duration::from_secs(20);
-
-/// The first wait between attempts, doubled up to the last.
-const BACKOFF_FIRST: Duration = Duration::from_millis(20);
-const BACKOFF_LAST: Duration = Duration::from_secs(1);
 
 /// What queries order by, or find a few documents among many by; nothing else is
 /// indexed. A path costs 0.4 units with every write of a document that has it,
@@ -226,23 +219,4 @@ pub(crate) fn versioned<T: DeserializeOwned>(row: Value) -> Result<Versioned<T>,
     let etag = Etag::parse(etag)?;
     let value = serde_json::from_value(row).map_err(|error| unreadable(&error))?;
     Ok(Versioned { value, etag })
-}
-
-/// Tries until it succeeds, is refused, or the time is up; transient failures
-/// are waited out.
-pub(crate) async fn retry_until<T, F>(until: Instant, mut attempt: impl FnMut() -> F) -> Result<T, Failure>
-where
-    F: Future<Output = Result<T, Failure>>,
-{
-    let mut wait = BACKOFF_FIRST;
-    loop {
-        match attempt().await {
-            Err(failure) if failure.is_transient() && Instant::now() + wait < until => {
-                tracing::debug!(?failure, "waiting before another attempt");
-                tokio::time::sleep(wait.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
-                wait = (wait * 2).min(BACKOFF_LAST);
-            }
-            outcome => return outcome,
-        }
-    }
 }

@@ -19,15 +19,18 @@ use crate::ops::read;
 #[async_trait]
 impl ProviderAdmin for CosmosDBProvider {
     async fn list_instances(&self) -> Result<Vec<String>, ProviderError> {
-        self.core.metrics.call("list_instances", list::instances(&self.core, None)).await
+        self.core.metrics.call("list_instances", list::instances(&self.core.store, None)).await
     }
 
     async fn list_instances_by_status(&self, status: &str) -> Result<Vec<String>, ProviderError> {
-        self.core.metrics.call("list_instances_by_status", list::instances(&self.core, Some(status))).await
+        self.core
+            .metrics
+            .call("list_instances_by_status", list::instances(&self.core.store, Some(status)))
+            .await
     }
 
     async fn list_executions(&self, instance: &str) -> Result<Vec<u64>, ProviderError> {
-        self.core.metrics.call("list_executions", list::executions(&self.core, instance)).await
+        self.core.metrics.call("list_executions", list::executions(&self.core.store, instance)).await
     }
 
     async fn read_history_with_execution_id(
@@ -37,20 +40,23 @@ impl ProviderAdmin for CosmosDBProvider {
     ) -> Result<Vec<Event>, ProviderError> {
         self.core
             .metrics
-            .call("read_history_with_execution_id", read::execution(&self.core, instance, execution_id))
+            .call("read_history_with_execution_id", read::execution(&self.core.store, instance, execution_id))
             .await
     }
 
     async fn read_history(&self, instance: &str) -> Result<Vec<Event>, ProviderError> {
-        self.core.metrics.call("read_history", read::latest(&self.core, instance)).await
+        self.core.metrics.call("read_history", read::latest(&self.core.store, instance)).await
     }
 
     async fn latest_execution_id(&self, instance: &str) -> Result<u64, ProviderError> {
-        self.core.metrics.call("latest_execution_id", list::latest_execution(&self.core, instance)).await
+        self.core
+            .metrics
+            .call("latest_execution_id", list::latest_execution(&self.core.store, instance))
+            .await
     }
 
     async fn get_instance_info(&self, instance: &str) -> Result<InstanceInfo, ProviderError> {
-        self.core.metrics.call("get_instance_info", list::instance(&self.core, instance)).await
+        self.core.metrics.call("get_instance_info", list::instance(&self.core.store, instance)).await
     }
 
     async fn get_execution_info(
@@ -60,7 +66,7 @@ impl ProviderAdmin for CosmosDBProvider {
     ) -> Result<ExecutionInfo, ProviderError> {
         self.core
             .metrics
-            .call("get_execution_info", list::execution(&self.core, instance, execution_id))
+            .call("get_execution_info", list::execution(&self.core.store, instance, execution_id))
             .await
     }
 
@@ -73,11 +79,11 @@ impl ProviderAdmin for CosmosDBProvider {
     }
 
     async fn list_children(&self, instance_id: &str) -> Result<Vec<String>, ProviderError> {
-        self.core.metrics.call("list_children", list::children(&self.core, instance_id)).await
+        self.core.metrics.call("list_children", list::children(&self.core.store, instance_id)).await
     }
 
     async fn get_parent_id(&self, instance_id: &str) -> Result<Option<String>, ProviderError> {
-        let parent = async { Ok(read::created(&self.core, instance_id).await?.parent_instance_id) };
+        let parent = async { Ok(read::created(&self.core.store, instance_id).await?.parent_instance_id) };
         self.core.metrics.call("get_parent_id", parent).await
     }
 
@@ -91,7 +97,7 @@ impl ProviderAdmin for CosmosDBProvider {
 
     async fn get_instance_tree(&self, instance_id: &str) -> Result<InstanceTree, ProviderError> {
         let all_ids =
-            self.core.metrics.call("get_instance_tree", delete::tree(&self.core, instance_id)).await?;
+            self.core.metrics.call("get_instance_tree", delete::tree(&self.core.store, instance_id)).await?;
         Ok(InstanceTree { root_id: instance_id.to_owned(), all_ids })
     }
 
@@ -127,17 +133,14 @@ async fn delete_bulk(
     let core = &provider.core;
     let is_ended_root = |row: &list::Summary| row.parent_instance_id.is_none() && row.is_ended();
     let mut result = DeleteInstanceResult::default();
-    for root in list::matching(core, filter, is_ended_root).await? {
-        let tree = delete::tree(core, &root).await?;
+    for root in list::matching(&core.store, filter, is_ended_root).await? {
+        let tree = delete::tree(&core.store, &root).await?;
         // It may have been started again since.
         let one = match delete::run(core, &tree, Force::AllBut(&root)).await {
             Err(Failure::Running(_)) => continue,
             one => one?,
         };
-        result.instances_deleted += one.instances_deleted;
-        result.executions_deleted += one.executions_deleted;
-        result.events_deleted += one.events_deleted;
-        result.queue_messages_deleted += one.queue_messages_deleted;
+        delete::add(&mut result, &one);
     }
     Ok(result)
 }

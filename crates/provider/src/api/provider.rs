@@ -104,7 +104,7 @@ impl CosmosDBProvider {
     /// # }
     /// ```
     pub async fn list(&self, options: &crate::ListOptions) -> Result<crate::ListPage, ProviderError> {
-        self.core.metrics.call("list", crate::ops::admin::page::run(&self.core, options)).await
+        self.core.metrics.call("list", crate::ops::admin::page::run(&self.core.store, options)).await
     }
 
     /// What this provider has done since it was opened, and what it took: by

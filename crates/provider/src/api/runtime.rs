@@ -13,6 +13,7 @@ use duroxide::{Event, SystemStats};
 use crate::api::provider::CosmosDBProvider;
 use crate::ops::activity;
 use crate::ops::activity::sessions;
+use crate::ops::core::Core;
 use crate::ops::enqueue;
 use crate::ops::orchestration;
 use crate::ops::orchestration::append;
@@ -82,7 +83,7 @@ impl Provider for CosmosDBProvider {
     }
 
     async fn read(&self, instance: &str) -> Result<Vec<Event>, ProviderError> {
-        self.core.metrics.call("read", read::latest(&self.core, instance)).await
+        self.core.metrics.call("read", read::latest(&self.core.store, instance)).await
     }
 
     async fn read_with_execution(
@@ -92,7 +93,7 @@ impl Provider for CosmosDBProvider {
     ) -> Result<Vec<Event>, ProviderError> {
         self.core
             .metrics
-            .call("read_with_execution", read::execution(&self.core, instance, execution_id))
+            .call("read_with_execution", read::execution(&self.core.store, instance, execution_id))
             .await
     }
 
@@ -143,12 +144,16 @@ impl Provider for CosmosDBProvider {
         extend_for: Duration,
         idle_timeout: Duration,
     ) -> Result<usize, ProviderError> {
-        let renewed = sessions::renew(&self.core, owner_ids, extend_for, idle_timeout);
+        let Core { store, clock, sessions: owned, .. } = &*self.core;
+        let renewed = sessions::renew(store, clock, owned, owner_ids, extend_for, idle_timeout);
         self.core.metrics.call("renew_session_lock", renewed).await
     }
 
     async fn cleanup_orphaned_sessions(&self, _idle_timeout: Duration) -> Result<usize, ProviderError> {
-        self.core.metrics.call("cleanup_orphaned_sessions", sessions::clean_up(&self.core)).await
+        self.core
+            .metrics
+            .call("cleanup_orphaned_sessions", sessions::clean_up(&self.core.store, &self.core.clock))
+            .await
     }
 
     async fn abandon_work_item(
@@ -196,19 +201,19 @@ impl Provider for CosmosDBProvider {
     ) -> Result<Option<(Option<String>, u64)>, ProviderError> {
         self.core
             .metrics
-            .call("get_custom_status", read::custom_status(&self.core, instance, last_seen_version))
+            .call("get_custom_status", read::custom_status(&self.core.store, instance, last_seen_version))
             .await
     }
 
     async fn get_kv_value(&self, instance: &str, key: &str) -> Result<Option<String>, ProviderError> {
-        self.core.metrics.call("get_kv_value", read::value(&self.core, instance, key)).await
+        self.core.metrics.call("get_kv_value", read::value(&self.core.store, instance, key)).await
     }
 
     async fn get_kv_all_values(&self, instance: &str) -> Result<HashMap<String, String>, ProviderError> {
-        self.core.metrics.call("get_kv_all_values", read::all_values(&self.core, instance)).await
+        self.core.metrics.call("get_kv_all_values", read::all_values(&self.core.store, instance)).await
     }
 
     async fn get_instance_stats(&self, instance: &str) -> Result<Option<SystemStats>, ProviderError> {
-        self.core.metrics.call("get_instance_stats", read::stats(&self.core, instance)).await
+        self.core.metrics.call("get_instance_stats", read::stats(&self.core.store, instance)).await
     }
 }

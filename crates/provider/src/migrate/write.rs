@@ -20,7 +20,7 @@ use crate::ops::orchestration::stage;
 use crate::ops::orchestration::unpack;
 use crate::ops::payload;
 use crate::plan::{self, Basis};
-use crate::store::{RETRY_FOR, quiet, retry_until};
+use crate::store::{RETRY_FOR, Store, quiet, retry_until};
 
 pub(super) async fn write(core: &Core, moved: Moved) -> Result<(), Failure> {
     let Moved { instance, messages, loose, turns, head, values } = moved;
@@ -37,7 +37,7 @@ pub(super) async fn write(core: &Core, moved: Moved) -> Result<(), Failure> {
     }
     let last = turns.len().saturating_sub(1);
     for (number, turn) in turns.into_iter().enumerate() {
-        let found = state(core, &instance).await?;
+        let found = state(&core.store, &instance).await?;
         if turn.ack.execution > found.value.execution.execution {
             let end = (number == last).then_some((head.as_ref(), &values));
             execution(core, found, turn, end).await?;
@@ -47,13 +47,13 @@ pub(super) async fn write(core: &Core, moved: Moved) -> Result<(), Failure> {
 }
 
 /// The state as it is; one that is not there is made.
-async fn state(core: &Core, instance: &str) -> Result<Versioned<State>, Failure> {
-    if let Some(found) = core.store.state(instance).await? {
+async fn state(store: &Store, instance: &str) -> Result<Versioned<State>, Failure> {
+    if let Some(found) = store.state(instance).await? {
         return Ok(found);
     }
     let blank = State::blank(instance, nonce());
     let witness = blank.incarnation.clone();
-    let etag = core.store.put_state(&blank, None, "/incarnation", witness.into()).await?;
+    let etag = store.put_state(&blank, None, "/incarnation", witness.into()).await?;
     Ok(Versioned { value: blank, etag })
 }
 
@@ -75,10 +75,10 @@ async fn execution(
     let mut plan = plan::turn(&basis, &turn.ack)?;
     date(&mut plan.state, &turn, end.and_then(|(head, _)| head));
     let until = Instant::now() + RETRY_FOR;
-    let staged = stage::turn(core, &plan, until).await?;
+    let staged = stage::turn(&core.store, &core.clock, &plan, until).await?;
     let basis = CommitBasis { etag: Some(&found.etag), staged: staged.as_ref() };
     let nothing = DirectDispatch::nothing(core);
-    match retry_until(until, || commit(core, &plan, &nothing, basis, until)).await? {
+    match retry_until(until, || commit(&core.store, &plan, &nothing, basis, until)).await? {
         Outcome::Committed(_) => {}
         Outcome::Stale => {
             return Err(Failure::Contended(format!(
@@ -89,7 +89,7 @@ async fn execution(
         Outcome::Refused(error) => return Err(Failure::Refused(error.to_string())),
     }
     for bundle in &plan.bundles {
-        unpack::run(core, &bundle.instance_id, &bundle.id).await?;
+        unpack::run(&core.store, &core.hints, &bundle.instance_id, &bundle.id).await?;
     }
     Ok(())
 }

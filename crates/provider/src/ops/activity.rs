@@ -2,7 +2,12 @@
 
 pub(crate) mod abandon;
 pub(crate) mod ack;
+mod activity_lock;
 pub(crate) mod fetch;
-pub(crate) mod prefetch;
+mod prefetch;
 pub(crate) mod renew;
 pub(crate) mod sessions;
+
+/// Attempts of a conditional write when the activity document changes under its
+/// lock: only renewals of the same token change it.
+const ATTEMPTS_MAX: usize = 16;

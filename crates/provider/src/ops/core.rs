@@ -1,17 +1,13 @@
 //! What all clones of a provider share, and what ends with the last of them.
 
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 use duroxide::providers::{QueueDepths, SystemMetrics};
 use perihelion_client::Client;
-use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::failure::Failure;
-use crate::ops::activity::sessions::Owned;
 use crate::ops::heartbeat;
 use crate::ops::poll::Poller;
 use crate::ops::repair::reconcile;
@@ -24,7 +20,9 @@ use crate::process::hints::Hints;
 use crate::process::lock_table::{LockTable, LockedActivity, LockedInstance};
 use crate::process::membership::Membership;
 use crate::process::metrics::{DriverObserver, Metrics};
+use crate::process::repair_signal::RepairSignal;
 use crate::process::sequencer::Sequencer;
+use crate::process::session_table::SessionTable;
 use crate::store::{RETRY_FOR, Store, retry_until};
 use crate::sync::lock;
 
@@ -43,13 +41,9 @@ pub(crate) struct Core {
     pub(crate) membership: Membership,
     pub(crate) instance_locks: LockTable<LockedInstance>,
     pub(crate) activity_locks: LockTable<LockedActivity>,
-    /// Sessions that workers of this process have claimed, by owner.
-    pub(crate) sessions: Mutex<HashMap<String, Owned>>,
+    pub(crate) sessions: SessionTable,
     faults: Mutex<Option<OutboxFaultInjector>>,
-    /// Calls the reconciler: another process has left something behind.
-    pub(crate) reconciler: Arc<Notify>,
-    /// Something was left to the reconciler since it last asked.
-    has_left_work: Arc<AtomicBool>,
+    pub(crate) repair: Arc<RepairSignal>,
     pub(crate) background: Background,
     /// The reconciler and the heartbeat.
     tasks: Mutex<Vec<JoinHandle<()>>>,
@@ -85,11 +79,10 @@ impl Core {
             membership: Membership::default(),
             instance_locks: LockTable::default(),
             activity_locks: LockTable::default(),
-            sessions: Mutex::default(),
+            sessions: SessionTable::default(),
             faults: Mutex::default(),
-            has_left_work: Arc::default(),
+            repair: Arc::default(),
             background: Background::default(),
-            reconciler: Arc::default(),
             tasks: Mutex::default(),
             #[cfg(feature = "embedded")]
             engine: Mutex::default(),
@@ -115,22 +108,6 @@ impl Core {
         lock(&self.faults).as_ref().is_some_and(OutboxFaultInjector::should_fail)
     }
 
-    /// Leaves something to the reconciler.
-    pub(crate) fn leave_work(&self) {
-        self.leave_work_later()();
-    }
-
-    /// The same, from a task of its own.
-    pub(crate) fn leave_work_later(&self) -> impl FnOnce() + Send + use<> {
-        let has_left_work = Arc::clone(&self.has_left_work);
-        move || has_left_work.store(true, Ordering::Release)
-    }
-
-    /// Whether something was left since this was last asked.
-    pub(crate) fn has_left_work(&self) -> bool {
-        self.has_left_work.swap(false, Ordering::AcqRel)
-    }
-
     /// Ends background work.
     pub(crate) async fn stop(&self) {
         let tasks = std::mem::take(&mut *lock(&self.tasks));
@@ -149,7 +126,7 @@ impl Core {
     pub(crate) async fn close(&self) {
         self.stop().await;
         let _ = tokio::time::timeout(RETRY_FOR, self.background.done()).await;
-        heartbeat::leave(self).await;
+        heartbeat::leave(&self.store, &self.membership).await;
         #[cfg(feature = "embedded")]
         {
             let engine = lock(&self.engine).take();

@@ -14,7 +14,7 @@ use crate::failure::Failure;
 use crate::ops::core::Core;
 use crate::ops::payload;
 use crate::plan::{BYTES_MAX, activity, instance_of, message};
-use crate::store::{RETRY_FOR, quiet, retry_until};
+use crate::store::{RETRY_FOR, Store, quiet, retry_until};
 
 pub(crate) async fn for_orchestrator(
     core: &Core,
@@ -37,11 +37,11 @@ pub(crate) async fn for_worker(core: &Core, item: &WorkItem) -> Result<(), Failu
         return Err(Failure::Refused("only a turn schedules activities with an input that large".to_owned()));
     }
     let until = Instant::now() + RETRY_FOR;
-    let mut version = retry_until(until, || create_activity(core, &activity)).await?;
+    let mut version = retry_until(until, || create_activity(&core.store, &activity)).await?;
     if version.is_none() {
         // The runtime never calls this; others may, with ids that are taken.
         activity.id = format!("{}:{}", activity.id, nonce());
-        version = retry_until(until, || create_activity(core, &activity)).await?;
+        version = retry_until(until, || create_activity(&core.store, &activity)).await?;
     }
     if let Some(etag) = version {
         core.hints.activities.tell(|hints| hints.offer((activity, etag)));
@@ -50,10 +50,10 @@ pub(crate) async fn for_worker(core: &Core, item: &WorkItem) -> Result<(), Failu
 }
 
 /// `None` when there is another one of that id.
-async fn create_activity(core: &Core, activity: &Activity) -> Result<Option<Etag>, Failure> {
+async fn create_activity(store: &Store, activity: &Activity) -> Result<Option<Etag>, Failure> {
     let instance = activity.instance_id.as_str();
     let options = quiet().with_witness(activity.id.as_str(), "/enq", activity.enq.0);
-    match core.store.container.create_with(instance, activity, &options).await {
+    match store.container.create_with(instance, activity, &options).await {
         Ok(written) => Ok(Some(written.etag()?.clone())),
         Err(error) if error.is_conflict() => Ok(None),
         Err(error) => Err(error.into()),

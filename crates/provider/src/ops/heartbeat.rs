@@ -12,8 +12,9 @@ use crate::documents::kind;
 use crate::documents::node::{NODES_KEY, NodeDocument, Roles};
 use crate::failure::Failure;
 use crate::ops::core::Core;
+use crate::process::clock::HybridClock;
 use crate::process::membership::Membership;
-use crate::store::quiet;
+use crate::store::{Store, quiet};
 use crate::sync::lock;
 
 /// Between heartbeats.
@@ -50,7 +51,9 @@ pub(crate) async fn run(core: Weak<Core>) {
                 count = 0;
                 break;
             }
-            if let Err(failure) = beat(&core, roles, count % LIST_EVERY == 0).await {
+            if let Err(failure) =
+                beat(&core.store, &core.clock, &core.membership, roles, count % LIST_EVERY == 0).await
+            {
                 tracing::debug!(?failure, "a heartbeat failed; work goes on without it");
             }
             count = count.wrapping_add(1);
@@ -60,9 +63,15 @@ pub(crate) async fn run(core: Weak<Core>) {
     }
 }
 
-async fn beat(core: &Core, roles: Roles, reads: bool) -> Result<(), Failure> {
-    let Membership { me, .. } = &core.membership;
-    let container = &core.store.container;
+async fn beat(
+    store: &Store,
+    clock: &HybridClock,
+    membership: &Membership,
+    roles: Roles,
+    reads: bool,
+) -> Result<(), Failure> {
+    let Membership { me, .. } = membership;
+    let container = &store.container;
     let document = NodeDocument {
         id: me.clone(),
         instance_id: NODES_KEY,
@@ -73,41 +82,46 @@ async fn beat(core: &Core, roles: Roles, reads: bool) -> Result<(), Failure> {
     };
     let written = container.upsert_with(NODES_KEY, &document, &quiet()).await;
     if reads {
-        let mut seen = core.membership.seen.lock().await;
+        let mut seen = membership.seen.lock().await;
         *seen = Some(Instant::now());
-        look(core, &roles).await?;
+        look(store, clock, membership, &roles).await?;
     }
     written.map(drop).map_err(Failure::from)
 }
 
 /// There is work of others: looks who else is there, unless that is known.
-pub(crate) async fn refresh(core: &Core) {
-    let mut seen = core.membership.seen.lock().await;
+pub(crate) async fn refresh(store: &Store, clock: &HybridClock, membership: &Membership) {
+    let mut seen = membership.seen.lock().await;
     // Before the first heartbeat there is no role to have a share with.
     if !seen.is_some_and(|seen| seen.elapsed() >= FRESH) {
         return;
     }
     *seen = Some(Instant::now());
-    let roles = core.membership.view().roles();
-    if let Err(failure) = look(core, &roles).await {
+    let roles = membership.view().roles();
+    if let Err(failure) = look(store, clock, membership, &roles).await {
         tracing::debug!(?failure, "who else is there is not known; work goes on");
     }
 }
 
 /// Reads all heartbeats. Ages are counted from the newest one.
-async fn look(core: &Core, roles: &Roles) -> Result<(), Failure> {
+async fn look(
+    store: &Store,
+    clock: &HybridClock,
+    membership: &Membership,
+    roles: &Roles,
+) -> Result<(), Failure> {
     let query = Query::new(format!("SELECT TOP {NODES_MAX} * FROM c WHERE c.type = 'node'"));
-    let list: Vec<Value> = core.store.rows(query.in_partition(NODES_KEY)).await?;
+    let list: Vec<Value> = store.rows(query.in_partition(NODES_KEY)).await?;
     let list = list.into_iter().filter_map(|row| serde_json::from_value(row).ok()).collect();
-    let next = core.membership.view().next(&core.membership.me, roles, list, core.clock.stamp());
-    *lock(&core.membership.view) = Arc::new(next);
+    let next = membership.view().next(&membership.me, roles, list, clock.stamp());
+    *lock(&membership.view) = Arc::new(next);
     Ok(())
 }
 
 /// Says goodbye, so that others need not wait for the heartbeat to grow old.
-pub(crate) async fn leave(core: &Core) {
+pub(crate) async fn leave(store: &Store, membership: &Membership) {
     let options = quiet();
-    let goodbye = core.store.container.delete_with(NODES_KEY, &core.membership.me, &options);
+    let goodbye = store.container.delete_with(NODES_KEY, &membership.me, &options);
     match tokio::time::timeout(GOODBYE_MAX, goodbye).await {
         Ok(Err(error)) if error.is_not_found() => {}
         Ok(Ok(_)) => {}

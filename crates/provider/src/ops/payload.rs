@@ -13,7 +13,6 @@ use crate::documents::stamp::Stamp;
 use crate::documents::text::{Parts, Text, escaped};
 use crate::documents::{Message, Part};
 use crate::failure::Failure;
-use crate::ops::core::Core;
 use crate::ops::orchestration::stage::{self, Staged};
 use crate::ops::repair::purge;
 use crate::plan::{self, ITEM_BYTES_MAX};
@@ -154,11 +153,11 @@ pub(crate) async fn send(
 
 /// Removes a message that is not to be delivered, and what it says. Its parts go
 /// first: without them nobody delivers it.
-pub(crate) async fn remove(core: &Core, message: &Message) -> Result<(), Failure> {
+pub(crate) async fn remove(store: &Store, message: &Message) -> Result<(), Failure> {
     let mut ids: Vec<String> = message.item.parts().into_iter().flat_map(Parts::ids).collect();
     ids.push(message.id.clone());
     for ids in ids.chunks(Batch::OPERATIONS_MAX) {
-        purge::remove(&core.store, &message.instance_id, ids).await?;
+        purge::remove(store, &message.instance_id, ids).await?;
     }
     Ok(())
 }

@@ -125,7 +125,7 @@ async fn sweep(
 ) -> Result<Found, Failure> {
     let (now, at, is_eager) = (found.now(), Instant::now(), found.is_eager());
     let ask = |range: FeedRange, from: Stamp| {
-        let query = question.query(core, now, from, PAGE_ROWS).in_range(range.clone());
+        let query = question.query(&core.hints, &core.options, now, from, PAGE_ROWS).in_range(range.clone());
         Place { feed: core.store.container.query(query), range, from }
     };
     let ranges = core.store.container.feed_ranges().await?;
@@ -141,7 +141,7 @@ async fn sweep(
         let answers = pages(places).await;
         // Others matter only when there is something to share.
         if !is_eager && answers.iter().any(|(_, rows)| rows.as_ref().is_ok_and(|rows| !rows.is_empty())) {
-            heartbeat::refresh(core).await;
+            heartbeat::refresh(&core.store, &core.clock, &core.membership).await;
             found.look_around(&core.membership);
         }
         for (place, answer) in answers {

@@ -1,6 +1,6 @@
-//! How long a fetch waits for work: both queues wait alike. A fetch with little
-//! time looks once; one with more waits for hints, looks at storage now and
-//! then, and waits out an outage.
+//! `FetchWait`: how long a fetch waits for work. A fetch with a short timeout looks
+//! once. One with a long timeout waits for hints, polls now and then, and waits out
+//! an outage.
 
 use std::time::Duration;
 
@@ -8,17 +8,17 @@ use tokio::time::Instant;
 
 use crate::documents::stamp::Stamp;
 use crate::failure::Failure;
-use crate::ops::core::Core;
+use crate::options::config::Options;
 use crate::process::clock::HybridClock;
 
 /// Between attempts of a waiting fetch while the database does not answer.
 const OUTAGE_PAUSE: Duration = Duration::from_millis(500);
 
-/// No fetch waits longer, whatever it asks for: a time of its caller's is added
-/// to a clock, which has an end.
+/// The longest wait, whatever the caller asks for: it is added to an `Instant`,
+/// which must not overflow.
 const WAIT_MAX: Duration = Duration::from_secs(24 * 3600);
 
-/// The time of one fetch.
+/// The waiting time of one fetch.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct FetchWait {
     is_long: bool,
@@ -26,12 +26,12 @@ pub(crate) struct FetchWait {
 }
 
 impl FetchWait {
-    pub(crate) fn new(core: &Core, poll_timeout: Duration) -> Self {
-        let is_long = poll_timeout >= core.options.long_poll_threshold && !poll_timeout.is_zero();
+    pub(crate) fn new(options: &Options, poll_timeout: Duration) -> Self {
+        let is_long = poll_timeout >= options.long_poll_threshold && !poll_timeout.is_zero();
         FetchWait { is_long, deadline: Instant::now() + poll_timeout.min(WAIT_MAX) }
     }
 
-    /// Whether it waits at all.
+    /// Whether the fetch waits at all.
     pub(crate) fn is_long(self) -> bool {
         self.is_long
     }
@@ -40,15 +40,15 @@ impl FetchWait {
         !self.is_long || Instant::now() >= self.deadline
     }
 
-    /// When to look again unless woken: at the next hint, or for a poll.
+    /// When to look again unless woken: at the next hint or the next poll.
     pub(crate) fn next_look(self, clock: &HybridClock, hinted: Option<Stamp>, polled: Instant) -> Instant {
         let hinted = hinted.map_or(self.deadline, |stamp| instant_of(clock, stamp));
         hinted.min(polled).min(self.deadline)
     }
 
-    /// Waits out an outage, because the runtime's own waits end in a hot loop
-    /// after a minute of them. Gives the failure back when it is not one, or
-    /// when there is no time.
+    /// Pauses after a transient failure. The runtime's own backoff ends in a busy
+    /// loop after a minute of failures. Returns the failure when it is not
+    /// transient or no time is left.
     pub(crate) async fn outlast(self, failure: Failure) -> Result<(), Failure> {
         if !(self.is_long && failure.is_transient() && Instant::now() + OUTAGE_PAUSE < self.deadline) {
             return Err(failure);
@@ -59,7 +59,7 @@ impl FetchWait {
     }
 }
 
-/// When a stamp comes, by the clock that waiting goes by.
+/// When a stamp is reached, on tokio's clock.
 fn instant_of(clock: &HybridClock, stamp: Stamp) -> Instant {
     Instant::now() + Duration::from_millis((stamp.ms() + 1).saturating_sub(clock.now_ms()))
 }

@@ -1,118 +1,121 @@
-//! `ack_work_item`: the activity goes and its completion comes, in one batch;
-//! meanwhile the next one is locked for the same worker.
-
-use std::sync::Arc;
+//! `ack_work_item`: one batch deletes the activity and creates its completion. While
+//! it runs, the next activity is locked for the same worker.
 
 use duroxide::providers::WorkItem;
 use perihelion_client::{Batch, Etag};
-use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use crate::documents::lock_token::{LockKind, LockToken, nonce};
-use crate::documents::{Activity, Garbage, Message, Versioned, kind};
+use crate::documents::lock_token::{LockToken, nonce};
+use crate::documents::{Activity, Garbage, Message};
 use crate::failure::Failure;
-use crate::ops::activity::prefetch;
-use crate::ops::activity::sessions;
+use crate::ops::activity::{ATTEMPTS_MAX, activity_lock, prefetch, sessions};
 use crate::ops::core::Core;
 use crate::ops::payload::{self, Ready};
 use crate::ops::repair::garbage;
+use crate::ops::token_lock;
 use crate::plan::{instance_of, message};
-use crate::process::lock_table::{self, LockedActivity};
-use crate::store::{RETRY_FOR, quiet_operation, retry_until};
-
-/// Attempts when the document changes under the lock: renewals do it, in this
-/// process one after the other.
-const ATTEMPTS_MAX: usize = 16;
+use crate::process::clock::HybridClock;
+use crate::process::lock_table::LockedActivity;
+use crate::store::{ConflictBudget, Contended, Store, quiet_operation, retry_until};
 
 pub(crate) async fn run(core: &Core, token: &str, completion: Option<&WorkItem>) -> Result<(), Failure> {
-    let (token, work) = held(core, token).await?;
-    let mut work = work.lock().await;
-    check(&work)?;
-    // Its worker comes back for more.
-    let worker = work.worker.clone();
+    let (token, held) = activity_lock::of(core, token).await?;
+    let mut held = held.lock().await;
+    token_lock::check(held.until)?;
+    // This worker fetches again after the ack.
+    let worker = held.worker.clone();
     let (acked, ()) =
-        tokio::join!(end(core, &token, &mut work, completion), prefetch::run(core, worker.as_ref()));
+        tokio::join!(complete(core, &token, &mut held, completion), prefetch::run(core, worker.as_ref()));
     acked
 }
 
-async fn end(
+async fn complete(
     core: &Core,
     token: &LockToken,
-    work: &mut LockedActivity,
+    held: &mut LockedActivity,
     completion: Option<&WorkItem>,
 ) -> Result<(), Failure> {
     let completion = match completion {
         Some(item) => {
-            let message = completion_of(core, token, work, item)?;
-            Some(payload::prepare(&core.store, message, core.clock.stamp(), work.until).await?)
+            let message = completion_of(&core.clock, token, held, item)?;
+            Some(payload::prepare(&core.store, message, core.clock.stamp(), held.until).await?)
         }
         None => None,
     };
-    let end = End { garbage: garbage_of(core, work), completion };
-    for _ in 0..ATTEMPTS_MAX {
-        check(work)?;
-        let etag = work.activity.etag.clone();
-        let send = || async { Ok(core.store.container.batch(as_batch(token, &end, &etag)?).await?) };
-        match retry_until(work.until, send).await {
-            Ok(results) => {
-                // Nothing is told of an answer that was lost.
-                let is_answered = results.get(0).is_some();
-                conclude(core, token, work, end, is_answered).await;
-                // Whoever waits with the same token comes too late.
-                work.until = Instant::now();
-                return Ok(());
-            }
-            Err(Failure::Storage(error)) if error.is_precondition_failed() || error.is_not_found() => {
-                if let Err(failure) = refresh(core, token, work).await {
-                    if !retry_until(work.until, || is_done(core, token)).await? {
-                        return Err(failure);
-                    }
-                    conclude(core, token, work, end, false).await;
-                    work.until = Instant::now();
-                    return Ok(());
-                }
-            }
-            // Its completion is there: an earlier one of the same activity.
-            Err(Failure::Storage(error)) if error.is_conflict() => {
-                return Err(Failure::Refused(format!("activity {} was completed before", token.id)));
-            }
-            Err(failure) => return Err(failure),
+    let end = End { garbage: garbage_of(&core.clock, held), completion };
+    let mut budget = ConflictBudget::new(Contended::Activity(&token.id), ATTEMPTS_MAX);
+    let is_answered = loop {
+        budget.spend()?;
+        if let Some(is_answered) = write(core, token, held, &end).await? {
+            break is_answered;
         }
-    }
-    Err(Failure::Contended(format!("the activity {} keeps changing", token.id)))
+    };
+    conclude(core, token, held, end, is_answered).await;
+    // A caller that waits for the same lock must fail.
+    held.until = Instant::now();
+    Ok(())
 }
 
-/// Whether an activity that is locked here and yet gone went by an ack of this
-/// lock, whose answer was lost and whose completion was consumed since. Nobody
-/// else removes it but a deletion: a cancellation leaves something, and others
-/// take it only when the lock has run out.
-async fn is_done(core: &Core, token: &LockToken) -> Result<bool, Failure> {
-    if core.store.find::<serde_json::Value>(&token.instance, &token.id).await?.is_some() {
+/// Writes the batch. `Some(true)` when it was applied and answered, `Some(false)`
+/// when it was applied and the answer was lost, `None` to try again.
+async fn write(
+    core: &Core,
+    token: &LockToken,
+    held: &mut LockedActivity,
+    end: &End,
+) -> Result<Option<bool>, Failure> {
+    token_lock::check(held.until)?;
+    let etag = held.activity.etag.clone();
+    let send = || async { Ok(core.store.container.batch(as_batch(token, end, &etag)?).await?) };
+    match retry_until(held.until, send).await {
+        // A batch that was found applied by its witness has no results.
+        Ok(results) => Ok(Some(results.get(0).is_some())),
+        Err(Failure::Storage(error)) if error.is_precondition_failed() || error.is_not_found() => {
+            let Err(failure) = activity_lock::refresh(core, token, held).await else { return Ok(None) };
+            match retry_until(held.until, || is_done(&core.store, token)).await? {
+                true => Ok(Some(false)),
+                false => Err(failure),
+            }
+        }
+        // The completion exists: the same activity was completed before.
+        Err(Failure::Storage(error)) if error.is_conflict() => {
+            Err(Failure::Refused(format!("activity {} was completed before", token.id)))
+        }
+        Err(failure) => Err(failure),
+    }
+}
+
+/// Whether an activity that is gone was removed by an ack of this lock whose answer
+/// was lost and whose completion was consumed since. Only a deletion of the instance
+/// removes it otherwise: a cancellation leaves a document, and other workers take it
+/// only after the lock has expired.
+async fn is_done(store: &Store, token: &LockToken) -> Result<bool, Failure> {
+    if store.find::<serde_json::Value>(&token.instance, &token.id).await?.is_some() {
         return Ok(false);
     }
-    let state = core.store.state(&token.instance).await?.map(|state| state.value);
+    let state = store.state(&token.instance).await?.map(|state| state.value);
     Ok(state.is_some_and(|state| {
         !state.is_deleted() && state.del.is_none() && state.incarnation == token.incarnation
     }))
 }
 
-/// What comes when an activity goes.
+/// The documents that replace an activity.
 struct End {
     completion: Option<Ready>,
-    /// Its input, if that lies in parts.
+    /// The activity's input, if it is stored in parts.
     garbage: Option<Garbage>,
 }
 
-fn garbage_of(core: &Core, work: &LockedActivity) -> Option<Garbage> {
-    let Activity { instance_id, item, .. } = &work.activity.value;
+fn garbage_of(clock: &HybridClock, held: &LockedActivity) -> Option<Garbage> {
+    let Activity { instance_id, item, .. } = &held.activity.value;
     let parts = item.parts()?.clone();
-    let blank = Garbage::blank(instance_id, &nonce(), core.clock.stamp());
+    let blank = Garbage::blank(instance_id, &nonce(), clock.stamp());
     Some(Garbage { parts: vec![parts], ..blank })
 }
 
-/// The activity is over. Its completion is known here whole; but when the answer
-/// was lost it may have been found and consumed meanwhile, and is to be read.
-async fn conclude(core: &Core, token: &LockToken, work: &LockedActivity, end: End, is_answered: bool) {
+/// Updates this process after the ack. When the answer was lost, the completion may
+/// have been found and consumed in the meantime, so the instance must be read.
+async fn conclude(core: &Core, token: &LockToken, held: &LockedActivity, end: End, is_answered: bool) {
     core.activity_locks.remove(&token.nonce);
     core.hints.activities.quietly(|hints| hints.forget(&token.instance, &token.id));
     if let Some(Ready { message, .. }) = end.completion {
@@ -121,17 +124,17 @@ async fn conclude(core: &Core, token: &LockToken, work: &LockedActivity, end: En
             false => hints.hint(&message.instance_id, message.visible_at),
         });
     }
-    sessions::touch(core, work.activity.value.session_id.as_deref()).await;
+    sessions::touch(&core.store, &core.clock, held.activity.value.session_id.as_deref()).await;
     if let Some(garbage) = end.garbage {
         garbage::run(core, garbage).await;
     }
 }
 
-/// The completion as a message, under an id that every attempt shares.
+/// The completion as a message. Every attempt uses the same id.
 fn completion_of(
-    core: &Core,
+    clock: &HybridClock,
     token: &LockToken,
-    work: &LockedActivity,
+    held: &LockedActivity,
     item: &WorkItem,
 ) -> Result<Message, Failure> {
     if !matches!(item, WorkItem::ActivityCompleted { .. } | WorkItem::ActivityFailed { .. }) {
@@ -141,8 +144,8 @@ fn completion_of(
         return Err(Failure::Refused("the completion is for another instance than the activity".to_owned()));
     }
     let id = token.id.replacen("a:", "c:", 1);
-    let mut message = message(item, id, core.clock.stamp(), None)?;
-    message.inc.clone_from(&work.activity.value.inc);
+    let mut message = message(item, id, clock.stamp(), None)?;
+    message.inc.clone_from(&held.activity.value.inc);
     message.by = Some(token.nonce.clone());
     Ok(message)
 }
@@ -161,51 +164,4 @@ fn as_batch(token: &LockToken, end: &End, etag: &Etag) -> Result<Batch, Failure>
         batch.delete_if_match(&staged.id, &staged.etag)?;
     }
     Ok(batch)
-}
-
-/// What a token of an activity stands for.
-pub(crate) async fn held(
-    core: &Core,
-    text: &str,
-) -> Result<(LockToken, Arc<Mutex<LockedActivity>>), Failure> {
-    let token = LockToken::read(text, LockKind::Activity).ok_or(Failure::LockLost)?;
-    if let Some(work) = core.activity_locks.get(&token.nonce) {
-        return Ok((token, work));
-    }
-    let work = retry_until(Instant::now() + RETRY_FOR, || find(core, &token)).await?;
-    let work = core.activity_locks.insert(&token.nonce, work);
-    Ok((token, work))
-}
-
-/// Takes up what the document says now, if the lock in it is still ours.
-pub(crate) async fn refresh(
-    core: &Core,
-    token: &LockToken,
-    work: &mut LockedActivity,
-) -> Result<(), Failure> {
-    match retry_until(work.until, || find(core, token)).await {
-        Ok(found) => work.activity = found.activity,
-        Err(failure) => {
-            core.activity_locks.remove(&token.nonce);
-            core.hints.activities.quietly(|hints| hints.forget(&token.instance, &token.id));
-            return Err(failure);
-        }
-    }
-    Ok(())
-}
-
-async fn find(core: &Core, token: &LockToken) -> Result<LockedActivity, Failure> {
-    let found: Option<Versioned<serde_json::Value>> = core.store.find(&token.instance, &token.id).await?;
-    let Versioned { value, etag } = found.ok_or(Failure::LockLost)?;
-    if value["type"] != kind::ACTIVITY || value["lock"] != token.nonce.as_str() {
-        return Err(Failure::LockLost);
-    }
-    let value: Activity = serde_json::from_value(value).map_err(|_| Failure::LockLost)?;
-    let until = lock_table::deadline(value.visible_at.ms(), core.clock.now_ms());
-    Ok(LockedActivity { activity: Versioned { value, etag }, until, worker: None })
-}
-
-/// A lock that ran out is no lock, even if nobody has taken it since.
-pub(crate) fn check(work: &LockedActivity) -> Result<(), Failure> {
-    if work.until <= Instant::now() { Err(Failure::LockLost) } else { Ok(()) }
 }

@@ -1,11 +1,12 @@
-//! `fetch_work_item`: the next activity that this worker may have, from hints
-//! or from a poll. Taking it is one conditional write of its document; if it
-//! belongs to a session, the session is claimed first.
+//! `fetch_work_item`: locks the next activity that this worker may run, found by
+//! hints or by a poll. The lock is one conditional write of the activity document.
+//! An activity of a session needs the session's lock first.
 
 use std::time::Duration;
 
 use duroxide::providers::{SessionFetchConfig, TagFilter, WorkItem};
 use perihelion_client::Etag;
+use tokio::sync::Notify;
 
 use crate::documents::lock_token::{LockKind, LockToken, nonce};
 use crate::documents::node::Tags;
@@ -16,18 +17,16 @@ use crate::failure::Failure;
 use crate::ops::activity::prefetch;
 use crate::ops::activity::sessions::{self, Claimed};
 use crate::ops::core::Core;
+use crate::ops::fetch_loop::{self, Queue};
 use crate::ops::orchestration::claim::set_aside;
 use crate::ops::payload;
 use crate::ops::wait::FetchWait;
 use crate::process::hints::{Claimant, Hints, Ready};
-use crate::process::interest::{Interest, Ticket};
+use crate::process::interest::Interest;
 use crate::process::lock_table::{self, LockedActivity, Offered, Worker};
-use crate::store::quiet;
+use crate::store::{quiet, unless_stale};
 
-/// Polls of one look, each without what was found before.
-const ROUNDS_MAX: usize = 8;
-
-pub(crate) type Fetched = Option<(WorkItem, String, u32)>;
+pub(crate) type Fetched = (WorkItem, String, u32);
 
 pub(crate) async fn run(
     core: &Core,
@@ -35,101 +34,115 @@ pub(crate) async fn run(
     poll_timeout: Duration,
     session: Option<&SessionFetchConfig>,
     tags: &TagFilter,
-) -> Result<Fetched, Failure> {
+) -> Result<Option<Fetched>, Failure> {
     if matches!(tags, TagFilter::None) {
         return Ok(None);
     }
-    let wait = FetchWait::new(core, sessions::poll_timeout(core, session, poll_timeout));
+    let poll_timeout = sessions::poll_timeout(&core.sessions, &core.options, session, poll_timeout);
+    let wait = FetchWait::new(&core.options, poll_timeout);
     let claimant = Claimant { tags, owner: session.map(|session| session.owner_id.as_str()) };
-    let queue = &core.hints.activities;
-    let owner = claimant.owner.map(str::to_owned);
-    let interest = Interest::Works { tags: Tags::from(tags), owner };
+    let interest = Interest::Works { tags: Tags::from(tags), owner: claimant.owner.map(str::to_owned) };
     let ticket = core.poller.join(&core.membership, interest, !wait.is_long());
-    let asked = Asked { worker: prefetch::worker(core, tags, lock_timeout, &wait), lock_timeout, session };
-    loop {
-        let woken = queue.wake.notified();
-        tokio::pin!(woken);
-        woken.as_mut().enable();
-        match look(core, &asked, &claimant, &ticket).await {
-            Ok(Some(found)) => return Ok(Some(found)),
-            Ok(None) => {}
-            Err(failure) => {
-                wait.outlast(failure).await?;
-                continue;
-            }
-        }
-        if wait.is_over() {
-            return Ok(None);
-        }
-        let now = core.clock.stamp();
-        let hinted = queue.quietly(|hints| hints.next(now, &claimant));
-        let _waiting = Waiting::new(core, tags, lock_timeout);
-        let _ =
-            tokio::time::timeout_at(wait.next_look(&core.clock, hinted, core.poller.next(&ticket)), woken)
-                .await;
-    }
+    let worker = prefetch::worker(&core.options, tags, lock_timeout, &wait);
+    let queue = ActivityQueue { core, claimant, lock_timeout, session, worker };
+    fetch_loop::run(core, &queue, &ticket, wait).await
 }
 
-/// A worker that waits, for as long as it does.
-struct Waiting<'a> {
-    hints: &'a Hints,
-    number: u64,
-}
-
-impl<'a> Waiting<'a> {
-    fn new(core: &'a Core, tags: &TagFilter, lease: Duration) -> Self {
-        let number = core.hints.activities.quietly(|hints| hints.wait(tags, lease));
-        Waiting { hints: &core.hints, number }
-    }
-}
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        self.hints.activities.quietly(|hints| hints.leave(self.number));
-    }
-}
-
-/// What a fetch asks for.
-struct Asked<'a> {
+/// Activities, as one worker sees them.
+struct ActivityQueue<'a> {
+    core: &'a Core,
+    claimant: Claimant<'a>,
     lock_timeout: Duration,
     session: Option<&'a SessionFetchConfig>,
     worker: Option<Worker>,
 }
 
-async fn look(
-    core: &Core,
-    asked: &Asked<'_>,
-    claimant: &Claimant<'_>,
-    ticket: &Ticket<'_>,
-) -> Result<Fetched, Failure> {
-    core.poller.glance(core, ticket).await;
-    for _ in 0..ROUNDS_MAX {
-        if let Some(ready) =
-            core.hints.activities.quietly(|hints| hints.take_ready(core.clock.now_ms(), claimant))
-        {
-            return Ok(Some(handed(core, ready, asked)?));
+impl<'a> Queue for ActivityQueue<'a> {
+    type Item = Fetched;
+    type Waiting = WaitingWorker<'a>;
+
+    fn wake(&self) -> &Notify {
+        &self.core.hints.activities.wake
+    }
+
+    async fn take(&self) -> Result<Option<Fetched>, Failure> {
+        let Core { hints, clock, .. } = self.core;
+        let ready = hints.activities.quietly(|hints| hints.take_ready(clock.now_ms(), &self.claimant));
+        if let Some(ready) = ready {
+            return Ok(Some(self.hand_over(unpacked(ready)?)));
         }
         loop {
-            let now = core.clock.stamp();
-            let Some(offer) = core.hints.activities.quietly(|hints| hints.take(now, claimant)) else { break };
-            if let Some(found) = take(core, offer, asked).await? {
-                return Ok(Some(found));
+            let now = clock.stamp();
+            let Some(offer) = hints.activities.quietly(|hints| hints.take(now, &self.claimant)) else {
+                return Ok(None);
+            };
+            if let Some(locked) = lock(self.core, offer, self.lock_timeout, self.session).await? {
+                return Ok(Some(self.hand_over(locked)));
             }
         }
-        if !core.poller.poll(core, ticket).await? {
-            break;
-        }
     }
-    Ok(None)
+
+    fn next_hint(&self) -> Option<Stamp> {
+        let now = self.core.clock.stamp();
+        self.core.hints.activities.quietly(|hints| hints.next(now, &self.claimant))
+    }
+
+    fn begin_wait(&self) -> WaitingWorker<'a> {
+        WaitingWorker::new(&self.core.hints, self.claimant.tags, self.lock_timeout)
+    }
 }
 
-/// Takes an activity that is on offer, unless another has it, or its session.
-async fn take(core: &Core, offer: Offered, asked: &Asked<'_>) -> Result<Fetched, Failure> {
-    let locked = lock(core, offer, asked.lock_timeout, asked.session).await?;
-    Ok(locked.map(|locked| taken(core, locked, asked)))
+impl ActivityQueue<'_> {
+    /// Remembers the lock in this process and makes its token.
+    fn hand_over(&self, locked: Locked) -> Fetched {
+        let Locked { activity, etag, nonce, item } = locked;
+        let Core { hints, clock, activity_locks, .. } = self.core;
+        let execution = match &item {
+            WorkItem::ActivityExecute { execution_id, .. } => *execution_id,
+            _ => 0,
+        };
+        let token = LockToken {
+            kind: LockKind::Activity,
+            instance: activity.instance_id.clone(),
+            incarnation: activity.inc.clone().unwrap_or_default(),
+            execution,
+            nonce,
+            id: activity.id.clone(),
+        };
+        let attempts = activity.attempt_count;
+        // It is on offer again when the lock expires.
+        hints.activities.quietly(|hints| hints.offer((activity.clone(), etag.clone())));
+        let held = LockedActivity {
+            until: lock_table::deadline(activity.visible_at.ms(), clock.now_ms()),
+            activity: Versioned { value: activity, etag },
+            worker: self.worker.clone(),
+        };
+        activity_locks.insert(&token.nonce, held);
+        (item, token.write(), attempts)
+    }
 }
 
-/// An activity that is locked, and what it says.
+/// Registers a worker as waiting, so that a commit can dispatch to it directly.
+/// Dropping it ends the wait.
+struct WaitingWorker<'a> {
+    hints: &'a Hints,
+    number: u64,
+}
+
+impl<'a> WaitingWorker<'a> {
+    fn new(hints: &'a Hints, tags: &TagFilter, lease: Duration) -> Self {
+        let number = hints.activities.quietly(|hints| hints.wait(tags, lease));
+        WaitingWorker { hints, number }
+    }
+}
+
+impl Drop for WaitingWorker<'_> {
+    fn drop(&mut self) {
+        self.hints.activities.quietly(|hints| hints.leave(self.number));
+    }
+}
+
+/// An activity with its lock, and its decoded work item.
 pub(super) struct Locked {
     pub(super) activity: Activity,
     pub(super) etag: Etag,
@@ -137,7 +150,8 @@ pub(super) struct Locked {
     item: WorkItem,
 }
 
-/// Locks an activity that is on offer, unless another has it, or its session.
+/// Locks an activity that is on offer. `None` when another worker has the activity
+/// or its session.
 pub(super) async fn lock(
     core: &Core,
     (mut activity, etag): Offered,
@@ -145,10 +159,10 @@ pub(super) async fn lock(
     session: Option<&SessionFetchConfig>,
 ) -> Result<Option<Locked>, Failure> {
     let texts = payload::texts(&core.store, &activity.instance_id, &[&activity.item]).await?;
-    // Without its parts it was completed or cancelled meanwhile.
+    // Its parts are gone when it was completed or cancelled in the meantime.
     let Some(text) = texts.into_iter().next().flatten() else { return Ok(None) };
     let Ok(item) = serde_json::from_str::<WorkItem>(&text) else {
-        set_aside(core, &activity.instance_id, &activity.id).await;
+        set_aside(&core.store, &activity.instance_id, &activity.id).await;
         return Ok(None);
     };
     let claimed = match (&activity.session_id, session) {
@@ -165,60 +179,30 @@ pub(super) async fn lock(
     let nonce = nonce();
     activity.attempt_count = activity.attempt_count.saturating_add(1);
     let expired = activity.lock.replace(nonce.clone());
-    // The lease begins now, not when the fetch did.
+    // The lease begins now, not when the fetch began.
     activity.visible_at = Stamp::at_ms(ends_ms(core.clock.now_ms(), lock_timeout));
     let options = quiet().with_witness(activity.id.as_str(), "/lock", nonce.as_str());
-    match core.store.put(&activity.instance_id, &activity.id, &activity, &etag, options).await {
-        Ok(etag) => {
-            if expired.is_some_and(|nonce| core.activity_locks.get(&nonce).is_none()) {
-                core.metrics.stole();
-            }
-            Ok(Some(Locked { activity, etag, nonce, item }))
+    let put = core.store.put(&activity.instance_id, &activity.id, &activity, &etag, options).await;
+    let Some(etag) = unless_stale(put)? else {
+        if let Some(undo) = claimed {
+            sessions::release(&core.store, &core.sessions, undo).await;
         }
-        Err(Failure::Storage(error)) if error.is_precondition_failed() || error.is_not_found() => {
-            if let Some(undo) = claimed {
-                sessions::release(core, undo).await;
-            }
-            Ok(None)
-        }
-        Err(failure) => Err(failure),
+        return Ok(None);
+    };
+    if expired.is_some_and(|nonce| core.activity_locks.get(&nonce).is_none()) {
+        core.metrics.stole();
     }
+    Ok(Some(Locked { activity, etag, nonce, item }))
 }
 
-/// Takes what is locked already: by the commit that made it, or ahead.
-fn handed(core: &Core, ready: Ready, asked: &Asked<'_>) -> Result<(WorkItem, String, u32), Failure> {
-    let Ready { activity, etag, nonce, .. } = ready;
+/// Decodes an activity that was locked before the fetch: by direct dispatch or by
+/// prefetch.
+fn unpacked(Ready { activity, etag, nonce, .. }: Ready) -> Result<Locked, Failure> {
     let text = match &activity.item {
         Text::Here(text) => text.as_str(),
         Text::Apart(_) => "",
     };
     let item = serde_json::from_str(text)
         .map_err(|error| Failure::Refused(format!("an activity of this process is unreadable: {error}")))?;
-    Ok(taken(core, Locked { activity, etag, nonce, item }, asked))
-}
-
-fn taken(core: &Core, locked: Locked, asked: &Asked<'_>) -> (WorkItem, String, u32) {
-    let Locked { activity, etag, nonce, item } = locked;
-    let execution = match &item {
-        WorkItem::ActivityExecute { execution_id, .. } => *execution_id,
-        _ => 0,
-    };
-    let token = LockToken {
-        kind: LockKind::Activity,
-        instance: activity.instance_id.clone(),
-        incarnation: activity.inc.clone().unwrap_or_default(),
-        execution,
-        nonce,
-        id: activity.id.clone(),
-    };
-    let attempts = activity.attempt_count;
-    // Should the lock run out, it is on offer again.
-    core.hints.activities.quietly(|hints| hints.offer((activity.clone(), etag.clone())));
-    let work = LockedActivity {
-        until: lock_table::deadline(activity.visible_at.ms(), core.clock.now_ms()),
-        activity: Versioned { value: activity, etag },
-        worker: asked.worker.clone(),
-    };
-    core.activity_locks.insert(&token.nonce, work);
-    (item, token.write(), attempts)
+    Ok(Locked { activity, etag, nonce, item })
 }

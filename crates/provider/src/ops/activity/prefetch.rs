@@ -14,21 +14,27 @@ use duroxide::providers::TagFilter;
 use crate::ops::activity::fetch::{self, Locked};
 use crate::ops::core::Core;
 use crate::ops::wait::FetchWait;
-use crate::options::config::CommitTier;
-use crate::process::hints::{Claimant, Ready};
+use crate::options::config::{CommitTier, Options};
+use crate::process::clock::HybridClock;
+use crate::process::hints::{Claimant, Hints, Ready};
 use crate::process::lock_table::{Offered, Worker};
 
 /// What is remembered of a worker that waits for work, and will again. Whoever
 /// fetches by hand may not come back.
-pub(super) fn worker(core: &Core, tags: &TagFilter, lease: Duration, wait: &FetchWait) -> Option<Worker> {
-    let is_on = core.options.tier >= CommitTier::Optimistic && wait.is_long();
+pub(super) fn worker(
+    options: &Options,
+    tags: &TagFilter,
+    lease: Duration,
+    wait: &FetchWait,
+) -> Option<Worker> {
+    let is_on = options.tier >= CommitTier::Optimistic && wait.is_long();
     is_on.then(|| Worker { tags: tags.clone(), lease })
 }
 
 /// Locks what this worker will come for. What fails is left to whoever comes.
 pub(super) async fn run(core: &Core, worker: Option<&Worker>) {
     let Some(worker) = worker else { return };
-    let mut returning = Returning::new(core, worker);
+    let mut returning = Returning::new(&core.hints, &core.clock, worker);
     let Some(offer) = returning.offer.take() else { return };
     match fetch::lock(core, offer.clone(), worker.lease, None).await {
         Ok(Some(Locked { activity, etag, nonce, .. })) => {
@@ -45,22 +51,22 @@ pub(super) async fn run(core: &Core, worker: Option<&Worker>) {
 
 /// A worker that is about to come back.
 struct Returning<'a> {
-    core: &'a Core,
+    hints: &'a Hints,
     offer: Option<Offered>,
     is_locking: bool,
 }
 
 impl<'a> Returning<'a> {
-    fn new(core: &'a Core, worker: &Worker) -> Self {
+    fn new(hints: &'a Hints, clock: &HybridClock, worker: &Worker) -> Self {
         let claimant = Claimant { tags: &worker.tags, owner: None };
-        let now = core.clock.stamp();
-        let offer = core.hints.activities.quietly(|hints| hints.returning(now, &claimant));
-        Returning { core, is_locking: offer.is_some(), offer }
+        let now = clock.stamp();
+        let offer = hints.activities.quietly(|hints| hints.returning(now, &claimant));
+        Returning { hints, is_locking: offer.is_some(), offer }
     }
 }
 
 impl Drop for Returning<'_> {
     fn drop(&mut self) {
-        self.core.hints.activities.quietly(|hints| hints.returned(self.is_locking));
+        self.hints.activities.quietly(|hints| hints.returned(self.is_locking));
     }
 }

@@ -9,13 +9,15 @@ use serde::de::DeserializeOwned;
 use crate::documents::kind;
 use crate::failure::Failure;
 use crate::ops::core::Core;
+use crate::process::clock::HybridClock;
+use crate::store::Store;
 
 pub(crate) async fn system_metrics(core: &Core) -> Result<SystemMetrics, Failure> {
-    core.system_metrics.get(&core.metrics, || instances(core)).await
+    core.system_metrics.get(&core.metrics, || instances(&core.store)).await
 }
 
 pub(crate) async fn queue_depths(core: &Core) -> Result<QueueDepths, Failure> {
-    core.queue_depths.get(&core.metrics, || queues(core)).await
+    core.queue_depths.get(&core.metrics, || queues(&core.store, &core.clock)).await
 }
 
 /// One row of a count.
@@ -30,12 +32,12 @@ struct Count {
     events: u64,
 }
 
-async fn instances(core: &Core) -> Result<(SystemMetrics, f64), Failure> {
+async fn instances(store: &Store) -> Result<(SystemMetrics, f64), Failure> {
     let query = Query::new(
         "SELECT c.type, c.status, COUNT(1) AS n, SUM(c.events) AS events FROM c WHERE \
          c.type = 'execution' OR (c.type = 'history' AND c.created = true) GROUP BY c.type, c.status",
     );
-    let (rows, charge) = ask::<Count>(core, query).await?;
+    let (rows, charge) = ask::<Count>(store, query).await?;
     let mut metrics = SystemMetrics::default();
     for row in rows {
         metrics.total_executions += row.n;
@@ -55,8 +57,8 @@ async fn instances(core: &Core) -> Result<(SystemMetrics, f64), Failure> {
 }
 
 /// Messages and activities that wait, and messages that will: timers.
-async fn queues(core: &Core) -> Result<(QueueDepths, f64), Failure> {
-    let now = core.clock.stamp();
+async fn queues(store: &Store, clock: &HybridClock) -> Result<(QueueDepths, f64), Failure> {
+    let now = clock.stamp();
     let mut charge = 0.0;
     let mut counts = [0; 3];
     let filters = [
@@ -69,7 +71,7 @@ async fn queues(core: &Core) -> Result<(QueueDepths, f64), Failure> {
         let query = Query::new(format!("SELECT VALUE COUNT(1) FROM c WHERE {filter}"))
             .with_parameter("@now", now.0)
             .without_plan();
-        let (rows, paid) = ask::<usize>(core, query).await?;
+        let (rows, paid) = ask::<usize>(store, query).await?;
         *count = rows.into_iter().sum();
         charge += paid;
     }
@@ -78,8 +80,8 @@ async fn queues(core: &Core) -> Result<(QueueDepths, f64), Failure> {
 }
 
 /// All rows, and what they cost.
-async fn ask<T: DeserializeOwned>(core: &Core, query: Query) -> Result<(Vec<T>, f64), Failure> {
-    let mut feed = core.store.container.query::<T>(query);
+async fn ask<T: DeserializeOwned>(store: &Store, query: Query) -> Result<(Vec<T>, f64), Failure> {
+    let mut feed = store.container.query::<T>(query);
     let (mut rows, mut charge) = (Vec::new(), 0.0);
     while let Some(page) = feed.next_page().await? {
         charge += page.charge();

@@ -22,7 +22,8 @@ use crate::documents::{Deletion, Late, Outbox, State, Versioned, kind};
 use crate::failure::Failure;
 use crate::ops::core::Core;
 use crate::ops::repair::purge;
-use crate::store::versioned;
+use crate::process::clock::HybridClock;
+use crate::store::{ConflictBudget, Contended, Store, unless_stale, versioned};
 
 /// Attempts when an instance changes meanwhile: its turns do it.
 const ATTEMPTS_MAX: usize = 64;
@@ -42,7 +43,7 @@ pub(crate) async fn run(
     for instance in &set {
         check_status(core.store.state(instance).await?.as_ref(), instance, force)?;
     }
-    check_children(core, &set).await?;
+    check_children(&core.store, &set).await?;
     let mut result = DeleteInstanceResult::default();
     match Vec::from_iter(&set).as_slice() {
         [] => {}
@@ -95,29 +96,29 @@ struct Child {
 
 /// Children of these instances: those that are only queued, or not even that,
 /// included. Outboxes are asked first: what has left them since is queued.
-async fn children(core: &Core, parents: &BTreeSet<&str>) -> Result<Vec<Child>, Failure> {
+async fn children(store: &Store, parents: &BTreeSet<&str>) -> Result<Vec<Child>, Failure> {
     let made = "SELECT c.instanceId, c.parentInstanceId AS parent FROM c WHERE c.type = 'history' AND \
                 ARRAY_CONTAINS(@parents, c.parentInstanceId)";
     let queued = "SELECT c.instanceId, c.startParent AS parent FROM c WHERE c.type = 'orch_queue' AND \
                   ARRAY_CONTAINS(@parents, c.startParent)";
     let mut found = Vec::new();
     for parent in parents {
-        let late = late(core, parent).await?;
+        let late = late(store, parent).await?;
         let child = |late: Late| Child { instance_id: late.instance, parent: (*parent).to_owned() };
         found.extend(late.into_iter().map(child));
     }
     let parents: Vec<&str> = parents.iter().copied().collect();
     for text in [made, queued] {
-        found.extend(core.store.rows(Query::new(text).with_parameter("@parents", parents.clone())).await?);
+        found.extend(store.rows(Query::new(text).with_parameter("@parents", parents.clone())).await?);
     }
     Ok(found)
 }
 
 /// Starts of children that an instance has committed and not delivered.
-async fn late(core: &Core, parent: &str) -> Result<Vec<Late>, Failure> {
+async fn late(store: &Store, parent: &str) -> Result<Vec<Late>, Failure> {
     let query = Query::new("SELECT * FROM c WHERE c.type = 'outbox'").in_partition(parent);
     let mut late = Vec::new();
-    for row in core.store.rows::<Value>(query).await? {
+    for row in store.rows::<Value>(query).await? {
         let messages = versioned::<Outbox>(row)?.value.messages.into_iter();
         let starts = messages.filter(|message| message.start_parent.as_deref() == Some(parent));
         late.extend(starts.map(|message| Late { instance: message.instance_id, id: message.id }));
@@ -126,8 +127,8 @@ async fn late(core: &Core, parent: &str) -> Result<Vec<Late>, Failure> {
 }
 
 /// No child may be left without its parent.
-async fn check_children(core: &Core, set: &BTreeSet<&str>) -> Result<(), Failure> {
-    match children(core, set).await?.into_iter().find(|child| !set.contains(child.instance_id.as_str())) {
+async fn check_children(store: &Store, set: &BTreeSet<&str>) -> Result<(), Failure> {
+    match children(store, set).await?.into_iter().find(|child| !set.contains(child.instance_id.as_str())) {
         None => Ok(()),
         Some(Child { instance_id, parent }) => Err(Failure::Refused(format!(
             "Cannot delete: instance {parent} has child {instance_id}, which would be an orphan. \
@@ -137,12 +138,12 @@ async fn check_children(core: &Core, set: &BTreeSet<&str>) -> Result<(), Failure
 }
 
 /// The instance and all below it, queued starts included.
-pub(crate) async fn tree(core: &Core, root: &str) -> Result<Vec<String>, Failure> {
+pub(crate) async fn tree(store: &Store, root: &str) -> Result<Vec<String>, Failure> {
     let (mut all, mut level) = (vec![root.to_owned()], BTreeSet::from([root.to_owned()]));
     let mut known = level.clone();
     while !level.is_empty() {
         let parents = level.iter().map(String::as_str).collect();
-        let found = children(core, &parents).await?.into_iter().map(|child| child.instance_id);
+        let found = children(store, &parents).await?.into_iter().map(|child| child.instance_id);
         level = found.filter(|child| known.insert(child.clone())).collect();
         all.extend(level.iter().cloned());
     }
@@ -158,51 +159,44 @@ async fn entomb(
     force: Force<'_>,
     result: &mut DeleteInstanceResult,
 ) -> Result<(), Failure> {
-    for _ in 0..ATTEMPTS_MAX {
+    let mut budget = ConflictBudget::new(Contended::State(instance), ATTEMPTS_MAX);
+    let (tombstone, counted) = loop {
+        budget.spend()?;
         let found = core.store.state(instance).await?;
         let before = found.as_ref().map(|found| &found.value);
         let mark = before.and_then(|state| state.del.as_deref());
         if let Some(tombstone) = found.as_ref().filter(|found| found.value.purge.is_some()) {
-            return purge::finish(core, tombstone).await;
+            break (tombstone.clone(), DeleteInstanceResult::default());
         }
         match (deletion, mark) {
             (None, Some(operation)) => {
                 Box::pin(set::settle(core, instance, operation)).await?;
                 return Err(Failure::Contended(format!("{instance} is being deleted")));
             }
-            // Not ours any more: it was deleted, and perhaps made again.
+            // Deleted before, and perhaps created again.
             (Some(ours), mark) if mark != Some(&ours.id) => return Ok(()),
             (Some(_), _) => {}
             (None, None) => {
-                // After the state was read: a turn that makes a child since then
-                // changes the state, and the write below is refused.
+                // After the state was read: a turn that creates a child in the
+                // meantime changes the state, and the write below is refused.
                 check_status(found.as_ref(), instance, force)?;
-                check_children(core, &BTreeSet::from([instance])).await?;
+                check_children(&core.store, &BTreeSet::from([instance])).await?;
             }
         }
-        let entries = purge::entries(core, instance).await?;
-        let tombstone = tombstone(core, instance, before, &entries, deletion);
-        let witness = tombstone.ack.clone();
+        let entries = purge::entries(&core.store, instance).await?;
+        let value = tombstone(&core.clock, instance, before, &entries, deletion);
         let etag = found.as_ref().map(|found| &found.etag);
-        match core.store.put_state(&tombstone, etag, "/ack", witness.into()).await {
-            Ok(etag) => {
-                count(before, &entries, result);
-                core.hints.instances.quietly(|hints| hints.idle(instance));
-                return purge::finish(core, &Versioned { value: tombstone, etag }).await;
-            }
-            Err(Failure::Storage(error)) if is_stale(&error) => {}
-            Err(failure) => return Err(failure),
-        }
-    }
-    Err(Failure::Contended(format!("the state of {instance} keeps changing")))
-}
-
-fn is_stale(error: &perihelion_client::Error) -> bool {
-    error.is_precondition_failed() || error.is_not_found() || error.is_conflict()
+        let put = core.store.put_state(&value, etag, "/ack", value.ack.clone().into()).await;
+        let Some(etag) = unless_stale(put)? else { continue };
+        core.hints.instances.quietly(|hints| hints.idle(instance));
+        break (Versioned { value, etag }, count(before, &entries));
+    };
+    add(result, &counted);
+    purge::finish(core, &tombstone).await
 }
 
 fn tombstone(
-    core: &Core,
+    clock: &HybridClock,
     instance: &str,
     before: Option<&State>,
     entries: &[purge::Entry],
@@ -211,7 +205,7 @@ fn tombstone(
     let doomed = entries.iter().filter(|entry| matches!(entry.kind.as_str(), kind::MESSAGE | kind::ACTIVITY));
     let late = deletion.iter().flat_map(|deletion| &deletion.late).filter(|late| late.instance == instance);
     let late: Vec<Once> = late.map(|late| Once { id: late.id.clone(), low: 0 }).collect();
-    let now = core.clock.stamp();
+    let now = clock.stamp();
     let mut consumed = before.map(|state| state.consumed.clone()).unwrap_or_default();
     consumed.extend(&late, now.ms());
     State {
@@ -226,14 +220,26 @@ fn tombstone(
     }
 }
 
-fn count(before: Option<&State>, entries: &[purge::Entry], result: &mut DeleteInstanceResult) {
+fn count(before: Option<&State>, entries: &[purge::Entry]) -> DeleteInstanceResult {
     let of = |kind: &str| entries.iter().filter(|entry| entry.kind == kind).count() as u64;
+    let mut result = DeleteInstanceResult {
+        executions_deleted: of(kind::EXECUTION),
+        events_deleted: entries.iter().map(|entry| entry.events).sum(),
+        queue_messages_deleted: of(kind::MESSAGE) + of(kind::ACTIVITY),
+        ..DeleteInstanceResult::default()
+    };
     if let Some(state) = before.filter(|state| !state.is_deleted()) {
         result.instances_deleted += u64::from(state.created);
         result.executions_deleted += u64::from(state.execution.execution > 0);
         result.events_deleted += state.execution.events;
     }
-    result.executions_deleted += of(kind::EXECUTION);
-    result.events_deleted += entries.iter().map(|entry| entry.events).sum::<u64>();
-    result.queue_messages_deleted += of(kind::MESSAGE) + of(kind::ACTIVITY);
+    result
+}
+
+/// Adds up what was deleted.
+pub(crate) fn add(sum: &mut DeleteInstanceResult, one: &DeleteInstanceResult) {
+    sum.instances_deleted += one.instances_deleted;
+    sum.executions_deleted += one.executions_deleted;
+    sum.events_deleted += one.events_deleted;
+    sum.queue_messages_deleted += one.queue_messages_deleted;
 }

@@ -9,25 +9,25 @@ use serde::Deserialize;
 use crate::documents::{Execution, State};
 use crate::failure::Failure;
 use crate::ops::admin::prune;
-use crate::ops::core::Core;
 use crate::ops::read;
 use crate::plan::is_terminal;
+use crate::store::Store;
 
 const CREATED: &str = "FROM c WHERE c.type = 'history' AND c.created = true";
 
-pub(crate) async fn instances(core: &Core, status: Option<&str>) -> Result<Vec<String>, Failure> {
+pub(crate) async fn instances(store: &Store, status: Option<&str>) -> Result<Vec<String>, Failure> {
     let query = match status {
         None => Query::new(format!("SELECT VALUE c.instanceId {CREATED}")),
         Some(status) => Query::new(format!("SELECT VALUE c.instanceId {CREATED} AND c.status = @status"))
             .with_parameter("@status", status),
     };
-    core.store.rows(query).await
+    store.rows(query).await
 }
 
-pub(crate) async fn children(core: &Core, parent: &str) -> Result<Vec<String>, Failure> {
+pub(crate) async fn children(store: &Store, parent: &str) -> Result<Vec<String>, Failure> {
     let query = Query::new(format!("SELECT VALUE c.instanceId {CREATED} AND c.parentInstanceId = @parent"))
         .with_parameter("@parent", parent);
-    core.store.rows(query).await
+    store.rows(query).await
 }
 
 /// An instance in short.
@@ -53,7 +53,7 @@ impl Summary {
 
 /// Instances that a bulk operation is for.
 pub(crate) async fn matching(
-    core: &Core,
+    store: &Store,
     filter: &InstanceFilter,
     suits: impl Fn(&Summary) -> bool,
 ) -> Result<Vec<String>, Failure> {
@@ -65,7 +65,7 @@ pub(crate) async fn matching(
         None => Query::new(text),
     };
     let named: Option<HashSet<&String>> = filter.instance_ids.as_ref().map(|ids| ids.iter().collect());
-    let rows: Vec<Summary> = core.store.rows(query).await?;
+    let rows: Vec<Summary> = store.rows(query).await?;
     let is_old = |row: &Summary| {
         filter.completed_before.is_none_or(|before| row.completed_at.is_some_and(|at| at < before))
     };
@@ -75,9 +75,9 @@ pub(crate) async fn matching(
     Ok(found.map(|row| row.instance_id).take(limit).collect())
 }
 
-pub(crate) async fn executions(core: &Core, instance: &str) -> Result<Vec<u64>, Failure> {
-    let Some(state) = read::live(core, instance).await? else { return Ok(Vec::new()) };
-    let past = prune::past(core, instance).await?;
+pub(crate) async fn executions(store: &Store, instance: &str) -> Result<Vec<u64>, Failure> {
+    let Some(state) = read::live(store, instance).await? else { return Ok(Vec::new()) };
+    let past = prune::past(store, instance).await?;
     let mut all: Vec<u64> = past.iter().map(|past| past.value.execution.execution).collect();
     if state.execution.execution > 0 {
         all.push(state.execution.execution);
@@ -86,15 +86,15 @@ pub(crate) async fn executions(core: &Core, instance: &str) -> Result<Vec<u64>, 
     Ok(all)
 }
 
-pub(crate) async fn latest_execution(core: &Core, instance: &str) -> Result<u64, Failure> {
-    let state = read::live(core, instance).await?;
+pub(crate) async fn latest_execution(store: &Store, instance: &str) -> Result<u64, Failure> {
+    let state = read::live(store, instance).await?;
     Ok(state.map_or(1, |state| state.execution.execution.max(1)))
 }
 
-pub(crate) async fn instance(core: &Core, instance: &str) -> Result<InstanceInfo, Failure> {
+pub(crate) async fn instance(store: &Store, instance: &str) -> Result<InstanceInfo, Failure> {
     let State { name, version, execution, created_at, updated_at, parent_instance_id, .. } =
-        read::created(core, instance).await?;
-    let output = read::output(core, instance, execution.output.as_ref()).await?;
+        read::created(store, instance).await?;
+    let output = read::output(store, instance, execution.output.as_ref()).await?;
     Ok(InstanceInfo {
         instance_id: instance.to_owned(),
         orchestration_name: name.unwrap_or_default(),
@@ -108,15 +108,15 @@ pub(crate) async fn instance(core: &Core, instance: &str) -> Result<InstanceInfo
     })
 }
 
-pub(crate) async fn execution(core: &Core, instance: &str, number: u64) -> Result<ExecutionInfo, Failure> {
+pub(crate) async fn execution(store: &Store, instance: &str, number: u64) -> Result<ExecutionInfo, Failure> {
     let absent = || Failure::NotFound(format!("{instance}, execution {number},"));
-    let state = read::live(core, instance).await?.ok_or_else(absent)?;
+    let state = read::live(store, instance).await?.ok_or_else(absent)?;
     let execution = match state.execution.execution == number {
         true => state.execution,
-        false => read::past(core, instance, number).await?.ok_or_else(absent)?,
+        false => read::past(store, instance, number).await?.ok_or_else(absent)?,
     };
     let Execution { execution, status, output, started_at, completed_at, events, .. } = execution;
-    let output = read::output(core, instance, output.as_ref()).await?;
+    let output = read::output(store, instance, output.as_ref()).await?;
     Ok(ExecutionInfo {
         execution_id: execution,
         status,

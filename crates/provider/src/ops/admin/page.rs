@@ -4,8 +4,8 @@ use perihelion_client::Query;
 use serde_json::Value;
 
 use crate::failure::Failure;
-use crate::ops::core::Core;
 use crate::options::listing::{ListOptions, ListOrder, ListPage, ListedInstance};
+use crate::store::Store;
 
 /// The state documents of instances that exist. Their id is indexed whatever
 /// the policy says.
@@ -23,12 +23,12 @@ const OUTPUT: &str = ", (IS_STRING(c.output) ? c.output : undefined) AS output";
 /// that we write: it is cut to seconds, and clocks agree to about two.
 const TIMESTAMP_SLACK_SECONDS: u64 = 10;
 
-pub(crate) async fn run(core: &Core, options: &ListOptions) -> Result<ListPage, Failure> {
+pub(crate) async fn run(store: &Store, options: &ListOptions) -> Result<ListPage, Failure> {
     let mut query = query(options).with_max_items(options.page_size());
     if let Some(place) = options.place()? {
         query = query.with_continuation(place);
     }
-    let page = core.store.container.query::<ListedInstance>(query).next_page().await?;
+    let page = store.container.query::<ListedInstance>(query).next_page().await?;
     let Some(page) = page else { return Ok(ListPage::default()) };
     let continuation = page.continuation().map(|place| options.token(place));
     Ok(ListPage { instances: page.items, continuation })

@@ -13,15 +13,15 @@ use crate::ops::admin::list;
 use crate::ops::core::Core;
 use crate::ops::read;
 use crate::ops::repair::garbage;
-use crate::store::{RETRY_FOR, retry_until, versioned};
+use crate::store::{RETRY_FOR, Store, retry_until, versioned};
 
 /// Instances of a bulk operation when none is said.
 pub(crate) const BULK_MAX: u32 = 1000;
 
 /// Past executions with their versions.
-pub(crate) async fn past(core: &Core, instance: &str) -> Result<Vec<Versioned<PastExecution>>, Failure> {
+pub(crate) async fn past(store: &Store, instance: &str) -> Result<Vec<Versioned<PastExecution>>, Failure> {
     let query = Query::new("SELECT * FROM c WHERE c.type = 'execution'").in_partition(instance);
-    let rows: Vec<Value> = core.store.rows(query).await?;
+    let rows: Vec<Value> = store.rows(query).await?;
     let mut past: Vec<Versioned<PastExecution>> =
         rows.into_iter().map(versioned).collect::<Result<_, _>>()?;
     past.sort_by_key(|past| past.value.execution.execution);
@@ -29,8 +29,8 @@ pub(crate) async fn past(core: &Core, instance: &str) -> Result<Vec<Versioned<Pa
 }
 
 pub(crate) async fn run(core: &Core, instance: &str, options: &PruneOptions) -> Result<PruneResult, Failure> {
-    let state = read::created(core, instance).await?;
-    let past = past(core, instance).await?;
+    let state = read::created(&core.store, instance).await?;
+    let past = past(&core.store, instance).await?;
     let mut result = PruneResult { instances_processed: 1, ..PruneResult::default() };
     // The current one is the first of those that are kept.
     let kept = options.keep_last.map_or(0, |kept| kept.saturating_sub(1) as usize);
@@ -90,7 +90,7 @@ pub(crate) async fn bulk(
     options: &PruneOptions,
 ) -> Result<PruneResult, Failure> {
     let mut result = PruneResult::default();
-    for instance in list::matching(core, filter, |_| true).await? {
+    for instance in list::matching(&core.store, filter, |_| true).await? {
         let one = run(core, &instance, options).await?;
         result.instances_processed += one.instances_processed;
         result.executions_deleted += one.executions_deleted;

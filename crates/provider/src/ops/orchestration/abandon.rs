@@ -1,10 +1,11 @@
-//! `abandon_orchestration_item`: the lock ends, and the messages that came with
-//! it, and no others, are seen again at once or after a delay. A lock that ran
-//! out may be given back as long as nobody else has taken it.
+//! `abandon_orchestration_item`: ends the lock. The messages that were fetched with
+//! it, and no others, are visible again at once or after a delay. An expired lock
+//! can be abandoned as long as no other process has taken the instance.
 
 use std::time::Duration;
 
 use perihelion_client::{Batch, Etag, Patch};
+use tokio::time::Instant;
 
 use crate::documents::lock_token::nonce;
 use crate::documents::stamp::Stamp;
@@ -12,9 +13,11 @@ use crate::documents::{Lock, STATE, State};
 use crate::failure::Failure;
 use crate::ops::core::Core;
 use crate::ops::orchestration::instance_lock;
-use crate::store::{RETRY_FOR, quiet_operation, retry_until};
+use crate::process::lock_table::LockedInstance;
+use crate::store::{ConflictBudget, Contended, RETRY_FOR, quiet_operation, retry_until};
 
-/// Attempts when the state changes, or messages go, under the lock.
+/// Attempts when the state changes or messages are deleted under the lock: one for
+/// each message, and some more.
 const ATTEMPTS_MAX: usize = 80;
 
 pub(crate) async fn run(
@@ -23,45 +26,43 @@ pub(crate) async fn run(
     delay: Option<Duration>,
     ignore_attempt: bool,
 ) -> Result<(), Failure> {
-    let (token, turn) = instance_lock::of(core, token).await?;
-    let mut turn = turn.lock().await;
+    let (token, held) = instance_lock::of(core, token).await?;
+    let mut held = held.lock().await;
     let now = core.clock.stamp();
     let visible_at = delay.filter(|delay| !delay.is_zero()).map(|delay| now.after(delay));
     let mut gone: Vec<String> = Vec::new();
-    let until = tokio::time::Instant::now() + RETRY_FOR;
-    for _ in 0..ATTEMPTS_MAX {
-        let state = &turn.state;
+    let until = Instant::now() + RETRY_FOR;
+    let mut budget = ConflictBudget::new(Contended::State(&token.instance), ATTEMPTS_MAX);
+    loop {
+        budget.spend()?;
+        let LockedInstance { state, etag, .. } = &*held;
         let lock = state.lock.clone().filter(|lock| lock.n == token.nonce).ok_or(Failure::LockLost)?;
         let (next, messages) = released(state, lock, &gone);
-        let batch = || as_batch(&next, &messages, visible_at, ignore_attempt, turn.etag.as_ref());
+        let batch = || as_batch(&next, &messages, visible_at, ignore_attempt, etag.as_ref());
         let send = || async { Ok(core.store.container.batch(batch()?).await?) };
         match retry_until(until, send).await {
-            Ok(_) => {
-                core.instance_locks.remove(&token.nonce);
-                core.store.state_cache.forget(&token.instance);
-                core.hints.instances.tell(|hints| {
-                    hints.abandoned(&token.instance, visible_at, now);
-                });
-                return Ok(());
-            }
-            Err(Failure::Storage(error))
-                if error.is_not_found() && error.operation_index().is_some_and(|index| index > 0) =>
-            {
-                let index = error.operation_index().unwrap_or(0);
-                gone.extend(messages.get(index - 1).map(|(id, _)| id.clone()));
-            }
-            Err(Failure::Storage(error))
-                if error.is_precondition_failed() || error.is_not_found() || error.is_conflict() =>
-            {
-                instance_lock::refresh(core, &token, &mut turn).await?;
-            }
-            Err(failure) => return Err(failure),
+            Ok(_) => break,
+            Err(failure) => match gone_message(&failure) {
+                Some(index) => gone.extend(messages.get(index).map(|(id, _)| id.clone())),
+                None if failure.is_stale() => instance_lock::refresh(core, &token, &mut held).await?,
+                None => return Err(failure),
+            },
         }
     }
-    Err(Failure::Contended(format!("the state of {} keeps changing", token.instance)))
+    core.instance_locks.remove(&token.nonce);
+    core.store.state_cache.forget(&token.instance);
+    core.hints.instances.tell(|hints| hints.abandoned(&token.instance, visible_at, now));
+    Ok(())
 }
 
-/// The state without its lock, and what the lock counted.
+/// Which message a batch was refused for because it does not exist any more. The
+/// first operation of the batch is the state.
+fn gone_message(failure: &Failure) -> Option<usize> {
+    let Failure::Storage(error) = failure else { return None };
+    error.operation_index().filter(|_| error.is_not_found())?.checked_sub(1)
+}
+
+/// The state without its lock, and the attempts of each message.
 fn released(state: &State, lock: Lock, gone: &[String]) -> (State, Vec<(String, u32)>) {
     let next = State { lock: None, ack: nonce(), ..state.clone() };
     let messages = lock.att.into_iter().filter(|(id, _)| !gone.contains(id)).collect();
@@ -78,7 +79,7 @@ fn as_batch(
     let mut batch = Batch::new(next.instance_id.as_str());
     match etag {
         Some(etag) => batch.replace_if_match(STATE, next, etag)?,
-        // A turn that was locked in memory only: this one is the first to write.
+        // The lock was in memory only and there is no document yet.
         None => batch.create(next)?,
     };
     for (id, attempts) in messages {

@@ -1,8 +1,8 @@
 //! `ack_orchestration_item`: load, plan, commit, deliver.
 //!
-//! What always holds: no transient failure leaves this function before the
-//! lock's deadline, because the runtime answers one by failing the workflow; an
-//! answer that was lost is found out by reading, never reported as a failure.
+//! Invariant: no transient failure leaves this function before the lock expires,
+//! because the runtime fails the workflow for one. When an answer was lost, the state
+//! is read to find out whether the commit was applied.
 
 use std::sync::Arc;
 
@@ -19,91 +19,115 @@ use crate::ops::orchestration::instance_lock;
 use crate::ops::orchestration::stage;
 use crate::ops::orchestration::unpack;
 use crate::ops::repair::garbage;
+use crate::ops::token_lock;
 use crate::plan::{self, Basis, TurnAck, TurnPlan, past_id};
+use crate::process::clock::HybridClock;
 use crate::process::lock_table::LockedInstance;
-use crate::store::retry_until;
 use crate::store::state_cache::Snapshot;
+use crate::store::{ConflictBudget, Contended, Store, retry_until};
 
-/// How often the state may change under a turn that holds its lock: deletions
-/// and pruning do it, and they are rare.
+/// How often the state may change under a turn that holds its lock. Only deletions
+/// and pruning change it, and they are rare.
 const REPLANS_MAX: usize = 16;
 
 pub(crate) async fn run(core: &Core, token: &str, ack: TurnAck) -> Result<(), Failure> {
-    let (token, turn) = instance_lock::of(core, token).await?;
-    let mut turn = turn.lock().await;
-    instance_lock::check(&turn)?;
+    let (token, held) = instance_lock::of(core, token).await?;
+    let mut held = held.lock().await;
+    token_lock::check(held.until)?;
     let nonce = nonce();
-    for _ in 0..REPLANS_MAX {
-        let mut plan = plan_turn(core, &turn, &ack, &nonce).await?;
-        let staged = stage::turn(core, &plan, turn.until).await?;
-        let dispatch = DirectDispatch::promise(core, &mut plan);
-        let basis = CommitBasis { etag: turn.etag.as_ref(), staged: staged.as_ref() };
-        let send = || commit(core, &plan, &dispatch, basis, turn.until);
-        match retry_until(turn.until, send).await? {
-            Outcome::Committed(versions) => {
-                conclude(core, &token, &mut turn, ack, plan, versions, dispatch).await;
-                return Ok(());
-            }
-            Outcome::Stale => {
-                if retry_until(turn.until, || is_applied(core, &token, &nonce)).await? {
-                    conclude(core, &token, &mut turn, ack, plan, Versions::default(), dispatch).await;
-                    return Ok(());
-                }
-                instance_lock::refresh(core, &token, &mut turn).await?;
-                instance_lock::check(&turn)?;
-            }
-            // What this process knew of the messages was old.
-            Outcome::Refused(_) if !turn.is_durable => {
-                instance_lock::lose(core, &token);
-                return Err(Failure::LockLost);
-            }
-            Outcome::Refused(error) => return Err(Failure::Refused(error.to_string())),
+    let mut budget = ConflictBudget::new(Contended::State(&token.instance), REPLANS_MAX);
+    let committed = loop {
+        budget.spend()?;
+        if let Some(committed) = commit_turn(core, &token, &mut held, &ack, &nonce).await? {
+            break committed;
         }
+    };
+    let Committed { plan, versions, dispatch } = committed;
+    conclude(core, &token, &mut held, ack, plan, versions, dispatch).await;
+    Ok(())
+}
+
+/// A turn after its commit.
+struct Committed<'a> {
+    plan: TurnPlan,
+    versions: Versions,
+    dispatch: DirectDispatch<'a>,
+}
+
+/// Plans and commits the turn. `None` when the state changed: then the lock still
+/// holds, and the turn is planned again.
+async fn commit_turn<'a>(
+    core: &'a Core,
+    token: &LockToken,
+    held: &mut LockedInstance,
+    ack: &TurnAck,
+    nonce: &str,
+) -> Result<Option<Committed<'a>>, Failure> {
+    let mut plan = plan_turn(&core.store, &core.clock, held, ack, nonce).await?;
+    let staged = stage::turn(&core.store, &core.clock, &plan, held.until).await?;
+    let dispatch = DirectDispatch::promise(core, &mut plan);
+    let basis = CommitBasis { etag: held.etag.as_ref(), staged: staged.as_ref() };
+    let send = || commit(&core.store, &plan, &dispatch, basis, held.until);
+    match retry_until(held.until, send).await? {
+        Outcome::Committed(versions) => Ok(Some(Committed { plan, versions, dispatch })),
+        Outcome::Stale => {
+            if retry_until(held.until, || is_applied(&core.store, token, nonce)).await? {
+                return Ok(Some(Committed { plan, versions: Versions::default(), dispatch }));
+            }
+            instance_lock::refresh(core, token, held).await?;
+            token_lock::check(held.until)?;
+            Ok(None)
+        }
+        // The messages that this process remembered are outdated.
+        Outcome::Refused(_) if !held.is_durable => {
+            instance_lock::lose(core, token);
+            Err(Failure::LockLost)
+        }
+        Outcome::Refused(error) => Err(Failure::Refused(error.to_string())),
     }
-    Err(Failure::Contended(format!("the state of {} keeps changing", token.instance)))
 }
 
 async fn plan_turn(
-    core: &Core,
-    turn: &LockedInstance,
+    store: &Store,
+    clock: &HybridClock,
+    held: &LockedInstance,
     ack: &TurnAck,
     nonce: &str,
 ) -> Result<TurnPlan, Failure> {
-    let state = &turn.state;
-    let bundles = retry_until(turn.until, || open_bundles(core, state)).await?;
+    let state = &held.state;
+    let bundles = retry_until(held.until, || open_bundles(store, state)).await?;
     let past = match ack.execution < state.execution.execution {
         true => {
             let id = past_id(ack.execution);
-            let find = || core.store.find::<PastExecution>(&state.instance_id, &id);
-            retry_until(turn.until, find).await?
+            let find = || store.find::<PastExecution>(&state.instance_id, &id);
+            retry_until(held.until, find).await?
         }
         false => None,
     };
-    let now = core.clock.reserve(ack.stamps());
-    plan::turn(&Basis { state, past, bundles: &bundles, once: &turn.once, now, nonce }, ack)
+    let now = clock.reserve(ack.stamps());
+    plan::turn(&Basis { state, past, bundles: &bundles, once: &held.once, now, nonce }, ack)
 }
 
-/// Those of an instance's bundles that are not unpacked yet.
-async fn open_bundles(core: &Core, state: &State) -> Result<Vec<Versioned<Bundle>>, Failure> {
+/// The bundles of an instance that are not unpacked yet.
+async fn open_bundles(store: &Store, state: &State) -> Result<Vec<Versioned<Bundle>>, Failure> {
     let mut bundles = Vec::new();
     for id in &state.bundles {
-        bundles.extend(core.store.find(&state.instance_id, id).await?);
+        bundles.extend(store.find(&state.instance_id, id).await?);
     }
     Ok(bundles)
 }
 
-/// Whether the state is the one this commit wrote, or one after it.
-async fn is_applied(core: &Core, token: &LockToken, nonce: &str) -> Result<bool, Failure> {
-    let state = core.store.state(&token.instance).await?;
+/// Whether this commit is the one that the state comes from, or an earlier one.
+async fn is_applied(store: &Store, token: &LockToken, nonce: &str) -> Result<bool, Failure> {
+    let state = store.state(&token.instance).await?;
     Ok(state.is_some_and(|state| state.value.acks.iter().any(|ack| ack == nonce)))
 }
 
-/// The turn is committed; what follows can be done by anyone, and is tried here
-/// first.
+/// The work after a commit. The reconciler of any process does what fails here.
 async fn conclude(
     core: &Core,
     token: &LockToken,
-    turn: &mut LockedInstance,
+    held: &mut LockedInstance,
     ack: TurnAck,
     mut plan: TurnPlan,
     versions: Versions,
@@ -111,17 +135,17 @@ async fn conclude(
 ) {
     core.instance_locks.remove(&token.nonce);
     let instance = token.instance.as_str();
-    let kept = keep(core, turn, ack, &plan.state, versions.state);
+    let kept = keep(&core.store, held, ack, &plan.state, versions.state);
     let now = core.clock.stamp();
-    // Before the instance is free: whoever takes it next must see them.
+    // Messages first: whoever fetches the instance next must see them.
     core.hints.instances.tell(|hints| {
         for message in plan.messages.drain(..) {
             hints.bring(message);
         }
-        if turn.is_more {
+        if held.is_more {
             hints.hint(instance, now.at_once());
         }
-        if turn.state.execution.pin != plan.state.execution.pin {
+        if held.state.execution.pin != plan.state.execution.pin {
             hints.unpark(instance);
         }
         hints.committed(instance);
@@ -129,7 +153,7 @@ async fn conclude(
     dispatch.conclude(std::mem::take(&mut plan.activities), versions.activities).await;
     let mut unpacked = Vec::new();
     for bundle in plan.bundles {
-        match unpack::run(core, instance, &bundle.id).await {
+        match unpack::run(&core.store, &core.hints, instance, &bundle.id).await {
             Ok(()) => unpacked.push(bundle.id),
             Err(failure) => {
                 tracing::warn!(instance, id = bundle.id, ?failure, "a bundle waits for the reconciler");
@@ -137,7 +161,7 @@ async fn conclude(
         }
     }
     if let Some(kept) = kept.filter(|_| !unpacked.is_empty()) {
-        forget_bundles(core, &kept, &unpacked);
+        forget_bundles(&core.store, &kept, &unpacked);
     }
     for outbox in plan.outboxes {
         deliver::run(core, outbox).await;
@@ -147,20 +171,20 @@ async fn conclude(
     }
 }
 
-/// Keeps what the commit wrote for the next turn and for reads, unless its
-/// version or its history is not known.
+/// Puts the new state into the cache, for the next turn and for reads. Skipped when
+/// its etag or its history is not known.
 fn keep(
-    core: &Core,
-    turn: &mut LockedInstance,
+    store: &Store,
+    held: &mut LockedInstance,
     ack: TurnAck,
     state: &State,
     etag: Option<Etag>,
 ) -> Option<Arc<Snapshot>> {
-    core.store.state_cache.forget(&state.instance_id);
-    let history = match turn.state.execution.execution {
+    store.state_cache.forget(&state.instance_id);
+    let history = match held.state.execution.execution {
         before if before == state.execution.execution => {
-            // Nobody else has it, unless someone is reading: then it is copied.
-            let mut history = Arc::unwrap_or_clone(turn.history.take()?);
+            // Copied only when a reader holds it at the same time.
+            let mut history = Arc::unwrap_or_clone(held.history.take()?);
             if ack.execution == before {
                 history.extend(ack.history_delta);
             }
@@ -170,17 +194,18 @@ fn keep(
     };
     let state = Versioned { value: state.clone(), etag: etag? };
     let snapshot = Arc::new(Snapshot { state, history: Arc::new(history) });
-    core.store.state_cache.put(Arc::clone(&snapshot));
+    store.state_cache.put(Arc::clone(&snapshot));
     Some(snapshot)
 }
 
-/// The next turn need not look for bundles that are unpacked.
-fn forget_bundles(core: &Core, kept: &Arc<Snapshot>, unpacked: &[String]) {
+/// Removes unpacked bundles from the cached state, so that the next turn does not
+/// look for them.
+fn forget_bundles(store: &Store, kept: &Arc<Snapshot>, unpacked: &[String]) {
     let is_current =
-        core.store.state_cache.get(&kept.state.value.instance_id).is_some_and(|now| Arc::ptr_eq(&now, kept));
+        store.state_cache.get(&kept.state.value.instance_id).is_some_and(|now| Arc::ptr_eq(&now, kept));
     if is_current {
         let mut state = kept.state.clone();
         state.value.bundles.retain(|bundle| !unpacked.contains(bundle));
-        core.store.state_cache.put(Arc::new(Snapshot { state, history: Arc::clone(&kept.history) }));
+        store.state_cache.put(Arc::new(Snapshot { state, history: Arc::clone(&kept.history) }));
     }
 }

@@ -1,5 +1,5 @@
-//! `append_with_execution`: events straight into a history, for tests and
-//! repairs. What comes twice is refused, nothing is ever overwritten.
+//! `append_with_execution`: appends events to a history directly, for tests and
+//! repairs. An event id that exists is refused; nothing is overwritten.
 
 use duroxide::Event;
 use duroxide::providers::ExecutionMetadata;
@@ -13,9 +13,9 @@ use crate::ops::orchestration::commit::{CommitBasis, Outcome, commit};
 use crate::ops::orchestration::direct_dispatch::DirectDispatch;
 use crate::ops::orchestration::stage;
 use crate::plan::{self, Basis, TurnAck, past_id};
-use crate::store::{RETRY_FOR, retry_until};
+use crate::store::{ConflictBudget, Contended, RETRY_FOR, Store, retry_until};
 
-/// Attempts when the state changes meanwhile.
+/// Attempts when the state changes in the meantime.
 const ATTEMPTS_MAX: usize = 16;
 
 pub(crate) async fn run(
@@ -37,15 +37,12 @@ pub(crate) async fn run(
         clock_offset_ms: 0,
         retention: core.retention(),
     };
-    for _ in 0..ATTEMPTS_MAX {
-        let found = core.store.state(instance).await?;
-        let Some(found) = found else {
-            let blank = State::blank(instance, nonce());
-            let witness = blank.incarnation.clone();
-            match core.store.put_state(&blank, None, "/incarnation", witness.into()).await {
-                Err(Failure::Storage(error)) if !error.is_conflict() => return Err(error.into()),
-                _ => continue,
-            }
+    let mut budget = ConflictBudget::new(Contended::State(instance), ATTEMPTS_MAX);
+    loop {
+        budget.spend()?;
+        let Some(found) = core.store.state(instance).await? else {
+            create_state(&core.store, instance).await?;
+            continue;
         };
         if found.value.is_deleted() || found.value.del.is_some() {
             return Err(Failure::NotFound(instance.to_owned()));
@@ -55,14 +52,23 @@ pub(crate) async fn run(
         let basis = Basis { state: &found.value, past, bundles: &[], once: &[], now, nonce: &nonce };
         let plan = plan::append(&basis, &ack)?;
         let until = Instant::now() + RETRY_FOR;
-        let staged = stage::turn(core, &plan, until).await?;
+        let staged = stage::turn(&core.store, &core.clock, &plan, until).await?;
         let nothing = DirectDispatch::nothing(core);
         let basis = CommitBasis { etag: Some(&found.etag), staged: staged.as_ref() };
-        match retry_until(until, || commit(core, &plan, &nothing, basis, until)).await? {
+        match retry_until(until, || commit(&core.store, &plan, &nothing, basis, until)).await? {
             Outcome::Committed(_) => return Ok(()),
             Outcome::Stale => {}
             Outcome::Refused(error) => return Err(Failure::Refused(error.to_string())),
         }
     }
-    Err(Failure::Contended(format!("the state of {instance} keeps changing")))
+}
+
+/// Creates the state of an instance that has none, unless another process does.
+async fn create_state(store: &Store, instance: &str) -> Result<(), Failure> {
+    let blank = State::blank(instance, nonce());
+    let witness = blank.incarnation.clone();
+    match store.put_state(&blank, None, "/incarnation", witness.into()).await {
+        Err(Failure::Storage(error)) if !error.is_conflict() => Err(error.into()),
+        _ => Ok(()),
+    }
 }

@@ -28,7 +28,8 @@ use crate::ops::read;
 use crate::ops::repair::purge;
 use crate::options::config::CommitTier;
 use crate::process::hints::Candidate;
-use crate::store::versioned;
+use crate::process::membership::Membership;
+use crate::store::{Store, versioned};
 
 /// Messages of one turn. Their deletions must fit the commit's batch beside
 /// everything else.
@@ -59,7 +60,7 @@ pub(crate) enum Claim {
     /// Messages, of which that is the last, but no start: not an instance yet.
     Unstarted(Stamp),
     /// It is being deleted.
-    Leaving,
+    Deleting,
     /// Its documents are not what they should be.
     Unreadable,
 }
@@ -73,21 +74,25 @@ struct Waiting {
 
 /// What a dispatcher asks for.
 #[derive(Clone, Copy)]
-pub(crate) struct Asked<'a> {
+pub(crate) struct ClaimOptions<'a> {
     pub(crate) lock_timeout: Duration,
     pub(crate) filter: Option<&'a DispatcherCapabilityFilter>,
     pub(crate) tier: CommitTier,
 }
 
-pub(crate) async fn claim(core: &Core, candidate: &Candidate, asked: Asked<'_>) -> Result<Claim, Failure> {
-    if asked.tier == CommitTier::Cached
-        && let Some(granted) = claim_cached::claim(core, candidate, asked.lock_timeout, asked.filter)
+pub(crate) async fn claim(
+    core: &Core,
+    candidate: &Candidate,
+    options: ClaimOptions<'_>,
+) -> Result<Claim, Failure> {
+    if options.tier == CommitTier::Cached
+        && let Some(granted) = claim_cached::claim(core, candidate, options.lock_timeout, options.filter)
     {
         return Ok(Claim::Taken(Box::new(granted)));
     }
     let instance = candidate.instance.as_str();
     let now = core.clock.stamp();
-    let Waiting { state, messages, is_more } = waiting(core, instance, now).await?;
+    let Waiting { state, messages, is_more } = waiting(&core.store, instance, now).await?;
     if let Some(state) = &state {
         if state.value.is_deleted() && state.value.purge.is_some() {
             purge::finish(core, state).await?;
@@ -95,28 +100,28 @@ pub(crate) async fn claim(core: &Core, candidate: &Candidate, asked: Asked<'_>) 
         }
         if let Some(operation) = &state.value.del {
             delete::settle(core, instance, operation).await?;
-            return Ok(Claim::Leaving);
+            return Ok(Claim::Deleting);
         }
         if let Some(lock) = state.value.lock.as_ref().filter(|lock| lock.until > now.ms()) {
             return Ok(Claim::Locked(lock.until));
         }
-        if !is_compatible(&state.value, asked.filter) {
+        if !is_compatible(&state.value, options.filter) {
             return Ok(Claim::Incompatible);
         }
     }
     let before = state.as_ref().map(|state| &state.value).filter(|state| !state.is_deleted());
-    let mut messages = drop_stale(core, instance, before, &state, messages).await;
+    let mut messages = drop_stale(&core.store, instance, before, &state, messages).await;
     if messages.is_empty() {
         return Ok(Claim::Idle);
     }
     let history = match &state {
-        Some(state) if !state.value.is_deleted() => read::history(core, state).await?,
+        Some(state) if !state.value.is_deleted() => read::history(&core.store, state).await?,
         _ => Ok(Arc::default()),
     };
     let events = history.as_ref().map_or(&[][..], |history| history.as_slice());
     if is_more && identity(before, events, &messages).is_none() {
-        let start = start_behind(core, instance, now).await?;
-        let start = drop_stale(core, instance, before, &state, start).await;
+        let start = start_behind(&core.store, instance, now).await?;
+        let start = drop_stale(&core.store, instance, before, &state, start).await;
         messages.truncate(MESSAGES_MAX - start.len());
         messages.splice(0..0, start);
     }
@@ -124,8 +129,9 @@ pub(crate) async fn claim(core: &Core, candidate: &Candidate, asked: Asked<'_>) 
         let last = if is_more { Some(now) } else { messages.iter().map(|(message, _)| message.enq).max() };
         return unstarted(core, instance, &messages, last.unwrap_or_default()).await;
     };
-    let is_optimistic = asked.tier >= CommitTier::Optimistic && is_first(core, candidate, before, &messages);
-    let (history, kv_snapshot) = match before.map(|state| read::snapshot(core, state)) {
+    let is_optimistic =
+        options.tier >= CommitTier::Optimistic && is_first(&core.membership, candidate, before, &messages);
+    let (history, kv_snapshot) = match before.map(|state| read::snapshot(&core.store, state)) {
         None => (history, HashMap::new()),
         Some(snapshot) => match snapshot.await {
             Ok(kv_snapshot) => (history, kv_snapshot),
@@ -138,9 +144,9 @@ pub(crate) async fn claim(core: &Core, candidate: &Candidate, asked: Asked<'_>) 
     let tried = &candidate.tried;
     let grant = Grant { instance, before: state, identity, history, kv_snapshot, messages, is_more, tried };
     if is_optimistic {
-        return Ok(Claim::Taken(Box::new(grant.in_memory(core, asked.lock_timeout))));
+        return Ok(Claim::Taken(Box::new(grant.in_memory(core, options.lock_timeout))));
     }
-    let granted = grant.durably(core, asked.lock_timeout).await?;
+    let granted = grant.durably(core, options.lock_timeout).await?;
     Ok(granted.map_or(Claim::Lost, |granted| Claim::Taken(Box::new(granted))))
 }
 
@@ -149,13 +155,13 @@ pub(crate) async fn claim(core: &Core, candidate: &Candidate, asked: Asked<'_>) 
 /// looked at yet; what came from others while its slot was already ours, neither.
 /// Whatever was there before may have ended another process.
 fn is_first(
-    core: &Core,
+    membership: &Membership,
     candidate: &Candidate,
     state: Option<&State>,
     messages: &[(Message, WorkItem)],
 ) -> bool {
     let is_untouched = !candidate.is_suspect && state.is_none_or(|state| state.lock.is_none());
-    let owned_since = core.membership.owned_since(&candidate.instance);
+    let owned_since = membership.owned_since(&candidate.instance);
     let is_new = |message: &Message| {
         let is_own = candidate.messages.iter().any(|known| known.id == message.id);
         let is_ours = || owned_since.is_some_and(|since| message.seen_from() > since);
@@ -164,9 +170,9 @@ fn is_first(
     is_untouched && messages.iter().all(|(message, _)| is_new(message))
 }
 
-async fn waiting(core: &Core, instance: &str, now: Stamp) -> Result<Waiting, Failure> {
+async fn waiting(store: &Store, instance: &str, now: Stamp) -> Result<Waiting, Failure> {
     let query = Query::new(WAITING).with_parameter("@now", now.0).in_partition(instance);
-    let rows: Vec<Value> = core.store.rows(query).await?;
+    let rows: Vec<Value> = store.rows(query).await?;
     let is_more = rows.len() > MESSAGES_MAX;
     let (mut state, mut messages) = (None, Vec::new());
     for row in rows {
@@ -177,13 +183,13 @@ async fn waiting(core: &Core, instance: &str, now: Stamp) -> Result<Waiting, Fai
         let id = row["id"].as_str().unwrap_or_default().to_owned();
         match serde_json::from_value::<Message>(row) {
             Ok(message) => messages.push(message),
-            Err(_) => set_aside(core, instance, &id).await,
+            Err(_) => set_aside(store, instance, &id).await,
         }
     }
     let count = messages.len();
     messages.truncate(affordable(&messages));
     let is_more = is_more || messages.len() < count;
-    let messages = with_items(core, instance, messages).await?;
+    let messages = with_items(store, instance, messages).await?;
     Ok(Waiting { state, messages, is_more })
 }
 
@@ -199,19 +205,19 @@ fn affordable(messages: &[Message]) -> usize {
 
 /// Messages with what they say, put together where it lies in parts.
 async fn with_items(
-    core: &Core,
+    store: &Store,
     instance: &str,
     messages: Vec<Message>,
 ) -> Result<Vec<(Message, WorkItem)>, Failure> {
     let texts: Vec<&Text> = messages.iter().map(|message| &message.item).collect();
-    let texts = payload::texts(&core.store, instance, &texts).await?;
+    let texts = payload::texts(store, instance, &texts).await?;
     let mut readable = Vec::new();
     for (message, text) in messages.into_iter().zip(texts) {
         // Without its parts it was consumed meanwhile.
         let Some(text) = text else { continue };
         match serde_json::from_str(&text) {
             Ok(item) => readable.push((message, item)),
-            Err(_) => set_aside(core, instance, &message.id).await,
+            Err(_) => set_aside(store, instance, &message.id).await,
         }
     }
     Ok(readable)
@@ -219,14 +225,14 @@ async fn with_items(
 
 /// A document of a queue that cannot be read must not stop the others: it stays, under
 /// another type, for a person to look at.
-pub(crate) async fn set_aside(core: &Core, instance: &str, id: &str) {
+pub(crate) async fn set_aside(store: &Store, instance: &str, id: &str) {
     tracing::error!(
         instance,
         id,
         "a document of a queue is unreadable and is set aside as type 'unreadable'"
     );
     let Ok(patch) = Patch::new().set("/type", "unreadable") else { return };
-    if let Err(error) = core.store.container.patch(instance, id, &patch).await {
+    if let Err(error) = store.container.patch(instance, id, &patch).await {
         tracing::warn!(instance, id, %error, "it could not be set aside");
     }
 }
@@ -241,7 +247,7 @@ pub(crate) fn is_compatible(state: &State, filter: Option<&DispatcherCapabilityF
 /// Leaves out messages that were consumed before, or are meant for an earlier
 /// incarnation, and removes them.
 async fn drop_stale(
-    core: &Core,
+    store: &Store,
     instance: &str,
     live: Option<&State>,
     state: &Option<Versioned<State>>,
@@ -258,7 +264,7 @@ async fn drop_stale(
     let (stale, fresh): (Vec<_>, Vec<_>) = messages.into_iter().partition(is_stale);
     for (message, _) in stale {
         tracing::debug!(instance, id = message.id, "a message was consumed before");
-        if let Err(failure) = payload::remove(core, &message).await {
+        if let Err(failure) = payload::remove(store, &message).await {
             tracing::warn!(instance, id = message.id, ?failure, "a stale message could not be removed");
         }
     }
@@ -307,11 +313,15 @@ pub(crate) fn identity(
 
 /// A start that more messages came before than one turn takes: it is taken first,
 /// for without it nobody could ever do anything with them.
-async fn start_behind(core: &Core, instance: &str, now: Stamp) -> Result<Vec<(Message, WorkItem)>, Failure> {
+async fn start_behind(
+    store: &Store,
+    instance: &str,
+    now: Stamp,
+) -> Result<Vec<(Message, WorkItem)>, Failure> {
     let query = Query::new(STARTS).with_parameter("@now", now.0).in_partition(instance);
-    let rows: Vec<Value> = core.store.rows(query).await?;
+    let rows: Vec<Value> = store.rows(query).await?;
     let messages = rows.into_iter().filter_map(|row| serde_json::from_value(row).ok()).collect();
-    let items = with_items(core, instance, messages).await?;
+    let items = with_items(store, instance, messages).await?;
     let is_start = |(_, item): &(Message, WorkItem)| matches!(item, WorkItem::StartOrchestration { .. });
     Ok(items.into_iter().find(is_start).into_iter().collect())
 }
@@ -334,7 +344,7 @@ async fn unstarted(
     }
     tracing::warn!(instance, count = messages.len(), "messages to an unknown instance are dropped");
     for (message, _) in messages {
-        payload::remove(core, message).await?;
+        payload::remove(&core.store, message).await?;
     }
     Ok(Claim::Idle)
 }

@@ -8,11 +8,10 @@ use tokio::time::Instant;
 
 use crate::documents::{Activity, STATE, kind};
 use crate::failure::Failure;
-use crate::ops::core::Core;
 use crate::ops::orchestration::direct_dispatch::DirectDispatch;
 use crate::ops::orchestration::stage::Staged;
 use crate::plan::{BYTES_MAX, PastWrite, TurnPlan};
-use crate::store::quiet_operation;
+use crate::store::{Store, quiet_operation};
 
 /// A commit that is begun gets this long, however late it is.
 const TIMEOUT_MIN: Duration = Duration::from_millis(200);
@@ -46,7 +45,7 @@ pub(crate) struct CommitBasis<'a> {
 
 /// Commits a plan, or not: by `until` it is over.
 pub(crate) async fn commit(
-    core: &Core,
+    store: &Store,
     plan: &TurnPlan,
     dispatch: &DirectDispatch<'_>,
     basis: CommitBasis<'_>,
@@ -56,7 +55,7 @@ pub(crate) async fn commit(
     let activities = dispatch.stamped(&plan.activities);
     let batch = as_batch(plan, &activities, basis)?.with_options(quiet_operation().with_timeout(timeout));
     let (first, last) = (1, plan.activities.len());
-    match core.store.container.batch(batch).await {
+    match store.container.batch(batch).await {
         Ok(results) => {
             let version = |index: usize| results.get(index)?.etag().cloned();
             let activities = (first..=last).map(version).collect();

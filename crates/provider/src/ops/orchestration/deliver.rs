@@ -3,6 +3,7 @@
 //! the first, or its id among those the target has consumed.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use perihelion_client::Batch;
 use tokio::task::JoinSet;
@@ -28,20 +29,20 @@ pub(crate) async fn run(core: &Core, outbox: Outbox) {
     let (instance, id) = (outbox.instance_id.clone(), outbox.id.clone());
     if core.is_delivery_failed() {
         tracing::warn!(instance, id, "a test lets this delivery fail");
-        core.leave_work();
+        core.repair.leave_work();
         return;
     }
     let garbage = garbage_of(&outbox, core.clock.stamp());
     if let Err(failure) = send(core, outbox, true).await {
         tracing::warn!(instance, id, ?failure, "messages wait for the reconciler");
-        core.leave_work();
+        core.repair.leave_work();
         return;
     }
-    let (store, leave_work) = (core.store.clone(), core.leave_work_later());
+    let (store, repair) = (core.store.clone(), Arc::clone(&core.repair));
     let removed = async move {
         if let Err(failure) = remove(&store, &instance, &id, garbage).await {
             tracing::warn!(instance, id, ?failure, "an empty outbox waits for the reconciler");
-            leave_work();
+            repair.leave_work();
         }
     };
     core.background.run(removed).await;

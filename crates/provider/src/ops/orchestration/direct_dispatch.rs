@@ -19,12 +19,15 @@ use crate::documents::stamp::{Stamp, ends_ms};
 use crate::ops::core::Core;
 use crate::options::config::CommitTier;
 use crate::plan::TurnPlan;
-use crate::process::hints::Ready;
-use crate::store::{RETRY_FOR, retry_until};
+use crate::process::clock::HybridClock;
+use crate::process::hints::{Hints, Ready};
+use crate::store::{RETRY_FOR, Store, retry_until};
 
 /// What was promised to workers, for the activities of one plan, in order.
 pub(crate) struct DirectDispatch<'a> {
-    core: &'a Core,
+    store: &'a Store,
+    clock: &'a HybridClock,
+    hints: &'a Hints,
     promises: Vec<Option<Promise>>,
     /// When the leases of the last attempt began.
     since_ms: AtomicU64,
@@ -53,17 +56,22 @@ impl<'a> DirectDispatch<'a> {
             }),
             false => Vec::new(),
         };
-        DirectDispatch { core, promises, since_ms: AtomicU64::new(0) }
+        DirectDispatch::new(core, promises)
     }
 
     /// For commits without activities.
     pub(crate) fn nothing(core: &'a Core) -> Self {
-        DirectDispatch { core, promises: Vec::new(), since_ms: AtomicU64::new(0) }
+        DirectDispatch::new(core, Vec::new())
+    }
+
+    fn new(core: &'a Core, promises: Vec<Option<Promise>>) -> Self {
+        let Core { store, clock, hints, .. } = core;
+        DirectDispatch { store, clock, hints, promises, since_ms: AtomicU64::new(0) }
     }
 
     /// The activities as an attempt that begins now writes them.
     pub(crate) fn stamped(&self, activities: &[Activity]) -> Vec<Activity> {
-        let now_ms = self.core.clock.now_ms();
+        let now_ms = self.clock.now_ms();
         self.since_ms.store(now_ms, Ordering::Relaxed);
         let mut activities = activities.to_vec();
         for (activity, promise) in activities.iter_mut().zip(&self.promises) {
@@ -89,18 +97,18 @@ impl<'a> DirectDispatch<'a> {
                 }
                 (Some(promise), None) => self.find(activity, &promise).await,
                 (None, Some(etag)) => {
-                    self.core.hints.activities.quietly(|hints| hints.offer((activity, etag)));
+                    self.hints.activities.quietly(|hints| hints.offer((activity, etag)));
                 }
                 // A poll finds it.
                 (None, None) => {}
             }
         }
-        self.core.hints.activities.wake.notify_waiters();
+        self.hints.activities.wake.notify_waiters();
     }
 
     fn hand(&self, activity: Activity, etag: Etag, promise: &Promise) {
         let ready = Ready { activity, etag, nonce: promise.nonce.clone(), lease: promise.lease };
-        self.core.hints.activities.quietly(|hints| {
+        self.hints.activities.quietly(|hints| {
             hints.kept(promise.worker);
             hints.ready(ready);
         });
@@ -108,7 +116,7 @@ impl<'a> DirectDispatch<'a> {
 
     /// The answer was lost, and with it the version.
     async fn find(&self, activity: Activity, promise: &Promise) {
-        let find = || self.core.store.find::<Activity>(&activity.instance_id, &activity.id);
+        let find = || self.store.find::<Activity>(&activity.instance_id, &activity.id);
         match retry_until(Instant::now() + RETRY_FOR, find).await {
             Ok(Some(found)) if found.value.lock.as_deref() == Some(promise.nonce.as_str()) => {
                 self.hand(found.value, found.etag, promise);
@@ -131,7 +139,7 @@ impl Drop for DirectDispatch<'_> {
         if self.promises.is_empty() {
             return;
         }
-        self.core.hints.activities.quietly(|hints| {
+        self.hints.activities.quietly(|hints| {
             self.promises.iter().flatten().for_each(|promise| hints.kept(promise.worker));
         });
     }

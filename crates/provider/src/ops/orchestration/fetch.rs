@@ -1,144 +1,133 @@
-//! `fetch_orchestration_item`: the next instance that can be taken, from hints
-//! or from a poll, at once or within the time given.
+//! `fetch_orchestration_item`: locks the next instance with visible messages, found
+//! by hints or by a poll.
 
 use std::time::Duration;
 
 use duroxide::providers::{DispatcherCapabilityFilter, OrchestrationItem};
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::documents::stamp::Stamp;
 use crate::failure::Failure;
 use crate::ops::core::Core;
-use crate::ops::orchestration::claim::{Asked, Claim, claim};
+use crate::ops::fetch_loop::{self, Queue};
+use crate::ops::orchestration::claim::{Claim, ClaimOptions, claim};
 use crate::ops::wait::FetchWait;
 use crate::options::config::CommitTier;
+use crate::process::clock::HybridClock;
 use crate::process::hints::{Asker, Candidate, Capability, Hints};
-use crate::process::interest::{Interest, Ticket};
+use crate::process::interest::Interest;
 
-/// Polls of one look, each without what was found before.
-const ROUNDS_MAX: usize = 8;
-
-/// How long an instance is left alone that another was faster to take, and one
-/// that is being deleted.
+/// How long hints skip an instance that another process locked first.
 const LOST_PAUSE: Duration = Duration::from_millis(20);
-const LEAVING_PAUSE: Duration = Duration::from_secs(1);
-/// The same for one whose state cannot be read: until a person has seen to it.
+/// How long hints skip an instance that is being deleted.
+const DELETING_PAUSE: Duration = Duration::from_secs(1);
+/// How long hints skip an instance whose state is unreadable: a person has to
+/// repair it.
 const UNREADABLE_PAUSE: Duration = Duration::from_secs(60);
 
-pub(crate) type Fetched = Option<(OrchestrationItem, String, u32)>;
+pub(crate) type Fetched = (OrchestrationItem, String, u32);
 
 pub(crate) async fn run(
     core: &Core,
     lock_timeout: Duration,
     poll_timeout: Duration,
     filter: Option<&DispatcherCapabilityFilter>,
-) -> Result<Fetched, Failure> {
+) -> Result<Option<Fetched>, Failure> {
     if filter.is_some_and(|filter| filter.supported_duroxide_versions.is_empty()) {
         return Ok(None);
     }
-    let wait = FetchWait::new(core, poll_timeout);
+    let wait = FetchWait::new(&core.options, poll_timeout);
     let is_tiered = wait.is_long() || core.options.is_tier_for_all;
     let tier = if is_tiered { core.options.tier } else { CommitTier::Durable };
-    let asked = Asked { lock_timeout, filter, tier };
-    let capability = Capability::of(filter);
-    let queue = &core.hints.instances;
+    let options = ClaimOptions { lock_timeout, filter, tier };
+    let queue = InstanceQueue { core, options, capability: Capability::of(filter) };
     let ticket = core.poller.join(&core.membership, Interest::Turns, !wait.is_long());
-    loop {
-        let woken = queue.wake.notified();
-        tokio::pin!(woken);
-        woken.as_mut().enable();
-        match look(core, asked, &capability, &ticket).await {
-            Ok(Some(found)) => return Ok(Some(found)),
-            Ok(None) => {}
-            Err(failure) => {
-                wait.outlast(failure).await?;
-                continue;
-            }
-        }
-        if wait.is_over() {
-            return Ok(None);
-        }
-        let hinted = queue.quietly(|hints| hints.next(asking(&capability)));
-        let _ =
-            tokio::time::timeout_at(wait.next_look(&core.clock, hinted, core.poller.next(&ticket)), woken)
-                .await;
+    fetch_loop::run(core, &queue, &ticket, wait).await
+}
+
+/// Instances with work, as one dispatcher sees them.
+struct InstanceQueue<'a> {
+    core: &'a Core,
+    options: ClaimOptions<'a>,
+    capability: Capability,
+}
+
+impl Queue for InstanceQueue<'_> {
+    type Item = Fetched;
+    type Waiting = ();
+
+    fn wake(&self) -> &Notify {
+        &self.core.hints.instances.wake
     }
-}
 
-fn asking(capability: &Capability) -> Asker<'_> {
-    Asker { capability, at: Instant::now() }
-}
-
-/// Looks through hints, then through polls, until an instance is taken or there
-/// are no more candidates.
-async fn look(
-    core: &Core,
-    asked: Asked<'_>,
-    capability: &Capability,
-    ticket: &Ticket<'_>,
-) -> Result<Fetched, Failure> {
-    core.poller.glance(core, ticket).await;
-    for _ in 0..ROUNDS_MAX {
-        while let Some(taken) = Taken::next(core, capability) {
-            let outcome = match claim(core, &taken.candidate, asked).await {
-                // It is this one's fault, and must not be the others'.
+    async fn take(&self) -> Result<Option<Fetched>, Failure> {
+        let Core { hints, clock, .. } = self.core;
+        while let Some(taken) = TakenHint::next(hints, clock, &self.capability) {
+            let outcome = match claim(self.core, &taken.candidate, self.options).await {
+                // One broken instance must not block the others.
                 Err(Failure::Refused(error)) => {
                     tracing::error!(instance = taken.candidate.instance, error, "an instance is unreadable");
                     Claim::Unreadable
                 }
                 outcome => outcome?,
             };
-            if let Some(found) = taken.settle(outcome, core.clock.now_ms(), capability) {
+            if let Some(found) = taken.settle(outcome, clock.now_ms(), &self.capability) {
                 return Ok(Some(found));
             }
         }
-        if !core.poller.poll(core, ticket).await? {
-            break;
-        }
+        Ok(None)
     }
-    Ok(None)
+
+    fn next_hint(&self) -> Option<Stamp> {
+        self.core.hints.instances.quietly(|hints| hints.next(asking(&self.capability)))
+    }
+
+    fn begin_wait(&self) {}
 }
 
-/// An instance that a fetch is looking at; given back when the fetch is dropped.
-struct Taken<'a> {
+fn asking(capability: &Capability) -> Asker<'_> {
+    Asker { capability, at: Instant::now() }
+}
+
+/// A hinted instance that a fetch tries to claim. Dropping it gives the hint back.
+struct TakenHint<'a> {
     hints: &'a Hints,
     candidate: Candidate,
     is_settled: bool,
 }
 
-impl<'a> Taken<'a> {
-    fn next(core: &'a Core, capability: &Capability) -> Option<Self> {
-        let now = core.clock.stamp();
-        let candidate = core.hints.instances.quietly(|hints| hints.take(now, asking(capability)))?;
-        Some(Taken { hints: &core.hints, candidate, is_settled: false })
+impl<'a> TakenHint<'a> {
+    fn next(hints: &'a Hints, clock: &HybridClock, capability: &Capability) -> Option<Self> {
+        let now = clock.stamp();
+        let candidate = hints.instances.quietly(|hints| hints.take(now, asking(capability)))?;
+        Some(TakenHint { hints, candidate, is_settled: false })
     }
 
-    fn settle(mut self, outcome: Claim, now_ms: u64, capability: &Capability) -> Fetched {
+    /// Updates the hints by the outcome of a claim.
+    fn settle(mut self, outcome: Claim, now_ms: u64, capability: &Capability) -> Option<Fetched> {
         self.is_settled = true;
         let (queue, instance) = (&self.hints.instances, self.candidate.instance.as_str());
-        let pause = |pause| Stamp::at_ms(now_ms).after(pause);
+        let block = |until: Stamp| queue.quietly(|hints| hints.block(instance, until));
+        let pause = |pause| block(Stamp::at_ms(now_ms).after(pause));
         match outcome {
             Claim::Taken(found) => return Some(*found),
             Claim::Idle => queue.quietly(|hints| hints.idle(instance)),
-            Claim::Locked(until) => {
-                queue.quietly(|hints| hints.block(instance, Stamp::at_ms(until)));
-            }
-            Claim::Lost => queue.quietly(|hints| hints.block(instance, pause(LOST_PAUSE))),
-            Claim::Leaving => queue.quietly(|hints| hints.block(instance, pause(LEAVING_PAUSE))),
+            Claim::Locked(until) => block(Stamp::at_ms(until)),
+            Claim::Lost => pause(LOST_PAUSE),
+            Claim::Deleting => pause(DELETING_PAUSE),
+            Claim::Unreadable => pause(UNREADABLE_PAUSE),
             Claim::Unstarted(seen) => {
                 let now = Stamp::at_ms(now_ms);
                 queue.quietly(|hints| hints.park_unstarted(instance, seen, now, Instant::now()));
             }
-            Claim::Unreadable => queue.quietly(|hints| hints.block(instance, pause(UNREADABLE_PAUSE))),
-            Claim::Incompatible => {
-                queue.quietly(|hints| hints.park(instance, asking(capability)));
-            }
+            Claim::Incompatible => queue.quietly(|hints| hints.park(instance, asking(capability))),
         }
         None
     }
 }
 
-impl Drop for Taken<'_> {
+impl Drop for TakenHint<'_> {
     fn drop(&mut self) {
         if !self.is_settled {
             self.hints.instances.tell(|hints| hints.released(&self.candidate.instance));

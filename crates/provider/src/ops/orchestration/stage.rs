@@ -17,8 +17,8 @@ use tokio::time::Instant;
 use crate::documents::stamp::Stamp;
 use crate::documents::{Bundle, Garbage, Outbox, Part, kind};
 use crate::failure::Failure;
-use crate::ops::core::Core;
 use crate::plan::{BYTES_MAX, TurnPlan};
+use crate::process::clock::HybridClock;
 use crate::store::{Store, quiet_operation, retry_until};
 
 /// How long staged documents wait for their commit: longer than any lock.
@@ -32,11 +32,16 @@ pub(crate) struct Staged {
 }
 
 /// Stages what a plan wants staged, if it does.
-pub(crate) async fn turn(core: &Core, plan: &TurnPlan, until: Instant) -> Result<Option<Staged>, Failure> {
+pub(crate) async fn turn(
+    store: &Store,
+    clock: &HybridClock,
+    plan: &TurnPlan,
+    until: Instant,
+) -> Result<Option<Staged>, Failure> {
     let Some(mark) = plan.staging.as_deref() else { return Ok(None) };
     let instance = plan.state.instance_id.as_str();
-    let staged = record(&core.store, instance, mark, core.clock.stamp(), until).await?;
-    let mut writer = Writer::new(&core.store, instance, until);
+    let staged = record(store, instance, mark, clock.stamp(), until).await?;
+    let mut writer = Writer::new(store, instance, until);
     for chunk in &plan.chunks {
         writer.create(chunk).await?;
     }

@@ -8,9 +8,9 @@ use perihelion_client::{Batch, Error, Etag};
 
 use crate::documents::{Activity, Bundle, Message, Versioned};
 use crate::failure::Failure;
-use crate::ops::core::Core;
 use crate::plan::tombstone;
-use crate::store::quiet_operation;
+use crate::process::hints::Hints;
+use crate::store::{Store, quiet_operation};
 
 /// Documents of one step: a batch holds a hundred operations, one is the
 /// bundle.
@@ -33,12 +33,12 @@ struct Step {
     rest: Bundle,
 }
 
-pub(crate) async fn run(core: &Core, instance: &str, id: &str) -> Result<(), Failure> {
+pub(crate) async fn run(store: &Store, hints: &Hints, instance: &str, id: &str) -> Result<(), Failure> {
     let mut known = None;
     for _ in 0..STEPS_MAX {
         let bundle = match known.take() {
             Some(bundle) => bundle,
-            None => match core.store.find::<Bundle>(instance, id).await? {
+            None => match store.find::<Bundle>(instance, id).await? {
                 Some(bundle) => bundle,
                 None => return Ok(()),
             },
@@ -46,10 +46,10 @@ pub(crate) async fn run(core: &Core, instance: &str, id: &str) -> Result<(), Fai
         let Versioned { value, etag } = bundle;
         let step = split(value);
         let batch = as_batch(instance, &step, &etag)?;
-        match core.store.container.batch(batch).await {
+        match store.container.batch(batch).await {
             Ok(results) => {
                 let version = |index: usize| results.get(index)?.etag().cloned();
-                announce(core, step.activities, step.messages, version);
+                announce(hints, step.activities, step.messages, version);
                 if step.rest.is_empty() {
                     return Ok(());
                 }
@@ -59,7 +59,7 @@ pub(crate) async fn run(core: &Core, instance: &str, id: &str) -> Result<(), Fai
             // Someone else was faster: see what is left.
             Err(error) if error.is_precondition_failed() || error.is_not_found() => {}
             // An activity of that id is there, or was cancelled: not again.
-            Err(error) if error.is_conflict() => skip(core, instance, &etag, step, &error).await?,
+            Err(error) if error.is_conflict() => skip(store, instance, &etag, step, &error).await?,
             Err(error) => return Err(error.into()),
         }
     }
@@ -107,19 +107,19 @@ fn as_batch(instance: &str, step: &Step, etag: &Etag) -> Result<Batch, Error> {
 }
 
 fn announce(
-    core: &Core,
+    hints: &Hints,
     activities: Vec<Activity>,
     messages: Vec<Message>,
     version: impl Fn(usize) -> Option<Etag>,
 ) {
-    core.hints.activities.tell(|hints| {
+    hints.activities.tell(|hints| {
         for (index, activity) in activities.into_iter().enumerate() {
             if let Some(etag) = version(index + 1) {
                 hints.offer((activity, etag));
             }
         }
     });
-    core.hints.instances.tell(|hints| {
+    hints.instances.tell(|hints| {
         for message in messages {
             hints.bring(message);
         }
@@ -127,7 +127,7 @@ fn announce(
 }
 
 /// Leaves the one document that exists out of the bundle.
-async fn skip(core: &Core, instance: &str, etag: &Etag, step: Step, error: &Error) -> Result<(), Failure> {
+async fn skip(store: &Store, instance: &str, etag: &Etag, step: Step, error: &Error) -> Result<(), Failure> {
     let Step { mut activities, mut messages, cancelled, mut rest } = step;
     let position = error.operation_index().unwrap_or(0).saturating_sub(1);
     if position < activities.len() {
@@ -138,7 +138,7 @@ async fn skip(core: &Core, instance: &str, etag: &Etag, step: Step, error: &Erro
     rest.activities.splice(0..0, activities);
     rest.messages.splice(0..0, messages);
     rest.cancelled.splice(0..0, cancelled);
-    match core.store.put(instance, &rest.id, &rest, etag, crate::store::quiet()).await {
+    match store.put(instance, &rest.id, &rest, etag, crate::store::quiet()).await {
         Ok(_) => Ok(()),
         Err(Failure::Storage(error)) if error.is_precondition_failed() || error.is_not_found() => Ok(()),
         Err(failure) => Err(failure),

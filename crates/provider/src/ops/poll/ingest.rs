@@ -12,6 +12,8 @@ use crate::documents::stamp::Stamp;
 use crate::documents::{Activity, kind};
 use crate::ops::core::Core;
 use crate::ops::orchestration::claim::set_aside;
+use crate::options::config::Options;
+use crate::process::hints::Hints;
 use crate::process::interest::Interest;
 use crate::process::lock_table::Offered;
 use crate::process::membership::{Membership, Rank, View};
@@ -100,10 +102,10 @@ pub(super) async fn ingest(core: &Core, rows: Vec<Value>, found: &mut Found) -> 
     for row in rows {
         match read(row) {
             Row::Message { instance, id, enq, visible_at } => {
-                is_turn |= hint(core, &instance, (enq, id), visible_at, found);
+                is_turn |= hint(&core.hints, &instance, (enq, id), visible_at, found);
             }
-            Row::Activity(offer) => is_work |= offered(core, *offer, found),
-            Row::Left { instance, made_at } => is_left |= left(core, &instance, made_at, found),
+            Row::Activity(offer) => is_work |= offered(&core.hints, *offer, found),
+            Row::Left { instance, made_at } => is_left |= left(&core.options, &instance, made_at, found),
             Row::Unreadable { instance, id } => unreadable.push((instance, id)),
         }
     }
@@ -114,10 +116,10 @@ pub(super) async fn ingest(core: &Core, rows: Vec<Value>, found: &mut Found) -> 
         core.hints.activities.wake.notify_waiters();
     }
     if is_left {
-        core.reconciler.notify_one();
+        core.repair.call();
     }
     for (instance, id) in unreadable {
-        set_aside(core, &instance, &id).await;
+        set_aside(&core.store, &instance, &id).await;
     }
     last
 }
@@ -149,8 +151,14 @@ fn read(row: Value) -> Row {
 
 /// Hints at an instance, if that is news. One that this process is busy with is
 /// its to take anyway, whatever has come for it.
-fn hint(core: &Core, instance: &str, message: (Stamp, String), visible_at: Stamp, found: &mut Found) -> bool {
-    core.hints.instances.quietly(|hints| {
+fn hint(
+    hints: &Hints,
+    instance: &str,
+    message: (Stamp, String),
+    visible_at: Stamp,
+    found: &mut Found,
+) -> bool {
+    hints.instances.quietly(|hints| {
         if hints.is_known(instance, message.0, found.now) {
             hints.found(instance, &message, visible_at);
             return false;
@@ -167,20 +175,20 @@ fn hint(core: &Core, instance: &str, message: (Stamp, String), visible_at: Stamp
 
 /// Whether the reconciler of this process is to see to it. It is as old as it is
 /// left behind.
-fn left(core: &Core, instance: &str, made_at: Stamp, found: &mut Found) -> bool {
-    let since = made_at.after(core.options.reconciler_age);
+fn left(options: &Options, instance: &str, made_at: Stamp, found: &mut Found) -> bool {
+    let since = made_at.after(options.reconciler_age);
     let rank = found.view.rank_of_instance(instance);
     found.is_ours(rank, Age { enq: since, visible_at: since, was_locked: false })
 }
 
 /// Offers an activity, if that is news.
-fn offered(core: &Core, (activity, etag): Offered, found: &mut Found) -> bool {
+fn offered(hints: &Hints, (activity, etag): Offered, found: &mut Found) -> bool {
     let rank = found.view.rank_of_activity(&activity.instance_id, &activity.id, activity.tag.as_deref());
     let Activity { enq, visible_at, .. } = activity;
     if !found.is_ours(rank, Age { enq, visible_at, was_locked: activity.lock.is_some() }) {
         return false;
     }
-    let is_news = core.hints.activities.quietly(|hints| hints.offer((activity, etag)));
+    let is_news = hints.activities.quietly(|hints| hints.offer((activity, etag)));
     found.works += usize::from(is_news);
     is_news
 }

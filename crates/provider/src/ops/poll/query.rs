@@ -11,7 +11,8 @@ use perihelion_client::Query;
 
 use crate::documents::node::Tags;
 use crate::documents::stamp::Stamp;
-use crate::ops::core::Core;
+use crate::options::config::Options;
+use crate::process::hints::Hints;
 use crate::process::interest::Interest;
 
 /// Instances, and sessions of others, that a poll is told to leave out; more
@@ -54,8 +55,15 @@ impl PollQuery {
     }
 
     /// What is seen at `now`, from a moment on, in that order.
-    pub(super) fn query(&self, core: &Core, now: Stamp, from: Stamp, rows_max: u32) -> Query {
-        let age = core.options.reconciler_age;
+    pub(super) fn query(
+        &self,
+        hints: &Hints,
+        options: &Options,
+        now: Stamp,
+        from: Stamp,
+        rows_max: u32,
+    ) -> Query {
+        let age = options.reconciler_age;
         let mut query = Query::new(self.text())
             .with_parameter("@now", now.0)
             .with_parameter("@from", from.0)
@@ -64,15 +72,14 @@ impl PollQuery {
             .with_max_items(rows_max)
             .without_plan();
         if self.turns {
-            let known = core.hints.instances.quietly(|hints| hints.pass_over(now, EXCLUDED_MAX));
+            let known = hints.instances.quietly(|hints| hints.pass_over(now, EXCLUDED_MAX));
             query = query.with_parameter("@known", known);
         }
         if let Some(tags) = &self.works {
             query = query.with_parameter("@tags", Vec::from_iter(tags.names.iter().cloned()));
         }
         if !self.owners.is_empty() {
-            let foreign =
-                core.hints.activities.quietly(|hints| hints.foreign_to(&self.owners, now, EXCLUDED_MAX));
+            let foreign = hints.activities.quietly(|hints| hints.foreign_to(&self.owners, now, EXCLUDED_MAX));
             query = query.with_parameter("@foreign", foreign);
         }
         query

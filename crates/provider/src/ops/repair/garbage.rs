@@ -6,6 +6,8 @@
 //! begin again. One that waits for a commit is closed first, under its etag;
 //! the commit, which removes it under the same etag, then cannot come.
 
+use std::sync::Arc;
+
 use perihelion_client::{Batch, Query};
 
 use crate::documents::{Garbage, Versioned};
@@ -17,23 +19,23 @@ use crate::store::{Store, quiet};
 /// Removes what a commit of this process dropped, which nobody waits for; what
 /// fails is left to the reconciler.
 pub(crate) async fn run(core: &Core, garbage: Garbage) {
-    let (store, leave_work) = (core.store.clone(), core.leave_work_later());
+    let (store, repair) = (core.store.clone(), Arc::clone(&core.repair));
     let removed = async move {
         if let Err(failure) = collect(&store, &garbage).await {
             let (instance, id) = (&garbage.instance_id, &garbage.id);
             tracing::warn!(instance, id, ?failure, "documents wait to be removed by the reconciler");
-            leave_work();
+            repair.leave_work();
         }
     };
     core.background.run(removed).await;
 }
 
 /// Removes what a record names that is due.
-pub(crate) async fn finish(core: &Core, found: Versioned<Garbage>) -> Result<(), Failure> {
+pub(crate) async fn finish(store: &Store, found: Versioned<Garbage>) -> Result<(), Failure> {
     let Versioned { value: mut garbage, etag } = found;
     if garbage.staging.is_some() && !garbage.is_closed {
         garbage.is_closed = true;
-        match core.store.put(&garbage.instance_id, &garbage.id, &garbage, &etag, quiet()).await {
+        match store.put(&garbage.instance_id, &garbage.id, &garbage, &etag, quiet()).await {
             Ok(_) => {}
             // The commit has come after all, or someone else closes it.
             Err(Failure::Storage(error)) if error.is_precondition_failed() || error.is_not_found() => {
@@ -42,7 +44,7 @@ pub(crate) async fn finish(core: &Core, found: Versioned<Garbage>) -> Result<(),
             Err(failure) => return Err(failure),
         }
     }
-    collect(&core.store, &garbage).await
+    collect(store, &garbage).await
 }
 
 /// Removes what a record names, and the record.

@@ -50,9 +50,9 @@ impl Entry {
 }
 
 /// Everything of an instance but its state.
-pub(crate) async fn entries(core: &Core, instance: &str) -> Result<Vec<Entry>, Failure> {
+pub(crate) async fn entries(store: &Store, instance: &str) -> Result<Vec<Entry>, Failure> {
     let text = "SELECT c.id, c.type, c.events, c.inc, c.item.b, c.item.n, c.staging FROM c WHERE c.id != 'i'";
-    core.store.rows(Query::new(text).in_partition(instance)).await
+    store.rows(Query::new(text).in_partition(instance)).await
 }
 
 /// Finishes a deletion that is committed. Nothing of a new incarnation is made
@@ -63,10 +63,10 @@ pub(crate) async fn finish(core: &Core, tombstone: &Versioned<State>) -> Result<
     let state = &tombstone.value;
     let instance = state.instance_id.as_str();
     let listed: HashSet<&String> = state.purge.iter().flatten().collect();
-    let entries = entries(core, instance).await?;
+    let entries = entries(&core.store, instance).await?;
     let outboxes: Vec<&Entry> = entries.iter().filter(|entry| entry.kind == kind::OUTBOX).collect();
     if !outboxes.is_empty() {
-        let companions = delete::companions(core, state).await?;
+        let companions = delete::companions(&core.store, state).await?;
         for outbox in outboxes {
             last_words(core, instance, &outbox.id, &companions).await?;
         }

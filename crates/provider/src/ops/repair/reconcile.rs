@@ -42,13 +42,13 @@ const ROWS_MAX: usize = 64;
 
 pub(crate) async fn run(core: Weak<Core>, interval: Duration) {
     let interval = interval.max(INTERVAL_LEAST);
-    let Some(called) = core.upgrade().map(|core| Arc::clone(&core.reconciler)) else { return };
+    let Some(repair) = core.upgrade().map(|core| Arc::clone(&core.repair)) else { return };
     let (mut rest, mut stuck, mut awake_until) = (0, 0, Instant::now());
     let mut pass = Pass::default();
     loop {
-        let is_called = tokio::time::timeout(interval, called.notified()).await.is_ok();
+        let is_called = tokio::time::timeout(interval, repair.called()).await.is_ok();
         let Some(core) = core.upgrade() else { return };
-        if core.has_left_work() {
+        if core.repair.take_left_work() {
             // Until it is old enough to be found, and once more.
             awake_until = Instant::now() + core.options.reconciler_age + 2 * interval;
         }
@@ -137,9 +137,9 @@ async fn finish(core: &Core, row: Value) -> Result<(), Failure> {
     let text = |name: &str| row[name].as_str().unwrap_or_default().to_owned();
     match text("type").as_str() {
         kind::OUTBOX => deliver::attempt(core, versioned::<Outbox>(row)?.value).await,
-        kind::BUNDLE => unpack::run(core, &text("instanceId"), &text("id")).await,
+        kind::BUNDLE => unpack::run(&core.store, &core.hints, &text("instanceId"), &text("id")).await,
         kind::HISTORY => Box::pin(retain::sweep(core, &versioned::<State>(row)?)).await,
-        kind::GARBAGE => garbage::finish(core, versioned::<Garbage>(row)?).await,
+        kind::GARBAGE => garbage::finish(&core.store, versioned::<Garbage>(row)?).await,
         kind::DELETED => purge::finish(core, &versioned::<State>(row)?).await,
         kind::DELETION => delete::advance(core, versioned::<Deletion>(row)?).await,
         _ => Ok(()),

@@ -14,6 +14,8 @@ use crate::ops::admin::delete::Force;
 use crate::ops::admin::prune;
 use crate::ops::core::Core;
 use crate::plan::retention::is_finished;
+use crate::process::clock::HybridClock;
+use crate::store::Store;
 
 /// How long a tree is left alone of which a part still runs.
 const POSTPONED: Duration = Duration::from_secs(600);
@@ -26,13 +28,13 @@ const EXECUTIONS_BETWEEN: u64 = 8;
 /// part of that still runs.
 pub(crate) async fn sweep(core: &Core, root: &Versioned<State>) -> Result<(), Failure> {
     let instance = root.value.instance_id.as_str();
-    let tree = delete::tree(core, instance).await?;
+    let tree = delete::tree(&core.store, instance).await?;
     for member in &tree {
         let state = core.store.state(member).await?.map(|state| state.value);
         // One that is only queued has no state yet, and will run.
         if !state.as_ref().is_some_and(|state| is_finished(state) || state.is_deleted()) {
             tracing::debug!(instance, member, "a tree is kept: a part of it still runs");
-            return postpone(core, root).await;
+            return postpone(&core.store, &core.clock, root).await;
         }
     }
     let removed = delete::run(core, &tree, Force::None).await?;
@@ -41,10 +43,10 @@ pub(crate) async fn sweep(core: &Core, root: &Versioned<State>) -> Result<(), Fa
 }
 
 /// Whoever changes the state meanwhile says anew when it may go.
-async fn postpone(core: &Core, root: &Versioned<State>) -> Result<(), Failure> {
-    let due = Stamp::at_ms(core.clock.now_ms()).after(POSTPONED);
+async fn postpone(store: &Store, clock: &HybridClock, root: &Versioned<State>) -> Result<(), Failure> {
+    let due = Stamp::at_ms(clock.now_ms()).after(POSTPONED);
     let later = State { made_at: Some(due), ack: nonce(), ..root.value.clone() };
-    match core.store.put_state(&later, Some(&root.etag), "/ack", later.ack.clone().into()).await {
+    match store.put_state(&later, Some(&root.etag), "/ack", later.ack.clone().into()).await {
         Err(Failure::Storage(error)) if error.is_precondition_failed() || error.is_not_found() => Ok(()),
         outcome => outcome.map(drop),
     }

@@ -185,7 +185,7 @@ async fn a_large_turn_cut_off_at_any_request_leaves_nothing_behind() {
             // Nobody waits a day here.
             for row in rows(&other, "a", "SELECT * FROM c WHERE c.type = 'litter'").await {
                 let found: Versioned<Garbage> = versioned(row).unwrap();
-                garbage::finish(&other.core, found).await.unwrap();
+                garbage::finish(&other.core.store, found).await.unwrap();
             }
             assert!(other.read("a").await.unwrap() == history, "{last:?} {count}");
             let five = Duration::from_secs(5);
@@ -228,7 +228,7 @@ async fn what_is_committed_is_never_collected() {
     };
     let (committed, record) = tokio::join!(committing, reading);
     committed.unwrap();
-    garbage::finish(&other.core, record).await.unwrap();
+    garbage::finish(&other.core.store, record).await.unwrap();
     assert!(other.read("a").await.unwrap() == history);
 }
 

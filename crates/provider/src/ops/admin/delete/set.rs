@@ -13,14 +13,16 @@ use duroxide::providers::DeleteInstanceResult;
 use perihelion_client::Etag;
 use tokio::time::Instant;
 
-use super::{ATTEMPTS_MAX, Force, check_children, check_status, entomb, is_stale, late};
+use super::{ATTEMPTS_MAX, Force, check_children, check_status, entomb, late};
 use crate::documents::lock_token::nonce;
 use crate::documents::stamp::Stamp;
 use crate::documents::{Deletion, DeletionStage, State, Versioned, kind};
 use crate::failure::Failure;
 use crate::ops::core::Core;
 use crate::ops::repair::purge;
-use crate::store::{RETRY_FOR, quiet, retry_until};
+use crate::options::config::Options;
+use crate::process::clock::HybridClock;
+use crate::store::{ConflictBudget, Contended, RETRY_FOR, Store, quiet, retry_until, unless_stale};
 
 /// The partition of all coordinators.
 const COORDINATORS: u64 = 1;
@@ -48,20 +50,20 @@ pub(super) async fn delete(
     match prepare(core, set, &mut deletion, force).await {
         Ok(()) => {}
         Err(failure) => {
-            abort(core, deletion, &etag).await?;
+            abort(&core.store, deletion, &etag).await?;
             return Err(failure);
         }
     }
     deletion.stage = DeletionStage::Committed;
-    if !retry_until(until, || decide(core, &deletion, &etag)).await? {
+    if !retry_until(until, || decide(&core.store, &deletion, &etag)).await? {
         // It took so long that another process has given it up.
-        unmark(core, &deletion).await?;
+        unmark(&core.store, &deletion).await?;
         return Err(Failure::Contended("the deletion was interrupted".to_owned()));
     }
     // It has happened; what is left of it anyone can do.
     if let Err(failure) = roll_forward(core, &deletion, result).await {
         tracing::warn!(id = deletion.id, ?failure, "a deletion waits for the reconciler");
-        core.leave_work();
+        core.repair.leave_work();
     }
     Ok(())
 }
@@ -77,13 +79,15 @@ async fn prepare(
         mark(core, instance, &deletion.id, force).await?;
     }
     for instance in set {
-        deletion.late.extend(late(core, instance).await?);
+        deletion.late.extend(late(&core.store, instance).await?);
     }
-    check_children(core, set).await
+    check_children(&core.store, set).await
 }
 
 async fn mark(core: &Core, instance: &str, operation: &str, force: Force<'_>) -> Result<(), Failure> {
-    for _ in 0..ATTEMPTS_MAX {
+    let mut budget = ConflictBudget::new(Contended::State(instance), ATTEMPTS_MAX);
+    loop {
+        budget.spend()?;
         let found = core.store.state(instance).await?;
         check_status(found.as_ref(), instance, force)?;
         if let Some(tombstone) = found.as_ref().filter(|found| found.value.purge.is_some()) {
@@ -99,78 +103,76 @@ async fn mark(core: &Core, instance: &str, operation: &str, force: Force<'_>) ->
             return Err(Failure::Contended(format!("{instance} is part of another deletion")));
         }
         next.del = Some(operation.to_owned());
-        match core.store.put_state(&next, etag.as_ref(), "/del", operation.into()).await {
-            Ok(_) => return Ok(()),
-            Err(Failure::Storage(error)) if is_stale(&error) => {}
-            Err(failure) => return Err(failure),
+        let put = core.store.put_state(&next, etag.as_ref(), "/del", operation.into()).await;
+        if unless_stale(put)?.is_some() {
+            return Ok(());
         }
     }
-    Err(Failure::Contended(format!("the state of {instance} keeps changing")))
 }
 
 /// Writes the next stage of a deletion, unless another process has. Whether it
 /// is the stage it is in.
-async fn decide(core: &Core, deletion: &Deletion, etag: &Etag) -> Result<bool, Failure> {
+async fn decide(store: &Store, deletion: &Deletion, etag: &Etag) -> Result<bool, Failure> {
     let options = quiet().with_if_match(etag);
-    match core.store.container.replace_with(COORDINATORS, &deletion.id, deletion, &options).await {
-        Ok(_) => Ok(true),
-        Err(error) if is_stale(&error) => {
-            let found = coordinator(core, &deletion.id).await?;
-            Ok(found.is_some_and(|found| found.value.stage == deletion.stage))
-        }
-        Err(error) => Err(error.into()),
+    let written = store.container.replace_with(COORDINATORS, &deletion.id, deletion, &options).await;
+    if unless_stale(written.map_err(Failure::from))?.is_some() {
+        return Ok(true);
     }
+    let found = coordinator(store, &deletion.id).await?;
+    Ok(found.is_some_and(|found| found.value.stage == deletion.stage))
 }
 
-async fn coordinator(core: &Core, operation: &str) -> Result<Option<Versioned<Deletion>>, Failure> {
-    match core.store.container.find::<Deletion>(COORDINATORS, operation).await? {
+async fn coordinator(store: &Store, operation: &str) -> Result<Option<Versioned<Deletion>>, Failure> {
+    match store.container.find::<Deletion>(COORDINATORS, operation).await? {
         Some(item) => Ok(Some(Versioned { etag: item.etag()?.clone(), value: item.into_value() })),
         None => Ok(None),
     }
 }
 
 /// Takes a deletion back that was not committed.
-async fn abort(core: &Core, mut deletion: Deletion, etag: &Etag) -> Result<(), Failure> {
+async fn abort(store: &Store, mut deletion: Deletion, etag: &Etag) -> Result<(), Failure> {
     if deletion.stage == DeletionStage::Prepared {
         deletion.stage = DeletionStage::Aborted;
         let until = Instant::now() + RETRY_FOR;
-        if !retry_until(until, || decide(core, &deletion, etag)).await? {
+        if !retry_until(until, || decide(store, &deletion, etag)).await? {
             return Ok(());
         }
     }
-    unmark(core, &deletion).await?;
-    forget(core, &deletion).await
+    unmark(store, &deletion).await?;
+    forget(store, &deletion).await
 }
 
-async fn unmark(core: &Core, deletion: &Deletion) -> Result<(), Failure> {
+async fn unmark(store: &Store, deletion: &Deletion) -> Result<(), Failure> {
     for instance in &deletion.instances {
-        clear(core, instance, &deletion.id).await?;
+        clear(store, instance, &deletion.id).await?;
     }
     Ok(())
 }
 
-async fn clear(core: &Core, instance: &str, operation: &str) -> Result<(), Failure> {
-    for _ in 0..ATTEMPTS_MAX {
-        let found = core.store.state(instance).await?;
+async fn clear(store: &Store, instance: &str, operation: &str) -> Result<(), Failure> {
+    let mut budget = ConflictBudget::new(Contended::State(instance), ATTEMPTS_MAX);
+    loop {
+        budget.spend()?;
+        let found = store.state(instance).await?;
         let Some(found) = found.filter(|found| found.value.del.as_deref() == Some(operation)) else {
             return Ok(());
         };
         let next = State { del: None, ack: nonce(), ..found.value };
-        match core.store.put_state(&next, Some(&found.etag), "/ack", next.ack.clone().into()).await {
-            Ok(_) => return Ok(()),
-            Err(Failure::Storage(error)) if is_stale(&error) => {}
-            Err(failure) => return Err(failure),
+        let put = store.put_state(&next, Some(&found.etag), "/ack", next.ack.clone().into()).await;
+        if unless_stale(put)?.is_some() {
+            return Ok(());
         }
     }
-    Err(Failure::Contended(format!("the state of {instance} keeps changing")))
 }
 
 /// Whoever meets a mark brings its deletion on: finishes it, takes it back, or
 /// takes away the mark of one that is gone. A young one is left to its process.
 pub(crate) async fn settle(core: &Core, instance: &str, operation: &str) -> Result<(), Failure> {
-    match coordinator(core, operation).await? {
+    match coordinator(&core.store, operation).await? {
         Some(found) => advance(core, found).await,
-        None if is_old(core, made_at(operation)) => clear(core, instance, operation).await,
+        None if is_old(&core.clock, &core.options, made_at(operation)) => {
+            clear(&core.store, instance, operation).await
+        }
         None => Ok(()),
     }
 }
@@ -180,8 +182,10 @@ pub(crate) async fn advance(core: &Core, found: Versioned<Deletion>) -> Result<(
     let Versioned { value: deletion, etag } = found;
     match deletion.stage {
         DeletionStage::Committed => roll_forward(core, &deletion, &mut Default::default()).await,
-        DeletionStage::Aborted => abort(core, deletion, &etag).await,
-        DeletionStage::Prepared if is_old(core, deletion.made_at) => abort(core, deletion, &etag).await,
+        DeletionStage::Aborted => abort(&core.store, deletion, &etag).await,
+        DeletionStage::Prepared if is_old(&core.clock, &core.options, deletion.made_at) => {
+            abort(&core.store, deletion, &etag).await
+        }
         DeletionStage::Prepared => Ok(()),
     }
 }
@@ -192,9 +196,9 @@ fn made_at(operation: &str) -> Stamp {
     Stamp(stamp.unwrap_or(0))
 }
 
-fn is_old(core: &Core, made_at: Stamp) -> bool {
-    let age = Duration::from_millis(core.clock.stamp().ms().saturating_sub(made_at.ms()));
-    age > core.options.deletion_patience
+fn is_old(clock: &HybridClock, options: &Options, made_at: Stamp) -> bool {
+    let age = Duration::from_millis(clock.stamp().ms().saturating_sub(made_at.ms()));
+    age > options.deletion_patience
 }
 
 /// Finishes a deletion that is committed.
@@ -206,18 +210,18 @@ async fn roll_forward(
     for instance in &deletion.instances {
         entomb(core, instance, Some(deletion), Force::All, result).await?;
     }
-    forget(core, deletion).await
+    forget(&core.store, deletion).await
 }
 
-async fn forget(core: &Core, deletion: &Deletion) -> Result<(), Failure> {
-    match core.store.container.delete(COORDINATORS, &deletion.id).await {
+async fn forget(store: &Store, deletion: &Deletion) -> Result<(), Failure> {
+    match store.container.delete(COORDINATORS, &deletion.id).await {
         Err(error) if !error.is_not_found() => Err(error.into()),
         _ => Ok(()),
     }
 }
 
 /// Instances that go together with this one, by the mark on its tombstone.
-pub(crate) async fn companions(core: &Core, tombstone: &State) -> Result<Vec<String>, Failure> {
+pub(crate) async fn companions(store: &Store, tombstone: &State) -> Result<Vec<String>, Failure> {
     let Some(operation) = &tombstone.del else { return Ok(Vec::new()) };
-    Ok(coordinator(core, operation).await?.map(|found| found.value.instances).unwrap_or_default())
+    Ok(coordinator(store, operation).await?.map(|found| found.value.instances).unwrap_or_default())
 }

@@ -1,0 +1,49 @@
+//! An activity's lock, by its token: checked, and read again when the document
+//! changed.
+
+use std::sync::Arc;
+
+use tokio::sync::Mutex;
+
+use crate::documents::lock_token::{LockKind, LockToken};
+use crate::documents::{Activity, Versioned, kind};
+use crate::failure::Failure;
+use crate::ops::core::Core;
+use crate::ops::token_lock;
+use crate::process::clock::HybridClock;
+use crate::process::lock_table::{self, LockedActivity};
+use crate::store::{Store, retry_until};
+
+/// The lock of a token.
+pub(crate) async fn of(core: &Core, token: &str) -> Result<(LockToken, Arc<Mutex<LockedActivity>>), Failure> {
+    let find = |token: LockToken| async move { find(&core.store, &core.clock, &token).await };
+    token_lock::of(&core.activity_locks, LockKind::Activity, token, find).await
+}
+
+/// Reads the document again. Fails when the lock in it is not this one.
+pub(crate) async fn refresh(
+    core: &Core,
+    token: &LockToken,
+    held: &mut LockedActivity,
+) -> Result<(), Failure> {
+    match retry_until(held.until, || find(&core.store, &core.clock, token)).await {
+        Ok(found) => held.activity = found.activity,
+        Err(failure) => {
+            core.activity_locks.remove(&token.nonce);
+            core.hints.activities.quietly(|hints| hints.forget(&token.instance, &token.id));
+            return Err(failure);
+        }
+    }
+    Ok(())
+}
+
+async fn find(store: &Store, clock: &HybridClock, token: &LockToken) -> Result<LockedActivity, Failure> {
+    let found: Option<Versioned<serde_json::Value>> = store.find(&token.instance, &token.id).await?;
+    let Versioned { value, etag } = found.ok_or(Failure::LockLost)?;
+    if value["type"] != kind::ACTIVITY || value["lock"] != token.nonce.as_str() {
+        return Err(Failure::LockLost);
+    }
+    let value: Activity = serde_json::from_value(value).map_err(|_| Failure::LockLost)?;
+    let until = lock_table::deadline(value.visible_at.ms(), clock.now_ms());
+    Ok(LockedActivity { activity: Versioned { value, etag }, until, worker: None })
+}

@@ -1,0 +1,78 @@
+//! The fetch loop, the same for both queues: look through hints, then poll, and
+//! wait for a hint or the next poll until something is found or the time is over.
+
+use std::future::Future;
+
+use tokio::sync::Notify;
+
+use crate::documents::stamp::Stamp;
+use crate::failure::Failure;
+use crate::ops::core::Core;
+use crate::ops::wait::FetchWait;
+use crate::process::interest::Ticket;
+
+/// Polls of one look, each without what was found before.
+const ROUNDS_MAX: usize = 8;
+
+/// One queue, as one fetch sees it.
+pub(crate) trait Queue {
+    /// What the fetch returns.
+    type Item;
+    /// Lives while the fetch waits.
+    type Waiting;
+
+    /// Notified when hints change.
+    fn wake(&self) -> &Notify;
+
+    /// Locks the first hinted work that this fetch may have.
+    fn take(&self) -> impl Future<Output = Result<Option<Self::Item>, Failure>> + Send;
+
+    /// When the next hinted work can be taken.
+    fn next_hint(&self) -> Option<Stamp>;
+
+    /// The fetch begins to wait.
+    fn begin_wait(&self) -> Self::Waiting;
+}
+
+/// Fetches from a queue. `None` when the time is over.
+pub(crate) async fn run<Q: Queue>(
+    core: &Core,
+    queue: &Q,
+    ticket: &Ticket<'_>,
+    wait: FetchWait,
+) -> Result<Option<Q::Item>, Failure> {
+    loop {
+        let woken = queue.wake().notified();
+        tokio::pin!(woken);
+        woken.as_mut().enable();
+        match look(core, queue, ticket).await {
+            Ok(Some(found)) => return Ok(Some(found)),
+            Ok(None) => {}
+            Err(failure) => {
+                wait.outlast(failure).await?;
+                continue;
+            }
+        }
+        if wait.is_over() {
+            return Ok(None);
+        }
+        let until = wait.next_look(&core.clock, queue.next_hint(), core.poller.next(ticket));
+        let _waiting = queue.begin_wait();
+        let _ = tokio::time::timeout_at(until, woken).await;
+    }
+}
+
+/// Looks through hints, then through polls, until something is taken or a poll
+/// finds nothing new.
+async fn look<Q: Queue>(core: &Core, queue: &Q, ticket: &Ticket<'_>) -> Result<Option<Q::Item>, Failure> {
+    core.poller.glance(core, ticket).await;
+    for _ in 0..ROUNDS_MAX {
+        if let Some(found) = queue.take().await? {
+            return Ok(Some(found));
+        }
+        if !core.poller.poll(core, ticket).await? {
+            break;
+        }
+    }
+    Ok(None)
+}

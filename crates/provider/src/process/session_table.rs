@@ -1,0 +1,57 @@
+//! The session table: sessions that workers of this process own, by owner. Renewals
+//! go through it, so that no query has to find them.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Mutex;
+
+use crate::sync::lock;
+
+/// Owners and their sessions.
+#[derive(Debug, Default)]
+pub(crate) struct SessionTable {
+    owners: Mutex<HashMap<String, Owned>>,
+}
+
+/// The sessions of one owner that this process knows.
+#[derive(Debug, Default)]
+struct Owned {
+    names: HashSet<String>,
+    /// Sessions from before this process started are included.
+    is_complete: bool,
+}
+
+impl SessionTable {
+    pub(crate) fn is_empty(&self) -> bool {
+        lock(&self.owners).values().all(|owned| owned.names.is_empty())
+    }
+
+    pub(crate) fn insert(&self, owner: &str, session: &str) {
+        lock(&self.owners).entry(owner.to_owned()).or_default().names.insert(session.to_owned());
+    }
+
+    pub(crate) fn remove(&self, owner: &str, session: &str) {
+        if let Some(owned) = lock(&self.owners).get_mut(owner) {
+            owned.names.remove(session);
+        }
+    }
+
+    pub(crate) fn names(&self, owner: &str) -> HashSet<String> {
+        lock(&self.owners).get(owner).map(|owned| owned.names.clone()).unwrap_or_default()
+    }
+
+    /// Whether the sessions that the owner had before are here too.
+    pub(crate) fn is_complete(&self, owner: &str) -> bool {
+        lock(&self.owners).get(owner).is_some_and(|owned| owned.is_complete)
+    }
+
+    /// Adds what storage knows of these owners: pairs of owner and session.
+    pub(crate) fn complete(&self, owners: &[&str], found: impl IntoIterator<Item = (String, String)>) {
+        let mut all = lock(&self.owners);
+        for owner in owners {
+            all.entry((*owner).to_owned()).or_default().is_complete = true;
+        }
+        for (owner, session) in found {
+            all.entry(owner).or_default().names.insert(session);
+        }
+    }
+}

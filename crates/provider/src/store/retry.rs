@@ -1,0 +1,85 @@
+//! Retries above the driver's own. `retry_until` waits out transient failures until
+//! a deadline: a lock's end, or [`RETRY_FOR`]. `ConflictBudget` bounds the loops that
+//! repeat a conditional write which lost against another writer.
+
+use std::future::Future;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::failure::Failure;
+
+/// How long an operation without a lock retries while the service does not answer.
+pub(crate) const RETRY_FOR: Duration = Duration::from_secs(20);
+
+/// The first wait between attempts; it doubles up to the last.
+const BACKOFF_FIRST: Duration = Duration::from_millis(20);
+const BACKOFF_LAST: Duration = Duration::from_secs(1);
+
+/// Repeats `attempt` after transient failures. Returns its first other outcome, or
+/// the last transient failure when the next wait would pass `until`.
+pub(crate) async fn retry_until<T, F>(until: Instant, mut attempt: impl FnMut() -> F) -> Result<T, Failure>
+where
+    F: Future<Output = Result<T, Failure>>,
+{
+    let mut wait = BACKOFF_FIRST;
+    loop {
+        match attempt().await {
+            Err(failure) if failure.is_transient() && Instant::now() + wait < until => {
+                tracing::debug!(?failure, "waiting before another attempt");
+                tokio::time::sleep(wait.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
+                wait = (wait * 2).min(BACKOFF_LAST);
+            }
+            outcome => return outcome,
+        }
+    }
+}
+
+/// What a series of conditional writes is about, for the error text.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Contended<'a> {
+    State(&'a str),
+    Activity(&'a str),
+    Session(&'a str),
+}
+
+impl std::fmt::Display for Contended<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Contended::State(instance) => write!(f, "the state of {instance}"),
+            Contended::Activity(id) => write!(f, "the activity {id}"),
+            Contended::Session(session) => write!(f, "the session {session}"),
+        }
+    }
+}
+
+/// How often a conditional write may lose against other writers before its operation
+/// gives up. Every read-modify-write loop spends one of these.
+#[derive(Debug)]
+pub(crate) struct ConflictBudget<'a> {
+    what: Contended<'a>,
+    attempts_left: usize,
+}
+
+impl<'a> ConflictBudget<'a> {
+    pub(crate) fn new(what: Contended<'a>, attempts_max: usize) -> Self {
+        ConflictBudget { what, attempts_left: attempts_max }
+    }
+
+    /// Begins an attempt; fails when all are spent.
+    pub(crate) fn spend(&mut self) -> Result<(), Failure> {
+        let left = self.attempts_left.checked_sub(1);
+        self.attempts_left =
+            left.ok_or_else(|| Failure::Contended(format!("{} keeps changing", self.what)))?;
+        Ok(())
+    }
+}
+
+/// The outcome of a conditional write; `None` when another writer was faster.
+pub(crate) fn unless_stale<T>(outcome: Result<T, Failure>) -> Result<Option<T>, Failure> {
+    match outcome {
+        Ok(value) => Ok(Some(value)),
+        Err(failure) if failure.is_stale() => Ok(None),
+        Err(failure) => Err(failure),
+    }
+}
