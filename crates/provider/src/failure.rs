@@ -1,23 +1,24 @@
-//! What can go wrong inside, and how the contract wants it said. The runtime
-//! and its client read the words of some messages: they are spelt here, once.
+//! `Failure`: the errors inside the provider, and their conversion to errors of the
+//! contract. duroxide's runtime and client search some messages for words; these
+//! messages are only here.
 
 use duroxide::providers::ProviderError;
 use perihelion_client::Error;
 
-/// A failure, before it is said in the contract's words.
+/// A failure, before it becomes an error of the contract.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The database refused or could not be asked.
+    /// A request was refused or failed.
     Storage(Error),
-    /// The token is not one, or its lock is another's, gone, or run out.
+    /// The token is invalid, or its lock has expired or belongs to another holder.
     LockLost,
-    /// What is asked for is not there.
+    /// The instance does not exist.
     NotFound(String),
-    /// An instance has not ended.
+    /// The instance has not ended.
     Running(String),
-    /// What is asked for cannot be, and will not be by asking again.
+    /// The request is not possible. Repeating it does not help.
     Refused(String),
-    /// Someone else was faster too often; ask again.
+    /// Other writers were faster too often. The request may be repeated.
     Contended(String),
 }
 

@@ -1,5 +1,5 @@
-//! Durable workflows of [duroxide] on Azure Cosmos DB, on Perihelion's server,
-//! or on its engine inside this process.
+//! Durable workflows of [duroxide] on Azure Cosmos DB, on Perihelion's server, or on its
+//! engine inside this process.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -33,29 +33,31 @@
 //! }
 //! ```
 //!
-//! Only the first line of `main` says where workflows are kept:
+//! Only the first line of `main` selects where workflows are stored:
 //!
 //! | where | how |
 //! |---|---|
-//! | in a directory, by the engine in this process | [`CosmosDBProvider::embedded`] |
-//! | in memory, gone with the provider | [`CosmosDBProvider::embedded_in_memory`] |
-//! | an account of Azure or of `perihelion server`, by its key | [`CosmosDBProviderBuilder::with_connection_string`], or as in the published crate [`CosmosDBProvider::new`] |
-//! | an account of Azure, by Entra ID | [`CosmosDBProviderBuilder::with_credential`], with the feature `azure-core` |
+//! | a directory, with the engine in this process | [`CosmosDBProvider::embedded`] |
+//! | memory, until the provider is dropped | [`CosmosDBProvider::embedded_in_memory`] |
+//! | an account of Azure or of `perihelion server`, with its key | [`CosmosDBProviderBuilder::with_connection_string`], or as in the published crate [`CosmosDBProvider::new`] |
+//! | an account of Azure, with Entra ID | [`CosmosDBProviderBuilder::with_credential`], with the feature `azure-core` |
 //!
-//! Database and container are made if they are missing. Programs that share a
+//! The database and the container are created if they are missing. Programs that share a
 //! container share its workflows.
 //!
 //! # Features
 //!
 //! - `embedded` (default): the engine in this process. Without it the crate is
 //!   a client only.
-//! - `azure-core`: `Credential::azure` takes whatever `azure_identity` makes.
+//! - `azure-core`: `Credential::azure` takes a credential of `azure_identity`.
 //! - `provider-test`: duroxide's validations, for tests.
 //!
-//! What always holds: an instance is one logical partition with one state
-//! document, `i`, and every turn is one atomic batch that replaces `i` under
-//! its etag. Locks, hints and polls only decide who tries; the etag decides who
-//! wins. `docs/provider.md` has the layout.
+//! # Invariant
+//!
+//! An instance is one logical partition with one state document, `i`. Every turn is one
+//! atomic batch that replaces `i` under its etag. Locks, hints and polls only decide
+//! which process tries; the etag decides which one wins. `docs/provider.md` describes the
+//! documents.
 
 #![warn(missing_docs)]
 
@@ -79,12 +81,12 @@ pub use options::listing::{ListOptions, ListOrder, ListPage, ListedInstance};
 pub use options::retention::RetentionOptions;
 pub use process::metrics::{Latency, MethodMetrics, ProviderMetrics};
 
-// What the builder takes: a program needs no second dependency to name it.
+// Types that the builder takes, so that programs need no other dependency.
 pub use perihelion_client::{self, Credential};
 #[cfg(feature = "embedded")]
 pub use perihelion_server::{self, EmbeddedOptions};
 
-/// Where the published crate has its [`OutboxFaultInjector`].
+/// The path of [`OutboxFaultInjector`] in the published crate.
 pub mod outbox {
     pub use crate::options::config::OutboxFaultInjector;
 }

@@ -1,7 +1,8 @@
-//! Operations: what the provider does, by subject. `api` calls them.
+//! Operations: requests to the database, by subject. `api` calls them.
 //!
-//! `core` is what they share; `wait`, `payload`, `read` and `enqueue` serve several
-//! subjects.
+//! `orchestration`, `activity` and `admin` have one file for each method of the
+//! contract and files for the steps they share; `poll`, `heartbeat` and `repair` run
+//! in the background. `core` holds the parts that they use.
 
 pub(crate) mod activity;
 pub(crate) mod admin;

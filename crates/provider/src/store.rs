@@ -1,7 +1,7 @@
-//! The container and the exchanges that several operations share.
+//! `Store`: the container, and the requests that several operations share.
 //!
-//! The driver retries what it may; what is here goes on where it gives up, as
-//! long as the caller has time: a lock's deadline, or a fixed patience.
+//! `preflight` and `layout` check a container when it is opened, `retry` retries where
+//! the driver gives up, `state_cache` keeps states that this process read or wrote.
 
 pub(crate) mod layout;
 pub(crate) mod migration_marker;
@@ -25,10 +25,10 @@ pub(crate) use retry::{ConflictBudget, Contended, RETRY_FOR, retry_until, unless
 use crate::documents::{STATE, State, Versioned};
 use crate::failure::Failure;
 
-/// What queries order by, or find a few documents among many by; nothing else is
-/// indexed. A path costs 0.4 units with every write of a document that has it,
-/// so most are of members that few documents have; what is filtered among few
-/// (sessions by their lock) needs none.
+/// The indexed paths: what queries order by, or find a few documents among many by. A
+/// path costs 0.4 request units with every write of a document that has it, so most of
+/// these are members of few documents. Filters over a few documents, such as sessions
+/// by their lock, need no index.
 const INDEXED: [&str; 10] = [
     "/type/?",
     "/visibleAt/?",
@@ -42,19 +42,19 @@ const INDEXED: [&str; 10] = [
     "/madeAt/?",
 ];
 
-/// The container.
+/// The container and its cache. Cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) struct Store {
     pub(crate) container: Container,
-    /// What is known of states; every write here ends what was known before.
+    /// Cached states. Every write of a state removes its cached version.
     pub(crate) state_cache: Arc<StateCache>,
-    /// Whether it removes documents whose time to live is over.
+    /// Whether the container deletes documents after their time to live.
     pub(crate) is_ttl_on: bool,
 }
 
 impl Store {
-    /// Opens the container, made if it is missing. One in another layout, or one
-    /// that a migration has not filled yet, is opened only by a migration.
+    /// Opens the container, created if it is missing. A container in another layout is
+    /// refused; one with an unfinished migration is opened only by a migration.
     pub(crate) async fn open(
         client: &Client,
         database: &str,
@@ -81,12 +81,12 @@ impl Store {
         }
     }
 
-    /// An instance's state; `None` when nothing was ever committed or locked.
+    /// An instance's state; `None` if it was never committed or locked.
     pub(crate) async fn state(&self, instance: &str) -> Result<Option<Versioned<State>>, Failure> {
         self.find(instance, STATE).await
     }
 
-    /// An instance's state, unless it still has that version.
+    /// An instance's state, unless it still has this etag.
     pub(crate) async fn state_if_changed(&self, instance: &str, seen: &Etag) -> Result<Changed, Failure> {
         match self.container.read_if_changed::<State>(instance, STATE, seen).await {
             Ok(None) => Ok(Changed::Not),
@@ -99,7 +99,7 @@ impl Store {
         }
     }
 
-    /// A document with its version.
+    /// A document with its etag.
     pub(crate) async fn find<T: DeserializeOwned>(
         &self,
         instance: &str,
@@ -116,8 +116,9 @@ impl Store {
         Ok(self.container.query::<T>(query).collect().await?)
     }
 
-    /// Creates the state document, or replaces it when it has that etag. What is
-    /// at `pointer`, and at no other time was, tells whether it was applied.
+    /// Creates the state document, or replaces it if it has this etag. `witness` is a
+    /// value at `pointer` that no other write has left there; by it a lost answer is
+    /// found out.
     pub(crate) async fn put_state(
         &self,
         state: &State,
@@ -136,15 +137,15 @@ impl Store {
         };
         let etag = self.version(key, STATE, &written).await?;
         if state.is_deleted() {
-            // Whoever starts it anew must read what is left of it.
+            // A new start must see the tombstone.
             let state = Versioned { value: state.clone(), etag: etag.clone() };
             self.state_cache.put(Arc::new(Snapshot { state, history: Arc::default() }));
         }
         Ok(etag)
     }
 
-    /// Creates a document under an id that nobody else has: if it is there, an
-    /// earlier attempt made it.
+    /// Creates a document with an id that no other process uses: if it exists, an
+    /// earlier attempt created it.
     pub(crate) async fn create<T: Serialize>(
         &self,
         key: impl Into<PartitionKey>,
@@ -159,11 +160,11 @@ impl Store {
         }
         match self.container.find::<Value>(key, id).await? {
             Some(found) => Ok(found.etag()?.clone()),
-            None => Err(Failure::Contended(format!("{id} was removed as it was made"))),
+            None => Err(Failure::Contended(format!("{id} was deleted while it was created"))),
         }
     }
 
-    /// Replaces a document of an instance when it has that etag.
+    /// Replaces a document of an instance if it has this etag.
     pub(crate) async fn put<T: Serialize>(
         &self,
         instance: &str,
@@ -176,7 +177,7 @@ impl Store {
         self.version(instance, id, &written).await
     }
 
-    /// The version written; read when the answer was lost.
+    /// The etag that was written; read from the document when the answer was lost.
     async fn version(&self, instance: &str, id: &str, written: &Written) -> Result<Etag, Failure> {
         if let Ok(etag) = written.etag() {
             return Ok(etag.clone());
@@ -194,24 +195,24 @@ async fn make(client: &Client, database: &str, container: &str) -> Result<Contai
     database.create_container_if_missing(&properties).await
 }
 
-/// What a state is since it was seen.
+/// How a state differs from a version that was seen before.
 pub(crate) enum Changed {
     Not,
     To(Box<Versioned<State>>),
     Gone,
 }
 
-/// Writes whose answer need not repeat what was written.
+/// Options of a write whose response does not repeat the document.
 pub(crate) fn quiet() -> ItemOptions {
     ItemOptions::new().with_content_on_write(false)
 }
 
-/// The same for batches.
+/// Options of a batch whose response does not repeat the documents.
 pub(crate) fn quiet_operation() -> OperationOptions {
     OperationOptions::default().with_content_on_write(false)
 }
 
-/// Reads a row of a query with its version.
+/// Decodes a row of a query with its etag.
 pub(crate) fn versioned<T: DeserializeOwned>(row: Value) -> Result<Versioned<T>, Failure> {
     let unreadable =
         |what: &dyn std::fmt::Display| Failure::Refused(format!("a document is unreadable: {what}"));

@@ -1,4 +1,4 @@
-//! duroxide's `ProviderAdmin`, one line per method.
+//! Implements duroxide's `ProviderAdmin`: each method counts and calls an operation.
 
 use async_trait::async_trait;
 use duroxide::Event;
@@ -125,7 +125,7 @@ impl ProviderAdmin for CosmosDBProvider {
     }
 }
 
-/// Roots that have ended, each with all below it.
+/// Deletes finished root instances, each with its tree.
 async fn delete_bulk(
     provider: &CosmosDBProvider,
     filter: &InstanceFilter,
@@ -135,7 +135,7 @@ async fn delete_bulk(
     let mut result = DeleteInstanceResult::default();
     for root in list::matching(&core.store, filter, is_ended_root).await? {
         let tree = delete::tree(&core.store, &root).await?;
-        // It may have been started again since.
+        // It may have been started again in the meantime.
         let one = match delete::run(core, &tree, Force::AllBut(&root)).await {
             Err(Failure::Running(_)) => continue,
             one => one?,

@@ -1,8 +1,8 @@
-//! The published crate's small client, as far as programs use it: documents by
-//! id, and queries. A layer over ours, for tests that look into storage.
+//! The published crate's client, on top of ours: documents by id, queries and batches,
+//! for tests that look into storage.
 //!
-//! As there, what the service refuses is an answer with its status and not an
-//! error; an error is what kept the question from being asked or answered.
+//! As in the published crate, a refusal of the service is a response with its status; an
+//! error means that the request was not sent or not answered.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -35,39 +35,39 @@ pub use batch::{BatchOperation, BatchOperationResult};
 /// A parameter of a query.
 #[derive(Debug, Clone)]
 pub struct QueryParameter {
-    /// Its name, the sign included.
+    /// Its name, with the `@`.
     pub name: String,
-    /// What stands for it.
+    /// Its value.
     pub value: Value,
 }
 
 impl QueryParameter {
-    /// Gives `@name` a value; the sign is part of the name.
+    /// A parameter; the `@` is part of the name.
     pub fn new(name: impl Into<String>, value: impl Into<Value>) -> Self {
         QueryParameter { name: name.into(), value: value.into() }
     }
 }
 
-/// What the service answered about a document.
+/// The response to an operation on a document.
 #[derive(Debug)]
 pub struct CosmosDBResponse {
-    /// The status, refusals included.
+    /// The HTTP status, also of a refusal.
     pub status: u16,
-    /// The version that was read or written.
+    /// The etag that was read or written.
     pub etag: Option<String>,
-    /// The document, or what the service said instead.
+    /// The document, or the error body of the service.
     pub body: String,
 }
 
 impl CosmosDBResponse {
-    /// Whether it was done.
+    /// Whether the status is a success.
     pub fn is_success(&self) -> bool {
         (200..300).contains(&self.status)
     }
 
     fn of(outcome: Result<Written, Error>, operation: &str) -> Result<Self, ProviderError> {
-        // Whatever was kept of states before this write counts no more.
-        crate::store::state_cache::disturb();
+        // Providers of this process do not see this write.
+        crate::store::state_cache::invalidate_all();
         match outcome {
             Ok(written) => Ok(CosmosDBResponse {
                 status: written.receipt().status().code,
@@ -90,19 +90,19 @@ impl CosmosDBResponse {
     }
 }
 
-/// A container, for looking into it.
+/// A client for one container.
 #[derive(Debug, Clone)]
 pub struct CosmosDBClient {
     endpoint: String,
     database: String,
     container: String,
     credential: Credential,
-    /// Connected at the first question.
+    /// Connected at the first request.
     client: Arc<OnceCell<Client>>,
 }
 
 impl CosmosDBClient {
-    /// Names a container of an account; nothing is sent.
+    /// A client for a container of an account. Sends nothing.
     pub fn new(endpoint: &str, key: &str, database: &str, container: &str) -> Result<Self, String> {
         let credential = Credential::key(key).map_err(|error| format!("Invalid CosmosDB key: {error}"))?;
         Ok(CosmosDBClient {
@@ -114,7 +114,7 @@ impl CosmosDBClient {
         })
     }
 
-    /// Where the account answers.
+    /// The endpoint of the account.
     pub fn endpoint(&self) -> &str {
         &self.endpoint
     }
@@ -129,20 +129,20 @@ impl CosmosDBClient {
         &self.container
     }
 
-    /// Makes the database if it is missing.
+    /// Creates the database if it is missing.
     pub async fn ensure_database(&self) -> Result<(), ProviderError> {
         let made = self.connect().await?.create_database_if_missing(&self.database).await;
         made.map(drop).map_err(failed("ensure_database"))
     }
 
-    /// Makes the container, partitioned as a provider's is, if it is missing;
-    /// without a policy every path is indexed. A provider makes its own, which
-    /// indexes less.
+    /// Creates the container if it is missing, with the partition key of a provider.
+    /// Without a policy every path is indexed; a container that a provider creates
+    /// indexes fewer paths.
     pub async fn ensure_container(&self, indexing_policy: Option<Value>) -> Result<(), ProviderError> {
         let mut properties = ContainerProperties::new(&self.container, "/instanceId");
         if let Some(policy) = indexing_policy {
             let policy = serde_json::from_value(policy).map_err(|error| {
-                let why = format!("the indexing policy is none that the service knows: {error}");
+                let why = format!("the indexing policy is not valid: {error}");
                 ProviderError::permanent("ensure_container", why)
             })?;
             properties = properties.with_indexing_policy(policy);
@@ -152,18 +152,17 @@ impl CosmosDBClient {
         made.map(drop).map_err(failed("ensure_container"))
     }
 
-    /// Deletes the container with everything in it; one that is gone already is
-    /// as good.
+    /// Deletes the container with everything in it, if it exists.
     pub async fn delete_container(&self) -> Result<(), ProviderError> {
         let outcome = self.open().await?.delete_container().await;
-        crate::store::state_cache::disturb();
+        crate::store::state_cache::invalidate_all();
         match outcome {
             Err(error) if !error.is_not_found() => Err(failed("delete_container")(error)),
             _ => Ok(()),
         }
     }
 
-    /// Asks a query, in one partition or in all.
+    /// Runs a query, in one partition or in all.
     pub async fn query(
         &self,
         text: &str,
@@ -217,7 +216,7 @@ impl CosmosDBClient {
         }
     }
 
-    /// Replaces a document, with an etag only if it is unchanged.
+    /// Replaces a document. With an etag, only if it is unchanged.
     pub async fn replace_document(
         &self,
         id: &str,

@@ -1,5 +1,5 @@
-//! The provider's handle: how it is made, and what it is made of. What it does
-//! is in `contract` and `admin`, one line per method.
+//! `CosmosDBProvider`: the handle of a provider. `runtime` and `admin` implement
+//! duroxide's traits for it.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::ops::core::Core;
 pub use crate::options::config::CosmosDBProviderConfig;
 use crate::options::config::OutboxFaultInjector;
 
-/// duroxide's storage in a Cosmos container. Cheap to clone: clones share
+/// duroxide's storage in a Cosmos DB container. Cheap to clone: clones share
 /// connections, hints and locks.
 #[derive(Clone)]
 pub struct CosmosDBProvider {
@@ -20,13 +20,13 @@ pub struct CosmosDBProvider {
 }
 
 impl CosmosDBProvider {
-    /// Opens the container `duroxide` of a database, both made if missing.
+    /// Opens the container `duroxide` of a database. Both are created if missing.
     pub async fn new(endpoint: &str, key: &str, database: &str) -> Result<Self, ProviderError> {
         let container = CosmosDBProviderConfig::default().container;
         Self::new_with_container(endpoint, key, database, &container).await
     }
 
-    /// Opens a container of a database, both made if missing.
+    /// Opens a container of a database. Both are created if missing.
     pub async fn new_with_container(
         endpoint: &str,
         key: &str,
@@ -43,7 +43,7 @@ impl CosmosDBProvider {
         .await
     }
 
-    /// Opens what the configuration names.
+    /// Opens the container of a configuration.
     pub async fn new_with_config(config: CosmosDBProviderConfig) -> Result<Self, ProviderError> {
         let credential =
             Credential::key(&config.key).map_err(|error| Failure::Storage(error).into_error("open"))?;
@@ -56,26 +56,24 @@ impl CosmosDBProvider {
             .await
     }
 
-    /// Keeps everything in this directory, made if missing, with the engine in
-    /// this process. A directory belongs to one provider at a time: clone it to
-    /// share it within a process, [`close`](Self::close) it before the directory
-    /// is opened again, and start `perihelion server` to share data between
-    /// processes.
+    /// Stores everything in this directory, created if missing, with the engine in this
+    /// process. A directory belongs to one provider at a time: clone the provider to
+    /// share it within a process, [`close`](Self::close) it before the directory is
+    /// opened again, and start `perihelion server` to share data between processes.
     #[cfg(feature = "embedded")]
     pub async fn embedded(path: impl Into<std::path::PathBuf>) -> Result<Self, ProviderError> {
         let options = perihelion_server::EmbeddedOptions::default().with_data(path);
         Self::builder().with_embedded(options).open().await
     }
 
-    /// Keeps everything in memory, with the engine in this process: for tests,
-    /// and gone with the last clone.
+    /// Stores everything in memory, with the engine in this process, until the last clone
+    /// is dropped. For tests.
     #[cfg(feature = "embedded")]
     pub async fn embedded_in_memory() -> Result<Self, ProviderError> {
         Self::builder().with_embedded(perihelion_server::EmbeddedOptions::default()).open().await
     }
 
-    /// For everything else: connection strings, Entra ID, retention, commit
-    /// tiers.
+    /// A builder, for connection strings, Entra ID, retention and commit tiers.
     pub fn builder() -> CosmosDBProviderBuilder {
         CosmosDBProviderBuilder::default()
     }
@@ -84,7 +82,7 @@ impl CosmosDBProvider {
         CosmosDBProvider { core }
     }
 
-    /// Lists instances, a page at a time, for tools.
+    /// Lists instances page by page, for tools.
     ///
     /// ```
     /// # #[tokio::main]
@@ -107,9 +105,8 @@ impl CosmosDBProvider {
         self.core.metrics.call("list", crate::ops::admin::page::run(&self.core.store, options)).await
     }
 
-    /// What this provider has done since it was opened, and what it took: by
-    /// method requests, request units and latency; polls, steals, conflicts,
-    /// retries. Nothing is sent.
+    /// The metrics of this provider since it was opened: requests, request units and
+    /// latency by method; polls, steals, conflicts and retries. Sends nothing.
     ///
     /// ```
     /// # #[tokio::main]
@@ -125,19 +122,18 @@ impl CosmosDBProvider {
         self.core.metrics.snapshot(&self.core.clock)
     }
 
-    /// The client underneath: what is written with it is seen here.
+    /// The client that this provider uses.
     pub fn client(&self) -> &Client {
         &self.core.client
     }
 
-    /// Lets deliveries right after a commit fail, for tests: the reconciler
-    /// makes up for them.
+    /// Makes deliveries right after a commit fail, for tests. The reconciler repeats them.
     pub fn set_outbox_fault_injector(&mut self, injector: OutboxFaultInjector) {
         self.core.set_fault_injector(injector);
     }
 
-    /// Stops background work and deletes the container with everything in it;
-    /// one that is gone already is as good. For tests.
+    /// Stops background work and deletes the container with everything in it, if it
+    /// exists. For tests.
     pub async fn cleanup(&self) -> Result<(), ProviderError> {
         self.core.stop().await;
         match self.core.store.container.delete_container().await {
@@ -146,8 +142,8 @@ impl CosmosDBProvider {
         }
     }
 
-    /// Stops background work and, when the engine is in this process, closes
-    /// it. Dropping the last clone does the same without waiting.
+    /// Stops background work and closes an embedded engine. Dropping the last clone does
+    /// the same without waiting.
     pub async fn close(self) {
         self.core.close().await;
     }

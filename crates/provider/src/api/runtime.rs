@@ -1,4 +1,4 @@
-//! duroxide's `Provider`, one line per method.
+//! Implements duroxide's `Provider`: each method counts and calls an operation.
 
 use std::collections::HashMap;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! What all clones of a provider share, and what ends with the last of them.
+//! `Core` is what all clones of a provider share: the store, the state of this
+//! process, and the background tasks. Dropping the last clone ends the tasks.
 
 use std::sync::{Arc, Mutex, Weak};
 
@@ -26,7 +27,8 @@ use crate::process::session_table::SessionTable;
 use crate::store::{RETRY_FOR, Store, retry_until};
 use crate::sync::lock;
 
-/// The provider itself.
+/// The parts of a provider. Functions take the parts they use, and the whole only
+/// when they use many.
 pub(crate) struct Core {
     pub(crate) client: Client,
     pub(crate) store: Store,
@@ -45,7 +47,7 @@ pub(crate) struct Core {
     faults: Mutex<Option<OutboxFaultInjector>>,
     pub(crate) repair: Arc<RepairSignal>,
     pub(crate) background: Background,
-    /// The reconciler and the heartbeat.
+    /// The tasks of the reconciler and the heartbeat.
     tasks: Mutex<Vec<JoinHandle<()>>>,
     #[cfg(feature = "embedded")]
     engine: Mutex<Option<perihelion_server::Embedded>>,
@@ -93,9 +95,9 @@ impl Core {
         Ok(core)
     }
 
-    /// The engine lives as long as its provider.
+    /// Keeps the embedded engine open as long as the provider.
     #[cfg(feature = "embedded")]
-    pub(crate) fn keep(&self, engine: perihelion_server::Embedded) {
+    pub(crate) fn keep_engine(&self, engine: perihelion_server::Embedded) {
         *lock(&self.engine) = Some(engine);
     }
 
@@ -103,26 +105,28 @@ impl Core {
         *lock(&self.faults) = Some(injector);
     }
 
-    /// Whether this delivery is to fail, for a test.
+    /// Whether a test wants this delivery to fail.
     pub(crate) fn is_delivery_failed(&self) -> bool {
         lock(&self.faults).as_ref().is_some_and(OutboxFaultInjector::should_fail)
     }
 
-    /// Ends background work.
+    /// Ends the background tasks.
     pub(crate) async fn stop(&self) {
         let tasks = std::mem::take(&mut *lock(&self.tasks));
         for task in tasks {
             task.abort();
-            // Being cancelled is how it ends.
+            // It ends with a cancellation error.
             let _ = task.await;
         }
     }
 
-    /// How long what ends now is kept.
+    /// The retention of an instance that ends now.
     pub(crate) fn retention(&self) -> Retention {
         Retention { finished_for: self.options.retention.finished_for, is_ttl_on: self.store.is_ttl_on }
     }
 
+    /// Ends the background tasks, waits for background work that was started, removes
+    /// the heartbeat, and closes the embedded engine.
     pub(crate) async fn close(&self) {
         self.stop().await;
         let _ = tokio::time::timeout(RETRY_FOR, self.background.done()).await;

@@ -1,5 +1,5 @@
-//! Messages to instances and activities to workers. Ids are chosen before the
-//! first attempt, so that a repeated one finds what the first has made.
+//! `enqueue_for_orchestrator` and `enqueue_for_worker`. Ids are chosen before the
+//! first attempt, so that a repeated attempt finds the document of the first.
 
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ pub(crate) async fn for_worker(core: &Core, item: &WorkItem) -> Result<(), Failu
     let until = Instant::now() + RETRY_FOR;
     let mut version = retry_until(until, || create_activity(&core.store, &activity)).await?;
     if version.is_none() {
-        // The runtime never calls this; others may, with ids that are taken.
+        // The runtime never does this; other callers may use an id that exists.
         activity.id = format!("{}:{}", activity.id, nonce());
         version = retry_until(until, || create_activity(&core.store, &activity)).await?;
     }
@@ -49,7 +49,7 @@ pub(crate) async fn for_worker(core: &Core, item: &WorkItem) -> Result<(), Failu
     Ok(())
 }
 
-/// `None` when there is another one of that id.
+/// Creates an activity. `None` when another activity has that id.
 async fn create_activity(store: &Store, activity: &Activity) -> Result<Option<Etag>, Failure> {
     let instance = activity.instance_id.as_str();
     let options = quiet().with_witness(activity.id.as_str(), "/enq", activity.enq.0);

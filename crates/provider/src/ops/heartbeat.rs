@@ -1,5 +1,6 @@
-//! The heartbeat: writes this process's document while it fetches, and reads
-//! those of others. It holds the provider weakly and ends with it.
+//! The heartbeat task: writes the heartbeat document of this process while it
+//! fetches, and reads those of other processes. It holds a weak reference to the
+//! provider and ends with it.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -17,26 +18,26 @@ use crate::process::membership::Membership;
 use crate::store::{Store, quiet};
 use crate::sync::lock;
 
-/// Between heartbeats.
+/// Time between heartbeats.
 const INTERVAL: Duration = Duration::from_secs(10);
 
-/// Every so many heartbeats the others' are read, whether or not anyone asks.
+/// Every third heartbeat reads the heartbeats of the others, even when no poll asks.
 const LIST_EVERY: u32 = 3;
 
-/// How old the list may be when there is work of others to share. What it does
-/// not know yet is served late (by others after a second), not never.
+/// How old the list of processes may be when a poll finds work of other processes.
+/// Work of a process that is not in the list yet is only taken later.
 const FRESH: Duration = Duration::from_secs(2);
 
-/// Seconds that a heartbeat is kept: longer than anyone counts it as alive.
+/// Time to live of a heartbeat, in seconds: longer than it counts as alive.
 const TTL_SECONDS: u32 = 45;
 
-/// A provider that is closed waits no longer for the service than this.
+/// The longest time that closing a provider waits to delete its heartbeat.
 const GOODBYE_MAX: Duration = Duration::from_secs(1);
 
-/// More processes than this are not counted; work of theirs is served late.
+/// The most heartbeats that are read. Work of further processes is only taken later.
 const NODES_MAX: u32 = 500;
 
-/// Beats until the provider is gone. While nothing is fetched it is silent.
+/// Writes heartbeats until the provider is dropped; none while nothing is fetched.
 pub(crate) async fn run(core: Weak<Core>) {
     let Some(woken) = core.upgrade().map(|core| Arc::clone(&core.membership.woken)) else { return };
     let mut count = 0;
@@ -54,7 +55,7 @@ pub(crate) async fn run(core: Weak<Core>) {
             if let Err(failure) =
                 beat(&core.store, &core.clock, &core.membership, roles, count % LIST_EVERY == 0).await
             {
-                tracing::debug!(?failure, "a heartbeat failed; work goes on without it");
+                tracing::debug!(?failure, "a heartbeat failed; fetches continue without it");
             }
             count = count.wrapping_add(1);
             drop(core);
@@ -89,21 +90,22 @@ async fn beat(
     written.map(drop).map_err(Failure::from)
 }
 
-/// There is work of others: looks who else is there, unless that is known.
+/// Reads the heartbeats again unless they are fresh: a poll has found work of other
+/// processes.
 pub(crate) async fn refresh(store: &Store, clock: &HybridClock, membership: &Membership) {
     let mut seen = membership.seen.lock().await;
-    // Before the first heartbeat there is no role to have a share with.
+    // Before the first heartbeat this process has no role.
     if !seen.is_some_and(|seen| seen.elapsed() >= FRESH) {
         return;
     }
     *seen = Some(Instant::now());
     let roles = membership.view().roles();
     if let Err(failure) = look(store, clock, membership, &roles).await {
-        tracing::debug!(?failure, "who else is there is not known; work goes on");
+        tracing::debug!(?failure, "the other processes are not known; polls continue");
     }
 }
 
-/// Reads all heartbeats. Ages are counted from the newest one.
+/// Reads all heartbeats. Their ages are relative to the newest one.
 async fn look(
     store: &Store,
     clock: &HybridClock,
@@ -118,13 +120,13 @@ async fn look(
     Ok(())
 }
 
-/// Says goodbye, so that others need not wait for the heartbeat to grow old.
+/// Deletes the heartbeat, so that others need not wait until it is too old.
 pub(crate) async fn leave(store: &Store, membership: &Membership) {
     let options = quiet();
     let goodbye = store.container.delete_with(NODES_KEY, &membership.me, &options);
     match tokio::time::timeout(GOODBYE_MAX, goodbye).await {
         Ok(Err(error)) if error.is_not_found() => {}
         Ok(Ok(_)) => {}
-        Ok(Err(_)) | Err(_) => tracing::debug!("a heartbeat was left behind and runs out by itself"),
+        Ok(Err(_)) | Err(_) => tracing::debug!("a heartbeat was not deleted; it will expire"),
     }
 }

@@ -1,9 +1,9 @@
-//! Texts of any size, read and sent: what lies in parts is put together, and
-//! what is too large for a message becomes parts beside it.
+//! Large texts: joins the parts of a stored text, and stages the text of a message
+//! that is too large for one document.
 //!
-//! What always holds: a message and its parts come into being by one batch, and
-//! the record of what was staged goes with it, so that a repeated attempt finds
-//! out that the first one was applied, even when the message is consumed.
+//! Invariant: one batch creates a message with staged parts and deletes the record of
+//! the staging. A repeated attempt that does not find the record knows that the first
+//! one was applied, even when the message is consumed already.
 
 use perihelion_client::Batch;
 use tokio::time::Instant;
@@ -18,7 +18,7 @@ use crate::ops::repair::purge;
 use crate::plan::{self, ITEM_BYTES_MAX};
 use crate::store::{Store, quiet, quiet_operation, retry_until};
 
-/// A text, from wherever it is.
+/// The whole text.
 pub(crate) async fn text(store: &Store, instance: &str, text: &Text) -> Result<String, Failure> {
     match text {
         Text::Here(text) => Ok(text.clone()),
@@ -26,8 +26,8 @@ pub(crate) async fn text(store: &Store, instance: &str, text: &Text) -> Result<S
     }
 }
 
-/// Several texts of one instance, in order. `None` for one whose parts are not
-/// all there: it was removed meanwhile.
+/// Several texts of one instance, in order. `None` for a text with missing parts: it
+/// was removed in the meantime.
 pub(crate) async fn texts(
     store: &Store,
     instance: &str,
@@ -61,30 +61,30 @@ async fn whole(store: &Store, instance: &str, all: &[&Parts]) -> Result<Vec<Opti
     Ok(all.iter().map(text).collect())
 }
 
-/// A message that is ready to be created: what is large of it is staged.
+/// A message that can be created: a large text is staged.
 #[derive(Debug)]
-pub(crate) struct Ready {
+pub(crate) struct PreparedMessage {
     pub(crate) message: Message,
     pub(crate) staged: Option<Staged>,
 }
 
-/// Stages what is large of a message.
+/// Stages the text of a message if it is large.
 pub(crate) async fn prepare(
     store: &Store,
     mut message: Message,
     now: Stamp,
     until: Instant,
-) -> Result<Ready, Failure> {
-    let Text::Here(text) = &message.item else { return Ok(Ready { message, staged: None }) };
+) -> Result<PreparedMessage, Failure> {
+    let Text::Here(text) = &message.item else { return Ok(PreparedMessage { message, staged: None }) };
     if escaped(text) <= ITEM_BYTES_MAX {
-        return Ok(Ready { message, staged: None });
+        return Ok(PreparedMessage { message, staged: None });
     }
     let (item, staged) = stage_text(store, &message.instance_id, text, None, now, until).await?;
     message.item = item;
-    Ok(Ready { message, staged: Some(staged) })
+    Ok(PreparedMessage { message, staged: Some(staged) })
 }
 
-/// Stages a text, as parts.
+/// Stages a text as parts.
 pub(crate) async fn stage_text(
     store: &Store,
     instance: &str,
@@ -101,9 +101,9 @@ pub(crate) async fn stage_text(
     Ok((Text::Apart(Parts { b: name, n, len: text.len() as u64 }), staged))
 }
 
-/// Creates a message. One of that id is this one; and if its staging is gone,
-/// it was created before.
-pub(crate) async fn create(store: &Store, ready: &Ready) -> Result<(), Failure> {
+/// Creates a message. If its id exists, or the record of its staging is gone, an
+/// earlier attempt created it.
+pub(crate) async fn create(store: &Store, ready: &PreparedMessage) -> Result<(), Failure> {
     let (message, instance) = (&ready.message, ready.message.instance_id.as_str());
     let Some(staged) = &ready.staged else {
         return match store.container.create_with(instance, message, &quiet()).await {
@@ -115,7 +115,7 @@ pub(crate) async fn create(store: &Store, ready: &Ready) -> Result<(), Failure> 
     batch.delete_if_match(&staged.id, &staged.etag)?.create(message)?;
     match store.container.batch(batch.with_options(quiet_operation())).await {
         Err(error) if error.operation_index() == Some(0) && error.is_not_found() => Ok(()),
-        // Another attempt's message is there, with parts of its own.
+        // Another attempt created the message, with other parts.
         Err(error) if error.is_conflict() => {
             discard(store, message, staged).await;
             Ok(())
@@ -125,13 +125,14 @@ pub(crate) async fn create(store: &Store, ready: &Ready) -> Result<(), Failure> 
     }
 }
 
-/// Removes what was staged in vain, its record last. What fails is left to that.
+/// Deletes staged parts that are not needed, the record last. After a failure the
+/// reconciler finds the record.
 async fn discard(store: &Store, message: &Message, staged: &Staged) {
     let ids = message.item.parts().into_iter().flat_map(Parts::ids).chain([staged.id.clone()]);
     for id in ids {
         match store.container.delete(message.instance_id.as_str(), &id).await {
             Err(error) if !error.is_not_found() => {
-                tracing::warn!(instance = message.instance_id, id, %error, "it waits for the reconciler");
+                tracing::warn!(instance = message.instance_id, id, %error, "staged parts wait for the reconciler");
                 return;
             }
             _ => {}
@@ -139,7 +140,7 @@ async fn discard(store: &Store, message: &Message, staged: &Staged) {
     }
 }
 
-/// Sends a message to its instance; as it was sent.
+/// Sends a message to its instance. Returns it as it was written.
 pub(crate) async fn send(
     store: &Store,
     message: Message,
@@ -151,8 +152,8 @@ pub(crate) async fn send(
     Ok(ready.message)
 }
 
-/// Removes a message that is not to be delivered, and what it says. Its parts go
-/// first: without them nobody delivers it.
+/// Deletes a message that must not be delivered. Its parts are deleted first: without
+/// them no process delivers it.
 pub(crate) async fn remove(store: &Store, message: &Message) -> Result<(), Failure> {
     let mut ids: Vec<String> = message.item.parts().into_iter().flat_map(Parts::ids).collect();
     ids.push(message.id.clone());

@@ -1,4 +1,4 @@
-//! Histories and the other things that are read of one instance.
+//! Reads of one instance: its state, histories, custom status and key-value pairs.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -17,48 +17,47 @@ use crate::plan::past_id;
 use crate::store::state_cache::Snapshot;
 use crate::store::{Changed, RETRY_FOR, Store, retry_until};
 
-/// An instance's state: what is kept of it, when the service says that it still
-/// holds.
-pub(crate) async fn state(store: &Store, instance: &str) -> Result<Option<Known>, Failure> {
+/// An instance's state: from the cache if the service confirms its etag, or read.
+pub(crate) async fn state(store: &Store, instance: &str) -> Result<Option<FoundState>, Failure> {
     let Some(kept) = store.state_cache.get(instance) else {
-        return Ok(store.state(instance).await?.map(|state| Known::Read(Box::new(state))));
+        return Ok(store.state(instance).await?.map(|state| FoundState::Read(Box::new(state))));
     };
     match store.state_if_changed(instance, &kept.state.etag).await? {
-        Changed::Not => Ok(Some(Known::Kept(kept))),
-        Changed::To(state) => Ok(Some(Known::Read(state))),
+        Changed::Not => Ok(Some(FoundState::Cached(kept))),
+        Changed::To(state) => Ok(Some(FoundState::Read(state))),
         Changed::Gone => Ok(None),
     }
 }
 
-/// A state, and perhaps its history.
-pub(crate) enum Known {
-    Kept(Arc<Snapshot>),
+/// A state from the cache, with its history, or one that was read.
+pub(crate) enum FoundState {
+    Cached(Arc<Snapshot>),
     Read(Box<Versioned<State>>),
 }
 
-impl Known {
+impl FoundState {
     fn into_state(self) -> State {
         match self {
-            Known::Kept(snapshot) => snapshot.state.value.clone(),
-            Known::Read(state) => state.value,
+            FoundState::Cached(snapshot) => snapshot.state.value.clone(),
+            FoundState::Read(state) => state.value,
         }
     }
 }
 
-/// A live instance's state: one that was deleted is none.
+/// The state of an instance; `None` for a deleted one.
 pub(crate) async fn live(store: &Store, instance: &str) -> Result<Option<State>, Failure> {
     let found = state(store, instance).await?;
-    Ok(found.map(Known::into_state).filter(|state| !state.is_deleted()))
+    Ok(found.map(FoundState::into_state).filter(|state| !state.is_deleted()))
 }
 
-/// The state of an instance that exists, to whoever manages instances.
+/// The state of an instance that was created; an error for any other.
 pub(crate) async fn created(store: &Store, instance: &str) -> Result<State, Failure> {
     let state = live(store, instance).await?.filter(|state| state.created);
     state.ok_or_else(|| Failure::NotFound(instance.to_owned()))
 }
 
-/// The history of the latest execution; nothing for an unknown instance. Before
-/// each activity the runtime takes a failure of this for an empty history.
+/// The history of the latest execution; empty for an unknown instance. Failures are
+/// retried, because the runtime takes one for an empty history before each activity.
 pub(crate) async fn latest(store: &Store, instance: &str) -> Result<Vec<Event>, Failure> {
     retry_until(Instant::now() + RETRY_FOR, || latest_now(store, instance)).await
 }
@@ -66,16 +65,16 @@ pub(crate) async fn latest(store: &Store, instance: &str) -> Result<Vec<Event>, 
 async fn latest_now(store: &Store, instance: &str) -> Result<Vec<Event>, Failure> {
     let history = match state(store, instance).await? {
         None => return Ok(Vec::new()),
-        // Of a deleted instance it is empty.
-        Some(Known::Kept(snapshot)) => Arc::clone(&snapshot.history),
-        Some(Known::Read(state)) if state.value.is_deleted() => return Ok(Vec::new()),
-        Some(Known::Read(state)) => history(store, &state).await?.map_err(Failure::Refused)?,
+        // Empty for a deleted instance.
+        Some(FoundState::Cached(snapshot)) => Arc::clone(&snapshot.history),
+        Some(FoundState::Read(state)) if state.value.is_deleted() => return Ok(Vec::new()),
+        Some(FoundState::Read(state)) => history(store, &state).await?.map_err(Failure::Refused)?,
     };
     Ok(Arc::try_unwrap(history).unwrap_or_else(|shared| Vec::clone(&shared)))
 }
 
-/// The current execution's history, from what is kept or read and then kept; or
-/// why it cannot be read.
+/// The current execution's history, from the cache or read into it; or the reason
+/// why it is unreadable.
 pub(crate) async fn history(
     store: &Store,
     state: &Versioned<State>,
@@ -103,7 +102,7 @@ pub(crate) async fn execution(store: &Store, instance: &str, execution: u64) -> 
     text.and_then(|text| decode(&text)).map_err(Failure::Refused)
 }
 
-/// An execution that is no longer current.
+/// A past execution.
 pub(crate) async fn past(
     store: &Store,
     instance: &str,
@@ -113,7 +112,7 @@ pub(crate) async fn past(
     Ok(found.map(|found| found.value.execution))
 }
 
-/// The current execution's history, or why it cannot be read.
+/// Reads the current execution's history; or the reason why it is unreadable.
 pub(crate) async fn current(store: &Store, state: &State) -> Result<Result<Vec<Event>, String>, Failure> {
     let text = chunks(store, &state.instance_id, &state.execution).await?;
     Ok(text.and_then(|text| decode(&(text + &state.event_data))))
@@ -121,12 +120,12 @@ pub(crate) async fn current(store: &Store, state: &State) -> Result<Result<Vec<E
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Part {
+struct ChunkText {
     id: String,
     event_data: String,
 }
 
-/// The text of an execution's chunks, put together, or why it cannot be.
+/// The joined text of an execution's chunks; or the reason why it is incomplete.
 async fn chunks(
     store: &Store,
     instance: &str,
@@ -138,7 +137,7 @@ async fn chunks(
     let query = Query::new("SELECT c.id, c.eventData FROM c WHERE c.hx = @execution")
         .with_parameter("@execution", execution.execution)
         .in_partition(instance);
-    let parts: Vec<Part> = store.rows(query).await?;
+    let parts: Vec<ChunkText> = store.rows(query).await?;
     let mut parts: HashMap<String, String> =
         parts.into_iter().map(|part| (part.id, part.event_data)).collect();
     let mut text = String::new();
@@ -173,7 +172,7 @@ pub(crate) async fn custom_status(
     retry_until(Instant::now() + RETRY_FOR, fresh).await
 }
 
-/// A text of a state that was just read.
+/// The whole text of a member of the state, such as its output.
 pub(crate) async fn output(
     store: &Store,
     instance: &str,
@@ -185,7 +184,7 @@ pub(crate) async fn output(
     }
 }
 
-/// The values that a turn begins with.
+/// The key-value pairs that a turn starts with.
 pub(crate) async fn snapshot(store: &Store, state: &State) -> Result<HashMap<String, KvEntry>, Failure> {
     let values = state.kv.iter().map(|(key, value)| (key.clone(), value));
     let texts = whole(store, &state.instance_id, values).await?;
@@ -193,7 +192,7 @@ pub(crate) async fn snapshot(store: &Store, state: &State) -> Result<HashMap<Str
     Ok(texts.into_iter().map(entry).collect())
 }
 
-/// Values with their texts put together.
+/// Key-value pairs with their whole texts.
 async fn whole<'v>(
     store: &Store,
     instance: &str,
@@ -209,7 +208,7 @@ async fn whole<'v>(
     whole.collect()
 }
 
-/// Key-value pairs as they are now: the delta over the base.
+/// The current key-value pairs: the delta applied to the base.
 pub(crate) fn values(state: State) -> BTreeMap<String, KvValue> {
     let mut values = state.kv;
     for (key, value) in state.kv_delta {

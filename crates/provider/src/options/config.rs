@@ -1,5 +1,5 @@
-//! What a provider is made with: the published crate's configuration, field by
-//! field, and the options that are ours.
+//! The configuration of a provider: the published crate's struct, field by field, and
+//! our own options.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -7,26 +7,25 @@ use std::time::Duration;
 
 use crate::options::retention::RetentionOptions;
 
-/// Configuration, as the published crate has it. Struct-update syntax works:
+/// The configuration, as in the published crate. Struct-update syntax works:
 /// `CosmosDBProviderConfig { endpoint, key, ..Default::default() }`.
 #[derive(Clone)]
 pub struct CosmosDBProviderConfig {
-    /// Where the account answers.
+    /// The endpoint of the account.
     pub endpoint: String,
-    /// Its key.
+    /// The key of the account.
     pub key: String,
-    /// The database, made if missing.
+    /// The database, created if missing.
     pub database: String,
-    /// The container, made if missing.
+    /// The container, created if missing.
     pub container: String,
-    /// Accepted for compatibility: work is shared without being told how many
-    /// dispatchers there are.
+    /// Accepted for compatibility. The provider does not need the number of dispatchers.
     pub orch_concurrency: u32,
-    /// Accepted for compatibility, as `orch_concurrency` is.
+    /// Accepted for compatibility, like `orch_concurrency`.
     pub worker_concurrency: u32,
-    /// How often undelivered messages and unfinished work are looked for.
+    /// How often the reconciler looks for undelivered messages and unfinished work.
     pub reconciler_interval: Duration,
-    /// How old an undelivered message must be to be another process's concern.
+    /// How old an undelivered message must be before another process delivers it.
     pub reconciler_age_threshold: Duration,
 }
 
@@ -45,16 +44,15 @@ impl Default for CosmosDBProviderConfig {
     }
 }
 
-/// Where the emulators answer, and with which key: what a program without
-/// configuration means.
+/// The endpoint and the key of the emulators, used without a configuration.
 const EMULATOR_ENDPOINT: &str = "http://localhost:8081";
 const EMULATOR_KEY: &str =
     "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw==";
 
 impl CosmosDBProviderConfig {
-    /// What the environment says: `COSMOS_ENDPOINT`, `COSMOS_KEY`,
-    /// `COSMOS_DATABASE` and `COSMOS_CONTAINER`, each also spelt `COSMOSDB_`.
-    /// Without them: the local emulator and `duroxide`.
+    /// Reads the environment variables `COSMOS_ENDPOINT`, `COSMOS_KEY`,
+    /// `COSMOS_DATABASE` and `COSMOS_CONTAINER`, or the same names with `COSMOSDB_`.
+    /// The defaults are the local emulator and `duroxide`.
     pub fn from_env() -> Self {
         Self::from_variables(|name| std::env::var(name).ok())
     }
@@ -88,49 +86,48 @@ impl std::fmt::Debug for CosmosDBProviderConfig {
     }
 }
 
-/// How much of a claim is written before the commit. Every tier is as safe: one
-/// commit of an instance wins, by the etag of its state. They differ in what a
-/// turn costs, and in who sees that an instance is taken.
+/// How much of a claim is written before the commit. All tiers are equally safe: one
+/// commit of an instance wins, by the etag of its state. They differ in the cost of a
+/// turn, and in whether other processes see that an instance is taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CommitTier {
     /// T0: every claim is a durable lock.
     Durable,
-    /// T1: a turn on messages that came while this process was there is locked
-    /// in memory only, and an activity goes to a waiting worker of this process
-    /// already locked.
+    /// T1: a turn on messages that arrived while this process was running is locked in
+    /// memory only, and an activity is dispatched with its lock to a waiting worker of
+    /// this process.
     Optimistic,
-    /// T2: beside that, the state after a commit is kept, and completions that
-    /// this process made itself are taken without a read.
+    /// T2: like T1. In addition the state after a commit is cached, and completions that
+    /// this process wrote itself are taken without a read.
     #[default]
     Cached,
 }
 
-/// What the provider itself goes by.
+/// The resolved options of a provider.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
-    /// A fetch with a shorter `poll_timeout` looks once and returns; one with
-    /// this or more waits for work.
+    /// A fetch with a shorter `poll_timeout` looks once; a longer one waits for work.
     pub(crate) long_poll_threshold: Duration,
     pub(crate) tier: CommitTier,
-    /// The tier goes for fetches that look once, too; they claim durably
-    /// otherwise, because whoever calls them expects to be the only one.
+    /// The tier applies to fetches that look once, too. Otherwise these claim durably,
+    /// because their callers expect to be the only one.
     pub(crate) is_tier_for_all: bool,
     pub(crate) reconciler_interval: Duration,
     pub(crate) reconciler_age: Duration,
     pub(crate) retention: RetentionOptions,
-    /// How wrong this machine's clock is made, for tests.
+    /// An error of this machine's clock in milliseconds, for tests.
     pub(crate) clock_error_ms: i64,
-    /// Opens a container that is being filled, which no provider may run on.
+    /// Opens a container with an unfinished migration, which no provider may use.
     pub(crate) is_migrating: bool,
-    /// A deletion that is not committed by then was given up by its process.
-    pub(crate) deletion_patience: Duration,
+    /// When a deletion that is not committed counts as abandoned by its process.
+    pub(crate) deletion_timeout: Duration,
 }
 
 impl Default for Options {
     fn default() -> Self {
         Options {
-            // The published crate's tests want an answer at once for 500 ms;
-            // the runtime asks for 30 s.
+            // The published crate's tests fetch with 500 ms and expect an answer at
+            // once; the runtime fetches with 30 s.
             long_poll_threshold: Duration::from_secs(1),
             tier: CommitTier::default(),
             is_tier_for_all: false,
@@ -139,14 +136,13 @@ impl Default for Options {
             retention: RetentionOptions::default(),
             clock_error_ms: 0,
             is_migrating: false,
-            deletion_patience: Duration::from_secs(60),
+            deletion_timeout: Duration::from_secs(60),
         }
     }
 }
 
-/// Lets deliveries between instances fail, for tests: what was committed must
-/// arrive all the same, by the reconciler, which is never made to fail. Clones
-/// share their count.
+/// Makes deliveries between instances fail, for tests. The reconciler, which is never
+/// made to fail, must deliver the messages. Clones share their count.
 #[derive(Clone, Debug)]
 pub struct OutboxFaultInjector {
     left: Arc<AtomicU32>,
@@ -158,7 +154,7 @@ impl OutboxFaultInjector {
         OutboxFaultInjector { left: Arc::new(AtomicU32::new(count)) }
     }
 
-    /// Whether this delivery is one of those; it is counted.
+    /// Whether this delivery fails; counts it.
     pub fn should_fail(&self) -> bool {
         self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok()
     }

@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-/// What is kept for how long. Without any of it: everything, until deleted.
+/// How long finished instances and old executions are kept. The default keeps
+/// everything until it is deleted.
 ///
 /// ```
 /// use std::time::Duration;
@@ -15,35 +16,34 @@ use std::time::Duration;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RetentionOptions {
-    /// Instances that completed or failed are removed that long after, each with
-    /// all of its tree.
+    /// Instances are deleted this long after they completed or failed, each with its
+    /// whole tree.
     pub finished_for: Option<Duration>,
-    /// Executions that were continued as new are removed that long after.
+    /// Executions are deleted this long after they continued as new.
     pub executions_for: Option<Duration>,
-    /// Of the executions of one instance the last so many are kept, the current
-    /// one included.
+    /// How many executions of one instance are kept, including the current one.
     pub executions_kept: Option<u32>,
 }
 
 impl RetentionOptions {
-    /// Everything is kept.
+    /// Keeps everything.
     pub fn new() -> Self {
         RetentionOptions::default()
     }
 
-    /// Removes instances that long after they completed or failed.
+    /// Deletes instances this long after they completed or failed.
     pub fn with_finished_for(mut self, time: Duration) -> Self {
         self.finished_for = Some(time);
         self
     }
 
-    /// Removes executions that long after they were continued as new.
+    /// Deletes executions this long after they continued as new.
     pub fn with_executions_for(mut self, time: Duration) -> Self {
         self.executions_for = Some(time);
         self
     }
 
-    /// Keeps the last executions of an instance, the current one included.
+    /// Keeps the last executions of an instance, including the current one.
     pub fn with_executions_kept(mut self, count: u32) -> Self {
         self.executions_kept = Some(count);
         self

@@ -1,45 +1,45 @@
-//! What is left to do after a commit and nobody waits for: it goes on in tasks
-//! of its own, so many at once; beyond that whoever has more does it himself.
+//! Background work after a commit. No caller waits for it, up to a limit; when all permits
+//! are taken, the caller runs the work inline.
 //!
-//! What always holds: a chore may be cut off anywhere, because what it does is
-//! found and done again by the reconciler.
+//! Invariant: background work may be cut off anywhere, because the reconciler finds it
+//! and does it again.
 
 use std::future::Future;
 use std::sync::Arc;
 
 use tokio::sync::Semaphore;
 
-/// Background that go on at the same time.
-const CHORES_MAX: u32 = 64;
+/// The most background tasks at the same time.
+const TASKS_MAX: u32 = 64;
 
 #[derive(Debug)]
 pub(crate) struct Background {
-    room: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
 }
 
 impl Default for Background {
     fn default() -> Self {
-        Background { room: Arc::new(Semaphore::new(CHORES_MAX as usize)) }
+        Background { permits: Arc::new(Semaphore::new(TASKS_MAX as usize)) }
     }
 }
 
 impl Background {
-    /// Does it beside what comes next; before, when there are too many.
-    pub(crate) async fn run(&self, chore: impl Future<Output = ()> + Send + 'static) {
-        match Arc::clone(&self.room).try_acquire_owned() {
+    /// Runs the work in a task, or inline when there are too many tasks.
+    pub(crate) async fn run(&self, work: impl Future<Output = ()> + Send + 'static) {
+        match Arc::clone(&self.permits).try_acquire_owned() {
             Ok(permit) => {
                 tokio::spawn(async move {
-                    chore.await;
+                    work.await;
                     drop(permit);
                 });
             }
-            Err(_) => chore.await,
+            Err(_) => work.await,
         }
     }
 
-    /// Waits until all that was added is done.
+    /// Waits until all background work is done.
     pub(crate) async fn done(&self) {
-        let _ = self.room.acquire_many(CHORES_MAX).await;
+        let _ = self.permits.acquire_many(TASKS_MAX).await;
     }
 }
 
@@ -52,30 +52,30 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn chores_go_on_beside_and_when_there_are_too_many_they_are_waited_for() {
+    async fn work_runs_in_the_background_until_there_are_too_many_tasks() {
         let (background, open) = (Arc::new(Background::default()), Arc::new(Notify::new()));
         let done = Arc::new(AtomicUsize::new(0));
-        let chore = || {
+        let work = || {
             let (open, done) = (Arc::clone(&open), Arc::clone(&done));
             async move {
                 open.notified().await;
                 done.fetch_add(1, Ordering::SeqCst);
             }
         };
-        for _ in 0..CHORES_MAX {
-            background.run(chore()).await;
+        for _ in 0..TASKS_MAX {
+            background.run(work()).await;
         }
-        assert_eq!(done.load(Ordering::SeqCst), 0, "nobody has waited");
+        assert_eq!(done.load(Ordering::SeqCst), 0, "the caller did not wait");
         let one_more = tokio::spawn({
-            let (background, chore) = (Arc::clone(&background), chore());
-            async move { background.run(chore).await }
+            let (background, work) = (Arc::clone(&background), work());
+            async move { background.run(work).await }
         });
-        for _ in 0..=CHORES_MAX {
+        for _ in 0..=TASKS_MAX {
             open.notify_one();
             tokio::task::yield_now().await;
         }
         one_more.await.unwrap();
         background.done().await;
-        assert_eq!(done.load(Ordering::SeqCst), CHORES_MAX as usize + 1);
+        assert_eq!(done.load(Ordering::SeqCst), TASKS_MAX as usize + 1);
     }
 }

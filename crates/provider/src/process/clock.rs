@@ -1,9 +1,9 @@
 //! `HybridClock` issues stamps: two stamps of one process are never equal and never
 //! go backwards, whatever the wall clock does.
 //!
-//! The time is the service's: this machine's clock, put right by what `offset`
-//! makes of the `Date` of every answer. So two machines whose clocks differ by a
-//! minute agree to about a second on when a lock ends.
+//! The time is the service's: this machine's clock plus an offset that `offset`
+//! estimates from the `Date` header of every response. So two machines whose clocks
+//! differ by a minute agree to about a second on when a lock ends.
 
 mod offset;
 
@@ -13,31 +13,31 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::documents::stamp::{STAMP_MAX, Stamp};
 use crate::sync::lock;
-use offset::{Learned, Sighting};
+use offset::{OffsetEstimate, Sighting};
 
-/// Gives out stamps, and tells the time.
+/// Issues stamps and tells the time.
 #[derive(Debug, Default)]
 pub(crate) struct HybridClock {
     last: AtomicU64,
-    learned: Mutex<Learned>,
-    /// What is added to this machine's clock; written under `learned`.
+    estimate: Mutex<OffsetEstimate>,
+    /// Added to this machine's clock; written under the lock of `estimate`.
     offset: AtomicI64,
-    /// How wrong this machine's clock is made, for tests.
+    /// An error of this machine's clock, for tests.
     error: i64,
 }
 
 impl HybridClock {
-    /// One on a machine whose clock is wrong by so many milliseconds.
+    /// A clock on a machine that is wrong by this many milliseconds.
     pub(crate) fn with_error(error: i64) -> Self {
         HybridClock { error, ..HybridClock::default() }
     }
 
-    /// A stamp that is later than all before it.
+    /// A stamp that is later than all earlier ones of this clock.
     pub(crate) fn stamp(&self) -> Stamp {
         self.reserve(1)
     }
 
-    /// The first of so many stamps in a row that nobody else gets.
+    /// Reserves `count` consecutive stamps and returns the first.
     pub(crate) fn reserve(&self, count: usize) -> Stamp {
         let now = Stamp::at_ms(self.now_ms()).0;
         let count = u64::try_from(count).unwrap_or(u64::MAX).max(1);
@@ -47,7 +47,7 @@ impl HybridClock {
         Stamp(first(before).min(STAMP_MAX))
     }
 
-    /// Milliseconds since 1970 by the service's clock, as far as it is known.
+    /// Milliseconds since 1970 by the service's clock, as estimated.
     pub(crate) fn now_ms(&self) -> u64 {
         self.machine_ms().saturating_add_signed(self.offset_ms())
     }
@@ -57,13 +57,13 @@ impl HybridClock {
         self.offset.load(Ordering::Relaxed)
     }
 
-    /// An answer of the service has come, with its `Date`, in seconds since
-    /// 1970, so long after it was asked for.
+    /// Learns from a response: its `Date`, in seconds since 1970, and the time since the
+    /// request was sent.
     pub(crate) fn learn(&self, date: u64, elapsed: Duration) {
         let sighting = Sighting { date, received_ms: self.machine_ms(), elapsed };
-        let mut learned = lock(&self.learned);
+        let mut estimate = lock(&self.estimate);
         let before = self.offset_ms();
-        let offset = learned.offset(before, sighting);
+        let offset = estimate.offset(before, sighting);
         if offset != before {
             tracing::info!(offset_ms = offset, "the service's clock differs from this machine's");
             self.offset.store(offset, Ordering::Relaxed);
@@ -75,8 +75,8 @@ impl HybridClock {
     }
 }
 
-/// Milliseconds since 1970 by this machine's clock, which may be wrong: all but
-/// `HybridClock` ask that.
+/// Milliseconds since 1970 by this machine's clock, which may be wrong. Only `HybridClock`
+/// reads it.
 fn wall_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)

@@ -1,14 +1,13 @@
-//! Counts over the whole container: the runtime asks for them once a minute in
+//! Caches counts over the whole container. The runtime asks for them once a minute in
 //! every process, tools as often as they like.
 //!
-//! A count that is kept is good for a minute, unless this process has written
-//! since; then it is made anew as long as there is something left to spend.
-//! What is spent is request units: a count costs what it was charged, at least
-//! [`PRICE_LEAST`], and a process earns [`EARNED_PER_SECOND`]. So whoever asks now
-//! and then sees their own writes at once; whoever asks without end, or of a
-//! container with millions of instances, is told what was true a little while
-//! ago (up to a minute, or the time it takes to earn one count), and the cost
-//! stays where it is. All that ask at once share one count.
+//! A cached count is valid for a minute, unless this process has written since; then it
+//! is counted again while the budget allows. The budget is in request units: a count
+//! costs its charge, at least [`PRICE_LEAST`], and a process earns
+//! [`EARNED_PER_SECOND`]. So an occasional caller sees its own writes at once. A caller
+//! that asks all the time, or of a container with millions of instances, gets an older
+//! count (up to a minute, or the time to earn one count), and the cost is bounded.
+//! Concurrent callers share one count.
 
 use std::future::Future;
 use std::time::Duration;
@@ -18,78 +17,76 @@ use tokio::time::Instant;
 use crate::failure::Failure;
 use crate::process::metrics::Metrics;
 
-/// How long a count is good when nothing was written here: the runtime's own
-/// interval.
+/// How long a count is valid when this process writes nothing: the runtime's interval.
 const AGE_MAX: Duration = Duration::from_secs(60);
 
-/// What counting may cost in the long run: little of the smallest container's
-/// 400 units a second.
+/// The average cost of counting, in request units: small against the 400 per second of
+/// the smallest container.
 const EARNED_PER_SECOND: f64 = 5.0;
 
-/// What may be saved up for counts in a row: twenty cheap ones, as a person's
-/// tool or a test asks for.
+/// The most that can be saved: twenty cheap counts in a row, as a tool or a test asks for.
 const SAVED_MAX: f64 = 2000.0;
 
-/// A count costs at least this, so that there are three a minute in the long run.
+/// The least price of a count, so that there are three a minute on average.
 const PRICE_LEAST: f64 = 100.0;
 
-/// A count that is kept, and what may be spent on it. Both kinds of count have
-/// their own.
+/// One kind of count: its cached value and its budget.
 #[derive(Debug)]
 pub(crate) struct CountCache<T> {
-    shelf: tokio::sync::Mutex<Shelf<T>>,
+    state: tokio::sync::Mutex<CacheState<T>>,
 }
 
 #[derive(Debug)]
-struct Shelf<T> {
-    kept: Option<Kept<T>>,
+struct CacheState<T> {
+    cached: Option<CachedCount<T>>,
     saved: f64,
     saved_at: Instant,
 }
 
 #[derive(Debug)]
-struct Kept<T> {
+struct CachedCount<T> {
     count: T,
     at: Instant,
-    /// How much this process had written when it was asked for.
+    /// The writes of this process when the count began.
     writes: u64,
 }
 
 impl<T> Default for CountCache<T> {
     fn default() -> Self {
-        let shelf = Shelf { kept: None, saved: SAVED_MAX, saved_at: Instant::now() };
-        CountCache { shelf: tokio::sync::Mutex::new(shelf) }
+        let state = CacheState { cached: None, saved: SAVED_MAX, saved_at: Instant::now() };
+        CountCache { state: tokio::sync::Mutex::new(state) }
     }
 }
 
 impl<T: Clone> CountCache<T> {
-    /// What is kept, or a new count and its charge by `count`.
+    /// The cached count, or a new one. `count` returns it with its charge.
     pub(crate) async fn get<F>(&self, metrics: &Metrics, count: impl FnOnce() -> F) -> Result<T, Failure>
     where
         F: Future<Output = Result<(T, f64), Failure>>,
     {
-        let mut shelf = self.shelf.lock().await;
+        let mut state = self.state.lock().await;
         let (now, writes) = (Instant::now(), metrics.writes());
-        shelf.earn(now);
-        if let Some(kept) = shelf.kept.as_ref().filter(|kept| kept.is_good(now, writes, shelf.saved)) {
-            return Ok(kept.count.clone());
+        state.earn(now);
+        if let Some(cached) = state.cached.as_ref().filter(|cached| cached.is_valid(now, writes, state.saved))
+        {
+            return Ok(cached.count.clone());
         }
         let (count, charge) = count().await?;
-        shelf.saved -= charge.max(PRICE_LEAST);
-        shelf.kept = Some(Kept { count: count.clone(), at: now, writes });
+        state.saved -= charge.max(PRICE_LEAST);
+        state.cached = Some(CachedCount { count: count.clone(), at: now, writes });
         Ok(count)
     }
 }
 
-impl<T> Shelf<T> {
+impl<T> CacheState<T> {
     fn earn(&mut self, now: Instant) {
         let earned = (now - self.saved_at).as_secs_f64() * EARNED_PER_SECOND;
         (self.saved, self.saved_at) = ((self.saved + earned).min(SAVED_MAX), now);
     }
 }
 
-impl<T> Kept<T> {
-    fn is_good(&self, now: Instant, writes: u64, saved: f64) -> bool {
+impl<T> CachedCount<T> {
+    fn is_valid(&self, now: Instant, writes: u64, saved: f64) -> bool {
         let is_fresh = now - self.at < AGE_MAX && writes == self.writes;
         is_fresh || saved < 0.0
     }
@@ -99,32 +96,33 @@ impl<T> Kept<T> {
 mod tests {
     use super::*;
 
-    fn kept(at: Instant, writes: u64) -> Kept<u64> {
-        Kept { count: 0, at, writes }
+    fn cached(at: Instant, writes: u64) -> CachedCount<u64> {
+        CachedCount { count: 0, at, writes }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_count_is_made_anew_after_a_minute_or_a_write_if_there_is_something_to_spend() {
+    async fn a_count_is_repeated_after_a_minute_or_a_write_while_the_budget_allows() {
         let at = Instant::now();
         let (soon, later) = (at + AGE_MAX / 2, at + AGE_MAX);
-        for (now, writes, saved, is_good) in [
+        for (now, writes, saved, is_valid) in [
             (soon, 7, 100.0, true),
             (soon, 8, 100.0, false),
             (later, 7, 100.0, false),
             (later, 8, -1.0, true),
         ] {
-            assert_eq!(kept(at, 7).is_good(now, writes, saved), is_good, "{writes} {saved}");
+            assert_eq!(cached(at, 7).is_valid(now, writes, saved), is_valid, "{writes} {saved}");
         }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn whoever_asks_without_end_gets_three_counts_a_minute() {
-        let mut shelf: Shelf<u64> = Shelf { kept: None, saved: SAVED_MAX, saved_at: Instant::now() };
+    async fn a_caller_that_asks_all_the_time_gets_three_counts_a_minute() {
+        let mut state: CacheState<u64> =
+            CacheState { cached: None, saved: SAVED_MAX, saved_at: Instant::now() };
         let (mut counts, begun) = (0, Instant::now());
         for second in 0..3600 {
-            shelf.earn(begun + Duration::from_secs(second));
-            if shelf.saved >= 0.0 {
-                shelf.saved -= PRICE_LEAST;
+            state.earn(begun + Duration::from_secs(second));
+            if state.saved >= 0.0 {
+                state.saved -= PRICE_LEAST;
                 counts += 1;
             }
         }

@@ -1,6 +1,5 @@
-//! Which fetches are under way, and what each can take: a poll asks for that
-//! and nothing else. A process with tagged workers only never pages through
-//! other work.
+//! Interests: what each waiting fetch can take. A poll asks for these and nothing else,
+//! so a process with tagged workers only does not read other work.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -13,26 +12,26 @@ use crate::sync::lock;
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Interest {
     Turns,
-    /// Activities; of sessions only with an owner.
+    /// Activities. Those of sessions only with an owner.
     Works {
         tags: Tags,
         owner: Option<String>,
     },
 }
 
-/// Fetches under way; as many as callers wait.
+/// The waiting fetches.
 #[derive(Debug, Default)]
 pub(crate) struct Interests {
     next: AtomicU64,
     under_way: Mutex<BTreeMap<u64, (Interest, bool)>>,
 }
 
-/// What is asked for at one moment.
+/// The interests of all waiting fetches.
 #[derive(Debug)]
 pub(crate) struct Asked {
-    /// Each of them once.
+    /// Without duplicates.
     pub(crate) interests: Vec<Interest>,
-    /// One of them looks once and takes anything.
+    /// One of the fetches looks once and takes work of any age.
     pub(crate) is_eager: bool,
 }
 
@@ -55,7 +54,7 @@ impl Interests {
     }
 }
 
-/// A fetch under way.
+/// A waiting fetch; dropping it ends the wait.
 #[derive(Debug)]
 pub(crate) struct Ticket<'a> {
     interests: &'a Interests,
@@ -69,7 +68,7 @@ impl Ticket<'_> {
         &self.interest
     }
 
-    /// Whether it looks once and must not miss anything.
+    /// Whether the fetch looks once and must not miss anything.
     pub(crate) fn is_eager(&self) -> bool {
         self.is_eager
     }

@@ -1,9 +1,9 @@
-//! Locks that this process holds: the state and etags that came with them, so
-//! that an ack needs no read. A shortcut, not the truth: what is not here, or is
-//! wrong, is read from the document that has the lock.
+//! The lock table: locks that this process holds, with the state and etag each was taken
+//! under, so that an ack needs no read. It may be incomplete or outdated: then the
+//! document that has the lock is read.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use perihelion_client::Etag;
@@ -14,28 +14,28 @@ use duroxide::providers::TagFilter;
 
 use crate::documents::dedup::Once;
 use crate::documents::{Activity, State, Versioned};
+use crate::sync::lock;
 
-/// Locks kept. More than any process has dispatchers; beyond it the oldest are
-/// forgotten, which costs a read each.
+/// The most locks in a table: more than a process has dispatchers. Beyond it the oldest
+/// are forgotten, which costs one read each.
 const HELD_MAX: usize = 4096;
 
-/// A lock on an instance. Operations on one token take turns.
+/// A lock on an instance. Operations with the same token run one after the other.
 #[derive(Debug)]
 pub(crate) struct LockedInstance {
-    /// The state with this turn's lock in it.
+    /// The state with this lock in it.
     pub(crate) state: State,
-    /// The version that was read or written; `None` when there is no document
-    /// yet.
+    /// The etag of the state; `None` if there is no document yet.
     pub(crate) etag: Option<Etag>,
-    /// Whether the lock is written. If not, nobody else knows of it: whoever
-    /// commits first under the etag wins.
+    /// Whether the lock is written. If not, other processes do not see it, and the first
+    /// commit under the etag wins.
     pub(crate) is_durable: bool,
-    /// Of the state's execution, when it could be read.
+    /// The history of the current execution, if it was readable.
     pub(crate) history: Option<Arc<Vec<Event>>>,
-    /// Messages of the lock that must not be delivered twice.
+    /// Messages of the turn that must not be delivered twice.
     pub(crate) once: Vec<Once>,
     pub(crate) until: Instant,
-    /// More messages waited than were taken.
+    /// There were more messages than the turn takes.
     pub(crate) is_more: bool,
 }
 
@@ -44,25 +44,25 @@ pub(crate) struct LockedInstance {
 pub(crate) struct LockedActivity {
     pub(crate) activity: Versioned<Activity>,
     pub(crate) until: Instant,
-    /// Who has it, if that one comes back for more.
+    /// The worker that has it, if it will fetch again.
     pub(crate) worker: Option<Worker>,
 }
 
-/// What a worker asks for each time.
+/// What a worker asks for in every fetch.
 #[derive(Debug, Clone)]
 pub(crate) struct Worker {
     pub(crate) tags: TagFilter,
     pub(crate) lease: Duration,
 }
 
-/// Locks by nonce.
+/// Locks by the nonce of their token.
 #[derive(Debug)]
 pub(crate) struct LockTable<T> {
-    entries: Mutex<HashMap<String, Entry<T>>>,
+    entries: Mutex<HashMap<String, HeldLock<T>>>,
 }
 
 #[derive(Debug)]
-struct Entry<T> {
+struct HeldLock<T> {
     since: Instant,
     held: Arc<tokio::sync::Mutex<T>>,
 }
@@ -76,30 +76,30 @@ impl<T> Default for LockTable<T> {
 impl<T> LockTable<T> {
     pub(crate) fn insert(&self, nonce: &str, held: T) -> Arc<tokio::sync::Mutex<T>> {
         let held = Arc::new(tokio::sync::Mutex::new(held));
-        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut entries = lock(&self.entries);
         if entries.len() >= HELD_MAX {
             let oldest = entries.iter().min_by_key(|(_, entry)| entry.since).map(|(nonce, _)| nonce.clone());
             oldest.map(|nonce| entries.remove(&nonce));
         }
-        let entry = Entry { since: Instant::now(), held: Arc::clone(&held) };
+        let entry = HeldLock { since: Instant::now(), held: Arc::clone(&held) };
         entries.insert(nonce.to_owned(), entry);
         held
     }
 
     pub(crate) fn get(&self, nonce: &str) -> Option<Arc<tokio::sync::Mutex<T>>> {
-        let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let entries = lock(&self.entries);
         entries.get(nonce).map(|entry| Arc::clone(&entry.held))
     }
 
     pub(crate) fn remove(&self, nonce: &str) {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner).remove(nonce);
+        lock(&self.entries).remove(nonce);
     }
 }
 
-/// When a lock ends that ends at `until_ms`, by this process's own clock.
+/// The end of a lock on tokio's clock.
 pub(crate) fn deadline(until_ms: u64, now_ms: u64) -> Instant {
     Instant::now() + Duration::from_millis(until_ms.saturating_sub(now_ms))
 }
 
-/// Kept with an activity that is offered: its version.
+/// An activity on offer, with its etag.
 pub(crate) type Offered = (Activity, Etag);

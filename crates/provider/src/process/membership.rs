@@ -1,15 +1,14 @@
-//! Which processes serve this container, and whose turn it is to take what none
-//! of them has a hint of.
+//! Membership: the processes that serve this container, and which of them is first to take
+//! work that a poll finds.
 //!
-//! Each process that fetches keeps a heartbeat document with the roles it
-//! serves. A container's instances fall into slots by a stable hash, and each
-//! slot to a process by rendezvous hashing over the live ones with that role:
-//! no lease documents, no takeover, and when a process comes or goes only its
-//! own slots move.
+//! Each process that fetches writes a heartbeat document with its roles. A stable hash
+//! maps instances to slots, and rendezvous hashing over the live processes with a role
+//! maps slots to processes. There are no lease documents, and when a process joins or
+//! leaves only its own slots move.
 //!
-//! What always holds: nodes spread load and decide nothing else. A process that
-//! cannot write its heartbeat, or cannot read those of others, goes on working;
-//! two that both believe a slot theirs only race for an etag.
+//! Invariant: membership spreads load and decides nothing else. A process that cannot
+//! write its heartbeat or read those of others keeps working; two processes that both
+//! own a slot by their view only race for an etag.
 
 mod hash;
 mod view;
@@ -27,18 +26,18 @@ use crate::documents::stamp::Stamp;
 use crate::process::interest::Interest;
 use crate::sync::lock;
 
-/// What this process knows of itself and of others.
+/// This process and its view of the others.
 #[derive(Debug)]
 pub(crate) struct Membership {
-    /// The id of its heartbeat.
+    /// The id of the heartbeat of this process.
     pub(crate) me: String,
-    /// What was fetched since the last heartbeat; the fetches' to write.
+    /// The roles of fetches since the last heartbeat. Fetches write it.
     pub(crate) called: Mutex<Roles>,
-    /// The first fetch since a while: the heartbeat need not wait.
+    /// Wakes the heartbeat at the first fetch after a while.
     pub(crate) woken: Arc<Notify>,
-    /// The newest picture, and what this process serves in it.
+    /// The newest view.
     pub(crate) view: Mutex<Arc<View>>,
-    /// When it was made; whoever has it makes the next.
+    /// When the view was read. The task that has this lock reads the next one.
     pub(crate) seen: tokio::sync::Mutex<Option<Instant>>,
 }
 
@@ -55,25 +54,25 @@ impl Default for Membership {
 }
 
 impl Membership {
-    /// Since when it is; `None` when it is another's, or nothing is known yet.
-    /// What was enqueued later has never been another process's.
+    /// Since when this process owns the slot of an instance; `None` if another process
+    /// does, or nothing is known yet. Work enqueued later was never another process's.
     pub(crate) fn owned_since(&self, instance: &str) -> Option<Stamp> {
         self.view().owned_since(instance)
     }
 
-    /// Whether no other process is known that fetches instances.
+    /// Whether no other known process fetches instances.
     pub(crate) fn is_alone(&self) -> bool {
         self.view().is_alone()
     }
 }
 
 impl Membership {
-    /// The picture as it is now, for several questions.
+    /// The current view.
     pub(crate) fn view(&self) -> Arc<View> {
         Arc::clone(&lock(&self.view))
     }
 
-    /// A fetch was called, or is still waiting.
+    /// A fetch was called or is still waiting.
     pub(crate) fn called(&self, interest: &Interest) {
         let mut roles = lock(&self.called);
         let is_first = *roles == Roles::default();

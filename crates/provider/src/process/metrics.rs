@@ -1,14 +1,12 @@
-//! What the provider does and what it costs, by method: counted here, and told
-//! as `tracing` spans.
+//! Metrics: requests, request units and latency by method, and a `tracing` span for each
+//! call.
 //!
-//! Every call runs with a [`Call`] of its own in a task-local; the driver tells
-//! [`DriverObserver`] of every operation that ends, in the task that asked for it, and so
-//! concurrent calls never mix. What runs outside of any call is counted as
-//! `other`. When a call ends, finished or dropped, its sums are added to its
-//! method's, once.
+//! Every call has a [`Call`] in a task-local. The driver notifies [`DriverObserver`] of
+//! every operation that ends, in the task that started it, so concurrent calls do not
+//! mix. Requests outside of any call are counted as `other`. When a call ends, finished
+//! or dropped, its sums are added to its method once.
 //!
-//! What always holds: counting never fails, never waits and never changes what
-//! is counted.
+//! Invariant: counting never fails, never waits and never changes the counted work.
 
 mod snapshot;
 #[cfg(test)]
@@ -29,15 +27,15 @@ pub use snapshot::{Latency, MethodMetrics, ProviderMetrics};
 use crate::failure::Failure;
 use crate::process::clock::HybridClock;
 
-/// Requests that no call asked for.
+/// The name of requests outside of any call.
 const OTHER: &str = "other";
 
 tokio::task_local! {
-    /// The call on whose behalf this task works.
+    /// The call that this task works for.
     static CALL: Arc<Call>;
 }
 
-/// Everything that is counted.
+/// The counters of a provider.
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
     methods: Mutex<BTreeMap<&'static str, MethodMetrics>>,
@@ -45,9 +43,9 @@ pub(crate) struct Metrics {
     hinted: AtomicU64,
     steals: AtomicU64,
     delivered: AtomicU64,
-    /// One more than the age in milliseconds; 0 when nothing waits.
+    /// One more than the age in milliseconds; 0 if no outbox waits.
     outbox_age: AtomicU64,
-    /// Counts writes that were applied, or may have been.
+    /// Writes that were applied or may have been.
     writes: AtomicU64,
 }
 
@@ -72,10 +70,9 @@ fn get(counter: &AtomicU64) -> u64 {
 }
 
 impl Metrics {
-    /// Runs a method of the contract: counted, in a span, its failure said in
-    /// the contract's words. Like all three it boxes the work before anything
-    /// else: futures of whole operations are large, and each layer around one
-    /// would have it on the stack again.
+    /// Runs a method of the contract: counts it, opens a span, and converts its failure
+    /// to an error of the contract. The work is boxed first: futures of whole operations
+    /// are large, and each layer around one would copy it onto the stack.
     pub(crate) fn call<T>(
         &self,
         method: &'static str,
@@ -85,8 +82,7 @@ impl Metrics {
         async move { work.await.map_err(|failure| failure.into_error(method)) }
     }
 
-    /// [`Metrics::call`] of a fetch: whether hints alone led to what it found is
-    /// counted too.
+    /// [`Metrics::call`] for a fetch: counts too whether it found work without a poll.
     pub(crate) fn fetch<T>(
         &self,
         method: &'static str,
@@ -102,7 +98,7 @@ impl Metrics {
         })
     }
 
-    /// Runs work of any kind under a name.
+    /// Counts work under a name.
     pub(crate) fn count<T>(
         &self,
         method: &'static str,
@@ -125,31 +121,31 @@ impl Metrics {
                 call: Arc::clone(&call),
                 span: span.clone(),
                 since: Instant::now(),
-                outcome: Outcome::Dropped,
+                outcome: CallOutcome::Dropped,
             };
             let result = CALL.scope(call, work).instrument(span).await;
-            running.outcome = if result.is_ok() { Outcome::Finished } else { Outcome::Failed };
+            running.outcome = if result.is_ok() { CallOutcome::Finished } else { CallOutcome::Failed };
             result
         }
     }
 
-    /// Storage was asked for work.
+    /// Counts a poll.
     pub(crate) fn polled(&self) {
         add(&self.polls, 1);
         let _ = CALL.try_with(|call| add(&call.polls, 1));
     }
 
-    /// Work was taken whose lock had run out in another's hands.
+    /// Counts work that was taken after the lock of another process expired.
     pub(crate) fn stole(&self) {
         add(&self.steals, 1);
     }
 
-    /// Messages to other instances have arrived.
+    /// Counts messages that were delivered to other instances.
     pub(crate) fn delivered(&self, count: usize) {
         add(&self.delivered, count as u64);
     }
 
-    /// How long the oldest message waits that was not delivered after its commit.
+    /// Sets the age of the oldest outbox that was not delivered after its commit.
     pub(crate) fn outbox_age(&self, age_ms: Option<u64>) {
         self.outbox_age.store(age_ms.map_or(0, |age| age.saturating_add(1)), Ordering::Relaxed);
     }
@@ -185,16 +181,16 @@ impl Metrics {
 }
 
 impl Call {
-    fn add(&self, bill: &Bill) {
-        add(&self.requests, bill.requests);
-        add(&self.charge, bill.charge);
-        add(&self.conflicts, bill.conflicts);
-        add(&self.throttles, bill.throttles);
-        add(&self.retries, bill.retries);
+    fn add(&self, cost: &Cost) {
+        add(&self.requests, cost.requests);
+        add(&self.charge, cost.charge);
+        add(&self.conflicts, cost.conflicts);
+        add(&self.throttles, cost.throttles);
+        add(&self.retries, cost.retries);
     }
 
-    fn bill(&self) -> Bill {
-        Bill {
+    fn cost(&self) -> Cost {
+        Cost {
             requests: get(&self.requests),
             charge: get(&self.charge),
             conflicts: get(&self.conflicts),
@@ -204,7 +200,7 @@ impl Call {
     }
 }
 
-/// Lets work that goes on in another task count for the call that began it.
+/// Counts work of another task for the current call.
 pub(crate) fn carried<T>(work: impl Future<Output = T>) -> impl Future<Output = T> {
     let call = CALL.try_with(Arc::clone);
     async move {
@@ -215,42 +211,42 @@ pub(crate) fn carried<T>(work: impl Future<Output = T>) -> impl Future<Output = 
     }
 }
 
-/// How a call ended; one that is dropped is neither a success nor a failure.
+/// How a call ended. A dropped call is neither a success nor a failure.
 #[derive(Debug, Clone, Copy)]
-enum Outcome {
+enum CallOutcome {
     Finished,
     Failed,
     Dropped,
 }
 
-/// A call under way; what it took is added to its method when it ends.
+/// A running call. Dropping it adds its sums to its method.
 struct Running<'a> {
     metrics: &'a Metrics,
     method: &'static str,
     call: Arc<Call>,
     span: tracing::Span,
     since: Instant,
-    outcome: Outcome,
+    outcome: CallOutcome,
 }
 
 impl Drop for Running<'_> {
     fn drop(&mut self) {
-        let (bill, elapsed) = (self.call.bill(), self.since.elapsed());
-        self.span.record("requests", bill.requests);
-        self.span.record("request_units", bill.request_units());
+        let (cost, elapsed) = (self.call.cost(), self.since.elapsed());
+        self.span.record("requests", cost.requests);
+        self.span.record("request_units", cost.request_units());
         self.span.record("elapsed_ms", elapsed.as_secs_f64() * 1e3);
         self.span.record("outcome", tracing::field::debug(self.outcome));
         self.metrics.add(self.method, |method| {
             method.calls += 1;
-            method.failures += u64::from(matches!(self.outcome, Outcome::Failed));
+            method.failures += u64::from(matches!(self.outcome, CallOutcome::Failed));
             method.latency.record(elapsed);
-            bill.add_to(method);
+            cost.add_to(method);
         });
     }
 }
 
-/// What one operation of the driver took, or all of a call.
-struct Bill {
+/// The cost of one operation of the driver, or of a whole call.
+struct Cost {
     requests: u64,
     charge: u64,
     conflicts: u64,
@@ -258,10 +254,10 @@ struct Bill {
     retries: u64,
 }
 
-impl Bill {
+impl Cost {
     fn of(operation: &Ended<'_>) -> Self {
         let requests = operation.requests();
-        Bill {
+        Cost {
             requests,
             charge: (operation.diagnostics.charge() * 1e3).round() as u64,
             conflicts: u64::from(operation.is_conflict()),
@@ -283,8 +279,8 @@ impl Bill {
     }
 }
 
-/// Listens to the driver: counts what each operation took for the call that
-/// asked for it, and teaches the clock.
+/// Observes the driver: counts the cost of each operation for its call, and passes the
+/// dates of responses to the clock.
 #[derive(Debug)]
 pub(crate) struct DriverObserver {
     pub(crate) metrics: Arc<Metrics>,
@@ -296,10 +292,10 @@ impl Observer for DriverObserver {
         if let Some(date) = operation.date() {
             self.clock.learn(date, operation.diagnostics.elapsed());
         }
-        let bill = Bill::of(operation);
-        if CALL.try_with(|call| call.add(&bill)).is_err() {
-            // Heartbeats: they change nothing that is counted.
-            return self.metrics.add(OTHER, |method| bill.add_to(method));
+        let cost = Cost::of(operation);
+        if CALL.try_with(|call| call.add(&cost)).is_err() {
+            // Heartbeats. They do not change what `count_cache` counts.
+            return self.metrics.add(OTHER, |method| cost.add_to(method));
         }
         if !operation.verb.is_read() {
             add(&self.metrics.writes, 1);

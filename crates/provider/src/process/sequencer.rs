@@ -1,6 +1,6 @@
-//! Numbers for the messages that this process enqueues, instance by instance,
-//! and what it can vouch for: below which number nothing of it will ever arrive
-//! at that instance again. [`crate::documents::dedup`] is the other side.
+//! The sequencer numbers the messages that this process enqueues, for each target
+//! instance, and knows a low-water mark: no message below it will arrive again.
+//! [`crate::documents::dedup`] uses both to recognise duplicates.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Mutex;
@@ -11,18 +11,18 @@ use tokio::time::Instant;
 use crate::documents::lock_token::nonce;
 use crate::sync::lock;
 
-/// How long after it was answered a message may still arrive once more: an
-/// attempt that was given up may be on its way.
-const LINGER: Duration = Duration::from_secs(60);
+/// How long after its response a message may still arrive once more: an attempt that
+/// was given up may still be in the network.
+const LATE_MAX: Duration = Duration::from_secs(60);
 
-/// How finely that is measured.
+/// The resolution of that time.
 const MARK_EVERY: Duration = Duration::from_secs(10);
 
-/// Instances remembered. Beyond it those that nothing is under way to are
-/// forgotten, and next time this process is another sender to them.
+/// The most targets. Beyond it, targets without messages in flight are forgotten, and
+/// this process gets a new sender id for them.
 const TARGETS_MAX: usize = 4096;
 
-/// Everyone this process enqueues to.
+/// The instances that this process enqueues to.
 #[derive(Debug, Default)]
 pub(crate) struct Sequencer {
     targets: Mutex<HashMap<String, Target>>,
@@ -32,45 +32,45 @@ pub(crate) struct Sequencer {
 struct Target {
     sender: String,
     next: u64,
-    under_way: BTreeSet<u64>,
-    /// Everything below has lingered long enough.
+    in_flight: BTreeSet<u64>,
+    /// No message below will arrive again.
     floor: u64,
-    /// What the next number was, at times of the last while.
+    /// Values of `next` at recent times.
     marks: VecDeque<(Instant, u64)>,
 }
 
-/// A message under way, as long as this lives.
+/// A message in flight. Dropping it ends the flight.
 #[derive(Debug)]
-pub(crate) struct Ticket<'a> {
-    senders: &'a Sequencer,
+pub(crate) struct InFlight<'a> {
+    sequencer: &'a Sequencer,
     target: String,
     pub(crate) sender: String,
     pub(crate) number: u64,
-    /// No message below that number will arrive again.
+    /// No message below this number will arrive again.
     pub(crate) low: u64,
 }
 
 impl Sequencer {
-    pub(crate) fn begin(&self, target: &str) -> Ticket<'_> {
+    pub(crate) fn begin(&self, target: &str) -> InFlight<'_> {
         let mut targets = lock(&self.targets);
         if targets.len() >= TARGETS_MAX && !targets.contains_key(target) {
-            targets.retain(|_, target| !target.under_way.is_empty());
+            targets.retain(|_, target| !target.in_flight.is_empty());
         }
         let entry = targets.entry(target.to_owned()).or_insert_with(|| Target {
             sender: nonce(),
             next: 0,
-            under_way: BTreeSet::new(),
+            in_flight: BTreeSet::new(),
             floor: 0,
             marks: VecDeque::new(),
         });
         let (number, low) = entry.begin(Instant::now());
-        Ticket { senders: self, target: target.to_owned(), sender: entry.sender.clone(), number, low }
+        InFlight { sequencer: self, target: target.to_owned(), sender: entry.sender.clone(), number, low }
     }
 }
 
 impl Target {
     fn begin(&mut self, now: Instant) -> (u64, u64) {
-        while let Some((_, number)) = self.marks.pop_front_if(|(then, _)| *then + LINGER <= now) {
+        while let Some((_, number)) = self.marks.pop_front_if(|(then, _)| *then + LATE_MAX <= now) {
             self.floor = number;
         }
         if self.marks.back().is_none_or(|(then, _)| *then + MARK_EVERY <= now) {
@@ -78,16 +78,16 @@ impl Target {
         }
         let number = self.next;
         self.next += 1;
-        self.under_way.insert(number);
-        (number, self.floor.min(self.under_way.first().copied().unwrap_or(number)))
+        self.in_flight.insert(number);
+        (number, self.floor.min(self.in_flight.first().copied().unwrap_or(number)))
     }
 }
 
-impl Drop for Ticket<'_> {
+impl Drop for InFlight<'_> {
     fn drop(&mut self) {
-        let mut targets = lock(&self.senders.targets);
+        let mut targets = lock(&self.sequencer.targets);
         if let Some(target) = targets.get_mut(&self.target).filter(|target| target.sender == self.sender) {
-            target.under_way.remove(&self.number);
+            target.in_flight.remove(&self.number);
         }
     }
 }
@@ -97,35 +97,35 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn nothing_is_vouched_for_that_may_still_arrive() {
-        let senders = Sequencer::default();
-        let stuck = senders.begin("a");
+    async fn the_low_water_mark_stays_below_messages_that_may_still_arrive() {
+        let sequencer = Sequencer::default();
+        let stuck = sequencer.begin("a");
         assert_eq!((stuck.number, stuck.low), (0, 0));
         for number in 1..500 {
             tokio::time::advance(Duration::from_secs(1)).await;
-            let ticket = senders.begin("a");
+            let ticket = sequencer.begin("a");
             assert_eq!((ticket.number, ticket.low, &ticket.sender), (number, 0, &stuck.sender));
         }
         let sender = stuck.sender.clone();
         drop(stuck);
         for number in 500..600 {
             tokio::time::advance(Duration::from_secs(1)).await;
-            let ticket = senders.begin("a");
+            let ticket = sequencer.begin("a");
             assert_eq!(&ticket.sender, &sender);
             let age = number - ticket.low;
-            assert!(age >= LINGER.as_secs() && age <= (LINGER + MARK_EVERY).as_secs(), "{age}");
+            assert!(age >= LATE_MAX.as_secs() && age <= (LATE_MAX + MARK_EVERY).as_secs(), "{age}");
         }
-        assert_ne!(senders.begin("b").sender, sender, "each instance knows it by another name");
+        assert_ne!(sequencer.begin("b").sender, sender, "each target has its own sender id");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn however_many_it_writes_to_few_are_remembered() {
-        let senders = Sequencer::default();
-        let first = senders.begin("kept");
+    async fn the_number_of_remembered_targets_is_bounded() {
+        let sequencer = Sequencer::default();
+        let first = sequencer.begin("kept");
         for n in 0..3 * TARGETS_MAX {
-            drop(senders.begin(&format!("{n}")));
+            drop(sequencer.begin(&format!("{n}")));
         }
-        assert!(lock(&senders.targets).len() <= TARGETS_MAX);
-        assert_eq!(senders.begin("kept").sender, first.sender);
+        assert!(lock(&sequencer.targets).len() <= TARGETS_MAX);
+        assert_eq!(sequencer.begin("kept").sender, first.sender);
     }
 }

@@ -1,26 +1,23 @@
-//! Whether a container is one of the published crate, or one that a migration
-//! has not finished. Either is refused when a provider opens it: read by the
-//! wrong layout it would look empty, and both layouts in one container would
-//! run every workflow twice.
+//! Detects the layout of a container: ours, that of the published crate, or an
+//! unfinished migration. A provider refuses the last two: the container would look
+//! empty, and two layouts in one container would run every workflow twice.
 //!
-//! It costs one query of an indexed member, and only when the container was
-//! there before.
+//! The check costs one query of an indexed member, only for a container that exists.
 
 use perihelion_client::{Container, ContainerProperties, Query};
 
 use super::migration_marker as marker;
 use crate::failure::Failure;
 
-/// What `type` says there and never in our own documents, so that finding one
-/// of them is finding that layout.
+/// Values of `type` that only the published crate writes.
 const ONLY_THERE: [&str; 4] = ["instance", "outbox_intent", "kv", "kv_delta"];
 
-/// A path that the published crate has indexed and nobody else would: it tells
-/// a container of that crate that has messages and no instance yet.
+/// A path that only the published crate indexes. It identifies a container with messages
+/// and no instance yet.
 const INDEXED_ONLY_THERE: &str = "/dispatchSlot/?";
 
-/// Refuses a container that this crate must not run on. What a migration has
-/// not finished, a migration opens.
+/// Refuses a container that this provider must not run on. A migration may open one that
+/// is not finished.
 pub(crate) async fn check(
     container: &Container,
     properties: &ContainerProperties,
@@ -34,7 +31,7 @@ pub(crate) async fn check(
     }
 }
 
-/// What a container is.
+/// The layout of a container.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Layout {
     /// Ours, or empty.
@@ -70,8 +67,8 @@ fn published(container: &Container) -> Failure {
     Failure::Refused(format!(
         "the container {database}/{name} was written by the published crate duroxide-cdb (0.1.10 and before), whose \
          documents this version does not run on. Stop the programs that use it, move it into a new \
-         container with `perihelion migrate --from {database}/{name} --to {database}/NEW`, and open that \
-         one; the old one stays as it is"
+         container with `perihelion migrate --from {database}/{name} --to {database}/NEW`, and open the new \
+         one; the old one is not changed"
     ))
 }
 
@@ -79,6 +76,6 @@ fn unfinished(container: &Container) -> Failure {
     let (database, name) = (container.database_name(), container.name());
     Failure::Refused(format!(
         "the migration into the container {database}/{name} is not finished. Run \
-         `perihelion migrate --from OLD --to {database}/{name}` again: it goes on where it stopped"
+         `perihelion migrate --from OLD --to {database}/{name}` again: it continues where it stopped"
     ))
 }

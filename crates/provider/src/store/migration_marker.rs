@@ -1,19 +1,19 @@
-//! The note that a migration leaves in the container it fills: while it says
-//! `copying`, no provider runs there. It lies under a numeric partition key,
-//! where no instance is.
+//! The marker document of a migration in its target container. While its status is
+//! `copying`, no provider opens the container. Its partition key is a number, so that it
+//! is not in the partition of an instance.
 
 use perihelion_client::Container;
 use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;
 
-/// Its type, and its id.
+/// Its type and its id.
 pub(crate) const KIND: &str = "migration";
-/// Its status from before the first write of a migration to after the last.
+/// The status from before the first write of a migration until after the last.
 pub(crate) const COPYING: &str = "copying";
 const DONE: &str = "done";
 
-/// Its partition; nothing else lies there.
+/// Its partition key; it is the only document there.
 const KEY: u64 = 0;
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -24,7 +24,7 @@ pub(crate) struct Marker {
     #[serde(rename = "type")]
     kind: String,
     pub(crate) status: String,
-    /// The container that is moved: database and name.
+    /// The container that is migrated: database and name.
     pub(crate) source: String,
 }
 
@@ -47,7 +47,7 @@ impl Marker {
         Ok(container.find(KEY, KIND).await?.map(|item| item.into_value()))
     }
 
-    /// Writes it down; twice is as good as once.
+    /// Writes the marker. Idempotent.
     pub(crate) async fn write(&self, container: &Container) -> Result<(), Failure> {
         container.upsert(KEY, self).await?;
         Ok(())

@@ -1,6 +1,5 @@
-//! What a provider can run on, and what is said to whoever offers it something
-//! else: what is wrong, with what, and what to do about it. Asked once, when a
-//! container is opened.
+//! Preflight checks of the account and the container, once when a container is opened.
+//! A refusal says what is wrong and what to do about it.
 
 use perihelion_client::{
     Client, Container, ContainerProperties, Error, IndexingMode, IndexingPolicy, TimeToLive,
@@ -8,17 +7,17 @@ use perihelion_client::{
 
 use crate::failure::Failure;
 
-/// What queries order by: the service refuses that of a path without an index.
+/// The paths that queries order by. The service refuses an order without an index.
 const ORDERED_BY: [&str; 2] = ["/visibleAt", "/enq"];
 
-/// The service's answer to an identity that may not do what it asks.
+/// The status of a request that the identity is not allowed to make.
 const FORBIDDEN: u16 = 403;
 
 /// The longest name of a database or a container.
 const NAME_MAX: usize = 255;
 
-/// Names that the service would refuse, or, because they are part of a path and
-/// so of what is signed, take for a wrong key.
+/// Refuses names that the service would refuse. Some of them would break the signature,
+/// and the service would report a wrong key instead.
 pub(super) fn check_names(database: &str, container: &str) -> Result<(), Failure> {
     for (what, name) in [("database", database), ("container", container)] {
         let is_bad = name.is_empty()
@@ -36,8 +35,9 @@ pub(super) fn check_names(database: &str, container: &str) -> Result<(), Failure
     Ok(())
 }
 
-/// Where every region takes writes, two may each accept a write under the same
-/// etag, and one of them is lost later: no lock and no commit would mean anything.
+/// Refuses an account with several write regions: two regions may each accept a write
+/// under the same etag, and one of the writes is lost later. No lock and no commit would
+/// be safe.
 pub(super) fn check_account(client: &Client) -> Result<(), Failure> {
     let account = client.account();
     if !account.is_multi_write {
@@ -53,20 +53,20 @@ pub(super) fn check_account(client: &Client) -> Result<(), Failure> {
     )))
 }
 
-/// A container that is partitioned in another way is somebody else's.
+/// Refuses a container with another partition key: it belongs to another program.
 pub(super) fn check_partition_key(container: &Container, found: &ContainerProperties) -> Result<(), Failure> {
     if found.partition_key.paths == ["/instanceId"] {
         return Ok(());
     }
     Err(Failure::Refused(format!(
-        "the container {} is partitioned by {} and not by /instanceId, so it was made for something else: \
-         name another one, which is made if it is missing",
+        "cannot open the container {}: its partition key is {}, the provider needs /instanceId. Use another \
+         container name; a missing container is created",
         name(container),
         found.partition_key.paths.join(", ")
     )))
 }
 
-/// Time to live and index of a container that is ours, or to be ours.
+/// Checks the time to live and the indexes of a container.
 pub(super) fn check_container(container: &Container, found: &ContainerProperties) -> Result<(), Failure> {
     let name = name(container);
     let refused = |why: String| Err(Failure::Refused(format!("the container {name} {why}")));
@@ -90,7 +90,8 @@ pub(super) fn check_container(container: &Container, found: &ContainerProperties
     Ok(())
 }
 
-/// The longest path that covers it says whether it is indexed.
+/// Whether the policy indexes a path: it is included by name, or all paths are and it is
+/// not excluded.
 fn is_indexed(policy: &IndexingPolicy, path: &str) -> bool {
     let spelt = [format!("{path}/?"), format!("{path}/*")];
     let (includes, excludes) = (&policy.included_paths, &policy.excluded_paths);
@@ -100,8 +101,7 @@ fn is_indexed(policy: &IndexingPolicy, path: &str) -> bool {
         && (is_named(includes) || (is_everything && !is_named(excludes)))
 }
 
-/// Whether documents go by themselves when their time to live is over; where
-/// that is off it is switched on, if we may.
+/// Turns time to live on if it is off and the identity may. Returns whether it is on.
 pub(super) async fn switch_ttl_on(
     container: &Container,
     mut found: ContainerProperties,
@@ -116,21 +116,21 @@ pub(super) async fn switch_ttl_on(
         Err(error) => {
             tracing::warn!(
                 container = name(container), %error,
-                "time to live is off and could not be switched on: what should go by itself stays (tombstones, \
-                 sessions); retention is done by the reconciler alone. Set the container's default time to live to -1"
+                "time to live is off and could not be turned on: tombstones and sessions stay, and retention is \
+                 left to the reconciler. Set the container's default time to live to -1"
             );
             Ok(false)
         }
     }
 }
 
-/// What to say when a container that is missing could not be made. An identity
-/// of Entra ID never may: making one is no matter of data.
+/// The failure to create a missing container. An Entra ID identity is never allowed to:
+/// its roles cover data only.
 pub(super) fn unmade(database: &str, container: &str, error: Error) -> Failure {
     match error.status() {
         Some(status) if status.code == FORBIDDEN => Failure::Refused(format!(
-            "the container {database}/{container} is not there, and the credential may not make it: {error}. \
-             Make it first (partition key /instanceId, default time to live -1; the commands are in \
+            "the container {database}/{container} does not exist, and the credential may not create it: {error}. \
+             Create it first (partition key /instanceId, default time to live -1; the commands are in \
              docs/provider.md), or open it once with the account's key"
         )),
         _ => error.into(),

@@ -1,8 +1,8 @@
-//! States that this process wrote or read last, with their histories decoded.
+//! The state cache: states that this process read or wrote last, with decoded histories.
 //!
-//! A shortcut, never the truth: a turn that begins from here commits under the
-//! etag that is kept here, and a read asks the service whether that etag still
-//! holds (1 RU and no body when it does). Being wrong costs a turn or a read.
+//! It may be outdated. A turn that begins from a cached state commits under its etag, and
+//! a read asks the service whether the etag is still current (1 RU and no body if it
+//! is). An outdated entry costs a turn or a read, never a wrong result.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,11 +13,11 @@ use duroxide::Event;
 use crate::documents::{State, Versioned};
 use crate::sync::lock;
 
-/// Histories and states kept, in bytes as they are stored. Decoded they take
-/// about twice that.
+/// The most bytes of cached states and histories, as they are stored. Decoded they take
+/// about twice as much.
 const BYTES_MAX: u64 = 64 << 20;
 
-/// What an entry costs beside its texts.
+/// The overhead of an entry.
 const ENTRY_BYTES: u64 = 1024;
 
 /// A state and the whole history of its current execution.
@@ -36,16 +36,16 @@ impl Snapshot {
     }
 }
 
-/// Counts writes that went past every provider of this process, through the
-/// compatibility client: what was kept before one counts no more.
-static DISTURBANCES: AtomicU64 = AtomicU64::new(0);
+/// Counts writes through the compatibility client, which no provider of this process
+/// sees. Each of them invalidates all caches.
+static EXTERNAL_WRITES: AtomicU64 = AtomicU64::new(0);
 
-/// Something was written past the providers.
-pub(crate) fn disturb() {
-    DISTURBANCES.fetch_add(1, Ordering::SeqCst);
+/// Invalidates all caches after a write that no provider sees.
+pub(crate) fn invalidate_all() {
+    EXTERNAL_WRITES.fetch_add(1, Ordering::SeqCst);
 }
 
-/// StateCache by instance; those not used for longest go first.
+/// Snapshots by instance. The least recently used are removed first.
 #[derive(Debug, Default)]
 pub(crate) struct StateCache {
     lru: Mutex<Lru>,
@@ -54,25 +54,25 @@ pub(crate) struct StateCache {
 #[derive(Debug, Default)]
 struct Lru {
     entries: HashMap<String, (u64, Arc<Snapshot>)>,
-    /// When each was used, by a counter.
+    /// Instances by the counter value of their last use.
     order: BTreeMap<u64, String>,
     uses: u64,
     bytes: u64,
-    disturbances: u64,
+    external_writes: u64,
 }
 
 impl StateCache {
     pub(crate) fn get(&self, instance: &str) -> Option<Arc<Snapshot>> {
         let mut lru = lock(&self.lru);
-        let disturbances = DISTURBANCES.load(Ordering::SeqCst);
-        if lru.disturbances != disturbances {
-            *lru = Lru { disturbances, ..Lru::default() };
+        let external_writes = EXTERNAL_WRITES.load(Ordering::SeqCst);
+        if lru.external_writes != external_writes {
+            *lru = Lru { external_writes, ..Lru::default() };
         }
         lru.get(instance)
     }
 
-    /// Keeps a snapshot, unless a later one of the same incarnation is there: a
-    /// slow read must not hide a commit.
+    /// Adds a snapshot, unless a later one of the same incarnation is there: a slow read
+    /// must not hide a commit.
     pub(crate) fn put(&self, snapshot: Arc<Snapshot>) {
         let mut lru = lock(&self.lru);
         let state = &snapshot.state.value;
@@ -141,11 +141,15 @@ mod tests {
         snapshots.put(snapshot("a", "1", 4, 0));
         assert_eq!(snapshots.get("a").unwrap().state.value.seq, 5);
         snapshots.put(snapshot("a", "2", 1, 0));
-        assert_eq!(snapshots.get("a").unwrap().state.value.seq, 1, "made again, it counts anew");
+        assert_eq!(
+            snapshots.get("a").unwrap().state.value.seq,
+            1,
+            "a new incarnation starts from the beginning"
+        );
     }
 
     #[test]
-    fn what_was_used_longest_ago_goes_first() {
+    fn the_least_recently_used_state_is_removed_first() {
         let snapshots = StateCache::default();
         snapshots.put(snapshot("a", "1", 1, BYTES_MAX / 2));
         snapshots.put(snapshot("b", "1", 1, BYTES_MAX / 4));

@@ -1,8 +1,7 @@
-//! Batches of the published crate's client: its names, our atomic batch.
+//! Batches of the published crate's client.
 //!
-//! As there, a batch that is refused is an error and nothing of it is done; one
-//! that met another version, or a document that is there already, may be tried
-//! again.
+//! As in the published crate, a refused batch is an error, and none of its operations is
+//! applied. The error is retryable for an etag that differs or a document that exists.
 
 use duroxide::providers::ProviderError;
 use perihelion_client::{Batch, BatchResult, Error, Etag};
@@ -16,7 +15,7 @@ const OPERATION: &str = "transactional_batch";
 /// One operation of a batch.
 #[derive(Debug, Clone)]
 pub enum BatchOperation {
-    /// Creates a document that must not be there.
+    /// Creates a document that must not exist.
     Create {
         /// The document.
         body: Value,
@@ -26,21 +25,21 @@ pub enum BatchOperation {
         /// The document.
         body: Value,
     },
-    /// Replaces a document that must be there.
+    /// Replaces a document that must exist.
     Replace {
         /// Its id.
         id: String,
         /// The document.
         body: Value,
-        /// The version that it must have.
+        /// The etag that it must have.
         if_match: Option<String>,
     },
-    /// Deletes a document that must be there.
+    /// Deletes a document that must exist.
     Delete {
         /// Its id.
         id: String,
     },
-    /// Reads a document that must be there.
+    /// Reads a document that must exist.
     Read {
         /// Its id.
         id: String,
@@ -48,7 +47,7 @@ pub enum BatchOperation {
 }
 
 impl BatchOperation {
-    /// The operation as the service reads it.
+    /// The operation in the service's format.
     pub fn to_json(&self) -> Value {
         let with_id = |kind: &str, id: &str| json!({ "operationType": kind, "id": id });
         match self {
@@ -82,12 +81,12 @@ impl BatchOperation {
     }
 }
 
-/// What became of one operation of a batch that was done.
+/// The result of one operation of an applied batch.
 #[derive(Debug, Clone)]
 pub struct BatchOperationResult {
     /// Its status.
     pub status_code: u16,
-    /// The version that was read or written.
+    /// The etag that was read or written.
     pub etag: Option<String>,
     /// The document.
     pub resource_body: Option<String>,
@@ -105,7 +104,7 @@ impl BatchOperationResult {
 }
 
 impl CosmosDBClient {
-    /// Does all of the operations on one partition, or none.
+    /// Applies all operations to one partition, or none.
     pub async fn transactional_batch(
         &self,
         partition_key: &str,
@@ -114,7 +113,7 @@ impl CosmosDBClient {
         let mut batch = Batch::new(partition_key);
         operations.iter().try_for_each(|operation| operation.add(&mut batch)).map_err(refused)?;
         let outcome = self.open().await?.batch(batch).await;
-        crate::store::state_cache::disturb();
+        crate::store::state_cache::invalidate_all();
         let done = outcome.map_err(refused)?;
         Ok(done.results().iter().map(BatchOperationResult::of).collect())
     }

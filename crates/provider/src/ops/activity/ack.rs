@@ -10,7 +10,7 @@ use crate::documents::{Activity, Garbage, Message};
 use crate::failure::Failure;
 use crate::ops::activity::{ATTEMPTS_MAX, activity_lock, prefetch, sessions};
 use crate::ops::core::Core;
-use crate::ops::payload::{self, Ready};
+use crate::ops::payload::{self, PreparedMessage};
 use crate::ops::repair::garbage;
 use crate::ops::token_lock;
 use crate::plan::{instance_of, message};
@@ -101,7 +101,7 @@ async fn is_done(store: &Store, token: &LockToken) -> Result<bool, Failure> {
 
 /// The documents that replace an activity.
 struct End {
-    completion: Option<Ready>,
+    completion: Option<PreparedMessage>,
     /// The activity's input, if it is stored in parts.
     garbage: Option<Garbage>,
 }
@@ -118,7 +118,7 @@ fn garbage_of(clock: &HybridClock, held: &LockedActivity) -> Option<Garbage> {
 async fn conclude(core: &Core, token: &LockToken, held: &LockedActivity, end: End, is_answered: bool) {
     core.activity_locks.remove(&token.nonce);
     core.hints.activities.quietly(|hints| hints.forget(&token.instance, &token.id));
-    if let Some(Ready { message, .. }) = end.completion {
+    if let Some(PreparedMessage { message, .. }) = end.completion {
         core.hints.instances.tell(|hints| match is_answered {
             true => hints.bring(message),
             false => hints.hint(&message.instance_id, message.visible_at),
@@ -157,7 +157,7 @@ fn as_batch(token: &LockToken, end: &End, etag: &Etag) -> Result<Batch, Failure>
         batch.create(garbage)?;
     }
     let batch = batch.with_options(quiet_operation());
-    let Some(Ready { message, staged }) = &end.completion else { return Ok(batch) };
+    let Some(PreparedMessage { message, staged }) = &end.completion else { return Ok(batch) };
     let mut batch = batch.with_witness(message.id.as_str(), "/by", token.nonce.as_str());
     batch.create(message)?;
     if let Some(staged) = staged {

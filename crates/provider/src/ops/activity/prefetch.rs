@@ -1,11 +1,10 @@
-//! Locking an activity ahead (T1, T2): a worker that ends one comes back for the
-//! next, so that one is locked while the end of the last is written, and the two
-//! exchanges take as long as one.
+//! Prefetch (T1, T2): while the ack of an activity is written, the next activity is
+//! locked for the same worker. Both requests together take as long as one.
 //!
-//! What always holds: at most one for each worker that is about to come back, of
-//! those that are known here. Like what a commit hands over it is in the hints,
-//! not in the worker's hands: another may have it, and if nobody comes its lock
-//! runs out. Activities of sessions are left to workers who own them.
+//! Invariants: at most one activity is prefetched for each worker that will fetch
+//! again. A prefetched activity is kept in the hints: any worker of this process may
+//! take it, and if none does, its lock expires. Activities of sessions are not
+//! prefetched.
 
 use std::time::Duration;
 
@@ -19,8 +18,8 @@ use crate::process::clock::HybridClock;
 use crate::process::hints::{Claimant, Hints, Ready};
 use crate::process::lock_table::{Offered, Worker};
 
-/// What is remembered of a worker that waits for work, and will again. Whoever
-/// fetches by hand may not come back.
+/// What the next fetch of a worker will ask for. `None` for a fetch that looks once:
+/// its caller may not fetch again.
 pub(super) fn worker(
     options: &Options,
     tags: &TagFilter,
@@ -31,7 +30,8 @@ pub(super) fn worker(
     is_on.then(|| Worker { tags: tags.clone(), lease })
 }
 
-/// Locks what this worker will come for. What fails is left to whoever comes.
+/// Locks the next activity for this worker. A failure is ignored: the next fetch
+/// tries again.
 pub(super) async fn run(core: &Core, worker: Option<&Worker>) {
     let Some(worker) = worker else { return };
     let mut returning = Returning::new(&core.hints, &core.clock, worker);
@@ -43,13 +43,13 @@ pub(super) async fn run(core: &Core, worker: Option<&Worker>) {
         }
         Ok(None) => {}
         Err(failure) => {
-            tracing::debug!(?failure, "an activity was not locked ahead");
+            tracing::debug!(?failure, "an activity was not prefetched");
             core.hints.activities.tell(|hints| hints.offer(offer));
         }
     }
 }
 
-/// A worker that is about to come back.
+/// A worker that will fetch again, registered in the hints.
 struct Returning<'a> {
     hints: &'a Hints,
     offer: Option<Offered>,

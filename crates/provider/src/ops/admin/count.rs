@@ -1,5 +1,5 @@
-//! How many instances there are, in which state, and how much waits in queues:
-//! aggregates over the container, no row is read here. `counted` keeps them.
+//! `get_system_metrics` and `get_queue_depths`: aggregate queries over the container.
+//! `process::count_cache` keeps their results.
 
 use duroxide::providers::{QueueDepths, SystemMetrics};
 use perihelion_client::Query;
@@ -20,7 +20,7 @@ pub(crate) async fn queue_depths(core: &Core) -> Result<QueueDepths, Failure> {
     core.queue_depths.get(&core.metrics, || queues(&core.store, &core.clock)).await
 }
 
-/// One row of a count.
+/// One group of an aggregate query.
 #[derive(Debug, Deserialize)]
 struct Count {
     #[serde(rename = "type")]
@@ -37,7 +37,7 @@ async fn instances(store: &Store) -> Result<(SystemMetrics, f64), Failure> {
         "SELECT c.type, c.status, COUNT(1) AS n, SUM(c.events) AS events FROM c WHERE \
          c.type = 'execution' OR (c.type = 'history' AND c.created = true) GROUP BY c.type, c.status",
     );
-    let (rows, charge) = ask::<Count>(store, query).await?;
+    let (rows, charge) = rows::<Count>(store, query).await?;
     let mut metrics = SystemMetrics::default();
     for row in rows {
         metrics.total_executions += row.n;
@@ -56,7 +56,8 @@ async fn instances(store: &Store) -> Result<(SystemMetrics, f64), Failure> {
     Ok((metrics, charge))
 }
 
-/// Messages and activities that wait, and messages that will: timers.
+/// Visible messages, visible activities, and messages that are not visible yet
+/// (timers).
 async fn queues(store: &Store, clock: &HybridClock) -> Result<(QueueDepths, f64), Failure> {
     let now = clock.stamp();
     let mut charge = 0.0;
@@ -67,11 +68,11 @@ async fn queues(store: &Store, clock: &HybridClock) -> Result<(QueueDepths, f64)
         "c.type = 'orch_queue' AND c.visibleAt > @now",
     ];
     for (filter, count) in filters.into_iter().zip(&mut counts) {
-        // Each partition counts for itself; the sum is ours.
+        // Each physical partition returns its own count.
         let query = Query::new(format!("SELECT VALUE COUNT(1) FROM c WHERE {filter}"))
             .with_parameter("@now", now.0)
             .without_plan();
-        let (rows, paid) = ask::<usize>(store, query).await?;
+        let (rows, paid) = rows::<usize>(store, query).await?;
         *count = rows.into_iter().sum();
         charge += paid;
     }
@@ -79,8 +80,8 @@ async fn queues(store: &Store, clock: &HybridClock) -> Result<(QueueDepths, f64)
     Ok((QueueDepths { orchestrator_queue, worker_queue, timer_queue }, charge))
 }
 
-/// All rows, and what they cost.
-async fn ask<T: DeserializeOwned>(store: &Store, query: Query) -> Result<(Vec<T>, f64), Failure> {
+/// All rows, and the charge in request units.
+async fn rows<T: DeserializeOwned>(store: &Store, query: Query) -> Result<(Vec<T>, f64), Failure> {
     let mut feed = store.container.query::<T>(query);
     let (mut rows, mut charge) = (Vec::new(), 0.0);
     while let Some(page) = feed.next_page().await? {

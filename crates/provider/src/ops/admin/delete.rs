@@ -1,11 +1,12 @@
-//! Deleting instances, all of a set or none.
+//! Deletes instances, all of a set or none.
 //!
-//! One instance goes with one conditional write: its state becomes a tombstone.
-//! How several go together is told in `set`.
+//! One instance is deleted by one conditional write: its state becomes a tombstone.
+//! `set` deletes several atomically.
 //!
-//! Children are part of it from the moment their start is committed: started,
-//! queued, or still in the outbox. A start that is on its way while its parent
-//! goes is known to the child's tombstone as consumed before it arrives.
+//! A child belongs to its parent's tree from the commit of its start on: started,
+//! queued, or still in the outbox. When the parent is deleted while a start is being
+//! delivered, the child's tombstone has the start among its consumed messages before
+//! it arrives.
 
 mod set;
 
@@ -25,11 +26,12 @@ use crate::ops::repair::purge;
 use crate::process::clock::HybridClock;
 use crate::store::{ConflictBudget, Contended, Store, unless_stale, versioned};
 
-/// Attempts when an instance changes meanwhile: its turns do it.
+/// Attempts when turns of the instance change its state in the meantime.
 const ATTEMPTS_MAX: usize = 64;
 
-/// Messages that a tombstone names; what an incarnation made itself needs no
-/// naming, and what is beyond waits for a start that does not come.
+/// The most messages that a tombstone lists for deletion. Messages that the
+/// incarnation sent itself need no listing. Messages beyond the limit stay, waiting
+/// for a start.
 const PURGE_MAX: usize = 10_000;
 
 pub(crate) use set::{advance, companions, settle};
@@ -53,12 +55,12 @@ pub(crate) async fn run(
     Ok(result)
 }
 
-/// Which instances go even if they run.
+/// Which instances are deleted even if they run.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Force<'a> {
     None,
     All,
-    /// All but this one.
+    /// All except this one.
     AllBut(&'a str),
 }
 
@@ -94,8 +96,8 @@ struct Child {
     parent: String,
 }
 
-/// Children of these instances: those that are only queued, or not even that,
-/// included. Outboxes are asked first: what has left them since is queued.
+/// Children of these instances, with starts that are queued or still in an outbox.
+/// Outboxes are read first: a start that leaves one afterwards is queued.
 async fn children(store: &Store, parents: &BTreeSet<&str>) -> Result<Vec<Child>, Failure> {
     let made = "SELECT c.instanceId, c.parentInstanceId AS parent FROM c WHERE c.type = 'history' AND \
                 ARRAY_CONTAINS(@parents, c.parentInstanceId)";
@@ -114,7 +116,7 @@ async fn children(store: &Store, parents: &BTreeSet<&str>) -> Result<Vec<Child>,
     Ok(found)
 }
 
-/// Starts of children that an instance has committed and not delivered.
+/// Starts of children that an instance has committed and not yet delivered.
 async fn late(store: &Store, parent: &str) -> Result<Vec<Late>, Failure> {
     let query = Query::new("SELECT * FROM c WHERE c.type = 'outbox'").in_partition(parent);
     let mut late = Vec::new();
@@ -126,7 +128,7 @@ async fn late(store: &Store, parent: &str) -> Result<Vec<Late>, Failure> {
     Ok(late)
 }
 
-/// No child may be left without its parent.
+/// Refuses a set that would leave a child without its parent.
 async fn check_children(store: &Store, set: &BTreeSet<&str>) -> Result<(), Failure> {
     match children(store, set).await?.into_iter().find(|child| !set.contains(child.instance_id.as_str())) {
         None => Ok(()),
@@ -137,7 +139,7 @@ async fn check_children(store: &Store, set: &BTreeSet<&str>) -> Result<(), Failu
     }
 }
 
-/// The instance and all below it, queued starts included.
+/// The instance and all its descendants, with queued starts.
 pub(crate) async fn tree(store: &Store, root: &str) -> Result<Vec<String>, Failure> {
     let (mut all, mut level) = (vec![root.to_owned()], BTreeSet::from([root.to_owned()]));
     let mut known = level.clone();
@@ -150,8 +152,8 @@ pub(crate) async fn tree(store: &Store, root: &str) -> Result<Vec<String>, Failu
     Ok(all)
 }
 
-/// Makes a tombstone of an instance: the moment it is deleted, unless that is
-/// the deletion's.
+/// Replaces the state of an instance with a tombstone. Without `deletion` this write
+/// is the moment of the deletion; with it, the coordinator has decided before.
 async fn entomb(
     core: &Core,
     instance: &str,
@@ -199,7 +201,7 @@ fn tombstone(
     clock: &HybridClock,
     instance: &str,
     before: Option<&State>,
-    entries: &[purge::Entry],
+    entries: &[purge::DocumentHead],
     deletion: Option<&Deletion>,
 ) -> State {
     let doomed = entries.iter().filter(|entry| matches!(entry.kind.as_str(), kind::MESSAGE | kind::ACTIVITY));
@@ -220,7 +222,7 @@ fn tombstone(
     }
 }
 
-fn count(before: Option<&State>, entries: &[purge::Entry]) -> DeleteInstanceResult {
+fn count(before: Option<&State>, entries: &[purge::DocumentHead]) -> DeleteInstanceResult {
     let of = |kind: &str| entries.iter().filter(|entry| entry.kind == kind).count() as u64;
     let mut result = DeleteInstanceResult {
         executions_deleted: of(kind::EXECUTION),

@@ -1,4 +1,4 @@
-//! What management asks about many instances, or about one that must exist.
+//! The listing and info methods of `ProviderAdmin`.
 
 use std::collections::HashSet;
 
@@ -30,7 +30,7 @@ pub(crate) async fn children(store: &Store, parent: &str) -> Result<Vec<String>,
     store.rows(query).await
 }
 
-/// An instance in short.
+/// The members of an instance that bulk operations filter by.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Summary {
@@ -45,13 +45,13 @@ pub(crate) struct Summary {
 }
 
 impl Summary {
-    /// Whether it has ended, and not only its last execution.
+    /// Whether the instance has ended, and not only its last execution.
     pub(crate) fn is_ended(&self) -> bool {
         is_terminal(&self.status) && !self.is_continued
     }
 }
 
-/// Instances that a bulk operation is for.
+/// The instances that a bulk operation applies to.
 pub(crate) async fn matching(
     store: &Store,
     filter: &InstanceFilter,

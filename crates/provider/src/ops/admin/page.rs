@@ -1,4 +1,5 @@
-//! A page of instances: one query, filtered and cut off by the server.
+//! `CosmosDBProvider::list`: one page of instances. The server filters and stops when
+//! the page is full.
 
 use perihelion_client::Query;
 use serde_json::Value;
@@ -7,30 +8,29 @@ use crate::failure::Failure;
 use crate::options::listing::{ListOptions, ListOrder, ListPage, ListedInstance};
 use crate::store::Store;
 
-/// The state documents of instances that exist. Their id is indexed whatever
-/// the policy says.
+/// The state documents of instances. Their id is always indexed.
 const EXISTING: &str = "c.id = 'i' AND c.type = 'history' AND c.created = true";
 
-/// What is too large for the state document is kept apart, and has its length in
-/// its place.
+/// The columns of a row. A text that is stored in parts has its length in the state
+/// document.
 const MEMBERS: &str = "c.instanceId, c.name, c.version, c.status, c.createdAt, c.updatedAt, c.completedAt, \
      c.execution, c.parentInstanceId, (IS_STRING(c.customStatus) ? c.customStatus : undefined) AS customStatus, \
      (IS_STRING(c.output) ? LENGTH(c.output) : c.output.len) AS outputLength";
 
 const OUTPUT: &str = ", (IS_STRING(c.output) ? c.output : undefined) AS output";
 
-/// How far `_ts`, which the service writes and indexes, may be behind the times
-/// that we write: it is cut to seconds, and clocks agree to about two.
+/// How far `_ts`, which the service writes and indexes, may be behind our own times:
+/// it has whole seconds, and the clocks agree to about two.
 const TIMESTAMP_SLACK_SECONDS: u64 = 10;
 
 pub(crate) async fn run(store: &Store, options: &ListOptions) -> Result<ListPage, Failure> {
     let mut query = query(options).with_max_items(options.page_size());
-    if let Some(place) = options.place()? {
-        query = query.with_continuation(place);
+    if let Some(continuation) = options.service_continuation()? {
+        query = query.with_continuation(continuation);
     }
     let page = store.container.query::<ListedInstance>(query).next_page().await?;
     let Some(page) = page else { return Ok(ListPage::default()) };
-    let continuation = page.continuation().map(|place| options.token(place));
+    let continuation = page.continuation().map(|continuation| options.token(continuation));
     Ok(ListPage { instances: page.items, continuation })
 }
 

@@ -1,5 +1,6 @@
-//! Pruning: past executions go, each with one batch that removes its summary
-//! and leaves a record of its history to be removed. The current execution, and any that runs, is never touched.
+//! `prune_executions`: deletes past executions. One batch deletes the summary of an
+//! execution and creates the record of its history for garbage collection. The current
+//! execution and running ones are never pruned.
 
 use duroxide::providers::{InstanceFilter, PruneOptions, PruneResult};
 use perihelion_client::{Batch, Query};
@@ -15,10 +16,10 @@ use crate::ops::read;
 use crate::ops::repair::garbage;
 use crate::store::{RETRY_FOR, Store, retry_until, versioned};
 
-/// Instances of a bulk operation when none is said.
+/// The most instances of a bulk operation without a limit.
 pub(crate) const BULK_MAX: u32 = 1000;
 
-/// Past executions with their versions.
+/// Past executions with their etags, oldest first.
 pub(crate) async fn past(store: &Store, instance: &str) -> Result<Vec<Versioned<PastExecution>>, Failure> {
     let query = Query::new("SELECT * FROM c WHERE c.type = 'execution'").in_partition(instance);
     let rows: Vec<Value> = store.rows(query).await?;
@@ -32,7 +33,7 @@ pub(crate) async fn run(core: &Core, instance: &str, options: &PruneOptions) -> 
     let state = read::created(&core.store, instance).await?;
     let past = past(&core.store, instance).await?;
     let mut result = PruneResult { instances_processed: 1, ..PruneResult::default() };
-    // The current one is the first of those that are kept.
+    // The current execution counts as one of those that are kept.
     let kept = options.keep_last.map_or(0, |kept| kept.saturating_sub(1) as usize);
     let oldest = past.len().saturating_sub(kept);
     for execution in &past[..oldest] {
@@ -52,8 +53,8 @@ fn is_prunable(execution: &Execution, options: &PruneOptions) -> bool {
     execution.status != "Running" && is_old
 }
 
-/// The summary goes, and with it a record comes of what it alone referred to.
-/// Should an answer be lost, the summary tells: nobody makes it again.
+/// Deletes an execution's summary and creates the record of its documents. When the
+/// answer was lost, the summary is read: no process creates it again.
 async fn remove(core: &Core, instance: &str, past: &Versioned<PastExecution>) -> Result<(), Failure> {
     let execution = &past.value.execution;
     let blank = Garbage::blank(instance, &nonce(), core.clock.stamp());

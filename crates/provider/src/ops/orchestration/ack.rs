@@ -137,7 +137,7 @@ async fn conclude(
     let instance = token.instance.as_str();
     let kept = keep(&core.store, held, ack, &plan.state, versions.state);
     let now = core.clock.stamp();
-    // Messages first: whoever fetches the instance next must see them.
+    // Messages first: the next fetch of the instance must see them.
     core.hints.instances.tell(|hints| {
         for message in plan.messages.drain(..) {
             hints.bring(message);

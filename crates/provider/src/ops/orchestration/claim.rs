@@ -1,10 +1,10 @@
-//! Taking an instance: one query for its state and visible messages, unless all
-//! of it is known here; then the lock, one conditional write of the state
-//! document, unless nobody else can have tried (see [`CommitTier`]).
+//! Claims an instance: reads its state and visible messages with one query, then
+//! locks it with one conditional write of the state document. A cached state needs no
+//! query, and a first attempt no written lock (see [`CommitTier`]).
 //!
-//! What always holds: nothing is written before the capability check and before
-//! the history is read, so that whoever cannot take an instance leaves no trace;
-//! messages are never written. How often each was tried is in the lock.
+//! Invariants: nothing is written before the capability check and the read of the
+//! history, so a dispatcher that cannot run an instance does not change it. A claim
+//! never writes messages; the lock counts their attempts.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::failure::Failure;
 use crate::ops::admin::delete;
 use crate::ops::core::Core;
 use crate::ops::orchestration::claim_cached;
-use crate::ops::orchestration::lock_instance::{Grant, Granted, Identity};
+use crate::ops::orchestration::lock_instance::{Identity, LockRequest, LockedItem};
 use crate::ops::payload;
 use crate::ops::read;
 use crate::ops::repair::purge;
@@ -31,48 +31,47 @@ use crate::process::hints::Candidate;
 use crate::process::membership::Membership;
 use crate::store::{Store, versioned};
 
-/// Messages of one turn. Their deletions must fit the commit's batch beside
-/// everything else.
+/// The most messages of one turn: their deletions must fit into the commit's batch.
 pub(crate) const MESSAGES_MAX: usize = 64;
 
-/// What the messages of one turn may say together; a single one may say more.
+/// The most bytes of the messages of one turn. A single message may be larger.
 const MESSAGES_BYTES_MAX: u64 = 32 * 1024 * 1024;
 
-/// The state document, then messages in their order.
+/// The state document, then the visible messages in order.
 const WAITING: &str = "SELECT TOP 65 * FROM c WHERE c.enq >= 0 AND (c.id = 'i' OR \
     (c.type = 'orch_queue' AND c.visibleAt <= @now)) ORDER BY c.enq";
 
-/// Starts, and what is too large to tell.
+/// Visible starts. A message that is stored in parts may be one.
 const STARTS: &str = "SELECT TOP 64 * FROM c WHERE c.type = 'orch_queue' AND c.visibleAt <= @now AND \
     (NOT IS_STRING(c.item) OR STARTSWITH(c.item, '{\"StartOrchestration\"')) ORDER BY c.enq";
 
-/// How an attempt to take an instance ended.
+/// The outcome of a claim.
 pub(crate) enum Claim {
-    Taken(Box<Granted>),
-    /// There is no message to see.
+    Taken(Box<LockedItem>),
+    /// No message is visible.
     Idle,
-    /// Another has it until then, in milliseconds since 1970.
+    /// Another process has the lock until then, in milliseconds since 1970.
     Locked(u64),
-    /// Someone else was faster.
+    /// Another process was faster.
     Lost,
     /// Its execution is pinned to a version that this dispatcher does not run.
     Incompatible,
-    /// Messages, of which that is the last, but no start: not an instance yet.
+    /// There are messages but no start yet. Holds the stamp of the last message.
     Unstarted(Stamp),
     /// It is being deleted.
     Deleting,
-    /// Its documents are not what they should be.
+    /// Its documents are unreadable.
     Unreadable,
 }
 
-/// What a partition has for a turn.
+/// The state and visible messages of an instance.
 struct Waiting {
     state: Option<Versioned<State>>,
     messages: Vec<(Message, WorkItem)>,
     is_more: bool,
 }
 
-/// What a dispatcher asks for.
+/// How a dispatcher claims.
 #[derive(Clone, Copy)]
 pub(crate) struct ClaimOptions<'a> {
     pub(crate) lock_timeout: Duration,
@@ -86,9 +85,9 @@ pub(crate) async fn claim(
     options: ClaimOptions<'_>,
 ) -> Result<Claim, Failure> {
     if options.tier == CommitTier::Cached
-        && let Some(granted) = claim_cached::claim(core, candidate, options.lock_timeout, options.filter)
+        && let Some(locked) = claim_cached::claim(core, candidate, options.lock_timeout, options.filter)
     {
-        return Ok(Claim::Taken(Box::new(granted)));
+        return Ok(Claim::Taken(Box::new(locked)));
     }
     let instance = candidate.instance.as_str();
     let now = core.clock.stamp();
@@ -135,25 +134,26 @@ pub(crate) async fn claim(
         None => (history, HashMap::new()),
         Some(snapshot) => match snapshot.await {
             Ok(kv_snapshot) => (history, kv_snapshot),
-            // If they were replaced meanwhile, so was the state, and nobody gets
-            // to commit on this.
+            // A value was replaced while it was read, and so was the state: no
+            // commit from this claim can succeed.
             Err(Failure::Contended(error)) => (Err(error), HashMap::new()),
             Err(failure) => return Err(failure),
         },
     };
     let tried = &candidate.tried;
-    let grant = Grant { instance, before: state, identity, history, kv_snapshot, messages, is_more, tried };
+    let request =
+        LockRequest { instance, before: state, identity, history, kv_snapshot, messages, is_more, tried };
     if is_optimistic {
-        return Ok(Claim::Taken(Box::new(grant.in_memory(core, options.lock_timeout))));
+        return Ok(Claim::Taken(Box::new(request.in_memory(core, options.lock_timeout))));
     }
-    let granted = grant.durably(core, options.lock_timeout).await?;
-    Ok(granted.map_or(Claim::Lost, |granted| Claim::Taken(Box::new(granted))))
+    let locked = request.durably(core, options.lock_timeout).await?;
+    Ok(locked.map_or(Claim::Lost, |locked| Claim::Taken(Box::new(locked))))
 }
 
-/// Whether nobody can have tried this turn before: then no count of attempts is
-/// lost by not writing one. What this process made itself, nobody else has
-/// looked at yet; what came from others while its slot was already ours, neither.
-/// Whatever was there before may have ended another process.
+/// Whether no process can have tried this turn before. Then no count of attempts is
+/// lost when the lock is not written. True for messages that this process wrote
+/// itself, and for messages that arrived while this process owned their slot. A
+/// message that was there before may have crashed another process.
 fn is_first(
     membership: &Membership,
     candidate: &Candidate,
@@ -193,7 +193,7 @@ async fn waiting(store: &Store, instance: &str, now: Stamp) -> Result<Waiting, F
     Ok(Waiting { state, messages, is_more })
 }
 
-/// How many messages one turn takes.
+/// How many of the messages one turn takes.
 fn affordable(messages: &[Message]) -> usize {
     let mut bytes = 0;
     let fitting = messages.iter().take(MESSAGES_MAX).take_while(|message| {
@@ -203,7 +203,7 @@ fn affordable(messages: &[Message]) -> usize {
     fitting.count().max(1)
 }
 
-/// Messages with what they say, put together where it lies in parts.
+/// Decodes messages. Large texts are joined from their parts.
 async fn with_items(
     store: &Store,
     instance: &str,
@@ -213,7 +213,7 @@ async fn with_items(
     let texts = payload::texts(store, instance, &texts).await?;
     let mut readable = Vec::new();
     for (message, text) in messages.into_iter().zip(texts) {
-        // Without its parts it was consumed meanwhile.
+        // Its parts are gone when it was consumed in the meantime.
         let Some(text) = text else { continue };
         match serde_json::from_str(&text) {
             Ok(item) => readable.push((message, item)),
@@ -223,8 +223,8 @@ async fn with_items(
     Ok(readable)
 }
 
-/// A document of a queue that cannot be read must not stop the others: it stays, under
-/// another type, for a person to look at.
+/// Moves an unreadable queue document out of the way of the others: its type becomes
+/// `unreadable`, and it stays for a person to look at.
 pub(crate) async fn set_aside(store: &Store, instance: &str, id: &str) {
     tracing::error!(
         instance,
@@ -233,19 +233,20 @@ pub(crate) async fn set_aside(store: &Store, instance: &str, id: &str) {
     );
     let Ok(patch) = Patch::new().set("/type", "unreadable") else { return };
     if let Err(error) = store.container.patch(instance, id, &patch).await {
-        tracing::warn!(instance, id, %error, "it could not be set aside");
+        tracing::warn!(instance, id, %error, "an unreadable document could not be set aside");
     }
 }
 
-/// Any of the ranges will do, and an execution that is not pinned suits all.
+/// Whether the dispatcher runs the version that the execution is pinned to. One range
+/// has to match; an execution without a pin is compatible with all.
 pub(crate) fn is_compatible(state: &State, filter: Option<&DispatcherCapabilityFilter>) -> bool {
     let Some(filter) = filter else { return true };
     let pin = state.execution.pin.as_deref().and_then(|pin| semver::Version::parse(pin).ok());
     pin.is_none_or(|pin| filter.is_compatible(&pin))
 }
 
-/// Leaves out messages that were consumed before, or are meant for an earlier
-/// incarnation, and removes them.
+/// Deletes and leaves out messages that were consumed before or are for an earlier
+/// incarnation.
 async fn drop_stale(
     store: &Store,
     instance: &str,
@@ -263,7 +264,7 @@ async fn drop_stale(
     };
     let (stale, fresh): (Vec<_>, Vec<_>) = messages.into_iter().partition(is_stale);
     for (message, _) in stale {
-        tracing::debug!(instance, id = message.id, "a message was consumed before");
+        tracing::debug!(instance, id = message.id, "a stale message is deleted");
         if let Err(failure) = payload::remove(store, &message).await {
             tracing::warn!(instance, id = message.id, ?failure, "a stale message could not be removed");
         }
@@ -271,8 +272,8 @@ async fn drop_stale(
     fresh
 }
 
-/// What only an instance that has asked for it can be told: of one that was
-/// deleted, it was the one before.
+/// Whether a message answers a request of the instance. After a deletion the request
+/// was made by the earlier incarnation.
 fn is_answer(item: &WorkItem) -> bool {
     matches!(
         item,
@@ -311,8 +312,8 @@ pub(crate) fn identity(
     Some(Identity { name, version, execution })
 }
 
-/// A start that more messages came before than one turn takes: it is taken first,
-/// for without it nobody could ever do anything with them.
+/// The start of an instance, when more messages came before it than one turn takes.
+/// Without the start no turn could ever consume them.
 async fn start_behind(
     store: &Store,
     instance: &str,
@@ -326,9 +327,8 @@ async fn start_behind(
     Ok(items.into_iter().find(is_start).into_iter().collect())
 }
 
-/// Messages before any start. Queue messages to nobody are dropped, as the
-/// contract says; others wait for the start, unless retention has it that their
-/// instance is gone by now.
+/// Handles messages without a start. The contract drops queue messages to an unknown
+/// instance. Others wait for the start, unless retention has removed their instance.
 async fn unstarted(
     core: &Core,
     instance: &str,

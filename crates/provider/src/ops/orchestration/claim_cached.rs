@@ -1,9 +1,9 @@
-//! Turns without a read (T2): the messages are known here whole, and so is the
-//! state they go to, or there is none yet.
+//! Claims without a read (T2): the hints have all messages, and the state is in the
+//! cache or does not exist yet.
 //!
-//! Only completions, timers and starts are taken like this, whose order among
-//! other messages does not matter: an event that someone else raised before is
-//! seen by a read, so whatever has to do with events reads the partition.
+//! Only for completions, timers and starts: their order among other messages does not
+//! matter. An event of another process that was raised earlier is seen only by a read,
+//! so turns with events read the partition.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,21 +15,21 @@ use crate::documents::text::Text;
 use crate::documents::{KvValue, Message, State};
 use crate::ops::core::Core;
 use crate::ops::orchestration::claim::{identity, is_compatible};
-use crate::ops::orchestration::lock_instance::{Grant, Granted};
+use crate::ops::orchestration::lock_instance::{LockRequest, LockedItem};
 use crate::process::hints::Candidate;
 use crate::store::state_cache::Snapshot;
 
-/// How long what this process made is its own to take, a little less than other
-/// processes leave it alone; later it reads, and sees their locks.
+/// How long this process may claim its own messages without a read: a little less
+/// than other processes leave them alone. Later it reads, and sees their locks.
 const ALONE_FOR_MS: u64 = 200;
 
-/// Takes an instance without asking anybody, or `None`: then it must be read.
+/// Claims an instance without a request. `None` when it must be read.
 pub(crate) fn claim(
     core: &Core,
     candidate: &Candidate,
     lock_timeout: Duration,
     filter: Option<&DispatcherCapabilityFilter>,
-) -> Option<Granted> {
+) -> Option<LockedItem> {
     let is_known = !candidate.is_partial && !candidate.is_suspect && !candidate.messages.is_empty();
     if !is_known || candidate.messages.iter().any(|message| message.attempt_count > 0) {
         return None;
@@ -52,7 +52,7 @@ pub(crate) fn claim(
     };
     let identity = identity(before.as_ref().map(|before| &before.value), &history, &messages)?;
     let kv_snapshot = before.as_ref().map_or_else(|| Some(HashMap::new()), |before| values(&before.value))?;
-    let grant = Grant {
+    let request = LockRequest {
         instance: &candidate.instance,
         before,
         identity,
@@ -62,10 +62,10 @@ pub(crate) fn claim(
         is_more: false,
         tried: &candidate.tried,
     };
-    Some(grant.in_memory(core, lock_timeout))
+    Some(request.in_memory(core, lock_timeout))
 }
 
-/// Beside other processes, whose owners of slots come for what has waited.
+/// Whether the messages are so old that the owner of their slot may claim them.
 fn is_old(candidate: &Candidate, now_ms: u64) -> bool {
     let oldest = candidate.messages.iter().map(|message| message.seen_from().ms()).min();
     oldest.is_some_and(|seen_ms| now_ms.saturating_sub(seen_ms) > ALONE_FOR_MS)
@@ -76,7 +76,7 @@ fn decoded(message: &Message) -> Option<(Message, WorkItem)> {
     Some((message.clone(), serde_json::from_str(text).ok()?))
 }
 
-/// Values that are all in the state itself.
+/// The key-value pairs, if all are in the state document.
 fn values(state: &State) -> Option<HashMap<String, KvEntry>> {
     let entry = |(key, value): (&String, &KvValue)| match &value.v {
         Text::Here(text) => Some((key.clone(), KvEntry { value: text.clone(), last_updated_at_ms: value.t })),
@@ -85,7 +85,7 @@ fn values(state: &State) -> Option<HashMap<String, KvEntry>> {
     state.kv.iter().map(entry).collect()
 }
 
-/// Nothing but what the kept state waits for.
+/// Whether the cached state can go on with exactly these messages.
 fn continues(snapshot: &Snapshot, messages: &[(Message, WorkItem)]) -> bool {
     let state = &snapshot.state.value;
     let is_free = state.lock.is_none() && state.del.is_none() && !state.is_deleted() && state.created;
@@ -105,8 +105,8 @@ fn continues(snapshot: &Snapshot, messages: &[(Message, WorkItem)]) -> bool {
     is_free && messages.iter().all(is_expected)
 }
 
-/// A start of an instance that nobody here has seen. Should it exist, the
-/// commit fails on that, and the next look is a read.
+/// Whether the message starts an instance that this process has not seen. If it
+/// exists, the commit fails, and the next claim reads.
 fn begins(messages: &[(Message, WorkItem)]) -> bool {
     matches!(messages, [(message, WorkItem::StartOrchestration { .. })] if message.inc.is_none())
 }

@@ -1,5 +1,5 @@
-//! A plan becomes one batch: the state under its etag first, everything else
-//! beside it. The nonce of the commit, in the state, is its witness.
+//! Commits a plan as one batch. The first operation replaces the state under its
+//! etag. The nonce of the commit, stored in the state, is its witness.
 
 use std::time::Duration;
 
@@ -13,37 +13,37 @@ use crate::ops::orchestration::stage::Staged;
 use crate::plan::{BYTES_MAX, PastWrite, TurnPlan};
 use crate::store::{Store, quiet_operation};
 
-/// A commit that is begun gets this long, however late it is.
+/// The shortest timeout of a commit, even when the lock is about to expire.
 const TIMEOUT_MIN: Duration = Duration::from_millis(200);
 
-/// What became of a commit.
+/// The outcome of a commit.
 pub(crate) enum Outcome {
     /// Applied.
     Committed(Versions),
     /// The state has changed, or a bundle.
     Stale,
-    /// A message of the turn is gone, or something it makes exists.
+    /// A message of the turn is gone, or a document that it creates exists.
     Refused(Error),
 }
 
-/// The versions that a commit wrote, as far as its answer told.
+/// The etags that a commit wrote; unknown when its answer was lost.
 #[derive(Debug, Default)]
 pub(crate) struct Versions {
     pub(crate) state: Option<Etag>,
-    /// Of the activities, in order.
+    /// Etags of the activities, in order.
     pub(crate) activities: Vec<Option<Etag>>,
 }
 
-/// What a commit goes by.
+/// The preconditions of a commit.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CommitBasis<'a> {
     /// The state's version; `None` when there is no document yet.
     pub(crate) etag: Option<&'a Etag>,
-    /// What the plan wants staged, if it does.
+    /// The record of staged documents, if the plan stages any.
     pub(crate) staged: Option<&'a Staged>,
 }
 
-/// Commits a plan, or not: by `until` it is over.
+/// Commits a plan; returns at about `until` at the latest.
 pub(crate) async fn commit(
     store: &Store,
     plan: &TurnPlan,
@@ -66,7 +66,7 @@ pub(crate) async fn commit(
             Ok(Outcome::Stale)
         }
         Err(error) if error.is_precondition_failed() => Ok(Outcome::Stale),
-        // What was staged was given up: it is staged again.
+        // The reconciler has given up the staged documents: they are staged again.
         Err(error) if basis.staged.is_some() && error.operation_index() == Some(last + 1) => {
             Ok(Outcome::Stale)
         }
@@ -136,7 +136,7 @@ fn fill(
     Ok(())
 }
 
-/// What is large and was not staged.
+/// Creates the large documents of a turn that stages none.
 fn create(batch: &mut Batch, plan: &TurnPlan) -> Result<(), Error> {
     for chunk in &plan.chunks {
         batch.create(chunk)?;
@@ -153,7 +153,8 @@ fn create(batch: &mut Batch, plan: &TurnPlan) -> Result<(), Error> {
     Ok(())
 }
 
-/// What was staged is garbage no more, and is what it was meant to be.
+/// Makes staged documents visible: deletes the record of the staging and gives them
+/// their type.
 fn publish(batch: &mut Batch, plan: &TurnPlan, staged: &Staged) -> Result<(), Error> {
     batch.delete_if_match(&staged.id, &staged.etag)?;
     for bundle in &plan.bundles {

@@ -1,6 +1,6 @@
-//! Messages to other instances, out of the outbox: in order for each target,
-//! under ids that are the same at every attempt, so that a second delivery finds
-//! the first, or its id among those the target has consumed.
+//! Delivers an outbox: messages to other instances, in order for each target. Every
+//! attempt uses the same message ids. A second delivery finds the message of the
+//! first, or the target has the id among its consumed ones.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,15 +20,15 @@ use crate::ops::repair::garbage;
 use crate::process::metrics;
 use crate::store::{RETRY_FOR, Store, retry_until};
 
-/// Targets that are written to at the same time.
+/// The most targets that are written to at the same time.
 const PARALLEL_MAX: usize = 16;
 
-/// Delivers an outbox; that it is removed nobody waits for. What fails is left
-/// to the reconciler.
+/// Delivers an outbox after its commit. The empty outbox is deleted in the background.
+/// The reconciler repeats what fails.
 pub(crate) async fn run(core: &Core, outbox: Outbox) {
     let (instance, id) = (outbox.instance_id.clone(), outbox.id.clone());
     if core.is_delivery_failed() {
-        tracing::warn!(instance, id, "a test lets this delivery fail");
+        tracing::warn!(instance, id, "a test makes this delivery fail");
         core.repair.leave_work();
         return;
     }
@@ -48,7 +48,7 @@ pub(crate) async fn run(core: &Core, outbox: Outbox) {
     core.background.run(removed).await;
 }
 
-/// Delivers an outbox that was left over, and removes it.
+/// Delivers an outbox that the reconciler found, and deletes it.
 pub(crate) async fn attempt(core: &Core, outbox: Outbox) -> Result<(), Failure> {
     let (instance, id) = (outbox.instance_id.clone(), outbox.id.clone());
     let garbage = garbage_of(&outbox, core.clock.stamp());
@@ -56,8 +56,8 @@ pub(crate) async fn attempt(core: &Core, outbox: Outbox) -> Result<(), Failure> 
     remove(&core.store, &instance, &id, garbage).await
 }
 
-/// Sends all messages. Those that may have been sent, and consumed, before are
-/// not `is_first`: whoever takes them up reads what became of their target.
+/// Sends all messages. When this is not the first attempt, a message may have been
+/// consumed before: then the hint makes the target's next claim read.
 async fn send(core: &Core, outbox: Outbox, is_first: bool) -> Result<(), Failure> {
     let now = core.clock.stamp();
     let mut targets: BTreeMap<String, Vec<Message>> = BTreeMap::new();
@@ -76,7 +76,7 @@ async fn send(core: &Core, outbox: Outbox, is_first: bool) -> Result<(), Failure
         }
         match under_way.join_next().await {
             Some(Ok(outcome)) => delivered.extend(outcome?),
-            Some(Err(error)) => return Err(Failure::Contended(format!("a delivery was given up: {error}"))),
+            Some(Err(error)) => return Err(Failure::Contended(format!("a delivery was cancelled: {error}"))),
             None => return Ok(()),
         }
         core.metrics.delivered(delivered.len());
@@ -89,7 +89,7 @@ async fn send(core: &Core, outbox: Outbox, is_first: bool) -> Result<(), Failure
     }
 }
 
-/// Delivers messages to one instance, in order; as they were delivered.
+/// Delivers messages to one instance, in order. Returns them as they were written.
 async fn to_one(
     store: Store,
     source: String,
@@ -99,7 +99,7 @@ async fn to_one(
     let mut delivered = Vec::new();
     for mut message in messages {
         let until = Instant::now() + RETRY_FOR;
-        // What is large lies beside the outbox and is sent with the message.
+        // A large text is stored beside the outbox and is sent with the message.
         message.item =
             Text::Here(retry_until(until, || payload::text(&store, &source, &message.item)).await?);
         delivered.push(payload::send(&store, message, now, until).await?);
@@ -107,7 +107,7 @@ async fn to_one(
     Ok(delivered)
 }
 
-/// What is left of an outbox that was delivered.
+/// The record of the large texts of a delivered outbox.
 fn garbage_of(outbox: &Outbox, now: Stamp) -> Option<Garbage> {
     let parts: Vec<Parts> =
         outbox.messages.iter().filter_map(|message| message.item.parts().cloned()).collect();
@@ -115,7 +115,7 @@ fn garbage_of(outbox: &Outbox, now: Stamp) -> Option<Garbage> {
     Some(garbage).filter(|garbage| !garbage.is_empty())
 }
 
-/// Removes an outbox and what it refers to.
+/// Deletes an outbox and its large texts.
 async fn remove(store: &Store, instance: &str, id: &str, garbage: Option<Garbage>) -> Result<(), Failure> {
     let removed = match &garbage {
         None => store.container.delete(instance, id).await.map(drop),
@@ -127,7 +127,7 @@ async fn remove(store: &Store, instance: &str, id: &str, garbage: Option<Garbage
     };
     match (removed, garbage) {
         (Ok(()), Some(garbage)) => garbage::collect(store, &garbage).await,
-        // Someone else has delivered it too.
+        // Another process has delivered it too.
         (Err(error), _) if !error.is_not_found() => Err(error.into()),
         _ => Ok(()),
     }

@@ -1,11 +1,10 @@
-//! Activities that go from a commit straight to a worker (T1, T2): a worker of
-//! this process waits for one like it, so the commit makes it already locked,
-//! and fetching it is no exchange at all.
+//! Direct dispatch (T1, T2): when a worker of this process waits for an activity like
+//! the one that a turn schedules, the commit creates the activity with its lock, and
+//! fetching it needs no request.
 //!
-//! What always holds: what was locked here and is not fetched is not lost. It
-//! stays in the hints for the next worker, and when its lock runs out anybody may
-//! have it. The lease is stamped anew at each attempt of the commit. Activities
-//! of sessions are left to workers who own them.
+//! Invariants: a dispatched activity that is not fetched is not lost. It stays in the
+//! hints for the next worker, and when its lock expires any process may take it. Each
+//! attempt of the commit renews the lease. Activities of sessions are not dispatched.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -23,13 +22,13 @@ use crate::process::clock::HybridClock;
 use crate::process::hints::{Hints, Ready};
 use crate::store::{RETRY_FOR, Store, retry_until};
 
-/// What was promised to workers, for the activities of one plan, in order.
+/// The workers that the activities of one plan go to, in order.
 pub(crate) struct DirectDispatch<'a> {
     store: &'a Store,
     clock: &'a HybridClock,
     hints: &'a Hints,
     promises: Vec<Option<Promise>>,
-    /// When the leases of the last attempt began.
+    /// When the leases of the last attempt began, in milliseconds since 1970.
     since_ms: AtomicU64,
 }
 
@@ -41,7 +40,7 @@ struct Promise {
 }
 
 impl<'a> DirectDispatch<'a> {
-    /// Finds workers for a plan's activities and locks those for them.
+    /// Finds waiting workers for a plan's activities and locks the activities for them.
     pub(crate) fn promise(core: &'a Core, plan: &mut TurnPlan) -> Self {
         let is_on = core.options.tier >= CommitTier::Optimistic && !plan.activities.is_empty();
         let promises = match is_on {
@@ -69,7 +68,7 @@ impl<'a> DirectDispatch<'a> {
         DirectDispatch { store, clock, hints, promises, since_ms: AtomicU64::new(0) }
     }
 
-    /// The activities as an attempt that begins now writes them.
+    /// The activities as an attempt writes them that begins now.
     pub(crate) fn stamped(&self, activities: &[Activity]) -> Vec<Activity> {
         let now_ms = self.clock.now_ms();
         self.since_ms.store(now_ms, Ordering::Relaxed);
@@ -82,7 +81,7 @@ impl<'a> DirectDispatch<'a> {
         activities
     }
 
-    /// The commit was applied: hands over what was promised, and offers the rest.
+    /// After the commit: gives promised activities to their workers and offers the rest.
     pub(crate) async fn conclude(mut self, activities: Vec<Activity>, versions: Vec<Option<Etag>>) {
         let promises = std::mem::take(&mut self.promises);
         let since_ms = self.since_ms.load(Ordering::Relaxed);
@@ -114,7 +113,7 @@ impl<'a> DirectDispatch<'a> {
         });
     }
 
-    /// The answer was lost, and with it the version.
+    /// Reads an activity whose etag is unknown because the answer was lost.
     async fn find(&self, activity: Activity, promise: &Promise) {
         let find = || self.store.find::<Activity>(&activity.instance_id, &activity.id);
         match retry_until(Instant::now() + RETRY_FOR, find).await {
@@ -127,7 +126,7 @@ impl<'a> DirectDispatch<'a> {
                     instance = activity.instance_id,
                     id = activity.id,
                     ?failure,
-                    "an activity waits for its lock to run out"
+                    "an activity waits until its lock expires"
                 );
             }
         }

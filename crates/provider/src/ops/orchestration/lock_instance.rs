@@ -1,10 +1,10 @@
-//! Handing an instance to a dispatcher: its state gets a lock, which is written
-//! (T0) or only kept in this process (T1, T2), and the turn is remembered, so
-//! that its ack needs no read.
+//! Locks an instance for a dispatcher. The lock is written to the state document (T0)
+//! or kept in this process (T1, T2), and the lock table keeps the state, so that the
+//! ack needs no read.
 //!
-//! What always holds: a turn is the same thing in every tier, the state with the
-//! lock in it and the etag that its commit goes by. Without a written lock
-//! others may take the instance too; one commit wins.
+//! Invariant: a lock is the same in every tier: the state with the lock in it, and the
+//! etag that the commit is conditional on. Without a written lock other processes may
+//! take the instance too; one commit wins.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -21,39 +21,39 @@ use crate::failure::Failure;
 use crate::ops::core::Core;
 use crate::process::lock_table::{self, LockedInstance};
 
-/// An item, its token, and how often it was tried.
-pub(crate) type Granted = (OrchestrationItem, String, u32);
+/// The item, its lock token, and the number of this attempt.
+pub(crate) type LockedItem = (OrchestrationItem, String, u32);
 
-/// Name, version and execution, from wherever they are known.
+/// Name, version and execution of an instance.
 pub(crate) struct Identity {
     pub(crate) name: String,
     pub(crate) version: String,
     pub(crate) execution: u64,
 }
 
-/// What a turn is made of.
-pub(crate) struct Grant<'a> {
+/// The instance to lock, with all that its turn needs.
+pub(crate) struct LockRequest<'a> {
     pub(crate) instance: &'a str,
-    /// As it is stored; a tombstone counts as nothing but its consumed ids.
+    /// The stored state. Of a tombstone only its consumed ids are used.
     pub(crate) before: Option<Versioned<State>>,
     pub(crate) identity: Identity,
     pub(crate) history: Result<Arc<Vec<Event>>, String>,
-    /// Values of earlier executions.
+    /// Key-value pairs of earlier executions.
     pub(crate) kv_snapshot: HashMap<String, KvEntry>,
     pub(crate) messages: Vec<(Message, WorkItem)>,
-    /// More messages wait than are taken.
+    /// There are more messages than this turn takes.
     pub(crate) is_more: bool,
-    /// Attempts of a turn of this process that were never written.
+    /// Attempts by this process that were never written.
     pub(crate) tried: &'a BTreeMap<String, u32>,
 }
 
-impl Grant<'_> {
-    /// Writes the lock. `None` when someone else was faster.
+impl LockRequest<'_> {
+    /// Writes the lock. `None` when another process was faster.
     pub(crate) async fn durably(
         self,
         core: &Core,
         lock_timeout: Duration,
-    ) -> Result<Option<Granted>, Failure> {
+    ) -> Result<Option<LockedItem>, Failure> {
         let (state, attempts) = self.locked(lock_timeout, core.clock.now_ms());
         let nonce = state.lock.as_ref().map(|lock| lock.n.clone()).unwrap_or_default();
         let etag = self.before.as_ref().map(|before| &before.etag);
@@ -75,15 +75,14 @@ impl Grant<'_> {
     }
 
     /// Keeps the lock in this process.
-    pub(crate) fn in_memory(self, core: &Core, lock_timeout: Duration) -> Granted {
+    pub(crate) fn in_memory(self, core: &Core, lock_timeout: Duration) -> LockedItem {
         let (state, attempts) = self.locked(lock_timeout, core.clock.now_ms());
         let etag = self.before.as_ref().map(|before| before.etag.clone());
         self.handed(core, state, etag, false, attempts)
     }
 
     /// The state with the lock in it, and the largest count of attempts. Counts
-    /// go on from the message, from a lock that ran out, or from this process's
-    /// memory.
+    /// continue from the message, from an expired lock, or from this process.
     fn locked(&self, lock_timeout: Duration, now_ms: u64) -> (State, u32) {
         let mut state = match &self.before {
             Some(before) if !before.value.is_deleted() => before.value.clone(),
@@ -102,7 +101,7 @@ impl Grant<'_> {
         };
         let att: BTreeMap<String, u32> = self.messages.iter().map(|(message, _)| attempts(message)).collect();
         let most = att.values().copied().max().unwrap_or(1);
-        // The lease begins now, not when the fetch did.
+        // The lease begins now, not when the fetch began.
         let until = ends_ms(now_ms, lock_timeout);
         let parts = self.messages.iter().filter_map(|(message, _)| message.item.parts().cloned()).collect();
         state.lock = Some(Lock { n: nonce(), until, att, parts });
@@ -117,8 +116,8 @@ impl Grant<'_> {
         etag: Option<Etag>,
         is_durable: bool,
         attempts: u32,
-    ) -> Granted {
-        let Grant { identity, history, kv_snapshot, messages, is_more, .. } = self;
+    ) -> LockedItem {
+        let LockRequest { identity, history, kv_snapshot, messages, is_more, .. } = self;
         let Lock { n, until, att, .. } = state.lock.clone().unwrap_or_default();
         let token = LockToken {
             kind: LockKind::Orchestration,
@@ -157,10 +156,10 @@ impl Grant<'_> {
     }
 }
 
-/// Whose child an instance is, known from its first turn on. When another
-/// incarnation of that parent, or one that does not say which, starts it as well,
-/// the runtime answers that too, and nobody can tell which answer is whose: then
-/// both go to whoever is there.
+/// The parent that started an instance, recorded in its first turn. When another
+/// incarnation of the parent, or an unknown one, starts it too, the runtime answers
+/// both and the answers cannot be told apart: then no incarnation is recorded, and
+/// both go to the current one.
 fn started_by(state: &State, messages: &[(Message, WorkItem)]) -> Option<StartedBy> {
     let starts = messages.iter().filter_map(|(message, _)| {
         let parent = message.start_parent.as_deref()?;

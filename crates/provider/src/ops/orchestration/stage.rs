@@ -1,12 +1,11 @@
-//! Turns that are too large for one batch: chunks, parts, bundles and outboxes
-//! are written first, where nobody looks at them, and the commit makes them
-//! count.
+//! Staging: a turn that is too large for one batch writes its chunks, parts, bundles
+//! and outboxes first, where no query finds them. The commit makes them visible.
 //!
-//! What always holds: before anything is staged there is a record of it, due
-//! long after the commit can come, and the commit removes that record. So what
-//! is committed is never collected, what is not always is, and one operation of
-//! the commit does for any number of documents. Staged ids carry a mark that
-//! only this attempt has and are only ever created.
+//! Invariants: a record is written before anything is staged. It is due for garbage
+//! collection long after the commit, and the commit deletes it. So staged documents of
+//! a commit are never collected, those without a commit always are, and one operation
+//! of the commit stands for any number of documents. The ids of staged documents
+//! contain a mark of this attempt; they are created and never overwritten.
 
 use std::time::Duration;
 
@@ -21,17 +20,17 @@ use crate::plan::{BYTES_MAX, TurnPlan};
 use crate::process::clock::HybridClock;
 use crate::store::{Store, quiet_operation, retry_until};
 
-/// How long staged documents wait for their commit: longer than any lock.
+/// How long staged documents are kept for their commit: longer than any lock.
 const WAIT: Duration = Duration::from_secs(24 * 3600);
 
-/// The record of what is staged.
+/// The record of staged documents.
 #[derive(Debug)]
 pub(crate) struct Staged {
     pub(crate) id: String,
     pub(crate) etag: Etag,
 }
 
-/// Stages what a plan wants staged, if it does.
+/// Stages the large documents of a plan, if it asks for that.
 pub(crate) async fn turn(
     store: &Store,
     clock: &HybridClock,
@@ -58,7 +57,7 @@ pub(crate) async fn turn(
     Ok(Some(staged))
 }
 
-/// Stages parts of one text.
+/// Stages the parts of one text.
 pub(crate) async fn parts(
     store: &Store,
     instance: &str,
@@ -90,7 +89,7 @@ async fn record(
     Ok(Staged { id: record.id.clone(), etag })
 }
 
-/// Creates documents, as many at a time as a batch takes.
+/// Creates documents in batches.
 struct Writer<'a> {
     store: &'a Store,
     instance: &'a str,
@@ -125,7 +124,7 @@ impl<'a> Writer<'a> {
         let batch = batch.with_options(quiet_operation());
         retry_until(self.until, || async {
             match self.store.container.batch(batch.clone()).await {
-                // Of those ids there are only these: an earlier attempt made them.
+                // Only an earlier attempt of this one uses these ids.
                 Err(error) if !error.is_conflict() => Err(Failure::from(error)),
                 _ => Ok(()),
             }

@@ -1,6 +1,6 @@
-//! Unpacking bundles: a batch at a time, each of which makes documents and takes
-//! them out of the bundle at once, so that none is made twice or forgotten,
-//! whoever does it and wherever it stops.
+//! Unpacks bundles. Each batch creates documents and removes them from the bundle, so
+//! that none is created twice or lost, even when several processes unpack or one stops
+//! in between.
 
 use std::collections::HashSet;
 
@@ -12,20 +12,21 @@ use crate::plan::tombstone;
 use crate::process::hints::Hints;
 use crate::store::{Store, quiet_operation};
 
-/// Documents of one step: a batch holds a hundred operations, one is the
-/// bundle.
+/// The most documents of one step: a batch holds 100 operations, and one of them is
+/// the bundle.
 const STEP_MAX: usize = 98;
 
-/// Bytes of one step beside the rest of the bundle, which it writes again.
+/// The most bytes of one step, in addition to the rest of the bundle, which is written
+/// again.
 const STEP_BYTES_MAX: usize = 700_000;
 
-/// What is left of a cancelled activity, instance id included.
+/// The size of a cancelled activity's tombstone, with its instance id.
 const TOMBSTONE_BYTES: usize = 2048 + 128;
 
-/// Steps of a bundle, and attempts when others unpack it too.
+/// The most steps of a bundle, with attempts that other processes made useless.
 const STEPS_MAX: usize = 10_000;
 
-/// One step: what is made, and the bundle without it.
+/// One step: the documents to create, and the bundle without them.
 struct Step {
     activities: Vec<Activity>,
     messages: Vec<Message>,
@@ -53,12 +54,12 @@ pub(crate) async fn run(store: &Store, hints: &Hints, instance: &str, id: &str) 
                 if step.rest.is_empty() {
                     return Ok(());
                 }
-                // What this step wrote is what the next one begins with.
+                // The next step starts from the bundle that this one wrote.
                 known = version(0).map(|etag| Versioned { value: step.rest, etag });
             }
-            // Someone else was faster: see what is left.
+            // Another process was faster: read what is left.
             Err(error) if error.is_precondition_failed() || error.is_not_found() => {}
-            // An activity of that id is there, or was cancelled: not again.
+            // A document with that id exists, or the activity was cancelled.
             Err(error) if error.is_conflict() => skip(store, instance, &etag, step, &error).await?,
             Err(error) => return Err(error.into()),
         }
@@ -126,7 +127,7 @@ fn announce(
     });
 }
 
-/// Leaves the one document that exists out of the bundle.
+/// Removes the document that exists from the bundle.
 async fn skip(store: &Store, instance: &str, etag: &Etag, step: Step, error: &Error) -> Result<(), Failure> {
     let Step { mut activities, mut messages, cancelled, mut rest } = step;
     let position = error.operation_index().unwrap_or(0).saturating_sub(1);

@@ -1,11 +1,11 @@
-//! How far polls are in each partition. What is known here stays at the head of
-//! a partition as long as nobody takes it: locked elsewhere, of another version,
-//! without a start. While that is little, every poll pages over it. When it is
-//! much, a poll begins behind what the one before has paged over, and what is
-//! old of it is left alone for a while: new work is never that old.
+//! Cursors: where the next poll begins in each partition. Rows that this process knows
+//! and cannot take stay at the head of a partition: locked elsewhere, of another
+//! version, or without a start. A few of them are read again by every poll. When there
+//! are more than a page, the next poll begins behind them, and old ones are skipped for
+//! a while: new work is never that old.
 //!
-//! What always holds: what was asked for differently was not seen, so a new
-//! question begins at the head; and so does a fetch that must not miss anything.
+//! Invariants: a poll with another query begins at the head, because it may see other
+//! rows. So does the poll of a fetch that looks once.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -16,42 +16,42 @@ use tokio::time::Instant;
 use super::query::PollQuery;
 use crate::documents::stamp::{SKEW_MAX, Stamp};
 
-/// Between two looks at a head that is old and known.
+/// How long old, known rows at the head are skipped.
 const HEAD_EVERY: Duration = Duration::from_secs(30);
 
-/// New work is stamped as far in the past as clocks may differ, by a clock that
-/// may be as far behind.
+/// New work may be stamped this long ago: writers stamp it one clock difference in the
+/// past, and their clock may be behind by another.
 const NEW_FOR: Duration = SKEW_MAX.saturating_mul(2);
 
-/// Whoever has it polls.
+/// One cursor for each partition with known rows.
 #[derive(Debug, Default)]
 pub(super) struct Cursors {
-    question: PollQuery,
+    query: PollQuery,
     cursors: HashMap<FeedRange, Cursor>,
 }
 
-/// What is known at the beginning of a partition.
+/// The known rows at the head of a partition.
 #[derive(Debug, Clone, Copy)]
 struct Cursor {
-    /// It was paged over up to there.
+    /// All rows before this stamp were known.
     until: Stamp,
-    /// From then on.
+    /// When they were read.
     since: Instant,
-    /// There was more behind.
+    /// The poll stopped before the end of the partition.
     is_open: bool,
 }
 
 impl Cursors {
-    /// A poll begins. Partitions split and merge.
-    pub(super) fn begin(&mut self, question: &PollQuery, ranges: &[FeedRange]) {
-        if self.question != *question {
-            (self.question, self.cursors) = (question.clone(), HashMap::new());
+    /// Begins a poll. Forgets partitions that were split or merged.
+    pub(super) fn begin(&mut self, query: &PollQuery, ranges: &[FeedRange]) {
+        if self.query != *query {
+            (self.query, self.cursors) = (query.clone(), HashMap::new());
         }
         self.cursors.retain(|range, _| ranges.contains(range));
     }
 
-    /// Where a poll begins in a partition, at `now` by documents and `at` by the
-    /// clock that waiting goes by.
+    /// Where a poll begins in a partition. `now` is the stamp of documents, `at` the time
+    /// on tokio's clock.
     pub(super) fn from(&self, range: &FeedRange, now: Stamp, at: Instant, is_eager: bool) -> Stamp {
         let Some(cursor) = self.cursors.get(range) else { return Stamp(0) };
         match (cursor.is_open, Self::is_quiet(cursor, at) && !is_eager) {
@@ -61,21 +61,21 @@ impl Cursors {
         }
     }
 
-    /// Whether one that began behind the head must look at it still.
+    /// Whether a poll that began behind the head must read the head too.
     pub(super) fn is_due(&self, range: &FeedRange, at: Instant, is_eager: bool) -> bool {
         is_eager || !self.cursors.get(range).is_some_and(|cursor| Self::is_quiet(cursor, at))
     }
 
-    /// All was known from the beginning of the poll up to there.
+    /// All rows from `from` up to `until` were known.
     pub(super) fn paged(&mut self, range: &FeedRange, from: Stamp, until: Stamp, at: Instant) {
         let before = self.cursors.get(range).filter(|cursor| from > Stamp(0) && from <= cursor.until);
         let since = before.map_or(at, |cursor| cursor.since);
-        // Of equal ones there may be more than a page.
+        // More rows than one page may have the same stamp.
         let until = if until > from { until } else { Stamp(until.0 + 1) };
         self.cursors.insert(range.clone(), Cursor { until, since, is_open: false });
     }
 
-    /// The poll ended before it had seen all of a partition: the next goes on.
+    /// The poll stopped before the end of a partition: the next one continues there.
     pub(super) fn left(&mut self, range: &FeedRange) {
         if let Some(cursor) = self.cursors.get_mut(range) {
             cursor.is_open = true;
@@ -104,35 +104,42 @@ mod tests {
     }
 
     #[test]
-    fn what_is_old_and_known_is_left_alone_for_half_a_minute() {
+    fn old_known_rows_are_skipped_for_half_a_minute() {
         let (mut cursors, range, begun) = cursors();
         let after = |seconds| begun + Duration::from_secs(seconds);
         assert_eq!(cursors.from(&range, NOW, begun, false), Stamp(0));
         cursors.paged(&range, Stamp(0), ago(60), begun);
         assert_eq!(cursors.from(&range, NOW, after(1), false), ago(60));
         assert!(!cursors.is_due(&range, after(1), false));
-        // Paging on from there makes it no younger.
+        // Continuing from there does not extend the time.
         cursors.paged(&range, ago(60), ago(30), after(20));
         assert_eq!(cursors.from(&range, NOW, after(29), false), ago(30));
         assert_eq!(cursors.from(&range, NOW, after(30), false), Stamp(0));
         assert!(cursors.is_due(&range, after(30), false));
-        assert_eq!(cursors.from(&range, NOW, after(1), true), Stamp(0), "who must not miss anything looks");
+        assert_eq!(
+            cursors.from(&range, NOW, after(1), true),
+            Stamp(0),
+            "a fetch that looks once reads the head"
+        );
     }
 
     #[test]
-    fn what_may_be_new_is_never_left_alone() {
+    fn rows_that_may_be_new_are_never_skipped() {
         let (mut cursors, range, begun) = cursors();
         cursors.paged(&range, Stamp(0), ago(1), begun);
         assert_eq!(cursors.from(&range, NOW, begun, false), ago(4));
-        // Unless the poll before went as far and had more before it.
+        // Unless the poll before stopped there.
         cursors.left(&range);
         assert_eq!(cursors.from(&range, NOW, begun, false), ago(1));
         cursors.paged(&range, ago(1), ago(1), begun);
-        assert!(cursors.from(&range, NOW, begun, false) > Stamp(0), "equal ones do not hold it up");
+        assert!(
+            cursors.from(&range, NOW, begun, false) > Stamp(0),
+            "rows with the same stamp do not stop it"
+        );
     }
 
     #[test]
-    fn another_question_begins_at_the_head() {
+    fn another_query_begins_at_the_head() {
         let (mut cursors, range, begun) = cursors();
         cursors.paged(&range, Stamp(0), ago(60), begun);
         let other = PollQuery::of(&[crate::process::interest::Interest::Turns]);

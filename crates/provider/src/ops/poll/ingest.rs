@@ -1,5 +1,5 @@
-//! What becomes of the rows of a poll: hints, for what is this process's to
-//! take. A row that cannot be read stops nothing.
+//! Turns the rows of a poll into hints, for work that this process may take. An
+//! unreadable row does not stop the others.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,23 +18,22 @@ use crate::process::interest::Interest;
 use crate::process::lock_table::Offered;
 use crate::process::membership::{Membership, Rank, View};
 
-/// What a poll found that was not known.
+/// The new work that a poll found.
 #[derive(Debug)]
 pub(super) struct Found {
     turns: usize,
     works: usize,
-    /// Until something is ours to take that now is left to others.
-    ripens: Option<Duration>,
-    /// Everything is ours to take.
+    /// How long until this process may take work that it now leaves to others.
+    matures_in: Option<Duration>,
+    /// This process may take work of any age.
     is_eager: bool,
     view: Arc<View>,
     now: Stamp,
 }
 
 impl Found {
-    /// Nothing yet.
     pub(super) fn new(membership: &Membership, is_eager: bool, now: Stamp) -> Self {
-        Found { turns: 0, works: 0, ripens: None, is_eager, view: membership.view(), now }
+        Found { turns: 0, works: 0, matures_in: None, is_eager, view: membership.view(), now }
     }
 
     pub(super) fn now(&self) -> Stamp {
@@ -52,12 +51,12 @@ impl Found {
         }
     }
 
-    pub(super) fn ripens(&self) -> Option<Duration> {
-        self.ripens
+    pub(super) fn matures_in(&self) -> Option<Duration> {
+        self.matures_in
     }
 
-    /// Who else is there, as it is known now.
-    pub(super) fn look_around(&mut self, membership: &Membership) {
+    /// Takes the newest view of the other processes.
+    pub(super) fn update_view(&mut self, membership: &Membership) {
         self.view = membership.view();
     }
 
@@ -70,12 +69,12 @@ impl Found {
         if self.is_eager || wait.is_zero() {
             return true;
         }
-        self.ripens = Some(self.ripens.map_or(wait, |ripens| ripens.min(wait)));
+        self.matures_in = Some(self.matures_in.map_or(wait, |matures_in| matures_in.min(wait)));
         false
     }
 }
 
-/// What a row is.
+/// A row of a poll.
 enum Row {
     Message {
         instance: String,
@@ -84,8 +83,8 @@ enum Row {
         visible_at: Stamp,
     },
     Activity(Box<Offered>),
-    /// An outbox or a bundle.
-    Left {
+    /// An outbox or a bundle that its process did not finish.
+    Unfinished {
         instance: String,
         made_at: Stamp,
     },
@@ -95,17 +94,20 @@ enum Row {
     },
 }
 
-/// Makes hints of rows and wakes who waits for them; when the last one is seen.
+/// Turns rows into hints and wakes the fetches that wait for them. Returns the stamp of
+/// the last row.
 pub(super) async fn ingest(core: &Core, rows: Vec<Value>, found: &mut Found) -> Stamp {
     let last = rows.iter().map(|row| stamp(row, "visibleAt")).max().unwrap_or_default();
-    let (mut is_turn, mut is_work, mut is_left, mut unreadable) = (false, false, false, Vec::new());
+    let (mut is_turn, mut is_work, mut is_unfinished, mut unreadable) = (false, false, false, Vec::new());
     for row in rows {
         match read(row) {
             Row::Message { instance, id, enq, visible_at } => {
                 is_turn |= hint(&core.hints, &instance, (enq, id), visible_at, found);
             }
             Row::Activity(offer) => is_work |= offered(&core.hints, *offer, found),
-            Row::Left { instance, made_at } => is_left |= left(&core.options, &instance, made_at, found),
+            Row::Unfinished { instance, made_at } => {
+                is_unfinished |= unfinished(&core.options, &instance, made_at, found)
+            }
             Row::Unreadable { instance, id } => unreadable.push((instance, id)),
         }
     }
@@ -115,7 +117,7 @@ pub(super) async fn ingest(core: &Core, rows: Vec<Value>, found: &mut Found) -> 
     if is_work {
         core.hints.activities.wake.notify_waiters();
     }
-    if is_left {
+    if is_unfinished {
         core.repair.call();
     }
     for (instance, id) in unreadable {
@@ -134,14 +136,14 @@ fn read(row: Value) -> Row {
     if row["type"] == kind::MESSAGE {
         let is_readable = row["enq"].is_u64() && row["instanceId"].is_string();
         let (enq, visible_at) = (stamp(&row, "enq"), stamp(&row, "visibleAt"));
-        // A claim would never see the others.
+        // A claim could not read it with the others.
         return match is_readable {
             true => Row::Message { instance, id, enq, visible_at },
             false => Row::Unreadable { instance, id },
         };
     }
     if row["type"] == kind::OUTBOX || row["type"] == kind::BUNDLE {
-        return Row::Left { instance, made_at: stamp(&row, "visibleAt") };
+        return Row::Unfinished { instance, made_at: stamp(&row, "visibleAt") };
     }
     match Etag::parse(&text("_etag")).ok().zip(serde_json::from_value::<Activity>(row).ok()) {
         Some((etag, activity)) => Row::Activity(Box::new((activity, etag))),
@@ -149,8 +151,8 @@ fn read(row: Value) -> Row {
     }
 }
 
-/// Hints at an instance, if that is news. One that this process is busy with is
-/// its to take anyway, whatever has come for it.
+/// Adds a hint for an instance, unless it is known: then this process takes its
+/// messages anyway.
 fn hint(
     hints: &Hints,
     instance: &str,
@@ -173,15 +175,15 @@ fn hint(
     })
 }
 
-/// Whether the reconciler of this process is to see to it. It is as old as it is
-/// left behind.
-fn left(options: &Options, instance: &str, made_at: Stamp, found: &mut Found) -> bool {
+/// Whether the reconciler of this process should finish it. Its age counts from when it
+/// became due.
+fn unfinished(options: &Options, instance: &str, made_at: Stamp, found: &mut Found) -> bool {
     let since = made_at.after(options.reconciler_age);
     let rank = found.view.rank_of_instance(instance);
     found.is_ours(rank, Age { enq: since, visible_at: since, was_locked: false })
 }
 
-/// Offers an activity, if that is news.
+/// Adds an activity to the hints. Returns whether it is new.
 fn offered(hints: &Hints, (activity, etag): Offered, found: &mut Found) -> bool {
     let rank = found.view.rank_of_activity(&activity.instance_id, &activity.id, activity.tag.as_deref());
     let Activity { enq, visible_at, .. } = activity;

@@ -1,8 +1,8 @@
-//! The query of a poll: the roles, tags and sessions of the fetches under way,
-//! without what is known here. Messages come as a few members, activities
-//! whole, because taking one needs nothing more. What a process left behind it
-//! after a commit comes too, while it is not much older than it should be; what
-//! is older the reconciler has met by itself.
+//! The query of a poll: work for the waiting fetches (roles, tags, sessions), without
+//! what this process knows. Messages are returned as a few members; activities are
+//! returned whole, because locking one needs no other read. Unfinished outboxes and
+//! bundles are returned too, for a short time after they became due; the reconciler
+//! finds older ones itself.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -15,46 +15,46 @@ use crate::options::config::Options;
 use crate::process::hints::Hints;
 use crate::process::interest::Interest;
 
-/// Instances, and sessions of others, that a poll is told to leave out; more
-/// are recognised when they come.
+/// The most instances, and foreign sessions, that a query excludes. More are filtered
+/// from its rows.
 const EXCLUDED_MAX: usize = 256;
 
-/// How long polls tell of what was left behind: a little longer than a
-/// reconciler rests that has nothing to do.
-const LEFT_FOR: Duration = Duration::from_secs(15);
+/// How long polls return unfinished work: a little longer than the pause of an idle
+/// reconciler.
+const UNFINISHED_FOR: Duration = Duration::from_secs(15);
 
-/// Members of an activity that are not in a message too.
-const OF_ACTIVITIES: [&str; 6] = ["item", "tag", "sessionId", "lock", "inc", "attemptCount"];
+/// Members of an activity that messages do not have.
+const ACTIVITY_MEMBERS: [&str; 6] = ["item", "tag", "sessionId", "lock", "inc", "attemptCount"];
 
-/// What nobody may be at work on any more.
-const LEFT: &str =
+/// Unfinished work whose process should have finished it.
+const UNFINISHED: &str =
     "((c.type = 'outbox' OR c.type = 'bundle') AND c.visibleAt >= @left AND c.visibleAt <= @old)";
 
-/// What is asked for: the sum of some interests.
+/// The union of what the waiting fetches can take.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct PollQuery {
     turns: bool,
     works: Option<Tags>,
-    /// Who asks for activities of sessions.
+    /// The workers that take activities of sessions.
     owners: BTreeSet<String>,
 }
 
 impl PollQuery {
     pub(super) fn of(interests: &[Interest]) -> Self {
-        let mut question = PollQuery::default();
+        let mut query = PollQuery::default();
         for interest in interests {
             match interest {
-                Interest::Turns => question.turns = true,
+                Interest::Turns => query.turns = true,
                 Interest::Works { tags, owner } => {
-                    question.works.get_or_insert_default().extend(tags);
-                    question.owners.extend(owner.clone());
+                    query.works.get_or_insert_default().extend(tags);
+                    query.owners.extend(owner.clone());
                 }
             }
         }
-        question
+        query
     }
 
-    /// What is seen at `now`, from a moment on, in that order.
+    /// The query for rows visible at `now`, starting at `from`, ordered by visibility.
     pub(super) fn query(
         &self,
         hints: &Hints,
@@ -67,7 +67,7 @@ impl PollQuery {
         let mut query = Query::new(self.text())
             .with_parameter("@now", now.0)
             .with_parameter("@from", from.0)
-            .with_parameter("@left", now.before(age.saturating_add(LEFT_FOR)).0)
+            .with_parameter("@left", now.before(age.saturating_add(UNFINISHED_FOR)).0)
             .with_parameter("@old", now.before(age).0)
             .with_max_items(rows_max)
             .without_plan();
@@ -87,13 +87,13 @@ impl PollQuery {
 
     fn text(&self) -> String {
         let mut members = "c.id, c.instanceId, c.type, c.visibleAt, c.enq".to_owned();
-        let mut kinds = vec![LEFT.to_owned()];
+        let mut kinds = vec![UNFINISHED.to_owned()];
         if self.turns {
             kinds.push("(c.type = 'orch_queue' AND NOT ARRAY_CONTAINS(@known, c.instanceId))".to_owned());
         }
         if let Some(tags) = &self.works {
             members += ", c._etag";
-            for member in OF_ACTIVITIES {
+            for member in ACTIVITY_MEMBERS {
                 members += &format!(", (c.type = 'worker_queue' ? c.{member} : undefined) AS {member}");
             }
             let in_session = if self.owners.is_empty() {

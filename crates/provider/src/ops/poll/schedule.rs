@@ -1,6 +1,5 @@
-//! When to poll: often while other processes leave work, less and less while
-//! they do not. An idle process stays below one request per second with all
-//! else it does.
+//! The poll schedule: short intervals while polls find work, longer ones while they do
+//! not. An idle process sends less than one request per second in total.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -12,11 +11,11 @@ use super::ingest::Found;
 use crate::process::interest::Interest;
 use crate::sync::lock;
 
-/// Between polls after one that found something.
+/// The interval after a poll that found work.
 const INTERVAL_FIRST: Duration = Duration::from_millis(200);
 
-/// Each poll that finds nothing makes the interval so much longer, up to the
-/// last: within two seconds everything is found.
+/// Each poll that finds nothing multiplies the interval, up to the last. So work is
+/// found within two seconds.
 const INTERVAL_GROWTH: f64 = 2.0;
 const INTERVAL_LAST: Duration = Duration::from_millis(1800);
 
@@ -27,15 +26,15 @@ pub(super) struct Schedule(Mutex<Rounds>);
 struct Rounds {
     begun: u64,
     interval: Duration,
-    /// The last answer to each question; those that nobody asks are forgotten.
-    answers: HashMap<Interest, Answer>,
-    /// When a fetch that has no need of a poll was last told to do one.
+    /// The last result for each interest; old ones are forgotten.
+    results: HashMap<Interest, PollResult>,
+    /// When a fetch that had hints was last told to poll.
     urged: HashMap<Interest, Instant>,
 }
 
-/// An answer to one question.
+/// The result of a poll for one interest.
 #[derive(Debug, Clone, Copy)]
-struct Answer {
+struct PollResult {
     round: u64,
     at: Instant,
     found: bool,
@@ -43,53 +42,53 @@ struct Answer {
 
 impl Default for Rounds {
     fn default() -> Self {
-        Rounds { begun: 0, interval: INTERVAL_FIRST, answers: HashMap::new(), urged: HashMap::new() }
+        Rounds { begun: 0, interval: INTERVAL_FIRST, results: HashMap::new(), urged: HashMap::new() }
     }
 }
 
 impl Schedule {
-    /// How many polls were begun.
+    /// How many polls have begun.
     pub(super) fn rounds(&self) -> u64 {
         lock(&self.0).begun
     }
 
-    /// Begins one.
+    /// Begins a poll; its number.
     pub(super) fn begin(&self) -> u64 {
         let mut rounds = lock(&self.0);
         rounds.begun += 1;
         rounds.begun
     }
 
-    /// A poll was answered, for these interests.
+    /// Ends a poll that asked_at for these interests.
     pub(super) fn end(&self, round: u64, interests: &[Interest], found: &Found) {
         let mut rounds = lock(&self.0);
         let at = Instant::now();
-        rounds.interval = next_interval(rounds.interval, found.is_any(), found.ripens());
-        rounds.answers.retain(|_, answer| at - answer.at <= INTERVAL_LAST);
+        rounds.interval = next_interval(rounds.interval, found.is_any(), found.matures_in());
+        rounds.results.retain(|_, result| at - result.at <= INTERVAL_LAST);
         rounds.urged.retain(|_, urged| at - *urged <= INTERVAL_LAST);
         for interest in interests {
-            rounds.answers.insert(interest.clone(), Answer { round, at, found: found.has(interest) });
+            rounds.results.insert(interest.clone(), PollResult { round, at, found: found.has(interest) });
         }
     }
 
-    /// The answer to that question by a poll begun after so many.
-    pub(super) fn answered_since(&self, rounds: u64, interest: &Interest) -> Option<bool> {
-        let answer = lock(&self.0).answers.get(interest).copied()?;
-        (answer.round > rounds).then_some(answer.found)
+    /// The result for an interest of a poll that began after the first `rounds`.
+    pub(super) fn result_since(&self, rounds: u64, interest: &Interest) -> Option<bool> {
+        let result = lock(&self.0).results.get(interest).copied()?;
+        (result.round > rounds).then_some(result.found)
     }
 
     pub(super) fn is_due(&self, interest: &Interest) -> bool {
         self.next(interest) <= Instant::now()
     }
 
-    /// Whether nobody has asked that for as long as an idle process waits: then
-    /// whoever comes next asks, even with work at hand. It is told so once in
-    /// that time, however the poll ends.
+    /// Whether no poll has asked_at for this interest for the longest interval. Then the
+    /// next fetch polls even if it has hints. Returns true once in that time, however
+    /// the poll ends.
     pub(super) fn is_urgent(&self, interest: &Interest) -> bool {
         let (mut rounds, now) = (lock(&self.0), Instant::now());
-        let answered = rounds.answers.get(interest).map(|answer| answer.at);
-        let asked = answered.max(rounds.urged.get(interest).copied());
-        let is_urgent = asked.is_none_or(|at| at + INTERVAL_LAST <= now);
+        let last = rounds.results.get(interest).map(|result| result.at);
+        let asked_at = last.max(rounds.urged.get(interest).copied());
+        let is_urgent = asked_at.is_none_or(|at| at + INTERVAL_LAST <= now);
         if is_urgent {
             rounds.urged.insert(interest.clone(), now);
         }
@@ -98,16 +97,16 @@ impl Schedule {
 
     pub(super) fn next(&self, interest: &Interest) -> Instant {
         let rounds = lock(&self.0);
-        rounds.answers.get(interest).map_or_else(Instant::now, |answer| answer.at + rounds.interval)
+        rounds.results.get(interest).map_or_else(Instant::now, |result| result.at + rounds.interval)
     }
 }
 
-/// Work that was seen and left to others for the moment is looked for again
-/// when it would be ours.
-fn next_interval(interval: Duration, is_found: bool, ripens: Option<Duration>) -> Duration {
-    match ripens {
+/// The next interval. Work that is left to other processes for now is polled for again
+/// when this process may take it.
+fn next_interval(interval: Duration, is_found: bool, matures_in: Option<Duration>) -> Duration {
+    match matures_in {
         _ if is_found => INTERVAL_FIRST,
-        Some(ripens) => ripens.clamp(INTERVAL_FIRST, INTERVAL_LAST),
+        Some(matures_in) => matures_in.clamp(INTERVAL_FIRST, INTERVAL_LAST),
         None => interval.mul_f64(INTERVAL_GROWTH).min(INTERVAL_LAST),
     }
 }
@@ -117,9 +116,9 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn whoever_has_work_at_hand_polls_when_nobody_has_for_long() {
+    async fn a_fetch_with_hints_polls_when_no_fetch_has_polled_for_long() {
         let schedule = Schedule::default();
-        let answer = || {
+        let result = || {
             let round = schedule.begin();
             let found = Found::new(
                 &crate::process::membership::Membership::default(),
@@ -132,7 +131,7 @@ mod tests {
         assert!(!schedule.is_urgent(&Interest::Turns), "one is enough, even when it fails");
         tokio::time::sleep(INTERVAL_LAST).await;
         assert!(schedule.is_urgent(&Interest::Turns));
-        answer();
+        result();
         tokio::time::sleep(INTERVAL_LAST - Duration::from_millis(1)).await;
         assert!(!schedule.is_urgent(&Interest::Turns));
         tokio::time::sleep(Duration::from_millis(1)).await;
@@ -140,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn intervals_grow_while_nothing_is_found_and_start_over_when_something_is() {
+    fn intervals_grow_while_nothing_is_found_and_start_over_when_work_is_found() {
         let mut interval = INTERVAL_FIRST;
         let mut count = 0;
         while interval < INTERVAL_LAST {

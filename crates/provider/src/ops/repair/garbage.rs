@@ -1,10 +1,10 @@
-//! Documents that nobody refers to any more are removed: parts of what was
-//! consumed or overwritten, inputs of cancelled activities, histories that were
-//! pruned, and what was staged for a commit that never came.
+//! Garbage collection: deletes documents that nothing refers to any more. These are
+//! parts of consumed or overwritten texts, inputs of cancelled activities, pruned
+//! histories, and documents that were staged for a commit that never came.
 //!
-//! What always holds: a record of them goes last, so that whoever finds it can
-//! begin again. One that waits for a commit is closed first, under its etag;
-//! the commit, which removes it under the same etag, then cannot come.
+//! Invariants: the record of the documents is deleted last, so that any process can
+//! start again from it. A record of staged documents is first closed under its etag;
+//! then the commit, which deletes the record under the same etag, cannot succeed.
 
 use std::sync::Arc;
 
@@ -16,28 +16,28 @@ use crate::ops::core::Core;
 use crate::ops::repair::purge;
 use crate::store::{Store, quiet};
 
-/// Removes what a commit of this process dropped, which nobody waits for; what
-/// fails is left to the reconciler.
+/// Collects the garbage of a commit of this process in the background. The reconciler
+/// repeats what fails.
 pub(crate) async fn run(core: &Core, garbage: Garbage) {
     let (store, repair) = (core.store.clone(), Arc::clone(&core.repair));
     let removed = async move {
         if let Err(failure) = collect(&store, &garbage).await {
             let (instance, id) = (&garbage.instance_id, &garbage.id);
-            tracing::warn!(instance, id, ?failure, "documents wait to be removed by the reconciler");
+            tracing::warn!(instance, id, ?failure, "garbage waits for the reconciler");
             repair.leave_work();
         }
     };
     core.background.run(removed).await;
 }
 
-/// Removes what a record names that is due.
+/// Collects the garbage of a record that is due.
 pub(crate) async fn finish(store: &Store, found: Versioned<Garbage>) -> Result<(), Failure> {
     let Versioned { value: mut garbage, etag } = found;
     if garbage.staging.is_some() && !garbage.is_closed {
         garbage.is_closed = true;
         match store.put(&garbage.instance_id, &garbage.id, &garbage, &etag, quiet()).await {
             Ok(_) => {}
-            // The commit has come after all, or someone else closes it.
+            // The commit has come, or another process has closed the record.
             Err(Failure::Storage(error)) if error.is_precondition_failed() || error.is_not_found() => {
                 return Ok(());
             }
@@ -47,7 +47,7 @@ pub(crate) async fn finish(store: &Store, found: Versioned<Garbage>) -> Result<(
     collect(store, &garbage).await
 }
 
-/// Removes what a record names, and the record.
+/// Deletes the documents of a record, then the record.
 pub(crate) async fn collect(store: &Store, garbage: &Garbage) -> Result<(), Failure> {
     let instance = garbage.instance_id.as_str();
     let mut ids: Vec<String> = garbage.parts.iter().flat_map(|parts| parts.ids()).collect();
@@ -58,7 +58,7 @@ pub(crate) async fn collect(store: &Store, garbage: &Garbage) -> Result<(), Fail
     purge::remove(store, instance, std::slice::from_ref(&garbage.id)).await
 }
 
-/// What is not named one by one.
+/// The documents that the record does not list by id.
 async fn found(store: &Store, garbage: &Garbage) -> Result<Vec<String>, Failure> {
     let mut ids = Vec::new();
     let (by_staging, by_activity, by_execution) = (

@@ -1,7 +1,6 @@
-//! What is left of a deleted instance goes: first what its outbox still had to
-//! say to others, then every document but the state, which stays as a tombstone
-//! for a week, so that late messages are known. Before that is done the
-//! tombstone stays however long it takes.
+//! Purges a deleted instance: delivers its outboxes, then deletes every document except
+//! the state. The state stays as a tombstone for a week, so that late messages are
+//! recognised. Until the purge is done the tombstone has no time to live.
 
 use std::collections::HashSet;
 
@@ -18,57 +17,56 @@ use crate::ops::core::Core;
 use crate::ops::orchestration::deliver;
 use crate::store::{RETRY_FOR, Store, retry_until};
 
-/// How long a tombstone stays that has nothing more to do: longer than any
-/// message may be under way.
+/// Time to live of a tombstone after the purge: longer than a message can be delayed.
 const TOMBSTONE_TTL_SECONDS: u32 = 7 * 24 * 3600;
 
-/// A document of the partition, in short.
+/// The members of a document that a purge decides by.
 #[derive(Debug, Clone, Deserialize)]
-pub(crate) struct Entry {
+pub(crate) struct DocumentHead {
     pub(crate) id: String,
     #[serde(rename = "type")]
     pub(crate) kind: String,
     #[serde(default)]
     pub(crate) events: u64,
-    /// The incarnation it was made by.
+    /// The incarnation that created it.
     #[serde(default)]
     inc: Option<String>,
-    /// Where its text is, if that lies in parts.
+    /// The parts of its text, if it is stored in parts.
     #[serde(default)]
     b: Option<String>,
     #[serde(default)]
     n: u32,
-    /// Of a record: what it waits for.
+    /// For a garbage record: the staging that it belongs to.
     #[serde(default)]
     staging: Option<String>,
 }
 
-impl Entry {
+impl DocumentHead {
     fn parts(&self) -> Option<Parts> {
         self.b.clone().map(|b| Parts { b, n: self.n, len: 0 })
     }
 }
 
-/// Everything of an instance but its state.
-pub(crate) async fn entries(store: &Store, instance: &str) -> Result<Vec<Entry>, Failure> {
+/// All documents of an instance except its state.
+pub(crate) async fn entries(store: &Store, instance: &str) -> Result<Vec<DocumentHead>, Failure> {
     let text = "SELECT c.id, c.type, c.events, c.inc, c.item.b, c.item.n, c.staging FROM c WHERE c.id != 'i'";
     store.rows(Query::new(text).in_partition(instance)).await
 }
 
-/// Finishes a deletion that is committed. Nothing of a new incarnation is made
-/// before it is done, but messages to one may be waiting, or on their way: of
-/// messages only those go that the tombstone names or the old incarnation made,
-/// each with its parts, and what waits to be committed is left to its record.
+/// Purges an instance whose deletion is committed. A new incarnation cannot start
+/// before the purge is done, but messages to it may arrive. So only those messages are
+/// deleted that the tombstone lists or the old incarnation sent, with their parts;
+/// staged documents are left to their garbage record.
 pub(crate) async fn finish(core: &Core, tombstone: &Versioned<State>) -> Result<(), Failure> {
     let state = &tombstone.value;
     let instance = state.instance_id.as_str();
     let listed: HashSet<&String> = state.purge.iter().flatten().collect();
     let entries = entries(&core.store, instance).await?;
-    let outboxes: Vec<&Entry> = entries.iter().filter(|entry| entry.kind == kind::OUTBOX).collect();
+    let outboxes: Vec<&DocumentHead> = entries.iter().filter(|entry| entry.kind == kind::OUTBOX).collect();
     if !outboxes.is_empty() {
         let companions = delete::companions(&core.store, state).await?;
         for outbox in outboxes {
-            last_words(core, instance, &outbox.id, &companions).await?;
+            deliver_outbox(core, instance, &outbox.id, &companions).await?;
         }
     }
     let mut doomed = Vec::new();
@@ -97,9 +95,9 @@ pub(crate) async fn finish(core: &Core, tombstone: &Versioned<State>) -> Result<
     }
 }
 
-/// Delivers an outbox, but for starts of children, who would be nobody's, and
-/// what is for those that go too.
-async fn last_words(core: &Core, instance: &str, id: &str, companions: &[String]) -> Result<(), Failure> {
+/// Delivers an outbox of a deleted instance, without starts of children and without
+/// messages to instances of the same deletion.
+async fn deliver_outbox(core: &Core, instance: &str, id: &str, companions: &[String]) -> Result<(), Failure> {
     let Some(outbox) = core.store.find::<Outbox>(instance, id).await? else { return Ok(()) };
     let mut outbox = outbox.value;
     outbox.messages.retain(|message| {
@@ -108,8 +106,8 @@ async fn last_words(core: &Core, instance: &str, id: &str, companions: &[String]
     deliver::attempt(core, outbox).await
 }
 
-/// Removes documents, at once if all are there. One by one it does not matter
-/// what became of an attempt whose answer was lost.
+/// Deletes documents: in one batch if all exist, otherwise one by one. One by one it
+/// does not matter whether an attempt was applied whose answer was lost.
 pub(crate) async fn remove(store: &Store, instance: &str, ids: &[String]) -> Result<(), Failure> {
     let mut batch = Batch::new(instance);
     for id in ids {

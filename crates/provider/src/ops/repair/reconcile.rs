@@ -1,11 +1,10 @@
-//! The reconciler: what a process left half done after a commit, and no fetch
-//! would come across, is finished here: outboxes, bundles, deletions, purges.
-//! It holds the provider weakly and ends with it.
+//! The reconciler task: finishes work after commits that a process left undone and that
+//! no fetch would find: outboxes, bundles, deletions, purges, garbage, retention. It
+//! holds a weak reference to the provider and ends with it.
 //!
-//! It goes through what is there in the order in which it was made, some of it
-//! in each round, to the end and then from the beginning: what cannot be finished
-//! keeps nothing waiting that comes after it. A poll that comes across something
-//! left behind calls it.
+//! It reads unfinished documents in the order of their creation, some in each round, to
+//! the end and then from the beginning again. So a document that cannot be finished
+//! does not block later ones. A poll that finds work of another process calls it.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -26,18 +25,18 @@ use crate::ops::repair::purge;
 use crate::ops::repair::retain;
 use crate::store::versioned;
 
-/// When nothing is left to do, it looks this many intervals later: what it is
-/// for happens only after crashes. What this process itself could not do, it
-/// looks for at every interval.
+/// After a pass that found nothing, the next one comes this many intervals later:
+/// work is left only after crashes. Work that this process left itself is looked for at
+/// every interval.
 const IDLE_INTERVALS: u32 = 5;
 
-/// Between rounds, whoever calls.
+/// The shortest time between rounds, even when polls call.
 const INTERVAL_LEAST: Duration = Duration::from_millis(50);
 
-/// Passes in vain are followed by ever longer rests, up to this many intervals.
+/// After passes that finished nothing, the pause doubles up to this many intervals.
 const STUCK_INTERVALS_MAX: u32 = 32;
 
-/// Documents of one round.
+/// The most documents of one round.
 const ROWS_MAX: usize = 64;
 
 pub(crate) async fn run(core: Weak<Core>, interval: Duration) {
@@ -49,7 +48,7 @@ pub(crate) async fn run(core: Weak<Core>, interval: Duration) {
         let is_called = tokio::time::timeout(interval, repair.called()).await.is_ok();
         let Some(core) = core.upgrade() else { return };
         if core.repair.take_left_work() {
-            // Until it is old enough to be found, and once more.
+            // Until the work is old enough for the query, and once more.
             awake_until = Instant::now() + core.options.reconciler_age + 2 * interval;
         }
         if rest > 0 && !is_called && Instant::now() >= awake_until {
@@ -70,31 +69,31 @@ pub(crate) async fn run(core: Weak<Core>, interval: Duration) {
         };
         drop(core);
         if is_called {
-            // What calls is seen by every poll until it is done.
+            // Every poll finds the same work, and calls, until it is finished.
             tokio::time::sleep(INTERVAL_LEAST).await;
         }
     }
 }
 
-/// How many intervals to rest after so many passes in a row in vain, and the
-/// count with this one.
+/// The pause, in intervals, after `stuck` passes in a row that finished nothing; and
+/// the new count.
 fn pause(stuck: u32) -> (u32, u32) {
     ((1 << stuck.min(u32::BITS - 1)).min(STUCK_INTERVALS_MAX) - 1, stuck + 1)
 }
 
-/// One way through everything that is there: how far it is, what it came across,
-/// and how much of that is done.
+/// One pass over all unfinished documents: its position, what it found and what it
+/// finished.
 #[derive(Debug, Default)]
 struct Pass {
-    /// Where the next round begins; zero when there is nothing behind.
+    /// Where the next round begins; zero at the end of the pass.
     from: Stamp,
     found: usize,
     finished: usize,
-    /// When the first outbox was made that it came across.
+    /// When the oldest outbox of this pass was created.
     outbox: Option<Stamp>,
 }
 
-/// Finishes some of what is old enough.
+/// Finishes some documents that are old enough.
 async fn round(core: &Core, pass: &mut Pass) -> Result<(), Failure> {
     let age = u64::try_from(core.options.reconciler_age.as_millis()).unwrap_or(u64::MAX);
     let old = Stamp::at_ms(core.clock.stamp().ms().saturating_sub(age));
@@ -105,7 +104,7 @@ async fn round(core: &Core, pass: &mut Pass) -> Result<(), Failure> {
     .with_parameter("@from", pass.from.0)
     .with_parameter("@old", old.0)
     .without_plan();
-    // Each partition gives its own first ones.
+    // Each physical partition returns its own first rows.
     let mut rows: Vec<Value> = core.store.rows(query).await?;
     rows.sort_by_key(made_at);
     let is_more = rows.len() >= ROWS_MAX;
@@ -116,14 +115,14 @@ async fn round(core: &Core, pass: &mut Pass) -> Result<(), Failure> {
     let now_ms = core.clock.now_ms();
     core.metrics.outbox_age(pass.outbox.map(|since| now_ms.saturating_sub(since.ms())));
     let last = rows.last().map(made_at).unwrap_or_default();
-    // Of equal ones there may be more than a round takes.
+    // More documents than one round takes may have the same stamp.
     let next = if last > pass.from { last } else { Stamp(last.0 + 1) };
     pass.from = if is_more { next } else { Stamp(0) };
     for row in rows {
         let id = row["id"].as_str().unwrap_or_default().to_owned();
         match finish(core, row).await {
             Ok(()) => pass.finished += 1,
-            Err(failure) => tracing::warn!(id, ?failure, "left for a later round"),
+            Err(failure) => tracing::warn!(id, ?failure, "a document is left for a later round"),
         }
     }
     Ok(())

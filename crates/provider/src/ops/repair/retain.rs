@@ -1,5 +1,5 @@
-//! Removing what has been kept long enough: whole trees of instances, and past
-//! executions of those that continue as new. `retention` says which and when.
+//! Applies retention: deletes trees of finished instances, and past executions of
+//! instances that continue as new. `plan::retention` decides which and when.
 
 use std::time::Duration;
 
@@ -17,32 +17,36 @@ use crate::plan::retention::is_finished;
 use crate::process::clock::HybridClock;
 use crate::store::Store;
 
-/// How long a tree is left alone of which a part still runs.
+/// When a tree with a running member is tried again.
 const POSTPONED: Duration = Duration::from_secs(600);
 
-/// Past executions are looked for once in so many: looking costs as much as
-/// removing a few.
+/// Past executions are pruned after every eighth execution: the query costs as much as
+/// a few deletions.
 const EXECUTIONS_BETWEEN: u64 = 8;
 
-/// Removes a root that has been kept long enough, with all below it, unless a
-/// part of that still runs.
+/// Deletes a root whose retention is over, with its tree, unless a member still runs.
 pub(crate) async fn sweep(core: &Core, root: &Versioned<State>) -> Result<(), Failure> {
     let instance = root.value.instance_id.as_str();
     let tree = delete::tree(&core.store, instance).await?;
     for member in &tree {
         let state = core.store.state(member).await?.map(|state| state.value);
-        // One that is only queued has no state yet, and will run.
+        // A queued child has no state yet, and will run.
         if !state.as_ref().is_some_and(|state| is_finished(state) || state.is_deleted()) {
-            tracing::debug!(instance, member, "a tree is kept: a part of it still runs");
+            tracing::debug!(instance, member, "a tree is kept: a member still runs");
             return postpone(&core.store, &core.clock, root).await;
         }
     }
     let removed = delete::run(core, &tree, Force::None).await?;
-    tracing::debug!(instance, instances = removed.instances_deleted, "kept long enough");
+    tracing::debug!(
+        instance,
+        instances = removed.instances_deleted,
+        "a tree was deleted: its retention is over"
+    );
     Ok(())
 }
 
-/// Whoever changes the state meanwhile says anew when it may go.
+/// Moves the due time of a root. A process that changes the state in the meantime sets
+/// its own.
 async fn postpone(store: &Store, clock: &HybridClock, root: &Versioned<State>) -> Result<(), Failure> {
     let due = Stamp::at_ms(clock.now_ms()).after(POSTPONED);
     let later = State { made_at: Some(due), ack: nonce(), ..root.value.clone() };
@@ -52,8 +56,8 @@ async fn postpone(store: &Store, clock: &HybridClock, root: &Versioned<State>) -
     }
 }
 
-/// After a turn that continued as new: removes past executions that are too many
-/// or too old, once in a while. What fails is done the next time.
+/// Prunes past executions that are too many or too old, after some of the turns that
+/// continue as new. A failure is repeated the next time.
 pub(crate) async fn executions(core: &Core, token: &str, execution: u64) {
     let retention = core.options.retention;
     if !execution.is_multiple_of(EXECUTIONS_BETWEEN)
@@ -70,7 +74,7 @@ pub(crate) async fn executions(core: &Core, token: &str, execution: u64) {
         }
         let options = PruneOptions { keep_last, completed_before };
         if let Err(failure) = prune::run(core, &instance, &options).await {
-            tracing::warn!(instance, ?failure, "past executions are kept until the next time");
+            tracing::warn!(instance, ?failure, "past executions were not pruned; the next turn tries again");
         }
     }
 }

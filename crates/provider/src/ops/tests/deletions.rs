@@ -95,7 +95,7 @@ async fn finisher(world: &World) -> CosmosDBProvider {
     CosmosDBProvider::builder()
         .with_client(client.unwrap())
         .with_reconciler(often, NOW)
-        .with_deletion_patience(NOW)
+        .with_deletion_timeout(NOW)
         .open()
         .await
         .unwrap()

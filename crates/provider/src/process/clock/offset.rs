@@ -1,25 +1,24 @@
-//! What the `Date` of answers tells about the service's clock.
+//! Estimates the difference between the service's clock and this machine's clock from
+//! the `Date` headers of responses.
 //!
-//! A date is cut to whole seconds, and was written somewhere between the request
-//! and its answer: each answer only says between which bounds the difference of
-//! the two clocks lies. Bounds of many answers are put together, and the offset
-//! moves only when it lies outside of them, and then as little as it must. So a
-//! clock that is right is left alone, and no single slow answer moves anything.
+//! A `Date` has whole seconds and was written between the request and its response, so
+//! one response gives only a lower and an upper bound of the difference. The bounds of
+//! many responses are intersected. The offset changes only when it is outside the
+//! bounds, and then as little as possible. So a correct clock is not changed, and a
+//! single slow response changes nothing.
 
 use std::time::Duration;
 
-/// How old the service's date may be when it is sent: servers print it once a
-/// second.
+/// How old a `Date` may be when it is sent: servers format it once a second.
 const DATE_AGE_MAX_MS: i64 = 1_000;
 
-/// How fast two clocks drift apart at most, in parts: bounds grow by that.
+/// The largest drift between two clocks: one part in this many. Bounds widen by it.
 const DRIFT_PARTS: u64 = 5_000;
 
-/// A difference beyond this is no clock that is a little off, and is not
-/// followed: someone between us and the service writes dates of their own.
+/// A larger difference is ignored: a proxy may write dates of its own.
 const OFFSET_MAX_MS: i64 = 24 * 3600 * 1000;
 
-/// An answer's date, and when it came by this machine's clock.
+/// The date of a response, and when it arrived by this machine's clock.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sighting {
     /// Seconds since 1970.
@@ -29,9 +28,9 @@ pub(super) struct Sighting {
     pub(crate) elapsed: Duration,
 }
 
-/// Bounds of what is to be added to this machine's clock.
+/// The bounds of the offset of this machine's clock.
 #[derive(Debug, Default)]
-pub(super) struct Learned {
+pub(super) struct OffsetEstimate {
     bounds: Option<Bounds>,
 }
 
@@ -39,18 +38,18 @@ pub(super) struct Learned {
 struct Bounds {
     least: i64,
     most: i64,
-    /// When, by this machine's clock.
+    /// When they were observed, by this machine's clock.
     at_ms: u64,
 }
 
-impl Learned {
-    /// The offset that suits all that was seen, as close as can be to what it is.
+impl OffsetEstimate {
+    /// The offset within all bounds that is nearest to the current one.
     pub(super) fn offset(&mut self, offset: i64, sighting: Sighting) -> i64 {
         let seen = Bounds::of(sighting);
         if seen.least > OFFSET_MAX_MS || seen.most < -OFFSET_MAX_MS {
             return offset;
         }
-        // Bounds that contradict one another: a clock was set. The newer ones hold.
+        // Bounds that contradict each other: a clock was set. The newer ones count.
         let bounds = self.bounds.and_then(|before| before.narrowed(seen)).unwrap_or(seen);
         self.bounds = Some(bounds);
         offset.clamp(bounds.least, bounds.most)
@@ -69,7 +68,7 @@ impl Bounds {
         }
     }
 
-    /// What both say; `None` when they contradict.
+    /// The intersection; `None` if it is empty.
     fn narrowed(self, newer: Bounds) -> Option<Bounds> {
         let drift = i64::try_from(newer.at_ms.saturating_sub(self.at_ms) / DRIFT_PARTS).unwrap_or(0);
         let least = newer.least.max(self.least.saturating_sub(drift));
@@ -87,12 +86,12 @@ mod tests {
     /// What a machine learns whose clock is ahead of the service's by `ahead`,
     /// from so many answers in a row.
     fn learn(ahead: i64, answers: u64) -> i64 {
-        let (mut learned, mut offset) = (Learned::default(), 0);
+        let (mut estimate, mut offset) = (OffsetEstimate::default(), 0);
         for n in 0..answers {
             let true_ms = START_MS + n * 370;
             let received_ms = (true_ms + 30).saturating_add_signed(ahead);
             let elapsed = Duration::from_millis(60);
-            offset = learned.offset(offset, Sighting { date: true_ms / 1000, received_ms, elapsed });
+            offset = estimate.offset(offset, Sighting { date: true_ms / 1000, received_ms, elapsed });
         }
         offset
     }
@@ -117,15 +116,15 @@ mod tests {
 
     #[test]
     fn a_clock_that_is_set_is_followed_and_a_date_of_another_age_is_not() {
-        let (mut learned, answer) = (Learned::default(), |date: u64, received_ms: u64| Sighting {
+        let (mut estimate, answer) = (OffsetEstimate::default(), |date: u64, received_ms: u64| Sighting {
             date,
             received_ms,
             elapsed: Duration::ZERO,
         });
-        assert_eq!(learned.offset(0, answer(START_MS / 1000, START_MS)), 0);
+        assert_eq!(estimate.offset(0, answer(START_MS / 1000, START_MS)), 0);
         // The machine's clock jumps ahead by an hour.
-        let offset = learned.offset(0, answer(START_MS / 1000, START_MS + 3_600_000));
+        let offset = estimate.offset(0, answer(START_MS / 1000, START_MS + 3_600_000));
         assert!((-3_600_000..=-3_598_000).contains(&offset), "{offset}");
-        assert_eq!(learned.offset(offset, answer(0, START_MS)), offset, "1970 is not now");
+        assert_eq!(estimate.offset(offset, answer(0, START_MS)), offset, "1970 is not now");
     }
 }

@@ -1,7 +1,7 @@
-//! Hashes that are the same in every process and every release: FNV-1a, and a
-//! last mixing (of splitmix64), without which its low bits are poor.
+//! Hashes that are the same in every process and release: FNV-1a with the finalizer of
+//! splitmix64, without which its low bits are poor.
 
-/// Slots of a container.
+/// The number of slots of a container.
 pub(super) const SLOTS: usize = 256;
 
 /// The slot of a name.
@@ -9,7 +9,7 @@ pub(super) fn slot_of(name: &str) -> usize {
     (mix(fnv(name.as_bytes())) % SLOTS as u64) as usize
 }
 
-/// How much a node wants a slot; the one that wants it most has it.
+/// The rendezvous score of a process for a slot. The highest score owns the slot.
 pub(super) fn score(node: &str, slot: usize) -> u64 {
     mix(fnv(node.as_bytes()) ^ (slot as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15))
 }

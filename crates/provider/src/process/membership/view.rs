@@ -1,5 +1,5 @@
-//! A picture of the live processes, and what follows from it. Deciding is pure:
-//! a list of heartbeats and a moment in, the next picture out.
+//! `View`: an immutable view of the live processes. The next view is a pure function of
+//! the heartbeats and the time.
 
 use std::collections::BTreeMap;
 
@@ -7,37 +7,37 @@ use super::hash::{SLOTS, score, slot_of};
 use crate::documents::node::{NodeDocument, Roles};
 use crate::documents::stamp::Stamp;
 
-/// A heartbeat that is so many seconds older than the newest one is of a dead
-/// process: it missed two.
+/// A process is dead when its heartbeat is this many seconds older than the newest one:
+/// it missed two.
 const ALIVE_SECONDS: u64 = 30;
 
-/// Who comes how soon for work that is found by a poll.
+/// The order in which processes take work that a poll found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rank {
-    /// Nobody else serves it.
+    /// No other process serves it.
     Alone,
     Owner,
-    /// So many others want it more.
+    /// This many other processes come first.
     Behind(usize),
 }
 
-/// The live processes, this one among them.
+/// The live processes, including this one.
 #[derive(Debug, Default)]
 pub(crate) struct View {
     me: String,
     nodes: BTreeMap<String, Roles>,
-    /// Since when each slot is this process's; empty before the first list.
+    /// Since when this process owns each slot; empty before the first list.
     owned: Vec<Option<Stamp>>,
 }
 
 impl View {
-    /// What this process serves.
+    /// The roles of this process.
     pub(crate) fn roles(&self) -> Roles {
         self.nodes.get(&self.me).cloned().unwrap_or_default()
     }
 
-    /// The next picture: heartbeats as they were read at `now`, and ourselves
-    /// whether or not we are among them.
+    /// The next view: the heartbeats that were read at `now`, and this process even if
+    /// its own is not among them.
     pub(crate) fn next(&self, me: &str, roles: &Roles, list: Vec<NodeDocument>, now: Stamp) -> View {
         let newest = list.iter().map(|node| node.written).max().unwrap_or_default();
         let alive = list.into_iter().filter(|node| newest - node.written <= ALIVE_SECONDS);
@@ -51,13 +51,13 @@ impl View {
         view
     }
 
-    /// How soon this process comes for an instance.
+    /// The rank of this process for an instance.
     pub(crate) fn rank_of_instance(&self, instance: &str) -> Rank {
         self.rank(slot_of(instance), |roles| roles.turns)
     }
 
-    /// How soon this process comes for an activity. A fan-out is spread: its
-    /// activities have slots of their own.
+    /// The rank of this process for an activity. Each activity has its own slot, which
+    /// spreads a fan-out.
     pub(crate) fn rank_of_activity(&self, instance: &str, id: &str, tag: Option<&str>) -> Rank {
         self.rank(slot_of(&format!("{instance}\u{1f}{id}")), |roles| roles.works.matches(tag))
     }

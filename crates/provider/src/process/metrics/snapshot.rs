@@ -1,49 +1,47 @@
-//! What was counted, as it is handed out: plain data that serialises, so that
-//! any exporter can take it.
+//! The public metrics: plain data that serialises, for any exporter.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::Serialize;
 
-/// What a provider has done since it was opened, in this process.
+/// The metrics of a provider since it was opened.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct ProviderMetrics {
-    /// By method of the contract; `reconcile` is background work, `other` what
-    /// no call asked for.
+    /// By method of the contract. `reconcile` is the reconciler, `other` are requests
+    /// outside of any call, such as heartbeats.
     pub methods: BTreeMap<String, MethodMetrics>,
     /// Requests of all methods.
     pub requests: u64,
     /// Request units of all methods.
     pub request_units: f64,
-    /// Writes that were refused because someone else was faster: 409, 412, and
-    /// batches that were refused.
+    /// Writes that lost against another writer: 409, 412, and refused batches.
     pub conflicts: u64,
-    /// Answers that asked to wait: 429.
+    /// Throttled responses: 429.
     pub throttles: u64,
     /// Requests beyond the first of their operation.
     pub retries: u64,
-    /// How often storage was asked for work.
+    /// Polls.
     pub polls: u64,
-    /// Fetches that found work without asking storage for it first.
+    /// Fetches that found work without a poll.
     pub fetches_from_hints: u64,
-    /// Turns and activities taken whose lock had run out in another's hands.
+    /// Turns and activities taken after the lock of another process expired.
     pub steals: u64,
     /// Messages delivered to other instances.
     pub messages_delivered: u64,
-    /// How long the oldest message waited that was not delivered after its
-    /// commit, when the reconciler last looked; `None` when there was none.
+    /// The age of the oldest outbox that was not delivered after its commit, when the
+    /// reconciler last looked; `None` if there was none.
     pub outbox_age_ms: Option<u64>,
     /// How far the service's clock is ahead of this machine's.
     pub clock_offset_ms: i64,
 }
 
-/// What one method has done.
+/// The metrics of one method.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct MethodMetrics {
-    /// Calls that ended, dropped ones included.
+    /// Calls that ended, including dropped ones.
     pub calls: u64,
     /// Calls that returned an error.
     pub failures: u64,
@@ -51,28 +49,28 @@ pub struct MethodMetrics {
     pub requests: u64,
     /// Request units.
     pub request_units: f64,
-    /// Writes that were refused because someone else was faster.
+    /// Writes that lost against another writer.
     pub conflicts: u64,
-    /// Answers that asked to wait.
+    /// Throttled responses.
     pub throttles: u64,
     /// Requests beyond the first of their operation.
     pub retries: u64,
-    /// How long calls took; of fetches, their waiting for work included.
+    /// The duration of calls. Fetches include their wait for work.
     pub latency: Latency,
 }
 
-/// How long something took, often.
+/// A histogram of durations.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Latency {
-    /// How often.
+    /// The number of durations.
     pub count: u64,
-    /// In all, in microseconds.
+    /// Their sum, in microseconds.
     pub total_us: u64,
-    /// At most, in microseconds.
+    /// The longest, in microseconds.
     pub max_us: u64,
-    /// How often by size: the n-th are those below 2^n microseconds that are not
-    /// in one before. No longer than needed.
+    /// Counts by size: bucket n has the durations below 2^n microseconds that are not in
+    /// an earlier bucket. Empty buckets at the end are left out.
     pub buckets: Vec<u64>,
 }
 
@@ -89,13 +87,12 @@ impl Latency {
         self.buckets[bucket] += 1;
     }
 
-    /// The mean; nothing of nothing.
+    /// The mean; zero without durations.
     pub fn mean(&self) -> Duration {
         Duration::from_micros(self.total_us.checked_div(self.count).unwrap_or(0))
     }
 
-    /// At most how long it took in this part of the cases, 0.5 for the median:
-    /// right to a factor of two.
+    /// An upper bound of a quantile, 0.5 for the median: exact to a factor of two.
     pub fn quantile(&self, part: f64) -> Duration {
         let rank = (part.clamp(0.0, 1.0) * self.count as f64).ceil().max(1.0) as u64;
         let mut seen = 0;

@@ -18,12 +18,12 @@ fn a_quantile_is_right_to_a_factor_of_two() {
 #[tokio::test]
 async fn calls_side_by_side_count_for_themselves_and_dropped_ones_too() {
     let metrics = Metrics::default();
-    let bill = |requests| Bill { requests, charge: 2500, conflicts: 1, throttles: 0, retries: 0 };
+    let cost = |requests| Cost { requests, charge: 2500, conflicts: 1, throttles: 0, retries: 0 };
     let work = |requests, is_fine: bool| {
-        let bill = bill(requests);
+        let cost = cost(requests);
         async move {
             tokio::task::yield_now().await;
-            CALL.with(|call| call.add(&bill));
+            CALL.with(|call| call.add(&cost));
             tokio::spawn(carried(async move { CALL.with(|call| add(&call.requests, 1)) })).await.unwrap();
             if is_fine { Ok(()) } else { Err(Failure::LockLost) }
         }
@@ -79,9 +79,9 @@ async fn a_span_says_what_its_call_took() {
     let notebook = Notebook::default();
     let guard = tracing::subscriber::set_default(notebook.clone());
     let metrics = Metrics::default();
-    let bill = Bill { requests: 3, charge: 7_250, conflicts: 0, throttles: 0, retries: 0 };
+    let cost = Cost { requests: 3, charge: 7_250, conflicts: 0, throttles: 0, retries: 0 };
     let work = async {
-        CALL.with(|call| call.add(&bill));
+        CALL.with(|call| call.add(&cost));
         Ok(())
     };
     metrics.call("read", work).await.unwrap();

@@ -55,7 +55,7 @@ async fn an_account_that_is_named_wrongly_is_refused_by_what_is_wrong() {
     check(new("localhost:8081", KEY, "d"), &["not an endpoint"]).await;
     check(new(endpoint, "", "d"), &["key", "base64"]).await;
     check(new(endpoint, WRONG_KEY, "d"), &["refuses the credential", "401", "clock"]).await;
-    check(new(&answering_404().await, KEY, "d"), &["no Cosmos account", "404"]).await;
+    check(new(&answering_404().await, KEY, "d"), &["not a Cosmos DB account", "404"]).await;
     check(new("https://nobody.invalid", KEY, "d"), &["nobody.invalid", "resolved"]).await;
     check(new("http://127.0.0.1:9", KEY, "d"), &["127.0.0.1:9", "no connection"]).await;
     for name in ["", "a/b", "a?", "a "] {

@@ -1,10 +1,11 @@
-//! Deleting several instances together.
+//! Deletes several instances atomically: a two-phase commit with a coordinator
+//! document.
 //!
-//! Each is marked under its etag, which already fences every turn; the deletion
-//! happens when its coordinator becomes `Committed`, and whoever finds it so
-//! finishes it. One that was not committed is taken back: first the coordinator
-//! says so, then the marks go. A mark whose coordinator is gone is nobody's, and
-//! whoever meets it when it is old takes it away.
+//! Each instance is marked under its etag, which stops all its turns. The deletion
+//! happens when the coordinator becomes `Committed`; any process that finds it then
+//! finishes it. A deletion that was not committed is aborted: first the coordinator
+//! becomes `Aborted`, then the marks are cleared. A mark without a coordinator is
+//! cleared by the process that finds it, once it is old.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -24,10 +25,10 @@ use crate::options::config::Options;
 use crate::process::clock::HybridClock;
 use crate::store::{ConflictBudget, Contended, RETRY_FOR, Store, quiet, retry_until, unless_stale};
 
-/// The partition of all coordinators.
+/// The partition key of all coordinators.
 const COORDINATORS: u64 = 1;
 
-/// Several instances: mark, look again, commit, finish.
+/// Marks all instances, checks for children again, commits, and finishes.
 pub(super) async fn delete(
     core: &Core,
     set: &BTreeSet<&str>,
@@ -56,11 +57,11 @@ pub(super) async fn delete(
     }
     deletion.stage = DeletionStage::Committed;
     if !retry_until(until, || decide(&core.store, &deletion, &etag)).await? {
-        // It took so long that another process has given it up.
+        // It took so long that another process has aborted it.
         unmark(&core.store, &deletion).await?;
         return Err(Failure::Contended("the deletion was interrupted".to_owned()));
     }
-    // It has happened; what is left of it anyone can do.
+    // It is committed; any process can finish it.
     if let Err(failure) = roll_forward(core, &deletion, result).await {
         tracing::warn!(id = deletion.id, ?failure, "a deletion waits for the reconciler");
         core.repair.leave_work();
@@ -68,7 +69,8 @@ pub(super) async fn delete(
     Ok(())
 }
 
-/// Marks all, then looks for children again: none can be made any more.
+/// Marks all instances, then checks for children again: a marked instance cannot
+/// start one.
 async fn prepare(
     core: &Core,
     set: &BTreeSet<&str>,
@@ -110,8 +112,8 @@ async fn mark(core: &Core, instance: &str, operation: &str, force: Force<'_>) ->
     }
 }
 
-/// Writes the next stage of a deletion, unless another process has. Whether it
-/// is the stage it is in.
+/// Writes the stage of a deletion, unless another process has decided. Returns whether
+/// the coordinator is in that stage.
 async fn decide(store: &Store, deletion: &Deletion, etag: &Etag) -> Result<bool, Failure> {
     let options = quiet().with_if_match(etag);
     let written = store.container.replace_with(COORDINATORS, &deletion.id, deletion, &options).await;
@@ -129,7 +131,7 @@ async fn coordinator(store: &Store, operation: &str) -> Result<Option<Versioned<
     }
 }
 
-/// Takes a deletion back that was not committed.
+/// Aborts a deletion that was not committed.
 async fn abort(store: &Store, mut deletion: Deletion, etag: &Etag) -> Result<(), Failure> {
     if deletion.stage == DeletionStage::Prepared {
         deletion.stage = DeletionStage::Aborted;
@@ -165,8 +167,8 @@ async fn clear(store: &Store, instance: &str, operation: &str) -> Result<(), Fai
     }
 }
 
-/// Whoever meets a mark brings its deletion on: finishes it, takes it back, or
-/// takes away the mark of one that is gone. A young one is left to its process.
+/// Advances the deletion of a marked instance: finishes it, aborts it, or clears a mark
+/// whose coordinator is gone. A young deletion is left to its own process.
 pub(crate) async fn settle(core: &Core, instance: &str, operation: &str) -> Result<(), Failure> {
     match coordinator(&core.store, operation).await? {
         Some(found) => advance(core, found).await,
@@ -177,7 +179,7 @@ pub(crate) async fn settle(core: &Core, instance: &str, operation: &str) -> Resu
     }
 }
 
-/// Brings a deletion on that its process may have left.
+/// Advances a deletion that its process may have abandoned.
 pub(crate) async fn advance(core: &Core, found: Versioned<Deletion>) -> Result<(), Failure> {
     let Versioned { value: deletion, etag } = found;
     match deletion.stage {
@@ -190,7 +192,7 @@ pub(crate) async fn advance(core: &Core, found: Versioned<Deletion>) -> Result<(
     }
 }
 
-/// When a deletion was begun, by its id; long ago if that says nothing.
+/// When a deletion began, by its id; zero if the id does not say.
 fn made_at(operation: &str) -> Stamp {
     let stamp = operation.split(':').nth(1).and_then(|stamp| u64::from_str_radix(stamp, 16).ok());
     Stamp(stamp.unwrap_or(0))
@@ -198,7 +200,7 @@ fn made_at(operation: &str) -> Stamp {
 
 fn is_old(clock: &HybridClock, options: &Options, made_at: Stamp) -> bool {
     let age = Duration::from_millis(clock.stamp().ms().saturating_sub(made_at.ms()));
-    age > options.deletion_patience
+    age > options.deletion_timeout
 }
 
 /// Finishes a deletion that is committed.
@@ -220,7 +222,7 @@ async fn forget(store: &Store, deletion: &Deletion) -> Result<(), Failure> {
     }
 }
 
-/// Instances that go together with this one, by the mark on its tombstone.
+/// The instances that are deleted together with this one.
 pub(crate) async fn companions(store: &Store, tombstone: &State) -> Result<Vec<String>, Failure> {
     let Some(operation) = &tombstone.del else { return Ok(Vec::new()) };
     Ok(coordinator(store, operation).await?.map(|found| found.value.instances).unwrap_or_default())
