@@ -32,7 +32,8 @@ use crate::documents::dedup::Once;
 use crate::documents::stamp::Stamp;
 use crate::documents::text::{Parts, Text};
 use crate::documents::{
-    Activity, Bundle, Cancelled, Chunk, Garbage, Message, Outbox, Part, PastExecution, State, Versioned,
+    Activity, Bundle, Cancelled, Chunk, ExecutionStatus, Garbage, Message, Outbox, Part, PastExecution,
+    State, Versioned,
 };
 use crate::failure::Failure;
 use crate::plan::retention::Retention;
@@ -177,11 +178,11 @@ fn fitting(plan: impl Fn(&Layout) -> Result<TurnPlan, Failure>) -> Result<TurnPl
 fn begin(basis: &Basis<'_>, layout: &Layout) -> TurnPlan {
     let mut plan = TurnPlan { state: basis.state.clone(), ..TurnPlan::default() };
     plan.staging = layout.is_staged.then(|| basis.mark());
-    plan.state.seq += 1;
-    plan.state.ack = basis.nonce.to_owned();
-    plan.state.acks.push(basis.nonce.to_owned());
-    let surplus = plan.state.acks.len().saturating_sub(ACKS_MAX);
-    plan.state.acks.drain(..surplus);
+    plan.state.commit_number += 1;
+    plan.state.commit_nonce = basis.nonce.to_owned();
+    plan.state.recent_nonces.push(basis.nonce.to_owned());
+    let surplus = plan.state.recent_nonces.len().saturating_sub(ACKS_MAX);
+    plan.state.recent_nonces.drain(..surplus);
     plan.state.updated_at = basis.now.ms();
     plan
 }
@@ -192,7 +193,8 @@ fn attempt(basis: &Basis<'_>, ack: &TurnAck, layout: &Layout) -> Result<TurnPlan
     history::advance(&mut plan, basis, ack)?;
     custom_status(&mut plan.state, &ack.history_delta);
     key_values::apply(&mut plan.state, &ack.history_delta);
-    if ack.metadata.status.as_deref().is_some_and(is_terminal) {
+    let status = ack.metadata.status.as_deref().map(ExecutionStatus::from);
+    if status.is_some_and(|status| status.is_terminal()) {
         key_values::merge(&mut plan.state);
     }
     // Another record than that of the staging, if there is one.
@@ -224,10 +226,6 @@ fn dropped(basis: &Basis<'_>, plan: &TurnPlan) -> Vec<Parts> {
     before.into_iter().cloned().collect()
 }
 
-pub(crate) fn is_terminal(status: &str) -> bool {
-    matches!(status, "Completed" | "Failed" | "ContinuedAsNew")
-}
-
 /// An instance exists from the commit on that brings its name and version.
 fn identify(state: &mut State, metadata: &ExecutionMetadata, now_ms: u64) {
     let (Some(name), Some(version)) = (&metadata.orchestration_name, &metadata.orchestration_version) else {
@@ -257,7 +255,7 @@ fn custom_status(state: &mut State, delta: &[Event]) {
 /// The lock ends, and the messages that came with it are gone.
 fn release(plan: &mut TurnPlan, basis: &Basis<'_>, garbage: &mut Garbage) {
     if let Some(lock) = plan.state.lock.take() {
-        plan.consumed = lock.att.into_keys().collect();
+        plan.consumed = lock.attempts.into_keys().collect();
         garbage.parts = lock.parts;
     }
     plan.state.consumed.extend(basis.once, basis.now.ms());

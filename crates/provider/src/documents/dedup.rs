@@ -65,7 +65,7 @@ fn origin(id: &str) -> Option<Origin<'_>> {
 pub(crate) struct Once {
     pub(crate) id: String,
     /// Its sender repeats nothing below that number.
-    pub(crate) low: u64,
+    pub(crate) sender_floor: u64,
 }
 
 /// The numbers consumed, by sender.
@@ -81,7 +81,8 @@ struct Seen {
     /// When the last one was, milliseconds since 1970.
     at: u64,
     /// First and last of each range, in order, none touching the next.
-    r: Vec<(u64, u64)>,
+    #[serde(rename = "r")]
+    ranges: Vec<(u64, u64)>,
 }
 
 impl Consumed {
@@ -96,7 +97,7 @@ impl Consumed {
 
     /// Remembers messages, and forgets what can be.
     pub(crate) fn extend(&mut self, messages: &[Once], now_ms: u64) {
-        for Once { id, low } in messages {
+        for Once { id, sender_floor: low } in messages {
             let Some(Origin { sender, number }) = origin(id) else { continue };
             let seen = self.senders.entry(sender.to_owned()).or_default();
             seen.at = seen.at.max(now_ms);
@@ -105,44 +106,44 @@ impl Consumed {
         }
         self.senders.retain(|sender, seen| {
             let is_over = sender.starts_with("m:") && seen.at.saturating_add(ENQUEUER_MS) < now_ms;
-            !(is_over || seen.r.is_empty())
+            !(is_over || seen.ranges.is_empty())
         });
-        let mut ranges: usize = self.senders.values().map(|seen| seen.r.len()).sum();
+        let mut ranges: usize = self.senders.values().map(|seen| seen.ranges.len()).sum();
         while self.senders.len() > SENDERS_MAX || ranges > RANGES_TOTAL_MAX {
             let oldest =
                 self.senders.iter().min_by_key(|(_, seen)| seen.at).map(|(sender, _)| sender.clone());
             let Some(forgotten) = oldest.and_then(|sender| self.senders.remove(&sender)) else { return };
-            ranges -= forgotten.r.len();
+            ranges -= forgotten.ranges.len();
         }
     }
 }
 
 impl Seen {
     fn contains(&self, number: u64) -> bool {
-        let after = self.r.partition_point(|range| range.0 <= number);
-        after > 0 && self.r[after - 1].1 >= number
+        let after = self.ranges.partition_point(|range| range.0 <= number);
+        after > 0 && self.ranges[after - 1].1 >= number
     }
 
     fn insert(&mut self, number: u64) {
-        let after = self.r.partition_point(|range| range.0 <= number);
-        let joins_before = after > 0 && self.r[after - 1].1.saturating_add(1) >= number;
-        let joins_after = self.r.get(after).is_some_and(|range| range.0 == number.saturating_add(1));
+        let after = self.ranges.partition_point(|range| range.0 <= number);
+        let joins_before = after > 0 && self.ranges[after - 1].1.saturating_add(1) >= number;
+        let joins_after = self.ranges.get(after).is_some_and(|range| range.0 == number.saturating_add(1));
         match (joins_before, joins_after) {
             (true, true) => {
-                self.r[after - 1].1 = self.r[after].1;
-                self.r.remove(after);
+                self.ranges[after - 1].1 = self.ranges[after].1;
+                self.ranges.remove(after);
             }
-            (true, false) => self.r[after - 1].1 = self.r[after - 1].1.max(number),
-            (false, true) => self.r[after].0 = number,
-            (false, false) => self.r.insert(after, (number, number)),
+            (true, false) => self.ranges[after - 1].1 = self.ranges[after - 1].1.max(number),
+            (false, true) => self.ranges[after].0 = number,
+            (false, false) => self.ranges.insert(after, (number, number)),
         }
-        let surplus = self.r.len().saturating_sub(RANGES_MAX);
-        self.r.drain(..surplus);
+        let surplus = self.ranges.len().saturating_sub(RANGES_MAX);
+        self.ranges.drain(..surplus);
     }
 
     fn forget_below(&mut self, low: u64) {
-        self.r.retain(|range| range.1 >= low);
-        if let Some(first) = self.r.first_mut() {
+        self.ranges.retain(|range| range.1 >= low);
+        if let Some(first) = self.ranges.first_mut() {
             first.0 = first.0.max(low);
         }
     }
@@ -155,7 +156,7 @@ mod tests {
     use super::*;
 
     fn once(sender: &str, number: u64, low: u64) -> Once {
-        Once { id: enqueued_id(sender, number), low }
+        Once { id: enqueued_id(sender, number), sender_floor: low }
     }
 
     #[test]
@@ -195,7 +196,7 @@ mod tests {
     fn it_stays_small_whoever_sends() {
         let mut consumed = Consumed::default();
         for n in 0..5_000_u64 {
-            consumed.extend(&[Once { id: sent_id(&format!("{n:016x}"), 7, 0), low: 0 }], n);
+            consumed.extend(&[Once { id: sent_id(&format!("{n:016x}"), 7, 0), sender_floor: 0 }], n);
             consumed.extend(&[once("gaps", 2 * n, 0)], n);
         }
         let json = serde_json::to_string(&consumed).expect("JSON");
@@ -211,7 +212,7 @@ mod tests {
     fn other_ids_are_nobody_s() {
         let mut consumed = Consumed::default();
         let ids = ["c:1:2", "i", "", "x:", "m:1:zz"];
-        consumed.extend(&ids.map(|id| Once { id: id.to_owned(), low: 0 }), 1);
+        consumed.extend(&ids.map(|id| Once { id: id.to_owned(), sender_floor: 0 }), 1);
         assert!(consumed.is_empty() && ids.iter().all(|id| !consumed.contains(id)));
     }
 }

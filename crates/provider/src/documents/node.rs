@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use duroxide::providers::TagFilter;
 use serde::{Deserialize, Serialize};
 
+use super::DocumentType;
 /// The partition of all heartbeats, numeric like those of all system documents.
 /// Sessions are under hashes; one that is this number shares a partition with
 /// the heartbeats, and nothing else: ids differ.
@@ -27,7 +28,7 @@ pub(crate) struct NodeDocument {
     pub(crate) id: String,
     pub(crate) instance_id: u64,
     #[serde(rename = "type")]
-    pub(crate) kind: String,
+    pub(crate) document_type: DocumentType,
     #[serde(flatten)]
     pub(crate) roles: Roles,
     pub(crate) ttl: u32,

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{is_false, kind};
+use super::{DocumentType, is_false};
 use crate::documents::stamp::Stamp;
 use crate::documents::text::Parts;
 
@@ -14,14 +14,14 @@ pub(crate) struct Part {
     pub(crate) id: String,
     pub(crate) instance_id: String,
     #[serde(rename = "type")]
-    pub(crate) kind: String,
+    pub(crate) document_type: DocumentType,
     pub(crate) data: String,
     /// The staging it was part of.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) mark: Option<String>,
+    #[serde(rename = "mark", default, skip_serializing_if = "Option::is_none")]
+    pub(crate) staging: Option<String>,
     /// The activity whose input it is: cancelling knows nothing else.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) of: Option<String>,
+    #[serde(rename = "of", default, skip_serializing_if = "Option::is_none")]
+    pub(crate) activity: Option<String>,
 }
 
 /// `g:{mark}`: documents of an instance that nobody refers to. Made in the
@@ -34,14 +34,15 @@ pub(crate) struct Garbage {
     pub(crate) id: String,
     pub(crate) instance_id: String,
     #[serde(rename = "type")]
-    pub(crate) kind: String,
+    pub(crate) document_type: DocumentType,
     /// When it is due.
-    pub(crate) made_at: Stamp,
+    #[serde(rename = "madeAt")]
+    pub(crate) due_at: Stamp,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) parts: Vec<Parts>,
     /// Parts of the inputs of these activities.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) of: Vec<String>,
+    #[serde(rename = "of", default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) activities: Vec<String>,
     /// Everything of that staging.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) staging: Option<String>,
@@ -58,13 +59,16 @@ impl Garbage {
         Garbage {
             id: format!("g:{mark}"),
             instance_id: instance.to_owned(),
-            kind: kind::GARBAGE.to_owned(),
-            made_at: due,
+            document_type: DocumentType::Garbage,
+            due_at: due,
             ..Garbage::default()
         }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.parts.is_empty() && self.of.is_empty() && self.staging.is_none() && self.history.is_none()
+        self.parts.is_empty()
+            && self.activities.is_empty()
+            && self.staging.is_none()
+            && self.history.is_none()
     }
 }

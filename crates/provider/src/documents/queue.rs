@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{is_false, is_zero};
+use super::{DocumentType, is_false, is_zero};
 use crate::documents::dedup::Once;
 use crate::documents::stamp::{SKEW_MAX, Stamp};
 use crate::documents::text::{Text, escaped};
@@ -18,10 +18,11 @@ pub(crate) struct Message {
     pub(crate) id: String,
     pub(crate) instance_id: String,
     #[serde(rename = "type")]
-    pub(crate) kind: String,
+    pub(crate) document_type: DocumentType,
     pub(crate) visible_at: Stamp,
     /// The order of an instance's messages.
-    pub(crate) enq: Stamp,
+    #[serde(rename = "enq")]
+    pub(crate) enqueued_at: Stamp,
     pub(crate) attempt_count: u32,
     /// The work item, as JSON in a string: what is unreadable in it harms no
     /// other message.
@@ -30,20 +31,20 @@ pub(crate) struct Message {
     #[serde(default, skip_serializing_if = "is_false")]
     pub(crate) once: bool,
     /// Of such a message: its sender repeats none below that number.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub(crate) low: u64,
+    #[serde(rename = "low", default, skip_serializing_if = "is_zero")]
+    pub(crate) sender_floor: u64,
     /// The incarnation it belongs to; another one drops it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) inc: Option<String>,
+    #[serde(rename = "inc", default, skip_serializing_if = "Option::is_none")]
+    pub(crate) incarnation: Option<String>,
     /// Of a start: whose child it starts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) start_parent: Option<String>,
     /// The incarnation of that parent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) parent_inc: Option<String>,
+    #[serde(rename = "parentInc", default, skip_serializing_if = "Option::is_none")]
+    pub(crate) parent_incarnation: Option<String>,
     /// The lock under which it was made, for a completion whose answer is lost.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) by: Option<String>,
+    #[serde(rename = "by", default, skip_serializing_if = "Option::is_none")]
+    pub(crate) lock_nonce: Option<String>,
 }
 
 impl Message {
@@ -51,12 +52,16 @@ impl Message {
     pub(crate) fn seen_from(&self) -> Stamp {
         // The start of a next execution comes before all others, so its place
         // in the order tells nothing.
-        if self.enq <= FIRST { self.visible_at.after(SKEW_MAX) } else { self.enq.max(self.visible_at) }
+        if self.enqueued_at <= FIRST {
+            self.visible_at.after(SKEW_MAX)
+        } else {
+            self.enqueued_at.max(self.visible_at)
+        }
     }
 
     /// Itself, if it must not be delivered twice.
     pub(crate) fn as_once(&self) -> Option<Once> {
-        self.once.then(|| Once { id: self.id.clone(), low: self.low })
+        self.once.then(|| Once { id: self.id.clone(), sender_floor: self.sender_floor })
     }
 
     /// Bytes of its document, about.
@@ -77,19 +82,20 @@ pub(crate) struct Activity {
     pub(crate) id: String,
     pub(crate) instance_id: String,
     #[serde(rename = "type")]
-    pub(crate) kind: String,
+    pub(crate) document_type: DocumentType,
     pub(crate) visible_at: Stamp,
-    pub(crate) enq: Stamp,
+    #[serde(rename = "enq")]
+    pub(crate) enqueued_at: Stamp,
     pub(crate) attempt_count: u32,
     pub(crate) item: Text,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) tag: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) session_id: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) lock: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) inc: Option<String>,
+    #[serde(rename = "lock", default, skip_serializing_if = "Option::is_none")]
+    pub(crate) lock_nonce: Option<String>,
+    #[serde(rename = "inc", default, skip_serializing_if = "Option::is_none")]
+    pub(crate) incarnation: Option<String>,
 }
 
 impl Activity {
@@ -108,7 +114,7 @@ pub(crate) struct Cancelled {
     pub(crate) id: String,
     pub(crate) instance_id: String,
     #[serde(rename = "type")]
-    pub(crate) kind: String,
+    pub(crate) document_type: DocumentType,
     pub(crate) ttl: u32,
 }
 
@@ -119,7 +125,7 @@ pub(crate) struct Bundle {
     pub(crate) id: String,
     pub(crate) instance_id: String,
     #[serde(rename = "type")]
-    pub(crate) kind: String,
+    pub(crate) document_type: DocumentType,
     pub(crate) made_at: Stamp,
     /// The same, where polls look.
     #[serde(default)]
@@ -133,8 +139,8 @@ pub(crate) struct Bundle {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) skip: Vec<String>,
     /// The staging it was part of.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) mark: Option<String>,
+    #[serde(rename = "mark", default, skip_serializing_if = "Option::is_none")]
+    pub(crate) staging: Option<String>,
 }
 
 impl Bundle {
@@ -150,13 +156,13 @@ pub(crate) struct Outbox {
     pub(crate) id: String,
     pub(crate) instance_id: String,
     #[serde(rename = "type")]
-    pub(crate) kind: String,
+    pub(crate) document_type: DocumentType,
     pub(crate) made_at: Stamp,
     /// The same, where polls look.
     #[serde(default)]
     pub(crate) visible_at: Stamp,
     pub(crate) messages: Vec<Message>,
     /// The staging it was part of.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) mark: Option<String>,
+    #[serde(rename = "mark", default, skip_serializing_if = "Option::is_none")]
+    pub(crate) staging: Option<String>,
 }

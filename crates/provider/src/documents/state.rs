@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{STATE, is_false, kind};
+use super::{DocumentType, ExecutionStatus, STATE, is_false};
 use crate::documents::dedup::Consumed;
 use crate::documents::manifest::Manifest;
 use crate::documents::stamp::Stamp;
@@ -17,9 +17,10 @@ pub(crate) struct State {
     pub(crate) id: String,
     pub(crate) instance_id: String,
     #[serde(rename = "type")]
-    pub(crate) kind: String,
+    pub(crate) document_type: DocumentType,
     /// Before every message in the one query that a fetch makes.
-    pub(crate) enq: Stamp,
+    #[serde(rename = "enq")]
+    pub(crate) enqueued_at: Stamp,
     /// Whether the instance exists, to whoever manages instances. A turn
     /// without a name leaves it so.
     pub(crate) created: bool,
@@ -39,13 +40,15 @@ pub(crate) struct State {
     pub(crate) custom_status: Option<Text>,
     pub(crate) custom_status_version: u64,
     /// Counts commits; part of every id that a commit makes.
-    pub(crate) seq: u64,
+    #[serde(rename = "seq")]
+    pub(crate) commit_number: u64,
     /// Nonce of the last commit: finding mine here means it was applied.
-    pub(crate) ack: String,
+    #[serde(rename = "ack")]
+    pub(crate) commit_nonce: String,
     /// Nonces of the last turns that were committed: an answer may be lost, and
     /// another process be there before it is asked for.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) acks: Vec<String>,
+    #[serde(rename = "acks", skip_serializing_if = "Vec::is_empty")]
+    pub(crate) recent_nonces: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) lock: Option<Lock>,
     /// The current execution; its number is 0 before the first commit.
@@ -76,16 +79,16 @@ pub(crate) struct State {
     #[serde(skip_serializing_if = "is_false")]
     pub(crate) is_spilt: bool,
     /// The deletion that this instance is part of.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) del: Option<String>,
+    #[serde(rename = "del", skip_serializing_if = "Option::is_none")]
+    pub(crate) deletion: Option<String>,
     /// Of a deleted instance: the messages and activities that are still to be
     /// removed, with everything else. `None` when that is done.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) purge: Option<Vec<String>>,
     /// From when on the reconciler has something to do: a deleted instance is
     /// still to be purged, or one that has ended was kept long enough.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) made_at: Option<Stamp>,
+    #[serde(rename = "madeAt", skip_serializing_if = "Option::is_none")]
+    pub(crate) repair_at: Option<Stamp>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) ttl: Option<u32>,
 }
@@ -96,19 +99,19 @@ impl State {
         State {
             id: STATE.to_owned(),
             instance_id: instance.to_owned(),
-            kind: kind::HISTORY.to_owned(),
+            document_type: DocumentType::History,
             incarnation,
             ..State::default()
         }
     }
 
     pub(crate) fn is_deleted(&self) -> bool {
-        self.kind == kind::DELETED
+        self.document_type == DocumentType::Deleted
     }
 
     /// What it refers to beside it.
     pub(crate) fn parts(&self) -> impl Iterator<Item = &Parts> {
-        let values = self.kv.values().chain(self.kv_delta.values().flatten()).map(|value| &value.v);
+        let values = self.kv.values().chain(self.kv_delta.values().flatten()).map(|value| &value.value);
         let texts = self.custom_status.iter().chain(&self.execution.output).chain(values);
         texts.filter_map(Text::parts)
     }
@@ -119,17 +122,20 @@ impl State {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct StartedBy {
     pub(crate) instance: String,
-    pub(crate) inc: String,
+    #[serde(rename = "inc")]
+    pub(crate) incarnation: String,
 }
 
 /// Who has an instance, until when.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Lock {
-    pub(crate) n: String,
+    #[serde(rename = "n")]
+    pub(crate) nonce: String,
     /// Milliseconds since 1970.
     pub(crate) until: u64,
     /// The messages that came with it, and how often each was tried.
-    pub(crate) att: BTreeMap<String, u32>,
+    #[serde(rename = "att")]
+    pub(crate) attempts: BTreeMap<String, u32>,
     /// Parts of those messages that are large: they go with them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) parts: Vec<Parts>,
@@ -139,13 +145,14 @@ pub(crate) struct Lock {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Execution {
-    pub(crate) execution: u64,
-    pub(crate) status: String,
+    #[serde(rename = "execution")]
+    pub(crate) number: u64,
+    pub(crate) status: ExecutionStatus,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) output: Option<Text>,
     /// The version of duroxide it is pinned to.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) pin: Option<String>,
+    #[serde(rename = "pin", skip_serializing_if = "Option::is_none")]
+    pub(crate) pinned_version: Option<String>,
     pub(crate) started_at: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) completed_at: Option<u64>,
@@ -153,7 +160,8 @@ pub(crate) struct Execution {
     pub(crate) event_bytes: u64,
     pub(crate) last_event: u64,
     /// Queue messages that its start carried over.
-    pub(crate) carried: u64,
+    #[serde(rename = "carried")]
+    pub(crate) carried_messages: u64,
     /// Its chunks of history, in order.
     #[serde(skip_serializing_if = "Manifest::is_empty")]
     pub(crate) chunks: Manifest,
@@ -162,9 +170,11 @@ pub(crate) struct Execution {
 /// A value of the key-value store.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct KvValue {
-    pub(crate) v: Text,
+    #[serde(rename = "v")]
+    pub(crate) value: Text,
     /// When it was set, milliseconds since 1970.
-    pub(crate) t: u64,
+    #[serde(rename = "t")]
+    pub(crate) set_at_ms: u64,
 }
 
 /// `e:{execution}`: an execution that is no longer current.
@@ -174,7 +184,7 @@ pub(crate) struct PastExecution {
     pub(crate) id: String,
     pub(crate) instance_id: String,
     #[serde(rename = "type")]
-    pub(crate) kind: String,
+    pub(crate) document_type: DocumentType,
     #[serde(flatten)]
     pub(crate) execution: Execution,
 }
@@ -186,11 +196,12 @@ pub(crate) struct Chunk {
     pub(crate) id: String,
     pub(crate) instance_id: String,
     #[serde(rename = "type")]
-    pub(crate) kind: String,
+    pub(crate) document_type: DocumentType,
     /// The execution, by a name of its own: chunks are found by it.
-    pub(crate) hx: u64,
+    #[serde(rename = "hx")]
+    pub(crate) execution: u64,
     pub(crate) event_data: String,
     /// The staging it was part of.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) mark: Option<String>,
+    #[serde(rename = "mark", default, skip_serializing_if = "Option::is_none")]
+    pub(crate) staging: Option<String>,
 }

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::DocumentType;
 use crate::documents::stamp::Stamp;
 
 /// `s:{hash}`: who has a session. Global, in a partition of its own.
@@ -12,7 +13,7 @@ pub(crate) struct Session {
     /// A number: see above.
     pub(crate) instance_id: u64,
     #[serde(rename = "type")]
-    pub(crate) kind: String,
+    pub(crate) document_type: DocumentType,
     pub(crate) session: String,
     pub(crate) owner: String,
     pub(crate) locked_until: u64,
@@ -26,7 +27,7 @@ pub(crate) struct Deletion {
     pub(crate) id: String,
     pub(crate) instance_id: u64,
     #[serde(rename = "type")]
-    pub(crate) kind: String,
+    pub(crate) document_type: DocumentType,
     pub(crate) instances: Vec<String>,
     /// Starts of children that may still be on their way.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

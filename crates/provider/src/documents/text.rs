@@ -21,15 +21,17 @@ pub(crate) enum Text {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub(crate) struct Parts {
     /// What their ids begin with; nothing else begins with it.
-    pub(crate) b: String,
-    pub(crate) n: u32,
+    #[serde(rename = "b")]
+    pub(crate) prefix: String,
+    #[serde(rename = "n")]
+    pub(crate) count: u32,
     /// Bytes of the text.
     pub(crate) len: u64,
 }
 
 impl Parts {
     pub(crate) fn ids(&self) -> impl Iterator<Item = String> {
-        (0..self.n).map(|n| format!("{}:{n}", self.b))
+        (0..self.count).map(|n| format!("{}:{n}", self.prefix))
     }
 }
 
@@ -53,7 +55,7 @@ impl Text {
     pub(crate) fn weight(&self) -> usize {
         match self {
             Text::Here(text) => escaped(text),
-            Text::Apart(parts) => parts.b.len() + 48,
+            Text::Apart(parts) => parts.prefix.len() + 48,
         }
     }
 }
@@ -121,7 +123,7 @@ mod tests {
 
     #[test]
     fn a_text_is_read_back_as_what_it_was() {
-        let apart = Text::Apart(Parts { b: "b:1:0".into(), n: 3, len: 4_000_000 });
+        let apart = Text::Apart(Parts { prefix: "b:1:0".into(), count: 3, len: 4_000_000 });
         for text in [Text::Here("{\"b\":\"x\"}".into()), apart] {
             let json = serde_json::to_string(&text).expect("JSON");
             assert_eq!(serde_json::from_str::<Text>(&json).expect("text"), text, "{json}");

@@ -103,7 +103,7 @@ fn messages_keep_their_order_and_attempts_and_what_is_left_of_a_delay() {
     let moved = moved(documents);
     let order: Vec<&str> = moved.messages.iter().map(|message| message.id.as_str()).collect();
     assert_eq!(order, ["m:first:0", "m:second:0", "m:late:0"]);
-    assert!(moved.messages.windows(2).all(|pair| pair[0].enq < pair[1].enq));
+    assert!(moved.messages.windows(2).all(|pair| pair[0].enqueued_at < pair[1].enqueued_at));
     let now = Stamp::at_ms(NOW);
     let is_visible: Vec<bool> = moved.messages.iter().map(|message| message.visible_at <= now).collect();
     assert_eq!(is_visible, [true, true, false]);

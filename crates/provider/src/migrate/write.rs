@@ -38,7 +38,7 @@ pub(super) async fn write(core: &Core, moved: Moved) -> Result<(), Failure> {
     let last = turns.len().saturating_sub(1);
     for (number, turn) in turns.into_iter().enumerate() {
         let found = state(&core.store, &instance).await?;
-        if turn.ack.execution > found.value.execution.execution {
+        if turn.ack.execution > found.value.execution.number {
             let end = (number == last).then_some((head.as_ref(), &values));
             execution(core, found, turn, end).await?;
         }
@@ -98,7 +98,7 @@ async fn execution(
 /// come on top, and are what is there already.
 fn complete(state: &mut State, head: Option<&Head>, values: &BTreeMap<String, KeyValue>) {
     for (key, value) in values {
-        let value = KvValue { v: value.value.clone().into(), t: value.last_updated_at_ms };
+        let value = KvValue { value: value.value.clone().into(), set_at_ms: value.last_updated_at_ms };
         if state.kv.get(key) != Some(&value) {
             state.kv.insert(key.clone(), value);
         }

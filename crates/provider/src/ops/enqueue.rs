@@ -24,9 +24,9 @@ pub(crate) async fn for_orchestrator(
     let now = core.clock.stamp();
     let ticket = core.sequencer.begin(instance_of(item));
     let mut message = message(item, enqueued_id(&ticket.sender, ticket.number), now, delay)?;
-    message.low = ticket.low;
+    message.sender_floor = ticket.low;
     let message = payload::send(&core.store, message, now, Instant::now() + RETRY_FOR).await?;
-    core.hints.instances.tell(|hints| hints.bring(message));
+    core.hints.instances.tell(|hints| hints.add_message(message));
     Ok(())
 }
 
@@ -52,7 +52,7 @@ pub(crate) async fn for_worker(core: &Core, item: &WorkItem) -> Result<(), Failu
 /// Creates an activity. `None` when another activity has that id.
 async fn create_activity(store: &Store, activity: &Activity) -> Result<Option<Etag>, Failure> {
     let instance = activity.instance_id.as_str();
-    let options = quiet().with_witness(activity.id.as_str(), "/enq", activity.enq.0);
+    let options = quiet().with_witness(activity.id.as_str(), "/enq", activity.enqueued_at.0);
     match store.container.create_with(instance, activity, &options).await {
         Ok(written) => Ok(Some(written.etag()?.clone())),
         Err(error) if error.is_conflict() => Ok(None),

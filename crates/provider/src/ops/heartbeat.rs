@@ -9,7 +9,7 @@ use perihelion_client::Query;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use crate::documents::kind;
+use crate::documents::DocumentType;
 use crate::documents::node::{NODES_KEY, NodeDocument, Roles};
 use crate::failure::Failure;
 use crate::ops::core::Core;
@@ -76,7 +76,7 @@ async fn beat(
     let document = NodeDocument {
         id: me.clone(),
         instance_id: NODES_KEY,
-        kind: kind::NODE.to_owned(),
+        document_type: DocumentType::Node,
         roles: roles.clone(),
         ttl: TTL_SECONDS,
         written: 0,

@@ -55,7 +55,7 @@ async fn whole(store: &Store, instance: &str, all: &[&Parts]) -> Result<Vec<Opti
     }
     let mut parts = store.container.read_many::<Part>(ids).await?.items.into_iter();
     let text = |wanted: &&Parts| {
-        let found: Vec<Option<Part>> = parts.by_ref().take(wanted.n as usize).collect();
+        let found: Vec<Option<Part>> = parts.by_ref().take(wanted.count as usize).collect();
         found.into_iter().map(|part| part.map(|part| part.data)).collect::<Option<String>>()
     };
     Ok(all.iter().map(text).collect())
@@ -98,7 +98,7 @@ pub(crate) async fn stage_text(
     let parts = plan::apart(instance, &name, text, Some(&mark), of);
     let n = u32::try_from(parts.len()).unwrap_or(u32::MAX);
     let staged = stage::parts(store, instance, &mark, &parts, now, until).await?;
-    Ok((Text::Apart(Parts { b: name, n, len: text.len() as u64 }), staged))
+    Ok((Text::Apart(Parts { prefix: name, count: n, len: text.len() as u64 }), staged))
 }
 
 /// Creates a message. If its id exists, or the record of its staging is gone, an

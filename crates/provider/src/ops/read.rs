@@ -94,7 +94,7 @@ pub(crate) async fn history(
 /// The history of one execution.
 pub(crate) async fn execution(store: &Store, instance: &str, execution: u64) -> Result<Vec<Event>, Failure> {
     let Some(state) = live(store, instance).await? else { return Ok(Vec::new()) };
-    if state.execution.execution == execution {
+    if state.execution.number == execution {
         return current(store, &state).await?.map_err(Failure::Refused);
     }
     let Some(past) = past(store, instance, execution).await? else { return Ok(Vec::new()) };
@@ -135,13 +135,13 @@ async fn chunks(
         return Ok(Ok(String::new()));
     }
     let query = Query::new("SELECT c.id, c.eventData FROM c WHERE c.hx = @execution")
-        .with_parameter("@execution", execution.execution)
+        .with_parameter("@execution", execution.number)
         .in_partition(instance);
     let parts: Vec<ChunkText> = store.rows(query).await?;
     let mut parts: HashMap<String, String> =
         parts.into_iter().map(|part| (part.id, part.event_data)).collect();
     let mut text = String::new();
-    for id in execution.chunks.ids(execution.execution) {
+    for id in execution.chunks.ids(execution.number) {
         match parts.remove(&id) {
             Some(part) => text.push_str(&part),
             None => return Ok(Err(format!("the history of {instance} has lost its part {id}"))),
@@ -199,11 +199,11 @@ async fn whole<'v>(
     values: impl Iterator<Item = (String, &'v KvValue)>,
 ) -> Result<Vec<(String, String, u64)>, Failure> {
     let (keys, values): (Vec<String>, Vec<&KvValue>) = values.unzip();
-    let texts: Vec<&Text> = values.iter().map(|value| &value.v).collect();
+    let texts: Vec<&Text> = values.iter().map(|value| &value.value).collect();
     let texts = payload::texts(store, instance, &texts).await?;
     let whole = keys.into_iter().zip(texts).zip(values).map(|((key, text), value)| {
         let lost = || Failure::Contended(format!("a value of {instance} was replaced while it was read"));
-        Ok((key, text.ok_or_else(lost)?, value.t))
+        Ok((key, text.ok_or_else(lost)?, value.set_at_ms))
     });
     whole.collect()
 }
@@ -223,7 +223,7 @@ pub(crate) fn values(state: State) -> BTreeMap<String, KvValue> {
 pub(crate) async fn value(store: &Store, instance: &str, key: &str) -> Result<Option<String>, Failure> {
     let fresh = || async {
         let Some(state) = live(store, instance).await? else { return Ok(None) };
-        let value = values(state).remove(key).map(|value| value.v);
+        let value = values(state).remove(key).map(|value| value.value);
         output(store, instance, value.as_ref()).await
     };
     retry_until(Instant::now() + RETRY_FOR, fresh).await
@@ -247,8 +247,8 @@ pub(crate) async fn stats(store: &Store, instance: &str) -> Result<Option<System
     Ok(Some(SystemStats {
         history_event_count: execution.events,
         history_size_bytes: execution.event_bytes,
-        queue_pending_count: execution.carried,
+        queue_pending_count: execution.carried_messages,
         kv_user_key_count: values.len() as u64,
-        kv_total_value_bytes: values.values().map(|value| value.v.len()).sum(),
+        kv_total_value_bytes: values.values().map(|value| value.value.len()).sum(),
     }))
 }

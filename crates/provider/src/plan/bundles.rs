@@ -2,7 +2,7 @@
 //! larger than a document may be.
 
 use crate::documents::stamp::Stamp;
-use crate::documents::{Activity, Bundle, Message, Outbox, kind};
+use crate::documents::{Activity, Bundle, DocumentType, Message, Outbox};
 
 /// A bundle or outbox, as JSON. A step of unpacking writes what it makes beside
 /// the rest of the bundle, and both must fit a batch.
@@ -43,14 +43,14 @@ pub(super) fn bundles(
     let blank = |n: usize| Bundle {
         id: origin.id("w", n),
         instance_id: origin.instance.to_owned(),
-        kind: kind::BUNDLE.to_owned(),
+        document_type: DocumentType::Bundle,
         made_at: origin.now,
         visible_at: origin.now,
         activities: Vec::new(),
         messages: Vec::new(),
         cancelled: Vec::new(),
         skip: Vec::new(),
-        mark: origin.mark.map(str::to_owned),
+        staging: origin.mark.map(str::to_owned),
     };
     let mut bundles = Vec::new();
     for part in packed(cancelled, |id| id.len() + 3) {
@@ -70,11 +70,11 @@ pub(super) fn outboxes(origin: &Origin<'_>, messages: Vec<Message>) -> Vec<Outbo
     let outbox = |(n, messages)| Outbox {
         id: origin.id("o", n),
         instance_id: origin.instance.to_owned(),
-        kind: kind::OUTBOX.to_owned(),
+        document_type: DocumentType::Outbox,
         made_at: origin.now,
         visible_at: origin.now,
         messages,
-        mark: origin.mark.map(str::to_owned),
+        staging: origin.mark.map(str::to_owned),
     };
     packed(messages, Message::weight).into_iter().enumerate().map(outbox).collect()
 }

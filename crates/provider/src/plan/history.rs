@@ -5,7 +5,7 @@ use duroxide::{Event, EventKind};
 
 use super::{Basis, PastWrite, TurnAck, TurnPlan};
 use crate::documents::text::{PART_BYTES_MAX, Text, cut};
-use crate::documents::{Chunk, Execution, PastExecution, State, kind};
+use crate::documents::{Chunk, DocumentType, Execution, ExecutionStatus, PastExecution, State};
 use crate::failure::Failure;
 
 /// The state document keeps this much of the history; every commit rewrites it.
@@ -19,7 +19,7 @@ pub(crate) fn past_id(execution: u64) -> String {
 /// one is appended to where it is.
 pub(super) fn advance(plan: &mut TurnPlan, basis: &Basis<'_>, ack: &TurnAck) -> Result<(), Failure> {
     let now_ms = basis.now.ms();
-    if ack.execution < plan.state.execution.execution {
+    if ack.execution < plan.state.execution.number {
         let (before, etag) = match &basis.past {
             Some(past) => (Some(past.value.execution.clone()), Some(past.etag.clone())),
             None => (None, None),
@@ -32,7 +32,7 @@ pub(super) fn advance(plan: &mut TurnPlan, basis: &Basis<'_>, ack: &TurnAck) -> 
         plan.past = Some(PastWrite { document: as_past(&plan.state, past), etag });
         return Ok(());
     }
-    if ack.execution > plan.state.execution.execution {
+    if ack.execution > plan.state.execution.number {
         retire(plan);
         plan.state.execution = begun(ack.execution, now_ms);
     }
@@ -49,12 +49,17 @@ pub(super) fn advance(plan: &mut TurnPlan, basis: &Basis<'_>, ack: &TurnAck) -> 
 }
 
 fn begun(execution: u64, now_ms: u64) -> Execution {
-    Execution { execution, status: "Running".to_owned(), started_at: now_ms, ..Execution::default() }
+    Execution {
+        number: execution,
+        status: ExecutionStatus::Running,
+        started_at: now_ms,
+        ..Execution::default()
+    }
 }
 
 /// The current execution becomes a past one, its history whole in chunks.
 fn retire(plan: &mut TurnPlan) {
-    if plan.state.execution.execution == 0 {
+    if plan.state.execution.number == 0 {
         return;
     }
     let mut execution = std::mem::take(&mut plan.state.execution);
@@ -65,20 +70,20 @@ fn retire(plan: &mut TurnPlan) {
 
 fn as_past(state: &State, execution: Execution) -> PastExecution {
     PastExecution {
-        id: past_id(execution.execution),
+        id: past_id(execution.number),
         instance_id: state.instance_id.clone(),
-        kind: kind::EXECUTION.to_owned(),
+        document_type: DocumentType::Execution,
         execution,
     }
 }
 
 fn judge(execution: &mut Execution, ack: &TurnAck, now_ms: u64) {
     if let Some(version) = &ack.metadata.pinned_duroxide_version {
-        execution.pin = Some(version.to_string());
+        execution.pinned_version = Some(version.to_string());
     }
     if let Some(status) = &ack.metadata.status {
-        execution.status.clone_from(status);
-        execution.completed_at = super::is_terminal(status).then_some(now_ms);
+        execution.status = ExecutionStatus::from(status.as_str());
+        execution.completed_at = execution.status.is_terminal().then_some(now_ms);
     }
     if ack.metadata.output.is_some() {
         execution.output = ack.metadata.output.clone().map(Text::Here);
@@ -91,7 +96,7 @@ fn append(execution: &mut Execution, text: &mut String, events: &[Event]) -> Res
         if event.event_id <= execution.last_event {
             return Err(Failure::Refused(format!(
                 "Duplicate event id {} in execution {}: its history ends with {}",
-                event.event_id, execution.execution, execution.last_event
+                event.event_id, execution.number, execution.last_event
             )));
         }
         let line = serde_json::to_string(event)
@@ -100,7 +105,7 @@ fn append(execution: &mut Execution, text: &mut String, events: &[Event]) -> Res
         execution.events += 1;
         execution.event_bytes += line.len() as u64;
         if let EventKind::OrchestrationStarted { carry_forward_events: Some(carried), .. } = &event.kind {
-            execution.carried = carried.len() as u64;
+            execution.carried_messages = carried.len() as u64;
         }
         text.push_str(&line);
         text.push('\n');
@@ -114,12 +119,12 @@ fn flush(plan: &mut TurnPlan, execution: &mut Execution, text: &mut String) {
     let mark = plan.staging.as_deref();
     for piece in cut(text, PART_BYTES_MAX) {
         plan.chunks.push(Chunk {
-            id: execution.chunks.push(execution.execution, mark),
+            id: execution.chunks.push(execution.number, mark),
             instance_id: plan.state.instance_id.clone(),
-            kind: kind::HISTORY.to_owned(),
-            hx: execution.execution,
+            document_type: DocumentType::History,
+            execution: execution.number,
             event_data: piece.to_owned(),
-            mark: mark.map(str::to_owned),
+            staging: mark.map(str::to_owned),
         });
     }
     text.clear();

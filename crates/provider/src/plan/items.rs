@@ -6,7 +6,7 @@ use duroxide::providers::WorkItem;
 use sha2::{Digest, Sha256};
 
 use crate::documents::stamp::Stamp;
-use crate::documents::{Activity, FIRST, Message, State, kind};
+use crate::documents::{Activity, DocumentType, FIRST, Message, State};
 use crate::failure::Failure;
 
 /// The longest instance id: what a partition key may have.
@@ -51,17 +51,17 @@ pub(crate) fn message(
     Ok(Message {
         id,
         instance_id: checked(instance_of(item))?,
-        kind: kind::MESSAGE.to_owned(),
+        document_type: DocumentType::Message,
         visible_at,
-        enq,
+        enqueued_at: enq,
         attempt_count: 0,
         item: encode(item)?.into(),
         once: is_once(item),
-        low: 0,
-        inc: None,
+        sender_floor: 0,
+        incarnation: None,
         start_parent,
-        parent_inc: None,
-        by: None,
+        parent_incarnation: None,
+        lock_nonce: None,
     })
 }
 
@@ -71,9 +71,9 @@ pub(super) fn set_by_our_clock(message: &mut Message, item: &WorkItem, offset_ms
     let WorkItem::TimerFired { fire_at_ms, .. } = item else { return };
     let due = fire_at_ms.saturating_add_signed(offset_ms);
     if offset_ms != 0 && due > now.ms() {
-        (message.visible_at, message.enq) = (Stamp::at_ms(due), Stamp::at_ms(due));
+        (message.visible_at, message.enqueued_at) = (Stamp::at_ms(due), Stamp::at_ms(due));
     } else if offset_ms != 0 {
-        (message.visible_at, message.enq) = (now.at_once(), now);
+        (message.visible_at, message.enqueued_at) = (now.at_once(), now);
     }
 }
 
@@ -81,13 +81,13 @@ pub(super) fn set_by_our_clock(message: &mut Message, item: &WorkItem, offset_ms
 /// child has to say in the end is for that one and no other.
 pub(super) fn address(message: &mut Message, item: &WorkItem, sender: &State) {
     if message.start_parent.as_ref() == Some(&sender.instance_id) {
-        message.parent_inc = Some(sender.incarnation.clone());
+        message.parent_incarnation = Some(sender.incarnation.clone());
     }
     if let WorkItem::SubOrchCompleted { parent_instance, .. }
     | WorkItem::SubOrchFailed { parent_instance, .. } = item
     {
         let parent = sender.started_by.as_ref().filter(|parent| parent.instance == *parent_instance);
-        message.inc = parent.map(|parent| parent.inc.clone());
+        message.incarnation = parent.map(|parent| parent.incarnation.clone());
     }
 }
 
@@ -121,15 +121,15 @@ pub(crate) fn activity(item: &WorkItem, now: Stamp) -> Result<Activity, Failure>
     Ok(Activity {
         id: activity_id(*execution_id, *id),
         instance_id: checked(instance)?,
-        kind: kind::ACTIVITY.to_owned(),
+        document_type: DocumentType::Activity,
         visible_at: now.at_once(),
-        enq: now,
+        enqueued_at: now,
         attempt_count: 0,
         item: encode(item)?.into(),
         tag: tag.clone(),
         session_id: session_id.clone(),
-        lock: None,
-        inc: None,
+        lock_nonce: None,
+        incarnation: None,
     })
 }
 

@@ -10,7 +10,7 @@ pub(super) fn apply(state: &mut State, delta: &[Event]) {
     for event in delta {
         match &event.kind {
             EventKind::KeyValueSet { key, value, last_updated_at_ms } => {
-                let value = KvValue { v: value.clone().into(), t: *last_updated_at_ms };
+                let value = KvValue { value: value.clone().into(), set_at_ms: *last_updated_at_ms };
                 state.kv_delta.insert(key.clone(), Some(value));
             }
             EventKind::KeyValueCleared { key } => {

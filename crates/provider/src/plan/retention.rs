@@ -38,11 +38,11 @@ impl Retention {
         let Some(finished_for) = self.finished_for.filter(|_| is_finished_root(state)) else { return };
         if self.is_ttl_on && finished_for >= TTL_LEAST && is_alone(state) {
             let seconds = u32::try_from(finished_for.as_secs()).unwrap_or(u32::MAX);
-            (state.ttl, state.made_at) = (Some(seconds.min(i32::MAX as u32)), None);
+            (state.ttl, state.repair_at) = (Some(seconds.min(i32::MAX as u32)), None);
             return;
         }
         let since = Stamp::at_ms(state.execution.completed_at.unwrap_or(now_ms));
-        (state.ttl, state.made_at) = (None, Some(since.after(finished_for)));
+        (state.ttl, state.repair_at) = (None, Some(since.after(finished_for)));
     }
 
     /// Whether a message that nobody waits for has waited too long: its instance
@@ -58,12 +58,12 @@ fn is_finished_root(state: &State) -> bool {
 }
 
 pub(crate) fn is_finished(state: &State) -> bool {
-    matches!(state.execution.status.as_str(), "Completed" | "Failed")
+    state.execution.status.ends_instance()
 }
 
 /// Whether the state is all there is of an instance.
 fn is_alone(state: &State) -> bool {
-    state.execution.execution == 1
+    state.execution.number == 1
         && state.execution.chunks.is_empty()
         && state.bundles.is_empty()
         && state.parts().next().is_none()
@@ -81,7 +81,7 @@ mod tests {
 
     fn ended() -> State {
         let execution = Execution {
-            execution: 1,
+            number: 1,
             status: "Completed".into(),
             completed_at: Some(1_000_000),
             ..Execution::default()
@@ -93,7 +93,7 @@ mod tests {
         let mut state = ended();
         change(&mut state);
         retention.mark(&mut state, 2_000_000);
-        assert_eq!((state.ttl, state.made_at.map(Stamp::ms)), (ttl, due));
+        assert_eq!((state.ttl, state.repair_at.map(Stamp::ms)), (ttl, due));
     }
 
     #[test]
@@ -102,11 +102,11 @@ mod tests {
         let due = Some(1_000_000 + DAY.as_millis() as u64);
         check(|_| {}, day, Some(86_400), None);
         check(|state| state.execution.status = "Failed".into(), day, Some(86_400), None);
-        check(|state| state.execution.execution = 2, day, None, due);
+        check(|state| state.execution.number = 2, day, None, due);
         check(|state| state.bundles.push("w:1:0".into()), day, None, due);
         check(|state| state.has_children = true, day, None, due);
         check(|state| state.is_spilt = true, day, None, due);
-        let apart = Text::Apart(Parts { b: "b:1".into(), n: 2, len: 3_000_000 });
+        let apart = Text::Apart(Parts { prefix: "b:1".into(), count: 2, len: 3_000_000 });
         check(|state| state.execution.output = Some(apart), day, None, due);
         check(|_| {}, Retention { is_ttl_on: false, ..day }, None, due);
         let minute = Retention { finished_for: Some(Duration::from_secs(60)), ..day };

@@ -7,7 +7,9 @@ use super::spill::Spill;
 use super::{Basis, Layout, TurnAck, TurnPlan, activity, activity_id, bundles, instance_of, items, message};
 use crate::documents::dedup::sent_id;
 use crate::documents::stamp::Stamp;
-use crate::documents::{Activity, Bundle, Cancelled, FIRST, Garbage, Message, State, Versioned, kind};
+use crate::documents::{
+    Activity, Bundle, Cancelled, DocumentType, FIRST, Garbage, Message, State, Versioned,
+};
 use crate::failure::Failure;
 
 /// More activities, messages and cancellations than this go into a bundle: a
@@ -34,16 +36,20 @@ pub(super) fn apply(
     let Scheduled { activities, messages, outgoing, mut cancelled } =
         scheduled(&mut plan.state, basis.now, ack, layout, spill)?;
     if plan.state.is_spilt {
-        garbage.of = cancelled.iter().cloned().collect();
-        garbage.of.sort();
+        garbage.activities = cancelled.iter().cloned().collect();
+        garbage.activities.sort();
     }
     plan.edited_bundles = edit_bundles(basis.bundles, &mut cancelled);
     plan.state.bundles = basis.bundles.iter().map(|bundle| bundle.value.id.clone()).collect();
-    plan.state.is_continued = messages.iter().any(|message| message.enq <= FIRST);
+    plan.state.is_continued = messages.iter().any(|message| message.enqueued_at <= FIRST);
     let instance = plan.state.instance_id.clone();
     let mark = plan.staging.clone();
-    let origin =
-        bundles::Origin { instance: &instance, seq: plan.state.seq, now: basis.now, mark: mark.as_deref() };
+    let origin = bundles::Origin {
+        instance: &instance,
+        seq: plan.state.commit_number,
+        now: basis.now,
+        mark: mark.as_deref(),
+    };
     plan.outboxes = bundles::outboxes(&origin, outgoing);
     let mut cancelled: Vec<String> = cancelled.into_iter().collect();
     cancelled.sort();
@@ -54,7 +60,7 @@ pub(super) fn apply(
         return Ok(());
     }
     // The start of the next execution must be there with this commit.
-    let (now, later) = messages.into_iter().partition(|message| message.enq <= FIRST);
+    let (now, later) = messages.into_iter().partition(|message| message.enqueued_at <= FIRST);
     plan.messages = now;
     plan.bundles = bundles::bundles(&origin, activities, later, cancelled);
     plan.state.bundles.extend(plan.bundles.iter().map(|bundle| bundle.id.clone()));
@@ -92,7 +98,7 @@ fn scheduled(
         let mut activity = activity(item, next())?;
         // Scheduled and cancelled in one turn: as if neither.
         if !cancelled.remove(&activity.id) {
-            activity.inc = inc.clone();
+            activity.incarnation = inc.clone();
             state.is_spilt |= spill.activity(&mut activity, layout.item_bytes_max);
             activities.push(activity);
         }
@@ -101,8 +107,8 @@ fn scheduled(
     for (position, item) in ack.orchestrator_items.iter().enumerate() {
         let is_own = instance_of(item) == state.instance_id;
         let id = match is_own {
-            true => format!("n:{:x}:{position:05}", state.seq),
-            false => sent_id(&source, state.seq, position),
+            true => format!("n:{:x}:{position:05}", state.commit_number),
+            false => sent_id(&source, state.commit_number, position),
         };
         let mut message = message(item, id, next(), None)?;
         items::address(&mut message, item, state);
@@ -111,7 +117,7 @@ fn scheduled(
         }
         spill.message(&mut message, layout.item_bytes_max);
         match is_own {
-            true => messages.push(Message { inc: inc.clone(), ..message }),
+            true => messages.push(Message { incarnation: inc.clone(), ..message }),
             false => outgoing.push(message),
         }
     }
@@ -138,7 +144,7 @@ pub(crate) fn tombstone(instance: &str, id: String) -> Cancelled {
     Cancelled {
         id,
         instance_id: instance.to_owned(),
-        kind: kind::CANCELLED.to_owned(),
+        document_type: DocumentType::Cancelled,
         ttl: CANCELLED_TTL_SECONDS,
     }
 }

@@ -3,7 +3,7 @@
 //! above a few kilobytes, so that what is left of the turn fits one.
 
 use crate::documents::text::{PART_BYTES_MAX, Parts, Text, cut, escaped};
-use crate::documents::{Activity, Execution, KvValue, Message, Part, State, kind};
+use crate::documents::{Activity, DocumentType, Execution, KvValue, Message, Part, State};
 
 /// A value of the state, other than key-value pairs, that stays in it.
 const STATE_VALUE_BYTES_MAX: usize = 96 * 1024;
@@ -51,13 +51,13 @@ impl Spill {
         }
         self.execution(&mut state.execution);
         for limit in KV_LIMITS {
-            let weight = |value: &KvValue| value.v.weight();
+            let weight = |value: &KvValue| value.value.weight();
             let base: usize = state.kv.values().map(weight).sum();
             if base + state.kv_delta.values().flatten().map(weight).sum::<usize>() <= KV_BYTES_MAX {
                 return;
             }
             for value in state.kv.values_mut().chain(state.kv_delta.values_mut().flatten()) {
-                self.text(&mut value.v, "k", limit, None);
+                self.text(&mut value.value, "k", limit, None);
             }
         }
     }
@@ -76,7 +76,7 @@ impl Spill {
         let name = format!("{prefix}:{}:{:x}", self.mark, self.texts);
         let parts = apart(&self.instance, &name, whole, self.is_staged.then_some(&self.mark), of);
         let n = u32::try_from(parts.len()).unwrap_or(u32::MAX);
-        *text = Text::Apart(Parts { b: name, n, len: whole.len() as u64 });
+        *text = Text::Apart(Parts { prefix: name, count: n, len: whole.len() as u64 });
         self.texts += 1;
         self.parts.extend(parts);
         true
@@ -94,10 +94,10 @@ pub(crate) fn apart(
     let part = |(n, data): (usize, &str)| Part {
         id: format!("{name}:{n}"),
         instance_id: instance.to_owned(),
-        kind: kind::PART.to_owned(),
+        document_type: DocumentType::Part,
         data: data.to_owned(),
-        mark: mark.cloned(),
-        of: of.map(str::to_owned),
+        staging: mark.cloned(),
+        activity: of.map(str::to_owned),
     };
     cut(text, PART_BYTES_MAX).into_iter().enumerate().map(part).collect()
 }

@@ -12,7 +12,10 @@ const OPERATIONS_MAX: usize = 100;
 mod random;
 
 fn state() -> State {
-    State { lock: Some(Lock { n: "n".into(), ..Lock::default() }), ..State::blank(INSTANCE, "inc".into()) }
+    State {
+        lock: Some(Lock { nonce: "n".into(), ..Lock::default() }),
+        ..State::blank(INSTANCE, "inc".into())
+    }
 }
 
 fn ack(execution: u64) -> TurnAck {
@@ -61,8 +64,8 @@ fn plan(state: &State, ack: &TurnAck) -> TurnPlan {
 fn the_largest_turn_fits_one_batch() {
     let mut state = state();
     let lock = state.lock.as_mut().expect("it has one");
-    lock.att = (0..64).map(|n| (format!("m:{n}"), 1)).collect();
-    state.execution.execution = 1;
+    lock.attempts = (0..64).map(|n| (format!("m:{n}"), 1)).collect();
+    state.execution.number = 1;
     state.event_data = "x".repeat(9000);
     let other = |n: u64| WorkItem::CancelInstance { instance: format!("child-{n}"), reason: String::new() };
     for count in [0, 10, 29, 30, 31, 1000] {
@@ -161,7 +164,7 @@ fn a_turn_without_a_name_makes_no_instance() {
 
 #[test]
 fn what_must_not_come_twice_is_remembered() {
-    let once = [Once { id: "m:sender:7".into(), low: 0 }];
+    let once = [Once { id: "m:sender:7".into(), sender_floor: 0 }];
     let now = Stamp::at_ms(1);
     let basis = Basis { state: &state(), past: None, bundles: &[], once: &once, now, nonce: "commit" };
     let plan = turn(&basis, &ack(1)).expect("in order");
@@ -176,5 +179,8 @@ fn a_commit_is_recognised_after_the_next_ones_and_few_are_kept() {
         let basis = Basis { state: &state, past: None, bundles: &[], once: &[], now, nonce: &nonce };
         state = turn(&basis, &ack(1)).expect("in order").state;
     }
-    assert_eq!((state.acks.len(), state.acks[0].as_str(), state.ack.as_str()), (ACKS_MAX, "12", "19"));
+    assert_eq!(
+        (state.recent_nonces.len(), state.recent_nonces[0].as_str(), state.commit_nonce.as_str()),
+        (ACKS_MAX, "12", "19")
+    );
 }

@@ -1,7 +1,7 @@
-//! What this process knows of work to do: hints, in memory. Every enqueue and
-//! commit leaves some, polls add what other processes made, and fetches take
-//! from here. A hint that is wrong costs a request; one that is missing is found
-//! by the next poll.
+//! Hints: the work that this process knows of, in memory. Every enqueue and
+//! commit adds hints, polls add the work of other processes, and fetches take
+//! from here. A wrong hint costs a request; a missing one is found by the next
+//! poll.
 
 mod activities;
 mod instances;
@@ -13,9 +13,9 @@ use tokio::sync::Notify;
 
 pub(crate) use activities::{ActivityHints, Claimant, Ready};
 pub(crate) use instances::{Candidate, InstanceHints};
-pub(crate) use parked::{Asker, Capability};
+pub(crate) use parked::{Capability, Dispatcher};
 
-/// Hints of one kind, and who waits for them.
+/// The hints of one queue, and the signal that fetches wait for.
 #[derive(Debug, Default)]
 pub(crate) struct Queue<H> {
     pub(crate) hints: Mutex<H>,
@@ -23,20 +23,20 @@ pub(crate) struct Queue<H> {
 }
 
 impl<H> Queue<H> {
-    /// Changes the hints and wakes whoever waits for them.
+    /// Changes the hints and wakes the waiting fetches.
     pub(crate) fn tell<R>(&self, change: impl FnOnce(&mut H) -> R) -> R {
         let result = self.quietly(change);
         self.wake.notify_waiters();
         result
     }
 
-    /// Changes or reads the hints.
+    /// Changes or reads the hints and wakes nothing.
     pub(crate) fn quietly<R>(&self, change: impl FnOnce(&mut H) -> R) -> R {
         change(&mut self.hints.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
     }
 }
 
-/// Both queues.
+/// The hints of both queues.
 #[derive(Debug, Default)]
 pub(crate) struct Hints {
     pub(crate) instances: Queue<InstanceHints>,

@@ -31,7 +31,7 @@ impl Snapshot {
     fn bytes(&self) -> u64 {
         let state = &self.state.value;
         let values = state.kv.values().chain(state.kv_delta.values().flatten());
-        let values: usize = values.map(|value| value.v.weight()).sum();
+        let values: usize = values.map(|value| value.value.weight()).sum();
         state.execution.event_bytes + state.event_data.len() as u64 + values as u64 + ENTRY_BYTES
     }
 }
@@ -78,7 +78,7 @@ impl StateCache {
         let state = &snapshot.state.value;
         let is_older = lru.entries.get(&state.instance_id).is_some_and(|(_, kept)| {
             let kept = &kept.state.value;
-            kept.incarnation == state.incarnation && kept.seq > state.seq
+            kept.incarnation == state.incarnation && kept.commit_number > state.commit_number
         });
         if !is_older {
             lru.put(snapshot);
@@ -129,7 +129,7 @@ mod tests {
 
     fn snapshot(instance: &str, incarnation: &str, seq: u64, bytes: u64) -> Arc<Snapshot> {
         let mut value = State::blank(instance, incarnation.to_owned());
-        (value.seq, value.execution.event_bytes) = (seq, bytes);
+        (value.commit_number, value.execution.event_bytes) = (seq, bytes);
         let state = Versioned { value, etag: Etag::parse("\"1\"").unwrap() };
         Arc::new(Snapshot { state, history: Arc::default() })
     }
@@ -139,10 +139,10 @@ mod tests {
         let snapshots = StateCache::default();
         snapshots.put(snapshot("a", "1", 5, 0));
         snapshots.put(snapshot("a", "1", 4, 0));
-        assert_eq!(snapshots.get("a").unwrap().state.value.seq, 5);
+        assert_eq!(snapshots.get("a").unwrap().state.value.commit_number, 5);
         snapshots.put(snapshot("a", "2", 1, 0));
         assert_eq!(
-            snapshots.get("a").unwrap().state.value.seq,
+            snapshots.get("a").unwrap().state.value.commit_number,
             1,
             "a new incarnation starts from the beginning"
         );

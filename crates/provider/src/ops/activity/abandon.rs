@@ -23,10 +23,10 @@ pub(crate) async fn run(
     loop {
         budget.spend()?;
         let mut next = held.activity.value.clone();
-        next.lock = None;
+        next.lock_nonce = None;
         next.visible_at = match delay.filter(|delay| !delay.is_zero()) {
             Some(delay) => core.clock.stamp().after(delay),
-            None => next.enq.at_once(),
+            None => next.enqueued_at.at_once(),
         };
         if ignore_attempt {
             next.attempt_count = next.attempt_count.saturating_sub(1);

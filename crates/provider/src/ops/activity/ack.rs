@@ -95,7 +95,7 @@ async fn is_done(store: &Store, token: &LockToken) -> Result<bool, Failure> {
     }
     let state = store.state(&token.instance).await?.map(|state| state.value);
     Ok(state.is_some_and(|state| {
-        !state.is_deleted() && state.del.is_none() && state.incarnation == token.incarnation
+        !state.is_deleted() && state.deletion.is_none() && state.incarnation == token.incarnation
     }))
 }
 
@@ -120,7 +120,7 @@ async fn conclude(core: &Core, token: &LockToken, held: &LockedActivity, end: En
     core.hints.activities.quietly(|hints| hints.forget(&token.instance, &token.id));
     if let Some(PreparedMessage { message, .. }) = end.completion {
         core.hints.instances.tell(|hints| match is_answered {
-            true => hints.bring(message),
+            true => hints.add_message(message),
             false => hints.hint(&message.instance_id, message.visible_at),
         });
     }
@@ -145,8 +145,8 @@ fn completion_of(
     }
     let id = token.id.replacen("a:", "c:", 1);
     let mut message = message(item, id, clock.stamp(), None)?;
-    message.inc.clone_from(&held.activity.value.inc);
-    message.by = Some(token.nonce.clone());
+    message.incarnation.clone_from(&held.activity.value.incarnation);
+    message.lock_nonce = Some(token.nonce.clone());
     Ok(message)
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::sync::Mutex;
 
 use crate::documents::lock_token::{LockKind, LockToken};
-use crate::documents::{Activity, Versioned, kind};
+use crate::documents::{Activity, DocumentType, Versioned};
 use crate::failure::Failure;
 use crate::ops::core::Core;
 use crate::ops::token_lock;
@@ -40,7 +40,7 @@ pub(crate) async fn refresh(
 async fn find(store: &Store, clock: &HybridClock, token: &LockToken) -> Result<LockedActivity, Failure> {
     let found: Option<Versioned<serde_json::Value>> = store.find(&token.instance, &token.id).await?;
     let Versioned { value, etag } = found.ok_or(Failure::LockLost)?;
-    if value["type"] != kind::ACTIVITY || value["lock"] != token.nonce.as_str() {
+    if DocumentType::of(&value) != Some(DocumentType::Activity) || value["lock"] != token.nonce.as_str() {
         return Err(Failure::LockLost);
     }
     let value: Activity = serde_json::from_value(value).map_err(|_| Failure::LockLost)?;

@@ -104,7 +104,7 @@ impl ActivityQueue<'_> {
         let token = LockToken {
             kind: LockKind::Activity,
             instance: activity.instance_id.clone(),
-            incarnation: activity.inc.clone().unwrap_or_default(),
+            incarnation: activity.incarnation.clone().unwrap_or_default(),
             execution,
             nonce,
             id: activity.id.clone(),
@@ -178,7 +178,7 @@ pub(super) async fn lock(
     };
     let nonce = nonce();
     activity.attempt_count = activity.attempt_count.saturating_add(1);
-    let expired = activity.lock.replace(nonce.clone());
+    let expired = activity.lock_nonce.replace(nonce.clone());
     // The lease begins now, not when the fetch began.
     activity.visible_at = Stamp::at_ms(ends_ms(core.clock.now_ms(), lock_timeout));
     let options = quiet().with_witness(activity.id.as_str(), "/lock", nonce.as_str());

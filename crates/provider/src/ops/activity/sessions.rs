@@ -10,7 +10,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::documents::stamp::{Stamp, ends_ms};
-use crate::documents::{Session, Versioned, kind};
+use crate::documents::{DocumentType, Session, Versioned};
 use crate::failure::Failure;
 use crate::ops::core::Core;
 use crate::options::config::Options;
@@ -77,7 +77,7 @@ pub(crate) async fn claim(
         let next = Session {
             id: id.clone(),
             instance_id: key,
-            kind: kind::SESSION.to_owned(),
+            document_type: DocumentType::Session,
             session: session.to_owned(),
             owner: config.owner_id.clone(),
             locked_until: ends_ms(now, config.lock_timeout),

@@ -6,7 +6,7 @@ use perihelion_client::Query;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use crate::documents::kind;
+use crate::documents::{DocumentType, ExecutionStatus};
 use crate::failure::Failure;
 use crate::ops::core::Core;
 use crate::process::clock::HybridClock;
@@ -24,9 +24,9 @@ pub(crate) async fn queue_depths(core: &Core) -> Result<QueueDepths, Failure> {
 #[derive(Debug, Deserialize)]
 struct Count {
     #[serde(rename = "type")]
-    kind: String,
+    document_type: DocumentType,
     #[serde(default)]
-    status: String,
+    status: ExecutionStatus,
     n: u64,
     #[serde(default)]
     events: u64,
@@ -42,15 +42,15 @@ async fn instances(store: &Store) -> Result<(SystemMetrics, f64), Failure> {
     for row in rows {
         metrics.total_executions += row.n;
         metrics.total_events += row.events;
-        if row.kind != kind::HISTORY {
+        if row.document_type != DocumentType::History {
             continue;
         }
         metrics.total_instances += row.n;
-        match row.status.as_str() {
-            "Running" => metrics.running_instances += row.n,
-            "Completed" => metrics.completed_instances += row.n,
-            "Failed" => metrics.failed_instances += row.n,
-            _ => {}
+        match row.status {
+            ExecutionStatus::Running => metrics.running_instances += row.n,
+            ExecutionStatus::Completed => metrics.completed_instances += row.n,
+            ExecutionStatus::Failed => metrics.failed_instances += row.n,
+            ExecutionStatus::None | ExecutionStatus::ContinuedAsNew | ExecutionStatus::Other(_) => {}
         }
     }
     Ok((metrics, charge))

@@ -19,7 +19,7 @@ use serde_json::Value;
 
 use crate::documents::dedup::Once;
 use crate::documents::lock_token::nonce;
-use crate::documents::{Deletion, Late, Outbox, State, Versioned, kind};
+use crate::documents::{Deletion, DocumentType, ExecutionStatus, Late, Outbox, State, Versioned};
 use crate::failure::Failure;
 use crate::ops::core::Core;
 use crate::ops::repair::purge;
@@ -82,7 +82,7 @@ impl Force<'_> {
 
 fn check_status(state: Option<&Versioned<State>>, instance: &str, force: Force<'_>) -> Result<(), Failure> {
     let Some(state) = state.map(|state| &state.value).filter(|state| state.created) else { return Ok(()) };
-    let is_running = state.execution.status == "Running" || state.is_continued;
+    let is_running = state.execution.status == ExecutionStatus::Running || state.is_continued;
     if is_running && !force.is_for(instance) {
         return Err(Failure::Running(instance.to_owned()));
     }
@@ -166,7 +166,7 @@ async fn entomb(
         budget.spend()?;
         let found = core.store.state(instance).await?;
         let before = found.as_ref().map(|found| &found.value);
-        let mark = before.and_then(|state| state.del.as_deref());
+        let mark = before.and_then(|state| state.deletion.as_deref());
         if let Some(tombstone) = found.as_ref().filter(|found| found.value.purge.is_some()) {
             break (tombstone.clone(), DeleteInstanceResult::default());
         }
@@ -188,7 +188,7 @@ async fn entomb(
         let entries = purge::entries(&core.store, instance).await?;
         let value = tombstone(&core.clock, instance, before, &entries, deletion);
         let etag = found.as_ref().map(|found| &found.etag);
-        let put = core.store.put_state(&value, etag, "/ack", value.ack.clone().into()).await;
+        let put = core.store.put_state(&value, etag, "/ack", value.commit_nonce.clone().into()).await;
         let Some(etag) = unless_stale(put)? else { continue };
         core.hints.instances.quietly(|hints| hints.idle(instance));
         break (Versioned { value, etag }, count(before, &entries));
@@ -204,35 +204,39 @@ fn tombstone(
     entries: &[purge::DocumentHead],
     deletion: Option<&Deletion>,
 ) -> State {
-    let doomed = entries.iter().filter(|entry| matches!(entry.kind.as_str(), kind::MESSAGE | kind::ACTIVITY));
+    let doomed = entries
+        .iter()
+        .filter(|entry| matches!(entry.document_type, Some(DocumentType::Message | DocumentType::Activity)));
     let late = deletion.iter().flat_map(|deletion| &deletion.late).filter(|late| late.instance == instance);
-    let late: Vec<Once> = late.map(|late| Once { id: late.id.clone(), low: 0 }).collect();
+    let late: Vec<Once> = late.map(|late| Once { id: late.id.clone(), sender_floor: 0 }).collect();
     let now = clock.stamp();
     let mut consumed = before.map(|state| state.consumed.clone()).unwrap_or_default();
     consumed.extend(&late, now.ms());
     State {
-        kind: kind::DELETED.to_owned(),
-        ack: nonce(),
+        document_type: DocumentType::Deleted,
+        commit_nonce: nonce(),
         consumed,
-        seq: before.map_or(0, |state| state.seq),
-        del: deletion.map(|deletion| deletion.id.clone()),
+        commit_number: before.map_or(0, |state| state.commit_number),
+        deletion: deletion.map(|deletion| deletion.id.clone()),
         purge: Some(doomed.map(|entry| entry.id.clone()).take(PURGE_MAX).collect()),
-        made_at: Some(now),
+        repair_at: Some(now),
         ..State::blank(instance, before.map_or_else(nonce, |state| state.incarnation.clone()))
     }
 }
 
 fn count(before: Option<&State>, entries: &[purge::DocumentHead]) -> DeleteInstanceResult {
-    let of = |kind: &str| entries.iter().filter(|entry| entry.kind == kind).count() as u64;
+    let of = |document_type: DocumentType| {
+        entries.iter().filter(|entry| entry.document_type == Some(document_type)).count() as u64
+    };
     let mut result = DeleteInstanceResult {
-        executions_deleted: of(kind::EXECUTION),
+        executions_deleted: of(DocumentType::Execution),
         events_deleted: entries.iter().map(|entry| entry.events).sum(),
-        queue_messages_deleted: of(kind::MESSAGE) + of(kind::ACTIVITY),
+        queue_messages_deleted: of(DocumentType::Message) + of(DocumentType::Activity),
         ..DeleteInstanceResult::default()
     };
     if let Some(state) = before.filter(|state| !state.is_deleted()) {
         result.instances_deleted += u64::from(state.created);
-        result.executions_deleted += u64::from(state.execution.execution > 0);
+        result.executions_deleted += u64::from(state.execution.number > 0);
         result.events_deleted += state.execution.events;
     }
     result

@@ -6,11 +6,10 @@ use duroxide::providers::{ExecutionInfo, InstanceFilter, InstanceInfo};
 use perihelion_client::Query;
 use serde::Deserialize;
 
-use crate::documents::{Execution, State};
+use crate::documents::{Execution, ExecutionStatus, State};
 use crate::failure::Failure;
 use crate::ops::admin::prune;
 use crate::ops::read;
-use crate::plan::is_terminal;
 use crate::store::Store;
 
 const CREATED: &str = "FROM c WHERE c.type = 'history' AND c.created = true";
@@ -35,7 +34,7 @@ pub(crate) async fn children(store: &Store, parent: &str) -> Result<Vec<String>,
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Summary {
     instance_id: String,
-    status: String,
+    status: ExecutionStatus,
     #[serde(default)]
     is_continued: bool,
     #[serde(default)]
@@ -47,7 +46,7 @@ pub(crate) struct Summary {
 impl Summary {
     /// Whether the instance has ended, and not only its last execution.
     pub(crate) fn is_ended(&self) -> bool {
-        is_terminal(&self.status) && !self.is_continued
+        self.status.is_terminal() && !self.is_continued
     }
 }
 
@@ -78,9 +77,9 @@ pub(crate) async fn matching(
 pub(crate) async fn executions(store: &Store, instance: &str) -> Result<Vec<u64>, Failure> {
     let Some(state) = read::live(store, instance).await? else { return Ok(Vec::new()) };
     let past = prune::past(store, instance).await?;
-    let mut all: Vec<u64> = past.iter().map(|past| past.value.execution.execution).collect();
-    if state.execution.execution > 0 {
-        all.push(state.execution.execution);
+    let mut all: Vec<u64> = past.iter().map(|past| past.value.execution.number).collect();
+    if state.execution.number > 0 {
+        all.push(state.execution.number);
     }
     all.sort_unstable();
     Ok(all)
@@ -88,7 +87,7 @@ pub(crate) async fn executions(store: &Store, instance: &str) -> Result<Vec<u64>
 
 pub(crate) async fn latest_execution(store: &Store, instance: &str) -> Result<u64, Failure> {
     let state = read::live(store, instance).await?;
-    Ok(state.map_or(1, |state| state.execution.execution.max(1)))
+    Ok(state.map_or(1, |state| state.execution.number.max(1)))
 }
 
 pub(crate) async fn instance(store: &Store, instance: &str) -> Result<InstanceInfo, Failure> {
@@ -99,8 +98,8 @@ pub(crate) async fn instance(store: &Store, instance: &str) -> Result<InstanceIn
         instance_id: instance.to_owned(),
         orchestration_name: name.unwrap_or_default(),
         orchestration_version: version.unwrap_or_default(),
-        current_execution_id: execution.execution.max(1),
-        status: execution.status,
+        current_execution_id: execution.number.max(1),
+        status: execution.status.into(),
         output,
         created_at,
         updated_at,
@@ -111,15 +110,15 @@ pub(crate) async fn instance(store: &Store, instance: &str) -> Result<InstanceIn
 pub(crate) async fn execution(store: &Store, instance: &str, number: u64) -> Result<ExecutionInfo, Failure> {
     let absent = || Failure::NotFound(format!("{instance}, execution {number},"));
     let state = read::live(store, instance).await?.ok_or_else(absent)?;
-    let execution = match state.execution.execution == number {
+    let execution = match state.execution.number == number {
         true => state.execution,
         false => read::past(store, instance, number).await?.ok_or_else(absent)?,
     };
-    let Execution { execution, status, output, started_at, completed_at, events, .. } = execution;
+    let Execution { number: execution, status, output, started_at, completed_at, events, .. } = execution;
     let output = read::output(store, instance, output.as_ref()).await?;
     Ok(ExecutionInfo {
         execution_id: execution,
-        status,
+        status: status.into(),
         output,
         started_at,
         completed_at,

@@ -8,7 +8,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::documents::lock_token::nonce;
-use crate::documents::{Execution, Garbage, PastExecution, Versioned};
+use crate::documents::{Execution, ExecutionStatus, Garbage, PastExecution, Versioned};
 use crate::failure::Failure;
 use crate::ops::admin::list;
 use crate::ops::core::Core;
@@ -25,7 +25,7 @@ pub(crate) async fn past(store: &Store, instance: &str) -> Result<Vec<Versioned<
     let rows: Vec<Value> = store.rows(query).await?;
     let mut past: Vec<Versioned<PastExecution>> =
         rows.into_iter().map(versioned).collect::<Result<_, _>>()?;
-    past.sort_by_key(|past| past.value.execution.execution);
+    past.sort_by_key(|past| past.value.execution.number);
     Ok(past)
 }
 
@@ -37,8 +37,8 @@ pub(crate) async fn run(core: &Core, instance: &str, options: &PruneOptions) -> 
     let kept = options.keep_last.map_or(0, |kept| kept.saturating_sub(1) as usize);
     let oldest = past.len().saturating_sub(kept);
     for execution in &past[..oldest] {
-        let number = execution.value.execution.execution;
-        if number != state.execution.execution && is_prunable(&execution.value.execution, options) {
+        let number = execution.value.execution.number;
+        if number != state.execution.number && is_prunable(&execution.value.execution, options) {
             remove(core, instance, execution).await?;
             result.executions_deleted += 1;
             result.events_deleted += execution.value.execution.events;
@@ -50,7 +50,7 @@ pub(crate) async fn run(core: &Core, instance: &str, options: &PruneOptions) -> 
 fn is_prunable(execution: &Execution, options: &PruneOptions) -> bool {
     let is_old =
         options.completed_before.is_none_or(|before| execution.completed_at.is_some_and(|at| at < before));
-    execution.status != "Running" && is_old
+    execution.status != ExecutionStatus::Running && is_old
 }
 
 /// Deletes an execution's summary and creates the record of its documents. When the
@@ -59,7 +59,7 @@ async fn remove(core: &Core, instance: &str, past: &Versioned<PastExecution>) ->
     let execution = &past.value.execution;
     let blank = Garbage::blank(instance, &nonce(), core.clock.stamp());
     let garbage = Garbage {
-        history: Some(execution.execution),
+        history: Some(execution.number),
         parts: execution.output.iter().filter_map(|output| output.parts().cloned()).collect(),
         ..blank
     };

@@ -36,7 +36,7 @@ pub(crate) async fn run(
     loop {
         budget.spend()?;
         let LockedInstance { state, etag, .. } = &*held;
-        let lock = state.lock.clone().filter(|lock| lock.n == token.nonce).ok_or(Failure::LockLost)?;
+        let lock = state.lock.clone().filter(|lock| lock.nonce == token.nonce).ok_or(Failure::LockLost)?;
         let (next, messages) = released(state, lock, &gone);
         let batch = || as_batch(&next, &messages, visible_at, ignore_attempt, etag.as_ref());
         let send = || async { Ok(core.store.container.batch(batch()?).await?) };
@@ -64,8 +64,8 @@ fn gone_message(failure: &Failure) -> Option<usize> {
 
 /// The state without its lock, and the attempts of each message.
 fn released(state: &State, lock: Lock, gone: &[String]) -> (State, Vec<(String, u32)>) {
-    let next = State { lock: None, ack: nonce(), ..state.clone() };
-    let messages = lock.att.into_iter().filter(|(id, _)| !gone.contains(id)).collect();
+    let next = State { lock: None, commit_nonce: nonce(), ..state.clone() };
+    let messages = lock.attempts.into_iter().filter(|(id, _)| !gone.contains(id)).collect();
     (next, messages)
 }
 
@@ -90,5 +90,5 @@ fn as_batch(
         }
         batch.patch(id, &patch)?;
     }
-    Ok(batch.with_witness(STATE, "/ack", next.ack.as_str()).with_options(quiet_operation()))
+    Ok(batch.with_witness(STATE, "/ack", next.commit_nonce.as_str()).with_options(quiet_operation()))
 }

@@ -96,7 +96,7 @@ async fn plan_turn(
 ) -> Result<TurnPlan, Failure> {
     let state = &held.state;
     let bundles = retry_until(held.until, || open_bundles(store, state)).await?;
-    let past = match ack.execution < state.execution.execution {
+    let past = match ack.execution < state.execution.number {
         true => {
             let id = past_id(ack.execution);
             let find = || store.find::<PastExecution>(&state.instance_id, &id);
@@ -120,7 +120,7 @@ async fn open_bundles(store: &Store, state: &State) -> Result<Vec<Versioned<Bund
 /// Whether this commit is the one that the state comes from, or an earlier one.
 async fn is_applied(store: &Store, token: &LockToken, nonce: &str) -> Result<bool, Failure> {
     let state = store.state(&token.instance).await?;
-    Ok(state.is_some_and(|state| state.value.acks.iter().any(|ack| ack == nonce)))
+    Ok(state.is_some_and(|state| state.value.recent_nonces.iter().any(|ack| ack == nonce)))
 }
 
 /// The work after a commit. The reconciler of any process does what fails here.
@@ -140,12 +140,12 @@ async fn conclude(
     // Messages first: the next fetch of the instance must see them.
     core.hints.instances.tell(|hints| {
         for message in plan.messages.drain(..) {
-            hints.bring(message);
+            hints.add_message(message);
         }
         if held.is_more {
             hints.hint(instance, now.at_once());
         }
-        if held.state.execution.pin != plan.state.execution.pin {
+        if held.state.execution.pinned_version != plan.state.execution.pinned_version {
             hints.unpark(instance);
         }
         hints.committed(instance);
@@ -181,8 +181,8 @@ fn keep(
     etag: Option<Etag>,
 ) -> Option<Arc<Snapshot>> {
     store.state_cache.forget(&state.instance_id);
-    let history = match held.state.execution.execution {
-        before if before == state.execution.execution => {
+    let history = match held.state.execution.number {
+        before if before == state.execution.number => {
             // Copied only when a reader holds it at the same time.
             let mut history = Arc::unwrap_or_clone(held.history.take()?);
             if ack.execution == before {

@@ -44,7 +44,7 @@ pub(crate) async fn run(
             create_state(&core.store, instance).await?;
             continue;
         };
-        if found.value.is_deleted() || found.value.del.is_some() {
+        if found.value.is_deleted() || found.value.deletion.is_some() {
             return Err(Failure::NotFound(instance.to_owned()));
         }
         let past = core.store.find::<PastExecution>(instance, &past_id(execution)).await?;

@@ -97,7 +97,7 @@ pub(crate) async fn claim(
             purge::finish(core, state).await?;
             return Ok(Claim::Lost);
         }
-        if let Some(operation) = &state.value.del {
+        if let Some(operation) = &state.value.deletion {
             delete::settle(core, instance, operation).await?;
             return Ok(Claim::Deleting);
         }
@@ -125,7 +125,8 @@ pub(crate) async fn claim(
         messages.splice(0..0, start);
     }
     let Some(identity) = identity(before, events, &messages) else {
-        let last = if is_more { Some(now) } else { messages.iter().map(|(message, _)| message.enq).max() };
+        let last =
+            if is_more { Some(now) } else { messages.iter().map(|(message, _)| message.enqueued_at).max() };
         return unstarted(core, instance, &messages, last.unwrap_or_default()).await;
     };
     let is_optimistic =
@@ -140,9 +141,9 @@ pub(crate) async fn claim(
             Err(failure) => return Err(failure),
         },
     };
-    let tried = &candidate.tried;
+    let attempts = &candidate.attempts;
     let request =
-        LockRequest { instance, before: state, identity, history, kv_snapshot, messages, is_more, tried };
+        LockRequest { instance, before: state, identity, history, kv_snapshot, messages, is_more, attempts };
     if is_optimistic {
         return Ok(Claim::Taken(Box::new(request.in_memory(core, options.lock_timeout))));
     }
@@ -241,7 +242,7 @@ pub(crate) async fn set_aside(store: &Store, instance: &str, id: &str) {
 /// has to match; an execution without a pin is compatible with all.
 pub(crate) fn is_compatible(state: &State, filter: Option<&DispatcherCapabilityFilter>) -> bool {
     let Some(filter) = filter else { return true };
-    let pin = state.execution.pin.as_deref().and_then(|pin| semver::Version::parse(pin).ok());
+    let pin = state.execution.pinned_version.as_deref().and_then(|pin| semver::Version::parse(pin).ok());
     pin.is_none_or(|pin| filter.is_compatible(&pin))
 }
 
@@ -257,8 +258,10 @@ async fn drop_stale(
     let consumed = state.as_ref().map(|state| &state.value.consumed);
     let is_deleted = state.as_ref().is_some_and(|state| state.value.is_deleted());
     let is_stale = |(message, item): &(Message, WorkItem)| {
-        let is_foreign =
-            message.inc.as_ref().is_some_and(|inc| live.is_none_or(|state| state.incarnation != *inc));
+        let is_foreign = message
+            .incarnation
+            .as_ref()
+            .is_some_and(|inc| live.is_none_or(|state| state.incarnation != *inc));
         let is_consumed = || consumed.is_some_and(|consumed| consumed.contains(&message.id));
         is_foreign || (is_deleted && is_answer(item)) || (message.once && is_consumed())
     };
@@ -290,7 +293,7 @@ pub(crate) fn identity(
     history: &[Event],
     messages: &[(Message, WorkItem)],
 ) -> Option<Identity> {
-    let execution = state.map_or(0, |state| state.execution.execution).max(1);
+    let execution = state.map_or(0, |state| state.execution.number).max(1);
     if let Some(State { created: true, name: Some(name), version: Some(version), .. }) = state {
         return Some(Identity { name: name.clone(), version: version.clone(), execution });
     }
@@ -337,7 +340,7 @@ async fn unstarted(
 ) -> Result<Claim, Failure> {
     let (retention, now) = (core.retention(), core.clock.stamp());
     let is_dropped = |message: &Message, item: &WorkItem| {
-        matches!(item, WorkItem::QueueMessage { .. }) || retention.is_lost(message.enq, now)
+        matches!(item, WorkItem::QueueMessage { .. }) || retention.is_lost(message.enqueued_at, now)
     };
     if !messages.iter().all(|(message, item)| is_dropped(message, item)) {
         return Ok(Claim::Unstarted(last));

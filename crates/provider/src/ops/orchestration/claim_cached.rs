@@ -60,7 +60,7 @@ pub(crate) fn claim(
         kv_snapshot,
         messages,
         is_more: false,
-        tried: &candidate.tried,
+        attempts: &candidate.attempts,
     };
     Some(request.in_memory(core, lock_timeout))
 }
@@ -78,8 +78,10 @@ fn decoded(message: &Message) -> Option<(Message, WorkItem)> {
 
 /// The key-value pairs, if all are in the state document.
 fn values(state: &State) -> Option<HashMap<String, KvEntry>> {
-    let entry = |(key, value): (&String, &KvValue)| match &value.v {
-        Text::Here(text) => Some((key.clone(), KvEntry { value: text.clone(), last_updated_at_ms: value.t })),
+    let entry = |(key, value): (&String, &KvValue)| match &value.value {
+        Text::Here(text) => {
+            Some((key.clone(), KvEntry { value: text.clone(), last_updated_at_ms: value.set_at_ms }))
+        }
         Text::Apart(_) => None,
     };
     state.kv.iter().map(entry).collect()
@@ -88,9 +90,9 @@ fn values(state: &State) -> Option<HashMap<String, KvEntry>> {
 /// Whether the cached state can go on with exactly these messages.
 fn continues(snapshot: &Snapshot, messages: &[(Message, WorkItem)]) -> bool {
     let state = &snapshot.state.value;
-    let is_free = state.lock.is_none() && state.del.is_none() && !state.is_deleted() && state.created;
+    let is_free = state.lock.is_none() && state.deletion.is_none() && !state.is_deleted() && state.created;
     let is_expected = |(message, item): &(Message, WorkItem)| {
-        let is_ours = message.inc.as_ref().is_none_or(|inc| *inc == state.incarnation);
+        let is_ours = message.incarnation.as_ref().is_none_or(|inc| *inc == state.incarnation);
         let is_completion = matches!(
             item,
             WorkItem::ActivityCompleted { .. }
@@ -108,5 +110,5 @@ fn continues(snapshot: &Snapshot, messages: &[(Message, WorkItem)]) -> bool {
 /// Whether the message starts an instance that this process has not seen. If it
 /// exists, the commit fails, and the next claim reads.
 fn begins(messages: &[(Message, WorkItem)]) -> bool {
-    matches!(messages, [(message, WorkItem::StartOrchestration { .. })] if message.inc.is_none())
+    matches!(messages, [(message, WorkItem::StartOrchestration { .. })] if message.incarnation.is_none())
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use perihelion_client::{Batch, Error, Etag, Patch};
 use tokio::time::Instant;
 
-use crate::documents::{Activity, STATE, kind};
+use crate::documents::{Activity, DocumentType, STATE};
 use crate::failure::Failure;
 use crate::ops::orchestration::direct_dispatch::DirectDispatch;
 use crate::ops::orchestration::stage::Staged;
@@ -89,7 +89,7 @@ pub(crate) fn as_batch(
     fill(&mut batch, plan, activities, basis)
         .map_err(|error| Failure::Refused(format!("the turn is too large: {error}")))?;
     debug_assert!(batch.bytes() <= BYTES_MAX, "{} bytes were planned to fit", batch.bytes());
-    let nonce = plan.state.ack.as_str();
+    let nonce = plan.state.commit_nonce.as_str();
     Ok(batch.with_witness(STATE, "/ack", nonce))
 }
 
@@ -158,10 +158,10 @@ fn create(batch: &mut Batch, plan: &TurnPlan) -> Result<(), Error> {
 fn publish(batch: &mut Batch, plan: &TurnPlan, staged: &Staged) -> Result<(), Error> {
     batch.delete_if_match(&staged.id, &staged.etag)?;
     for bundle in &plan.bundles {
-        batch.patch(&bundle.id, &Patch::new().set("/type", kind::BUNDLE)?)?;
+        batch.patch(&bundle.id, &Patch::new().set("/type", DocumentType::Bundle)?)?;
     }
     for outbox in &plan.outboxes {
-        batch.patch(&outbox.id, &Patch::new().set("/type", kind::OUTBOX)?)?;
+        batch.patch(&outbox.id, &Patch::new().set("/type", DocumentType::Outbox)?)?;
     }
     Ok(())
 }

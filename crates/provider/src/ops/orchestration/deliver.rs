@@ -82,7 +82,7 @@ async fn send(core: &Core, outbox: Outbox, is_first: bool) -> Result<(), Failure
         core.metrics.delivered(delivered.len());
         core.hints.instances.tell(|hints| {
             delivered.drain(..).for_each(|message| match is_first {
-                true => hints.bring(message),
+                true => hints.add_message(message),
                 false => hints.hint(&message.instance_id, message.visible_at),
             });
         });

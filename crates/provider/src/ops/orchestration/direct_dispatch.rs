@@ -48,7 +48,7 @@ impl<'a> DirectDispatch<'a> {
                 let promised = |activity: &mut Activity| {
                     let (worker, lease) = hints.promise(activity)?;
                     let nonce = nonce();
-                    (activity.lock, activity.attempt_count) = (Some(nonce.clone()), 1);
+                    (activity.lock_nonce, activity.attempt_count) = (Some(nonce.clone()), 1);
                     Some(Promise { worker, lease, nonce })
                 };
                 plan.activities.iter_mut().map(promised).collect()
@@ -117,7 +117,7 @@ impl<'a> DirectDispatch<'a> {
     async fn find(&self, activity: Activity, promise: &Promise) {
         let find = || self.store.find::<Activity>(&activity.instance_id, &activity.id);
         match retry_until(Instant::now() + RETRY_FOR, find).await {
-            Ok(Some(found)) if found.value.lock.as_deref() == Some(promise.nonce.as_str()) => {
+            Ok(Some(found)) if found.value.lock_nonce.as_deref() == Some(promise.nonce.as_str()) => {
                 self.hand(found.value, found.etag, promise);
             }
             Ok(_) => {}

@@ -15,7 +15,7 @@ use crate::ops::orchestration::claim::{Claim, ClaimOptions, claim};
 use crate::ops::wait::FetchWait;
 use crate::options::config::CommitTier;
 use crate::process::clock::HybridClock;
-use crate::process::hints::{Asker, Candidate, Capability, Hints};
+use crate::process::hints::{Candidate, Capability, Dispatcher, Hints};
 use crate::process::interest::Interest;
 
 /// How long hints skip an instance that another process locked first.
@@ -80,14 +80,14 @@ impl Queue for InstanceQueue<'_> {
     }
 
     fn next_hint(&self) -> Option<Stamp> {
-        self.core.hints.instances.quietly(|hints| hints.next(asking(&self.capability)))
+        self.core.hints.instances.quietly(|hints| hints.next(dispatcher(&self.capability)))
     }
 
     fn begin_wait(&self) {}
 }
 
-fn asking(capability: &Capability) -> Asker<'_> {
-    Asker { capability, at: Instant::now() }
+fn dispatcher(capability: &Capability) -> Dispatcher<'_> {
+    Dispatcher { capability, now: Instant::now() }
 }
 
 /// A hinted instance that a fetch tries to claim. Dropping it gives the hint back.
@@ -100,7 +100,7 @@ struct TakenHint<'a> {
 impl<'a> TakenHint<'a> {
     fn next(hints: &'a Hints, clock: &HybridClock, capability: &Capability) -> Option<Self> {
         let now = clock.stamp();
-        let candidate = hints.instances.quietly(|hints| hints.take(now, asking(capability)))?;
+        let candidate = hints.instances.quietly(|hints| hints.take(now, dispatcher(capability)))?;
         Some(TakenHint { hints, candidate, is_settled: false })
     }
 
@@ -121,7 +121,7 @@ impl<'a> TakenHint<'a> {
                 let now = Stamp::at_ms(now_ms);
                 queue.quietly(|hints| hints.park_unstarted(instance, seen, now, Instant::now()));
             }
-            Claim::Incompatible => queue.quietly(|hints| hints.park(instance, asking(capability))),
+            Claim::Incompatible => queue.quietly(|hints| hints.park(instance, dispatcher(capability))),
         }
         None
     }

@@ -57,9 +57,9 @@ pub(crate) fn lose(core: &Core, token: &LockToken) {
 
 /// Whether the token's lock is in the state.
 fn has_lock(token: &LockToken, state: &State) -> bool {
-    state.lock.as_ref().is_some_and(|lock| lock.n == token.nonce)
+    state.lock.as_ref().is_some_and(|lock| lock.nonce == token.nonce)
         && state.incarnation == token.incarnation
-        && state.del.is_none()
+        && state.deletion.is_none()
         && !state.is_deleted()
 }
 
@@ -68,8 +68,8 @@ fn is_free(held: &LockedInstance, state: &State) -> bool {
     !held.is_durable
         && state.lock.is_none()
         && state.incarnation == held.state.incarnation
-        && state.seq == held.state.seq
-        && state.del.is_none()
+        && state.commit_number == held.state.commit_number
+        && state.deletion.is_none()
         && !state.is_deleted()
 }
 
@@ -78,7 +78,7 @@ fn locked(token: &LockToken, state: Versioned<State>, now_ms: u64) -> Option<Loc
     let lock = state.lock.as_ref().filter(|_| has_lock(token, &state))?;
     let until = lock_table::deadline(lock.until, now_ms);
     // The lock does not say which messages need dedup: all of them get it.
-    let once = lock.att.keys().map(|id| Once { id: id.clone(), low: 0 }).collect();
+    let once = lock.attempts.keys().map(|id| Once { id: id.clone(), sender_floor: 0 }).collect();
     Some(LockedInstance {
         state,
         etag: Some(etag),

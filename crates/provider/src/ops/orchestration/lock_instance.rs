@@ -44,7 +44,7 @@ pub(crate) struct LockRequest<'a> {
     /// There are more messages than this turn takes.
     pub(crate) is_more: bool,
     /// Attempts by this process that were never written.
-    pub(crate) tried: &'a BTreeMap<String, u32>,
+    pub(crate) attempts: &'a BTreeMap<String, u32>,
 }
 
 impl LockRequest<'_> {
@@ -55,12 +55,12 @@ impl LockRequest<'_> {
         lock_timeout: Duration,
     ) -> Result<Option<LockedItem>, Failure> {
         let (state, attempts) = self.locked(lock_timeout, core.clock.now_ms());
-        let nonce = state.lock.as_ref().map(|lock| lock.n.clone()).unwrap_or_default();
+        let nonce = state.lock.as_ref().map(|lock| lock.nonce.clone()).unwrap_or_default();
         let etag = self.before.as_ref().map(|before| &before.etag);
         match core.store.put_state(&state, etag, "/lock/n", nonce.into()).await {
             Ok(etag) => {
                 let expired = self.before.as_ref().and_then(|before| before.value.lock.as_ref());
-                if expired.is_some_and(|lock| core.instance_locks.get(&lock.n).is_none()) {
+                if expired.is_some_and(|lock| core.instance_locks.get(&lock.nonce).is_none()) {
                     core.metrics.stole();
                 }
                 Ok(Some(self.handed(core, state, Some(etag), true, attempts)))
@@ -88,14 +88,15 @@ impl LockRequest<'_> {
             Some(before) if !before.value.is_deleted() => before.value.clone(),
             Some(before) => State {
                 consumed: before.value.consumed.clone(),
-                seq: before.value.seq,
+                commit_number: before.value.commit_number,
                 ..State::blank(self.instance, nonce())
             },
             None => State::blank(self.instance, nonce()),
         };
-        let expired = state.lock.take().map(|lock| lock.att).unwrap_or_default();
+        let expired = state.lock.take().map(|lock| lock.attempts).unwrap_or_default();
         let attempts = |message: &Message| {
-            let counts = [&expired, self.tried].map(|counts| counts.get(&message.id).copied().unwrap_or(0));
+            let counts =
+                [&expired, self.attempts].map(|counts| counts.get(&message.id).copied().unwrap_or(0));
             let so_far = counts.into_iter().fold(message.attempt_count, u32::max);
             (message.id.clone(), so_far.saturating_add(1))
         };
@@ -104,7 +105,7 @@ impl LockRequest<'_> {
         // The lease begins now, not when the fetch began.
         let until = ends_ms(now_ms, lock_timeout);
         let parts = self.messages.iter().filter_map(|(message, _)| message.item.parts().cloned()).collect();
-        state.lock = Some(Lock { n: nonce(), until, att, parts });
+        state.lock = Some(Lock { nonce: nonce(), until, attempts: att, parts });
         state.started_by = started_by(&state, &self.messages);
         (state, most)
     }
@@ -118,7 +119,7 @@ impl LockRequest<'_> {
         attempts: u32,
     ) -> LockedItem {
         let LockRequest { identity, history, kv_snapshot, messages, is_more, .. } = self;
-        let Lock { n, until, att, .. } = state.lock.clone().unwrap_or_default();
+        let Lock { nonce: n, until, attempts: att, .. } = state.lock.clone().unwrap_or_default();
         let token = LockToken {
             kind: LockKind::Orchestration,
             instance: state.instance_id.clone(),
@@ -163,15 +164,15 @@ impl LockRequest<'_> {
 fn started_by(state: &State, messages: &[(Message, WorkItem)]) -> Option<StartedBy> {
     let starts = messages.iter().filter_map(|(message, _)| {
         let parent = message.start_parent.as_deref()?;
-        Some((parent, message.parent_inc.as_deref()))
+        Some((parent, message.parent_incarnation.as_deref()))
     });
-    let is_first = state.execution.execution == 0 && !state.created;
+    let is_first = state.execution.number == 0 && !state.created;
     let by = match is_first {
-        true => starts
-            .clone()
-            .find_map(|(parent, inc)| Some(StartedBy { instance: parent.to_owned(), inc: inc?.to_owned() })),
+        true => starts.clone().find_map(|(parent, inc)| {
+            Some(StartedBy { instance: parent.to_owned(), incarnation: inc?.to_owned() })
+        }),
         false => state.started_by.clone(),
     }?;
     let mut others = starts.filter(|(parent, _)| *parent == by.instance);
-    others.all(|(_, inc)| inc == Some(by.inc.as_str())).then_some(by)
+    others.all(|(_, inc)| inc == Some(by.incarnation.as_str())).then_some(by)
 }

@@ -22,7 +22,7 @@ pub(crate) async fn run(core: &Core, token: &str, extend_for: Duration) -> Resul
         budget.spend()?;
         token_lock::check(held.until)?;
         let mut next = held.state.clone();
-        let lock = next.lock.as_mut().filter(|lock| lock.n == token.nonce).ok_or(Failure::LockLost)?;
+        let lock = next.lock.as_mut().filter(|lock| lock.nonce == token.nonce).ok_or(Failure::LockLost)?;
         lock.until = lock.until.max(ends_ms(core.clock.now_ms(), extend_for));
         let until = lock.until;
         let etag = held.etag.clone();

@@ -14,7 +14,7 @@ use serde::Serialize;
 use tokio::time::Instant;
 
 use crate::documents::stamp::Stamp;
-use crate::documents::{Bundle, Garbage, Outbox, Part, kind};
+use crate::documents::{Bundle, DocumentType, Garbage, Outbox, Part};
 use crate::failure::Failure;
 use crate::plan::{BYTES_MAX, TurnPlan};
 use crate::process::clock::HybridClock;
@@ -48,10 +48,10 @@ pub(crate) async fn turn(
         writer.create(part).await?;
     }
     for bundle in &plan.bundles {
-        writer.create(&Bundle { kind: kind::STAGED.to_owned(), ..bundle.clone() }).await?;
+        writer.create(&Bundle { document_type: DocumentType::Staged, ..bundle.clone() }).await?;
     }
     for outbox in &plan.outboxes {
-        writer.create(&Outbox { kind: kind::STAGED.to_owned(), ..outbox.clone() }).await?;
+        writer.create(&Outbox { document_type: DocumentType::Staged, ..outbox.clone() }).await?;
     }
     writer.finish().await?;
     Ok(Some(staged))

@@ -122,7 +122,7 @@ fn announce(
     });
     hints.instances.tell(|hints| {
         for message in messages {
-            hints.bring(message);
+            hints.add_message(message);
         }
     });
 }

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::takeover::{Age, wait};
 use crate::documents::stamp::Stamp;
-use crate::documents::{Activity, kind};
+use crate::documents::{self, Activity, DocumentType};
 use crate::ops::core::Core;
 use crate::ops::orchestration::claim::set_aside;
 use crate::options::config::Options;
@@ -79,7 +79,7 @@ enum Row {
     Message {
         instance: String,
         id: String,
-        enq: Stamp,
+        enqueued_at: Stamp,
         visible_at: Stamp,
     },
     Activity(Box<Offered>),
@@ -101,8 +101,8 @@ pub(super) async fn ingest(core: &Core, rows: Vec<Value>, found: &mut Found) -> 
     let (mut is_turn, mut is_work, mut is_unfinished, mut unreadable) = (false, false, false, Vec::new());
     for row in rows {
         match read(row) {
-            Row::Message { instance, id, enq, visible_at } => {
-                is_turn |= hint(&core.hints, &instance, (enq, id), visible_at, found);
+            Row::Message { instance, id, enqueued_at, visible_at } => {
+                is_turn |= hint(&core.hints, &instance, (enqueued_at, id), visible_at, found);
             }
             Row::Activity(offer) => is_work |= offered(&core.hints, *offer, found),
             Row::Unfinished { instance, made_at } => {
@@ -133,21 +133,31 @@ fn stamp(row: &Value, name: &str) -> Stamp {
 fn read(row: Value) -> Row {
     let text = |name: &str| row[name].as_str().unwrap_or_default().to_owned();
     let (instance, id) = (text("instanceId"), text("id"));
-    if row["type"] == kind::MESSAGE {
-        let is_readable = row["enq"].is_u64() && row["instanceId"].is_string();
-        let (enq, visible_at) = (stamp(&row, "enq"), stamp(&row, "visibleAt"));
-        // A claim could not read it with the others.
-        return match is_readable {
-            true => Row::Message { instance, id, enq, visible_at },
-            false => Row::Unreadable { instance, id },
-        };
+    use DocumentType::*;
+    match DocumentType::of(&row) {
+        Some(Message) => return read_message(&row, instance, id),
+        Some(Outbox | Bundle) => return Row::Unfinished { instance, made_at: stamp(&row, "visibleAt") },
+        Some(Activity) => {}
+        // A poll asks for no other types.
+        Some(
+            History | Deleted | Execution | Cancelled | Staged | Part | Garbage | Session | Deletion | Node
+            | Unreadable,
+        )
+        | None => return Row::Unreadable { instance, id },
     }
-    if row["type"] == kind::OUTBOX || row["type"] == kind::BUNDLE {
-        return Row::Unfinished { instance, made_at: stamp(&row, "visibleAt") };
-    }
-    match Etag::parse(&text("_etag")).ok().zip(serde_json::from_value::<Activity>(row).ok()) {
+    match Etag::parse(&text("_etag")).ok().zip(serde_json::from_value::<documents::Activity>(row).ok()) {
         Some((etag, activity)) => Row::Activity(Box::new((activity, etag))),
         None => Row::Unreadable { instance, id },
+    }
+}
+
+fn read_message(row: &Value, instance: String, id: String) -> Row {
+    let is_readable = row["enq"].is_u64() && row["instanceId"].is_string();
+    let (enqueued_at, visible_at) = (stamp(row, "enq"), stamp(row, "visibleAt"));
+    // A claim would never see a message without its place in the queue.
+    match is_readable {
+        true => Row::Message { instance, id, enqueued_at, visible_at },
+        false => Row::Unreadable { instance, id },
     }
 }
 
@@ -166,7 +176,7 @@ fn hint(
             return false;
         }
         let rank = found.view.rank_of_instance(instance);
-        let is_ours = found.is_ours(rank, Age { enq: message.0, visible_at, was_locked: false });
+        let is_ours = found.is_ours(rank, Age { enqueued_at: message.0, visible_at, was_locked: false });
         if is_ours {
             hints.hint(instance, visible_at);
             found.turns += 1;
@@ -180,14 +190,14 @@ fn hint(
 fn unfinished(options: &Options, instance: &str, made_at: Stamp, found: &mut Found) -> bool {
     let since = made_at.after(options.reconciler_age);
     let rank = found.view.rank_of_instance(instance);
-    found.is_ours(rank, Age { enq: since, visible_at: since, was_locked: false })
+    found.is_ours(rank, Age { enqueued_at: since, visible_at: since, was_locked: false })
 }
 
 /// Adds an activity to the hints. Returns whether it is new.
 fn offered(hints: &Hints, (activity, etag): Offered, found: &mut Found) -> bool {
     let rank = found.view.rank_of_activity(&activity.instance_id, &activity.id, activity.tag.as_deref());
-    let Activity { enq, visible_at, .. } = activity;
-    if !found.is_ours(rank, Age { enq, visible_at, was_locked: activity.lock.is_some() }) {
+    let Activity { enqueued_at, visible_at, .. } = activity;
+    if !found.is_ours(rank, Age { enqueued_at, visible_at, was_locked: activity.lock_nonce.is_some() }) {
         return false;
     }
     let is_news = hints.activities.quietly(|hints| hints.offer((activity, etag)));

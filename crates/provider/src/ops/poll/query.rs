@@ -72,7 +72,7 @@ impl PollQuery {
             .with_max_items(rows_max)
             .without_plan();
         if self.turns {
-            let known = hints.instances.quietly(|hints| hints.pass_over(now, EXCLUDED_MAX));
+            let known = hints.instances.quietly(|hints| hints.leave_out_of_poll(now, EXCLUDED_MAX));
             query = query.with_parameter("@known", known);
         }
         if let Some(tags) = &self.works {

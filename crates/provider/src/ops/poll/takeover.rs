@@ -29,7 +29,7 @@ const EACH_WAITS_LAST: Duration = Duration::from_millis(200);
 /// The age of work in storage.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Age {
-    pub(super) enq: Stamp,
+    pub(super) enqueued_at: Stamp,
     pub(super) visible_at: Stamp,
     /// A process had locked it, and the lock has expired.
     pub(super) was_locked: bool,
@@ -48,7 +48,7 @@ pub(super) fn wait(rank: Rank, age: Age, now: Stamp) -> Duration {
     };
     // Messages that are visible at once are stamped in the past; timers and expired
     // locks are stamped with their time.
-    let born = age.enq.max(age.visible_at);
+    let born = age.enqueued_at.max(age.visible_at);
     match now.ms().checked_sub(born.ms()) {
         Some(age) => age_wanted.saturating_sub(Duration::from_millis(age)),
         // The writer's clock is ahead of ours: the age is unknown.
@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn the_slot_owner_comes_first_and_the_others_in_order() {
-        let made = Age { enq: at(0), visible_at: at(0).at_once(), was_locked: false };
+        let made = Age { enqueued_at: at(0), visible_at: at(0).at_once(), was_locked: false };
         let wait = |rank, now| wait(rank, made, at(now)).as_millis();
         assert_eq!(wait(Rank::Alone, 0), 0);
         assert_eq!((wait(Rank::Owner, 0), wait(Rank::Owner, 100), wait(Rank::Owner, 250)), (250, 150, 0));
@@ -77,15 +77,15 @@ mod tests {
 
     #[test]
     fn a_timer_ages_from_its_due_time_and_a_clock_ahead_hides_nothing() {
-        let timer = Age { enq: at(0), visible_at: at(5000), was_locked: false };
+        let timer = Age { enqueued_at: at(0), visible_at: at(5000), was_locked: false };
         assert_eq!(wait(Rank::Owner, timer, at(5100)), Duration::from_millis(150));
-        let ahead = Age { enq: at(700), visible_at: at(0), was_locked: false };
+        let ahead = Age { enqueued_at: at(700), visible_at: at(0), was_locked: false };
         assert_eq!(wait(Rank::Behind(1), ahead, at(100)), Duration::ZERO);
     }
 
     #[test]
     fn an_expired_lock_is_taken_over_soon() {
-        let orphan = Age { enq: at(0), visible_at: at(2000), was_locked: true };
+        let orphan = Age { enqueued_at: at(0), visible_at: at(2000), was_locked: true };
         assert_eq!(wait(Rank::Owner, orphan, at(2000)), Duration::ZERO);
         assert_eq!(wait(Rank::Behind(1), orphan, at(2100)), Duration::from_millis(150));
     }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::CosmosDBProvider;
 use crate::documents::node::Tags;
 use crate::documents::stamp::Stamp;
-use crate::process::hints::{Asker, Capability};
+use crate::process::hints::{Capability, Dispatcher};
 use crate::process::interest::Interest;
 use futures_util::future::join_all;
 
@@ -143,7 +143,7 @@ async fn fetches_that_wait_share_one_poll_and_it_asks_for_no_more_than_they_take
     assert!(found.into_iter().any(|found| found.unwrap()));
     assert_eq!(queries(&engine).await - before, 1);
     let anyone = Capability::of(None);
-    let anyone = Asker { capability: &anyone, at: tokio::time::Instant::now() };
+    let anyone = Dispatcher { capability: &anyone, now: tokio::time::Instant::now() };
     assert!(core.hints.instances.quietly(|hints| hints.next(anyone)).is_none());
     let claimant = crate::process::hints::Claimant { tags: &TagFilter::Any, owner: None };
     let now = core.clock.stamp();

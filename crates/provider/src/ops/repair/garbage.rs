@@ -73,8 +73,8 @@ async fn found(store: &Store, garbage: &Garbage) -> Result<Vec<String>, Failure>
     if let Some(mark) = &garbage.staging {
         ids.extend(ask(by_staging, mark.as_str().into()).await?);
     }
-    if !garbage.of.is_empty() {
-        ids.extend(ask(by_activity, garbage.of.clone().into()).await?);
+    if !garbage.activities.is_empty() {
+        ids.extend(ask(by_activity, garbage.activities.clone().into()).await?);
     }
     if let Some(execution) = garbage.history {
         ids.extend(ask(by_execution, execution.into()).await?);

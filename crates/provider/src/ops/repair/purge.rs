@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use crate::documents::lock_token::nonce;
 use crate::documents::text::Parts;
-use crate::documents::{Outbox, State, Versioned, kind};
+use crate::documents::{Outbox, State, Versioned, DocumentType};
 use crate::failure::Failure;
 use crate::ops::admin::delete;
 use crate::ops::core::Core;
@@ -20,34 +20,35 @@ use crate::store::{RETRY_FOR, Store, retry_until};
 /// Time to live of a tombstone after the purge: longer than a message can be delayed.
 const TOMBSTONE_TTL_SECONDS: u32 = 7 * 24 * 3600;
 
-/// The members of a document that a purge decides by.
+/// What a deletion needs to know of a document.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct DocumentHead {
     pub(crate) id: String,
-    #[serde(rename = "type")]
-    pub(crate) kind: String,
+    #[serde(rename = "type", deserialize_with = "DocumentType::if_known")]
+    pub(crate) document_type: Option<DocumentType>,
     #[serde(default)]
     pub(crate) events: u64,
-    /// The incarnation that created it.
-    #[serde(default)]
-    inc: Option<String>,
-    /// The parts of its text, if it is stored in parts.
-    #[serde(default)]
-    b: Option<String>,
-    #[serde(default)]
-    n: u32,
-    /// For a garbage record: the staging that it belongs to.
+    /// The incarnation it was made by.
+    #[serde(rename = "inc", default)]
+    incarnation: Option<String>,
+    /// The prefix and number of the documents that have its text, if it is split
+    /// into parts.
+    #[serde(rename = "b", default)]
+    part_prefix: Option<String>,
+    #[serde(rename = "n", default)]
+    part_count: u32,
+    /// Of a garbage document: the staging whose commit it waits for.
     #[serde(default)]
     staging: Option<String>,
 }
 
 impl DocumentHead {
     fn parts(&self) -> Option<Parts> {
-        self.b.clone().map(|b| Parts { b, n: self.n, len: 0 })
+        self.part_prefix.clone().map(|prefix| Parts { prefix, count: self.part_count, len: 0 })
     }
 }
 
-/// All documents of an instance except its state.
+/// Everything of an instance but its state.
 pub(crate) async fn entries(store: &Store, instance: &str) -> Result<Vec<DocumentHead>, Failure> {
     let text = "SELECT c.id, c.type, c.events, c.inc, c.item.b, c.item.n, c.staging FROM c WHERE c.id != 'i'";
     store.rows(Query::new(text).in_partition(instance)).await
@@ -62,7 +63,8 @@ pub(crate) async fn finish(core: &Core, tombstone: &Versioned<State>) -> Result<
     let instance = state.instance_id.as_str();
     let listed: HashSet<&String> = state.purge.iter().flatten().collect();
     let entries = entries(&core.store, instance).await?;
-    let outboxes: Vec<&DocumentHead> = entries.iter().filter(|entry| entry.kind == kind::OUTBOX).collect();
+    let is_outbox = |entry: &&DocumentHead| entry.document_type == Some(DocumentType::Outbox);
+    let outboxes: Vec<&DocumentHead> = entries.iter().filter(is_outbox).collect();
     if !outboxes.is_empty() {
         let companions = delete::companions(&core.store, state).await?;
         for outbox in outboxes {
@@ -71,25 +73,31 @@ pub(crate) async fn finish(core: &Core, tombstone: &Versioned<State>) -> Result<
     }
     let mut doomed = Vec::new();
     for entry in entries {
-        match entry.kind.as_str() {
-            kind::MESSAGE | kind::ACTIVITY => {
-                let is_ours = entry.inc.as_ref() == Some(&state.incarnation);
+        use DocumentType::*;
+        match entry.document_type {
+            Some(Message | Activity) => {
+                let is_ours = entry.incarnation.as_ref() == Some(&state.incarnation);
                 if is_ours || listed.contains(&entry.id) {
                     doomed.extend(entry.parts().iter().flat_map(Parts::ids));
                     doomed.push(entry.id);
                 }
             }
-            kind::PART if entry.id.starts_with("p:") => {}
-            kind::GARBAGE if entry.staging.is_some() => {}
-            _ => doomed.push(entry.id),
+            Some(Part) if entry.id.starts_with("p:") => {}
+            Some(Garbage) if entry.staging.is_some() => {}
+            Some(
+                History | Deleted | Execution | Cancelled | Bundle | Outbox | Staged | Part | Garbage
+                | Session | Deletion | Node | Unreadable,
+            )
+            | None => doomed.push(entry.id),
         }
     }
     for ids in doomed.chunks(Batch::OPERATIONS_MAX) {
         remove(&core.store, instance, ids).await?;
     }
     let ttl = Some(TOMBSTONE_TTL_SECONDS);
-    let done = State { purge: None, del: None, made_at: None, ack: nonce(), ttl, ..state.clone() };
-    match core.store.put_state(&done, Some(&tombstone.etag), "/ack", done.ack.clone().into()).await {
+    let done =
+        State { purge: None, deletion: None, repair_at: None, commit_nonce: nonce(), ttl, ..state.clone() };
+    match core.store.put_state(&done, Some(&tombstone.etag), "/ack", done.commit_nonce.clone().into()).await {
         Err(Failure::Storage(error)) if !error.is_precondition_failed() => Err(error.into()),
         _ => Ok(()),
     }

@@ -14,7 +14,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::documents::stamp::Stamp;
-use crate::documents::{Deletion, Garbage, Outbox, State, kind};
+use crate::documents::{self, DocumentType, State};
 use crate::failure::Failure;
 use crate::ops::admin::delete;
 use crate::ops::core::Core;
@@ -110,7 +110,7 @@ async fn round(core: &Core, pass: &mut Pass) -> Result<(), Failure> {
     let is_more = rows.len() >= ROWS_MAX;
     rows.truncate(ROWS_MAX);
     pass.found += rows.len();
-    let outbox = rows.iter().find(|row| row["type"] == kind::OUTBOX).map(made_at);
+    let outbox = rows.iter().find(|row| DocumentType::of(row) == Some(DocumentType::Outbox)).map(made_at);
     pass.outbox = pass.outbox.or(outbox);
     let now_ms = core.clock.now_ms();
     core.metrics.outbox_age(pass.outbox.map(|since| now_ms.saturating_sub(since.ms())));
@@ -134,13 +134,16 @@ fn made_at(row: &Value) -> Stamp {
 
 async fn finish(core: &Core, row: Value) -> Result<(), Failure> {
     let text = |name: &str| row[name].as_str().unwrap_or_default().to_owned();
-    match text("type").as_str() {
-        kind::OUTBOX => deliver::attempt(core, versioned::<Outbox>(row)?.value).await,
-        kind::BUNDLE => unpack::run(&core.store, &core.hints, &text("instanceId"), &text("id")).await,
-        kind::HISTORY => Box::pin(retain::sweep(core, &versioned::<State>(row)?)).await,
-        kind::GARBAGE => garbage::finish(&core.store, versioned::<Garbage>(row)?).await,
-        kind::DELETED => purge::finish(core, &versioned::<State>(row)?).await,
-        kind::DELETION => delete::advance(core, versioned::<Deletion>(row)?).await,
-        _ => Ok(()),
+    use DocumentType::*;
+    let Some(document_type) = DocumentType::of(&row) else { return Ok(()) };
+    match document_type {
+        Outbox => deliver::attempt(core, versioned::<documents::Outbox>(row)?.value).await,
+        Bundle => unpack::run(&core.store, &core.hints, &text("instanceId"), &text("id")).await,
+        History => Box::pin(retain::sweep(core, &versioned::<State>(row)?)).await,
+        Garbage => garbage::finish(&core.store, versioned::<documents::Garbage>(row)?).await,
+        Deleted => purge::finish(core, &versioned::<State>(row)?).await,
+        Deletion => delete::advance(core, versioned::<documents::Deletion>(row)?).await,
+        // These have no `madeAt`.
+        Execution | Message | Activity | Cancelled | Staged | Part | Session | Node | Unreadable => Ok(()),
     }
 }

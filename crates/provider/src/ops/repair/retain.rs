@@ -49,8 +49,8 @@ pub(crate) async fn sweep(core: &Core, root: &Versioned<State>) -> Result<(), Fa
 /// its own.
 async fn postpone(store: &Store, clock: &HybridClock, root: &Versioned<State>) -> Result<(), Failure> {
     let due = Stamp::at_ms(clock.now_ms()).after(POSTPONED);
-    let later = State { made_at: Some(due), ack: nonce(), ..root.value.clone() };
-    match store.put_state(&later, Some(&root.etag), "/ack", later.ack.clone().into()).await {
+    let later = State { repair_at: Some(due), commit_nonce: nonce(), ..root.value.clone() };
+    match store.put_state(&later, Some(&root.etag), "/ack", later.commit_nonce.clone().into()).await {
         Err(Failure::Storage(error)) if error.is_precondition_failed() || error.is_not_found() => Ok(()),
         outcome => outcome.map(drop),
     }

@@ -315,7 +315,7 @@ async fn an_answer_to_a_start_that_collides_reaches_whoever_is_there() {
     ack(&provider, &token, vec![event("child", 1, String::new())], vec![], vec![]).await.unwrap();
     let now = provider.core.clock.stamp();
     let again = crate::plan::message(&child("child", "parent"), "x:another:1".into(), now, None).unwrap();
-    let again = crate::documents::Message { parent_inc: Some("another".into()), ..again };
+    let again = crate::documents::Message { parent_incarnation: Some("another".into()), ..again };
     super::post(&provider, &again).await;
     let (token, messages) = take(&provider).await;
     assert_eq!(messages, [child("child", "parent")]);

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::{LOCK, NOW, World, ack, event, named, raised, run_activities, start, take, work};
 use crate::CosmosDBProvider;
-use crate::documents::{Deletion, DeletionStage, Outbox, State, kind};
+use crate::documents::{Deletion, DeletionStage, DocumentType, Outbox, State};
 use crate::plan::session_of;
 
 /// How long what must happen may take.
@@ -182,7 +182,7 @@ async fn deletion_cut_off(world: &World, stage: DeletionStage, marked: &[&str]) 
     let deletion = Deletion {
         id: "d:cut-off".to_owned(),
         instance_id: 1,
-        kind: kind::DELETION.to_owned(),
+        document_type: DocumentType::Deletion,
         instances: vec!["a".to_owned(), "b".to_owned()],
         late: Vec::new(),
         stage,
@@ -191,7 +191,7 @@ async fn deletion_cut_off(world: &World, stage: DeletionStage, marked: &[&str]) 
     store.container.create(deletion.instance_id, &deletion).await.unwrap();
     for name in marked {
         let found = store.state(name).await.unwrap().expect("its state");
-        let next = State { del: Some(deletion.id.clone()), ..found.value };
+        let next = State { deletion: Some(deletion.id.clone()), ..found.value };
         store.put_state(&next, Some(&found.etag), "/del", deletion.id.clone().into()).await.unwrap();
     }
     provider
@@ -204,7 +204,7 @@ async fn a_deletion_that_was_cut_off_between_marks_is_taken_back() {
     let _reconciling = world.provider().await;
     eventually("taking it back", async || {
         let state = provider.core.store.state("a").await.unwrap().expect("its state");
-        state.value.del.is_none()
+        state.value.deletion.is_none()
     })
     .await;
     for name in ["a", "b"] {
@@ -246,10 +246,10 @@ async fn what_cannot_be_delivered_is_tried_ever_more_rarely() {
         visible_at: crate::documents::stamp::Stamp(1),
         id: "o:1:0".to_owned(),
         instance_id: "a".to_owned(),
-        kind: kind::OUTBOX.to_owned(),
+        document_type: DocumentType::Outbox,
         made_at: crate::documents::stamp::Stamp::at_ms(1),
         messages: vec![message],
-        mark: None,
+        staging: None,
     };
     provider.core.store.container.create("a", &outbox).await.unwrap();
     world.engine.manage(http::Method::DELETE, "counters", "").await.unwrap();

@@ -243,7 +243,7 @@ async fn an_event_that_is_repeated_late_is_delivered_once() {
     let id = crate::documents::dedup::enqueued_id(&ticket.sender, ticket.number);
     let stamp = provider.core.clock.stamp();
     let mut message = crate::plan::message(&raised("a", "repeated"), id, stamp, None).unwrap();
-    message.low = ticket.low;
+    message.sender_floor = ticket.low;
     post(&provider, &message).await;
     let mut next = 1;
     let mut consume = async || {

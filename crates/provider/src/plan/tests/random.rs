@@ -58,9 +58,12 @@ impl World {
     fn turn(&mut self, random: &mut Rng, what: &str) {
         let consumed: BTreeMap<String, u32> =
             (0..random.usize(0..=64)).map(|n| (format!("m:p:{n:x}"), 1)).collect();
-        let once: Vec<Once> =
-            consumed.keys().filter(|_| random.bool()).map(|id| Once { id: id.clone(), low: 0 }).collect();
-        self.state.lock = Some(Lock { n: "n".into(), att: consumed.clone(), ..Lock::default() });
+        let once: Vec<Once> = consumed
+            .keys()
+            .filter(|_| random.bool())
+            .map(|id| Once { id: id.clone(), sender_floor: 0 })
+            .collect();
+        self.state.lock = Some(Lock { nonce: "n".into(), attempts: consumed.clone(), ..Lock::default() });
         let ack = self.ack(random);
         self.now.0 += 1_000_000;
         let basis = Basis {
@@ -90,7 +93,7 @@ impl World {
         let first = self.events + 1;
         let count = amount(random, 300);
         ack.history_delta = (first..first + count).map(|id| event(random, id)).collect();
-        let ids = self.state.seq * 10_000 + 1;
+        let ids = self.state.commit_number * 10_000 + 1;
         ack.worker_items = (ids..ids + amount(random, 400)).map(|id| sized_work(random, id)).collect();
         ack.orchestrator_items = (0..amount(random, 300)).map(|n| message(random, n)).collect();
         let cancelled = (0..amount(random, 200)).map(|_| cancel(random.u64(1..ids + 400)));
@@ -281,7 +284,7 @@ fn check_values(plan: &TurnPlan, ack: &TurnAck, what: &str) {
     }
     for (key, value) in last {
         let found = plan.state.kv_delta[key].as_ref().expect("it is set");
-        assert!(whole(plan, &found.v) == *value, "{what}: {key}");
+        assert!(whole(plan, &found.value) == *value, "{what}: {key}");
     }
     if let Some(output) = &ack.metadata.output {
         let found = plan.state.execution.output.as_ref().expect("it is set");

@@ -1,5 +1,5 @@
-//! Activities on offer, each with its document and version, so that taking one
-//! is one conditional write.
+//! Hints about activities: each with its document and etag, so that locking one
+//! takes a single conditional write.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::Duration;
@@ -11,10 +11,10 @@ use crate::documents::Activity;
 use crate::documents::stamp::{Stamp, ends_ms};
 use crate::process::lock_table::Offered;
 
-/// Activities remembered. Beyond it hints are dropped and polls find them.
+/// Activities remembered. Beyond it hints are dropped and polls find the activities.
 const WORKS_MAX: usize = 8192;
 
-/// Order of the queue, then which document.
+/// Place in the queue, then instance and document id.
 type Key = (Stamp, Stamp, String, String);
 
 /// Activities by when they can be taken.
@@ -22,14 +22,14 @@ type Key = (Stamp, Stamp, String, String);
 pub(crate) struct ActivityHints {
     offers: BTreeMap<Key, Offered>,
     keys: HashMap<(String, String), Key>,
-    /// Sessions of other workers, until when.
+    /// Sessions that other workers hold: the owner, and until when.
     foreign: HashMap<String, (String, Stamp)>,
-    /// Workers that wait, by number.
+    /// Waiting workers, by number.
     waiting: BTreeMap<u64, Waiting>,
     numbers: u64,
-    /// Activities that are locked for whoever comes first here.
+    /// Activities that are locked for the next worker of this process.
     ready: VecDeque<Ready>,
-    /// Workers that are about to come back for more.
+    /// Workers that will fetch again in a moment.
     returning: usize,
     /// Activities that are being locked for them.
     locking: usize,
@@ -52,25 +52,25 @@ pub(crate) struct Ready {
     pub(crate) lease: Duration,
 }
 
-/// How much of its lease an activity may have waited in part, one in so many:
-/// the worker renews by the length of a whole one.
+/// A locked activity may wait for one part in ten of its lease before a worker
+/// takes it: the worker counts on a whole lease.
 const WAITED_PART: u32 = 10;
 
-/// Who asks for work.
+/// A worker that asks for work.
 pub(crate) struct Claimant<'a> {
     pub(crate) tags: &'a TagFilter,
-    /// `None` takes nothing that belongs to a session.
+    /// The worker's session owner id; `None` takes no activity of a session.
     pub(crate) owner: Option<&'a str>,
 }
 
 impl ActivityHints {
-    /// Puts an activity on offer, in its newest version; whether it was not.
+    /// Adds an activity in its newest version. Returns whether it was new.
     pub(crate) fn offer(&mut self, (activity, etag): Offered) -> bool {
         let name = (activity.instance_id.clone(), activity.id.clone());
         if self.offers.len() >= WORKS_MAX && !self.keys.contains_key(&name) {
             return false;
         }
-        let key = (activity.visible_at, activity.enq, name.0.clone(), name.1.clone());
+        let key = (activity.visible_at, activity.enqueued_at, name.0.clone(), name.1.clone());
         let before = self.keys.insert(name, key.clone()).and_then(|before| self.offers.remove(&before));
         let is_news = before.is_none_or(|(_, version)| version != etag);
         self.offers.insert(key, (activity, etag));
@@ -83,22 +83,22 @@ impl ActivityHints {
         }
     }
 
-    /// A worker begins to wait.
+    /// Registers a worker that begins to wait, and returns its number.
     pub(crate) fn wait(&mut self, tags: &TagFilter, lease: Duration) -> u64 {
         self.numbers += 1;
         self.waiting.insert(self.numbers, Waiting { tags: tags.clone(), lease, is_promised: false });
         self.numbers
     }
 
-    /// It waits no longer.
+    /// The worker no longer waits.
     pub(crate) fn leave(&mut self, worker: u64) {
         self.waiting.remove(&worker);
     }
 
-    /// A waiting worker for an activity that is about to be made, and for how
-    /// long it locks.
+    /// Promises an activity that is about to be created to a waiting worker.
+    /// Returns the worker's number and its lock duration.
     pub(crate) fn promise(&mut self, activity: &Activity) -> Option<(u64, Duration)> {
-        // What lies in parts takes a read anyway.
+        // An input in parts takes a read anyway.
         if activity.session_id.is_some() || activity.item.parts().is_some() {
             return None;
         }
@@ -108,22 +108,22 @@ impl ActivityHints {
         Some((*number, waiting.lease))
     }
 
-    /// A promise is kept, or will not be.
+    /// Ends a promise, whether or not it was kept.
     pub(crate) fn kept(&mut self, worker: u64) {
         if let Some(waiting) = self.waiting.get_mut(&worker) {
             waiting.is_promised = false;
         }
     }
 
-    /// A worker is about to come back: the next activity for it, unless one is
-    /// locked or being locked for each of those that are. To be followed by
+    /// A worker will fetch again in a moment. Returns the next activity for it,
+    /// unless enough are locked or being locked already. The caller must call
     /// [`ActivityHints::returned`].
     pub(crate) fn returning(&mut self, now: Stamp, claimant: &Claimant<'_>) -> Option<Offered> {
         self.returning += 1;
         if self.ready.len() + self.locking >= self.returning {
             return None;
         }
-        // What lies in parts is read by whoever takes it.
+        // The worker that takes an input in parts reads it.
         let offer = self.take(now, claimant)?;
         if offer.0.item.parts().is_some() {
             self.offer(offer);
@@ -133,7 +133,7 @@ impl ActivityHints {
         Some(offer)
     }
 
-    /// The worker is back; `is_locking` when it was given something to lock.
+    /// The worker is back; `is_locking` says that it was given an activity to lock.
     pub(crate) fn returned(&mut self, is_locking: bool) {
         self.returning -= 1;
         self.locking -= usize::from(is_locking);
@@ -144,8 +144,8 @@ impl ActivityHints {
         self.ready.push_back(ready);
     }
 
-    /// An activity that is locked already. One that has waited for long goes
-    /// back among the offers, as if it had not been tried.
+    /// Takes an activity that is locked already. One that has waited too long goes
+    /// back to the queue, and this attempt does not count.
     pub(crate) fn take_ready(&mut self, now_ms: u64, claimant: &Claimant<'_>) -> Option<Ready> {
         let suits = |ready: &Ready| claimant.tags.matches(ready.activity.tag.as_deref());
         while let Some(position) = self.ready.iter().position(suits) {
@@ -155,15 +155,15 @@ impl ActivityHints {
                 return Some(ready);
             }
             let Ready { mut activity, etag, .. } = ready;
-            (activity.lock, activity.visible_at) = (None, activity.enq.at_once());
+            (activity.lock_nonce, activity.visible_at) = (None, activity.enqueued_at.at_once());
             activity.attempt_count = activity.attempt_count.saturating_sub(1);
             self.offer((activity, etag));
         }
         None
     }
 
-    /// The next activity that this claimant may have. It is off the list: a
-    /// failed attempt need not put it back, the poll would.
+    /// Takes the next activity that this worker may run. If the attempt to lock it
+    /// fails, the next poll finds it again.
     pub(crate) fn take(&mut self, now: Stamp, claimant: &Claimant<'_>) -> Option<Offered> {
         let mut ready = self.offers.iter().take_while(|(key, _)| key.0 <= now);
         let key = ready.find(|(_, offer)| self.suits(offer, now, claimant)).map(|(key, _)| key.clone())?;
@@ -171,17 +171,17 @@ impl ActivityHints {
         self.offers.remove(&key)
     }
 
-    /// When something comes that this claimant may have.
+    /// When the next activity is due that this worker may run.
     pub(crate) fn next(&self, now: Stamp, claimant: &Claimant<'_>) -> Option<Stamp> {
         self.offers.iter().find(|(_, offer)| self.suits(offer, now, claimant)).map(|(key, _)| key.0)
     }
 
-    /// A session belongs to another worker until then.
+    /// Notes that another worker holds this session until then.
     pub(crate) fn foreign(&mut self, session: &str, owner: String, until: Stamp) {
         self.foreign.insert(session.to_owned(), (owner, until));
     }
 
-    /// Sessions that a poll need not name for these owners.
+    /// Sessions of other owners, which a poll for these owners leaves out.
     pub(crate) fn foreign_to(&mut self, owners: &BTreeSet<String>, now: Stamp, most: usize) -> Vec<String> {
         self.foreign.retain(|_, (_, until)| *until > now);
         let others = self.foreign.iter().filter(|(_, (holder, _))| !owners.contains(holder));

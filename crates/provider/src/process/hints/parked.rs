@@ -1,42 +1,43 @@
-//! InstanceHints that have messages and cannot be taken, for now or for good. Each
-//! was read once; it is not read again for a while, and ever less often.
+//! Parked instances: they have messages but cannot be taken, for now or for
+//! good. Each was read once and is read again ever less often.
 //!
-//! - Executions that are pinned to a version that a dispatcher does not run,
-//!   whatever messages come for them: only a turn of another version, or a
-//!   deletion, can change what they are pinned to. Those of this process are
-//!   told; those of others are found by looking.
-//! - Messages without a start, until another message comes, which may be it.
+//! An instance is parked for one of two reasons:
+//! - Its execution is pinned to a duroxide version that a dispatcher does not
+//!   run. New messages do not change that; only a turn by another version or a
+//!   deletion does. Such changes by this process unpark the instance; those by
+//!   other processes are found by looking again.
+//! - Its messages have no start among them. The next message may be the start.
 //!
-//! What always holds: an instance of another version is parked for dispatchers
-//! with one filter, and those with another see it as before. However many are
-//! parked for one reason, one of them is looked at in a time, the one that has
-//! waited longest.
+//! Invariants: an instance of another version is parked only for dispatchers
+//! with the same filter; others see it as before. Of all instances parked for
+//! one reason, one is looked at per interval: the one that has waited longest.
 
 use std::collections::{BTreeSet, HashMap};
-use std::time::Duration;
 
 use duroxide::providers::DispatcherCapabilityFilter;
-use tokio::time::Instant;
+use tokio::time::{Duration, Instant};
 
 use crate::documents::stamp::Stamp;
 
-/// How long an instance is left alone first, doubled at each look up to the last.
-const REST_FIRST: Duration = Duration::from_secs(5);
-const REST_LAST: Duration = Duration::from_secs(60);
+/// The first pause before an instance is looked at again; each look doubles it,
+/// up to the last.
+const PAUSE_FIRST: Duration = Duration::from_secs(5);
+const PAUSE_LAST: Duration = Duration::from_secs(60);
 
-/// Between two looks for one reason: six requests a minute of the sixty that an
-/// idle process may send.
+/// The interval between two looks for one reason: six requests a minute of the
+/// sixty that an idle process may send.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 
-/// Reasons told apart: filters of the runtimes that share a provider, mostly.
-/// Beyond it what was parked for the one parked for longest ago is forgotten.
+/// Reasons kept apart: usually the filters of the runtimes that share a
+/// provider. Beyond it the reason that was used longest ago is forgotten with
+/// its instances.
 const REASONS_MAX: usize = 8;
 
-/// InstanceHints parked for one reason: as many as there are hints.
+/// Instances parked for one reason: as many as there are hints.
 const PARKED_MAX: usize = 65_536;
 
-/// The versions that a dispatcher runs, in a form that is equal when it means
-/// the same; `None` is all of them.
+/// The duroxide versions that a dispatcher runs, in a form that can be
+/// compared; `None` is all of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Capability(Option<String>);
 
@@ -50,230 +51,162 @@ impl Capability {
     }
 }
 
-/// Who asks, and when, by the clock that waiting goes by.
+/// A dispatcher that asks for work now.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Asker<'a> {
+pub(crate) struct Dispatcher<'a> {
     pub(crate) capability: &'a Capability,
-    pub(crate) at: Instant,
+    pub(crate) now: Instant,
 }
 
+/// All parked instances, by reason.
 #[derive(Debug, Default)]
 pub(crate) struct Parked {
-    lots: Vec<Lot>,
+    groups: Vec<Group>,
 }
 
 /// Why an instance cannot be taken.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Reason {
-    /// By dispatchers that run these versions.
+    /// Dispatchers that run these versions do not run the instance's.
     Version(Capability),
+    /// No start is among its messages.
     Unstarted,
 }
 
-/// What is parked for one reason.
+/// The instances parked for one reason.
 #[derive(Debug)]
-struct Lot {
+struct Group {
     reason: Reason,
-    spots: HashMap<String, Spot>,
-    /// (until when, instance), one for each spot.
+    instances: HashMap<String, ParkedInstance>,
+    /// (until when it is parked, instance), one for each of `instances`.
     order: BTreeSet<(Instant, String)>,
-    /// When one was parked last.
-    parked: Instant,
+    /// When an instance was last parked for this reason.
+    parked_at: Instant,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Spot {
+struct ParkedInstance {
     until: Instant,
-    rest: Duration,
+    pause: Duration,
     /// The last of its messages that was seen.
     seen: Stamp,
 }
 
 impl Parked {
-    /// Of another version: leaves it alone for longer than before.
-    pub(super) fn park(&mut self, instance: &str, asker: Asker<'_>) {
-        self.put(Reason::Version(asker.capability.clone()), instance, Stamp::default(), asker.at);
+    /// Parks an instance whose version this dispatcher does not run, for longer
+    /// than the last time.
+    pub(super) fn park(&mut self, instance: &str, dispatcher: Dispatcher<'_>) {
+        self.insert(
+            Reason::Version(dispatcher.capability.clone()),
+            instance,
+            Stamp::default(),
+            dispatcher.now,
+        );
     }
 
-    /// Without a start among its messages, of which that is the last.
-    pub(super) fn park_unstarted(&mut self, instance: &str, seen: Stamp, at: Instant) {
-        self.put(Reason::Unstarted, instance, seen, at);
+    /// Parks an instance without a start among its messages, up to `seen`.
+    pub(super) fn park_unstarted(&mut self, instance: &str, seen: Stamp, now: Instant) {
+        self.insert(Reason::Unstarted, instance, seen, now);
     }
 
-    fn put(&mut self, reason: Reason, instance: &str, seen: Stamp, at: Instant) {
-        let lot = self.lot_mut(reason, at);
-        lot.parked = at;
-        let before = lot.spots.get(instance).copied();
-        let rest = before.map_or(REST_FIRST, |spot| (spot.rest * 2).min(REST_LAST));
-        lot.leave(instance);
-        if lot.spots.len() >= PARKED_MAX
-            && let Some((_, oldest)) = lot.order.first().cloned()
+    fn insert(&mut self, reason: Reason, instance: &str, seen: Stamp, now: Instant) {
+        let group = self.group_mut(reason, now);
+        group.parked_at = now;
+        let before = group.instances.get(instance).copied();
+        let pause = before.map_or(PAUSE_FIRST, |parked| (parked.pause * 2).min(PAUSE_LAST));
+        group.remove(instance);
+        if group.instances.len() >= PARKED_MAX
+            && let Some((_, oldest)) = group.order.first().cloned()
         {
-            lot.leave(&oldest);
+            group.remove(&oldest);
         }
-        let until = at + rest;
-        lot.order.insert((until, instance.to_owned()));
-        lot.spots.insert(instance.to_owned(), Spot { until, rest, seen });
+        let until = now + pause;
+        group.order.insert((until, instance.to_owned()));
+        group.instances.insert(instance.to_owned(), ParkedInstance { until, pause, seen });
     }
 
-    /// Whether it is to be left alone by that one. The one that has waited
-    /// longest is not, once in a while.
-    pub(super) fn is_parked(&self, instance: &str, asker: Asker<'_>) -> bool {
-        let hides = |lot: &Lot| lot.spots.contains_key(instance) && lot.due(asker.at) != Some(instance);
-        self.lots.iter().any(|lot| lot.concerns(asker) && hides(lot))
+    /// Whether this dispatcher leaves the instance alone. Once per interval the
+    /// instance that has waited longest is not left alone.
+    pub(super) fn is_parked(&self, instance: &str, dispatcher: Dispatcher<'_>) -> bool {
+        let hides = |group: &Group| {
+            group.instances.contains_key(instance) && group.due(dispatcher.now) != Some(instance)
+        };
+        self.groups.iter().any(|group| group.concerns(dispatcher) && hides(group))
     }
 
-    /// Whether any instance that is parked may not be so for that one.
-    pub(super) fn is_any_open(&self, asker: Asker<'_>) -> bool {
-        self.lots.iter().any(|lot| !lot.concerns(asker) || lot.due(asker.at).is_some())
+    /// Whether some parked instance may be open to this dispatcher.
+    pub(super) fn is_any_open(&self, dispatcher: Dispatcher<'_>) -> bool {
+        self.groups.iter().any(|group| !group.concerns(dispatcher) || group.due(dispatcher.now).is_some())
     }
 
-    /// Whether it has no start, as far as is known.
+    /// Whether the instance is parked because it has no start.
     pub(super) fn is_unstarted(&self, instance: &str) -> bool {
-        self.spot(instance).is_some()
+        self.unstarted(instance).is_some()
     }
 
-    /// Whether a message of it, of that place, may be the start it has not had.
-    pub(super) fn is_news(&self, instance: &str, enq: Stamp) -> bool {
-        self.spot(instance).is_some_and(|spot| enq > spot.seen)
+    /// Whether this message may be the start that the instance lacks: it came
+    /// after those that were seen.
+    pub(super) fn may_be_start(&self, instance: &str, enqueued_at: Stamp) -> bool {
+        self.unstarted(instance).is_some_and(|parked| enqueued_at > parked.seen)
     }
 
-    /// A message has come for it.
-    pub(super) fn told(&mut self, instance: &str) {
-        let unstarted = self.lots.iter_mut().find(|lot| lot.reason == Reason::Unstarted);
-        unstarted.into_iter().for_each(|lot| lot.leave(instance));
+    /// A message arrived for the instance: it may be the start.
+    pub(super) fn message_arrived(&mut self, instance: &str) {
+        let unstarted = self.groups.iter_mut().find(|group| group.reason == Reason::Unstarted);
+        unstarted.into_iter().for_each(|group| group.remove(instance));
     }
 
-    /// Whether it is parked for anyone.
-    pub(super) fn has(&self, instance: &str) -> bool {
-        self.lots.iter().any(|lot| lot.spots.contains_key(instance))
+    /// Whether the instance is parked for any dispatcher.
+    pub(super) fn contains(&self, instance: &str) -> bool {
+        self.groups.iter().any(|group| group.instances.contains_key(instance))
     }
 
-    /// Parked for nobody any more.
-    pub(super) fn forget(&mut self, instance: &str) {
-        self.lots.iter_mut().for_each(|lot| lot.leave(instance));
+    /// Unparks the instance for all dispatchers.
+    pub(super) fn remove(&mut self, instance: &str) {
+        self.groups.iter_mut().for_each(|group| group.remove(instance));
     }
 
-    fn spot(&self, instance: &str) -> Option<&Spot> {
-        self.lots.iter().find(|lot| lot.reason == Reason::Unstarted)?.spots.get(instance)
+    fn unstarted(&self, instance: &str) -> Option<&ParkedInstance> {
+        self.groups.iter().find(|group| group.reason == Reason::Unstarted)?.instances.get(instance)
     }
 
-    fn lot_mut(&mut self, reason: Reason, at: Instant) -> &mut Lot {
-        let place = self.lots.iter().position(|lot| lot.reason == reason);
-        let place = place.unwrap_or_else(|| {
-            if self.lots.len() >= REASONS_MAX {
-                let oldest = self.lots.iter().enumerate().min_by_key(|(_, lot)| lot.parked);
-                let oldest = oldest.map_or(0, |(place, _)| place);
-                self.lots.remove(oldest);
+    fn group_mut(&mut self, reason: Reason, now: Instant) -> &mut Group {
+        let index = self.groups.iter().position(|group| group.reason == reason);
+        let index = index.unwrap_or_else(|| {
+            if self.groups.len() >= REASONS_MAX {
+                let oldest = self.groups.iter().enumerate().min_by_key(|(_, group)| group.parked_at);
+                let oldest = oldest.map_or(0, |(index, _)| index);
+                self.groups.remove(oldest);
             }
-            let (spots, order) = (HashMap::new(), BTreeSet::new());
-            self.lots.push(Lot { reason, spots, order, parked: at });
-            self.lots.len() - 1
+            let (instances, order) = (HashMap::new(), BTreeSet::new());
+            self.groups.push(Group { reason, instances, order, parked_at: now });
+            self.groups.len() - 1
         });
-        &mut self.lots[place]
+        &mut self.groups[index]
     }
 }
 
-impl Lot {
-    /// Whether its instances are parked for that one.
-    fn concerns(&self, asker: Asker<'_>) -> bool {
+impl Group {
+    /// Whether its instances are parked for this dispatcher.
+    fn concerns(&self, dispatcher: Dispatcher<'_>) -> bool {
         match &self.reason {
-            Reason::Version(capability) => capability == asker.capability,
+            Reason::Version(capability) => capability == dispatcher.capability,
             Reason::Unstarted => true,
         }
     }
 
-    /// The one that may be looked at again.
-    fn due(&self, at: Instant) -> Option<&str> {
+    /// The instance that may be looked at again.
+    fn due(&self, now: Instant) -> Option<&str> {
         let (until, instance) = self.order.first()?;
-        (*until <= at && self.parked + LOOK_EVERY <= at).then_some(instance)
+        (*until <= now && self.parked_at + LOOK_EVERY <= now).then_some(instance)
     }
 
-    fn leave(&mut self, instance: &str) {
-        if let Some(spot) = self.spots.remove(instance) {
-            self.order.remove(&(spot.until, instance.to_owned()));
+    fn remove(&mut self, instance: &str) {
+        if let Some(parked) = self.instances.remove(instance) {
+            self.order.remove(&(parked.until, instance.to_owned()));
         }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn capability(name: &str) -> Capability {
-        Capability(Some(name.to_owned()))
-    }
-
-    #[test]
-    fn what_is_parked_is_looked_at_ever_less_often() {
-        let (old, begun) = (capability("old"), Instant::now());
-        let asker = |seconds| Asker { capability: &old, at: begun + Duration::from_secs(seconds) };
-        let mut parked = Parked::default();
-        let mut looks = Vec::new();
-        for second in 0..300 {
-            if !parked.is_parked("a", asker(second)) {
-                looks.push(second);
-                parked.park("a", asker(second));
-            }
-        }
-        assert_eq!(looks, [0, 10, 20, 40, 80, 140, 200, 260]);
-        parked.forget("a");
-        assert!(!parked.is_parked("a", asker(300)) && !parked.has("a"));
-    }
-
-    #[test]
-    fn of_many_that_are_parked_one_is_looked_at_in_a_time_and_each_in_its_turn() {
-        let (old, begun) = (capability("old"), Instant::now());
-        let asker = |seconds| Asker { capability: &old, at: begun + Duration::from_secs(seconds) };
-        let names: Vec<String> = (0..20).map(|number| format!("{number:02}")).collect();
-        let mut parked = Parked::default();
-        names.iter().for_each(|name| parked.park(name, asker(0)));
-        let mut looks = Vec::new();
-        for second in 1..=200 {
-            let open: Vec<_> = names.iter().filter(|name| !parked.is_parked(name, asker(second))).collect();
-            assert!(open.len() <= 1, "{second}: {open:?}");
-            assert_eq!(parked.is_any_open(asker(second)), open.len() == 1);
-            for name in open {
-                looks.push(name.clone());
-                parked.park(name, asker(second));
-            }
-        }
-        looks.sort();
-        assert_eq!(looks, names);
-    }
-
-    #[test]
-    fn one_filter_hides_nothing_from_another_and_few_are_told_apart() {
-        let at = Instant::now();
-        let (old, new) = (capability("old"), capability("new"));
-        let mut parked = Parked::default();
-        parked.park("a", Asker { capability: &old, at });
-        assert!(parked.is_parked("a", Asker { capability: &old, at }));
-        assert!(!parked.is_parked("a", Asker { capability: &new, at }));
-        assert!(parked.is_any_open(Asker { capability: &new, at }));
-        for number in 0..100 {
-            let at = at + Duration::from_secs(number);
-            parked.park("b", Asker { capability: &capability(&number.to_string()), at });
-        }
-        assert_eq!(parked.lots.len(), REASONS_MAX);
-        assert!(!parked.has("a"), "the oldest was forgotten");
-    }
-
-    #[test]
-    fn what_has_no_start_is_parked_for_all_until_something_comes_that_may_be_it() {
-        let at = Instant::now();
-        let (old, new) = (capability("old"), capability("new"));
-        let mut parked = Parked::default();
-        parked.park_unstarted("a", Stamp(5), at);
-        for capability in [&old, &new] {
-            assert!(parked.is_parked("a", Asker { capability, at }));
-            assert!(!parked.is_any_open(Asker { capability, at }));
-        }
-        assert!(!parked.is_news("a", Stamp(5)) && parked.is_news("a", Stamp(6)));
-        parked.told("a");
-        assert!(!parked.has("a") && !parked.is_news("a", Stamp(6)));
-        parked.park("a", Asker { capability: &old, at });
-        parked.told("a");
-        assert!(parked.has("a"), "a message changes no version");
-    }
-}
+mod tests;

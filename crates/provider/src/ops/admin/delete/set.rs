@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use super::{ATTEMPTS_MAX, Force, check_children, check_status, entomb, late};
 use crate::documents::lock_token::nonce;
 use crate::documents::stamp::Stamp;
-use crate::documents::{Deletion, DeletionStage, State, Versioned, kind};
+use crate::documents::{Deletion, DeletionStage, DocumentType, State, Versioned};
 use crate::failure::Failure;
 use crate::ops::core::Core;
 use crate::ops::repair::purge;
@@ -39,7 +39,7 @@ pub(super) async fn delete(
     let mut deletion = Deletion {
         id: format!("d:{:x}:{}", now.0, nonce()),
         instance_id: COORDINATORS,
-        kind: kind::DELETION.to_owned(),
+        document_type: DocumentType::Deletion,
         instances: set.iter().map(|instance| (*instance).to_owned()).collect(),
         late: Vec::new(),
         stage: DeletionStage::Prepared,
@@ -100,11 +100,11 @@ async fn mark(core: &Core, instance: &str, operation: &str, force: Force<'_>) ->
             Some(found) => (found.value, Some(found.etag)),
             None => (State::blank(instance, nonce()), None),
         };
-        if let Some(other) = next.del.as_deref().filter(|other| *other != operation) {
+        if let Some(other) = next.deletion.as_deref().filter(|other| *other != operation) {
             settle(core, instance, other).await?;
             return Err(Failure::Contended(format!("{instance} is part of another deletion")));
         }
-        next.del = Some(operation.to_owned());
+        next.deletion = Some(operation.to_owned());
         let put = core.store.put_state(&next, etag.as_ref(), "/del", operation.into()).await;
         if unless_stale(put)?.is_some() {
             return Ok(());
@@ -156,11 +156,11 @@ async fn clear(store: &Store, instance: &str, operation: &str) -> Result<(), Fai
     loop {
         budget.spend()?;
         let found = store.state(instance).await?;
-        let Some(found) = found.filter(|found| found.value.del.as_deref() == Some(operation)) else {
+        let Some(found) = found.filter(|found| found.value.deletion.as_deref() == Some(operation)) else {
             return Ok(());
         };
-        let next = State { del: None, ack: nonce(), ..found.value };
-        let put = store.put_state(&next, Some(&found.etag), "/ack", next.ack.clone().into()).await;
+        let next = State { deletion: None, commit_nonce: nonce(), ..found.value };
+        let put = store.put_state(&next, Some(&found.etag), "/ack", next.commit_nonce.clone().into()).await;
         if unless_stale(put)?.is_some() {
             return Ok(());
         }
@@ -224,6 +224,6 @@ async fn forget(store: &Store, deletion: &Deletion) -> Result<(), Failure> {
 
 /// The instances that are deleted together with this one.
 pub(crate) async fn companions(store: &Store, tombstone: &State) -> Result<Vec<String>, Failure> {
-    let Some(operation) = &tombstone.del else { return Ok(Vec::new()) };
+    let Some(operation) = &tombstone.deletion else { return Ok(Vec::new()) };
     Ok(coordinator(store, operation).await?.map(|found| found.value.instances).unwrap_or_default())
 }

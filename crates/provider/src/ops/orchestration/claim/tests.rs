@@ -5,7 +5,7 @@ use super::*;
 
 fn pinned(pin: Option<&str>) -> State {
     let mut state = State::blank("a", String::new());
-    state.execution.pin = pin.map(str::to_owned);
+    state.execution.pinned_version = pin.map(str::to_owned);
     state
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::*;
-use crate::documents::kind;
+use crate::documents::DocumentType;
 use crate::documents::node::Tags;
 
 fn roles(turns: bool, tags: &[&str]) -> Roles {
@@ -15,7 +15,7 @@ fn node(id: &str, roles: Roles, written: u64) -> NodeDocument {
     NodeDocument {
         id: id.to_owned(),
         instance_id: crate::documents::node::NODES_KEY,
-        kind: kind::NODE.to_owned(),
+        document_type: DocumentType::Node,
         roles,
         ttl: 1,
         written,

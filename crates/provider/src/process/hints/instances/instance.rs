@@ -1,0 +1,268 @@
+//! The hints about one instance: when its messages become visible, which of them
+//! are held here, and the phase the instance is in.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::documents::Message;
+use crate::documents::stamp::Stamp;
+
+/// Due times kept for one instance. Most are timers; a poll finds the rest.
+const DUE_MAX: usize = 256;
+
+/// Messages held for one instance: as many as one turn takes.
+const MESSAGES_MAX: usize = 64;
+
+/// Turns of an instance in a row without a read while polls leave the instance
+/// out. The next turn reads, and so sees what other processes wrote. The
+/// smallest workflow takes two turns.
+const TURNS_UNREAD_MAX: u32 = 2;
+
+/// Where an instance stands, as far as this process knows.
+#[derive(Debug, Default, Clone, Copy, PartialEq)]
+pub(super) enum Phase {
+    /// No dispatcher of this process has it.
+    #[default]
+    Free,
+    /// A dispatcher of this process reads it, to see whether it can be locked.
+    Examined { came_for: Option<Stamp> },
+    /// A dispatcher of this process has locked it. The due time that the
+    /// dispatcher came for is kept: it applies again if the lock is given back.
+    Locked { until: Stamp, came_for: Option<Stamp> },
+    /// It cannot be taken before `until`: another process has the lock, or the
+    /// last attempt asked for a pause.
+    Blocked { until: Stamp },
+}
+
+impl Phase {
+    /// The time before which the instance cannot be taken.
+    fn blocked_until(self) -> Stamp {
+        match self {
+            Phase::Free => Stamp(0),
+            Phase::Examined { .. } => Stamp(u64::MAX),
+            Phase::Locked { until, .. } | Phase::Blocked { until } => until,
+        }
+    }
+
+    /// The due time that the current holder came for.
+    fn came_for(self) -> Option<Stamp> {
+        match self {
+            Phase::Free | Phase::Blocked { .. } => None,
+            Phase::Examined { came_for } | Phase::Locked { came_for, .. } => came_for,
+        }
+    }
+}
+
+/// The messages of an instance, as far as this process knows them.
+#[derive(Debug, Default, Clone)]
+struct KnownMessages {
+    /// Messages held in full, in queue order.
+    held: BTreeMap<(Stamp, String), Message>,
+    /// Visible-from times of messages that are not held. A turn before such a
+    /// time need not read for it.
+    not_held: BTreeSet<Stamp>,
+    /// The partition may have messages of which nothing is known here.
+    is_partial: bool,
+    /// Set when a poll has left the instance out because it was known: the
+    /// number of turns without a read since then.
+    turns_unread: Option<u32>,
+}
+
+impl KnownMessages {
+    fn add_not_held(&mut self, due: Stamp) {
+        if self.not_held.len() < DUE_MAX {
+            self.not_held.insert(due);
+        } else {
+            self.is_partial = true;
+        }
+    }
+
+    /// Removes the messages that are visible at `now`. The flag says that the
+    /// partition may have more, so the turn must read it.
+    fn take_visible(&mut self, now: Stamp) -> (Vec<Message>, bool) {
+        let is_later = |message: &Message| message.visible_at > now;
+        let (later, visible) =
+            std::mem::take(&mut self.held).into_iter().partition(|(_, message)| is_later(message));
+        self.held = later;
+        let is_any_not_held = self.not_held.first().is_some_and(|due| *due <= now);
+        self.not_held.retain(|due| *due > now);
+        let is_read_due = self.turns_unread.is_some_and(|turns| turns >= TURNS_UNREAD_MAX);
+        let is_partial = std::mem::take(&mut self.is_partial) || is_any_not_held || is_read_due;
+        self.turns_unread = self.turns_unread.filter(|_| !is_partial).map(|turns| turns + 1);
+        (BTreeMap::into_values(visible).collect(), is_partial)
+    }
+}
+
+/// An instance that a dispatcher may try to lock.
+#[derive(Debug, Default)]
+pub(crate) struct Candidate {
+    pub(crate) instance: String,
+    /// The visible messages that are held in full, in queue order.
+    pub(crate) messages: Vec<Message>,
+    /// The partition may have messages that are not known here.
+    pub(crate) is_partial: bool,
+    /// A turn of this process did not end with a commit.
+    pub(crate) is_suspect: bool,
+    /// Attempts per message of that turn.
+    pub(crate) attempts: BTreeMap<String, u32>,
+}
+
+/// The hints about one instance.
+#[derive(Debug, Default, Clone)]
+pub(super) struct InstanceHint {
+    /// Times at which its messages become visible, or a lock of ours runs out.
+    due: BTreeSet<Stamp>,
+    phase: Phase,
+    messages: KnownMessages,
+    /// Attempts per message of a turn that is under way or did not end with a
+    /// commit.
+    unfinished: Option<BTreeMap<String, u32>>,
+}
+
+impl InstanceHint {
+    /// When it can be taken next.
+    pub(super) fn when(&self) -> Option<Stamp> {
+        self.due.first().map(|due| (*due).max(self.phase.blocked_until()))
+    }
+
+    /// Whether a dispatcher of this process has it, or can take it at `now`.
+    pub(super) fn is_known(&self, now: Stamp) -> bool {
+        self.phase.blocked_until() > now || self.when().is_some_and(|when| when <= now)
+    }
+
+    /// Whether there is anything to remember. Without a due time there are no
+    /// messages either.
+    pub(super) fn is_needed(&self) -> bool {
+        !self.due.is_empty() || self.phase.blocked_until() > Stamp(0) || self.messages.turns_unread.is_some()
+    }
+
+    /// Whether a message becomes visible up to `now`.
+    pub(super) fn is_due(&self, now: Stamp) -> bool {
+        self.due.first().is_some_and(|due| *due <= now)
+    }
+
+    /// Bytes of the messages held.
+    pub(super) fn held_bytes(&self) -> u64 {
+        self.messages.held.values().map(|message| message.item.len()).sum()
+    }
+
+    /// The due time for which this process locked it.
+    pub(super) fn locked_for(&self) -> Option<Stamp> {
+        match self.phase {
+            Phase::Locked { came_for, .. } => came_for,
+            Phase::Free | Phase::Examined { .. } | Phase::Blocked { .. } => None,
+        }
+    }
+
+    /// Notes a message, visible from `due` on, that is not held.
+    pub(super) fn add_due(&mut self, due: Stamp) {
+        self.messages.add_not_held(due);
+        self.insert_due(due);
+    }
+
+    /// Notes a message; `is_room` says that its bytes may be held.
+    pub(super) fn add_message(&mut self, message: Message, is_room: bool) {
+        if self.is_attempted(&message.id) {
+            // The turn that is under way has read it.
+            return;
+        }
+        self.insert_due(message.visible_at);
+        if is_room && self.messages.held.len() < MESSAGES_MAX {
+            self.messages.held.insert((message.enqueued_at, message.id.clone()), message);
+        } else {
+            self.messages.add_not_held(message.visible_at);
+        }
+    }
+
+    /// Notes a message that a poll found. Unless the message is held here or
+    /// belongs to the turn under way, the next turn reads.
+    pub(super) fn found(&mut self, message: &(Stamp, String), visible_at: Stamp) {
+        let is_held = self.messages.held.contains_key(message) || self.is_attempted(&message.1);
+        if !is_held && !self.messages.is_partial {
+            self.add_due(visible_at);
+        }
+    }
+
+    /// Free → Examined: hands out what is visible at `now`.
+    pub(super) fn examine(&mut self, instance: &str, now: Stamp) -> Candidate {
+        self.phase = Phase::Examined { came_for: self.due.first().copied() };
+        self.due.retain(|due| *due > now);
+        let (messages, is_partial) = self.messages.take_visible(now);
+        Candidate {
+            instance: instance.to_owned(),
+            messages,
+            is_partial,
+            is_suspect: self.unfinished.is_some(),
+            attempts: self.unfinished.clone().unwrap_or_default(),
+        }
+    }
+
+    /// Examined → Locked. When the lock runs out the instance is due again.
+    pub(super) fn lock(&mut self, until: Stamp, attempts: BTreeMap<String, u32>) {
+        self.due.insert(until);
+        self.phase = Phase::Locked { until, came_for: self.phase.came_for() };
+        self.unfinished = Some(attempts);
+    }
+
+    /// Locked → Locked, for longer.
+    pub(super) fn renew(&mut self, until: Stamp) {
+        self.remove_lock_due();
+        self.due.insert(until);
+        self.phase = Phase::Locked { until, came_for: self.phase.came_for() };
+    }
+
+    /// Locked → Free after a commit: the messages of the turn are gone.
+    pub(super) fn commit(&mut self) {
+        self.remove_lock_due();
+        self.phase = Phase::Free;
+        // A message may have arrived here after the turn had read it.
+        let gone = self.unfinished.take().unwrap_or_default();
+        self.messages.held.retain(|(_, id), _| !gone.contains_key(id));
+    }
+
+    /// Examined or Locked → Free without a commit: the messages are still there,
+    /// and the next turn reads.
+    pub(super) fn release(&mut self) {
+        self.remove_lock_due();
+        self.give_back();
+        self.phase = Phase::Free;
+    }
+
+    /// Examined → Blocked.
+    pub(super) fn block(&mut self, until: Stamp) {
+        self.give_back();
+        self.phase = Phase::Blocked { until };
+    }
+
+    /// Examined → Free: nothing was visible.
+    pub(super) fn idle(&mut self) {
+        self.phase = Phase::Free;
+        self.unfinished = None;
+        self.messages.turns_unread = None;
+    }
+
+    /// Notes whether the poll that begins now leaves the instance out.
+    pub(super) fn set_left_out(&mut self, is_left_out: bool) {
+        self.messages.turns_unread = is_left_out.then(|| self.messages.turns_unread.unwrap_or(0));
+    }
+
+    fn insert_due(&mut self, due: Stamp) {
+        if self.due.len() < DUE_MAX {
+            self.due.insert(due);
+        }
+    }
+
+    fn is_attempted(&self, id: &str) -> bool {
+        self.unfinished.as_ref().is_some_and(|attempts| attempts.contains_key(id))
+    }
+
+    fn remove_lock_due(&mut self) {
+        if let Phase::Locked { until, .. } = self.phase {
+            self.due.remove(&until);
+        }
+    }
+
+    fn give_back(&mut self) {
+        self.due.extend(self.phase.came_for());
+        self.messages.is_partial = true;
+    }
+}
