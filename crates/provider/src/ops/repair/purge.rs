@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use crate::documents::lock_token::nonce;
 use crate::documents::text::Parts;
-use crate::documents::{Outbox, State, Versioned, DocumentType};
+use crate::documents::{DocumentType, Outbox, State, Versioned};
 use crate::failure::Failure;
 use crate::ops::admin::delete;
 use crate::ops::core::Core;
