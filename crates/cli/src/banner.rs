@@ -1,7 +1,7 @@
-//! The banner: what a person or a test needs to know of a server that is ready.
+//! The banner: what a person or a test needs to connect to a server.
 //!
-//! Tools look for its lines, so they are a contract: `Now listening on:` and,
-//! last, `Started` with a carriage return (a well-known test container waits
+//! Tools search for two of its lines, so they must not change: `Now listening on:`
+//! and, last, `Started` with a carriage return (a well-known test container waits
 //! for exactly that).
 
 use std::fmt::Write;
@@ -13,11 +13,11 @@ use perihelion_server::AuthMode;
 
 use crate::settings::{Mode, Settings};
 
-/// What is known of a server once it runs.
+/// A server that has started.
 #[derive(Debug)]
 pub(crate) struct Ready<'a> {
     pub(crate) address: SocketAddr,
-    /// With several regions, each one's name and address.
+    /// With several regions, the name and address of each.
     pub(crate) regions: Vec<(String, SocketAddr)>,
     pub(crate) ca_path: Option<&'a Path>,
     pub(crate) after: Duration,
@@ -31,14 +31,14 @@ pub(crate) fn banner(settings: &Settings, ready: &Ready<'_>) -> String {
     let endpoint = options.public_endpoint.as_deref().unwrap_or(&http);
     let data = match &options.account.data {
         Some(directory) => directory.display().to_string(),
-        None => "in memory, gone when this ends (keep it with --data DIR)".to_owned(),
+        None => "in memory, lost when the server ends (keep it with --data DIR)".to_owned(),
     };
     let ca = match (ready.ca_path, &options.account.data) {
         (Some(path), None) => format!("{} (print it: perihelion cert ca)", path.display()),
         (Some(path), Some(data)) => {
             format!("{} (print it: perihelion cert ca --data {})", path.display(), data.display())
         }
-        (None, _) => "made for this run only, no directory to keep it in".to_owned(),
+        (None, _) => "created for this run only: there is no directory to keep it in".to_owned(),
     };
     let mut lines = vec![
         ("Endpoint", format!("{http} and https://{authority}/")),
@@ -67,7 +67,8 @@ fn title(mode: Mode, after: Duration) -> String {
     format!("perihelion {version} {}: ready in {} ms\n", mode.name(), after.as_millis())
 }
 
-/// The well-known key is public; any other is shown to who asks for it.
+/// The key for the connection string. The well-known key is public; any other is
+/// shown only with `--show-key`.
 fn shown_key(settings: &Settings) -> String {
     let key = &settings.options.keys.primary;
     if key.is_emulator_key() || settings.show_key {
@@ -104,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn the_banner_says_all_that_is_needed_to_connect() {
+    fn the_banner_has_everything_that_a_client_needs_to_connect() {
         let text = shown(ServeArgs::default());
         for part in [
             "ready in 12 ms",
@@ -121,14 +122,14 @@ mod tests {
     }
 
     #[test]
-    fn a_key_of_ones_own_is_hidden_unless_asked_for() {
+    fn a_secret_key_is_hidden_unless_show_key_is_given() {
         let own = ServeArgs { key: Some(OWN_KEY.to_owned()), ..ServeArgs::default() };
         assert!(!shown(own.clone()).contains(OWN_KEY));
         assert!(shown(ServeArgs { show_key: true, ..own }).contains(OWN_KEY));
     }
 
     #[test]
-    fn addresses_are_written_as_a_client_would() {
+    fn addresses_are_written_as_a_client_writes_them() {
         let address = SocketAddr::from(([0, 0, 0, 0], 1));
         for (host, expected) in
             [("0.0.0.0", "localhost:1"), ("::1", "[::1]:1"), ("db.internal", "db.internal:1")]

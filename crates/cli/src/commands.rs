@@ -17,10 +17,10 @@ use crate::exit::{self, Failure};
 
 const EXAMPLES: &str = "\
 Examples:
-  perihelion demo                    a shop on durable workflows, and a kill half way
+  perihelion demo                    a shop on durable workflows; its worker is killed half way
   perihelion dev                     in memory on 127.0.0.1:8081
-  perihelion dev --data ./data       the same, kept in ./data
-  perihelion dev --throughput 400    answers 429 as a container of 400 RU/s would
+  perihelion dev --data ./data       the same, with data in ./data
+  perihelion dev --throughput 400    answers 429 as a container with 400 RU/s does
   perihelion server --data /var/lib/perihelion --key-file /etc/perihelion/key
   perihelion migrate --from duroxide/duroxide --to duroxide/workflows
   perihelion cert ca > ca.pem        the CA that signs the server's certificate";
@@ -36,8 +36,8 @@ pub(crate) struct Cli {
     command: Command,
 }
 
-/// Registers the commands. `$module` is a file beside this one with the type
-/// `$args` and a function `run`, whose documentation comment is the help.
+/// Registers the commands. `$args` has the arguments of a command, and its
+/// documentation comment is the help. `$module::run` runs the command.
 macro_rules! commands {
     ($($variant:ident($args:ty) => $module:ident),* $(,)?) => {
         #[derive(Debug, Subcommand)]

@@ -1,10 +1,10 @@
-//! Being a drop-in for the official emulator image.
+//! Compatibility with the official emulator image.
 //!
-//! Test set-ups configure that image by environment variables and arguments;
-//! `perihelion server` takes them all, so that only an image name changes.
-//! Those that ask for something we have are obeyed, the others are tolerated,
-//! and what somebody would miss is said in a warning. `dev` ignores them: on
-//! a laptop a stray `PORT` or `DATA_PATH` belongs to another program.
+//! Test set-ups configure that image by environment variables and arguments.
+//! `perihelion server` accepts them all, so that only the name of the image
+//! changes. Variables with an equivalent here take effect, the others are ignored,
+//! and a warning names an ignored one that a user would miss. `dev` does not read
+//! them: on a laptop `PORT` or `DATA_PATH` may belong to another program.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -14,7 +14,7 @@ use clap::{Args, ValueEnum};
 use crate::args::{Level, ServeArgs};
 use crate::exit::Failure;
 
-/// What `server --help` says about it.
+/// The part of `server --help` about the image.
 pub(crate) const HELP: &str = "\
 Environment variables of the official emulator image:
   PORT                     as --port
@@ -56,14 +56,14 @@ pub(crate) struct ImageArgs {
     enable_console: Option<Option<String>>,
 }
 
-/// Fills what was not typed from the image's variables, and returns what the
-/// user should hear about. `variable` reads the environment.
+/// Fills options that were not typed from the image's variables, and returns the
+/// warnings. `variable` reads the environment.
 pub(crate) fn apply(
     typed: &mut ServeArgs,
     image: &ImageArgs,
     variable: impl Fn(&str) -> Option<String>,
 ) -> Result<Vec<String>, Failure> {
-    // An empty variable is how compose files say "not set".
+    // Compose files set a variable to "" when it has no value.
     let variable = |name: &str| variable(name).filter(|value| !value.is_empty());
     if typed.port.is_none() {
         typed.port = variable("PORT").map(|value| parse("PORT", &value, u16::from_str)).transpose()?;
@@ -81,12 +81,12 @@ pub(crate) fn apply(
         let level = |text: &str| Level::from_str(text, true);
         typed.log = variable("LOG_LEVEL").map(|value| parse("LOG_LEVEL", &value, level)).transpose()?;
     }
-    // Whoever configures the explorer believes to start the image, and may be
-    // a test container that waits for GET / to answer.
+    // A set-up that configures the explorer expects the image, and may be a test
+    // container that waits for GET / to answer.
     typed.open_account |= image.enable_explorer.is_some() || variable("ENABLE_EXPLORER").is_some();
-    let certificate = image.cert_path.is_some() || variable("CERT_PATH").is_some();
-    let advice = "CERT_PATH is ignored: the server makes its own certificate, see `perihelion cert`";
-    Ok(if certificate { vec![advice.to_owned()] } else { Vec::new() })
+    let has_certificate = image.cert_path.is_some() || variable("CERT_PATH").is_some();
+    let warning = "CERT_PATH is ignored: the server creates its own certificate, see `perihelion cert`";
+    Ok(if has_certificate { vec![warning.to_owned()] } else { Vec::new() })
 }
 
 fn parse<T, E: std::fmt::Display>(
@@ -95,10 +95,10 @@ fn parse<T, E: std::fmt::Display>(
     read: impl FnOnce(&str) -> Result<T, E>,
 ) -> Result<T, Failure> {
     read(value).map_err(|error| {
-        let what = format!("the environment variable {name} is {value:?}: {error}");
+        let message = format!("the environment variable {name} is {value:?}: {error}");
         Failure::usage(
-            what,
-            "it is read as the official emulator image reads it, see `perihelion server --help`",
+            message,
+            "this variable of the official emulator image is read too, see `perihelion server --help`",
         )
     })
 }
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn the_images_variables_fill_what_was_not_typed() {
+    fn the_images_variables_fill_options_that_were_not_typed() {
         let mut typed = ServeArgs { port: Some(1), ..ServeArgs::default() };
         let variables = [
             ("PORT", "9"),
@@ -124,9 +124,9 @@ mod tests {
             ("LOG_LEVEL", "QUIET"),
             ("GATEWAY_PUBLIC_ENDPOINT", "https://cosmos:8081"),
         ];
-        let notes = applied(&mut typed, &variables).expect("applied");
-        assert!(notes.is_empty());
-        assert_eq!(typed.port, Some(1), "what was typed wins");
+        let warnings = applied(&mut typed, &variables).expect("applied");
+        assert!(warnings.is_empty());
+        assert_eq!(typed.port, Some(1), "a typed option wins");
         assert_eq!(typed.data, Some(PathBuf::from("/data")));
         assert_eq!(typed.key_file, Some(PathBuf::from("/key")));
         assert_eq!(typed.log, Some(Level::Off));
@@ -134,16 +134,16 @@ mod tests {
     }
 
     #[test]
-    fn a_senseless_variable_is_wrong_usage_and_names_itself() {
+    fn an_invalid_variable_is_wrong_usage_and_is_named() {
         let failure = applied(&mut ServeArgs::default(), &[("PORT", "eighty")]).expect_err("not a port");
         assert_eq!(failure.code(), 2);
         assert!(format!("{failure:?}").contains("PORT"));
     }
 
     #[test]
-    fn an_ignored_certificate_is_mentioned_and_an_empty_variable_is_none() {
-        let notes =
+    fn an_ignored_certificate_gets_a_warning_and_an_empty_variable_counts_as_unset() {
+        let warnings =
             applied(&mut ServeArgs::default(), &[("CERT_PATH", "/x.pfx"), ("PORT", "")]).expect("applied");
-        assert_eq!(notes.len(), 1);
+        assert_eq!(warnings.len(), 1);
     }
 }

@@ -1,6 +1,6 @@
-//! Logs: on standard error, ours at the level asked for, everybody else's
-//! only when something is wrong. Libraries below us log headers at their
-//! finest levels, and a header holds the client's signature.
+//! Logs on standard error: this program's at the chosen level, those of other
+//! libraries at `warn` and above only. Libraries log headers at their finest
+//! levels, and a header holds the client's signature.
 
 use std::io::IsTerminal;
 
@@ -11,10 +11,10 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::args::Level;
 
-/// What every crate of this program is called, or starts with.
+/// The names of this program's crates start with this.
 const OURS: &str = "perihelion";
 
-/// Starts logging. Does nothing when somebody has done so before.
+/// Starts logging. Does nothing when logging was started before.
 pub(crate) fn start(level: Level) {
     let level = match level {
         Level::Off => LevelFilter::OFF,

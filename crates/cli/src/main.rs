@@ -10,6 +10,7 @@ mod commands;
 mod emulator_image;
 mod exit;
 mod logs;
+mod process;
 mod settings;
 
 use std::process::ExitCode;

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use perihelion_server::{
     AccountOptions, AuthMode, Keys, Limits, MasterKey, RegionNames, ServerOptions, certificates,
 };
+use perihelion_wire::transport::is_loopback;
 
 use crate::args::{Auth, Level, ServeArgs};
 use crate::exit::Failure;
@@ -16,10 +17,10 @@ const HOST: &str = "127.0.0.1";
 /// Where a data directory keeps its certificates.
 const TLS_DIRECTORY: &str = "tls";
 
-/// A key file holds one short line; more is another kind of file.
+/// A key file holds one short line; a longer file is not a key file.
 const KEY_FILE_BYTES_MAX: u64 = 4096;
 
-/// For whom the server runs.
+/// The command that starts the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
     Dev,
@@ -35,7 +36,7 @@ impl Mode {
     }
 }
 
-/// Everything a serving command needs to know.
+/// The resolved options of `dev` or `server`.
 #[derive(Debug)]
 pub(crate) struct Settings {
     pub(crate) mode: Mode,
@@ -45,13 +46,13 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// Resolves what was typed.
+    /// Resolves and checks the options that were typed.
     pub(crate) fn resolve(typed: ServeArgs, mode: Mode) -> Result<Settings, Failure> {
         let host = typed.host.unwrap_or_else(|| HOST.to_owned());
         let primary = master_key(typed.key.as_deref(), typed.key_file.as_deref())?;
-        if primary.is_emulator_key() && !is_loopback(&host) && !typed.allow_well_known_key {
+        if primary.is_emulator_key() && !is_local(&host) && !typed.allow_well_known_key {
             return Err(Failure::usage(
-                format!("the well-known key protects nothing, and {host} can be reached by others"),
+                format!("the well-known key is public, and {host} can be reached from other machines"),
                 "give a key of your own with --key-file, or allow it with --allow-well-known-key \
                  (PERIHELION_ALLOW_WELL_KNOWN_KEY=1 in a test container)",
             ));
@@ -97,7 +98,7 @@ fn regions(typed: Option<&str>) -> Result<RegionNames, Failure> {
     })
 }
 
-/// Certificates are kept with the data, or else in the user's cache.
+/// The directory of the certificates: with the data, or else in the user's cache.
 pub(crate) fn tls_directory(data: Option<&Path>) -> Option<PathBuf> {
     match data {
         Some(data) => Some(data.join(TLS_DIRECTORY)),
@@ -106,7 +107,7 @@ pub(crate) fn tls_directory(data: Option<&Path>) -> Option<PathBuf> {
 }
 
 fn master_key(key: Option<&str>, file: Option<&Path>) -> Result<MasterKey, Failure> {
-    let advice = "make one with: openssl rand -base64 64 | tr -d '\\n'";
+    let advice = "create a key with: openssl rand -base64 64 | tr -d '\\n'";
     match (key, file) {
         (None, None) => Ok(MasterKey::emulator()),
         (Some(_), Some(_)) => Err(Failure::usage("both a key and a key file are given", "give one of them")),
@@ -130,8 +131,8 @@ fn read_key_file(path: &Path) -> std::io::Result<String> {
     Ok(text)
 }
 
-/// A public endpoint is a name by which clients come, so the certificate is
-/// for it too.
+/// The names for the certificate: clients use the host of the public endpoint, so
+/// the certificate must have it.
 fn tls_names(mut names: Vec<String>, endpoint: Option<&str>) -> Result<Vec<String>, Failure> {
     if let Some(endpoint) = endpoint {
         let host = host_of(endpoint).ok_or_else(|| {
@@ -156,10 +157,12 @@ fn host_of(endpoint: &str) -> Option<&str> {
     (!host.is_empty()).then_some(host)
 }
 
-fn is_loopback(host: &str) -> bool {
+/// Whether only this machine can reach a listener on the host. An IPv4 address may
+/// be mapped into IPv6.
+fn is_local(host: &str) -> bool {
     match host.parse::<IpAddr>() {
-        Ok(address) => address.to_canonical().is_loopback(),
-        Err(_) => host.eq_ignore_ascii_case("localhost"),
+        Ok(address) => is_loopback(&address.to_canonical().to_string()),
+        Err(_) => is_loopback(host),
     }
 }
 
@@ -201,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_strict_base64_and_never_repeated_in_a_complaint() {
+    fn a_key_must_be_strict_base64_and_is_never_repeated_in_an_error() {
         for key in ["", "not base64!", "bm90IGEgc2VjcmV", "bm90IGEgc2VjcmV0\n"] {
             let failure = Settings::resolve(ServeArgs { key: Some(key.to_owned()), ..typed() }, Mode::Dev)
                 .expect_err("not a key");
@@ -213,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn the_public_endpoint_names_the_certificate() {
+    fn the_certificate_is_for_the_public_endpoints_host_too() {
         for (endpoint, host) in [
             ("https://cosmos:8081/", Some("cosmos")),
             ("http://db.internal", Some("db.internal")),

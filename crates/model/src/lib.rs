@@ -8,3 +8,4 @@ mod murmur;
 pub mod partition_key;
 pub mod resource_id;
 pub mod session_token;
+pub mod uuid;

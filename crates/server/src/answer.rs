@@ -1,5 +1,6 @@
-//! Answers: the status, body and headers of the service, from what the engine
-//! said. Everything about how an answer looks is decided here.
+//! `Answer`: the outcome of an operation, and its rendering as an HTTP response
+//! with the status, headers and body of the service. Refusals are rendered here
+//! too.
 
 use bytes::Bytes;
 use http::header::{HeaderName, HeaderValue};
@@ -8,19 +9,21 @@ use perihelion_engine::{Container, ItemOutcome, Layer, Position, Refusal, Usage,
 use perihelion_model::json::{self, Style, Value, object};
 use perihelion_model::session_token;
 use perihelion_wire::headers;
+use perihelion_wire::status::{self, Status};
 
-/// What a successful operation answers.
+/// The outcome of a successful operation.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) body: Bytes,
-    /// `None` for what the gateway answers by itself.
+    /// `None` for an answer of the gateway, which charges nothing.
     pub(crate) charge: Option<f64>,
-    /// One per physical partition that took part.
+    /// The position of each physical partition that took part.
     pub(crate) positions: Vec<Position>,
     pub(crate) etag: Option<String>,
-    /// Whether `content-location` names the request's URL.
+    /// Whether the `content-location` header is sent.
     pub(crate) has_location: bool,
+    /// Further headers.
     pub(crate) more: Vec<(HeaderName, HeaderValue)>,
 }
 
@@ -65,7 +68,7 @@ impl Answer {
         self
     }
 
-    /// Adds a header; a value that no header can hold is left out.
+    /// Adds a header. A value that a header cannot hold is left out.
     pub(crate) fn with(mut self, name: HeaderName, value: impl Into<String>) -> Self {
         if let Ok(value) = HeaderValue::from_maybe_shared(Bytes::from(value.into())) {
             self.more.push((name, value));
@@ -78,20 +81,20 @@ impl Answer {
         self
     }
 
-    /// The headers that name an item's parent.
+    /// Adds the headers that name the container.
     pub(crate) fn in_container(self, database: &str, container: &Container) -> Self {
         self.with(headers::ALT_CONTENT_PATH, format!("dbs/{database}/colls/{}", container.name))
             .with(headers::CONTENT_PATH, container.rid_text.as_str())
     }
 
-    /// A feed: its body and its count.
+    /// A feed with all its items.
     pub(crate) fn feed(rid: &str, name: &str, items: &[Value]) -> Self {
         let body = object([
             ("_rid", rid.into()),
             (name, Value::Array(items.to_vec())),
             ("_count", (items.len() as u64).into()),
         ]);
-        Answer::json(200, &body).with(headers::ITEM_COUNT, items.len().to_string())
+        Answer::json(status::OK.code, &body).with(headers::ITEM_COUNT, items.len().to_string())
     }
 
     pub(crate) fn item(answer: ItemOutcome, is_minimal: bool) -> Self {
@@ -129,7 +132,7 @@ impl Answer {
         common(map, activity);
         map.insert(headers::CACHE_CONTROL, HeaderValue::from_static("no-store, no-cache"));
         map.insert(headers::PRAGMA, HeaderValue::from_static("no-cache"));
-        // A backend answers with its counters, a gateway on its own does not.
+        // The service's backend sends these headers, its gateway does not.
         if let Some(charge) = self.charge {
             put(map, headers::REQUEST_CHARGE, charge::print(charge));
             backend(map);
@@ -141,8 +144,8 @@ impl Answer {
         if self.has_location {
             put(map, headers::CONTENT_LOCATION, location());
         }
-        if self.status == 204 {
-            // The service says so although HTTP does not ask for it.
+        if self.status == status::NO_CONTENT.code {
+            // The service sends this header although HTTP does not ask for it.
             map.insert(headers::CONTENT_LENGTH, HeaderValue::from_static("0"));
         }
         map.extend(self.more);
@@ -150,9 +153,8 @@ impl Answer {
     }
 }
 
-/// The HTTP response of a refusal. `elsewhere` stands in where no partition took
-/// part.
-pub(crate) fn render_refusal(refusal: &Refusal, activity: &str, elsewhere: Position) -> Response<Bytes> {
+/// The HTTP response of a refusal. A refusal without a position gets `default`.
+pub(crate) fn render_refusal(refusal: &Refusal, activity: &str, default: Position) -> Response<Bytes> {
     let body = error_body(refusal, activity);
     let mut response = Response::new(Bytes::from(json::to_text(&body, Style::Point)));
     *response.status_mut() = status_code(refusal.status);
@@ -163,7 +165,7 @@ pub(crate) fn render_refusal(refusal: &Refusal, activity: &str, elsewhere: Posit
     }
     match refusal.layer {
         Layer::Gateway | Layer::GatewayErrors | Layer::QueryCompiler => {
-            if matches!(refusal.status, 400 | 413) {
+            if [status::BAD_REQUEST.code, status::TOO_LARGE.code].contains(&refusal.status) {
                 map.insert(headers::REQUEST_VALIDATION_FAILURE, HeaderValue::from_static("1"));
             }
         }
@@ -172,9 +174,9 @@ pub(crate) fn render_refusal(refusal: &Refusal, activity: &str, elsewhere: Posit
                 put(map, headers::REQUEST_CHARGE, charge::print(refusal.charge));
             }
             backend(map);
-            // A throttled request never reached a replica.
-            if refusal.status != 429 {
-                positions(map, &[refusal.position.clone().unwrap_or(elsewhere)]);
+            // A throttled request never reached a replica, so it has no position.
+            if refusal.status != status::TOO_MANY_REQUESTS.code {
+                positions(map, &[refusal.position.clone().unwrap_or(default)]);
             }
         }
     }
@@ -188,8 +190,8 @@ fn status_code(status: u16) -> StatusCode {
     StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
 }
 
-/// Inserts a text that is ours to give away; one that no header can hold is
-/// left out.
+/// Inserts an owned text as a header. A text that a header cannot hold is left
+/// out.
 fn put(map: &mut HeaderMap, name: HeaderName, value: String) {
     if let Ok(value) = HeaderValue::from_maybe_shared(Bytes::from(value)) {
         map.insert(name, value);
@@ -202,7 +204,7 @@ fn insert(map: &mut HeaderMap, name: HeaderName, value: &str) {
     }
 }
 
-/// What every answer carries.
+/// The headers of every response.
 fn common(map: &mut HeaderMap, activity: &str) {
     map.insert(headers::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     map.insert(headers::SERVER, HeaderValue::from_static("Perihelion"));
@@ -210,7 +212,7 @@ fn common(map: &mut HeaderMap, activity: &str) {
     insert(map, headers::ACTIVITY_ID, activity);
 }
 
-/// What an answer of a backend carries.
+/// The headers of a response from the service's backend.
 fn backend(map: &mut HeaderMap) {
     map.insert(headers::SERVICE_VERSION, HeaderValue::from_static("version=2.14.0.0"));
     map.insert(headers::SCHEMA_VERSION, HeaderValue::from_static("1.21"));
@@ -227,8 +229,8 @@ fn positions(map: &mut HeaderMap, positions: &[Position]) {
     map.insert(headers::TRANSPORT_REQUEST_ID, HeaderValue::from_static("1"));
     map.insert(headers::PARTITION_KEY_RANGE_ID, HeaderValue::from(first.range));
     let mut tokens = String::new();
-    for (place, position) in positions.iter().enumerate() {
-        if place > 0 {
+    for (index, position) in positions.iter().enumerate() {
+        if index > 0 {
             tokens.push(',');
         }
         print_token(&mut tokens, position);
@@ -236,11 +238,11 @@ fn positions(map: &mut HeaderMap, positions: &[Position]) {
     put(map, headers::SESSION_TOKEN, tokens);
 }
 
-/// The set of regions never changes while an account lives here, so that its
-/// version does not either.
+/// The version of the set of regions. An account's regions never change here.
 const REGIONS_VERSION: i64 = 1;
 
-/// `range:-1#lsn`, or with several regions how far each one's writes had come.
+/// Prints a session token: `range:-1#lsn`, or with several regions the LSN up to
+/// which each region's writes were applied.
 fn print_token(out: &mut String, position: &Position) {
     use std::fmt::Write;
     let Some(seen) = &position.seen else {
@@ -254,7 +256,7 @@ fn print_token(out: &mut String, position: &Position) {
     }
 }
 
-/// The body in the spelling of the layer that refused.
+/// The error body, in the form of the service's layer that refuses.
 fn error_body(refusal: &Refusal, activity: &str) -> Value {
     let text = &refusal.message;
     let tail = format!("ActivityId: {activity}, Microsoft.Azure.Documents.Common/2.14.0");
@@ -272,8 +274,8 @@ fn error_body(refusal: &Refusal, activity: &str) -> Value {
     };
     let mut body = json::Object::new();
     body.set("code", error_code(refusal.status).into());
-    if refusal.status == 405 {
-        // The service names its handler here and adds nothing.
+    if refusal.status == status::METHOD_NOT_ALLOWED.code {
+        // The service's message is the name of its handler alone.
         body.set("message", text.as_str().into());
         return Value::Object(body);
     }
@@ -284,22 +286,25 @@ fn error_body(refusal: &Refusal, activity: &str) -> Value {
     Value::Object(body)
 }
 
-fn error_code(status: u16) -> &'static str {
-    match status {
-        400 => "BadRequest",
-        401 => "Unauthorized",
-        403 => "Forbidden",
-        404 => "NotFound",
-        405 => "MethodNotAllowed",
-        408 => "RequestTimeout",
-        409 => "Conflict",
-        410 => "Gone",
-        412 => "PreconditionFailed",
-        413 => "RequestEntityTooLarge",
-        424 => "FailedDependency",
-        429 => "TooManyRequests",
-        449 => "RetryWith",
-        503 => "ServiceUnavailable",
-        _ => "InternalServerError",
-    }
+/// The `code` member of an error body, by status.
+const ERROR_CODES: [(Status, &str); 14] = [
+    (status::BAD_REQUEST, "BadRequest"),
+    (status::UNAUTHORIZED, "Unauthorized"),
+    (status::FORBIDDEN, "Forbidden"),
+    (status::NOT_FOUND, "NotFound"),
+    (status::METHOD_NOT_ALLOWED, "MethodNotAllowed"),
+    (status::REQUEST_TIMEOUT, "RequestTimeout"),
+    (status::CONFLICT, "Conflict"),
+    (status::GONE, "Gone"),
+    (status::PRECONDITION_FAILED, "PreconditionFailed"),
+    (status::TOO_LARGE, "RequestEntityTooLarge"),
+    (status::FAILED_DEPENDENCY, "FailedDependency"),
+    (status::TOO_MANY_REQUESTS, "TooManyRequests"),
+    (status::RETRY_WITH, "RetryWith"),
+    (status::SERVICE_UNAVAILABLE, "ServiceUnavailable"),
+];
+
+fn error_code(code: u16) -> &'static str {
+    let found = ERROR_CODES.iter().find(|(status, _)| status.code == code);
+    found.map_or("InternalServerError", |(_, name)| name)
 }

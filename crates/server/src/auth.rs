@@ -9,7 +9,7 @@ use http::{HeaderMap, Method};
 use perihelion_engine::Refusal;
 use perihelion_wire::path::Resource;
 use perihelion_wire::signature::{Credentials, MasterKey, SignedDate, SignedRequest};
-use perihelion_wire::{date, headers};
+use perihelion_wire::{date, headers, status};
 
 use crate::options::AuthMode;
 
@@ -45,13 +45,13 @@ impl Authenticator {
         let mut values = map.get_all(headers::AUTHORIZATION).iter();
         let (first, second) = (values.next(), values.next());
         let Some(header) = first.and_then(|value| value.to_str().ok()) else {
-            return Err(Refusal::gateway(401, MISSING));
+            return Err(Refusal::gateway(status::UNAUTHORIZED.code, MISSING));
         };
         if second.is_some() {
-            return Err(Refusal::gateway(401, WRONG));
+            return Err(Refusal::gateway(status::UNAUTHORIZED.code, WRONG));
         }
-        let credentials =
-            Credentials::parse(header).map_err(|error| Refusal::gateway(401, error.to_string()))?;
+        let credentials = Credentials::parse(header)
+            .map_err(|error| Refusal::gateway(status::UNAUTHORIZED.code, error.to_string()))?;
         match credentials {
             Credentials::MasterKey { signature } => {
                 let date = signed_date(map, now)?;
@@ -60,15 +60,15 @@ impl Authenticator {
                 // matched.
                 let is_right =
                     self.keys.iter().fold(false, |seen, key| key.verify(&request, &signature) | seen);
-                if is_right { Ok(()) } else { Err(Refusal::gateway(401, WRONG)) }
+                if is_right { Ok(()) } else { Err(Refusal::gateway(status::UNAUTHORIZED.code, WRONG)) }
             }
             Credentials::EntraId(_) if self.mode == AuthMode::Any => Ok(()),
             Credentials::EntraId(_) => Err(Refusal::gateway(
-                401,
+                status::UNAUTHORIZED.code,
                 "Entra ID tokens are not checked by this server. Start it with --auth any to accept any of them.",
             )),
             Credentials::ResourceToken(_) => Err(Refusal::gateway(
-                401,
+                status::UNAUTHORIZED.code,
                 "Resource tokens are not supported by this server; sign with its key.",
             )),
         }
@@ -81,18 +81,21 @@ fn signed_date(map: &HeaderMap, now: u64) -> Result<SignedDate<'_>, Refusal> {
         (Some(value), _) => (SignedDate::MsDate(value), value),
         (None, Some(value)) => (SignedDate::HttpDate(value), value),
         (None, None) => {
-            return Err(Refusal::gateway(401, "The request has neither an x-ms-date nor a Date header."));
+            return Err(Refusal::gateway(
+                status::UNAUTHORIZED.code,
+                "The request has neither an x-ms-date nor a Date header.",
+            ));
         }
     };
     let Some(seconds) = date::parse(value) else {
         return Err(Refusal::gateway(
-            401,
+            status::UNAUTHORIZED.code,
             "The input date header is invalid format. Please pass in RFC 1123 style date format.",
         ));
     };
     if seconds.abs_diff(now) > SKEW_SECONDS_MAX {
         return Err(Refusal::gateway(
-            403,
+            status::FORBIDDEN.code,
             "The authorization token is not valid at the current time: its date is more than 15 minutes off. Check the clocks of client and server.",
         ));
     }

@@ -1,4 +1,5 @@
-//! A request, read once: what it addresses, and questions about its headers.
+//! `Call`: one authenticated request, with methods that read its headers and
+//! body.
 
 use bytes::Bytes;
 use http::header::HeaderName;
@@ -8,7 +9,7 @@ use perihelion_model::json::{self, Object, Value};
 use perihelion_model::partition_key::{EffectiveKey, EffectiveRange, PartitionKey};
 use perihelion_model::session_token::{self, SessionToken};
 use perihelion_wire::path::Resource;
-use perihelion_wire::{binary_json, headers};
+use perihelion_wire::{binary_json, headers, status};
 
 use crate::net::Scheme;
 
@@ -32,7 +33,7 @@ impl Call {
         self.headers.get(name)?.to_str().ok()
     }
 
-    /// SDKs write `True`, `true` and `1`.
+    /// Whether a header is true. SDKs write `True`, `true` and `1`.
     pub(crate) fn flag(&self, name: &HeaderName) -> bool {
         self.header(name).is_some_and(|value| value.eq_ignore_ascii_case("true") || value == "1")
     }
@@ -44,13 +45,14 @@ impl Call {
         }
     }
 
-    /// `http://host:port`, as the client spelled it.
+    /// `http://host:port`, as the client wrote it.
     pub(crate) fn endpoint(&self) -> String {
         let host = self.header(&headers::HOST).unwrap_or("localhost");
         format!("{}://{host}", self.scheme.as_str())
     }
 
-    /// Statement or document? The content type decides, not the query header
+    /// Whether the body is a query or a document. The content type decides, not the
+    /// query header
     /// (`docs/cosmos.md`, items).
     pub(crate) fn is_query(&self) -> bool {
         let content_type = self.header(&headers::CONTENT_TYPE).unwrap_or_default();
@@ -69,8 +71,9 @@ impl Call {
     pub(crate) fn session(&self) -> Result<Vec<SessionToken>, Refusal> {
         match self.header(&headers::SESSION_TOKEN) {
             None | Some("") => Ok(Vec::new()),
-            Some(text) => session_token::parse(text)
-                .ok_or_else(|| Refusal::gateway(400, "The session token provided is invalid.")),
+            Some(text) => session_token::parse(text).ok_or_else(|| {
+                Refusal::gateway(status::BAD_REQUEST.code, "The session token provided is invalid.")
+            }),
         }
     }
 
@@ -78,13 +81,13 @@ impl Call {
     pub(crate) fn partition_key(&self) -> Result<Option<PartitionKey>, Refusal> {
         match self.headers.get(&headers::PARTITION_KEY) {
             None => Ok(None),
-            // Raw UTF-8 is not a "visible ASCII" header value, yet clients send it.
+            // Clients also send raw UTF-8, which `to_str` would refuse.
             Some(value) => std::str::from_utf8(value.as_bytes())
                 .ok()
                 .and_then(PartitionKey::from_header)
                 .map(|key| Some(key).filter(|key| !key.values.is_empty()))
                 .ok_or_else(|| {
-                    Refusal::gateway(400, "Partition key provided in the header is invalid: it must be a JSON array of scalars.")
+                    Refusal::gateway(status::BAD_REQUEST.code, "Partition key provided in the header is invalid: it must be a JSON array of scalars.")
                 }),
         }
     }
@@ -98,18 +101,24 @@ impl Call {
         let Some(text) = self.header(&headers::PARTITION_KEY_RANGE_ID) else { return Ok(None) };
         let id = text.rsplit(',').next().unwrap_or(text).trim();
         let id: RangeId = id.parse().map_err(|_| {
-            Refusal::gateway(400, "The x-ms-documentdb-partitionkeyrangeid header is not a range id.")
+            Refusal::gateway(
+                status::BAD_REQUEST.code,
+                "The x-ms-documentdb-partitionkeyrangeid header is not a range id.",
+            )
         })?;
-        // A range that was split, or never was: the client's map is not ours.
+        // A range that was split or never existed: the client's map is stale.
         container.range(id).map(|range| Some(range.id)).ok_or_else(Refusal::range_gone)
     }
 
-    /// The effective keys that `x-ms-start-epk` and `x-ms-end-epk` cut out.
+    /// The range between `x-ms-start-epk` and `x-ms-end-epk`.
     pub(crate) fn effective_keys(&self) -> Result<Option<EffectiveRange>, Refusal> {
         let key = |name| match self.header(name) {
             None => Ok(None),
             Some(text) => EffectiveKey::from_hex(text).map(Some).ok_or_else(|| {
-                Refusal::gateway(400, "An effective partition key header is not hexadecimal text.")
+                Refusal::gateway(
+                    status::BAD_REQUEST.code,
+                    "An effective partition key header is not hexadecimal text.",
+                )
             }),
         };
         Ok(match (key(&headers::START_EPK)?, key(&headers::END_EPK)?) {
@@ -121,7 +130,7 @@ impl Call {
         })
     }
 
-    /// What a batch is for: a partition key, or a range for bulk.
+    /// The scope of a batch: a partition key, or a range for bulk.
     pub(crate) fn batch_scope(&self, container: &Container) -> Result<BatchScope, Refusal> {
         match (self.partition_key()?, self.range(container)?) {
             (Some(key), _) => Ok(BatchScope::Partition(key)),
@@ -130,7 +139,7 @@ impl Call {
         }
     }
 
-    /// How many rows a page may have: absent and 0 mean the default, -1 all.
+    /// The most rows of a page: an absent header and 0 mean the default, -1 all.
     pub(crate) fn page_rows(&self) -> Result<usize, Refusal> {
         match self.header(&headers::MAX_ITEM_COUNT) {
             None | Some("") => Ok(PAGE_ROWS_DEFAULT),
@@ -139,7 +148,7 @@ impl Call {
                 Ok(-1) => Ok(usize::MAX),
                 Ok(rows) if rows > 0 => Ok(usize::try_from(rows).unwrap_or(usize::MAX)),
                 _ => Err(Refusal::gateway(
-                    400,
+                    status::BAD_REQUEST.code,
                     format!("The value '{text}' specified for the header 'x-ms-max-item-count' is invalid."),
                 )),
             },
@@ -166,7 +175,7 @@ impl Call {
 
 fn parse_body(body: &[u8]) -> Result<Value, Refusal> {
     let value = if binary_json::is_binary(body) {
-        // A binary value may nest deeper than a text one can be read back.
+        // A binary value may nest deeper than the text parser can read back.
         binary_json::decode(body).ok().filter(|value| binary_json::depth(value) <= json::DEPTH_MAX)
     } else {
         json::parse(body).ok()

@@ -1,17 +1,16 @@
 //! The server's own small certificate authority and its certificate.
 //!
-//! Made once, kept in a directory, reused at every start: who has trusted the
-//! CA stays trusting, and a start does not pay for keys. Each identity is one
-//! file of three parts (a few plain lines on what it is, the certificate, the
-//! key), replaced whole by a rename, so that a reader never meets a
-//! certificate beside another one's key. The plain lines hold the names and
-//! the expiry, which spares the program an X.509 parser.
+//! Both are created once, kept in a directory and reused at every start: a
+//! client that trusts the CA need not trust a new one, and a start does not pay
+//! for new keys. Each identity is one file of three parts (a few plain lines, the
+//! certificate, the key). A rename replaces the whole file, so a reader never
+//! sees a certificate with the key of another. The plain lines hold the names and
+//! the expiry, so the program needs no X.509 parser.
 //!
-//! What always holds: key files are private to their owner, the CA outlives
-//! changes of names and of leaf certificates, and nothing here can keep the
-//! server from starting except a name that no certificate can carry: where
-//! the directory cannot be used, certificates live in memory and a warning
-//! says so.
+//! What always holds: key files are private to their owner, and the CA survives
+//! changes of the names and of the leaf certificate. A directory that cannot be
+//! used does not keep the server from starting: certificates are then kept in
+//! memory, with a warning. Only a name that a certificate cannot hold does.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -32,7 +31,7 @@ use sha2::{Digest, Sha256};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// People add the CA to trust stores by hand; once per decade is often enough.
+/// People add the CA to trust stores by hand, so it lasts ten years.
 const CA_LIFE: Duration = DAY.saturating_mul(3652);
 
 /// Platforms refuse leaf certificates over 398 days; with the backdating below
@@ -42,7 +41,8 @@ const LEAF_LIFE: Duration = DAY.saturating_mul(395);
 /// A leaf with less than this left is replaced at the next start.
 const LEAF_LIFE_LEFT_MIN: Duration = DAY.saturating_mul(30);
 
-/// Clocks of clients and containers are off by hours.
+/// Certificates begin in the past: clocks of clients and containers may be off by
+/// hours.
 const BACKDATED: Duration = DAY;
 
 /// The CA certificate alone, for trust stores.
@@ -52,10 +52,10 @@ const CA_FILE: &str = "ca-key.pem";
 /// The server's certificate with its key.
 const LEAF_FILE: &str = "leaf-key.pem";
 
-/// In this order of preference.
+/// The protocols for ALPN, in order of preference.
 const ALPN: [&[u8]; 2] = [b"h2", b"http/1.1"];
 
-/// Names that every leaf certificate carries.
+/// Names in every leaf certificate.
 const LOCAL_NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 
 /// A CA and a server certificate signed by it.
@@ -63,21 +63,22 @@ const LOCAL_NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 pub struct Certificates {
     ca: Identity,
     leaf: Identity,
-    home: Home,
+    location: Location,
 }
 
 /// Where certificates are kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Home {
+pub enum Location {
+    /// In this directory.
     Directory(PathBuf),
-    /// For this process only.
+    /// In memory, for this process only.
     Memory,
 }
 
 impl Certificates {
-    /// Loads what `directory` holds and makes what is missing, expiring or
-    /// without one of `names`. Without a usable directory all of it is made
-    /// anew, in memory.
+    /// Loads the certificates from `directory`, and creates those that are missing,
+    /// about to expire or without one of `names`. Without a usable directory both
+    /// are created in memory.
     pub fn load_or_create(
         directory: Option<&Path>,
         names: &Names,
@@ -88,7 +89,7 @@ impl Certificates {
         };
         match Certificates::in_directory(directory, names, now) {
             Err(CertificateError::File { path, error }) => {
-                tracing::warn!(path = %path.display(), %error, "certificates cannot be kept; made for this run only");
+                tracing::warn!(path = %path.display(), %error, "certificates cannot be kept; they are created for this run only");
                 Certificates::in_memory(names, now)
             }
             other => other,
@@ -98,7 +99,7 @@ impl Certificates {
     fn in_memory(names: &Names, now: SystemTime) -> Result<Certificates, CertificateError> {
         let ca = new_ca(now)?;
         let leaf = new_leaf(&ca, names, now)?;
-        Ok(Certificates { ca, leaf, home: Home::Memory })
+        Ok(Certificates { ca, leaf, location: Location::Memory })
     }
 
     fn in_directory(
@@ -109,10 +110,10 @@ impl Certificates {
         create_private_directory(directory).map_err(|error| file_error(directory, error))?;
         let ca = kept_ca(directory, now)?;
         let leaf = kept_leaf(directory, &ca, names, now)?;
-        Ok(Certificates { ca, leaf, home: Home::Directory(directory.to_owned()) })
+        Ok(Certificates { ca, leaf, location: Location::Directory(directory.to_owned()) })
     }
 
-    /// The CA certificate, as a trust store wants it.
+    /// The CA certificate as PEM, for a trust store.
     pub fn ca_pem(&self) -> &str {
         &self.ca.certificate
     }
@@ -124,21 +125,21 @@ impl Certificates {
         Ok(hexadecimal(&Sha256::digest(&der)))
     }
 
-    /// The file with the CA certificate alone, when there is one.
+    /// The file with the CA certificate alone; `None` in memory.
     pub fn ca_path(&self) -> Option<PathBuf> {
-        match &self.home {
-            Home::Directory(directory) => Some(directory.join(CA_PUBLIC_FILE)),
-            Home::Memory => None,
+        match &self.location {
+            Location::Directory(directory) => Some(directory.join(CA_PUBLIC_FILE)),
+            Location::Memory => None,
         }
     }
 
     /// Where these certificates are kept.
-    pub fn home(&self) -> &Home {
-        &self.home
+    pub fn location(&self) -> &Location {
+        &self.location
     }
 
-    /// TLS 1.2 and 1.3, HTTP/2 and HTTP/1.1 by ALPN. The chain includes the
-    /// CA, so that a client can fetch it from the handshake.
+    /// The TLS configuration: TLS 1.2 and 1.3, HTTP/2 and HTTP/1.1 by ALPN. The
+    /// chain includes the CA, so that a client can take it from the handshake.
     pub fn server_config(&self) -> Result<Arc<ServerConfig>, CertificateError> {
         let chain = [&self.leaf, &self.ca]
             .map(|identity| CertificateDer::from_pem_slice(identity.certificate.as_bytes()))
@@ -157,20 +158,21 @@ impl Certificates {
     }
 }
 
-/// `$XDG_CACHE_HOME/perihelion/tls`, or the same under `~/.cache`.
+/// The directory of the certificates in the user's cache:
+/// `$XDG_CACHE_HOME/perihelion/tls`, or `~/.cache/perihelion/tls`.
 pub fn cache_directory() -> Option<PathBuf> {
     let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let cache = absolute("XDG_CACHE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".cache")))?;
     Some(cache.join("perihelion").join("tls"))
 }
 
-/// The names and addresses a certificate is for.
+/// The names and addresses in a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Names(Vec<String>);
 
 impl Names {
-    /// This machine's local names, and `more` of them. The wildcard addresses
-    /// are no names and are passed over.
+    /// The local names of this machine, and `more` names. Wildcard addresses are
+    /// not names and are skipped.
     pub fn local_and<'a>(more: impl IntoIterator<Item = &'a str>) -> Names {
         let mut names: Vec<String> = LOCAL_NAMES.map(str::to_owned).to_vec();
         for name in more {
@@ -191,19 +193,22 @@ impl Names {
     }
 }
 
-/// Why there are no certificates.
+/// Why certificates could not be loaded or created.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum CertificateError {
     /// A file or directory could not be used.
     File {
+        /// The file or directory.
         path: PathBuf,
+        /// The error of the operating system.
         error: io::Error,
     },
-    /// A name cannot stand in a certificate, or making one failed.
-    Making(rcgen::Error),
-    /// Our own certificate could not be read back.
+    /// The certificate could not be created, perhaps because of one of its names.
+    Creation(rcgen::Error),
+    /// A kept certificate could not be read back.
     Damaged,
+    /// The TLS library refused the certificate.
     Tls(rustls::Error),
 }
 
@@ -211,13 +216,16 @@ impl std::fmt::Display for CertificateError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             CertificateError::File { path, error } => write!(f, "{}: {error}", path.display()),
-            CertificateError::Making(error) => {
-                write!(f, "the certificate could not be made: {error} (check the host and the extra names)")
+            CertificateError::Creation(error) => {
+                write!(
+                    f,
+                    "the certificate could not be created: {error} (check the host and the additional names)"
+                )
             }
             CertificateError::Damaged => {
                 f.write_str("a kept certificate is damaged; remove the tls directory and start again")
             }
-            CertificateError::Tls(error) => write!(f, "the certificate was refused: {error}"),
+            CertificateError::Tls(error) => write!(f, "the TLS library refused the certificate: {error}"),
         }
     }
 }
@@ -228,11 +236,11 @@ fn file_error(path: &Path, error: io::Error) -> CertificateError {
     CertificateError::File { path: path.to_owned(), error }
 }
 
-/// A certificate with its key, and what we must know of it.
+/// A certificate with its key, its names and its expiry.
 struct Identity {
     names: Vec<String>,
     expires: u64,
-    /// Identifies the key that signed, so that a leaf of an older CA is seen.
+    /// The id of the key that signed: tells a leaf of an older CA.
     issuer: String,
     certificate: String,
     key: String,
@@ -255,7 +263,7 @@ impl Identity {
         format!("names: {names}\nexpires: {expires}\nissuer: {issuer}\n{certificate}{key}")
     }
 
-    /// `None` when the text is not one that we wrote.
+    /// `None` when [`Identity::to_text`] cannot have written the text.
     fn from_text(text: &str) -> Option<Identity> {
         let field = |name| text.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
         let key_at = text.find("-----BEGIN PRIVATE KEY-----")?;
@@ -278,10 +286,10 @@ impl Identity {
 }
 
 fn new_ca(now: SystemTime) -> Result<Identity, CertificateError> {
-    let key = KeyPair::generate().map_err(CertificateError::Making)?;
+    let key = KeyPair::generate().map_err(CertificateError::Creation)?;
     let mut params = ca_params(&key);
     let expires = set_validity(&mut params, now, CA_LIFE);
-    let certificate = params.self_signed(&key).map_err(CertificateError::Making)?;
+    let certificate = params.self_signed(&key).map_err(CertificateError::Creation)?;
     Ok(Identity {
         names: Vec::new(),
         expires,
@@ -291,8 +299,8 @@ fn new_ca(now: SystemTime) -> Result<Identity, CertificateError> {
     })
 }
 
-/// Everything in the CA's certificate but its dates follows from its key, so
-/// it can sign again after a restart without the certificate being parsed.
+/// The parameters of the CA certificate. All but the dates follow from its key, so
+/// the CA can sign after a restart without parsing its certificate.
 fn ca_params(key: &KeyPair) -> CertificateParams {
     let mut params = CertificateParams::default();
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
@@ -305,17 +313,17 @@ fn ca_params(key: &KeyPair) -> CertificateParams {
 }
 
 fn new_leaf(ca: &Identity, names: &Names, now: SystemTime) -> Result<Identity, CertificateError> {
-    let ca_key = KeyPair::from_pem(&ca.key).map_err(CertificateError::Making)?;
+    let ca_key = KeyPair::from_pem(&ca.key).map_err(CertificateError::Creation)?;
     let issuer = Issuer::new(ca_params(&ca_key), ca_key);
-    let key = KeyPair::generate().map_err(CertificateError::Making)?;
-    let mut params = CertificateParams::new(names.0.clone()).map_err(CertificateError::Making)?;
+    let key = KeyPair::generate().map_err(CertificateError::Creation)?;
+    let mut params = CertificateParams::new(names.0.clone()).map_err(CertificateError::Creation)?;
     params.distinguished_name = rcgen::DistinguishedName::new();
     params.distinguished_name.push(DnType::CommonName, "Perihelion local server");
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
     params.use_authority_key_identifier_extension = true;
     let expires = set_validity(&mut params, now, LEAF_LIFE);
-    let certificate = params.signed_by(&key, &issuer).map_err(CertificateError::Making)?;
+    let certificate = params.signed_by(&key, &issuer).map_err(CertificateError::Creation)?;
     Ok(Identity {
         names: names.0.clone(),
         expires,
@@ -325,7 +333,7 @@ fn new_leaf(ca: &Identity, names: &Names, now: SystemTime) -> Result<Identity, C
     })
 }
 
-/// Sets the dates and returns the later one in seconds since 1970.
+/// Sets the dates and returns the expiry in seconds since 1970.
 fn set_validity(params: &mut CertificateParams, now: SystemTime, life: Duration) -> u64 {
     let epoch = rcgen::date_time_ymd(1970, 1, 1);
     let starts = seconds(now).saturating_sub(BACKDATED.as_secs());
@@ -347,8 +355,9 @@ fn seconds(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-/// The CA of this directory. Two processes that start at once agree on one:
-/// the first file linked into place wins, and the other process reads it.
+/// Loads or creates the CA of a directory. Two processes that start at once agree
+/// on one CA: the first file that is linked into place wins, and the other process
+/// reads it.
 fn kept_ca(directory: &Path, now: SystemTime) -> Result<Identity, CertificateError> {
     let path = directory.join(CA_FILE);
     let found = read_identity(&path)?;
@@ -357,13 +366,14 @@ fn kept_ca(directory: &Path, now: SystemTime) -> Result<Identity, CertificateErr
         Some(ca) => ca,
         None => {
             let made = new_ca(now)?;
-            let placed = place(&path, &made.to_text(), replace).map_err(|error| file_error(&path, error))?;
+            let placed = write_atomically(&path, &made.to_text(), replace)
+                .map_err(|error| file_error(&path, error))?;
             if placed { made } else { read_identity(&path)?.whole().ok_or(CertificateError::Damaged)? }
         }
     };
     let public = directory.join(CA_PUBLIC_FILE);
     if fs::read_to_string(&public).ok().as_deref() != Some(ca.certificate.as_str()) {
-        place(&public, &ca.certificate, true).map_err(|error| file_error(&public, error))?;
+        write_atomically(&public, &ca.certificate, true).map_err(|error| file_error(&public, error))?;
     }
     Ok(ca)
 }
@@ -382,14 +392,14 @@ fn kept_leaf(
         return Ok(leaf);
     }
     let leaf = new_leaf(ca, names, now)?;
-    place(&path, &leaf.to_text(), true).map_err(|error| file_error(&path, error))?;
+    write_atomically(&path, &leaf.to_text(), true).map_err(|error| file_error(&path, error))?;
     Ok(leaf)
 }
 
-/// What stands in an identity's place.
+/// The content of an identity's file.
 enum Found {
     Nothing,
-    /// A file that we did not write, or not to its end.
+    /// A file that was not written by this program, or not completely.
     Damaged,
     Whole(Box<Identity>),
 }
@@ -414,13 +424,13 @@ fn read_identity(path: &Path) -> Result<Found, CertificateError> {
     if let Some(identity) = Identity::from_text(&text) {
         return Ok(Found::Whole(Box::new(identity)));
     }
-    tracing::warn!(path = %path.display(), "a kept certificate is damaged and will be replaced");
+    tracing::warn!(path = %path.display(), "the kept certificate is damaged and will be replaced");
     Ok(Found::Damaged)
 }
 
-/// Puts a file in its place whole: written beside it, synced, then moved.
-/// Without `replace` an existing file stays, and the answer is `false`.
-fn place(path: &Path, text: &str, replace: bool) -> io::Result<bool> {
+/// Writes a file atomically: under another name, synced, then moved. Without `replace` an
+/// existing file stays, and the result is `false`.
+fn write_atomically(path: &Path, text: &str, replace: bool) -> io::Result<bool> {
     static COUNTER: AtomicU32 = AtomicU32::new(0);
     let count = COUNTER.fetch_add(1, Ordering::Relaxed);
     let temporary = path.with_extension(format!("{}-{count}.tmp", std::process::id()));
@@ -431,11 +441,11 @@ fn place(path: &Path, text: &str, replace: bool) -> io::Result<bool> {
         match fs::hard_link(&temporary, path) {
             Ok(()) => Ok(true),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
-            // A file system without links: the race is then not decided.
+            // A file system without hard links: two processes may both win.
             Err(_) => fs::rename(&temporary, path).map(|()| true),
         }
     });
-    // Already gone after a rename; a leftover is harmless either way.
+    // After a rename it is gone already. A file that stays is harmless.
     let _ = fs::remove_file(&temporary);
     moved
 }
@@ -458,8 +468,8 @@ fn create_private_directory(path: &Path) -> io::Result<()> {
     builder.create(path)
 }
 
-/// Takes a key file that others can read away from them, and says so: the key
-/// may have been read already.
+/// Makes a key file private that other users can read, and warns: the key may
+/// have been read already.
 #[cfg(unix)]
 fn make_private(path: &Path) {
     use std::os::unix::fs::PermissionsExt;
@@ -468,7 +478,7 @@ fn make_private(path: &Path) {
         return;
     }
     let closed = fs::set_permissions(path, fs::Permissions::from_mode(0o600)).is_ok();
-    tracing::warn!(path = %path.display(), closed, "a key file was readable by others; delete it to have a new key");
+    tracing::warn!(path = %path.display(), closed, "other users could read a key file; delete it to get a new key");
 }
 
 #[cfg(not(unix))]

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{Request, Response};
 use perihelion_engine::{Layer, Refusal};
+use perihelion_wire::status;
 
 use crate::addresses::EndpointId;
 use crate::management;
@@ -94,7 +95,11 @@ async fn route(
 }
 
 fn unavailable() -> Refusal {
-    Refusal::new(503, Layer::Gateway, "Service is currently unavailable. Please retry after a while.")
+    Refusal::new(
+        status::SERVICE_UNAVAILABLE.code,
+        Layer::Gateway,
+        "Service is currently unavailable. Please retry after a while.",
+    )
 }
 
 impl net::Handler for Dispatcher {

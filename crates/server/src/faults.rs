@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use perihelion_engine::{Layer, Refusal};
 use perihelion_model::json::{Object, Value, object};
+use perihelion_wire::status;
 
 use crate::net::Hangup;
 use crate::operation::Operation;
@@ -247,7 +248,7 @@ fn when(text: Option<&str>) -> Result<When, Refusal> {
 }
 
 fn bad(message: &str) -> Refusal {
-    Refusal::gateway(400, message)
+    Refusal::gateway(status::BAD_REQUEST.code, message)
 }
 
 /// A random number from 0 to 1: every `RandomState` has other keys.

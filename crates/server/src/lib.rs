@@ -5,6 +5,8 @@
 //! ports. A request goes from the listener (`net`) or the in-process transport
 //! to `dispatch`, which picks the region, and on to `routes`.
 
+#![warn(missing_docs)]
+
 mod activity_id;
 mod addresses;
 mod answer;

@@ -13,6 +13,8 @@ use http::request::Parts;
 use http::{HeaderValue, Method, Request, Response, StatusCode};
 use perihelion_engine::Refusal;
 use perihelion_model::json::{self, Object, Style, Value, object};
+use perihelion_wire::status;
+use perihelion_wire::transport::is_loopback;
 
 use crate::routes::RegionService;
 
@@ -114,7 +116,7 @@ async fn dispatch(
         (&Method::POST, "reset") => reset(service).await,
         _ => match regions::dispatch(&account.regions, method, name, &body).await {
             Some(outcome) => outcome,
-            None => Err(Refusal::gateway(404, KNOWN)),
+            None => Err(Refusal::gateway(status::NOT_FOUND.code, KNOWN)),
         },
     }
 }
@@ -123,7 +125,7 @@ async fn split(service: &RegionService, body: &Object) -> Result<Value, Refusal>
     let text = |name: &str| {
         body.get(name)
             .and_then(Value::as_str)
-            .ok_or_else(|| Refusal::gateway(400, format!("'{name}' is missing.")))
+            .ok_or_else(|| Refusal::gateway(status::BAD_REQUEST.code, format!("'{name}' is missing.")))
     };
     let container = service
         .engine
@@ -133,19 +135,19 @@ async fn split(service: &RegionService, body: &Object) -> Result<Value, Refusal>
         .ok_or_else(Refusal::no_such_resource)?;
     let range = match body.get("range") {
         None => container.ranges.first().map_or(0, |range| range.id),
-        Some(Value::String(id)) => {
-            id.parse().map_err(|_| Refusal::gateway(400, "'range' is not a range id."))?
-        }
+        Some(Value::String(id)) => id
+            .parse()
+            .map_err(|_| Refusal::gateway(status::BAD_REQUEST.code, "'range' is not a range id."))?,
         Some(value) => value
             .as_i64()
             .and_then(|id| u32::try_from(id).ok())
-            .ok_or_else(|| Refusal::gateway(400, "'range' is not a range id."))?,
+            .ok_or_else(|| Refusal::gateway(status::BAD_REQUEST.code, "'range' is not a range id."))?,
     };
     let children = service.account.regions.split(&container, range).await?;
     Ok(object([("children", Value::Array(children.iter().map(|id| id.to_string().into()).collect()))]))
 }
 
-/// Deletes every database and forgets counters and faults.
+/// Deletes every database, clears counters and faults, and ends a pause.
 async fn reset(service: &RegionService) -> Result<Value, Refusal> {
     let names: Vec<String> = service.engine.catalog().databases.keys().cloned().collect();
     let regions = &service.account.regions;
@@ -159,28 +161,29 @@ async fn reset(service: &RegionService) -> Result<Value, Refusal> {
     Ok(done())
 }
 
-/// Whether every host that the request names is this machine's own.
+/// Whether every host in the request is this machine.
 fn is_local_host(parts: &Parts) -> bool {
     let named =
         parts.headers.get_all(http::header::HOST).iter().map(|host| host.to_str().unwrap_or_default());
     let mut hosts = named.chain(parts.uri.authority().map(|authority| authority.as_str())).peekable();
-    hosts.peek().is_some() && hosts.all(is_loopback)
+    hosts.peek().is_some() && hosts.all(is_local_authority)
 }
 
-fn is_loopback(host: &str) -> bool {
-    let name = match host.strip_prefix('[') {
+/// Whether a host with an optional port is this machine.
+fn is_local_authority(authority: &str) -> bool {
+    is_loopback(match authority.strip_prefix('[') {
         Some(rest) => rest.split(']').next().unwrap_or_default(),
-        None => host.split(':').next().unwrap_or_default(),
-    };
-    name.eq_ignore_ascii_case("localhost")
-        || name.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+        None => authority.split(':').next().unwrap_or_default(),
+    })
 }
 
 fn parse(body: &[u8]) -> Result<Object, Refusal> {
     match json::parse(body) {
         Ok(Value::Object(object)) => Ok(object),
-        Ok(_) => Err(Refusal::gateway(400, "The body must be a JSON object.")),
-        Err(error) => Err(Refusal::gateway(400, format!("The body is not JSON: {error}."))),
+        Ok(_) => Err(Refusal::gateway(status::BAD_REQUEST.code, "The body must be a JSON object.")),
+        Err(error) => {
+            Err(Refusal::gateway(status::BAD_REQUEST.code, format!("The body is not JSON: {error}.")))
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a request does, in one word: for counters and for fault rules.
+//! `Operation`: the kind of a request, for counters and for fault rules.
 
 use http::Method;
 use perihelion_wire::headers;
@@ -47,7 +47,7 @@ impl Operation {
         Operation::ALL.iter().copied().find(|operation| operation.name() == name)
     }
 
-    /// Whether it changes documents; a batch may, so it counts.
+    /// Whether the operation writes documents. A batch counts because it may.
     pub(crate) fn writes_documents(self) -> bool {
         match self {
             Operation::CreateItem

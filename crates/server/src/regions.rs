@@ -35,13 +35,13 @@ pub(crate) use write_region::CATCH_UP_TIMEOUT;
 
 use crate::error::StartError;
 
-/// The first region of the list keeps the catalog.
+/// The lead: the first region of the list.
 const LEAD: usize = 0;
 
 /// The lead's note with the name of the write region.
 const WRITE_REGION_NOTE: &str = "write-region";
 
-/// How often maintenance looks for expired documents and full partitions.
+/// How often maintenance searches for expired documents and full partitions.
 const MAINTENANCE_PAUSE: Duration = Duration::from_secs(1);
 
 /// How often closing yields to the scheduler for tasks that have released their

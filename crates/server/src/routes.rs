@@ -22,9 +22,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{Method, Request, Response};
-use perihelion_engine::{Container, Engine, Refusal, sub_status};
-use perihelion_wire::headers;
+use perihelion_engine::{Container, Engine, Refusal};
 use perihelion_wire::path::{self, BadPath, Resource};
+use perihelion_wire::{headers, status};
 
 use crate::activity_id::ActivityIds;
 use crate::addresses::Addresses;
@@ -103,8 +103,9 @@ impl RegionService {
             // In HTTP/2 the host stands in the URI.
             headers.insert(headers::HOST, host);
         }
-        let authenticated =
-            path::parse(&path).map_err(|_| Refusal::gateway(400, BadPath::MESSAGE)).and_then(|resource| {
+        let authenticated = path::parse(&path)
+            .map_err(|_| Refusal::gateway(status::BAD_REQUEST.code, BadPath::MESSAGE))
+            .and_then(|resource| {
                 let now = self.engine.clock().seconds();
                 self.account.authenticator.check(&parts.method, &path, &resource, &headers, now)?;
                 Ok(resource)
@@ -227,10 +228,10 @@ impl RegionService {
             && intended != container.rid_text
         {
             return Err(Refusal::gateway(
-                400,
+                status::BAD_REQUEST.code,
                 "Collection rid in the request does not match that of the container.",
             )
-            .with_sub_status(sub_status::COLLECTION_RID_MISMATCH));
+            .with_sub_status(status::COLLECTION_RID_MISMATCH.sub));
         }
         Ok((database_name, container))
     }
@@ -242,12 +243,15 @@ fn wrong_method(method: &Method) -> Refusal {
     if let Some(first) = name.get_mut(..1) {
         first.make_ascii_uppercase();
     }
-    Refusal::gateway(405, format!("RequestHandler.{name}"))
+    Refusal::gateway(status::METHOD_NOT_ALLOWED.code, format!("RequestHandler.{name}"))
 }
 
 /// The refusal of a feature that the service has and this server does not.
 fn unsupported(what: &str) -> Refusal {
-    Refusal::gateway(400, format!("{what} are not supported by this server. COMPAT.md lists what is."))
+    Refusal::gateway(
+        status::BAD_REQUEST.code,
+        format!("{what} are not supported by this server. COMPAT.md lists what is."),
+    )
 }
 
 /// Refuses writes that name triggers. Triggers are stored but not run, and a
@@ -276,14 +280,15 @@ fn check_consistency(call: &Call) -> Result<(), Refusal> {
             if ["strong", "boundedstaleness"].iter().any(|known| level.eq_ignore_ascii_case(known)) =>
         {
             Err(Refusal::gateway(
-                400,
+                status::BAD_REQUEST.code,
                 format!(
                     "ConsistencyLevel {level} specified in the request is invalid when service is configured with consistency level Session. Ensure the request consistency level is not stronger than the service consistency level."
                 ),
             ))
         }
-        Some(level) => {
-            Err(Refusal::gateway(400, format!("The value '{level}' of x-ms-consistency-level is unknown.")))
-        }
+        Some(level) => Err(Refusal::gateway(
+            status::BAD_REQUEST.code,
+            format!("The value '{level}' of x-ms-consistency-level is unknown."),
+        )),
     }
 }

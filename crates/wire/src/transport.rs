@@ -167,9 +167,7 @@ impl Endpoint {
 
     /// Whether the host is this machine by name or address.
     pub fn is_loopback(&self) -> bool {
-        let host = self.host();
-        host.eq_ignore_ascii_case("localhost")
-            || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+        is_loopback(self.host())
     }
 
     /// The address of one resource here.
@@ -180,6 +178,13 @@ impl Endpoint {
         parts.path_and_query = Some(target);
         Uri::from_parts(parts).expect("scheme, authority and path are all there")
     }
+}
+
+/// Whether a host is this machine: `localhost`, or a loopback address without
+/// brackets.
+pub fn is_loopback(host: &str) -> bool {
+    host.eq_ignore_ascii_case("localhost")
+        || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
 impl PartialEq for Endpoint {

@@ -4,7 +4,6 @@
 //! Without a data directory the command means the CA in the user's cache, and
 //! creates it if it is missing: one may trust it before the first start.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::{Instant, SystemTime};
 
@@ -12,6 +11,7 @@ use clap::{Args, Subcommand};
 use perihelion_server::certificates::{Certificates, Names};
 
 use crate::exit::{self, Failure};
+use crate::process::print;
 use crate::settings::tls_directory;
 
 /// The name of the CA certificate in a directory of certificates.
@@ -69,9 +69,4 @@ fn read(path: &Path) -> Result<String, Failure> {
             "{path}: {error} (the server creates the CA when it starts with this data directory)"
         ))
     })
-}
-
-fn print(text: &str) -> Result<(), Failure> {
-    let mut out = std::io::stdout().lock();
-    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Failure::runtime)
 }

@@ -9,7 +9,7 @@ mod messages;
 mod shop;
 mod worker;
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Instant;
@@ -21,6 +21,7 @@ use messages::{Order, Step, WorkerCommand, WorkerMessage};
 use crate::args::Level;
 use crate::exit::{self, Failure};
 use crate::logs;
+use crate::process::{block_on, print};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -33,16 +34,16 @@ Examples:
 #[derive(Clone, Debug, Args)]
 #[command(after_help = format!("{EXAMPLES}\n\n{}", exit::HELP))]
 pub(crate) struct DemoArgs {
-    /// How many customers order
+    /// Number of orders
     #[arg(long, value_name = "N", default_value_t = 24, value_parser = clap::value_parser!(u32).range(2..=ORDERS_MAX))]
     orders: u32,
 
-    /// Keep the workflows in this directory, made if missing and empty at
-    /// first [default: a temporary one, removed at the end]
+    /// Keep the workflows in this directory, which must be new or empty
+    /// [default: a temporary one, removed at the end]
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
 
-    /// Be the worker of a shop
+    /// Run as the worker of a demo
     #[arg(long, hide = true)]
     worker: bool,
 }
@@ -53,7 +54,9 @@ const ORDERS_MAX: i64 = 1_000;
 pub(crate) fn run(typed: DemoArgs, begun: Instant) -> Result<(), Failure> {
     match (typed.worker, typed.data) {
         (true, Some(data)) => work(data),
-        (true, None) => Err(Failure::usage("a worker needs its data", "the shop starts workers itself")),
+        (true, None) => {
+            Err(Failure::usage("--worker needs --data", "do not start workers by hand: the demo does it"))
+        }
         (false, Some(data)) => {
             refuse_unless_empty(&data)?;
             open_shop(&data, typed.orders, begun)
@@ -65,20 +68,19 @@ pub(crate) fn run(typed: DemoArgs, begun: Instant) -> Result<(), Failure> {
     }
 }
 
-/// Orders of an earlier demo would be taken for orders of this one.
+/// Refuses a directory with data: the orders of an earlier demo would be taken
+/// for orders of this one.
 fn refuse_unless_empty(data: &Path) -> Result<(), Failure> {
     let is_empty = std::fs::read_dir(data).map_or(true, |mut entries| entries.next().is_none());
-    let refused = || Failure::usage(format!("{} is not empty", data.display()), "name a new directory");
+    let refused = || {
+        Failure::usage(format!("{} is not empty", data.display()), "name a directory that is new or empty")
+    };
     is_empty.then_some(()).ok_or_else(refused)
 }
 
 fn work(data: PathBuf) -> Result<(), Failure> {
     logs::start(Level::Error);
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::runtime(format!("cannot start threads: {error}")))?;
-    runtime.block_on(worker::run(data))
+    block_on(worker::run(data))
 }
 
 fn open_shop(data: &Path, orders: u32, begun: Instant) -> Result<(), Failure> {
@@ -89,7 +91,7 @@ fn open_shop(data: &Path, orders: u32, begun: Instant) -> Result<(), Failure> {
     let (order, step) = first.work_until_half(&mut ledger)?;
     let process = first.kill(&mut ledger)?;
     print(&format!(
-        "worker {process} killed in the middle of order {order} ({}); {} of {orders} orders were through\n",
+        "worker {process} killed in the middle of order {order} ({}); {} of {orders} orders were done\n",
         step.name(),
         ledger.ended(),
     ))?;
@@ -106,12 +108,7 @@ fn open_shop(data: &Path, orders: u32, begun: Instant) -> Result<(), Failure> {
     print(&format!("every order completed exactly once, after {took:.1} s:\n{}", ledger.report()))
 }
 
-fn print(text: &str) -> Result<(), Failure> {
-    let mut out = std::io::stdout().lock();
-    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Failure::runtime)
-}
-
-/// A worker's process, seen from the shop. Killed when the shop forgets it.
+/// The process of a worker, as the shop sees it. Dropping it kills the process.
 struct Worker {
     process: Child,
     commands: ChildStdin,
@@ -119,7 +116,7 @@ struct Worker {
 }
 
 impl Worker {
-    /// Starts a worker and tells it of the orders that are open.
+    /// Starts a worker and sends it the open orders.
     fn start(data: &Path, ledger: &mut Ledger) -> Result<Worker, Failure> {
         let failed = |error: std::io::Error| Failure::runtime(format!("cannot start a worker: {error}"));
         let program = std::env::current_exe().map_err(failed)?;
@@ -131,18 +128,18 @@ impl Worker {
             .spawn()
             .map_err(failed)?;
         let (Some(commands), Some(messages)) = (process.stdin.take(), process.stdout.take()) else {
-            return Err(Failure::runtime("a worker without pipes"));
+            return Err(Failure::runtime("the worker has no standard input or output"));
         };
         print(&format!("worker {} started\n", process.id()))?;
         let mut worker = Worker { process, commands, messages: BufReader::new(messages) };
-        for command in ledger.tasks_for_new_worker() {
+        for command in ledger.commands_for_new_worker() {
             worker.send(command)?;
         }
         Ok(worker)
     }
 
-    /// Until half way, and something was done just now for an order, which its
-    /// workflow cannot know of yet.
+    /// Runs until half of the work is done, and ends right after a step: the
+    /// workflow cannot have recorded that step yet.
     fn work_until_half(&mut self, ledger: &mut Ledger) -> Result<(Order, Step), Failure> {
         loop {
             let message = self.next(ledger)?;
@@ -159,7 +156,7 @@ impl Worker {
         Ok(())
     }
 
-    /// The next thing it says, entered in the ledger and answered.
+    /// Receives the next message, records it and sends the command that follows.
     fn next(&mut self, ledger: &mut Ledger) -> Result<WorkerMessage, Failure> {
         let message = self.receive()?.ok_or_else(|| Failure::runtime("the worker ended by itself"))?;
         if let WorkerMessage::Failed { why } = message {
@@ -171,7 +168,7 @@ impl Worker {
         Ok(message)
     }
 
-    /// The next line; a line cut short by the end of the process was not said.
+    /// The next message. A line that the end of the process cut short is not one.
     fn receive(&mut self) -> Result<Option<WorkerMessage>, Failure> {
         let mut line = String::new();
         self.messages.read_line(&mut line).map_err(Failure::runtime)?;
@@ -185,8 +182,8 @@ impl Worker {
         messages::write(&mut self.commands, &command).map_err(Failure::runtime)
     }
 
-    /// Ends it on the spot, as a power cut would, and enters its last words:
-    /// what it did to the world before is done. Its process was this one.
+    /// Kills the process without warning, as a power cut would, and records the
+    /// messages that it had sent: those steps are done. Returns the process id.
     fn kill(mut self, ledger: &mut Ledger) -> Result<u32, Failure> {
         self.process.kill().and_then(|()| self.process.wait()).map_err(Failure::runtime)?;
         while let Some(message) = self.receive()? {
@@ -195,7 +192,7 @@ impl Worker {
         Ok(self.process.id())
     }
 
-    /// Lets it finish in good order.
+    /// Lets the worker finish its work and shut down.
     fn finish(mut self, ledger: &mut Ledger) -> Result<(), Failure> {
         self.send(WorkerCommand::Finish)?;
         while let Some(message) = self.receive()? {
@@ -212,13 +209,13 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        // It has ended already unless the shop failed.
+        // The process has ended already unless the demo failed.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 }
 
-/// A directory that goes with the demo.
+/// A temporary directory, removed at the end of the demo.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -232,7 +229,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // What cannot be removed is in the directory for temporary things.
+        // A failure leaves the directory among the system's temporary files.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }

@@ -12,13 +12,13 @@ use crate::settings::{Mode, Settings};
 const EXAMPLES: &str = "\
 Examples:
   perihelion dev                                   in memory, management on
-  perihelion dev --data ./data --partitions 4      kept, four ranges per container
+  perihelion dev --data ./data --partitions 4      on disk, four ranges per container
   perihelion dev --regions 'West US,East US' --replication-delay 50ms
-  perihelion dev --strict-gateway                  refuse what the real gateway refuses
+  perihelion dev --strict-gateway                  refuse queries as the service's gateway does
   perihelion dev --auth any                        for DefaultAzureCredential
 
-The banner on standard output ends with the line \"Started\", printed once the
-server answers. Logs go to standard error.";
+The banner on standard output ends with the line \"Started\" once the server
+answers. Logs go to standard error.";
 
 /// Start a server for development: in memory unless told otherwise, with the
 /// management interface.

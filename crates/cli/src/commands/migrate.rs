@@ -3,7 +3,6 @@
 //! does the work (`duroxide_cdb::Migration`); this command connects to the
 //! account, writes progress to standard error and the result to standard output.
 
-use std::io::Write;
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -13,6 +12,7 @@ use perihelion_client::{Client, Credential};
 use crate::args::Level;
 use crate::exit::{self, Failure};
 use crate::logs;
+use crate::process::{block_on, print};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -20,9 +20,9 @@ Examples:
   perihelion migrate --from duroxide/duroxide --to duroxide/workflows --dry-run
   perihelion migrate --from duroxide/duroxide --to duroxide/workflows
 
-The old container is only read; it stays as it is. Stop the programs that use it
-first. A run that was cut off goes on where it stopped when it is repeated;
-until it is through, the new container is closed to providers.";
+The old container is only read and stays as it is. Stop the programs that use it
+first. When a run is interrupted, repeat it: it goes on where it stopped. Until it
+is complete, providers cannot open the new container.";
 
 /// Move the workflows of the published crate duroxide-cdb (0.1.10 and before) into a new
 /// container, where this version goes on with them.
@@ -33,16 +33,16 @@ pub(crate) struct MigrateArgs {
     #[arg(long, value_name = "DATABASE/CONTAINER")]
     from: ContainerName,
 
-    /// The container to fill, made if missing
+    /// The container to fill, created if missing
     #[arg(long, value_name = "DATABASE/CONTAINER")]
     to: ContainerName,
 
-    /// The account, as the portal shows it. Others on this machine can read a
-    /// command line: prefer the variable
+    /// The account's connection string, as the portal shows it. Other users of
+    /// this machine can read a command line: prefer the variable
     #[arg(long, value_name = "TEXT", env = "COSMOS_CONNECTION_STRING", hide_env_values = true)]
     connection_string: Option<String>,
 
-    /// Where the account answers, in place of a connection string
+    /// The account's endpoint, in place of a connection string
     #[arg(long, value_name = "URL", env = "COSMOS_ENDPOINT", hide_env_values = true)]
     endpoint: Option<String>,
 
@@ -54,13 +54,13 @@ pub(crate) struct MigrateArgs {
     #[arg(long)]
     dry_run: bool,
 
-    /// Move although the old container was written to within the last minute,
-    /// or holds a valid lock: what its workers do meanwhile may be lost, or
-    /// happen twice
+    /// Move even if the old container was written to within the last minute or
+    /// holds a valid lock: work that its workers do meanwhile may be lost or done
+    /// twice
     #[arg(long)]
     force: bool,
 
-    /// Leave this instance where it is; may be repeated
+    /// Do not move this instance; may be repeated
     #[arg(long, value_name = "INSTANCE")]
     leave: Vec<String>,
 }
@@ -77,20 +77,16 @@ impl std::fmt::Debug for MigrateArgs {
     }
 }
 
-/// How often progress is told.
-const TELL_EVERY: Duration = Duration::from_secs(1);
+/// How often progress is written.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Instances that cannot be moved are named up to this many; more of them have
-/// one cause.
+/// How many of the instances that cannot be moved are named. When there are more,
+/// they have one cause.
 const NAMED_MAX: usize = 20;
 
 pub(crate) fn run(typed: MigrateArgs, _begun: Instant) -> Result<(), Failure> {
     logs::start(Level::Warn);
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::runtime(format!("cannot start threads: {error}")))?;
-    runtime.block_on(migrate(typed))
+    block_on(migrate(typed))
 }
 
 async fn migrate(typed: MigrateArgs) -> Result<(), Failure> {
@@ -101,25 +97,23 @@ async fn migrate(typed: MigrateArgs) -> Result<(), Failure> {
     for instance in typed.leave {
         migration = migration.leaving(instance);
     }
-    let mut told = Instant::now();
-    let watch = |report: &MigrationReport| {
-        if told.elapsed() >= TELL_EVERY {
-            told = Instant::now();
+    let mut last_written = Instant::now();
+    let progress = |report: &MigrationReport| {
+        if last_written.elapsed() >= PROGRESS_INTERVAL {
+            last_written = Instant::now();
             eprintln!("{} instances, {} events", report.instances, report.events);
         }
     };
-    let report = migration.run(watch).await.map_err(|error| Failure::runtime(error.message))?;
+    let report = migration.run(progress).await.map_err(|error| Failure::runtime(error.message))?;
     if !report.failed.is_empty() {
-        return Err(stuck(&report));
+        return Err(cannot_move(&report));
     }
-    let said = match (report.was_done, is_dry) {
-        (true, _) => format!("nothing to do: {target} was filled by an earlier run\n"),
-        (false, true) => format!("would move {}\n", sum(&report)),
-        (false, false) => format!("moved {}; open {target} now\n", sum(&report)),
+    let result = match (report.was_done, is_dry) {
+        (true, _) => format!("nothing to do: an earlier run has filled {target}\n"),
+        (false, true) => format!("would move {}\n", summary(&report)),
+        (false, false) => format!("moved {}; open {target} now\n", summary(&report)),
     };
-    std::io::stdout()
-        .write_all(said.as_bytes())
-        .map_err(|error| Failure::runtime(format!("cannot write to standard output: {error}")))
+    print(&result)
 }
 
 async fn connect(typed: &MigrateArgs) -> Result<Client, Failure> {
@@ -131,7 +125,7 @@ async fn connect(typed: &MigrateArgs) -> Result<Client, Failure> {
         }
         (None, _, _) => {
             return Err(Failure::usage(
-                "which account?",
+                "no account is given",
                 "set COSMOS_CONNECTION_STRING, or COSMOS_ENDPOINT and COSMOS_KEY",
             ));
         }
@@ -139,19 +133,19 @@ async fn connect(typed: &MigrateArgs) -> Result<Client, Failure> {
     connected.map_err(|error| Failure::runtime(format!("cannot reach the account: {error}")))
 }
 
-fn sum(report: &MigrationReport) -> String {
+fn summary(report: &MigrationReport) -> String {
     let MigrationReport { instances, events, messages, activities, left, .. } = report;
     let left = match left.len() {
         0 => String::new(),
-        count => format!("; {count} left where they are"),
+        count => format!("; {count} not moved"),
     };
     format!(
         "{instances} instances with {events} events, {messages} messages and {activities} activities{left}"
     )
 }
 
-/// What to do about instances that cannot be moved.
-fn stuck(report: &MigrationReport) -> Failure {
+/// Names the instances that cannot be moved, and what to do about them.
+fn cannot_move(report: &MigrationReport) -> Failure {
     let named =
         report.failed.iter().take(NAMED_MAX).map(|(instance, why)| format!("\n  {instance:?}: {why}"));
     let named: String = named.collect();
@@ -160,8 +154,8 @@ fn stuck(report: &MigrationReport) -> Failure {
         more => format!("\n  and {more} more"),
     };
     Failure::runtime(format!(
-        "{} instances cannot be moved:{named}{more}\nEverything else is moved. Repair them in the old \
-         container, or name each with --leave to do without it, and run this again",
+        "{} instances cannot be moved:{named}{more}\nAll other instances are moved. Repair these in the old \
+         container, or name each with --leave to go without it, then run this command again",
         report.failed.len()
     ))
 }

@@ -17,7 +17,7 @@ Examples:
   perihelion server --host 0.0.0.0 --key-file /run/secrets/key --tls-name db.internal
   PERIHELION_ALLOW_WELL_KNOWN_KEY=1 perihelion server --host 0.0.0.0   (a test container)
 
-SIGTERM and SIGINT let requests in flight finish, then end the program; a
+After SIGTERM or SIGINT the requests in flight finish, then the program ends. A
 second signal ends it at once.";
 
 /// Start a server for long-running use: logs, no management interface unless

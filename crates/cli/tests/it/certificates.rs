@@ -1,4 +1,4 @@
-//! The CA that the program prints is the one that signs what it serves.
+//! The CA that the program prints signs the certificate that it serves.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ fn printed(scratch: &ScratchDirectory, arguments: &[&str]) -> String {
     text(&output.stdout)
 }
 
-/// GETs over TLS, trusting nobody but `ca`.
+/// Sends a GET over TLS and trusts `ca` alone.
 fn get_trusting(running: &Running, ca: &str, name: &str) -> std::io::Result<String> {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(ca.as_bytes()).expect("a PEM certificate")).expect("a root");
@@ -72,10 +72,10 @@ fn a_data_directory_has_a_ca_of_its_own() {
 }
 
 #[test]
-fn without_a_place_for_certificates_the_server_still_serves() {
+fn without_a_directory_for_certificates_the_server_still_serves() {
     let scratch = ScratchDirectory::new();
     let mut command = command(&scratch, &["dev", "--port", "0"]);
     let running = Running::start(command.env("XDG_CACHE_HOME", "/dev/null/nothing"));
-    assert!(running.banner().contains("made for this run only"), "{}", running.banner());
+    assert!(running.banner().contains("created for this run only"), "{}", running.banner());
     assert!(get(running.connect(), "/ready").starts_with("HTTP/1.1 200 "));
 }

@@ -1,4 +1,4 @@
-//! The demo as a visitor runs it: a worker dies, and the books are right.
+//! `perihelion demo`: a worker is killed, and every order is completed once.
 
 use perihelion_testkit::ScratchDirectory;
 
@@ -17,7 +17,7 @@ fn the_demo_kills_its_worker_and_completes_every_order_once() {
 }
 
 #[test]
-fn a_demo_keeps_its_workflows_only_where_it_is_told_to() {
+fn the_demo_keeps_its_workflows_only_in_a_given_directory() {
     let scratch = ScratchDirectory::new();
     let kept = scratch.path().join("shop");
     let temporary = scratch.path().join("temporary");

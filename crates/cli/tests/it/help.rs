@@ -1,4 +1,4 @@
-//! Help that is worth reading.
+//! The help texts.
 
 use crate::program::{run, text};
 
@@ -39,11 +39,15 @@ const IMAGE_VARIABLES: [&str; 12] = [
     "ENABLE_TELEMETRY",
 ];
 
-fn check(arguments: &[&str], expected: &[&str]) {
+fn help(arguments: &[&str]) -> String {
     let output = run(arguments);
     assert_eq!(output.status.code(), Some(0), "{arguments:?}");
     assert!(output.stderr.is_empty(), "{arguments:?}");
-    let help = text(&output.stdout);
+    text(&output.stdout)
+}
+
+fn check(arguments: &[&str], expected: &[&str]) {
+    let help = help(arguments);
     for part in expected {
         assert!(help.contains(part), "{arguments:?} does not mention {part}:\n{help}");
     }
@@ -66,6 +70,26 @@ fn help_names_the_commands_examples_and_exit_codes() {
     check(&["-h"], &parts);
 }
 
+/// The commands in the help, found by their indentation of two spaces.
+fn commands() -> Vec<String> {
+    let help = help(&["--help"]);
+    let (_, list) = help.split_once("\nCommands:\n").expect("a list of commands");
+    let lines = list.lines().take_while(|line| !line.is_empty());
+    let names = lines.filter_map(|line| line.strip_prefix("  ")?.split(' ').next());
+    names.filter(|name| !name.is_empty() && *name != "help").map(str::to_owned).collect()
+}
+
+#[test]
+fn every_command_has_a_help_with_its_purpose_and_the_exit_codes() {
+    let commands = commands();
+    assert!(commands.len() >= 5, "{commands:?}");
+    for command in commands {
+        let help = help(&[&command, "--help"]);
+        assert!(!help.starts_with("Usage:"), "{command} does not say what it does:\n{help}");
+        check(&[&command, "--help"], &["Usage:", "Exit codes:"]);
+    }
+}
+
 #[test]
 fn help_of_the_serving_commands_names_every_option_and_its_variable() {
     for command in ["dev", "server"] {
@@ -80,19 +104,19 @@ fn help_of_the_serving_commands_names_every_option_and_its_variable() {
 }
 
 #[test]
-fn help_of_cert_names_its_parts() {
+fn help_of_cert_names_its_subcommands() {
     check(&["cert", "--help"], &["ca", "path"]);
     check(&["cert", "ca", "--help"], &["--data"]);
 }
 
 #[test]
-fn help_of_migrate_names_its_options_and_where_the_account_is_said() {
+fn help_of_migrate_names_its_options_and_variables() {
     let parts = ["--from", "--to", "--dry-run", "--force", "--leave", "COSMOS_CONNECTION_STRING"];
     check(&["migrate", "--help"], &parts);
     check(&["migrate", "--help"], &["COSMOS_ENDPOINT", "COSMOS_KEY", "Examples:", "Exit codes:"]);
 }
 
 #[test]
-fn the_version_is_the_packages() {
+fn the_version_is_that_of_the_package() {
     check(&["--version"], &[concat!("perihelion ", env!("CARGO_PKG_VERSION"))]);
 }

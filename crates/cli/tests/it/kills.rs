@@ -1,19 +1,19 @@
 //! Durability of the real program: SIGKILL while sixteen clients write.
 //!
-//! One data directory lives through many lives of the server. In each life
-//! sixteen clients write (see [`writer`]) until the kill, which comes at a
-//! random moment; some lives are killed before they have even started, in some
-//! a partition is being split, and some write more than the storage's log
-//! holds, so that the kill meets a checkpoint. The next life must hold every write that
-//! was acknowledged, no half of anything, and agree with itself: [`audit`]
-//! looks at it through the same API that wrote it.
+//! The server is started and killed many times on one data directory. In each run
+//! sixteen clients write (see [`writer`]) until the kill, which comes at a random
+//! moment. Some runs are killed while the server starts, in some a partition is
+//! being split, and some write more than the storage's log holds, so that the kill
+//! hits a checkpoint. After the next start every acknowledged write must be there,
+//! no write may be there in part, and all ways to read must agree: [`audit`] checks
+//! that through the same API that wrote.
 //!
-//! `KILLS=10000 KILLS_SEED=7 cargo test --release -p perihelion sigkill` runs
-//! as many as one likes. The seed fixes who writes what and how long each life
-//! lasts; where exactly the kill strikes is the machine's own chance.
+//! `KILLS=10000 KILLS_SEED=7 cargo test --release -p perihelion sigkill` sets the
+//! number of kills. The seed fixes what each client writes and how long each run
+//! lasts; the exact moment of the kill depends on the machine.
 //!
-//! Kills do not test fsync, because the page cache survives them: the engine's
-//! power cuts do.
+//! Kills do not test fsync, because the page cache survives them. The engine's
+//! tests with power cuts do.
 
 mod audit;
 mod journal;
@@ -35,30 +35,32 @@ use self::journal::Journal;
 use self::writer::Load;
 use crate::program::{Running, command};
 
-/// Clients that write at once, as the issue asks.
+/// Clients that write at once.
 const CLIENTS: usize = 16;
 
-/// Logical partitions they share, so that their writes interleave.
+/// Logical partitions that the clients share, so that their writes interleave.
 const PARTITION_KEYS: usize = 6;
 
-/// The longest life of a server under load. Long enough for some hundred
-/// writes of a debug build, short enough for fifty lives in a minute.
-const LIFE_MAX: Duration = Duration::from_millis(300);
+/// The longest run of a server under load. Long enough for some hundred writes of a
+/// debug build, short enough for fifty runs in a minute.
+const RUN_MAX: Duration = Duration::from_millis(300);
 
-/// A start takes some tens of milliseconds; a kill within this time strikes
-/// before, during or just after recovery.
+/// A start takes some tens of milliseconds; a kill within this time comes before,
+/// during or just after recovery.
 const START_MAX: Duration = Duration::from_millis(40);
 
-/// One life in so many writes until the log is full, which takes seconds.
+/// One run in this many writes until the log is full, which takes seconds.
 const HEAVY_ONE_IN: u64 = 20;
 
-/// What fills one of the log's files and begins a checkpoint (docs/storage.md).
+/// The bytes that fill one of the log's files and begin a checkpoint
+/// (docs/storage.md).
 const HEAVY_BYTES: u64 = 17 * 1024 * 1024;
 
-/// A debug build on a busy machine writes that much in a tenth of the time.
-const HEAVY_LIFE_MAX: Duration = Duration::from_secs(30);
+/// The longest run until the log is full. A debug build on a busy machine needs a
+/// tenth of it.
+const HEAVY_RUN_MAX: Duration = Duration::from_secs(30);
 
-/// Every physical partition makes an audit slower.
+/// The most physical partitions: each makes an audit slower.
 const RANGES_MAX: usize = 6;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -70,7 +72,7 @@ async fn sigkill_under_load_loses_nothing_acknowledged() {
     let begun = Instant::now();
     history.set_up().await;
     for kill in 1..=kills {
-        history.live_and_die(kill % HEAVY_ONE_IN == HEAVY_ONE_IN / 2).await;
+        history.run_until_killed(kill % HEAVY_ONE_IN == HEAVY_ONE_IN / 2).await;
         if let Err(violations) = history.check(kill == kills).await {
             let shown = violations[..violations.len().min(VIOLATIONS_SHOWN)].join("\n  ");
             panic!("seed {seed}, kill {kill}: {} violation(s)\n  {shown}", violations.len());
@@ -89,14 +91,14 @@ async fn sigkill_under_load_loses_nothing_acknowledged() {
     assert!(in_doubt > kills, "seed {seed}: the kills struck an idle server");
 }
 
-/// A broken build may break everything at once; the first few tell the story.
+/// How many violations are shown. A defect may cause very many.
 const VIOLATIONS_SHOWN: usize = 12;
 
 fn setting(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(default)
 }
 
-/// One data directory, its lives, and what its clients remember.
+/// One data directory, its runs, and the journals of its clients.
 struct History<'s> {
     scratch: &'s ScratchDirectory,
     random: Random,
@@ -115,7 +117,7 @@ impl<'s> History<'s> {
         let data = self.scratch.path().join("data").display().to_string();
         let arguments = ["server", "--port", "0", "--data", &data, "--partitions", "2"];
         let mut command = command(self.scratch, &arguments);
-        // Nobody reads its log while it lives, so it must not fill the pipe.
+        // The log is not read while the server runs, so it must not fill the pipe.
         command.args(["--management", "--log", "error"]);
         command
     }
@@ -126,7 +128,7 @@ impl<'s> History<'s> {
         (running, address)
     }
 
-    /// The database, the container and the counters that all clients share.
+    /// Creates the database, the container and the counters that all clients share.
     async fn set_up(&mut self) {
         let (running, address) = self.start();
         let client = HttpClient::new(address);
@@ -142,10 +144,10 @@ impl<'s> History<'s> {
         kill(running);
     }
 
-    /// One life under load, and its end.
-    async fn live_and_die(&mut self, is_heavy: bool) {
+    /// One run under load, ended by a kill.
+    async fn run_until_killed(&mut self, is_heavy: bool) {
         if self.random.one_in(6) {
-            self.die_while_starting().await;
+            self.kill_while_starting().await;
         }
         let (running, address) = self.start();
         let load = Arc::new(Load::new(is_heavy.then_some(HEAVY_BYTES)));
@@ -159,16 +161,16 @@ impl<'s> History<'s> {
             let range = self.audit.any_range(&mut self.random);
             tokio::spawn(split(address, range));
         }
-        tokio::time::timeout(HEAVY_LIFE_MAX, load.is_written()).await.expect("writers get on");
-        self.random_moment(LIFE_MAX).await;
+        tokio::time::timeout(HEAVY_RUN_MAX, load.is_written()).await.expect("writers get on");
+        self.random_moment(RUN_MAX).await;
         kill(running);
         for writer in writers {
             self.journals.push(writer.await.expect("a writer ends without a panic"));
         }
     }
 
-    /// A server that is killed before it may have said a word.
-    async fn die_while_starting(&mut self) {
+    /// Starts a server and kills it while it starts.
+    async fn kill_while_starting(&mut self) {
         let mut child = self.command().stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it runs");
         self.random_moment(START_MAX).await;
         child.kill().expect("a process to kill");
@@ -176,12 +178,12 @@ impl<'s> History<'s> {
         self.killed_starting += 1;
     }
 
-    /// The one wait of this test that is for the clock and not for an event.
+    /// Waits for a random time. All other waits of this test are for an event.
     async fn random_moment(&mut self, most: Duration) {
         tokio::time::sleep(Duration::from_micros(self.random.below(most.as_micros() as u64))).await;
     }
 
-    /// Starts once more and holds what is there against what was promised.
+    /// Starts the server again and checks its data against the journals.
     async fn check(&mut self, is_last: bool) -> Result<(), Vec<String>> {
         let (running, address) = self.start();
         let reads_everything = is_last || self.random.one_in(10);
@@ -191,15 +193,16 @@ impl<'s> History<'s> {
         if violations.is_empty() { Ok(()) } else { Err(violations) }
     }
 
-    /// Writes acknowledged, in flight at a kill, and of these found done.
+    /// Writes that were acknowledged, that were in flight at a kill, and those of the
+    /// latter that took effect.
     fn totals(&self) -> (u64, u64, u64) {
         let sum = |count: fn(&Journal) -> u64| self.journals.iter().map(count).sum();
         (sum(|journal| journal.acknowledged), sum(|journal| journal.in_doubt), sum(|journal| journal.landed))
     }
 }
 
-/// Asks for a split. Whether it happens before the kill is its own affair; the
-/// audit sees the ranges that are there.
+/// Asks for a split. It may come before or after the kill; the audit reads the
+/// ranges that exist.
 async fn split(address: SocketAddr, range: String) {
     let body = object([("database", "d".into()), ("container", "c".into()), ("range", range.into())]);
     let call = HttpRequest::new("POST", "/_perihelion/split").omit("authorization").json(&body);
@@ -209,5 +212,5 @@ async fn split(address: SocketAddr, range: String) {
 fn kill(running: Running) {
     running.signal("KILL");
     let (status, log) = running.end();
-    assert_eq!(status.code(), None, "the server ended by itself: {log}");
+    assert_eq!(status.code(), None, "the server ended without the kill: {log}");
 }

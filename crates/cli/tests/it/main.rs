@@ -1,4 +1,4 @@
-//! The program as its users meet it: the real binary, its output, its codes.
+//! Tests of the real binary: its output and its exit codes.
 
 mod certificates;
 mod demo;

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::program::{Running, command, run, text};
 
-/// What the published crate left: see `interop/migration`.
+/// A container of the published crate: see `interop/migration`.
 const LEFT: &str = include_str!("../../../provider/tests/fixtures/published-0.1.10.json");
 
 fn migrate(endpoint: &str, key: &str, arguments: &[&str]) -> Output {
@@ -42,7 +42,7 @@ async fn fill(endpoint: &str) {
 }
 
 #[test]
-fn a_container_is_checked_moved_once_and_never_in_use() {
+fn a_container_is_moved_once_and_never_while_it_is_in_use() {
     let server = Running::start(&mut command(&ScratchDirectory::new(), &["dev", "--port", "0"]));
     let endpoint = format!("http://127.0.0.1:{}", server.port());
     let runtime = tokio::runtime::Runtime::new().expect("threads");
@@ -56,7 +56,7 @@ fn a_container_is_checked_moved_once_and_never_in_use() {
 }
 
 #[test]
-fn wrong_usage_is_told_from_failure() {
+fn wrong_usage_and_failures_have_different_exit_codes() {
     let unnamed = run(&["migrate", "--from", "old", "--to", "shop/new"]);
     check(&unnamed, 2, "", "DATABASE/CONTAINER");
     let nowhere = run(&["migrate", "--from", "shop/old", "--to", "shop/new"]);
@@ -65,5 +65,5 @@ fn wrong_usage_is_told_from_failure() {
     let server = Running::start(&mut command(&ScratchDirectory::new(), &["dev", "--port", "0"]));
     let locked_out = migrate(&format!("http://127.0.0.1:{}", server.port()), secret, &[]);
     check(&locked_out, 1, "", "cannot reach the account");
-    assert!(!text(&locked_out.stderr).contains(secret), "a key is nobody's business");
+    assert!(!text(&locked_out.stderr).contains(secret), "an error must not repeat the key");
 }

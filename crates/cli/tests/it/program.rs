@@ -1,4 +1,4 @@
-//! Runs the real binary and waits on what it says, never on a clock.
+//! Runs the real binary and waits for its output, never for a time.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use perihelion_testkit::ScratchDirectory;
 
-/// A program that says nothing for this long has failed its test.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// A program without output for this long has failed its test.
+const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The binary with an empty environment: only the scratch directory for its
-/// cache, and what the test adds.
+/// The binary with an empty environment, except for the scratch directory as its
+/// cache.
 pub(crate) fn command(scratch: &ScratchDirectory, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_perihelion"));
     command.args(arguments).env_clear().env("XDG_CACHE_HOME", scratch.path()).stdin(Stdio::null());
@@ -28,7 +28,7 @@ pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// A running server. Killed if the test forgets it.
+/// A running server. Dropping it kills the process.
 pub(crate) struct Running {
     child: Child,
     lines: Receiver<String>,
@@ -36,7 +36,7 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Starts a server and waits for its last line of the banner.
+    /// Starts a server and waits for the last line of its banner.
     pub(crate) fn start(command: &mut Command) -> Running {
         let mut child =
             command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary runs");
@@ -53,9 +53,9 @@ impl Running {
         });
         let mut running = Running { child, lines, banner: Vec::new() };
         while running.banner.last().is_none_or(|line| line != "Started\r\n") {
-            let Ok(line) = running.lines.recv_timeout(PATIENCE) else {
-                let complaints = running.complaints();
-                panic!("no banner, only {:?} and {complaints}", running.banner)
+            let Ok(line) = running.lines.recv_timeout(TIMEOUT) else {
+                let standard_error = running.standard_error();
+                panic!("no banner, only {:?} and {standard_error}", running.banner)
             };
             running.banner.push(line);
         }
@@ -66,7 +66,7 @@ impl Running {
         self.banner.concat()
     }
 
-    /// The port of the line that tools look for.
+    /// The port in the line `Now listening on:`.
     pub(crate) fn port(&self) -> u16 {
         let banner = self.banner();
         let listening = banner.lines().find_map(|line| line.strip_prefix("Now listening on: http://"));
@@ -76,7 +76,7 @@ impl Running {
 
     pub(crate) fn connect(&self) -> TcpStream {
         let stream = TcpStream::connect(("127.0.0.1", self.port())).expect("a connection");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        stream.set_read_timeout(Some(TIMEOUT)).expect("a timeout");
         stream
     }
 
@@ -86,28 +86,28 @@ impl Running {
         assert!(status.success());
     }
 
-    /// Waits for the end of the program: its output ends when it does.
+    /// Waits for the end of the program, when its output ends.
     pub(crate) fn end(mut self) -> (ExitStatus, String) {
         loop {
-            match self.lines.recv_timeout(PATIENCE) {
+            match self.lines.recv_timeout(TIMEOUT) {
                 Ok(_) => continue,
                 Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => break,
                 Err(std::sync::mpsc::RecvTimeoutError::Timeout) => panic!("the program does not end"),
             }
         }
         let status = self.child.wait().expect("an exit status");
-        let complaints = self.complaints();
-        (status, complaints)
+        let standard_error = self.standard_error();
+        (status, standard_error)
     }
 
-    /// Ends the program and returns all it wrote to standard error.
-    fn complaints(&mut self) -> String {
+    /// Ends the program and returns its standard error.
+    fn standard_error(&mut self) -> String {
         let _ = self.child.kill();
-        let mut complaints = String::new();
+        let mut standard_error = String::new();
         if let Some(mut errors) = self.child.stderr.take() {
-            let _ = errors.read_to_string(&mut complaints);
+            let _ = errors.read_to_string(&mut standard_error);
         }
-        complaints
+        standard_error
     }
 }
 
@@ -118,7 +118,7 @@ impl Drop for Running {
     }
 }
 
-/// One GET over HTTP/1.1; the whole answer.
+/// Sends a GET over HTTP/1.1 and returns the whole answer.
 pub(crate) fn get(mut stream: impl Read + Write, path: &str) -> String {
     write!(stream, "GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").expect("a request");
     let mut answer = Vec::new();

@@ -1,4 +1,5 @@
-//! Serving: the banner, both protocols, signals, addresses, the image's ways.
+//! Serving: the banner, HTTP and TLS, signals, addresses, and the options of the
+//! emulator image.
 
 use std::net::TcpListener;
 
@@ -6,7 +7,7 @@ use perihelion_testkit::ScratchDirectory;
 
 use crate::program::{Running, command, get, text};
 
-/// Not a secret: a key for tests, base64 of plain words.
+/// A key for tests.
 const OWN_KEY: &str = "YSBrZXkgZm9yIHRlc3RzLCBub3QgYSBzZWNyZXQ=";
 
 #[test]
@@ -48,7 +49,7 @@ fn every_region_has_an_address_in_the_banner_and_answers_there() {
 }
 
 #[test]
-fn signals_end_the_program_well() {
+fn signals_end_the_program_with_success() {
     for signal in ["TERM", "INT"] {
         let scratch = ScratchDirectory::new();
         let running = Running::start(&mut command(&scratch, &["server", "--port", "0"]));
@@ -60,7 +61,7 @@ fn signals_end_the_program_well() {
 }
 
 #[test]
-fn a_taken_port_has_its_own_code_and_a_clear_message() {
+fn a_port_in_use_has_its_own_exit_code_and_a_clear_message() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = taken.local_addr().expect("an address").port().to_string();
     let output =
@@ -69,18 +70,18 @@ fn a_taken_port_has_its_own_code_and_a_clear_message() {
     let complaint = text(&output.stderr);
     assert!(complaint.contains(&port) && complaint.contains("in use"), "{complaint}");
     assert!(complaint.contains("--port"), "{complaint}");
-    assert!(output.stdout.is_empty(), "no banner before the address is ours");
+    assert!(output.stdout.is_empty(), "no banner before the address is bound");
 }
 
 #[test]
-fn an_unknown_host_is_an_address_problem() {
+fn an_unknown_host_is_an_address_error() {
     let arguments = ["dev", "--host", "no-such-host.invalid", "--allow-well-known-key"];
     let output = command(&ScratchDirectory::new(), &arguments).output().expect("the binary runs");
     assert_eq!(output.status.code(), Some(4), "{}", text(&output.stderr));
 }
 
 #[test]
-fn a_key_of_ones_own_appears_nowhere() {
+fn a_secret_key_is_never_printed() {
     let scratch = ScratchDirectory::new();
     let mut command = command(&scratch, &["server", "--port", "0", "--log", "trace"]);
     let running = Running::start(command.env("PERIHELION_KEY", OWN_KEY));
@@ -104,7 +105,7 @@ fn a_key_file_is_read_and_shown_only_on_request() {
 }
 
 #[test]
-fn the_emulator_images_ways_are_accepted() {
+fn the_emulator_images_variables_and_arguments_are_accepted() {
     let scratch = ScratchDirectory::new();
     let arguments = ["server", "--enable-explorer", "false", "--protocol", "https", "--log-level", "error"];
     let mut command = command(&scratch, &arguments);
@@ -118,8 +119,8 @@ fn the_emulator_images_ways_are_accepted() {
         .env("CERT_PATH", "/nowhere.pfx");
     let running = Running::start(&mut command);
     assert!(running.banner().contains("AccountEndpoint=https://cosmos:8081;"), "{}", running.banner());
-    // Test containers wait for the account document too, without a signature;
-    // nothing else is open.
+    // Test containers also wait for the account document, without a signature. No
+    // other path is open.
     for path in ["/alive", "/ready", "/status", "/"] {
         assert!(get(running.connect(), path).starts_with("HTTP/1.1 200 "), "{path}");
     }
@@ -132,7 +133,7 @@ fn the_emulator_images_ways_are_accepted() {
 
 #[test]
 fn a_second_port_answers_health_checks() {
-    // A port that was free a moment ago; the first one may be any.
+    // A port that was free a moment ago.
     let free = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address").port();
     let scratch = ScratchDirectory::new();
     let health = free.to_string();
@@ -154,7 +155,7 @@ fn dev_ignores_the_images_variables() {
 }
 
 #[test]
-fn data_is_kept_where_asked() {
+fn data_and_certificates_are_kept_in_the_data_directory() {
     let scratch = ScratchDirectory::new();
     let data = scratch.path().join("data");
     let path = data.display().to_string();

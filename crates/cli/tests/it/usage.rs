@@ -1,10 +1,10 @@
-//! Wrong usage: a code, a reason, a way out, and no secret repeated.
+//! Wrong usage: the exit code, the reason and the advice, without any secret.
 
 use perihelion_testkit::ScratchDirectory;
 
 use crate::program::{command, run, text};
 
-/// Runs with arguments that make no sense and expects words about it.
+/// Runs with invalid arguments and expects these words in the error.
 fn check(arguments: &[&str], words: &[&str]) {
     let output = run(arguments);
     let complaint = text(&output.stderr);
@@ -16,7 +16,7 @@ fn check(arguments: &[&str], words: &[&str]) {
 }
 
 #[test]
-fn senseless_options_are_wrong_usage() {
+fn invalid_options_are_wrong_usage() {
     check(&[], &["Usage"]);
     check(&["fly"], &["fly"]);
     check(&["dev", "--prot", "1"], &["--port"]);
@@ -30,7 +30,7 @@ fn senseless_options_are_wrong_usage() {
 }
 
 #[test]
-fn a_senseless_key_is_refused_and_not_repeated() {
+fn an_invalid_key_is_refused_and_not_repeated() {
     let output = run(&["dev", "--key", "certainly*not*base64"]);
     assert_eq!(output.status.code(), Some(2));
     let complaint = text(&output.stderr);
@@ -44,7 +44,7 @@ fn the_well_known_key_is_refused_where_others_can_reach_it() {
 }
 
 #[test]
-fn a_senseless_variable_is_named() {
+fn an_invalid_variable_is_named() {
     let scratch = ScratchDirectory::new();
     let output = command(&scratch, &["server"]).env("PORT", "http").output().expect("the binary runs");
     assert_eq!(output.status.code(), Some(2));

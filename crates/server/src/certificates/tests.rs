@@ -1,4 +1,4 @@
-//! Certificates: kept, renewed, private. Each test has a directory of its own
+//! Certificates are kept, renewed and private. Each test has a directory of its own
 //! under the build's temporary directory and removes it at the end.
 
 use std::path::{Path, PathBuf};
@@ -31,7 +31,7 @@ impl Drop for Scratch {
     }
 }
 
-/// What a client that trusts the CA says to the leaf for `name` at `now`.
+/// Verifies the leaf for `name` at `now` as a client does that trusts the CA.
 fn verify(certificates: &Certificates, name: &str, now: SystemTime) -> Result<(), rustls::Error> {
     let der = |pem: &str| CertificateDer::from_pem_slice(pem.as_bytes()).expect("a PEM certificate");
     let mut roots = RootCertStore::empty();
@@ -50,7 +50,7 @@ fn a_client_that_trusts_the_ca_accepts_every_local_name() {
     let now = SystemTime::now();
     let names = Names::local_and(["cosmos.internal", "0.0.0.0", "10.1.2.3"]);
     let made = Certificates::load_or_create(None, &names, now).expect("certificates");
-    assert_eq!(made.home(), &Home::Memory);
+    assert_eq!(made.location(), &Location::Memory);
     for name in ["localhost", "127.0.0.1", "::1", "cosmos.internal", "10.1.2.3"] {
         verify(&made, name, now).unwrap_or_else(|error| panic!("{name}: {error}"));
     }
@@ -67,7 +67,7 @@ fn certificates_are_reused_between_starts() {
     let second = scratch.load(&[], now + DAY);
     assert_eq!(first.ca_pem(), second.ca_pem());
     assert_eq!(first.leaf.certificate, second.leaf.certificate);
-    assert_eq!(second.home(), &Home::Directory(scratch.0.clone()));
+    assert_eq!(second.location(), &Location::Directory(scratch.0.clone()));
     let public = std::fs::read_to_string(second.ca_path().expect("a path")).expect("the CA file");
     assert_eq!(public, first.ca_pem());
     assert!(!public.contains("PRIVATE KEY"));
@@ -133,11 +133,11 @@ fn keys_are_private_to_their_owner() {
 }
 
 #[test]
-fn a_directory_that_cannot_be_used_means_memory() {
+fn without_a_usable_directory_certificates_are_in_memory() {
     let scratch = Scratch::new("blocked");
     std::fs::write(&scratch.0, "a file in the way").expect("write");
     let made = scratch.load(&[], SystemTime::now());
-    assert_eq!(made.home(), &Home::Memory);
+    assert_eq!(made.location(), &Location::Memory);
     assert_eq!(made.ca_path(), None);
     let _ = std::fs::remove_file(&scratch.0);
 }

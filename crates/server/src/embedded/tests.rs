@@ -104,7 +104,7 @@ async fn a_body_over_the_limit_is_refused_as_over_a_socket() {
 }
 
 #[tokio::test]
-async fn a_closed_database_is_reached_by_nobody_and_keeps_what_it_acknowledged() {
+async fn a_closed_database_refuses_requests_and_keeps_acknowledged_writes() {
     let directory = std::env::temp_dir().join(format!("perihelion-embedded-{}", std::process::id()));
     let options = EmbeddedOptions::default().with_data(&directory);
     let database = with_container(options.clone()).await;
@@ -122,7 +122,7 @@ async fn a_closed_database_is_reached_by_nobody_and_keeps_what_it_acknowledged()
 }
 
 #[tokio::test(start_paused = true)]
-async fn closing_does_not_wait_for_ever_on_a_paused_request() {
+async fn closing_does_not_wait_forever_for_a_paused_request() {
     let database = with_container(EmbeddedOptions::default()).await;
     let transport = database.transport();
     assert_eq!(database.manage(Method::POST, "pause", "").await.unwrap().status(), 200);

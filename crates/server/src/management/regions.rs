@@ -7,12 +7,14 @@ use std::time::Duration;
 use http::Method;
 use perihelion_engine::Refusal;
 use perihelion_model::json::{Object, Value};
+use perihelion_wire::status;
 
 use super::done;
 use crate::regions::{CATCH_UP_TIMEOUT, Outage, Regions};
 
-/// The longest replication delay, and the longest wait for replication.
+/// The longest replication delay, in milliseconds.
 const DELAY_MS_MAX: u64 = 60_000;
+/// The longest wait for replication, in milliseconds.
 const WAIT_MS_MAX: u64 = 60_000;
 
 /// Serves a request about regions; `None` when the path is another one.
@@ -26,15 +28,17 @@ pub(super) async fn dispatch(
         (&Method::GET, "regions") => Ok(()),
         (&Method::POST, "regions/offline") => offline(regions, body),
         (&Method::POST, "regions/online") => {
-            one(regions, body).map(|region| regions.set_outage(region, None))
+            named_region(regions, body).map(|region| regions.set_outage(region, None))
         }
-        (&Method::POST, "regions/write") => match (one(regions, body), wait(body)) {
+        (&Method::POST, "regions/write") => match (named_region(regions, body), wait(body)) {
             (Ok(region), Ok(timeout)) => regions.change_write_region(region, timeout).await,
             (Err(refusal), _) | (_, Err(refusal)) => Err(refusal),
         },
         (&Method::POST, "replication/delay") => delay(regions, body),
-        (&Method::POST, "replication/cut") => one(regions, body).map(|region| regions.set_cut(region, true)),
-        (&Method::POST, "replication/heal") => some(regions, body)
+        (&Method::POST, "replication/cut") => {
+            named_region(regions, body).map(|region| regions.set_cut(region, true))
+        }
+        (&Method::POST, "replication/heal") => named_regions(regions, body)
             .map(|chosen| chosen.into_iter().for_each(|region| regions.set_cut(region, false))),
         (&Method::POST, "replication/wait") => match wait(body) {
             Ok(timeout) => regions.wait_until_replicated(timeout).await,
@@ -52,16 +56,16 @@ fn offline(regions: &Regions, body: &Object) -> Result<(), Refusal> {
     };
     let mode = mode.ok_or_else(|| {
         let known: Vec<&str> = Outage::ALL.iter().map(|(_, name)| *name).collect();
-        Refusal::gateway(400, format!("'mode' must be one of {}.", known.join(", ")))
+        Refusal::gateway(status::BAD_REQUEST.code, format!("'mode' must be one of {}.", known.join(", ")))
     })?;
-    regions.set_outage(one(regions, body)?, Some(mode));
+    regions.set_outage(named_region(regions, body)?, Some(mode));
     Ok(())
 }
 
 fn delay(regions: &Regions, body: &Object) -> Result<(), Refusal> {
     let delay = milliseconds(body, "milliseconds", DELAY_MS_MAX)?
-        .ok_or_else(|| Refusal::gateway(400, "'milliseconds' is missing."))?;
-    for region in some(regions, body)? {
+        .ok_or_else(|| Refusal::gateway(status::BAD_REQUEST.code, "'milliseconds' is missing."))?;
+    for region in named_regions(regions, body)? {
         regions.set_delay(region, delay);
     }
     Ok(())
@@ -74,22 +78,28 @@ fn wait(body: &Object) -> Result<Duration, Refusal> {
 fn milliseconds(body: &Object, name: &str, most: u64) -> Result<Option<Duration>, Refusal> {
     let Some(value) = body.get(name) else { return Ok(None) };
     let value = value.as_i64().and_then(|value| u64::try_from(value).ok()).filter(|value| *value <= most);
-    let bad = || Refusal::gateway(400, format!("'{name}' must be a number from 0 to {most}."));
+    let bad =
+        || Refusal::gateway(status::BAD_REQUEST.code, format!("'{name}' must be a number from 0 to {most}."));
     Ok(Some(Duration::from_millis(value.ok_or_else(bad)?)))
 }
 
 /// The region that a request names.
-fn one(regions: &Regions, body: &Object) -> Result<usize, Refusal> {
-    let missing = || Refusal::gateway(400, "'region' is missing.");
+fn named_region(regions: &Regions, body: &Object) -> Result<usize, Refusal> {
+    let missing = || Refusal::gateway(status::BAD_REQUEST.code, "'region' is missing.");
     let name = body.get("region").and_then(Value::as_str).ok_or_else(missing)?;
-    let unknown = || Refusal::gateway(400, format!("'{name}' is not a region; they are {}.", regions.names));
+    let unknown = || {
+        Refusal::gateway(
+            status::BAD_REQUEST.code,
+            format!("'{name}' is not a region; they are {}.", regions.names),
+        )
+    };
     regions.names.find(name).ok_or_else(unknown)
 }
 
-/// The region that a request names, or all when it names none.
-fn some(regions: &Regions, body: &Object) -> Result<Vec<usize>, Refusal> {
+/// The region that a request names, or all regions.
+fn named_regions(regions: &Regions, body: &Object) -> Result<Vec<usize>, Refusal> {
     if body.contains("region") {
-        return Ok(vec![one(regions, body)?]);
+        return Ok(vec![named_region(regions, body)?]);
     }
     Ok((0..regions.len()).collect())
 }

@@ -113,8 +113,8 @@ where
         .header_read_timeout(None)
         .max_header_size(context.limits.header_bytes)
         .max_buf_size(BUFFER_BYTES.max(context.limits.header_bytes))
-        // With flushing by pipeline hyper holds a response back while any byte of
-        // a next request is buffered, and so never sends the 400 for garbage.
+        // With `true` hyper holds a response back while any byte of a next request
+        // is buffered, and so never sends the 400 for garbage.
         .pipeline_flush(false)
         .half_close(false);
     let service = service_fn(move |request| serve(Arc::clone(&context), request));

@@ -18,8 +18,8 @@ use super::connection_state::{ConnectionState, Directive, run_supervised};
 use super::supervisor::ConnectionTable;
 use super::{Handler, Limits};
 
-/// Out of file descriptors or memory: trying again at once would spin, and
-/// connections that end meanwhile free what is missing.
+/// The pause after a failed accept, for lack of file descriptors or memory: a retry
+/// at once would spin. Connections that end meanwhile free resources.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Connections that are told to close do so at their next poll; this only bounds
@@ -30,7 +30,7 @@ const CLOSE_WAIT: Duration = Duration::from_secs(1);
 /// is often both 127.0.0.1 and ::1). With port 0 the first address chooses.
 ///
 /// An address that this machine does not have is skipped as long as another one
-/// could be bound. A taken port is always an error.
+/// could be bound. A port in use is always an error.
 pub(crate) async fn bind(host: &str, port: u16) -> io::Result<Vec<TcpListener>> {
     let addresses: Vec<SocketAddr> = tokio::net::lookup_host((host, port)).await?.collect();
     let mut sockets: Vec<TcpListener> = Vec::new();

@@ -116,7 +116,7 @@ impl ConnectionTable {
     }
 }
 
-/// A connection's place in the table; see [`ConnectionTable::register`].
+/// The entry of a connection in the table; see [`ConnectionTable::register`].
 #[derive(Debug)]
 pub(super) struct Registration {
     table: Arc<ConnectionTable>,

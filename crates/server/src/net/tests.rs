@@ -1,7 +1,7 @@
 //! A listener over real sockets, with a handler that echoes.
 //!
-//! Bounds are shrunk so that they act within a test; where a test waits, it
-//! waits for an event (an answer, the end of a stream), never for a time.
+//! The limits are shrunk so that they act within a test. A test waits for an event
+//! (an answer, the end of a stream), never for a time.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -24,10 +24,10 @@ use crate::certificates::{Certificates, Names};
 /// A test that waits longer than this has failed.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A bound short enough to be met within a test.
+/// A limit short enough to act within a test.
 const SOON: Duration = Duration::from_millis(60);
 
-/// The pace of a client that sends byte by byte to hold a connection.
+/// The pause of a client that sends byte by byte to keep a connection.
 const TRICKLE: Duration = Duration::from_millis(5);
 
 #[derive(Default)]
@@ -100,15 +100,15 @@ impl Fixture {
         connector.connect(name, self.connect().await).await.expect("a handshake")
     }
 
-    /// The server still serves somebody else.
+    /// Checks that the server still serves another client.
     async fn assert_serving(&self) {
         let answer = talk(self.connect().await, b"GET /well HTTP/1.1\r\nconnection: close\r\n\r\n").await;
         assert!(answer.ends_with("HTTP/1.1 http /well 0"), "{answer}");
     }
 }
 
-/// Writes, then reads all there is until the server closes. A reset after the
-/// answer ends it as well.
+/// Writes, then reads until the server closes the connection. A reset after the
+/// answer ends the reading too.
 async fn talk<I: AsyncRead + AsyncWrite + Unpin>(mut stream: I, bytes: &[u8]) -> String {
     let mut answer = Vec::new();
     let exchange = async {
@@ -160,7 +160,7 @@ where
 }
 
 #[tokio::test]
-async fn four_dialects_answer_on_one_port() {
+async fn four_protocols_are_served_on_one_port() {
     let fixture = Fixture::start(Limits::default()).await;
 
     let answer = text(over_http1(fixture.connect().await).await.send_request(get("/a")).await.unwrap()).await;
@@ -194,12 +194,12 @@ async fn four_dialects_answer_on_one_port() {
 }
 
 #[tokio::test]
-async fn a_preface_in_single_bytes_is_still_http2() {
+async fn an_http2_preface_in_single_bytes_is_recognized() {
     let fixture = Fixture::start(Limits::default()).await;
     let (near, far) = tokio::io::duplex(1);
     let mut server = fixture.connect().await;
     server.set_nodelay(true).unwrap();
-    // The duplex hands over one byte at a time, and so writes one at a time.
+    // The duplex passes on one byte at a time, so the client writes one at a time.
     tokio::spawn(async move {
         let mut near = near;
         let _ = tokio::io::copy_bidirectional_with_sizes(&mut near, &mut server, 1, 1).await;
@@ -220,7 +220,7 @@ async fn keep_alive_and_pipelining_work() {
 }
 
 #[tokio::test]
-async fn garbage_is_refused_and_harms_nobody() {
+async fn garbage_is_refused_and_does_no_harm() {
     let fixture = Fixture::start(Limits { handshake_timeout: SOON, ..Limits::default() }).await;
     let garbage: [(&[u8], &str); 8] = [
         (b"\0\0\0\0\0\0\0\0\r\n\r\n", "HTTP/1.1 400 "),
@@ -258,7 +258,7 @@ async fn a_slow_header_block_is_cut_while_others_are_served() {
 }
 
 #[tokio::test]
-async fn silence_is_cut_before_and_after_the_handshake() {
+async fn silent_connections_are_closed_before_and_after_the_handshake() {
     let limits = Limits { first_byte_timeout: SOON, close_timeout: SOON, ..Limits::default() };
     let fixture = Fixture::start(limits).await;
     assert_eq!(talk(fixture.connect().await, b"").await, "");
@@ -270,7 +270,7 @@ async fn silence_is_cut_before_and_after_the_handshake() {
 }
 
 #[tokio::test]
-async fn a_half_done_handshake_is_cut() {
+async fn a_half_done_handshake_is_closed() {
     let fixture = Fixture::start(Limits { handshake_timeout: SOON, ..Limits::default() }).await;
     assert_eq!(talk(fixture.connect().await, b"\x16\x03\x01\x02\x00\x01").await, "");
     fixture.assert_serving().await;
@@ -362,7 +362,7 @@ async fn bodies_share_one_budget_and_give_it_back() {
 }
 
 #[tokio::test]
-async fn oversize_heads_are_refused() {
+async fn an_oversized_head_is_refused() {
     let fixture = Fixture::start(Limits::default()).await;
     let long = "x".repeat(70_000);
     let many: String = (0..150).map(|count| format!("x-{count}: y\r\n")).collect();
@@ -464,7 +464,7 @@ async fn a_drain_waits_for_requests_in_flight_and_closes_the_rest() {
     let draining = tokio::spawn(fixture.listener.drain(TIMEOUT));
     assert_eq!(talk(idle, b"").await, "", "the idle connection is closed at once");
     assert!(!draining.is_finished());
-    assert!(TcpStream::connect(address).await.is_err(), "nobody new is let in");
+    assert!(TcpStream::connect(address).await.is_err(), "no new connection is accepted");
     fixture.echo.release.notify_waiters();
     assert!(talk(working, b"").await.ends_with("/wait 0"));
     assert_eq!(text(stream.await.unwrap().unwrap()).await.2, "HTTP/2.0 http /wait 0");
@@ -513,7 +513,7 @@ async fn a_client_that_leaves_takes_its_request_with_it() {
 }
 
 #[tokio::test]
-async fn localhost_is_every_address_of_that_name_on_one_port() {
+async fn localhost_is_bound_on_all_its_addresses_with_one_port() {
     let sockets = bind("localhost", 0).await.expect("a port");
     let ports: Vec<u16> = sockets.iter().map(|socket| socket.local_addr().unwrap().port()).collect();
     assert!(ports.iter().all(|port| *port == ports[0] && *port != 0), "{ports:?}");

@@ -14,7 +14,7 @@ use super::delay_queue::DelayQueue;
 /// good, or from a server that stops.
 const FAILURE_PAUSE: Duration = Duration::from_secs(1);
 
-/// Runs until it is aborted.
+/// Replicates from one region to another until it is aborted.
 pub(super) async fn replicate(regions: Arc<Regions>, from: usize, to: usize) {
     let link = &regions.links[from][to];
     let mut topology = regions.topology.subscribe();
@@ -52,7 +52,7 @@ pub(super) async fn replicate(regions: Arc<Regions>, from: usize, to: usize) {
         let is_behind = *link.applied.borrow() < last;
         link.set_waiting_since(if is_behind { queue.oldest().or(link.waiting_since()) } else { None });
         let next = delay.zip(queue.oldest()).map(|(delay, oldest)| oldest + delay);
-        // Every branch leads to another look. The senders live as long as `regions`.
+        // Every branch leads to the next round. The senders live as long as `regions`.
         tokio::select! {
             _ = written.changed() => {}
             _ = topology.changed() => {}

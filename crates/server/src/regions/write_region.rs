@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use perihelion_engine::{Refusal, Role};
+use perihelion_wire::status;
 
 use super::{LEAD, Regions, WRITE_REGION_NOTE, role};
 
@@ -67,7 +68,7 @@ impl Regions {
             let arrived = applied.wait_for(|applied| *applied >= last);
             let mut cut = std::pin::pin!(cut(self.topology.subscribe(), from, to));
             tokio::select! {
-                // A region that lacks nothing does not mind a cut link.
+                // A cut link does not matter once all writes have arrived.
                 biased;
                 _ = arrived => {}
                 () = &mut cut => {
@@ -89,7 +90,10 @@ impl Regions {
     }
 
     fn cannot(&self, to: usize, why: &str) -> Refusal {
-        Refusal::gateway(409, format!("The write region cannot move to {}: {why}.", self.names.name(to)))
+        Refusal::gateway(
+            status::CONFLICT.code,
+            format!("The write region cannot move to {}: {why}.", self.names.name(to)),
+        )
     }
 
     /// Returns when every link that is not cut has caught up.
@@ -104,7 +108,7 @@ impl Regions {
                 () = tokio::time::sleep_until(deadline) => {
                     let (from, to) = (self.names.name(from), self.names.name(to));
                     return Err(Refusal::gateway(
-                        408,
+                        status::REQUEST_TIMEOUT.code,
                         format!("{to} did not catch up with {from} within {} ms.", timeout.as_millis()),
                     ));
                 }

@@ -4,6 +4,7 @@
 use http::Method;
 use perihelion_engine::Refusal;
 use perihelion_model::json::{Value, object};
+use perihelion_wire::status;
 
 use super::{Account, RegionService, wrong_method};
 use crate::addresses::{Addresses, embedded_endpoint};
@@ -12,9 +13,9 @@ use crate::call::Call;
 
 pub(super) fn read(service: &RegionService, call: &Call) -> Result<Answer, Refusal> {
     match call.method {
-        Method::GET | Method::HEAD => Ok(Answer::json(200, &document(service, call))),
+        Method::GET | Method::HEAD => Ok(Answer::json(status::OK.code, &document(service, call))),
         // The service forbids OPTIONS on the root, without a message.
-        Method::OPTIONS => Ok(Answer::json(403, &object([("code", "Forbidden".into())]))),
+        Method::OPTIONS => Ok(Answer::json(status::FORBIDDEN.code, &object([("code", "Forbidden".into())]))),
         _ => Err(wrong_method(&call.method)),
     }
 }

@@ -1,4 +1,4 @@
-//! Batches and bulk bodies: reading the list of operations, writing the list
+//! Batches and bulk requests: parses the list of operations and prints the list
 //! of results.
 
 use perihelion_engine::{
@@ -7,8 +7,8 @@ use perihelion_engine::{
 };
 use perihelion_model::json::{self, Object, Style, Value};
 use perihelion_model::partition_key::PartitionKey;
-use perihelion_wire::headers;
 use perihelion_wire::patch::Patch;
+use perihelion_wire::{headers, status};
 
 use super::{RegionService, items};
 use crate::answer::Answer;
@@ -21,7 +21,7 @@ pub(super) async fn serve(service: &RegionService, call: &Call) -> Result<Answer
     let Value::Array(list) = call.json()? else { return Err(Refusal::invalid_input()) };
     if list.len() > OPERATIONS_MAX {
         return Err(Refusal::new(
-            400,
+            status::BAD_REQUEST.code,
             Layer::BackendUncharged,
             "Batch request has more operations than what is supported.",
         ));
@@ -49,12 +49,15 @@ pub(super) async fn serve(service: &RegionService, call: &Call) -> Result<Answer
     let bucket = service.engine.admit(&container, range)?;
     let done = service.engine.batch(&container, batch).await?;
     service.engine.spend(bucket, done.charge);
-    let mut answer = Answer::text(if done.has_failed() { 207 } else { 200 }, results(&done, &is_bare))
-        .charged(done.charge)
-        .at(done.position.clone())
-        .with(headers::ITEM_COUNT, done.results.len().to_string())
-        .in_container(&database, &container)
-        .with_usage(done.usage);
+    let mut answer = Answer::text(
+        if done.has_failed() { status::MULTI_STATUS.code } else { status::OK.code },
+        results(&done, &is_bare),
+    )
+    .charged(done.charge)
+    .at(done.position.clone())
+    .with(headers::ITEM_COUNT, done.results.len().to_string())
+    .in_container(&database, &container)
+    .with_usage(done.usage);
     if let Some(sub_status) = done.sub_status() {
         answer = answer.with(headers::SUBSTATUS, sub_status.to_string());
     }
@@ -79,28 +82,31 @@ fn parse_operation(value: Value, container: &Container) -> Result<BatchOperation
         Some(key) => key,
         None => None,
     };
-    let kind = text(&operation, "operationType").unwrap_or_default();
+    let operation_type = text(&operation, "operationType").unwrap_or_default();
     let id = text(&operation, "id");
     let body = operation.remove("resourceBody");
-    let operation = parse_kind(&kind, id, body, container)?;
+    let operation = parse_by_type(&operation_type, id, body, container)?;
     Ok(BatchOperation { operation, precondition, partition_key })
 }
 
-/// The outer refusal is for a malformed request, the inner one for a document
-/// that the service would refuse on its own.
-fn parse_kind(
-    kind: &str,
+/// Parses one operation. The outer refusal is for a malformed request, the inner
+/// one for a document that the service would refuse also outside a batch.
+fn parse_by_type(
+    operation_type: &str,
     id: Option<String>,
     body: Option<Value>,
     container: &Container,
 ) -> Result<Result<ItemOperation, Refusal>, Refusal> {
-    let id =
-        || id.ok_or_else(|| Refusal::bad_request(format!("A batch operation of type {kind} needs an id.")));
+    let id = || {
+        id.ok_or_else(|| {
+            Refusal::bad_request(format!("A batch operation of type {operation_type} needs an id."))
+        })
+    };
     let object = |body: Option<Value>| match body {
         Some(Value::Object(object)) => Ok(NewBody::new(object, container)),
         _ => Err(Refusal::invalid_input()),
     };
-    Ok(match kind {
+    Ok(match operation_type {
         "Create" => object(body)?.map(|body| ItemOperation::Create { body }),
         "Upsert" => object(body)?.map(|body| ItemOperation::Upsert { body }),
         "Replace" => {
@@ -116,19 +122,19 @@ fn parse_kind(
         }
         _ => {
             return Err(Refusal::bad_request(format!(
-                "The operationType '{kind}' of a batch operation is not one of Create, Upsert, Read, Replace, Patch, Delete."
+                "The operationType '{operation_type}' of a batch operation is not one of Create, Upsert, Read, Replace, Patch, Delete."
             )));
         }
     })
 }
 
-/// `[{"statusCode","requestCharge","eTag","resourceBody"}]`; failed operations
-/// and deletes have the first two only, and so have bare ones but for the etag:
-/// writes, when the client asked for a minimal answer.
+/// Prints `[{"statusCode","requestCharge","eTag","resourceBody"}]`. Failed
+/// operations and deletes have the first two members only. When the client asks
+/// for minimal answers, writes are bare: they have no body.
 fn results(done: &BatchOutcome, is_bare: &[bool]) -> String {
     let mut out = String::from("[");
-    for (place, (result, is_bare)) in done.results.iter().zip(is_bare).enumerate() {
-        if place > 0 {
+    for (index, (result, is_bare)) in done.results.iter().zip(is_bare).enumerate() {
+        if index > 0 {
             out.push(',');
         }
         match result {

@@ -1,10 +1,10 @@
-//! Change feeds: which range, from where, in which mode.
+//! Change feeds: parses the range, the start and the mode, and answers a page.
 
 use std::sync::Arc;
 
 use perihelion_engine::{Container, FeedMode, FeedPage, FeedRequest, FeedStart, RangeId, Refusal};
 use perihelion_model::partition_key::EffectiveRange;
-use perihelion_wire::{date, headers};
+use perihelion_wire::{date, headers, status};
 
 use super::RegionService;
 use crate::answer::Answer;
@@ -25,8 +25,8 @@ pub(super) async fn serve(service: &RegionService, call: &Call) -> Result<Answer
     Ok(answer(&page, &container).in_container(&database, &container))
 }
 
-/// Every region logs versions from then on, so that a reader may move. Asked
-/// for anywhere: it is reading that needs it.
+/// Makes every region log versions from now on, so that a reader can continue in
+/// another region. Every region takes this request, because readers send it.
 async fn log_versions(service: &RegionService, container: &Arc<Container>) -> Result<(), Refusal> {
     if container.logs_versions {
         return Ok(());
@@ -44,12 +44,13 @@ fn mode(call: &Call) -> Result<FeedMode, Refusal> {
         return Ok(FeedMode::AllVersionsAndDeletes);
     }
     Err(Refusal::gateway(
-        400,
+        status::BAD_REQUEST.code,
         format!("The value '{wanted}' of the A-IM header is not a change feed that exists."),
     ))
 }
 
-/// A range id, a partition key, or effective keys that lie in one range.
+/// The part of the feed: a range id, a partition key, or effective keys within one
+/// range.
 fn scope(call: &Call, container: &Arc<Container>) -> Result<(RangeId, EffectiveRange), Refusal> {
     let keys = match call.partition_key()? {
         Some(key) => Some(container.partition_key.effective_range(&key)),
@@ -64,7 +65,7 @@ fn scope(call: &Call, container: &Arc<Container>) -> Result<(RangeId, EffectiveR
     match (ranges.next(), ranges.next()) {
         (Some(only), None) => Ok((only.id, keys)),
         _ => Err(Refusal::gateway(
-            400,
+            status::BAD_REQUEST.code,
             "The change feed of several ranges is read range by range: send x-ms-documentdb-partitionkeyrangeid.",
         )),
     }
@@ -76,7 +77,7 @@ fn start(call: &Call) -> Result<FeedStart, Refusal> {
         Some(etag) if !etag.is_empty() => {
             let lsn = etag.trim_matches('"').parse().map_err(|_| {
                 Refusal::gateway(
-                    400,
+                    status::BAD_REQUEST.code,
                     "The If-None-Match header of a change feed must be an etag it returned, or *.",
                 )
             })?;
@@ -86,19 +87,22 @@ fn start(call: &Call) -> Result<FeedStart, Refusal> {
     }
     match call.header(&headers::IF_MODIFIED_SINCE) {
         None => Ok(FeedStart::Beginning),
-        Some(text) => date::parse(text)
-            .map(FeedStart::Since)
-            .ok_or_else(|| Refusal::gateway(400, "The If-Modified-Since header is not an RFC 1123 date.")),
+        Some(text) => date::parse(text).map(FeedStart::Since).ok_or_else(|| {
+            Refusal::gateway(
+                status::BAD_REQUEST.code,
+                "The If-Modified-Since header is not an RFC 1123 date.",
+            )
+        }),
     }
 }
 
-/// Versions and deletes are kept for a while only, so that no reader may begin
-/// before it has come.
+/// Refuses a start in the past: versions and deletes are kept for a limited time
+/// only.
 fn check_start(start: &FeedStart) -> Result<(), Refusal> {
     match start {
         FeedStart::Now | FeedStart::After(_) => Ok(()),
         FeedStart::Beginning | FeedStart::Since(_) => Err(Refusal::gateway(
-            400,
+            status::BAD_REQUEST.code,
             "The change feed of all versions and deletes starts from now (If-None-Match: *) or from an etag it returned.",
         )),
     }
@@ -107,17 +111,20 @@ fn check_start(start: &FeedStart) -> Result<(), Refusal> {
 fn answer(page: &FeedPage, container: &Container) -> Answer {
     let etag = format!("\"{}\"", page.continuation);
     if page.items.is_empty() {
-        return Answer::empty(304).charged(page.charge).at(page.position.clone()).with_etag(etag);
+        return Answer::empty(status::NOT_MODIFIED.code)
+            .charged(page.charge)
+            .at(page.position.clone())
+            .with_etag(etag);
     }
     let mut body = format!("{{\"_rid\":\"{}\",\"Documents\":[", container.rid_text).into_bytes();
-    for (place, item) in page.items.iter().enumerate() {
-        if place > 0 {
+    for (index, item) in page.items.iter().enumerate() {
+        if index > 0 {
             body.push(b',');
         }
         body.extend_from_slice(item);
     }
     body.extend_from_slice(format!("],\"_count\":{}}}", page.items.len()).as_bytes());
-    Answer::text(200, body)
+    Answer::text(status::OK.code, body)
         .charged(page.charge)
         .at(page.position.clone())
         .with_etag(etag)

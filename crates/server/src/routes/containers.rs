@@ -3,7 +3,7 @@
 use http::Method;
 use perihelion_engine::{Container, Database, ParsedDefinition, Position, Refusal, Usage, charge};
 use perihelion_model::resource_id::ContainerRid;
-use perihelion_wire::headers;
+use perihelion_wire::{headers, status};
 
 use super::databases::{position, throughput};
 use super::pages::Page;
@@ -36,7 +36,8 @@ pub(super) async fn serve_feed(
             let container = service
                 .change(move |lead| async move { lead.create_container(&name, definition, throughput).await })
                 .await?;
-            let answer = answer(service, 201, database, &container, charge::METADATA_CREATE)?;
+            let answer =
+                answer(service, status::CREATED.code, database, &container, charge::METADATA_CREATE)?;
             Ok(if is_shared { answer.with_static(headers::SHARE_THROUGHPUT, "true") } else { answer })
         }
         _ => Err(wrong_method(&call.method)),
@@ -51,11 +52,15 @@ pub(super) async fn serve(service: &RegionService, call: &Call) -> Result<Answer
         Method::GET | Method::HEAD => {
             if call.precondition().if_none_match.as_deref() == Some(container.etag.as_str()) {
                 let position = position_in(service, &container)?;
-                return Ok(Answer::empty(304).charged(1.0).with_etag(&container.etag).at(position));
+                return Ok(Answer::empty(status::NOT_MODIFIED.code)
+                    .charged(1.0)
+                    .with_etag(&container.etag)
+                    .at(position));
             }
             let state = service.engine.state(&container)?;
             let usage = Usage { documents: state.documents(), bytes: state.bytes() };
-            let answer = answer(service, 200, database, &container, charge::METADATA_READ)?.located();
+            let answer =
+                answer(service, status::OK.code, database, &container, charge::METADATA_READ)?.located();
             Ok(answer
                 .with(headers::ITEM_LSN, catalog.account.lsn.to_string())
                 .with(headers::CONTENT_PATH, database.rid.to_text())
@@ -67,18 +72,22 @@ pub(super) async fn serve(service: &RegionService, call: &Call) -> Result<Answer
             let container = service
                 .change(move |lead| async move { lead.replace_container(&container, definition).await })
                 .await?;
-            Ok(answer(service, 200, database, &container, charge::METADATA_CREATE)?.located())
+            Ok(answer(service, status::OK.code, database, &container, charge::METADATA_CREATE)?.located())
         }
         Method::DELETE => {
             check_match(call, &container)?;
             service.change(move |lead| async move { lead.delete_container(&container).await }).await?;
-            Ok(Answer::empty(204).charged(charge::METADATA_DELETE).at(position(service)).located())
+            Ok(Answer::empty(status::NO_CONTENT.code)
+                .charged(charge::METADATA_DELETE)
+                .at(position(service))
+                .located())
         }
         _ => Err(wrong_method(&call.method)),
     }
 }
 
-/// The last writer wins, so no conflict is ever left to a client.
+/// Answers an empty conflict feed: the last writer wins, so no conflict is left for
+/// a client.
 pub(super) fn serve_conflicts(service: &RegionService, call: &Call) -> Result<Answer, Refusal> {
     let (database, container) = service.container(call)?;
     match call.method {
@@ -90,7 +99,8 @@ pub(super) fn serve_conflicts(service: &RegionService, call: &Call) -> Result<An
     }
 }
 
-/// The first partition of a container, for answers that concern all of it.
+/// The position of a container's first partition, for answers that concern all
+/// partitions.
 pub(super) fn position_in(service: &RegionService, container: &Container) -> Result<Position, Refusal> {
     let state = service.engine.state(container)?;
     let range = container.ranges.first().map_or(0, |range| range.id);
@@ -114,8 +124,8 @@ fn feed(service: &RegionService, database: &Database, page: &Page) -> Answer {
         .with(headers::CONTENT_PATH, database.rid.to_text())
 }
 
-/// A container's own answers speak of its data, not of the account: SDKs file
-/// the session token under the container.
+/// An answer about a container has the position of its data, not of the account:
+/// SDKs store the session token under the container.
 fn answer(
     service: &RegionService,
     status: u16,

@@ -4,7 +4,7 @@ use http::Method;
 use perihelion_engine::{Database, Position, Refusal, Throughput, charge};
 use perihelion_model::json::Value;
 use perihelion_model::resource_id::DatabaseRid;
-use perihelion_wire::headers;
+use perihelion_wire::{headers, status};
 
 use super::pages::Page;
 use super::{RegionService, queries, wrong_method};
@@ -23,7 +23,7 @@ pub(super) async fn serve_feed(service: &RegionService, call: &Call) -> Result<A
             let database = service
                 .change(move |lead| async move { lead.create_database(body, throughput).await })
                 .await?;
-            Ok(answer(service, 201, &database, charge::METADATA_CREATE))
+            Ok(answer(service, status::CREATED.code, &database, charge::METADATA_CREATE))
         }
         _ => Err(wrong_method(&call.method)),
     }
@@ -35,20 +35,26 @@ pub(super) async fn serve(service: &RegionService, call: &Call, name: &str) -> R
             let catalog = service.engine.catalog();
             let database = catalog.database(name).ok_or_else(Refusal::no_such_resource)?;
             if call.precondition().if_none_match.as_deref() == Some(database.etag.as_str()) {
-                return Ok(Answer::empty(304).charged(1.0).with_etag(&database.etag).at(position(service)));
+                return Ok(Answer::empty(status::NOT_MODIFIED.code)
+                    .charged(1.0)
+                    .with_etag(&database.etag)
+                    .at(position(service)));
             }
-            Ok(answer(service, 200, database, charge::METADATA_READ).located())
+            Ok(answer(service, status::OK.code, database, charge::METADATA_READ).located())
         }
         Method::DELETE => {
             let name = name.to_owned();
             service.change(move |lead| async move { lead.delete_database(&name).await }).await?;
-            Ok(Answer::empty(204).charged(charge::METADATA_DELETE).at(position(service)).located())
+            Ok(Answer::empty(status::NO_CONTENT.code)
+                .charged(charge::METADATA_DELETE)
+                .at(position(service))
+                .located())
         }
         _ => Err(wrong_method(&call.method)),
     }
 }
 
-/// There are no users here; listing them is an empty feed.
+/// Answers an empty feed of users: the server has none.
 pub(super) fn serve_users(service: &RegionService, call: &Call, name: &str) -> Result<Answer, Refusal> {
     let catalog = service.engine.catalog();
     let database = catalog.database(name).ok_or_else(Refusal::no_such_resource)?;
@@ -62,14 +68,16 @@ pub(super) fn serve_users(service: &RegionService, call: &Call, name: &str) -> R
     }
 }
 
-/// The account as a partition: where databases and containers are kept.
+/// The position of the account's own partition, which holds databases and
+/// containers.
 pub(super) fn position(service: &RegionService) -> Position {
     Position { range: 0, lsn: service.engine.catalog().account.lsn, seen: None }
 }
 
-/// The throughput a request asks for: fixed, or autoscale up to a maximum.
+/// The throughput that the headers ask for: fixed, or autoscale up to a maximum.
 pub(super) fn throughput(call: &Call) -> Result<Option<Throughput>, Refusal> {
-    let bad = |name: &str| Refusal::gateway(400, format!("The {name} header is invalid."));
+    let bad =
+        |name: &str| Refusal::gateway(status::BAD_REQUEST.code, format!("The {name} header is invalid."));
     if let Some(settings) = call.header(&headers::OFFER_AUTOPILOT_SETTINGS) {
         let settings = perihelion_model::json::parse_str(settings).ok();
         let autoscale = settings.as_ref().and_then(Throughput::from_settings);

@@ -1,5 +1,4 @@
-//! Items: the verbs on one document, and everything that is POSTed to or read
-//! from the documents feed.
+//! Items: the verbs on one document, and the requests to the feed of documents.
 
 use std::sync::Arc;
 
@@ -8,8 +7,8 @@ use perihelion_engine::{
     Container, ITEM_BYTES_MAX, ItemOperation, ItemOutcome, NewBody, RangeId, Refusal, Target,
 };
 use perihelion_model::partition_key::PartitionKey;
-use perihelion_wire::headers;
 use perihelion_wire::patch::Patch;
+use perihelion_wire::{headers, status};
 
 use super::{RegionService, batches, change_feeds, queries, wrong_method};
 use crate::answer::Answer;
@@ -63,8 +62,8 @@ pub(super) async fn serve(service: &RegionService, call: &Call, id: &str) -> Res
     Ok(Answer::item(written, call.wants_minimal()).in_container(&database, &container).located())
 }
 
-/// A document may be addressed by its `_rid`; everything behind this line
-/// knows ids only.
+/// The id of an addressed document. A document may be addressed by its `_rid`; the
+/// engine knows ids only.
 fn resolve_id(
     service: &RegionService,
     container: &Arc<Container>,
@@ -113,8 +112,9 @@ async fn write(
     written
 }
 
-/// Where several regions take writes, one is made only over all that its writer
-/// has seen: otherwise the older of two writes of one session could win.
+/// When several regions take writes, refuses a write in a region that has not
+/// applied all writes that its session has seen: otherwise the older of two writes
+/// of one session could win.
 pub(super) fn check_session(
     service: &RegionService,
     call: &Call,
@@ -136,10 +136,10 @@ pub(super) async fn delete_partition(service: &RegionService, call: &Call) -> Re
     let key = call.required_partition_key()?;
     service.engine.delete_partition(&container, key).await?;
     let position = super::containers::position_in(service, &container)?;
-    Ok(Answer::empty(200).charged(1.0).at(position).in_container(&database, &container))
+    Ok(Answer::empty(status::OK.code).charged(1.0).at(position).in_container(&database, &container))
 }
 
-/// A request body as large as no document may be.
+/// Refuses a body that is larger than any document may be.
 pub(super) fn check_size(call: &Call) -> Result<(), Refusal> {
     if call.body.len() > ITEM_BYTES_MAX { Err(Refusal::too_large()) } else { Ok(()) }
 }

@@ -3,7 +3,7 @@
 use http::Method;
 use perihelion_engine::{Offer, Refusal, Throughput, charge};
 use perihelion_model::json::Value;
-use perihelion_wire::headers;
+use perihelion_wire::{headers, status};
 
 use super::databases::position;
 use super::{RegionService, queries, wrong_method};
@@ -26,7 +26,7 @@ pub(super) async fn serve(service: &RegionService, call: &Call, rid: &str) -> Re
     match call.method {
         Method::GET => Ok(answer(service, offer)),
         Method::PUT => {
-            let throughput = asked_throughput(call, offer)?;
+            let throughput = requested_throughput(call, offer)?;
             let rid = rid.to_owned();
             let offer =
                 service.change(move |lead| async move { lead.replace_offer(&rid, throughput).await }).await?;
@@ -36,11 +36,11 @@ pub(super) async fn serve(service: &RegionService, call: &Call, rid: &str) -> Re
     }
 }
 
-/// The least autoscale maximum.
+/// The lowest autoscale maximum.
 const AUTOSCALE_MIN: u64 = 1000;
 
-/// What a replacement asks for: new content, or a change of kind.
-fn asked_throughput(call: &Call, offer: &Offer) -> Result<Throughput, Refusal> {
+/// The new throughput: from the body, or a change between manual and autoscale.
+fn requested_throughput(call: &Call, offer: &Offer) -> Result<Throughput, Refusal> {
     let units = offer.throughput.request_units();
     if call.flag(&headers::MIGRATE_OFFER_TO_AUTOPILOT) {
         return Ok(Throughput::Autoscale { max: units.max(AUTOSCALE_MIN), increment: None });
@@ -55,7 +55,7 @@ fn asked_throughput(call: &Call, offer: &Offer) -> Result<Throughput, Refusal> {
 }
 
 fn answer(service: &RegionService, offer: &Offer) -> Answer {
-    Answer::json(200, &offer.body())
+    Answer::json(status::OK.code, &offer.body())
         .charged(charge::METADATA_READ)
         .at(position(service))
         .with_etag(&offer.etag)

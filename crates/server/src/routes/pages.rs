@@ -1,28 +1,28 @@
-//! Pages of databases and of containers, in the order they were made.
+//! `Page`: a page of databases or containers, in the order of their creation.
 //!
-//! The continuation is the `_rid` of the last one returned, so what is made or
-//! deleted between two pages neither repeats nor hides another.
+//! The continuation is the `_rid` of the last one returned, so a resource that is
+//! created or deleted between two pages neither repeats nor hides another.
 
 use perihelion_engine::Refusal;
 use perihelion_model::json::Value;
-use perihelion_wire::headers;
+use perihelion_wire::{headers, status};
 
 use crate::answer::Answer;
 use crate::call::Call;
 
-/// One page of a feed and where the next one starts.
+/// One page of a feed, and the continuation of the next.
 pub(super) struct Page {
     pub(super) bodies: Vec<Value>,
     continuation: Option<String>,
 }
 
 impl Page {
-    /// Everything at once, for queries.
+    /// One page with everything, for queries.
     pub(super) fn whole(bodies: Vec<Value>) -> Self {
         Page { bodies, continuation: None }
     }
 
-    /// The page that a call asks for.
+    /// The page that a call asks for, of all resources.
     pub(super) fn cut<R: Ord + Copy>(
         call: &Call,
         mut all: Vec<(R, Value)>,
@@ -31,7 +31,8 @@ impl Page {
         let rows = call.page_rows()?;
         all.sort_by_key(|(rid, _)| *rid);
         if let Some(text) = call.continuation() {
-            let after = parse(&text).ok_or_else(|| Refusal::gateway(400, "Invalid Continuation Token"))?;
+            let after = parse(&text)
+                .ok_or_else(|| Refusal::gateway(status::BAD_REQUEST.code, "Invalid Continuation Token"))?;
             all.retain(|(rid, _)| *rid > after);
         }
         let is_last = all.len() <= rows;
@@ -42,7 +43,7 @@ impl Page {
         Ok(Page { bodies, continuation })
     }
 
-    /// Names the next page in the answer that carries this one.
+    /// Adds the continuation of the next page to an answer.
     pub(super) fn mark(&self, answer: Answer) -> Answer {
         match &self.continuation {
             Some(continuation) => answer.with(headers::CONTINUATION, continuation.clone()),

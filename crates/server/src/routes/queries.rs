@@ -1,24 +1,24 @@
-//! Queries: from a request to a program and a scope, and the page back.
+//! Queries: turns a request into a program and a scope, and answers a page.
 //!
 //! A request names one partition key, one range, or nothing, which means all
-//! ranges. Across ranges the real gateway serves only what each range can
-//! answer for itself and sends the client away with a plan for the rest; so
-//! does this server when it is strict. Otherwise it merges by itself, which
-//! no SDK minds (`docs/cosmos.md`, queries).
+//! ranges. Across ranges the service's gateway serves only queries that each range
+//! can answer alone, and answers others with a plan for the client; so does this
+//! server with `--strict-gateway`. Otherwise it merges the ranges itself, which
+//! all SDKs accept (`docs/cosmos.md`, queries).
 
 use std::sync::Arc;
 
-use perihelion_engine::{Container, Layer, QueryPage, QueryRequest, QueryScope, Refusal, Target, sub_status};
+use perihelion_engine::{Container, Layer, QueryPage, QueryRequest, QueryScope, Refusal, Target};
 use perihelion_model::json::{self, Style, Value};
 use perihelion_model::partition_key::{EffectiveRange, PartitionKey};
 use perihelion_query::{GatewayVerdict, Now, Parameters, PartitionKeyFilter, Program, Query, QueryRange};
-use perihelion_wire::headers;
+use perihelion_wire::{headers, status};
 
 use super::RegionService;
 use crate::answer::Answer;
 use crate::call::Call;
 
-/// A statement and its parameters, as sent.
+/// A parsed query and its parameters.
 struct Statement {
     query: Query,
     parameters: Parameters,
@@ -30,7 +30,7 @@ pub(super) fn serve(service: &RegionService, call: &Call) -> Result<Answer, Refu
     let scope = scope(call, &container)?;
     if scope.is_none() && !call.flag(&headers::ENABLE_CROSS_PARTITION) {
         return Err(Refusal::gateway(
-            400,
+            status::BAD_REQUEST.code,
             "Cross partition query is required but disabled. Please set x-ms-documentdb-query-enablecrosspartition to true, specify x-ms-documentdb-partitionkey, or revise your query to avoid this exception.",
         ));
     }
@@ -56,7 +56,7 @@ pub(super) fn serve(service: &RegionService, call: &Call) -> Result<Answer, Refu
     Ok(answer)
 }
 
-/// Lists documents without a statement.
+/// Lists the documents of a container.
 pub(super) fn read_feed(service: &RegionService, call: &Call) -> Result<Answer, Refusal> {
     let (database, container) = service.container(call)?;
     let query = perihelion_query::parse("SELECT * FROM c").map_err(|errors| compile_refusal(&errors))?;
@@ -71,7 +71,7 @@ pub(super) fn read_feed(service: &RegionService, call: &Call) -> Result<Answer, 
     Ok(page_answer(&page, &container).in_container(&database, &container))
 }
 
-/// Answers a plan request; it has no charge and needs no permission to cross
+/// Answers a plan request. It has no charge and needs no permission to cross
 /// partitions.
 pub(super) fn plan(service: &RegionService, call: &Call) -> Result<Answer, Refusal> {
     let (_, container) = service.container(call)?;
@@ -80,11 +80,11 @@ pub(super) fn plan(service: &RegionService, call: &Call) -> Result<Answer, Refus
     compile(service, &statement)?;
     let features = call.header(&headers::SUPPORTED_QUERY_FEATURES);
     let plan = plan_of(&container, &statement, features)
-        .map_err(|error| Refusal::gateway(400, error.to_string()))?;
-    Ok(Answer::json(200, &plan))
+        .map_err(|error| Refusal::gateway(status::BAD_REQUEST.code, error.to_string()))?;
+    Ok(Answer::json(status::OK.code, &plan))
 }
 
-/// Runs a statement over databases, containers or offers.
+/// Runs a query over databases, containers or offers.
 pub(super) fn over_metadata(
     service: &RegionService,
     call: &Call,
@@ -94,7 +94,7 @@ pub(super) fn over_metadata(
     program.run(&bodies).map_err(|error| Refusal::bad_request(error.to_string()))
 }
 
-/// The statement in the body: `{"query","parameters"}`, or bare SQL.
+/// Parses the query in the body: `{"query","parameters"}`, or bare SQL.
 fn parse(call: &Call) -> Result<Statement, Refusal> {
     let is_bare = call.header(&headers::CONTENT_TYPE).is_some_and(|kind| kind.starts_with("application/sql"));
     let (text, parameters) = if is_bare {
@@ -105,9 +105,8 @@ fn parse(call: &Call) -> Result<Statement, Refusal> {
         let Some(Value::String(text)) = body.remove("query") else { return Err(invalid_query_body()) };
         let parameters = match body.remove("parameters") {
             None | Some(Value::Null) => Parameters::none(),
-            Some(list) => {
-                Parameters::from_json(list).map_err(|error| Refusal::gateway(400, error.to_string()))?
-            }
+            Some(list) => Parameters::from_json(list)
+                .map_err(|error| Refusal::gateway(status::BAD_REQUEST.code, error.to_string()))?,
         };
         (text, parameters)
     };
@@ -116,7 +115,10 @@ fn parse(call: &Call) -> Result<Statement, Refusal> {
 }
 
 fn invalid_query_body() -> Refusal {
-    Refusal::gateway(400, "The request payload is invalid. Ensure to provide a valid request payload.")
+    Refusal::gateway(
+        status::BAD_REQUEST.code,
+        "The request payload is invalid. Ensure to provide a valid request payload.",
+    )
 }
 
 fn compile(service: &RegionService, statement: &Statement) -> Result<Program, Refusal> {
@@ -127,10 +129,10 @@ fn compile(service: &RegionService, statement: &Statement) -> Result<Program, Re
 
 fn compile_refusal(errors: &[perihelion_query::Diagnostic]) -> Refusal {
     let body = perihelion_query::errors_to_json(errors);
-    Refusal::new(400, Layer::QueryCompiler, json::to_text(&body, Style::Point))
+    Refusal::new(status::BAD_REQUEST.code, Layer::QueryCompiler, json::to_text(&body, Style::Point))
 }
 
-/// Which documents the headers name; `None` for all.
+/// The documents that the headers select; `None` for all.
 fn scope(call: &Call, container: &Arc<Container>) -> Result<Option<QueryScope>, Refusal> {
     if let Some(key) = call.partition_key()? {
         let levels = container.partition_key.paths.len();
@@ -143,10 +145,10 @@ fn scope(call: &Call, container: &Arc<Container>) -> Result<Option<QueryScope>, 
                 Ok(Some(QueryScope::Prefix { hash: key.logical_hash(), ranges }))
             }
             _ => Err(Refusal::gateway(
-                400,
+                status::BAD_REQUEST.code,
                 "The partition key header has more components than the container's key.",
             )
-            .with_sub_status(sub_status::PARTITION_KEY_MISMATCH)),
+            .with_sub_status(status::PARTITION_KEY_MISMATCH.sub)),
         };
     }
     let keys = call.effective_keys()?;
@@ -176,16 +178,16 @@ fn check_gateway(container: &Container, statement: &Statement, program: &Program
     match program.gateway_verdict() {
         GatewayVerdict::Served => Ok(()),
         GatewayVerdict::AggregateNotValue => Err(Refusal::new(
-            400,
+            status::BAD_REQUEST.code,
             Layer::GatewayErrors,
             "Cross partition query only supports 'VALUE <AggregateFunc>' for aggregates.",
         )),
         GatewayVerdict::NeedsPlan => {
             let mut refusal = Refusal::gateway(
-                400,
+                status::BAD_REQUEST.code,
                 "The provided cross partition query can not be directly served by the gateway. This is a first chance (internal) exception that all newer clients will know how to handle gracefully. This exception is traced, but unless you see it bubble up as an exception (which only happens on older SDK clients), then you can safely ignore this message.",
             )
-            .with_sub_status(sub_status::CROSS_PARTITION_QUERY_NOT_SERVABLE);
+            .with_sub_status(status::CROSS_PARTITION_QUERY_NOT_SERVABLE.sub);
             refusal.plan = plan_of(container, statement, Some(ALL_FEATURES))
                 .ok()
                 .map(|plan| json::to_text(&plan, Style::Point).into());
@@ -194,7 +196,8 @@ fn check_gateway(container: &Container, statement: &Statement, program: &Program
     }
 }
 
-/// What a refusal's plan may use: it is for information, so everything.
+/// The features of the plan in a refusal. It is for information only, so it may
+/// use all.
 const ALL_FEATURES: &str = "Aggregate, CompositeAggregate, CountIf, DCount, Distinct, GroupBy, HybridSearch, ListAndSetAggregate, MultipleAggregates, MultipleOrderBy, NonStreamingOrderBy, NonValueAggregate, OffsetAndLimit, OrderBy, Top, WeightedRankFusion";
 
 fn plan_of(
@@ -213,8 +216,8 @@ fn plan_of(
     })
 }
 
-/// The points that partition keys have in the hash space, in order; `None`
-/// when a key is not a scalar, which no document can have.
+/// The points of partition keys in the hash space, in order; `None` when a key is
+/// not a scalar, because no document can have such a key.
 fn key_ranges(container: &Container, keys: &[Vec<Value>]) -> Option<Vec<QueryRange>> {
     let definition = &container.partition_key;
     let points = keys.iter().map(|values| {
@@ -244,8 +247,9 @@ fn run(
 fn page_answer(page: &QueryPage, container: &Container) -> Answer {
     let rid = &container.rid_text;
     let body = format!("{{\"_rid\":\"{rid}\",\"Documents\":[{}],\"_count\":{}}}", page.rows_text, page.rows);
-    let mut answer =
-        Answer::text(200, body).charged(page.charge).with(headers::ITEM_COUNT, page.rows.to_string());
+    let mut answer = Answer::text(status::OK.code, body)
+        .charged(page.charge)
+        .with(headers::ITEM_COUNT, page.rows.to_string());
     answer.positions.clone_from(&page.positions);
     match &page.continuation {
         Some(continuation) => answer.with(headers::CONTINUATION, continuation),
@@ -253,7 +257,7 @@ fn page_answer(page: &QueryPage, container: &Container) -> Answer {
     }
 }
 
-/// The numbers a client asks for with `populatequerymetrics`.
+/// The query metrics, for clients that send `populatequerymetrics`.
 fn metrics(page: &QueryPage) -> String {
     format!(
         "totalExecutionTimeInMs=0.00;queryCompileTimeInMs=0.00;queryLogicalPlanBuildTimeInMs=0.00;queryPhysicalPlanBuildTimeInMs=0.00;queryOptimizationTimeInMs=0.00;VMExecutionTimeInMs=0.00;indexLookupTimeInMs=0.00;instructionCount=0;documentLoadTimeInMs=0.00;systemFunctionExecuteTimeInMs=0.00;userFunctionExecuteTimeInMs=0.00;retrievedDocumentCount={};retrievedDocumentSize={};outputDocumentCount={};outputDocumentSize={};writeOutputTimeInMs=0.00;indexUtilizationRatio={:.2}",

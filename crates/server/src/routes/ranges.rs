@@ -1,10 +1,11 @@
-//! Partition key ranges, read as a feed with an etag: a client asks until it
-//! gets 304, which must come (`docs/cosmos.md`, partition keys and ranges).
+//! Partition key ranges: a feed with an etag. A client reads it until it gets 304,
+//! so there must be a 304 (`docs/cosmos.md`, partition keys and ranges).
 
 use http::Method;
 use perihelion_engine::{Container, ContainerState, PartitionRange, Refusal};
 use perihelion_model::json::{Value, object};
 use perihelion_model::resource_id::ChildKind;
+use perihelion_wire::status;
 
 use super::{RegionService, containers, wrong_method};
 use crate::answer::Answer;
@@ -18,7 +19,7 @@ pub(super) fn serve(service: &RegionService, call: &Call) -> Result<Answer, Refu
     let position = containers::position_in(service, &container)?;
     let etag = etag(&container);
     if call.precondition().if_none_match.as_deref() == Some(etag.as_str()) {
-        return Ok(Answer::empty(304).at(position).with_etag(etag));
+        return Ok(Answer::empty(status::NOT_MODIFIED.code).at(position).with_etag(etag));
     }
     let state = service.engine.state(&container)?;
     let ranges: Vec<Value> = container.ranges.iter().map(|range| body(&container, &state, range)).collect();
@@ -28,7 +29,7 @@ pub(super) fn serve(service: &RegionService, call: &Call) -> Result<Answer, Refu
         .in_container(&database, &container))
 }
 
-/// Changes with every split.
+/// The etag of the feed. It changes with every split.
 fn etag(container: &Container) -> String {
     format!("\"{}\"", container.range_next)
 }

@@ -1,13 +1,13 @@
-//! Stored procedures, triggers and functions: kept, listed, returned; running
-//! them is refused with a sentence that says so.
+//! Stored procedures, triggers and user-defined functions: they are stored, listed
+//! and returned. Running a stored procedure is refused.
 
 use std::sync::Arc;
 
 use http::Method;
 use perihelion_engine::{Refusal, ScriptKind, charge};
 use perihelion_model::json::Value;
-use perihelion_wire::headers;
 use perihelion_wire::path::Resource;
+use perihelion_wire::{headers, status};
 
 use super::{RegionService, containers, queries, wrong_method};
 use crate::answer::Answer;
@@ -33,12 +33,14 @@ pub(super) async fn serve(service: &RegionService, call: &Call) -> Result<Answer
                 .change(move |lead| async move { lead.put_script(&to, kind, None, body).await })
                 .await?;
             let quota = format!("{}={};", quota_name(kind), kind.quota());
-            script(201, &body).charged(charge::SCRIPT_CREATE).with(headers::RESOURCE_QUOTA, quota)
+            script(status::CREATED.code, &body)
+                .charged(charge::SCRIPT_CREATE)
+                .with(headers::RESOURCE_QUOTA, quota)
         }
         (&Method::POST, Some(_)) if kind == ScriptKind::StoredProcedure => {
             return Err(super::unsupported("Stored procedure executions"));
         }
-        (&Method::GET, Some(id)) => script(200, &service.engine.script(&container, kind, id)?)
+        (&Method::GET, Some(id)) => script(status::OK.code, &service.engine.script(&container, kind, id)?)
             .charged(charge::METADATA_READ)
             .located(),
         (&Method::PUT, Some(id)) => {
@@ -46,12 +48,12 @@ pub(super) async fn serve(service: &RegionService, call: &Call) -> Result<Answer
             let body = service
                 .change(move |lead| async move { lead.put_script(&to, kind, Some(id), body).await })
                 .await?;
-            script(200, &body).charged(charge::SCRIPT_CREATE).located()
+            script(status::OK.code, &body).charged(charge::SCRIPT_CREATE).located()
         }
         (&Method::DELETE, Some(id)) => {
             let (of, id) = (Arc::clone(&container), id.to_owned());
             service.change(move |lead| async move { lead.delete_script(&of, kind, &id).await }).await?;
-            Answer::empty(204).charged(charge::SCRIPT_CREATE)
+            Answer::empty(status::NO_CONTENT.code).charged(charge::SCRIPT_CREATE)
         }
         _ => return Err(wrong_method(&call.method)),
     };
@@ -71,6 +73,7 @@ fn script(status: u16, body: &Value) -> Answer {
     Answer::json(status, body).with_etag(etag).with_static(headers::MAX_CONTENT_LENGTH, "2097152")
 }
 
+/// The kind of script that a request addresses, the name of its feed, and its id.
 fn addressed(resource: &Resource) -> Option<(ScriptKind, &'static str, Option<&str>)> {
     Some(match resource {
         Resource::StoredProcedures { .. } => (ScriptKind::StoredProcedure, "StoredProcedures", None),

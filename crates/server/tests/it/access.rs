@@ -1,4 +1,4 @@
-//! Who is let in: signatures, dates, modes.
+//! Authentication: signatures, dates, modes.
 
 use perihelion_server::{AuthMode, ServerOptions};
 use perihelion_testkit::http_client::HttpRequest;
@@ -32,7 +32,7 @@ async fn a_wrong_or_missing_signature_is_refused() {
 }
 
 #[tokio::test]
-async fn a_signature_of_long_ago_is_refused() {
+async fn a_signature_with_an_old_date_is_refused() {
     let world = World::new(PLAIN).await;
     for date in ["Thu, 01 Jan 2026 00:00:00 GMT", "Fri, 01 Jan 2100 00:00:00 GMT"] {
         let refused = world.send(read().header("x-ms-date", date)).await;
@@ -43,7 +43,7 @@ async fn a_signature_of_long_ago_is_refused() {
 }
 
 #[tokio::test]
-async fn any_mode_takes_any_entra_token_and_off_takes_everyone() {
+async fn any_mode_accepts_every_entra_token_and_off_accepts_every_request() {
     for (mode, token, status) in [
         (AuthMode::Any, "type%3Daad%26ver%3D1.0%26sig%3DeyJhbGciOiJub25lIn0.e30.x", 200),
         (AuthMode::Any, "type%3Dmaster%26ver%3D1.0%26sig%3DAAAA", 401),

@@ -1,11 +1,11 @@
-//! Bad input gets the service's own error and loses nothing.
+//! Bad input gets the error of the service and changes nothing.
 
 use perihelion_testkit::http_client::HttpRequest;
 
 use crate::world::{PLAIN, World, docs, query};
 
 #[tokio::test]
-async fn malformed_documents_are_refused_and_leave_nothing() {
+async fn malformed_documents_are_refused_and_change_nothing() {
     let world = World::new(PLAIN).await;
     let deep = format!(r#"{{"id":"1","pk":"a","x":{}{}}}"#, "[".repeat(200), "]".repeat(200));
     let endless = format!(r#"{{"id":"1","pk":"a","x":{}"#, "[".repeat(1_000_000));
@@ -38,7 +38,7 @@ async fn malformed_documents_are_refused_and_leave_nothing() {
 }
 
 #[tokio::test]
-async fn unknown_paths_and_verbs_have_their_codes() {
+async fn unknown_paths_and_verbs_get_the_services_statuses() {
     let world = World::new(PLAIN).await;
     for path in ["/nope", "/dbs/d/nope", "/dbs//colls", "/dbs/d/colls/c/docs/1/2/3", "/dbs/%ff"] {
         let refused = world.send(HttpRequest::new("GET", path)).await;
@@ -65,7 +65,7 @@ async fn unknown_paths_and_verbs_have_their_codes() {
 }
 
 #[tokio::test]
-async fn bad_headers_are_named() {
+async fn a_bad_header_is_named_in_the_error() {
     let world = World::new(PLAIN).await;
     world.create(r#"["a"]"#, r#"{"id":"1","pk":"a"}"#).await;
     for (name, value) in [

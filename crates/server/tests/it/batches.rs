@@ -1,4 +1,4 @@
-//! Batches and bulk: atomic or not, and what later operations see.
+//! Batches and bulk requests, atomic and not.
 
 use perihelion_model::json::Value;
 use perihelion_testkit::http_client::HttpResponse;
@@ -32,7 +32,7 @@ async fn an_atomic_batch_leaves_nothing_when_it_fails() {
 }
 
 #[tokio::test]
-async fn without_the_atomic_header_what_came_before_the_failure_stays() {
+async fn without_the_atomic_header_operations_before_the_failure_stay() {
     let world = World::new(PLAIN).await;
     let answer = world.send(batch(r#"["a"]"#, FAILS_IN_THE_MIDDLE)).await;
     assert_eq!(answer.status, 207);
@@ -42,7 +42,7 @@ async fn without_the_atomic_header_what_came_before_the_failure_stays() {
 }
 
 #[tokio::test]
-async fn a_precondition_inside_a_batch_holds_the_whole_batch() {
+async fn a_failed_precondition_in_a_batch_fails_the_whole_batch() {
     let world = World::new(PLAIN).await;
     let made = world.create(r#"["a"]"#, r#"{"id":"1","pk":"a","n":1}"#).await;
     let etag = made.header("etag").unwrap().replace('"', "\\\"");

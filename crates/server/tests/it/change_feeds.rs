@@ -1,4 +1,4 @@
-//! Change feeds: order, continuation, both modes, and never a torn batch.
+//! Change feeds: order, continuation, both modes, and batches that stay whole.
 
 use perihelion_testkit::http_client::{HttpRequest, HttpResponse};
 
@@ -13,7 +13,7 @@ fn after(answer: &HttpResponse) -> HttpRequest {
 }
 
 #[tokio::test]
-async fn a_document_stands_where_its_last_write_put_it() {
+async fn a_document_appears_at_its_last_write() {
     let world = World::new(PLAIN).await;
     for id in ["1", "2", "3"] {
         world.create(r#"["a"]"#, &format!(r#"{{"id":"{id}","pk":"a"}}"#)).await;
@@ -31,7 +31,7 @@ async fn a_document_stands_where_its_last_write_put_it() {
 }
 
 #[tokio::test]
-async fn a_page_never_tears_a_batch() {
+async fn a_page_holds_a_batch_whole_or_not_at_all() {
     let world = World::new(PLAIN).await;
     for round in 0..3 {
         let body: Vec<String> = (0..4)
@@ -101,7 +101,7 @@ async fn the_full_feed_shows_every_version_and_delete() {
 }
 
 #[tokio::test]
-async fn the_full_feed_has_no_beginning() {
+async fn the_full_feed_cannot_be_read_from_the_beginning() {
     let world = World::new(PLAIN).await;
     assert_eq!(world.send(feed("Full-Fidelity Feed")).await.status, 400);
     let since = feed("Full-Fidelity Feed").header("if-modified-since", "Sun, 15 Nov 2026 06:00:00 GMT");
@@ -110,7 +110,7 @@ async fn the_full_feed_has_no_beginning() {
 }
 
 #[tokio::test]
-async fn nonsense_positions_are_refused() {
+async fn invalid_positions_are_refused() {
     let world = World::new(PLAIN).await;
     assert_eq!(world.send(feed("Sideways Feed")).await.status, 400);
     assert_eq!(world.send(feed("Incremental Feed").header("if-none-match", "\"x\"")).await.status, 400);

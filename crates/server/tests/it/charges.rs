@@ -1,12 +1,11 @@
-//! Charges: each figure that was recorded of a hosted account, within ten
-//! percent (`docs/charges.md`), so that no figure in request units
-//! can be flattered later.
+//! Charges: every charge that was recorded of a hosted account, within ten percent
+//! (`docs/charges.md`). Comparisons in request units rely on it.
 
 use perihelion_testkit::http_client::{HttpRequest, HttpResponse};
 
 use crate::world::{PLAIN, World, batch, docs, json, query};
 
-/// How far the model may be from a recorded charge.
+/// How far a charge may differ from the recorded one.
 const TOLERANCE: f64 = 0.10;
 
 fn charge(answer: &HttpResponse) -> f64 {
@@ -17,7 +16,7 @@ fn charge(answer: &HttpResponse) -> f64 {
         .unwrap()
 }
 
-/// Says what is off instead of stopping at the first.
+/// Collects all differences instead of stopping at the first.
 #[derive(Default)]
 struct Table {
     off: Vec<String>,
@@ -206,7 +205,7 @@ async fn resources_cost_what_was_recorded() {
 }
 
 #[tokio::test]
-async fn what_a_policy_leaves_out_of_the_index_is_not_charged() {
+async fn paths_excluded_from_the_index_are_not_charged() {
     let policy = r#"{"id":"c","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2},"indexingPolicy":{"includedPaths":[{"path":"/n/?"}],"excludedPaths":[{"path":"/*"}]}}"#;
     let (all, few) = (World::new(PLAIN).await, World::new(policy).await);
     let key = r#"["t"]"#;

@@ -1,4 +1,4 @@
-//! The real service's behaviour as data, run against our server.
+//! The recorded behaviour of the service, run against this server.
 
 mod case;
 mod judge;

@@ -1,4 +1,4 @@
-//! Items: what each verb does, beyond the recorded cases.
+//! Items: the verbs, beyond the recorded cases.
 
 use perihelion_model::json::Value;
 use perihelion_testkit::http_client::HttpRequest;
@@ -73,7 +73,7 @@ async fn every_legal_character_survives_in_ids_and_keys() {
 }
 
 #[tokio::test]
-async fn resources_are_addressed_by_rid_too() {
+async fn resources_can_be_addressed_by_rid() {
     let world = World::new(PLAIN).await;
     let made = world.create(r#"["a"]"#, r#"{"id":"1","pk":"a"}"#).await.json().unwrap();
     let link = format!("/{}", text(&made, "_self"));
@@ -101,7 +101,7 @@ async fn a_minimal_answer_has_no_body() {
 }
 
 #[tokio::test]
-async fn unique_keys_hold_within_a_partition_and_let_go() {
+async fn unique_keys_hold_within_a_partition_and_can_be_used_again() {
     let container = r#"{"id":"c","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2},"uniqueKeyPolicy":{"uniqueKeys":[{"paths":["/mail","/realm"]}]}}"#;
     let world = World::new(container).await;
     let item =
@@ -110,7 +110,7 @@ async fn unique_keys_hold_within_a_partition_and_let_go() {
     let refused = world.create(r#"["a"]"#, &item("2", "a", "x")).await;
     assert_eq!((refused.status, refused.header("x-ms-request-charge")), (409, Some("1.94")));
     assert_eq!(world.create(r#"["b"]"#, &item("2", "b", "x")).await.status, 201);
-    // Replacing a document by itself is no conflict; moving it frees its old value.
+    // A document does not conflict with itself; a new value frees the old one.
     let replaced = docs("PUT", "1", r#"["a"]"#).json(&json(&item("1", "a", "y")));
     assert_eq!(world.send(replaced).await.status, 200);
     assert_eq!(world.create(r#"["a"]"#, &item("2", "a", "x")).await.status, 201);
@@ -122,7 +122,7 @@ async fn unique_keys_hold_within_a_partition_and_let_go() {
 }
 
 #[tokio::test]
-async fn a_patch_is_all_or_nothing_and_minds_its_condition() {
+async fn a_patch_is_atomic_and_respects_its_condition() {
     let world = World::new(PLAIN).await;
     world.create(r#"["a"]"#, r#"{"id":"1","pk":"a","n":1,"list":[1,2]}"#).await;
     let patch = |body: &str| docs("PATCH", "1", r#"["a"]"#).json(&json(body));
@@ -143,7 +143,7 @@ async fn a_patch_is_all_or_nothing_and_minds_its_condition() {
 }
 
 #[tokio::test]
-async fn an_intended_container_must_be_the_one_that_is_there() {
+async fn a_request_that_names_another_container_rid_is_refused() {
     let world = World::new(PLAIN).await;
     let call = docs("GET", "1", r#"["a"]"#).header("x-ms-cosmos-intended-collection-rid", "AAAAAQAAAAA=");
     let refused = world.send(call).await;
@@ -169,7 +169,7 @@ async fn binary_bodies_are_understood() {
 }
 
 #[tokio::test]
-async fn an_expired_item_is_gone_everywhere_and_makes_room() {
+async fn an_expired_item_is_invisible_and_its_id_can_be_used_again() {
     let container =
         r#"{"id":"c","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2},"defaultTtl":-1}"#;
     let world = World::new(container).await;
@@ -188,7 +188,7 @@ async fn an_expired_item_is_gone_everywhere_and_makes_room() {
 }
 
 #[tokio::test]
-async fn a_new_default_ttl_holds_for_what_was_there() {
+async fn a_new_default_ttl_applies_to_existing_items() {
     let mut with = perihelion_server::ServerOptions::default();
     with.management = true;
     let world = World::with(with, PLAIN).await;
@@ -204,7 +204,7 @@ async fn a_new_default_ttl_holds_for_what_was_there() {
         assert!(std::time::Instant::now() < deadline, "the item outlived its second");
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     }
-    // Maintenance really removes it, and only it.
+    // Maintenance removes this document, and no other.
     world.manage("POST", "maintain", "").await;
     assert_eq!(world.send(replace("")).await.status, 200);
     assert_eq!(world.query("SELECT VALUE c.id FROM c").await, [Value::from("2")]);

@@ -1,4 +1,5 @@
-//! The management interface: counters, faults, pause, reset, and who may ask.
+//! The management interface: counters, faults, pause, reset, and which requests it
+//! accepts.
 
 use perihelion_model::json::Value;
 use perihelion_server::ServerOptions;
@@ -28,7 +29,7 @@ async fn requests_and_units_are_counted_by_operation() {
 }
 
 #[tokio::test]
-async fn a_fault_strikes_the_named_operation_so_often() {
+async fn a_fault_hits_the_named_operation_a_given_number_of_times() {
     let world = managed().await;
     let rule = r#"{"operation":"create_item","container":"c","count":2,"status":503,"subStatus":20003,"retryAfterMs":7}"#;
     assert_eq!(world.manage("POST", "faults", rule).await.status, 200);
@@ -64,7 +65,7 @@ async fn a_pause_holds_requests_until_it_ends() {
     let world = managed().await;
     world.manage("POST", "pause", "").await;
     let mut read = Box::pin(world.read(r#"["a"]"#, "1"));
-    // Health and management answer meanwhile, the read does not.
+    // During the pause health and management answer, the read does not.
     let ready = tokio::select! {
         biased;
         answer = &mut read => panic!("answered while paused: {answer:?}"),
@@ -84,7 +85,7 @@ async fn a_pause_holds_requests_until_it_ends() {
 }
 
 #[tokio::test]
-async fn a_reset_forgets_everything() {
+async fn a_reset_deletes_everything() {
     let world = managed().await;
     world.create(r#"["a"]"#, r#"{"id":"1","pk":"a"}"#).await;
     assert_eq!(world.manage("POST", "reset", "").await.status, 200);

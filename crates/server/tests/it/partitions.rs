@@ -45,7 +45,7 @@ async fn ranges_cover_all_keys_and_are_unchanged_until_a_split() {
 }
 
 #[tokio::test]
-async fn a_container_of_much_throughput_begins_with_several_ranges() {
+async fn a_container_with_high_throughput_starts_with_several_ranges() {
     let world = World::new(PLAIN).await;
     for (name, header, value, expected) in [
         ("m", "x-ms-offer-throughput", "10000", 1),
@@ -117,7 +117,7 @@ async fn a_split_keeps_every_document_and_retires_the_parent() {
     assert_eq!(found.iter().map(|range| text(range, "id")).collect::<Vec<_>>(), ["1", "2"]);
     assert!(found.iter().all(|range| range.get("parents") == Some(&json(r#"["0"]"#))));
 
-    // The parent is gone, its keys and its continuations live on in the children.
+    // The parent is gone; its keys and continuations are valid in the children.
     let gone = world.send(query("SELECT * FROM c").header("x-ms-documentdb-partitionkeyrangeid", "0")).await;
     assert_eq!((gone.status, gone.header("x-ms-substatus")), (410, Some("1002")));
     assert_eq!(world.query("SELECT VALUE COUNT(1) FROM c").await, [Value::from(40i64)]);
@@ -136,8 +136,8 @@ async fn a_split_keeps_every_document_and_retires_the_parent() {
     world.stop().await;
 }
 
-/// The values that a query finds page by page, with a split of range 0 after
-/// the first page.
+/// The values that a query returns page by page, with a split of range 0 after the
+/// first page.
 async fn across_a_split(world: &World, text: &str, headers: &[(&str, &str)]) -> Vec<i64> {
     let (mut seen, mut continuation) = (Vec::new(), None::<String>);
     loop {
@@ -162,8 +162,8 @@ async fn across_a_split(world: &World, text: &str, headers: &[(&str, &str)]) -> 
 }
 
 #[tokio::test]
-async fn a_query_goes_on_after_a_split_where_it_stopped() {
-    // The third ties all rows, so that only their `_rid`s order them.
+async fn a_query_continues_after_a_split_where_it_stopped() {
+    // In the third query all rows are equal, so that only their `_rid`s order them.
     let texts = [
         "SELECT VALUE c.n FROM c",
         "SELECT VALUE c.n FROM c ORDER BY c.n",
@@ -195,8 +195,8 @@ async fn a_query_of_one_partition_does_not_notice_a_split() {
     }
 }
 
-/// SDKs file the token of a container's answer, and of a refusal, under that
-/// container; the account's LSN would lock them out of their data.
+/// SDKs store the session token of an answer or a refusal under the container. With
+/// the account's LSN as a token they could not read their data any more.
 #[tokio::test]
 async fn no_answer_about_a_container_holds_a_session_token_from_the_future() {
     let mut with = ServerOptions::default();
@@ -225,7 +225,7 @@ async fn no_answer_about_a_container_holds_a_session_token_from_the_future() {
 }
 
 #[tokio::test]
-async fn a_session_token_from_the_future_is_not_available() {
+async fn a_read_with_a_session_token_from_the_future_is_not_available() {
     let world = World::new(PLAIN).await;
     let made = world.create(r#"["a"]"#, r#"{"id":"1","pk":"a"}"#).await;
     let token = made.header("x-ms-session-token").unwrap().to_owned();
@@ -268,7 +268,7 @@ async fn hierarchical_keys_are_read_whole_and_queried_by_prefix() {
 }
 
 #[tokio::test]
-async fn a_budget_of_request_units_is_kept() {
+async fn requests_beyond_the_throughput_are_throttled() {
     let mut with = ServerOptions::default();
     with.account.throughput = Some(100);
     let world = World::with(with, PLAIN).await;

@@ -1,4 +1,4 @@
-//! Queries: order, paging, indexes, and what a strict gateway refuses.
+//! Queries: order, paging, indexes, and the refusals of a strict gateway.
 
 use perihelion_model::json::Value;
 use perihelion_server::ServerOptions;
@@ -35,15 +35,15 @@ async fn order_by_follows_the_types() {
             .map(json)
             .to_vec();
     assert_eq!(ordered, expected);
-    // A document without the value is there too, before all others.
+    // A document without the value comes first.
     let ids = world.query("SELECT VALUE c.id FROM c ORDER BY c.v DESC").await;
     assert_eq!(ids.len(), values.len() + 1);
     assert_eq!(ids.last(), Some(&Value::from(values.len().to_string().as_str())));
     world.stop().await;
 }
 
-/// Reads every page of a query over one partition and returns the rows with
-/// the documents looked at.
+/// Reads every page of a query over one partition. Returns the rows and the number
+/// of documents that were read.
 async fn drain(world: &World, text: &str, page: usize) -> (Vec<Value>, u64) {
     drain_scope(world, text, page, ("x-ms-documentdb-partitionkey", r#"["a"]"#)).await
 }
@@ -78,7 +78,7 @@ async fn drain_scope(
 }
 
 #[tokio::test]
-async fn an_ordered_poll_costs_what_it_returns_once_it_is_known() {
+async fn an_ordered_poll_reads_only_what_it_returns_once_it_is_indexed() {
     let world = with_documents(PLAIN, 3000, |n| {
         format!(r#"{{"id":"{n}","pk":"a","type":"t{}","visibleAt":{}}}"#, n % 3, (n * 7919) % 3000)
     })
@@ -99,7 +99,7 @@ async fn an_ordered_poll_costs_what_it_returns_once_it_is_known() {
             sorted.reverse();
         }
         assert_eq!(given, sorted);
-        // Each page looks one row ahead and may meet the last page's row again.
+        // Each page reads one row ahead, and may read the last row of the page before.
         assert!(looked_at <= 2 * again.len() as u64 + 4, "{looked_at} documents for {} rows", again.len());
     }
     world.stop().await;
@@ -125,14 +125,14 @@ async fn filters_without_order_use_an_index_too_and_keep_the_order_of_creation()
 
 /// The poll of the published provider: an equality, a long IN list and a bound.
 #[tokio::test]
-async fn a_poll_by_slots_costs_what_it_returns() {
+async fn a_poll_by_slots_reads_only_what_it_returns() {
     let world = with_documents(PLAIN, 3000, |n| {
         let (slot, due) = (n % 256, (n * 7919) % 3000);
         format!(r#"{{"id":"{n}","pk":"a","type":"t{}","dispatchSlot":{slot},"visibleAt":{due}}}"#, n % 3)
     })
     .await;
     let slots: Vec<String> = (0..256).filter(|slot| slot % 3 == 0).map(|slot| slot.to_string()).collect();
-    // A value twice is one value, and 9.0 is 9.
+    // A repeated value counts once, and 9.0 equals 9.
     let slots = format!("{},3,9.0", slots.join(","));
     let poll = format!(
         "SELECT VALUE c.id FROM c WHERE c.type = 't1' AND c.dispatchSlot IN ({slots}) AND c.visibleAt <= 900"
@@ -145,20 +145,20 @@ async fn a_poll_by_slots_costs_what_it_returns() {
         for text in [poll.as_str(), by_name, unbounded] {
             let (first, _) = drain_scope(&world, text, 1000, scope).await;
             assert!(first.len() > 10, "{text}");
-            // The second look may find the other query's index and wish for its own.
+            // The second run may use the other query's index and ask for its own.
             world.manage("POST", "maintain", "").await;
             drain_scope(&world, text, 1000, scope).await;
             world.manage("POST", "maintain", "").await;
             let (again, looked_at) = drain_scope(&world, text, 1000, scope).await;
             assert_eq!(first, again, "{text}");
             assert_eq!(looked_at, again.len() as u64, "{text}");
-            // Small pages look one row ahead and meet the last page's row again.
+            // Small pages read one row ahead, and the last row of the page before.
             let (paged, looked_at) = drain_scope(&world, text, 7, scope).await;
             assert_eq!(paged, first, "{text}");
             assert!(looked_at <= paged.len() as u64 * 9 / 7 + 2, "{looked_at} for {}", paged.len());
         }
     }
-    // An order is still an order.
+    // ORDER BY still works.
     let ordered = format!("{poll} ORDER BY c.visibleAt");
     let (rows, _) = drain(&world, &ordered, 20).await;
     let due = |id: &Value| (id.as_str().unwrap().parse::<usize>().unwrap() * 7919) % 3000;
@@ -185,7 +185,7 @@ async fn an_index_follows_every_change() {
 }
 
 #[tokio::test]
-async fn pages_cut_a_join_within_a_document() {
+async fn a_page_of_a_join_may_end_within_a_document() {
     let world =
         with_documents(PLAIN, 5, |n| format!(r#"{{"id":"{n}","pk":"a","tags":[0,1,2,3,4,5,6]}}"#)).await;
     let (rows, _) = drain(&world, "SELECT VALUE t FROM c JOIN t IN c.tags", 3).await;
@@ -224,16 +224,16 @@ async fn a_subquery_about_all_documents_is_answered_first() {
     let (count, looked_at) =
         drain(&world, "SELECT VALUE COUNT(1) FROM (SELECT DISTINCT VALUE c.g FROM c)", 10).await;
     assert_eq!((count, looked_at), (vec![Value::from(3i64)], 600));
-    // Pages cut the outer answer.
+    // Pages divide the outer result.
     let groups =
         "SELECT g.g, g.k FROM (SELECT c.g, COUNT(1) AS k FROM c GROUP BY c.g) AS g ORDER BY g.g DESC";
     let expected: Vec<Value> = (0..3).rev().map(|g| json(&format!(r#"{{"g":{g},"k":200}}"#))).collect();
     assert_eq!(drain(&world, groups, 2).await.0, expected);
-    // Stages upon stages; the inner windows are their own.
+    // Nested stages: the windows of inner stages are independent.
     let nested = "SELECT VALUE x FROM (SELECT TOP 7 VALUE y FROM \
                   (SELECT TOP 9 VALUE c.n FROM c ORDER BY c.n DESC) y ORDER BY y) x OFFSET 1 LIMIT 4";
     assert_eq!(drain(&world, nested, 3).await.0, numbers(592..596));
-    // An inner window without an order ends the scan, a filter finds its index.
+    // An inner window without ORDER BY ends the scan early; a filter uses its index.
     let (top, looked_at) =
         drain(&world, "SELECT VALUE MAX(x) FROM (SELECT TOP 5 VALUE c.n FROM c) x", 10).await;
     assert_eq!((top, looked_at), (vec![Value::from(4i64)], 5));
@@ -245,7 +245,7 @@ async fn a_subquery_about_all_documents_is_answered_first() {
     world.stop().await;
 }
 
-/// The sizes of a query's pages, their wrapping included.
+/// The sizes of the bodies of a query's pages.
 async fn page_sizes(world: &World, text: &str) -> Vec<usize> {
     let (mut sizes, mut continuation) = (Vec::new(), None::<String>);
     loop {
@@ -270,7 +270,7 @@ async fn a_page_ends_before_four_mebibytes() {
     const PAGE: usize = 4 * 1024 * 1024;
     const WRAPPING: usize = 200;
     let world = World::new(PLAIN).await;
-    // Control characters take six bytes each: no estimate would do.
+    // Control characters take six bytes each, so an estimate would be wrong.
     let (plain, escaped) = ("x".repeat(1_000_000), "\\u0001".repeat(150_000));
     for n in 0..9 {
         let body = format!(r#"{{"id":"{n}","pk":"a","s":"{}"}}"#, if n < 5 { &plain } else { &escaped });
@@ -281,7 +281,7 @@ async fn a_page_ends_before_four_mebibytes() {
         assert!(sizes.iter().all(|size| *size < PAGE + WRAPPING), "{text}: {sizes:?}");
         assert_eq!(sizes.len(), 3, "{text}: {sizes:?}");
     }
-    // A row beyond the limit is a page of its own, not an endless query.
+    // A row that exceeds the limit alone gets a page of its own.
     let sizes = page_sizes(&world, "SELECT VALUE [c.s, c.s, c.s, c.s, c.s] FROM c WHERE c.id < '3'").await;
     assert!(sizes.len() == 3 && sizes.iter().all(|size| *size > 5_000_000), "{sizes:?}");
     world.stop().await;
@@ -306,7 +306,7 @@ async fn a_whole_document_has_the_numbers_of_a_query_answer() {
             let found = world.send(call).await;
             assert!(found.text().contains(&format!(r#""n":{answer},"#)), "{text}: {}", found.text());
         }
-        // Besides its numbers, a row is what a point read gives.
+        // Except for its numbers, a row equals the document of a point read.
         let rows = world.query(&format!("SELECT * FROM c WHERE c.id = '{id}'")).await;
         assert_eq!(rows[0].get("_etag"), read.json().unwrap().get("_etag"));
     }

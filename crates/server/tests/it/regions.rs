@@ -1,11 +1,11 @@
-//! Several regions over real sockets: who answers, who writes, what arrives
-//! where and when.
+//! Several regions over real sockets: which region answers, which takes writes, and
+//! when writes arrive.
 
 mod in_process;
 mod outages;
-mod relocation;
 mod replication;
 mod restarts;
+mod write_region;
 mod writers;
 
 use perihelion_model::json::Value;
@@ -52,7 +52,7 @@ async fn the_account_lists_each_regions_endpoint_on_the_clients_host() {
 }
 
 #[tokio::test]
-async fn a_public_endpoint_is_followed_by_its_regions() {
+async fn the_regions_ports_follow_the_public_endpoint() {
     let public = Some("https://db.internal:9000/".to_owned());
     let world = MultiRegion::with(ServerOptions { public_endpoint: public, ..three_regions() }).await;
     let account = send(&world.global, HttpRequest::new("GET", "/")).await;
@@ -64,7 +64,7 @@ async fn a_public_endpoint_is_followed_by_its_regions() {
 }
 
 #[tokio::test]
-async fn a_region_that_does_not_write_says_so() {
+async fn a_write_is_refused_in_a_region_that_takes_none() {
     let world = MultiRegion::new().await;
     world.upsert(WEST, "1", 1).await;
     world.wait_for_replication().await;
@@ -91,7 +91,7 @@ async fn a_region_that_does_not_write_says_so() {
 }
 
 #[tokio::test]
-async fn where_all_write_documents_the_catalog_is_still_changed_in_one_place() {
+async fn with_multi_write_the_catalog_still_changes_in_the_write_region_only() {
     let world = MultiRegion::with_multi_write().await;
     let database = || HttpRequest::new("POST", "/dbs").json(&json(r#"{"id":"e"}"#));
     assert_eq!(world.send(EAST, database()).await.header("x-ms-substatus"), Some("3"));
@@ -102,7 +102,7 @@ async fn where_all_write_documents_the_catalog_is_still_changed_in_one_place() {
 }
 
 #[tokio::test]
-async fn a_write_away_from_the_write_region_must_be_expected_to_be_one() {
+async fn a_write_in_another_region_needs_the_tentative_writes_header() {
     let world = MultiRegion::with_multi_write().await;
     let body = json(r#"{"id":"1","pk":"a"}"#);
     let create = docs("POST", "", r#"["a"]"#).json(&body);
@@ -116,7 +116,7 @@ async fn a_write_away_from_the_write_region_must_be_expected_to_be_one() {
 }
 
 #[tokio::test]
-async fn a_read_that_is_for_the_write_region_is_refused_elsewhere() {
+async fn a_read_meant_for_the_write_region_is_refused_in_other_regions() {
     let world = MultiRegion::new().await;
     world.upsert(WEST, "1", 1).await;
     world.wait_for_replication().await;
@@ -131,7 +131,7 @@ async fn a_read_that_is_for_the_write_region_is_refused_elsewhere() {
 }
 
 #[tokio::test]
-async fn the_catalog_is_in_every_region_when_it_is_acknowledged() {
+async fn a_catalog_change_is_in_every_region_when_it_is_acknowledged() {
     let world = MultiRegion::new().await;
     let script = json(r#"{"id":"s","body":"function(){}"}"#);
     let made = world.send(WEST, HttpRequest::new("POST", "/dbs/d/colls/c/sprocs").json(&script)).await;
@@ -152,7 +152,7 @@ async fn the_catalog_is_in_every_region_when_it_is_acknowledged() {
 }
 
 #[tokio::test]
-async fn a_fault_may_concern_one_region_only() {
+async fn a_fault_can_be_limited_to_one_region() {
     let world = MultiRegion::new().await;
     world.upsert(WEST, "1", 1).await;
     world.wait_for_replication().await;
@@ -174,7 +174,7 @@ async fn a_fault_may_concern_one_region_only() {
 }
 
 #[tokio::test]
-async fn orders_that_make_no_sense_are_refused() {
+async fn invalid_management_requests_are_refused() {
     let world = MultiRegion::new().await;
     for (name, body) in [
         ("regions/offline", r#"{"region":"Mars"}"#),

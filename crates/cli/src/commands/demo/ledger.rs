@@ -1,27 +1,28 @@
-//! The shop's ledger: what the world outside has seen, kept by a process that
-//! is not the one that dies. Pure; what always holds is that an step counts
-//! once however often it is done, by its key of order and step, as a bank
-//! does with an idempotency key.
+//! `Ledger`: the steps that were done for each order, kept by the shop, whose
+//! process is not killed. Pure. What always holds: a step counts once however
+//! often it is done. Order and step are its key, as an idempotency key is for a
+//! bank.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::messages::{Order, Step, WorkerCommand, WorkerMessage};
 use super::shop;
 
-/// What is known of the orders.
+/// What the shop knows of its orders.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     orders: BTreeMap<Order, OrderRecord>,
-    /// Of the workers that are gone, and of the one that works.
+    /// Requests and request units of each worker; the last one is running.
     costs: Vec<(u64, f64)>,
 }
 
+/// What the shop knows of one order.
 #[derive(Debug, Default)]
 struct OrderRecord {
     done: BTreeSet<Step>,
-    /// Effects that came again, and were ignored.
+    /// How many steps were repeated. Repeated steps are ignored.
     again: u32,
-    /// How it ended, and how many completions its history holds.
+    /// The outcome, and how many completions the history holds.
     ended: Option<(String, usize)>,
 }
 
@@ -33,14 +34,14 @@ impl Ledger {
         }
     }
 
-    /// A worker begins; what it must be told.
-    pub(super) fn tasks_for_new_worker(&mut self) -> Vec<WorkerCommand> {
+    /// Adds a worker and returns the commands that it needs first.
+    pub(super) fn commands_for_new_worker(&mut self) -> Vec<WorkerCommand> {
         self.costs.push((0, 0.0));
         let open = self.orders.iter().filter(|(_, record)| record.ended.is_none());
         open.flat_map(|(order, record)| {
             let is_over = record.done.contains(&Step::Receipt);
-            // Approved before the worker died or after: the order takes the
-            // first approval and never looks at a second.
+            // The approval may have been sent already. An order takes the first
+            // approval and ignores a second one.
             let is_asking = record.done.contains(&Step::Ask) && !is_over;
             [
                 Some(WorkerCommand::Take(*order)),
@@ -52,7 +53,7 @@ impl Ledger {
         .collect()
     }
 
-    /// Enters what a worker said; what it must be told in turn.
+    /// Records a message of a worker and returns the command that follows.
     pub(super) fn record(&mut self, message: &WorkerMessage) -> Option<WorkerCommand> {
         match message {
             WorkerMessage::Did { order, step } => {
@@ -84,16 +85,16 @@ impl Ledger {
         self.orders.len()
     }
 
-    /// Whether half of the orders have ended; or, because few orders march in
-    /// step and end together, whether five of six steps are done. The last step
-    /// comes before the last end, so it is true after some step at the latest.
+    /// Whether half of the orders have ended, or five of six steps are done: when
+    /// there are few orders they end together. The last step comes before the
+    /// last end, so this is true after some step at the latest.
     pub(super) fn is_half_way(&self) -> bool {
         let done: usize = self.orders.values().map(|record| record.done.len()).sum();
         let due: usize = self.orders.keys().map(|order| shop::due(*order).len()).sum();
         self.ended() * 2 >= self.len() || done * 6 >= due * 5
     }
 
-    /// What is wrong with an order, for each where something is.
+    /// The errors: orders that did not end exactly once with exactly their steps.
     pub(super) fn faults(&self) -> Vec<String> {
         self.orders
             .iter()
@@ -101,7 +102,7 @@ impl Ledger {
             .collect()
     }
 
-    /// The orders by outcome, steps that came twice, and the price.
+    /// The number of orders by outcome, the repeated steps, and the cost.
     pub(super) fn report(&self) -> String {
         let mut outcomes: BTreeMap<&str, u32> = BTreeMap::new();
         for (outcome, _) in self.orders.values().filter_map(|record| record.ended.as_ref()) {
@@ -117,7 +118,7 @@ impl Ledger {
             self.costs.iter().fold((0, 0.0), |sum, cost| (sum.0 + cost.0, sum.1 + cost.1));
         let orders = self.orders.len() as f64;
         text.push_str(&format!(
-            "  {steps:>4} steps; {again} more came again after the kill and were known by their keys\n\
+            "  {steps:>4} steps; {again} more were repeated after the kill and recognized by their keys\n\
              {:>6.1} round trips and {:.1} RU per order, polling and recovery included\n",
             requests as f64 / orders,
             units / orders,
@@ -148,15 +149,15 @@ mod tests {
     }
 
     #[test]
-    fn an_effect_that_comes_twice_counts_once() {
+    fn a_repeated_step_counts_once() {
         let mut ledger = Ledger::new(1);
-        ledger.tasks_for_new_worker();
+        ledger.commands_for_new_worker();
         for step in shop::due(1).into_iter().chain([Step::Charge]) {
             ledger.record(&did(1, step));
         }
         ledger.record(&ended(1, 1));
         assert_eq!(ledger.faults(), Vec::<String>::new());
-        assert!(ledger.report().contains("1 more came again"), "{}", ledger.report());
+        assert!(ledger.report().contains("1 more were repeated"), "{}", ledger.report());
     }
 
     #[test]
@@ -193,18 +194,18 @@ mod tests {
     }
 
     #[test]
-    fn the_next_worker_is_told_of_what_is_open_only() {
+    fn the_next_worker_gets_the_open_orders_only() {
         let mut ledger = Ledger::new(3);
-        ledger.tasks_for_new_worker();
+        ledger.commands_for_new_worker();
         ledger.record(&ended(1, 1));
         ledger.record(&did(2, Step::Receipt));
         assert_eq!(ledger.record(&did(3, Step::Ask)), Some(WorkerCommand::Approve(3)));
-        let command = [
+        let commands = [
             WorkerCommand::Take(2),
             WorkerCommand::AwaitEnd(2),
             WorkerCommand::Take(3),
             WorkerCommand::Approve(3),
         ];
-        assert_eq!(ledger.tasks_for_new_worker(), command);
+        assert_eq!(ledger.commands_for_new_worker(), commands);
     }
 }

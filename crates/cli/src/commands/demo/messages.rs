@@ -1,5 +1,5 @@
-//! What the shop and its worker say to each other: one JSON value on a line,
-//! over the worker's standard input and output.
+//! The messages between the shop and its worker: one JSON value per line, over
+//! the worker's standard input and output.
 
 use std::io::{self, Write};
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// Orders are numbered from one.
 pub(super) type Order = u32;
 
-/// Something done to the world outside, which no database can take back.
+/// A step of an order: a change to the world outside that no database can undo.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(super) enum Step {
     Reserve,
@@ -19,7 +19,7 @@ pub(super) enum Step {
     HandOver,
     Refund,
     Release,
-    /// The last thing done for an order, whatever became of it.
+    /// The last step of every order.
     Receipt,
 }
 
@@ -35,7 +35,7 @@ impl Step {
         Step::Receipt,
     ];
 
-    /// Also the name of the activity.
+    /// The name of the step and of its activity.
     pub(super) fn name(self) -> &'static str {
         match self {
             Step::Reserve => "reserve",
@@ -50,33 +50,33 @@ impl Step {
     }
 }
 
-/// The worker to the shop.
+/// What the worker sends to the shop.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) enum WorkerMessage {
-    /// This was done just now.
+    /// A step was done.
     Did { order: Order, step: Step },
-    /// An order ended; its history holds so many completions.
+    /// An order ended; its history holds this many completions.
     Ended { order: Order, outcome: String, completions: usize },
-    /// What the database was asked so far.
+    /// Requests to the database and their request units so far.
     Cost { requests: u64, units: f64 },
-    /// The worker gives up.
+    /// The worker ends with an error.
     Failed { why: String },
 }
 
-/// The shop to the worker.
+/// What the shop sends to the worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum WorkerCommand {
-    /// A customer ordered. May be told again to another worker.
+    /// Start an order. Another worker may have started it already.
     Take(Order),
-    /// A person approved.
+    /// Send a person's approval to an order.
     Approve(Order),
-    /// Nothing is left to do for this order: report when it has ended.
+    /// All steps of an order are done: send a message when it has ended.
     AwaitEnd(Order),
-    /// Shut down in good order.
+    /// Shut down.
     Finish,
 }
 
-/// Writes a line and sees it off.
+/// Writes a line and flushes it.
 pub(super) fn write<T: Serialize>(out: &mut impl Write, value: &T) -> io::Result<()> {
     let mut line = serde_json::to_vec(value)?;
     line.push(b'\n');
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read() {
+    fn a_written_message_can_be_read_back() {
         let message = WorkerMessage::Did { order: 7, step: Step::HandOver };
         let mut line = Vec::new();
         write(&mut line, &message).unwrap();

@@ -1,6 +1,6 @@
 //! The shop's workflows: an order, and its shipment as a sub-orchestration.
-//! Every step that touches the world is an activity; when the carrier refuses,
-//! what was done is undone in the opposite order.
+//! Every step that changes the world outside is an activity. When the parcel
+//! carrier refuses, the steps are undone in the opposite order.
 
 use std::time::Duration;
 
@@ -11,14 +11,14 @@ use super::messages::{Order, Step};
 
 /// The workflow of an order.
 pub(super) const ORDER: &str = "Order";
-/// Where approvals are queued.
+/// The queue of approvals.
 pub(super) const APPROVALS: &str = "approvals";
 const SHIPMENT: &str = "Shipment";
 
-/// Packing takes that long, by a durable timer.
+/// How long packing takes: a durable timer.
 const PACKING: Duration = Duration::from_millis(200);
 
-/// What the bank and the carrier take to answer.
+/// How long the bank and the parcel carrier take to answer.
 const CALL_DURATION: Duration = Duration::from_millis(10);
 
 /// The instance of an order.
@@ -36,7 +36,7 @@ pub(super) fn is_undeliverable(order: Order) -> bool {
     order.is_multiple_of(4)
 }
 
-/// What must have been done for an order when it has ended, each once.
+/// The steps of an order, each to be done once.
 pub(super) fn due(order: Order) -> Vec<Step> {
     let mut due = vec![Step::Reserve, Step::Charge];
     due.extend(needs_approval(order).then_some(Step::Ask));
@@ -53,7 +53,7 @@ pub(super) fn workflows() -> OrchestrationRegistry {
     OrchestrationRegistry::builder().register(ORDER, order).register(SHIPMENT, shipment).build()
 }
 
-/// One activity for each step; `act` is what does it.
+/// One activity for each step; `act` does the step.
 pub(super) fn activities(act: impl Fn(Order, Step) + Clone + Send + Sync + 'static) -> ActivityRegistry {
     let mut registry = ActivityRegistry::builder();
     for step in Step::ALL {

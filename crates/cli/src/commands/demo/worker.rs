@@ -1,6 +1,6 @@
-//! The worker: a process that owns the database, runs the workflows, and does
-//! to the world what they say, by saying so on standard output. It may be
-//! killed at any time; the next one goes on from what is on disk.
+//! The worker: a process that owns the database and runs the workflows. Its
+//! activities change the world by writing a message to standard output. It may
+//! be killed at any time; the next worker goes on from what is on disk.
 
 use std::io::{self, BufRead};
 use std::path::PathBuf;
@@ -19,21 +19,21 @@ use super::messages::{self, Order, WorkerCommand, WorkerMessage};
 use super::shop;
 use crate::exit::Failure;
 
-/// How long the work of a killed worker rests before it is done again.
+/// How long the work of a killed worker stays locked.
 const LOCK: Duration = Duration::from_secs(2);
 
-/// An order with nothing left to do that has not ended by then has hung, and
-/// so has a shop in which nothing happens for so long.
+/// A shop without any message for this long has stalled, and so has an order
+/// that has not ended this long after its last step.
 const STALL_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long a shutdown in good order may take, in milliseconds.
+/// How long an orderly shutdown may take, in milliseconds.
 const SHUTDOWN_MS: u64 = 2_000;
 
-/// How often the cost is told: what was asked after the last time goes
-/// uncounted when the worker is killed.
+/// How often the cost is sent. The requests after the last time are not counted
+/// when the worker is killed.
 const COST_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Lines from the shop that wait to be read; it tells two at most per order.
+/// Commands that wait to be executed; the shop sends at most two per order.
 const COMMANDS_MAX: usize = 1_024;
 
 pub(super) async fn run(data: PathBuf) -> Result<(), Failure> {
@@ -57,7 +57,7 @@ pub(super) async fn run(data: PathBuf) -> Result<(), Failure> {
     served
 }
 
-/// Does what it is told until it is told to finish, or the shop is gone.
+/// Executes commands until the shop sends `Finish` or is gone.
 async fn serve(engine: &Embedded, client: Client) -> Result<(), Failure> {
     let client = Arc::new(client);
     let (failed, mut failures) = mpsc::channel::<String>(1);
@@ -71,7 +71,7 @@ async fn serve(engine: &Embedded, client: Client) -> Result<(), Failure> {
                 send_cost(engine).await;
                 continue;
             }
-            () = tokio::time::sleep_until(hung) => return Err(Failure::runtime("no order gets any further")),
+            () = tokio::time::sleep_until(hung) => return Err(Failure::runtime("no order makes progress")),
             failure = failures.recv() => return Err(Failure::runtime(failure.unwrap_or_default())),
         };
         let Some(command) = command else { return Ok(()) };
@@ -84,7 +84,7 @@ async fn serve(engine: &Embedded, client: Client) -> Result<(), Failure> {
         tokio::spawn(async move {
             if let Err(failure) = execute(&client, command).await {
                 send(&WorkerMessage::Failed { why: failure.clone() });
-                // One is enough: the worker ends with the first.
+                // The worker ends with its first error.
                 let _ = failed.try_send(failure);
             }
         });
@@ -103,7 +103,7 @@ async fn execute(client: &Client, command: WorkerCommand) -> Result<(), String> 
     done.map_err(|error| format!("order {order}: {error}"))
 }
 
-/// Starts the order unless an earlier worker has.
+/// Starts an order, unless an earlier worker has started it.
 async fn take(client: &Client, order: Order) -> Result<(), duroxide::ClientError> {
     let instance = shop::instance(order);
     match client.get_orchestration_status(&instance).await? {
@@ -114,7 +114,7 @@ async fn take(client: &Client, order: Order) -> Result<(), duroxide::ClientError
     }
 }
 
-/// Waits for the end of an order and counts how often its history has one.
+/// Waits for the end of an order and counts the completions in its history.
 async fn report(client: &Client, order: Order) -> Result<(), String> {
     let instance = shop::instance(order);
     let failed = |error: duroxide::ClientError| format!("order {order}: {error}");
@@ -141,12 +141,13 @@ async fn send_cost(engine: &Embedded) {
     });
 }
 
-/// The shop may be gone; its lines end then too, and with them the worker.
+/// Sends a message. When the shop is gone, standard input ends too, and with it
+/// the worker.
 fn send(message: &WorkerMessage) {
     let _ = messages::write(&mut io::stdout().lock(), message);
 }
 
-/// Reads standard input on a thread of its own, which ends with the input or
+/// Reads commands from standard input on a thread, which ends with the input or
 /// with the process.
 fn listen() -> mpsc::Receiver<WorkerCommand> {
     let (send, receive) = mpsc::channel(COMMANDS_MAX);

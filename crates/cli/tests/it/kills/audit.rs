@@ -1,11 +1,10 @@
-//! What must hold after a kill, looked at through the HTTP API.
+//! The audit: what must hold after a kill, checked through the HTTP API.
 //!
-//! - Every acknowledged document is there as acknowledged, every deleted one
-//!   is not, and a batch in flight is there whole or not at all.
-//! - The change feed holds each document that changed exactly once, at the LSN
-//!   its write was acknowledged with, in LSN order, and no page ends within
-//!   one write.
-//! - Queries by id list, by partition, by order and by count agree with that.
+//! - Every document is as it was acknowledged, deleted ones do not exist, and a batch
+//!   in flight took effect whole or not at all.
+//! - The change feed holds each changed document exactly once, at the LSN of its
+//!   acknowledged write, in LSN order, and no page ends within one write.
+//! - Queries by id list, by partition, by order and by count return the same.
 //! - LSNs and session tokens never go back, and no LSN is given out twice.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -16,30 +15,30 @@ use perihelion_testkit::Random;
 use perihelion_testkit::http_client::{HttpClient, HttpRequest, HttpResponse};
 
 use super::PARTITION_KEYS;
-use super::journal::{Change, Journal, Key, Known, Place, own_members};
+use super::journal::{Change, Journal, Key, Known, Position, own_members};
 use super::writer::{DOCS, docs, partition_key};
 
 /// The id of the document in each partition that all clients increment.
 pub(super) const COUNTER: &str = "counter";
 
-/// Documents of earlier lives that each client reads again per check.
+/// Documents of earlier runs that each client reads again per check.
 const SAMPLE: usize = 6;
 
-/// Rows of a page of the change feed. Small enough that batches meet the end
-/// of a page; when everything is read, larger for speed.
+/// Rows of a page of the change feed. Small enough that batches meet the end of a
+/// page; larger when everything is read, for speed.
 const PAGE_ROWS: usize = 9;
 const PAGE_ROWS_OF_EVERYTHING: usize = 301;
 
-/// What is known over all clients and lives.
+/// The knowledge of all clients over all runs.
 #[derive(Default)]
 pub(super) struct Audit {
     /// The counters as last read.
     counters: Vec<Known>,
-    /// The newest LSN that was seen in each range that ever was.
+    /// The newest LSN that was seen in each range, split ranges included.
     lsns: BTreeMap<String, u64>,
-    /// Where the change feed of each range was read up to.
+    /// The continuation of each range's change feed.
     read_up_to: BTreeMap<String, String>,
-    places: HashSet<Place>,
+    positions: HashSet<Position>,
     etags: HashSet<String>,
     ranges: Vec<Range>,
 }
@@ -47,7 +46,7 @@ pub(super) struct Audit {
 #[derive(Clone, Debug)]
 struct Range {
     id: String,
-    /// The ranges it was split from, oldest first.
+    /// The ranges that it was split from, oldest first.
     parents: Vec<String>,
     lsn: u64,
 }
@@ -59,7 +58,7 @@ impl Audit {
             let made = client.send(&docs("POST", "", &partition).json(&counter(&partition, 0))).await;
             let made = made.expect("an answer");
             assert_eq!(made.status, 201, "{}", made.text());
-            let lsn = super::journal::place(&made).expect("a session token").1;
+            let lsn = super::journal::position(&made).expect("a session token").1;
             self.counters.push(Known { body: made.json().expect("JSON"), lsn });
         }
         self.read_ranges(client).await.expect("ranges");
@@ -77,8 +76,8 @@ impl Audit {
         journals.iter().map(|journal| journal.present.len()).sum::<usize>() + self.counters.len()
     }
 
-    /// Holds a new life of the server against the journals, which go on from
-    /// what it says about writes in flight.
+    /// Checks a restarted server against the journals. The journals take over its
+    /// state of the writes that were in flight.
     pub(super) async fn check(
         &mut self,
         address: SocketAddr,
@@ -88,7 +87,7 @@ impl Audit {
     ) -> Vec<String> {
         let mut violations: Vec<String> =
             journals.iter_mut().flat_map(|journal| journal.violations.drain(..)).collect();
-        self.note_places(journals, &mut violations);
+        self.note_positions(journals, &mut violations);
         let client = HttpClient::new(address);
         let outcome = self.check_lsns(&client, &mut violations).await;
         violations.extend(outcome.err());
@@ -119,13 +118,13 @@ impl Audit {
         violations
     }
 
-    /// No two writes may have been told the same place.
-    fn note_places(&mut self, journals: &mut [Journal], violations: &mut Vec<String>) {
-        for place in journals.iter_mut().flat_map(|journal| journal.places.drain(..)) {
-            let newest = self.lsns.entry(place.0.clone()).or_default();
-            *newest = place.1.max(*newest);
-            if !self.places.insert(place.clone()) {
-                violations.push(format!("LSN {} of range {} was given out twice", place.1, place.0));
+    /// No two writes may have the same range and LSN.
+    fn note_positions(&mut self, journals: &mut [Journal], violations: &mut Vec<String>) {
+        for position in journals.iter_mut().flat_map(|journal| journal.positions.drain(..)) {
+            let newest = self.lsns.entry(position.0.clone()).or_default();
+            *newest = position.1.max(*newest);
+            if !self.positions.insert(position.clone()) {
+                violations.push(format!("LSN {} of range {} was given out twice", position.1, position.0));
             }
         }
     }
@@ -142,7 +141,7 @@ impl Audit {
         }
     }
 
-    /// A token of all that was seen before the kill, split ranges included.
+    /// A session token of all LSNs before the kill, split ranges included.
     fn session(&self) -> String {
         let tokens: Vec<String> = self.lsns.iter().map(|(range, lsn)| format!("{range}:-1#{lsn}")).collect();
         tokens.join(",")
@@ -186,7 +185,7 @@ impl Audit {
         Ok(())
     }
 
-    /// Every acknowledged increment counts once, one in flight at most once.
+    /// Every acknowledged increment counts once, an increment in flight at most once.
     async fn check_counters(
         &mut self,
         client: &HttpClient,
@@ -238,7 +237,7 @@ impl Audit {
             self.read_up_to.insert(range.id.clone(), continuation);
             for document in documents {
                 let key = key_of(&document);
-                // The counters are checked by themselves.
+                // The counters are checked separately.
                 if key.1 == COUNTER {
                     continue;
                 }
@@ -256,8 +255,7 @@ impl Audit {
         Ok(())
     }
 
-    /// Where the feed of a range goes on: a child of a split from where its
-    /// parent was read up to.
+    /// The continuation of a range's feed. A child of a split has its parent's.
     fn continuation_of(&self, range: &Range) -> Option<String> {
         let mut line = range.parents.iter().chain([&range.id]).rev();
         line.find_map(|id| self.read_up_to.get(id)).cloned()
@@ -287,7 +285,7 @@ impl Audit {
     }
 }
 
-/// Reads the change feed of one range, and checks its order on the way.
+/// Reads the change feed of one range and checks its order.
 struct FeedReader<'a> {
     client: &'a HttpClient,
     range: &'a Range,
@@ -296,7 +294,7 @@ struct FeedReader<'a> {
 }
 
 impl FeedReader<'_> {
-    /// All documents after `start`, and where the feed ends.
+    /// All documents after `start`, and the continuation at the end of the feed.
     async fn drain(
         &mut self,
         start: Option<String>,
@@ -326,8 +324,8 @@ impl FeedReader<'_> {
         }
     }
 
-    /// LSNs never fall, and rise from one page to the next: a page that began
-    /// with the LSN the last one ended with would tear a write.
+    /// LSNs never fall, and rise from one page to the next: if a page began with the
+    /// last LSN of the page before, that write would be divided.
     fn check_order(&mut self, page: &[Value]) {
         for (row, document) in page.iter().enumerate() {
             let lsn = lsn_of(document);
@@ -412,7 +410,7 @@ impl Reader {
         self.check_order(&partition_key(random.below(PARTITION_KEYS as u64) as usize), violations).await
     }
 
-    /// What became of the write in flight: all of it or none.
+    /// Finds out whether the write in flight took effect: all of it or none.
     async fn settle(&mut self, changes: Vec<Change>, violations: &mut Vec<String>) -> Result<(), String> {
         let mut found = Vec::new();
         for change in &changes {
@@ -442,7 +440,8 @@ impl Reader {
                 };
                 format!("{:?} {state} at {}", pair.0.key, pair.1.1)
             });
-            violations.push(format!("half a write: {}", states.collect::<Vec<_>>().join(", ")));
+            violations
+                .push(format!("part of a write took effect: {}", states.collect::<Vec<_>>().join(", ")));
         }
         for (change, (body, lsn)) in changes.into_iter().zip(found) {
             self.journal.adopt(change.key, body, lsn);
@@ -460,8 +459,8 @@ impl Reader {
         }
     }
 
-    /// A query that soon has an index of its own gives this client's documents
-    /// of one partition in the order of their versions.
+    /// A query that gets an index of its own returns this client's documents of one
+    /// partition in the order of their versions.
     async fn check_order(&self, partition: &str, violations: &mut Vec<String>) -> Result<(), String> {
         let client = self.journal.client;
         let text = format!("SELECT VALUE c.version FROM c WHERE c.client = {client} ORDER BY c.version DESC");
@@ -486,7 +485,7 @@ pub(super) fn counted(answer: &HttpResponse) -> Option<u64> {
     answer.json().ok()?.get("count")?.as_i64().and_then(|count| u64::try_from(count).ok())
 }
 
-/// All rows of a query, page by page; over every partition unless one is named.
+/// All rows of a query, page by page, over one partition or all.
 async fn query_all(client: &HttpClient, text: &str, partition: Option<&str>) -> Result<Vec<Value>, String> {
     let mut found = Vec::new();
     let mut continuation = None::<String>;

@@ -1,9 +1,9 @@
-//! What one client knows: the documents as they were acknowledged to it, and
-//! the one write it was waiting for when the server died.
+//! `Journal`: the knowledge of one client. It has the documents as they were
+//! acknowledged, and the write that was in flight when the server was killed.
 //!
-//! A client owns its documents: nobody else writes them, so what it was told
-//! last is what must be there. Every change makes a body that never was
-//! before, so a document after a change can always be told from before it.
+//! No other client writes a client's documents, so the last acknowledged version
+//! must be there. Every change makes a new body, so that a document before a
+//! change can be told from the document after it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,35 +23,35 @@ pub(super) struct Known {
     pub(super) lsn: u64,
 }
 
-/// The next version of a document, or its end.
+/// The next version of a document, or its deletion.
 #[derive(Clone, Debug)]
 pub(super) struct Change {
     pub(super) key: Key,
     pub(super) body: Option<Value>,
 }
 
-/// Where a write stands: its physical partition and LSN.
-pub(super) type Place = (String, u64);
+/// The physical partition and LSN of a write.
+pub(super) type Position = (String, u64);
 
 pub(super) struct Journal {
     pub(super) client: usize,
-    /// The documents that are there.
+    /// The documents that exist.
     pub(super) present: BTreeMap<Key, Known>,
-    /// Documents that are not, whose ids may be used again.
+    /// Deleted documents, whose ids may be used again.
     pub(super) deleted: Vec<Key>,
-    /// What was changed since the last check.
+    /// The documents that were changed since the last check.
     pub(super) touched: BTreeSet<Key>,
-    /// Sent and not answered; several changes are one atomic batch.
+    /// The write that was sent and not answered. Several changes are one atomic batch.
     pub(super) in_flight: Vec<Change>,
     /// Increments of the shared counters since the last check: acknowledged,
     /// and sent but not answered.
     pub(super) increments: [u64; PARTITION_KEYS],
     pub(super) increments_in_flight: [u64; PARTITION_KEYS],
-    /// Where the writes since the last check were put.
-    pub(super) places: Vec<Place>,
+    /// The positions of the writes since the last check.
+    pub(super) positions: Vec<Position>,
     /// Answers that no server may give.
     pub(super) violations: Vec<String>,
-    /// Counts bodies and ids, so that none comes twice.
+    /// Counts bodies and ids, so that each is used once.
     pub(super) count: u64,
     pub(super) acknowledged: u64,
     pub(super) in_doubt: u64,
@@ -68,7 +68,7 @@ impl Journal {
             in_flight: Vec::new(),
             increments: [0; PARTITION_KEYS],
             increments_in_flight: [0; PARTITION_KEYS],
-            places: Vec::new(),
+            positions: Vec::new(),
             violations: Vec::new(),
             count: 0,
             acknowledged: 0,
@@ -83,15 +83,15 @@ impl Journal {
     }
 
     /// The writes in flight were acknowledged, with these bodies.
-    pub(super) fn acknowledge(&mut self, bodies: Vec<Option<Value>>, place: Place) {
+    pub(super) fn acknowledge(&mut self, bodies: Vec<Option<Value>>, position: Position) {
         for (change, body) in std::mem::take(&mut self.in_flight).into_iter().zip(bodies) {
-            self.adopt(change.key, body, place.1);
+            self.adopt(change.key, body, position.1);
         }
-        self.places.push(place);
+        self.positions.push(position);
         self.acknowledged += 1;
     }
 
-    /// What is known to be there from now on.
+    /// Takes over the state of a document.
     pub(super) fn adopt(&mut self, key: Key, body: Option<Value>, lsn: u64) {
         self.touched.insert(key.clone());
         match body {
@@ -106,7 +106,7 @@ impl Journal {
         }
     }
 
-    pub(super) fn complain(&mut self, what: &str, answer: &HttpResponse) {
+    pub(super) fn record_violation(&mut self, what: &str, answer: &HttpResponse) {
         let text: String = answer.text().chars().take(200).collect();
         self.violations
             .push(format!("client {}: {what} was answered {}: {text}", self.client, answer.status));
@@ -120,8 +120,8 @@ pub(super) fn own_members(body: &Value) -> Value {
     Object::from_members(own.map(|(name, value)| (name.to_owned(), value.clone())).collect()).into()
 }
 
-/// Where an answer says that its operation happened.
-pub(super) fn place(answer: &HttpResponse) -> Option<Place> {
+/// The range and LSN in an answer's session token.
+pub(super) fn position(answer: &HttpResponse) -> Option<Position> {
     let (range, token) = answer.header("x-ms-session-token")?.split_once(':')?;
     let (_, lsn) = token.rsplit_once('#')?;
     Some((range.to_owned(), lsn.parse().ok()?))

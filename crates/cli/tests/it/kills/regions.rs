@@ -1,5 +1,5 @@
-//! The same for several regions: what any of them acknowledged before the kill
-//! is in all of them after the next start, and they are alike.
+//! SIGKILL of a server with several regions: every write that a region acknowledged
+//! before the kill is in all regions after the next start, and they are equal.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -18,11 +18,11 @@ const REGIONS: [&str; 3] = ["West US", "East US", "North Europe"];
 /// Clients in each region.
 const CLIENTS: usize = 3;
 
-/// The longest life under load.
-const LIFE_MAX: Duration = Duration::from_millis(400);
+/// The longest run under load.
+const RUN_MAX: Duration = Duration::from_millis(400);
 
-/// A server with three regions that all write, slowly enough for the kill to
-/// find writes under way.
+/// A server with three regions that all take writes. Replication is slow enough that
+/// the kill hits writes on their way.
 fn start(scratch: &ScratchDirectory) -> (Running, Vec<SocketAddr>) {
     let data = scratch.path().join("data").display().to_string();
     let list = REGIONS.join(",");
@@ -50,8 +50,8 @@ fn docs(method: &str) -> HttpRequest {
     call.header("x-ms-cosmos-allow-tentative-writes", "true")
 }
 
-/// Creates documents until the server is gone; returns the ids of those that
-/// were acknowledged.
+/// Creates documents until the server is gone. Returns the ids of the acknowledged
+/// ones.
 async fn write_until_the_end(address: SocketAddr, name: String) -> Vec<String> {
     let client = HttpClient::new(address);
     let mut acknowledged = Vec::new();
@@ -102,8 +102,8 @@ async fn sigkill_between_regions_loses_nothing_acknowledged() {
                 writers.push(tokio::spawn(write_until_the_end(*address, name)));
             }
         }
-        // The one wait of this test that is for the clock and not for an event.
-        tokio::time::sleep(Duration::from_micros(random.below(LIFE_MAX.as_micros() as u64))).await;
+        // Waits for a random time. All other waits of this test are for an event.
+        tokio::time::sleep(Duration::from_micros(random.below(RUN_MAX.as_micros() as u64))).await;
         kill(running);
         for writer in writers {
             acknowledged.extend(writer.await.expect("a writer ends without a panic"));

@@ -1,8 +1,8 @@
 //! One client under load: creates, replaces with If-Match, deletes, atomic
 //! batches of five, and increments of counters that all clients share.
 //!
-//! It notes what it is about to send before it sends it, and the answer
-//! before it goes on; the first answer that does not come ends it.
+//! It records a write in its journal before it sends it, and the answer before it
+//! goes on. The first missing answer ends it.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,27 +12,28 @@ use perihelion_testkit::Random;
 use perihelion_testkit::http_client::{HttpClient, HttpRequest, HttpResponse};
 use tokio::sync::Semaphore;
 
-use super::journal::{Change, Journal, Key, place};
+use super::journal::{Change, Journal, Key, position};
 use super::{PARTITION_KEYS, audit};
 
 pub(super) const DOCS: &str = "/dbs/d/colls/c/docs";
 
-/// Operations of a batch, as the workload has them.
+/// Operations of a batch.
 const BATCH_OPERATIONS: usize = 5;
 
-/// Documents a client keeps: from here on it deletes rather than creates, so
-/// that reading everything stays quick.
+/// The most documents of a client: with more it deletes rather than creates, so that
+/// an audit stays quick.
 const DOCUMENTS_MAX: usize = 500;
 
-/// Mostly small, sometimes several pages of the file.
+/// The longest padding of a document: mostly small, sometimes several pages of the
+/// file.
 const PADDING_BYTES: [u64; 5] = [10, 100, 400, 1_500, 15_000];
 
-/// Documents of each client that heavy loads write over and over, and how long
-/// they may be. Few, so that reading everything stays quick.
+/// Documents of each client that a heavy load replaces again and again, and their
+/// longest padding. They are few, so that an audit stays quick.
 const HEAVY_DOCUMENTS: u64 = 2;
 const HEAVY_PADDING_BYTES: u64 = 250_000;
 
-/// What a life's writers do, and how much of it is done.
+/// The load of one run, and how much of it is done.
 pub(super) struct Load {
     is_heavy: bool,
     bytes: u64,
@@ -41,21 +42,21 @@ pub(super) struct Load {
 }
 
 impl Load {
-    /// A heavy load of so many bytes, or an ordinary one.
+    /// A heavy load of this many bytes, or an ordinary one.
     pub(super) fn new(heavy_bytes: Option<u64>) -> Load {
         let bytes = heavy_bytes.unwrap_or_default();
         Load { is_heavy: heavy_bytes.is_some(), bytes, written: Semaphore::new(0) }
     }
 
-    /// Returns when what a heavy load is to write was acknowledged; at once
-    /// for an ordinary one.
+    /// Returns when all bytes of a heavy load are acknowledged; at once for an
+    /// ordinary load.
     pub(super) async fn is_written(&self) {
         let kilobytes = u32::try_from(self.bytes / 1024).expect("a small load");
-        self.written.acquire_many(kilobytes).await.expect("nobody closes it").forget();
+        self.written.acquire_many(kilobytes).await.expect("the semaphore is never closed").forget();
     }
 }
 
-/// Writes until the server is gone; returns what was promised.
+/// Writes until the server is gone. Returns the journal.
 pub(super) async fn write_until_the_end(
     address: SocketAddr,
     load: Arc<Load>,
@@ -63,7 +64,7 @@ pub(super) async fn write_until_the_end(
     random: Random,
 ) -> Journal {
     let mut writer = Writer { client: HttpClient::new(address), load, journal, random };
-    // The journal says whether it was the kill or an answer that ended it.
+    // The journal says whether the kill or a wrong answer ended it.
     while writer.step().await.is_some() && writer.journal.violations.is_empty() {}
     writer.journal
 }
@@ -126,16 +127,16 @@ impl Writer {
         self.one("a delete", &docs("DELETE", &key.1, &key.0), 204).await
     }
 
-    /// Sends one write and notes its answer.
+    /// Sends one write and records its answer.
     async fn one(&mut self, what: &str, call: &HttpRequest, status: u16) -> Option<()> {
         let answer = self.send(call).await?;
         let body = answer.json().ok().filter(|_| !answer.body.is_empty());
-        match place(&answer) {
-            Some(place) if answer.status == status => {
+        match position(&answer) {
+            Some(position) if answer.status == status => {
                 self.load.written.add_permits(answer.body.len() / 1024);
-                self.journal.acknowledge(vec![body], place);
+                self.journal.acknowledge(vec![body], position);
             }
-            _ => self.journal.complain(what, &answer),
+            _ => self.journal.record_violation(what, &answer),
         }
         Some(())
     }
@@ -161,11 +162,11 @@ impl Writer {
             let results = results.as_array()?.iter();
             Some(results.map(|result| result.get("resourceBody").cloned()).collect::<Vec<_>>())
         });
-        match (place(&answer), bodies) {
-            (Some(place), Some(bodies)) if answer.status == 200 && bodies.len() == BATCH_OPERATIONS => {
-                self.journal.acknowledge(bodies, place);
+        match (position(&answer), bodies) {
+            (Some(position), Some(bodies)) if answer.status == 200 && bodies.len() == BATCH_OPERATIONS => {
+                self.journal.acknowledge(bodies, position);
             }
-            _ => self.journal.complain("a batch", &answer),
+            _ => self.journal.record_violation("a batch", &answer),
         }
         Some(())
     }
@@ -190,13 +191,13 @@ impl Writer {
         (operation, Change { key, body })
     }
 
-    /// Reads a counter and writes it back one higher, if nobody else did.
+    /// Increments a counter, unless another client was faster.
     async fn increment(&mut self) -> Option<()> {
         let place_of = self.random.below(PARTITION_KEYS as u64) as usize;
         let partition = partition_key(place_of);
         let read = self.send_read(&docs("GET", audit::COUNTER, &partition)).await?;
         let (Some(etag), Some(count)) = (read.header("etag"), audit::counted(&read)) else {
-            self.journal.complain("reading a counter", &read);
+            self.journal.record_violation("reading a counter", &read);
             return Some(());
         };
         let body = audit::counter(&partition, count + 1);
@@ -204,14 +205,14 @@ impl Writer {
         self.journal.increments_in_flight[place_of] += 1;
         let answer = self.send(&call).await?;
         self.journal.increments_in_flight[place_of] -= 1;
-        match (answer.status, place(&answer)) {
-            (200, Some(place)) => {
+        match (answer.status, position(&answer)) {
+            (200, Some(position)) => {
                 self.journal.increments[place_of] += 1;
-                self.journal.places.push(place);
+                self.journal.positions.push(position);
                 self.journal.acknowledged += 1;
             }
             (412, _) => {}
-            _ => self.journal.complain("an increment", &answer),
+            _ => self.journal.record_violation("an increment", &answer),
         }
         Some(())
     }
@@ -232,13 +233,13 @@ impl Writer {
         partition_key(self.random.below(PARTITION_KEYS as u64) as usize)
     }
 
-    /// An id of this client that is not in use: a new one, or one that was.
+    /// An unused id of this client: a new one, or the id of a deleted document.
     fn unused_key(&mut self, partition: &str) -> Key {
         let deleted = &mut self.journal.deleted;
-        if let Some(place) = deleted.iter().rposition(|(of, _)| of == partition)
+        if let Some(position) = deleted.iter().rposition(|(of, _)| of == partition)
             && self.random.one_in(3)
         {
-            return deleted.swap_remove(place);
+            return deleted.swap_remove(position);
         }
         let count = self.journal.next_count();
         (partition.to_owned(), format!("c{}-{count}", self.journal.client))
@@ -279,8 +280,8 @@ impl Writer {
     }
 }
 
-pub(super) fn partition_key(place: usize) -> String {
-    format!("p{place}")
+pub(super) fn partition_key(index: usize) -> String {
+    format!("p{index}")
 }
 
 /// A request about the document of that id, or about all of them.

@@ -1,5 +1,5 @@
-//! A case of `service-cases.json`, read strictly: a member that the runner
-//! does not know is an error, so that no expectation is skipped unseen.
+//! `Case`: one case of `service-cases.json`. It is parsed strictly: an unknown
+//! member is an error, so that no expectation is skipped by accident.
 
 use perihelion_model::json::{Object, Value};
 
@@ -8,12 +8,12 @@ pub(super) struct Case {
     pub(super) tags: Vec<String>,
     pub(super) setup: Vec<Step>,
     pub(super) request: Exchange,
-    /// How often the request is sent at once; any one answer may fit.
+    /// How many times the request is sent at once. One matching answer suffices.
     pub(super) repeat: usize,
     pub(super) expect: Expect,
 }
 
-/// One step of the preparation.
+/// One step of the set-up.
 pub(super) enum Step {
     CreateDatabase { throughput: i64 },
     CreateContainer { body: Value },
@@ -38,7 +38,7 @@ pub(super) enum Body {
     Repeat { prefix: String, filler: String, count: usize, suffix: String },
 }
 
-/// Names of variables with where their values come from.
+/// Names of variables, and where their values come from.
 pub(super) type Saves = Vec<(String, Source)>;
 
 pub(super) enum Source {
@@ -114,7 +114,7 @@ impl Step {
             },
             "batch" => Step::Batch {
                 key: member(value, "pk")?.clone(),
-                is_atomic: member(value, "atomic")?.as_bool().ok_or("atomic is no flag")?,
+                is_atomic: member(value, "atomic")?.as_bool().ok_or("atomic is not a flag")?,
                 body: member(value, "body")?.clone(),
             },
             "request" => Step::Request {
@@ -171,7 +171,7 @@ impl Expect {
                 Some(_) => Some(integer(value, "substatus")? as u16),
             },
             headers: pairs(member(value, "headers")?)?,
-            body: member(value, "body")?.as_object().ok_or("body is no object")?.clone(),
+            body: member(value, "body")?.as_object().ok_or("body is not an object")?.clone(),
         })
     }
 }
@@ -189,12 +189,12 @@ fn saves(value: &Value) -> Read<Saves> {
 fn pairs(value: &Value) -> Read<Vec<(String, String)>> {
     let object = value.as_object().ok_or("not an object of strings")?;
     let pair = |(name, value): (&str, &Value)| {
-        Ok((name.to_owned(), value.as_str().ok_or(format!("{name} is no string"))?.to_owned()))
+        Ok((name.to_owned(), value.as_str().ok_or(format!("{name} is not a string"))?.to_owned()))
     };
     object.iter().map(pair).collect()
 }
 
-/// Refuses members that nobody reads.
+/// Refuses unknown members.
 pub(super) fn only(value: &Value, known: &[&str]) -> Read<()> {
     let object = value.as_object().ok_or("not an object")?;
     match object.iter().find(|(name, _)| !known.contains(name)) {
@@ -208,13 +208,13 @@ fn member<'a>(value: &'a Value, name: &str) -> Read<&'a Value> {
 }
 
 fn text(value: &Value, name: &str) -> Read<String> {
-    Ok(member(value, name)?.as_str().ok_or(format!("{name} is no string"))?.to_owned())
+    Ok(member(value, name)?.as_str().ok_or(format!("{name} is not a string"))?.to_owned())
 }
 
 fn integer(value: &Value, name: &str) -> Read<i64> {
-    member(value, name)?.as_i64().ok_or(format!("{name} is no integer"))
+    member(value, name)?.as_i64().ok_or(format!("{name} is not an integer"))
 }
 
 fn list<'a>(value: &'a Value, name: &str) -> Read<&'a [Value]> {
-    member(value, name)?.as_array().ok_or(format!("{name} is no array"))
+    member(value, name)?.as_array().ok_or(format!("{name} is not an array"))
 }

@@ -1,8 +1,8 @@
-//! Holding an answer against what a case expects.
+//! Compares an answer with the expectation of a case.
 //!
-//! Every check returns its differences in words, short enough for one line;
-//! an answer fits when there are none. The conventions are the last section of
-//! `conformance/README.md`. A form that is not known here is a difference too.
+//! Every check returns its differences as short texts; an answer matches when
+//! there are none. The conventions are the last section of
+//! `conformance/README.md`. An unknown form is a difference too.
 
 use perihelion_model::json::{self, Object, Style, Value};
 use perihelion_testkit::http_client::HttpResponse;
@@ -11,10 +11,10 @@ use regex_lite::Regex;
 use super::case::{Expect, only};
 use super::variables::Variables;
 
-/// How much of a value a difference shows.
+/// How many characters of a value a difference shows.
 const SHOWN_CHARACTERS: usize = 110;
 
-/// All that is wrong with the answer.
+/// All differences between the answer and the expectation.
 pub(super) fn judge(expect: &Expect, variables: &Variables, answer: &HttpResponse) -> Vec<String> {
     let mut differences = Vec::new();
     if answer.status != expect.status {
@@ -34,7 +34,7 @@ pub(super) fn judge(expect: &Expect, variables: &Variables, answer: &HttpRespons
     let Value::Object(forms) = variables.fill_value(&Value::Object(expect.body.clone())) else {
         return differences;
     };
-    // The body of an answer with another status can only be wrong.
+    // With another status the body differs in any case.
     if answer.status == expect.status {
         judge_body(&forms, answer, &mut differences);
     }
@@ -138,8 +138,8 @@ fn compare(at: &str, expect: &Value, actual: &Value, strictness: Strictness, dif
             }
         }
         (Value::Array(items), Value::Array(actual_items)) if items.len() == actual_items.len() => {
-            for (place, (item, actual_item)) in items.iter().zip(actual_items).enumerate() {
-                compare(&format!("{at}[{place}]"), item, actual_item, strictness, differences);
+            for (index, (item, actual_item)) in items.iter().zip(actual_items).enumerate() {
+                compare(&format!("{at}[{index}]"), item, actual_item, strictness, differences);
             }
         }
         _ if expect == actual => {}
@@ -248,9 +248,9 @@ fn judge_first_documents(expect: &Value, body: &Value, differences: &mut Vec<Str
     else {
         return differences.push("no Documents".to_owned());
     };
-    for (place, expect) in expect.iter().enumerate() {
-        let at = format!(".Documents[{place}]");
-        compare(&at, expect, documents.get(place).unwrap_or(&Value::Null), Strictness::Whole, differences);
+    for (index, expect) in expect.iter().enumerate() {
+        let at = format!(".Documents[{index}]");
+        compare(&at, expect, documents.get(index).unwrap_or(&Value::Null), Strictness::Whole, differences);
     }
 }
 
@@ -266,9 +266,9 @@ fn judge_order(at: &str, expect: &Value, actual: &Value, differences: &mut Vec<S
 
 fn judge_document_order(expect: &Value, body: &Value, differences: &mut Vec<String>) {
     let documents = body.get("Documents").and_then(Value::as_array).unwrap_or_default();
-    for (place, order) in expect.as_array().unwrap_or_default().iter().enumerate() {
-        let document = documents.get(place).unwrap_or(&Value::Null);
-        judge_order(&format!(".Documents[{place}]"), order, document, differences);
+    for (index, order) in expect.as_array().unwrap_or_default().iter().enumerate() {
+        let document = documents.get(index).unwrap_or(&Value::Null);
+        judge_order(&format!(".Documents[{index}]"), order, document, differences);
     }
 }
 
@@ -299,7 +299,7 @@ fn shown(value: &Value) -> String {
     brief(&json::to_text(value, Style::Point))
 }
 
-/// One line, cut short.
+/// The text as one line, shortened.
 fn brief(text: &str) -> String {
     let line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     match line.char_indices().nth(SHOWN_CHARACTERS) {
@@ -323,7 +323,7 @@ mod tests {
         HttpResponse { status: 200, headers, body: Bytes::copy_from_slice(body.as_bytes()) }
     }
 
-    /// Judges a body by its forms; the differences, in order.
+    /// Judges a body by its forms and expects these differences, in order.
     fn check(forms: &str, body: &str, differences: &[&str]) {
         let Value::Object(forms) = json::parse_str(forms).unwrap() else { panic!("{forms}") };
         let expect = Expect { status: 200, substatus: None, headers: Vec::new(), body: forms };
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn shapes_are_whole_and_hold_matchers() {
+    fn a_shape_has_exactly_its_members_and_may_hold_matchers() {
         let forms = r#"{"shape":{"id":"a","n":"type:int","r":"re:^x+$","o":{"*":"any"},"l":[1,"any"]}}"#;
         check(forms, r#"{"l":[1,null],"o":{"z":1},"r":"xx","n":3,"id":"a"}"#, &[]);
         check(
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn contained_items_may_stand_among_others() {
+    fn contained_items_are_found_among_others() {
         let forms = r#"{"contains":{"Offers":[{"id":"b"}]}}"#;
         check(forms, r#"{"_rid":"","Offers":[{"id":"a"},{"id":"b","n":1}]}"#, &[]);
         check(forms, r#"{"Offers":[{"id":"a"}]}"#, &[".Offers has no item like {\"id\":\"b\"}"]);

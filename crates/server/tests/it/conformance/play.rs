@@ -1,6 +1,6 @@
-//! Playing one case: its setup step by step, then its request, then the
-//! judgement. Each case has a database of its own, so cases can run side by
-//! side on one server.
+//! Runs one case: the set-up step by step, then the request, then the comparison.
+//! Each case has a database of its own, so several cases can run at once on one
+//! server.
 
 use std::time::Duration;
 
@@ -12,22 +12,22 @@ use super::case::{Body, Case, Exchange, Saves, Source, Step};
 use super::judge::judge;
 use super::variables::Variables;
 
-/// Creates in one seeding batch: the most that the service takes.
+/// Creates in one seeding batch: the most that the service accepts.
 const SEED_BATCH: i64 = 100;
 
-/// How often a throttled setup step is tried again. A seed of 17,600 RU on
-/// 400 RU/s needs about 45 s of waiting, a second or so at a time.
+/// How often a throttled set-up step is retried. Seeding costs 17,600 RU; at 400
+/// RU/s that takes about 45 s in waits of about a second.
 const THROTTLED_RETRIES_MAX: usize = 120;
 
-/// What is wrong with the server's answers to this case; nothing, if it passes.
+/// The differences of a case; none when it passes.
 pub(super) async fn play(case: &Case, server: &TestServer) -> Vec<String> {
     let mut variables = Variables::default();
     variables.set("db", format!("db-{}", case.id));
     variables.set("coll", "coll1");
     let mut player = Player { client: server.http_client(), variables };
-    for (place, step) in case.setup.iter().enumerate() {
+    for (index, step) in case.setup.iter().enumerate() {
         if let Err(error) = player.prepare(step).await {
-            return vec![format!("setup step {}: {error}", place + 1)];
+            return vec![format!("setup step {}: {error}", index + 1)];
         }
     }
     if case.repeat == 1 {
@@ -71,7 +71,7 @@ impl Player {
             }
             Step::Seed { partitions, per_partition } => self.seed(*partitions, *per_partition).await,
             Step::Sleep { seconds } => {
-                // The wait is the case: an item must outlive its time to live.
+                // The case needs a real wait: an item must outlive its time to live.
                 tokio::time::sleep(Duration::from_secs(seconds.unsigned_abs())).await;
                 Ok(())
             }
@@ -104,7 +104,7 @@ impl Player {
         Ok(())
     }
 
-    /// Sends a step and waits out throttling, as every client does.
+    /// Sends a step and retries while it is throttled, as every client does.
     async fn expect(&self, call: HttpRequest, status: u16) -> Result<HttpResponse, String> {
         for _ in 0..THROTTLED_RETRIES_MAX {
             let answer = self.client.send(&call).await?;
@@ -158,8 +158,8 @@ impl Player {
         }
     }
 
-    /// Sends the request many times at once, each on its own connection. The
-    /// case passes when one answer fits; else the closest answer is shown.
+    /// Sends the request many times at once, each on its own connection. The case
+    /// passes when one answer matches; otherwise the closest answer is shown.
     async fn any_of_many(&self, case: &Case, server: &TestServer) -> Vec<String> {
         let call = self.call(&case.request);
         let mut sent = tokio::task::JoinSet::new();

@@ -1,9 +1,9 @@
 //! Every case of `service-cases.json` against a server over a socket.
 //!
-//! All run on one strict server with one range, as they were recorded; only
-//! the case about throttling has a server with little throughput. The report
-//! has one line for each failing case. `PERIHELION_CASE=text` plays only the
-//! cases whose name contains the text.
+//! They run on one strict server with one range, as they were recorded; only the
+//! case about throttling has a server with little throughput. The report has one
+//! line for each failing case. `PERIHELION_CASE=text` runs only the cases whose
+//! name contains the text.
 
 use std::sync::Arc;
 
@@ -16,15 +16,15 @@ use tokio::task::JoinSet;
 use super::case::Case;
 use super::play::play;
 
-/// Cases that need what this issue leaves for later, with the reason.
+/// Cases that the server does not support yet, with the reason.
 const OUT_OF_SCOPE: [(&str, &str); 1] = [("udf-in-query", "user defined functions need a JavaScript engine")];
 
-/// Cases played side by side: the slow ones wait, so more than there are cores.
+/// Cases that run at once: more than there are cores, because the slow ones wait.
 const CASES_AT_ONCE: usize = 8;
 
-/// What the throttled server has. Seeding asks for 17,600 RU, so it is
-/// throttled for a few seconds and leaves the bucket in debt; with the 400 RU/s
-/// of the recording it would take three quarters of a minute.
+/// The throughput of the throttled server. Seeding costs 17,600 RU, so it is
+/// throttled for a few seconds and leaves the bucket in debt. With the 400 RU/s of
+/// the recording it would take 45 seconds.
 const THROUGHPUT: u32 = 4000;
 
 /// How many differences of one case are shown.
@@ -53,7 +53,7 @@ fn the_runner_understands_every_case() {
     }
 }
 
-/// Every `re:` of a case's expectation, with something in place of variables.
+/// Every `re:` pattern of a case's expectation, with its variables filled.
 fn patterns(case: &Case) -> Vec<String> {
     fn collect(value: &Value, found: &mut Vec<String>) {
         match value {
@@ -95,17 +95,18 @@ async fn the_server_answers_as_the_service_does() {
     assert!(failures.is_empty(), "{} of {total} cases fail ({skipped} out of scope)", failures.len());
 }
 
-/// Plays cases on one server; a line for each that fails, in the file's order.
+/// Runs cases on one server. Returns a line for each that fails, in the order of
+/// the file.
 async fn play_all(cases: Vec<Case>, options: ServerOptions) -> Vec<String> {
     let server = Arc::new(TestServer::on_socket(options).await);
     let slots = Arc::new(Semaphore::new(CASES_AT_ONCE));
     let mut playing = JoinSet::new();
-    for (place, case) in cases.into_iter().enumerate() {
+    for (index, case) in cases.into_iter().enumerate() {
         let (server, slots) = (server.clone(), slots.clone());
         playing.spawn(async move {
             let _slot = slots.acquire_owned().await;
             let differences = play(&case, &server).await;
-            (place, case.id, differences)
+            (index, case.id, differences)
         });
     }
     let mut failed: Vec<_> =

@@ -1,7 +1,8 @@
-//! What stands for `{db}`, `{coll}` and whatever a case has saved.
+//! `Variables`: the values of `{db}`, `{coll}` and of the names that a case has
+//! saved.
 //!
-//! Only known names between braces are replaced: patterns and placeholders of
-//! the service are full of braces that mean something else.
+//! Only known names between braces are replaced: patterns and placeholders of the
+//! service have braces with other meanings.
 
 use std::collections::BTreeMap;
 
@@ -17,8 +18,8 @@ impl Variables {
         self.values.insert(name.to_owned(), value.into());
     }
 
-    /// The text with every known variable in its place. In a pattern (`re:`)
-    /// values stand for themselves, whatever characters they have.
+    /// The text with every known variable replaced. In a pattern (`re:`) the values
+    /// are escaped.
     pub(super) fn fill(&self, text: &str) -> String {
         let is_pattern = text.starts_with("re:");
         self.values.iter().fold(text.to_owned(), |text, (name, value)| {
@@ -27,7 +28,7 @@ impl Variables {
         })
     }
 
-    /// The same in every string of a value.
+    /// The value with the variables replaced in every string.
     pub(super) fn fill_value(&self, value: &Value) -> Value {
         match value {
             Value::String(text) => Value::String(self.fill(text)),

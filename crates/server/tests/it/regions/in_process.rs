@@ -1,4 +1,4 @@
-//! The same regions without a socket, under a clock that the tests turn.
+//! Several regions without a socket, under a clock that the tests set.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,7 +21,7 @@ struct InProcessRegions {
     database: Embedded,
     transport: InProcess,
     endpoints: Vec<Endpoint>,
-    /// What the regions take for the time, in seconds.
+    /// The time of the regions, in seconds.
     seconds: Arc<AtomicU64>,
 }
 
@@ -86,7 +86,7 @@ impl InProcessRegions {
         self.try_send(self.endpoints[region].clone(), Method::GET, &path, &headers, "").await
     }
 
-    /// The `n` of a document; `None` when it is not there.
+    /// The `n` of a document; `None` when the document does not exist.
     async fn read(&self, region: usize, id: &str) -> Option<i64> {
         let answer = self.try_read(region, id, None).await.unwrap();
         (answer.status() == 200)
@@ -105,7 +105,7 @@ impl InProcessRegions {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_region_has_a_host_name_and_only_they_answer() {
+async fn only_the_host_names_of_the_account_and_its_regions_answer() {
     let world = InProcessRegions::new(false).await;
     let account = world.expect(EAST, Method::GET, "/", "", 200).await;
     let text = String::from_utf8(account.body().to_vec()).unwrap();
@@ -141,7 +141,7 @@ async fn a_write_arrives_after_the_delay_to_the_millisecond() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_outage_is_a_failure_a_refusal_or_silence() {
+async fn an_outage_drops_refuses_or_hangs() {
     let world = InProcessRegions::new(false).await;
     world.manage("regions/offline", r#"{"region":"East US"}"#).await;
     let failure = world.try_read(EAST, "1", None).await.unwrap_err();
@@ -158,7 +158,7 @@ async fn an_outage_is_a_failure_a_refusal_or_silence() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_slow_region_is_slow_alone() {
+async fn a_slow_region_does_not_slow_the_others() {
     let world = InProcessRegions::new(false).await;
     world.manage("faults", r#"{"region":"East US","delayMs":300}"#).await;
     let begun = Instant::now();
@@ -170,7 +170,7 @@ async fn a_slow_region_is_slow_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_regions_that_wrote_apart_agree_on_the_later_write() {
+async fn two_regions_that_wrote_while_cut_off_agree_on_the_later_write() {
     let world = InProcessRegions::new(true).await;
     world.manage("replication/cut", r#"{"region":"East US"}"#).await;
     world.upsert(EAST, "1", 1).await;
@@ -187,11 +187,12 @@ async fn two_regions_that_wrote_apart_agree_on_the_later_write() {
     world.database.close().await;
 }
 
-/// Found by chaos (seed 1, rough, all regions writing): a writer whose region
-/// went away incremented in the next one, which lacked 22 of its increments and
-/// took the write all the same; being the later one, it won, and they were lost.
+/// Found by the chaos test (seed 1, multi-write): the region of a writer went away,
+/// and the writer incremented in another region, which lacked 22 of its increments.
+/// That region took the write; as the later one it won, and the increments were
+/// lost.
 #[tokio::test(start_paused = true)]
-async fn a_write_is_made_only_over_what_its_session_has_seen() {
+async fn a_write_is_refused_in_a_region_that_lags_behind_its_session() {
     let world = InProcessRegions::new(true).await;
     world.upsert(EAST, "1", 1).await;
     let seen = world.upsert(EAST, "1", 2).await;
@@ -255,7 +256,7 @@ async fn a_clock_that_goes_back_does_not_undo_a_write() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_write_region_moves_and_takes_everything_along() {
+async fn the_new_write_region_has_every_write() {
     let world = InProcessRegions::new(false).await;
     world.manage("replication/delay", r#"{"milliseconds":10000}"#).await;
     for n in 0..50 {
@@ -271,7 +272,7 @@ async fn the_write_region_moves_and_takes_everything_along() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_container_that_is_made_anew_holds_nothing_of_the_old_one() {
+async fn a_recreated_container_holds_nothing_of_the_old_one() {
     let world = InProcessRegions::new(false).await;
     world.manage("replication/cut", r#"{"region":"East US"}"#).await;
     world.upsert(WEST, "old", 1).await;

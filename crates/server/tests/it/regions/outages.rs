@@ -1,4 +1,4 @@
-//! A region that fails its clients, in each of the ways it can.
+//! Outages of a region, in each mode.
 
 use perihelion_testkit::http_client::HttpRequest;
 
@@ -16,7 +16,7 @@ async fn an_offline_region_fails_its_clients_and_serves_again_at_once() {
     world.manage("POST", "regions/offline", r#"{"region":"East US","mode":"refuse"}"#).await;
     assert_eq!(world.read(EAST, "1").await.status, 503);
     assert_eq!(world.read(NORTH, "1").await.status, 200, "others do not notice");
-    // Its store goes on: what is written meanwhile is there when it is back.
+    // Its store goes on: writes of other regions are there when the outage ends.
     world.upsert(WEST, "1", 2).await;
     world.wait_for_replication().await;
     world.manage_region("regions/online", EAST).await;
@@ -26,7 +26,7 @@ async fn an_offline_region_fails_its_clients_and_serves_again_at_once() {
 }
 
 #[tokio::test]
-async fn a_hanging_region_answers_nothing_until_it_is_over() {
+async fn a_hanging_region_does_not_answer_until_the_outage_ends() {
     let world = MultiRegion::new().await;
     world.manage("POST", "regions/offline", r#"{"region":"East US","mode":"hang"}"#).await;
     let call = docs("GET", "1", r#"["a"]"#);
@@ -43,7 +43,7 @@ async fn a_hanging_region_answers_nothing_until_it_is_over() {
 }
 
 #[tokio::test]
-async fn the_accounts_endpoint_goes_to_a_region_that_answers() {
+async fn the_accounts_endpoint_leads_to_a_region_without_an_outage() {
     let world = MultiRegion::new().await;
     world.upsert(WEST, "1", 1).await;
     world.wait_for_replication().await;
@@ -64,7 +64,7 @@ async fn the_accounts_endpoint_goes_to_a_region_that_answers() {
 }
 
 #[tokio::test]
-async fn an_offline_region_still_takes_orders() {
+async fn an_offline_region_still_serves_management() {
     let world = MultiRegion::new().await;
     world.manage("POST", "regions/offline", r#"{"region":"East US"}"#).await;
     let online = manage(&world.regions[EAST], "POST", "regions/online", r#"{"region":"east-us"}"#).await;

@@ -1,4 +1,4 @@
-//! What arrives where, when, and in which order.
+//! Replication: where writes arrive, when, and in which order.
 
 use std::time::{Duration, Instant};
 
@@ -24,7 +24,7 @@ async fn a_write_arrives_everywhere_as_the_same_document() {
 }
 
 #[tokio::test]
-async fn replication_takes_as_long_as_it_is_told() {
+async fn replication_takes_as_long_as_the_delay() {
     let world = MultiRegion::new().await;
     world.manage("POST", "replication/delay", r#"{"milliseconds":300,"region":"East US"}"#).await;
     let begun = Instant::now();
@@ -39,7 +39,7 @@ async fn replication_takes_as_long_as_it_is_told() {
 }
 
 #[tokio::test]
-async fn a_session_that_a_region_lags_behind_is_not_available_until_it_heals() {
+async fn a_region_that_lags_behind_a_session_refuses_it_until_it_has_caught_up() {
     let world = MultiRegion::new().await;
     world.upsert(WEST, "1", 1).await;
     world.wait_for_replication().await;
@@ -67,7 +67,7 @@ async fn a_session_that_a_region_lags_behind_is_not_available_until_it_heals() {
     let fresh = read(EAST).await;
     assert_eq!((fresh.status, fresh.json().unwrap().get("n")), (200, Some(&2i64.into())));
     assert_eq!(query().await.status, 200);
-    // What a region tells of itself it can serve itself.
+    // A region can serve the session token that it returned itself.
     let again = fresh.header("x-ms-session-token").unwrap().to_owned();
     let own = world.send(EAST, docs("GET", "1", r#"["a"]"#).header("x-ms-session-token", again)).await;
     assert_eq!(own.status, 200);
@@ -111,7 +111,7 @@ async fn a_batch_is_seen_whole_in_every_region() {
 }
 
 #[tokio::test]
-async fn a_split_is_everywhere_and_loses_nothing_on_its_way() {
+async fn a_split_reaches_every_region_and_loses_no_write() {
     let world = MultiRegion::new().await;
     world.manage("POST", "replication/delay", r#"{"milliseconds":30}"#).await;
     let put = |n: usize| {
@@ -121,7 +121,7 @@ async fn a_split_is_everywhere_and_loses_nothing_on_its_way() {
     for n in 0..60 {
         assert_eq!(put(n).await.status, 201);
         if n % 20 == 10 {
-            // Writes of the parent are still on their way.
+            // Writes to the parent are still being replicated.
             world.manage("POST", "split", r#"{"database":"d","container":"c"}"#).await;
         }
     }
@@ -136,7 +136,7 @@ async fn a_split_is_everywhere_and_loses_nothing_on_its_way() {
         assert_eq!((bounds(&here).len(), bounds(&here)), (4, bounds(&there)));
     }
     assert_eq!(world.assert_regions_agree().await.len(), 60);
-    // A token that speaks of the parent holds for its children.
+    // A session token of the parent is valid for its children.
     for region in [EAST, NORTH] {
         let token = world.send(WEST, HttpRequest::new("GET", "/dbs/d/colls/c")).await;
         let token = token.header("x-ms-session-token").unwrap().to_owned();
@@ -147,7 +147,7 @@ async fn a_split_is_everywhere_and_loses_nothing_on_its_way() {
 }
 
 #[tokio::test]
-async fn a_change_feed_goes_on_in_another_region_where_it_stopped() {
+async fn a_change_feed_continues_in_another_region_where_it_stopped() {
     let world = MultiRegion::new().await;
     let feed = |region: usize, from: Option<String>| {
         let call = docs("GET", "", "").header("a-im", "Incremental feed").header("x-ms-max-item-count", "4");
@@ -169,7 +169,7 @@ async fn a_change_feed_goes_on_in_another_region_where_it_stopped() {
         region = (region + 1) % 3;
     }
     assert_eq!(seen, (0..10).map(|n| n.to_string()).collect::<Vec<_>>());
-    // Also after the write region has moved.
+    // Also after a change of the write region.
     world.manage_region("regions/write", NORTH).await;
     world.upsert(NORTH, "later", 1).await;
     world.wait_for_replication().await;
@@ -181,7 +181,7 @@ async fn a_change_feed_goes_on_in_another_region_where_it_stopped() {
 }
 
 #[tokio::test]
-async fn the_full_feed_is_kept_in_every_region_once_it_is_read_in_one() {
+async fn reading_the_full_feed_in_one_region_starts_it_in_every_region() {
     let world = MultiRegion::new().await;
     let feed = |region: usize, from: &str| {
         let call = docs("GET", "", "").header("a-im", "Full-Fidelity Feed").header("if-none-match", from);
@@ -202,7 +202,7 @@ async fn the_full_feed_is_kept_in_every_region_once_it_is_read_in_one() {
 }
 
 #[tokio::test]
-async fn what_expires_is_gone_in_every_region() {
+async fn an_expired_document_is_gone_in_every_region() {
     let world = MultiRegion::new().await;
     let container =
         json(r#"{"id":"c","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2},"defaultTtl":1}"#);
@@ -228,9 +228,9 @@ async fn what_expires_is_gone_in_every_region() {
 }
 
 #[tokio::test]
-async fn a_preference_for_the_nearest_region_never_reads_its_own_writes_late() {
-    // Write in the west, read at once in the east with the session's token:
-    // either it is there or the region says that it is not yet.
+async fn a_read_in_another_region_never_misses_its_sessions_writes() {
+    // A write in the west is read at once in the east with the session's token: the
+    // region returns it or refuses the token.
     let world = MultiRegion::new().await;
     let mut late = 0;
     for n in 0..200u64 {

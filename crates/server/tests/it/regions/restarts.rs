@@ -1,4 +1,4 @@
-//! On disk: what was acknowledged is carried on after a restart.
+//! Regions on disk: replication continues after a restart.
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ async fn replication_and_the_write_region_survive_a_restart() {
 }
 
 #[tokio::test]
-async fn a_directory_is_for_the_regions_it_was_made_with() {
+async fn a_directory_opens_only_with_the_regions_it_was_created_with() {
     let scratch = ScratchDirectory::new();
     MultiRegion::with(options(&scratch)).await.stop().await;
     for names in [&["West US"][..], &["West US", "East US"], &["East US", "West US", "North Europe"]] {
@@ -50,7 +50,7 @@ async fn a_directory_is_for_the_regions_it_was_made_with() {
         assert_eq!(error.kind(), StartErrorKind::DataDirectory);
         assert!(error.to_string().contains("West US,East US,North Europe"), "{error}");
     }
-    // A store that stands in for another is noticed.
+    // A store in the place of another region's store is noticed.
     let (west, east) = (scratch.join("west-us"), scratch.join("east-us"));
     std::fs::rename(&west, scratch.join("aside")).unwrap();
     std::fs::rename(&east, &west).unwrap();

@@ -1,4 +1,4 @@
-//! Every region writes: the last writer wins, and all end up alike.
+//! Every region takes writes: the last writer wins, and all regions converge.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -31,20 +31,20 @@ async fn write_at_random(client: HttpClient, writes: usize) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn regions_that_all_write_at_once_end_up_alike() {
+async fn regions_that_all_take_writes_converge() {
     let world = MultiRegion::with_multi_write().await;
     let mut writers = tokio::task::JoinSet::new();
     for writer in 0..6 {
         let client = world.server.region_http_client(NAMES[writer % 3]);
         writers.spawn(write_at_random(client, 250));
     }
-    // Meanwhile ways are cut and healed, and a range is split.
+    // Meanwhile links are cut and healed, and a range is split.
     for round in 0..6 {
         world.manage_region("replication/cut", round % 3).await;
         if round % 3 == 1 {
             world.manage("POST", "split", r#"{"database":"d","container":"c"}"#).await;
         }
-        // Some writes pile up meanwhile, or all are done.
+        // Waits until some writes are pending, or all are done.
         for _ in 0..20 {
             assert_eq!(world.read(round % 3, "none").await.status, 404);
         }

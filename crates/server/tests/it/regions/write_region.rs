@@ -1,4 +1,4 @@
-//! Moving the write region: nothing acknowledged is lost.
+//! Changing the write region: no acknowledged write is lost.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -9,7 +9,7 @@ use crate::multi_region::{EAST, MultiRegion, NAMES, NORTH, WEST, send, upsert};
 use crate::world::text;
 
 #[tokio::test]
-async fn the_write_region_moves_with_everything_it_acknowledged() {
+async fn the_new_write_region_has_every_acknowledged_write() {
     let world = MultiRegion::new().await;
     world.manage("POST", "replication/delay", r#"{"milliseconds":20000}"#).await;
     for n in 0..300 {
@@ -27,8 +27,8 @@ async fn the_write_region_moves_with_everything_it_acknowledged() {
     world.stop().await;
 }
 
-/// Writes new documents until told to stop, and counts them; returns the ids of
-/// those that were acknowledged.
+/// Creates documents until it is told to stop, and counts them. Returns the ids of
+/// the acknowledged ones.
 async fn write_on(
     world: &MultiRegion,
     writer: usize,
@@ -62,7 +62,7 @@ async fn write_on(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_write_region_moves_under_load_and_loses_nothing() {
+async fn the_write_region_changes_under_load_without_losing_writes() {
     let world = MultiRegion::new().await;
     let (is_over, count) = (AtomicBool::new(false), watch::Sender::new(0));
     let moves = async {
@@ -114,7 +114,7 @@ async fn a_region_that_is_cut_off_or_offline_cannot_become_the_write_region() {
 }
 
 #[tokio::test]
-async fn where_all_write_the_move_is_of_the_catalog_only() {
+async fn with_multi_write_only_the_place_of_catalog_changes_moves() {
     let world = MultiRegion::with_multi_write().await;
     world.manage_region("regions/write", NORTH).await;
     assert_eq!(world.upsert(WEST, "1", 1).await.status, 201);

@@ -1,0 +1,23 @@
+//! What every command does with its process: it runs a future on all threads, and
+//! it prints its result.
+
+use std::future::Future;
+use std::io::Write;
+
+use crate::exit::Failure;
+
+/// Runs a future to its end on a multi-threaded runtime.
+pub(crate) fn block_on(future: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::runtime(format!("cannot start threads: {error}")))?;
+    runtime.block_on(future)
+}
+
+/// Prints to standard output.
+pub(crate) fn print(text: &str) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    let printed = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    printed.map_err(|error| Failure::runtime(format!("cannot write to standard output: {error}")))
+}
