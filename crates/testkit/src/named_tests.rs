@@ -1,45 +1,60 @@
 //! Tests that a Markdown table names: reads the names out of the table, and
 //! looks them up in the Rust sources of the repository.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::repository;
 
 /// The Rust sources below some directories.
 #[derive(Debug)]
-pub struct Sources(String);
+pub struct Sources(Vec<(PathBuf, String)>);
 
 impl Sources {
     /// Reads every Rust file below these directories of the repository.
     pub fn read(directories: &[&str]) -> Sources {
-        let mut text = String::new();
+        let mut files = Vec::new();
         for directory in directories {
-            collect(&repository::root().join(directory), &mut text);
+            collect(&repository::root().join(directory), &mut files);
         }
-        Sources(text)
+        Sources(files)
     }
 
     /// Whether a function of this name is defined.
     pub fn has_function(&self, name: &str) -> bool {
-        self.0.contains(&format!("fn {name}("))
+        self.0.iter().any(|(_, text)| text.contains(&format!("fn {name}(")))
     }
 
-    /// Whether a module of this name is declared.
-    pub fn has_module(&self, name: &str) -> bool {
-        self.0.contains(&format!("mod {name};"))
+    /// Whether a test is defined: `path` is the name of its function, after the
+    /// modules it is in. A module is a file or a folder; `tests` may also stand
+    /// inside a file.
+    pub fn has_test(&self, path: &str) -> bool {
+        let mut modules: Vec<&str> = path.split("::").collect();
+        let Some(function) = modules.pop() else { return false };
+        let is_in = |file: &Path| {
+            let file = file.with_extension("");
+            let named = |module: &&str| *module == "tests" || file.iter().any(|part| part == *module);
+            modules.iter().all(named)
+        };
+        self.0.iter().any(|(file, text)| is_in(file) && defines_test(text, function))
     }
 }
 
-fn collect(directory: &Path, text: &mut String) {
+/// Whether a function of this name has a test attribute.
+fn defines_test(text: &str, name: &str) -> bool {
+    let Some((before, _)) = text.split_once(&format!("fn {name}(")) else { return false };
+    let attributes = before.rsplit("\n\n").next().unwrap_or_default();
+    attributes.contains("#[test]") || attributes.contains("#[tokio::test")
+}
+
+fn collect(directory: &Path, files: &mut Vec<(PathBuf, String)>) {
     let entries = std::fs::read_dir(directory).unwrap_or_else(|error| panic!("{directory:?}: {error}"));
     for entry in entries.map(|entry| entry.unwrap_or_else(|error| panic!("{directory:?}: {error}"))) {
         let (path, name) = (entry.path(), entry.file_name().to_string_lossy().into_owned());
         if path.is_dir() && name != "target" {
-            collect(&path, text);
+            collect(&path, files);
         } else if name.ends_with(".rs") {
-            text.push_str(
-                &std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path:?}: {error}")),
-            );
+            let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path:?}: {error}"));
+            files.push((path, text));
         }
     }
 }
@@ -67,10 +82,14 @@ mod tests {
     }
 
     #[test]
-    fn functions_and_modules_are_found_in_the_sources() {
+    fn a_test_is_found_by_its_modules_and_its_function() {
         let sources = Sources::read(&["crates/testkit"]);
-        assert!(sources.has_function("functions_and_modules_are_found_in_the_sources"));
-        assert!(sources.has_module("named_tests"));
-        assert!(!sources.has_module("no_such_module"));
+        let here = "a_test_is_found_by_its_modules_and_its_function";
+        assert!(sources.has_function(here) && sources.has_test(here));
+        assert!(sources.has_test(&format!("named_tests::tests::{here}")));
+        assert!(!sources.has_test(&format!("scratch::{here}")));
+        assert!(sources.has_function("has_test"));
+        assert!(!sources.has_test("has_test"), "a function, but not a test");
+        assert!(!sources.has_test("named_tests"), "a module, but not a test");
     }
 }

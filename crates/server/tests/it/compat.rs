@@ -1,35 +1,46 @@
 //! COMPAT.md names tests; they must exist.
 
+use std::collections::BTreeMap;
+
 use perihelion_testkit::named_tests::{Sources, in_backticks, table_rows};
 use perihelion_testkit::repository;
 
-/// The names between backticks in the last cell of every row.
-fn named_in_rows(text: &str) -> Vec<&str> {
-    let rows = table_rows(text);
-    rows.iter().filter_map(|cells| cells.last().copied()).flat_map(in_backticks).collect()
+/// The crate of a test that is named without one.
+const DEFAULT_CRATE: &str = "crates/server";
+
+/// The items of a row's last cell, each as its crate and its name:
+/// "`items::a`, crates/cli `help::b`".
+fn items(cell: &str) -> Vec<(&str, &str)> {
+    let items = cell.split(", ").flat_map(|item| {
+        let krate = item.split('`').next().unwrap_or_default().trim();
+        let krate = if krate.is_empty() { DEFAULT_CRATE } else { krate };
+        in_backticks(item).into_iter().map(move |name| (krate, name))
+    });
+    items.collect()
 }
 
 #[test]
 fn every_test_named_in_compat_md_exists() {
     let text = repository::read("COMPAT.md");
-    let sources = Sources::read(&["crates"]);
-    let named = named_in_rows(text.split("## Known differences").next().unwrap());
-    assert!(named.len() > 40, "{named:?}");
-    for name in named {
-        let exists = match name.rsplit("::").next() {
-            Some(function) if name.contains("::") && function != "tests" => sources.has_function(function),
-            _ if name.contains('/') => {
-                repository::root().join(name).exists()
-                    || ["query", "wire", "engine"]
-                        .iter()
-                        .any(|krate| repository::root().join("crates").join(krate).join(name).exists())
+    let supported = text.split("## Known differences").next().unwrap();
+    let rows = table_rows(supported).into_iter().skip(2);
+    let mut sources: BTreeMap<&str, Sources> = BTreeMap::new();
+    let (mut count, mut missing) = (0, Vec::new());
+    for row in rows {
+        let named = items(row.last().copied().unwrap_or_default());
+        assert!(!named.is_empty(), "the row {:?} names no test", row[0]);
+        for (krate, name) in named {
+            count += 1;
+            let exists = if name.starts_with("interop/") {
+                repository::root().join(name).is_dir()
+            } else {
+                sources.entry(krate).or_insert_with(|| Sources::read(&[krate])).has_test(name)
+            };
+            if !exists {
+                missing.push(format!("{krate} {name}"));
             }
-            Some(module) => {
-                let module = module.split("::").next().unwrap_or(module);
-                sources.has_module(module) || sources.has_function(module) || module == "tests"
-            }
-            None => false,
-        };
-        assert!(exists, "COMPAT.md names {name}, which does not exist");
+        }
     }
+    assert!(count > 40, "only {count} tests are named");
+    assert!(missing.is_empty(), "COMPAT.md names tests that do not exist: {missing:#?}");
 }
