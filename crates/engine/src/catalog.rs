@@ -1,8 +1,8 @@
 //! The catalog: every database, container and offer, as one immutable value.
 //!
-//! Requests read one snapshot of it; a command that changes it makes a new
-//! one, which is published whole once its records are durable. The single
-//! writer of the published catalog is the group-commit writer.
+//! Requests read one snapshot of it. A command that changes it makes a new one,
+//! which is published whole once its records are durable. Only the group-commit
+//! writer publishes a catalog.
 
 mod account;
 mod container;
@@ -30,14 +30,17 @@ pub(crate) use self::definition::{check_replacement, resource_name};
 pub(crate) use self::indexed_paths::{IndexedPaths, SYSTEM_MEMBERS};
 pub use self::offer::{Offer, Throughput};
 
-/// Everything but the documents.
+/// The databases, containers and offers of the account.
 #[derive(Debug, Clone, Default)]
 pub struct Catalog {
+    /// The databases by name.
     pub databases: BTreeMap<String, Arc<Database>>,
     containers: BTreeMap<ContainerNumber, Arc<Container>>,
-    /// By the database's number and the container's name.
+    /// Container numbers by the database's number and the container's name.
     names: BTreeMap<u32, BTreeMap<String, ContainerNumber>>,
+    /// The offers by number.
     pub offers: BTreeMap<u32, Arc<Offer>>,
+    /// The account's counters.
     pub account: AccountCounters,
 }
 
@@ -84,26 +87,29 @@ impl Catalog {
         }
     }
 
+    /// A container by its number.
     pub fn container_by_number(&self, number: ContainerNumber) -> Option<&Arc<Container>> {
         self.containers.get(&number)
     }
 
+    /// All containers, by number.
     pub fn containers(&self) -> impl Iterator<Item = &Arc<Container>> {
         self.containers.values()
     }
 
+    /// The containers of a database, by name.
     pub fn containers_of(&self, database: DatabaseRid) -> impl Iterator<Item = &Arc<Container>> {
         let names = self.names.get(&database.0).into_iter().flat_map(BTreeMap::values);
         names.filter_map(|number| self.containers.get(number))
     }
 
-    pub fn put_container(&mut self, container: Container) {
+    pub(crate) fn put_container(&mut self, container: Container) {
         let names = self.names.entry(container.rid.database.0).or_default();
         names.insert(container.name.clone(), container.rid.number);
         self.containers.insert(container.rid.number, Arc::new(container));
     }
 
-    pub fn remove_container(&mut self, number: ContainerNumber) {
+    pub(crate) fn remove_container(&mut self, number: ContainerNumber) {
         if let Some(container) = self.containers.remove(&number)
             && let Some(names) = self.names.get_mut(&container.rid.database.0)
         {
@@ -111,6 +117,7 @@ impl Catalog {
         }
     }
 
+    /// The offer of a database or container.
     pub fn offer_for(&self, resource_rid: &str) -> Option<&Arc<Offer>> {
         self.offers.values().find(|offer| offer.resource_rid == resource_rid)
     }

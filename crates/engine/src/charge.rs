@@ -1,12 +1,12 @@
-//! Request units: a model fitted to the charges a hosted account was seen to
-//! make (`docs/charges.md`), within ten percent of each.
+//! Request units: a model fitted to recorded charges of a hosted account, within
+//! ten percent of each.
 //!
-//! What moves a charge there, moves it here: the number of indexed values for
-//! writes, the rows and members returned for queries, the size of what is
-//! read or written beyond the first kilobyte. `docs/charges.md` derives the
+//! A charge depends on the same things as the service's: for writes on the number
+//! of indexed values, for queries on the rows and members returned, and for all
+//! on the bytes beyond the first kilobyte. `docs/charges.md` derives the
 //! constants; a test compares the model with every recorded figure.
 
-/// A point read, a 304 and a 404 each cost one unit.
+/// A point read, an unchanged document and a missing one each cost one unit.
 const READ: f64 = 1.0;
 /// Reads grow by this for each kilobyte beyond the first.
 const READ_PER_KILOBYTE: f64 = 0.09;
@@ -20,44 +20,59 @@ const WRITE_PER_KILOBYTE: f64 = 0.45;
 const REPLACE: f64 = 8.38;
 const UPSERT_EXISTING: f64 = 8.0;
 const PATCH: f64 = 8.75;
-/// The change of indexed values when a document is replaced: what goes and
-/// what comes.
+/// Each indexed value that is removed or added when a document is replaced.
 const REPLACED_TERM: f64 = 0.39;
 
+/// Reading a document that does not exist.
 pub const NOT_FOUND_READ: f64 = 1.0;
+/// Deleting or replacing a document that does not exist.
 pub const NOT_FOUND_DELETE: f64 = 1.24;
+/// Creating a document whose id exists.
 pub const CONFLICT: f64 = 1.48;
+/// Writing a document whose unique key exists.
 pub const UNIQUE_CONFLICT: f64 = 1.94;
+/// An operation whose precondition does not hold.
 pub const PRECONDITION_FAILED: f64 = 1.24;
+/// Writing a document that is not acceptable.
 pub const BAD_DOCUMENT: f64 = 1.24;
+/// Creating a database or container.
 pub const METADATA_CREATE: f64 = 1.0;
+/// Reading a database, container or offer.
 pub const METADATA_READ: f64 = 2.0;
+/// Deleting a database or container.
 pub const METADATA_DELETE: f64 = 4.95;
+/// Creating a script.
 pub const SCRIPT_CREATE: f64 = 4.95;
+/// A page of a list of resources.
 pub const FEED: f64 = 2.0;
+/// A page of the change feed, before its documents.
 pub const CHANGE_FEED: f64 = 1.0;
 
 fn kilobytes_over_one(bytes: usize) -> f64 {
     (bytes as f64 / 1024.0 - 1.0).max(0.0)
 }
 
+/// A point read.
 pub fn read(bytes: usize) -> f64 {
     READ + READ_PER_KILOBYTE * kilobytes_over_one(bytes)
 }
 
-/// `terms` are the leaf values of the user's members.
+/// A create. `terms` is the number of indexed values.
 pub fn create(terms: u32, bytes: usize) -> f64 {
     CREATE + PER_TERM * f64::from(terms) + WRITE_PER_KILOBYTE * kilobytes_over_one(bytes)
 }
 
+/// An upsert of an existing document.
 pub fn upsert_existing(old_terms: u32, new_terms: u32, bytes: usize) -> f64 {
     UPSERT_EXISTING + rewrite(old_terms, new_terms, bytes)
 }
 
+/// A replace.
 pub fn replace(old_terms: u32, new_terms: u32, bytes: usize) -> f64 {
     REPLACE + rewrite(old_terms, new_terms, bytes)
 }
 
+/// A patch.
 pub fn patch(old_terms: u32, new_terms: u32, bytes: usize) -> f64 {
     PATCH + rewrite(old_terms, new_terms, bytes)
 }
@@ -66,21 +81,23 @@ fn rewrite(old_terms: u32, new_terms: u32, bytes: usize) -> f64 {
     REPLACED_TERM * f64::from(old_terms + new_terms) + WRITE_PER_KILOBYTE * kilobytes_over_one(bytes)
 }
 
-/// Deleting costs what creating the same document did.
+/// A delete costs what creating the same document costs.
 pub fn delete(terms: u32, bytes: usize) -> f64 {
     create(terms, bytes)
 }
 
-/// What a page of a query looked at and returned.
+/// The documents that a query page read and the rows it returned.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct QueryWork {
-    /// False for constants without FROM.
+    /// False for a query without FROM, which returns a constant.
     pub reads_documents: bool,
-    /// Documents loaded.
+    /// Documents read.
     pub documents: u64,
-    /// Rows returned, and members in them (a whole document counts two).
+    /// Rows returned.
     pub rows: u64,
+    /// Members of the rows (a whole document counts as two).
     pub members: u64,
+    /// Bytes of the rows.
     pub bytes: usize,
 }
 
@@ -88,12 +105,13 @@ const QUERY_CONSTANT: f64 = 2.25;
 const QUERY: f64 = 2.79;
 const QUERY_PER_ROW: f64 = 0.0105;
 const QUERY_PER_MEMBER: f64 = 0.0019;
-/// A document that was loaded and did not make a row.
+/// A document that was read and gave no row.
 const QUERY_PER_MISS: f64 = 0.00004;
-/// Large rows cost by size: beyond this a page is charged per kilobyte.
+/// Bytes per row that are free; beyond them a page is charged per kilobyte.
 const QUERY_BYTES_PER_ROW_FREE: usize = 1024;
 const QUERY_PER_KILOBYTE: f64 = 0.04;
 
+/// A page of a query.
 pub fn query(work: QueryWork) -> f64 {
     if !work.reads_documents {
         return QUERY_CONSTANT;
@@ -111,7 +129,7 @@ pub fn change_feed(documents: usize, bytes: usize) -> f64 {
     CHANGE_FEED + QUERY_PER_ROW * documents as f64 + READ_PER_KILOBYTE * kilobytes_over_one(bytes)
 }
 
-/// Two digits, as the service prints charges.
+/// A charge as text: at most two decimal digits, as the service prints charges.
 pub fn print(charge: f64) -> String {
     let hundredths = (charge * 100.0).round() as u64;
     let (whole, rest) = (hundredths / 100, hundredths % 100);

@@ -1,29 +1,31 @@
-//! The one place where the wall clock is read.
+//! The engine's clock, the only code of the engine that reads the wall clock.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Tells the time since 1970. Replaced by a virtual one in simulation.
+/// Returns the time since 1970. Simulations replace it by a virtual clock.
 #[derive(Clone)]
 pub struct Clock {
     read: Arc<dyn Fn() -> Duration + Send + Sync>,
 }
 
 impl Clock {
+    /// The clock of the operating system.
     pub fn system() -> Self {
         Clock::from_fn(|| SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
     }
 
-    /// A clock that tells what `read` returns.
+    /// A clock that returns the result of `read`.
     pub fn from_fn(read: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
         Clock { read: Arc::new(read) }
     }
 
-    /// Since 1970.
+    /// The time since 1970.
     pub fn elapsed(&self) -> Duration {
         (self.read)()
     }
 
+    /// Whole seconds since 1970.
     pub fn seconds(&self) -> u64 {
         self.elapsed().as_secs()
     }

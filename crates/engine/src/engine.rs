@@ -30,6 +30,7 @@ use crate::replication::Replication;
 use crate::state::ContainerState;
 use crate::storage::{Store, StoreError};
 use crate::throttle::Throttle;
+use crate::transaction::Transaction;
 use crate::writer::{StoreHandle, state_in};
 
 /// The database.
@@ -120,30 +121,22 @@ impl Engine {
         operation: ItemOperation,
         precondition: Precondition,
     ) -> Result<ItemOutcome, Refusal> {
-        let (container, gate) = (Arc::clone(container), self.store.write_gate());
-        self.store
-            .write(move |transaction| {
-                gate.check()?;
-                let container = transaction.current(&container)?;
-                let target = Target::resolve(&container, key)?;
-                let position = transaction.state(container.number())?.position(target.range.id);
-                let mut stamps = WriteStamps::default();
-                documents::perform_item(transaction, &target, operation, &precondition, &mut stamps)
-                    .map_err(|refusal| refusal.at(position))
-            })
-            .await
+        self.write_documents(container, move |transaction, container| {
+            let target = Target::resolve(container, key)?;
+            let position = transaction.state(container.number())?.position(target.range.id);
+            let mut stamps = WriteStamps::default();
+            documents::perform_item(transaction, &target, operation, &precondition, &mut stamps)
+                .map_err(|refusal| refusal.at(position))
+        })
+        .await
     }
 
     /// Performs a batch.
     pub async fn batch(&self, container: &Arc<Container>, batch: Batch) -> Result<BatchOutcome, Refusal> {
-        let (container, gate) = (Arc::clone(container), self.store.write_gate());
-        self.store
-            .write(move |transaction| {
-                gate.check()?;
-                let container = transaction.current(&container)?;
-                documents::perform_batch(transaction, &container, batch)
-            })
-            .await
+        self.write_documents(container, move |transaction, container| {
+            documents::perform_batch(transaction, container, batch)
+        })
+        .await
     }
 
     /// Deletes every document of a logical partition; returns how many.
@@ -152,13 +145,25 @@ impl Engine {
         container: &Arc<Container>,
         key: PartitionKey,
     ) -> Result<u64, Refusal> {
+        self.write_documents(container, move |transaction, container| {
+            documents::delete_partition(transaction, &Target::resolve(container, key)?)
+        })
+        .await
+    }
+
+    /// Runs a job that writes documents, on the container as it is then; refused
+    /// when this region does not accept writes.
+    async fn write_documents<T: Send + 'static>(
+        &self,
+        container: &Arc<Container>,
+        job: impl FnOnce(&mut Transaction<'_>, &Arc<Container>) -> Result<T, Refusal> + Send + 'static,
+    ) -> Result<T, Refusal> {
         let (container, gate) = (Arc::clone(container), self.store.write_gate());
         self.store
             .write(move |transaction| {
                 gate.check()?;
                 let container = transaction.current(&container)?;
-                let target = Target::resolve(&container, key)?;
-                documents::delete_partition(transaction, &target)
+                job(transaction, &container)
             })
             .await
     }

@@ -1,14 +1,13 @@
-//! Indexes: which exist, and how values become keys that sort as the service
-//! sorts values.
+//! Index definitions: which indexes a container has, and the key of each entry.
 //!
-//! The service indexes every path of every document. We index what is asked
-//! for: the composite indexes of the indexing policy from the start, and any
-//! other shape (equalities, then an order or a range) once a query had to
-//! look at many documents for few results. An index is kept in the same
-//! keyspace as the documents and changes in the same commit, so a snapshot is
-//! always consistent, and a write pays only for the shapes that are queried.
-//! An index is used once it is `ready`: until then writes keep it up and the
-//! backfill adds what was there before; both are idempotent.
+//! The service indexes every path of every document. This engine builds fewer
+//! indexes: the composite indexes of the indexing policy from the start, and any
+//! other shape (equalities, then an order or a range) once a query had to read
+//! many documents for few results. Index entries are in the same store as the
+//! documents and change in the same commit, so a snapshot is always consistent,
+//! and a write pays only for the shapes that are queried. A query uses an index
+//! once it is ready. Before that, writes maintain it and the backfill adds the
+//! older documents; both are idempotent.
 
 mod encoding;
 
@@ -19,8 +18,10 @@ use crate::keys::{self, ContainerNumber, LogicalKey, SegmentId};
 
 /// One index of a container.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct IndexDefinition {
+pub(crate) struct IndexDefinition {
+    /// Its number within the container.
     pub id: u16,
+    /// Its scope and columns.
     pub shape: IndexShape,
     /// Whether every document is in it.
     pub is_ready: bool,
@@ -35,25 +36,27 @@ pub struct IndexShape {
     pub columns: Vec<Column>,
 }
 
-/// What the entries are grouped by before the columns.
+/// What the entries of an index are grouped by, before the columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IndexScope {
-    /// One logical partition.
+    /// The logical partition.
     Partition,
-    /// One physical partition.
+    /// The physical partition.
     Range,
 }
 
-/// A path of member names, and its direction.
+/// One column of an index.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Column {
+    /// The member names that lead to the value.
     pub path: Vec<String>,
+    /// Whether the largest value comes first.
     pub is_descending: bool,
 }
 
 impl IndexDefinition {
-    /// Where the entries of a group begin.
-    pub fn group_prefix(&self, container: ContainerNumber, group: IndexGroup<'_>) -> Vec<u8> {
+    /// The prefix of all entries of a group.
+    pub(crate) fn group_prefix(&self, container: ContainerNumber, group: IndexGroup<'_>) -> Vec<u8> {
         let mut key = keys::index(container, self.id);
         match (self.shape.scope, group) {
             (IndexScope::Partition, IndexGroup { partition, .. }) => key.extend_from_slice(&partition.0),
@@ -62,8 +65,8 @@ impl IndexDefinition {
         key
     }
 
-    /// The entry of one document.
-    pub fn document_key(
+    /// The key of one document's entry.
+    pub(crate) fn document_key(
         &self,
         container: ContainerNumber,
         group: IndexGroup<'_>,
@@ -116,9 +119,10 @@ impl IndexDefinition {
     }
 }
 
-/// The logical partition of a document and the segment it lies in.
+/// The group of an index entry: the logical partition of its document and the
+/// segment it lies in. The index's scope decides which of them is used.
 #[derive(Debug, Clone, Copy)]
-pub struct IndexGroup<'a> {
+pub(crate) struct IndexGroup<'a> {
     pub partition: &'a LogicalKey,
     pub segment: SegmentId,
 }

@@ -1,13 +1,11 @@
-//! Which key means what: the layout of the one keyspace.
+//! The layout of the keyspace: which key holds what.
 //!
-//! Every key begins with a byte for its kind, numbers are big-endian so that
-//! bytes order as numbers do, and everything of one container lies together
-//! within its kind. Documents lie by segment (a physical partition's, or one
-//! that the children of a split share) and then by the
-//! counter in their `_rid`, which is the order in which the service returns
-//! rows without ORDER BY; `id`s and members lie by logical partition, so a
-//! point operation is two look-ups and a partition query never sees another
-//! partition.
+//! Every key begins with a byte for its kind of content. Numbers are big-endian,
+//! so that bytes sort as numbers do. Documents lie by segment and then by the
+//! counter in their `_rid`, which is the order in which the service returns rows
+//! without ORDER BY. (A segment belongs to a physical partition, or to the
+//! children of a split together.) Ids and members lie by logical partition, so a
+//! point operation is two look-ups, and a query of one partition reads no other.
 
 use std::ops::{Bound, ControlFlow};
 
@@ -19,16 +17,18 @@ use crate::storage::{Direction, KeyRange, StoreError, View};
 pub(crate) type ContainerNumber = u32;
 /// A physical partition's id within its container.
 pub type RangeId = u32;
-/// Where the documents of a physical partition lie. A partition begins with a
-/// segment of its own; the children of a split share their parent's.
+/// The part of the store where the documents of a physical partition lie. A
+/// partition begins with a segment of its own; the children of a split share
+/// their parent's.
 pub(crate) type SegmentId = u32;
 
-/// Who owns a logical partition: sixteen bytes of hash per level.
+/// The hash of a partition key, which names a logical partition: sixteen bytes
+/// per level.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct LogicalKey(pub Vec<u8>);
+pub(crate) struct LogicalKey(pub Vec<u8>);
 
 impl LogicalKey {
-    pub fn of(key: &PartitionKey) -> Self {
+    pub(crate) fn of(key: &PartitionKey) -> Self {
         LogicalKey(key.logical_hash())
     }
 }
@@ -123,7 +123,7 @@ pub(crate) fn state(container: ContainerNumber) -> Vec<u8> {
     KeyBuilder::new(KeyPrefix::State).u32(container).done()
 }
 
-/// A deleted container whose documents are still to be purged.
+/// Marks a deleted container whose documents are still to be purged.
 pub(crate) fn pending_purge(container: ContainerNumber) -> Vec<u8> {
     KeyBuilder::new(KeyPrefix::PendingPurge).u32(container).done()
 }
@@ -132,7 +132,7 @@ pub(crate) fn pending_purges() -> Vec<u8> {
     KeyBuilder::new(KeyPrefix::PendingPurge).done()
 }
 
-/// A container whose default TTL changed: its expiry list is to be redone.
+/// Marks a container whose default TTL changed: its expiry list is to be updated.
 pub(crate) fn pending_expiry_update(container: ContainerNumber) -> Vec<u8> {
     KeyBuilder::new(KeyPrefix::PendingExpiryUpdate).u32(container).done()
 }
@@ -141,7 +141,7 @@ pub(crate) fn pending_expiry_updates() -> Vec<u8> {
     KeyBuilder::new(KeyPrefix::PendingExpiryUpdate).done()
 }
 
-/// The container a doomed or retimed key names.
+/// The container that a key of the last two kinds, or of a script, names.
 pub(crate) fn parse_container(key: &[u8]) -> Option<ContainerNumber> {
     Some(number_at(key, 1, 4)? as u32)
 }
@@ -181,7 +181,7 @@ pub(crate) fn members(container: ContainerNumber, partition: &[u8]) -> Vec<u8> {
     KeyBuilder::new(KeyPrefix::Member).u32(container).bytes(partition).done()
 }
 
-/// Where a document's latest version stands in the change feed.
+/// The position of a document's latest version in the change feed.
 pub(crate) fn feed(container: ContainerNumber, segment: SegmentId, lsn: u64, ordinal: u64) -> Vec<u8> {
     KeyBuilder::new(KeyPrefix::Feed).u32(container).u32(segment).u64(lsn).u64(ordinal).done()
 }
@@ -226,7 +226,7 @@ pub(crate) fn expired_by(at: u64) -> (Vec<u8>, Vec<u8>) {
     (from, to)
 }
 
-/// Takes an expiry key apart again: (at, container, segment, rid).
+/// The parts of an expiry key: (at, container, segment, rid).
 pub(crate) fn parse_expiry(key: &[u8]) -> Option<(u64, ContainerNumber, SegmentId, u64)> {
     if key.len() != 25 {
         return None;
@@ -239,13 +239,13 @@ pub(crate) fn parse_expiry(key: &[u8]) -> Option<(u64, ContainerNumber, SegmentI
     ))
 }
 
-/// What the engine's owner keeps with the data.
+/// A text that the engine's owner keeps with the data.
 pub(crate) fn note(name: &str) -> Vec<u8> {
     KeyBuilder::new(KeyPrefix::Note).bytes(name.as_bytes()).done()
 }
 
-/// A change that other regions are to apply: the parcel of its write, and its
-/// place there.
+/// A change that other regions are to apply: the outbox entry of its write, and
+/// its ordinal there.
 pub(crate) fn outbox(sequence: u64, ordinal: u64) -> Vec<u8> {
     KeyBuilder::new(KeyPrefix::Outbox).u64(sequence).u64(ordinal).done()
 }
@@ -254,12 +254,12 @@ pub(crate) fn outboxes() -> Vec<u8> {
     KeyBuilder::new(KeyPrefix::Outbox).done()
 }
 
-/// The number of the next parcel.
+/// The number of the next outbox entry.
 pub(crate) fn outbox_next() -> Vec<u8> {
     KeyBuilder::new(KeyPrefix::OutboxNext).done()
 }
 
-/// Up to which parcel a region's outbox has been applied here.
+/// The last entry of a region's outbox that has been applied here.
 pub(crate) fn applied(region: u8) -> Vec<u8> {
     KeyBuilder::new(KeyPrefix::Applied).bytes(&[region]).done()
 }
@@ -278,12 +278,12 @@ pub(crate) fn tombstone_ages() -> Vec<u8> {
     KeyBuilder::new(KeyPrefix::TombstoneAge).done()
 }
 
-/// Takes the key of a tombstone's age apart: the time, and the tombstone.
+/// The parts of a tombstone age key: the time, and the tombstone's key.
 pub(crate) fn parse_tombstone_age(key: &[u8]) -> Option<(u64, &[u8])> {
     Some((number_at(key, 1, 8)?, key.get(9..)?))
 }
 
-/// The kinds whose keys go away with their container.
+/// The prefixes of all keys that are removed with their container.
 pub(crate) fn prefixes_of_container(container: ContainerNumber) -> impl Iterator<Item = Vec<u8>> {
     [
         KeyPrefix::State,
@@ -306,7 +306,7 @@ pub(crate) fn last_u64(key: &[u8]) -> Option<u64> {
     number_at(key, key.len().checked_sub(8)?, 8)
 }
 
-/// The (lsn, place) at the end of a feed or version key.
+/// The two big-endian numbers at the end of a key or record.
 pub(crate) fn last_u64_pair(key: &[u8]) -> Option<(u64, u64)> {
     let at = key.len().checked_sub(16)?;
     Some((number_at(key, at, 8)?, number_at(key, at + 8, 8)?))
@@ -330,7 +330,7 @@ pub(crate) fn after_prefix(prefix: &[u8]) -> Vec<u8> {
     end
 }
 
-/// Keys with a prefix, as owned bounds that a scan can borrow.
+/// A range of keys with owned bounds, which a scan can borrow.
 #[derive(Debug, Clone)]
 pub(crate) struct Span {
     pub from: Bound<Vec<u8>>,

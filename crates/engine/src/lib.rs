@@ -26,6 +26,8 @@
 //! # }).unwrap();
 //! ```
 
+#![warn(missing_docs)]
+
 mod admin;
 mod catalog;
 pub mod charge;
@@ -58,7 +60,7 @@ pub use engine::{Engine, EngineOptions};
 pub use index::{Column, IndexScope, IndexShape};
 pub use keys::RangeId;
 pub use query::{QueryPage, QueryRequest, QueryScope};
-pub use refusal::{Layer, Refusal, sub_status};
+pub use refusal::{Layer, Refusal};
 pub use region::{REGIONS_MAX, RegionId, Replica};
 pub use replication::{OutboxEntry, Role};
 pub use state::{ContainerState, Position, RangeState};

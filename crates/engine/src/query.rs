@@ -1,12 +1,11 @@
 //! Running queries: one page at a time, from one snapshot.
 //!
-//! The language lives in `perihelion-query`; here it meets the store. A page
-//! is made in four steps, a file each: `access` chooses which keys to look
-//! at (a document scan, a partition's members, an index), `sources` walks
-//! them, `rows` turns documents into rows in the wanted order (`gather` when
-//! all of them are needed first), and `continuation` says where the next page
-//! starts. A query that had to look
-//! at many documents for few rows leaves a wish for the index it missed.
+//! The language is in `perihelion-query`; this module runs it on the store. A
+//! page is made in four steps, a file each: `access` chooses the keys to read (all
+//! documents, a partition's members, an index), `sources` scans them, `rows`
+//! turns documents into rows in the right order (`gather` when all rows are
+//! needed first), and `continuation` says where the next page starts. A query
+//! that read many documents for few rows reports the index it missed.
 
 mod access;
 mod continuation;
@@ -29,28 +28,36 @@ use crate::storage::View;
 
 use continuation::Continuation;
 
-/// A page request.
+/// A request for a page.
 pub struct QueryRequest {
+    /// The compiled query.
     pub program: Program,
+    /// The documents that the query reads.
     pub scope: QueryScope,
     /// The most rows in this page.
     pub rows_max: usize,
+    /// The continuation of the page before; `None` for the first page.
     pub continuation: Option<String>,
 }
 
-/// Which documents a query is about.
+/// The documents that a query reads.
 #[derive(Debug, Clone)]
 pub enum QueryScope {
     /// One logical partition.
     Partition(Target),
-    /// All partitions that begin with these levels of a hierarchical key.
-    Prefix { hash: Vec<u8>, ranges: Vec<RangeId> },
+    /// All partitions that begin with some levels of a hierarchical key.
+    Prefix {
+        /// The hash of these levels.
+        hash: Vec<u8>,
+        /// The physical partitions that may hold them.
+        ranges: Vec<RangeId>,
+    },
     /// Physical partitions, each narrowed to some effective keys.
     Ranges(Vec<(RangeId, EffectiveRange)>),
 }
 
 impl QueryScope {
-    /// The physical partitions it touches.
+    /// The physical partitions that it reads.
     pub fn range_ids(&self, container: &Container) -> Vec<RangeId> {
         match self {
             QueryScope::Partition(target) => vec![target.range.id],
@@ -63,16 +70,20 @@ impl QueryScope {
     }
 }
 
-/// A page.
+/// A page of rows.
 #[derive(Debug, Clone)]
 pub struct QueryPage {
     /// The rows as JSON text, without the brackets around them.
     pub rows_text: String,
+    /// The number of rows.
     pub rows: usize,
+    /// The continuation of the next page; `None` for the last page.
     pub continuation: Option<String>,
+    /// Request units.
     pub charge: f64,
-    /// One per range touched.
+    /// The position of each range that was read.
     pub positions: Vec<Position>,
+    /// The documents read and the rows returned.
     pub work: QueryWork,
     /// Whether an index was used.
     pub used_index: bool,
@@ -80,8 +91,8 @@ pub struct QueryPage {
     pub missing_index: Option<IndexShape>,
 }
 
-/// A page ends before this many bytes; only a row that is larger alone makes a
-/// larger page, of its own.
+/// A page ends before this many bytes. Only a single row that is larger makes a
+/// larger page.
 const PAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// Makes one page.
@@ -119,8 +130,8 @@ pub(crate) fn execute(
     })
 }
 
-/// From how many documents looked at in vain on an index is worth its cost
-/// to every write.
+/// The number of documents read without a row from which an index is worth its
+/// cost to every write.
 const MISSES_BEFORE_INDEX: u64 = 200;
 
 fn missing_index(plan: &access::Plan, documents: u64, rows: u64) -> Option<IndexShape> {

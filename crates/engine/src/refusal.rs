@@ -1,72 +1,73 @@
-//! Why the database says no: a status, a sub-status, the service's sentence,
-//! and which layer of the service would have said it.
+//! Refusals: the status, sub-status and message with which the service refuses
+//! an operation, and the layer of the service that does.
 //!
-//! The layer matters because it shows in the answer: a gateway refusal has no
-//! charge and no session token, a backend one has both, and the three body
-//! spellings differ (`docs/cosmos.md`, answers).
+//! The layer shows in the answer: a refusal of the gateway has no charge and no
+//! session token, one of the backend has both, and the bodies are spelled in
+//! three ways (docs/cosmos.md).
+
+use perihelion_wire::status::{self, Status};
 
 use crate::state::Position;
+use crate::storage::StoreError;
 
 /// A refused operation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Refusal {
+    /// The HTTP status code.
     pub status: u16,
+    /// The sub-status, if the answer has one.
     pub sub_status: Option<u32>,
+    /// The layer of the service that refuses.
     pub layer: Layer,
     /// The service's sentence, or for query errors the embedded JSON.
     pub message: String,
+    /// Request units.
     pub charge: f64,
-    /// Where the operation was refused, for the session token.
+    /// The position of the partition, for the session token.
     pub position: Option<Position>,
+    /// How long a throttled client should wait.
     pub retry_after_ms: Option<u64>,
-    /// The query plan that a 400/1004 carries.
+    /// The query plan that `CROSS_PARTITION_QUERY_NOT_SERVABLE` carries.
     pub plan: Option<Box<str>>,
 }
 
-/// Who refused, which decides headers and the spelling of the body.
+/// The layer of the service that refuses. It decides the headers and the spelling
+/// of the body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Layer {
-    /// Auth, URL, syntax, plan: no charge, no session token.
+    /// The gateway: authentication, URL, syntax, plan. No charge, no session
+    /// token.
     Gateway,
     /// The gateway, in the backend's spelling.
     GatewayErrors,
-    /// `Message: {"Errors":["..."]}`.
+    /// The backend: `Message: {"Errors":["..."]}`.
     Backend,
-    /// The same, before anything was charged.
+    /// The backend, before anything was charged.
     BackendUncharged,
-    /// `Message: {"errors":[...]}` with the message already JSON; the gateway
-    /// compiles, so no charge.
+    /// The query compiler: `Message: {"errors":[...]}`, where the message is
+    /// already JSON. The gateway compiles, so there is no charge.
     QueryCompiler,
-    /// The same body from the backend: a query that failed while it ran.
+    /// The backend for a query that failed while it ran: the compiler's body, with
+    /// a charge.
     QueryRuntime,
     /// A plain sentence: document not found, conflict, precondition.
     Document,
 }
 
-/// Sub-statuses, each number once.
-pub mod sub_status {
-    pub const WRITE_FORBIDDEN: u32 = 3;
-    pub const PARTITION_KEY_MISMATCH: u32 = 1001;
-    pub const READ_SESSION_NOT_AVAILABLE: u32 = 1002;
-    pub const CROSS_PARTITION_QUERY_NOT_SERVABLE: u32 = 1004;
-    pub const PARTITION_KEY_RANGE_GONE: u32 = 1002;
-    pub const COLLECTION_RID_MISMATCH: u32 = 1024;
-    pub const REQUEST_RATE_TOO_LARGE: u32 = 3200;
-}
-
-pub(crate) const NO_SUCH_RESOURCE: &str =
-    "Resource Not Found. Learn more: https://aka.ms/cosmosdb-tsg-not-found";
-pub(crate) const NO_SUCH_DOCUMENT: &str = "Entity with the specified id does not exist in the system.";
+const NO_SUCH_RESOURCE: &str = "Resource Not Found. Learn more: https://aka.ms/cosmosdb-tsg-not-found";
+const NO_SUCH_DOCUMENT: &str = "Entity with the specified id does not exist in the system.";
 const DOCUMENT_EXISTS: &str = "Entity with the specified id already exists in the system.";
 const RESOURCE_EXISTS: &str = "Resource with specified id, name, or unique index already exists.";
 const PRECONDITION: &str =
     "Operation cannot be performed because one of the specified precondition is not met.";
 
 impl Refusal {
-    pub fn new(status: u16, layer: Layer, message: impl Into<String>) -> Self {
+    /// A refusal without charge.
+    pub fn new(status: impl Into<Status>, layer: Layer, message: impl Into<String>) -> Self {
+        let status = status.into();
         Refusal {
-            status,
-            sub_status: None,
+            status: status.code,
+            sub_status: (status.sub != 0).then_some(status.sub),
             layer,
             message: message.into(),
             charge: 0.0,
@@ -76,132 +77,157 @@ impl Refusal {
         }
     }
 
-    pub fn with_sub_status(mut self, sub_status: u32) -> Self {
-        self.sub_status = Some(sub_status);
-        self
-    }
-
+    /// Sets the charge.
     pub fn with_charge(mut self, charge: f64) -> Self {
         self.charge = charge;
         self
     }
 
+    /// Sets the position, unless it is set already.
     pub fn at(mut self, position: Position) -> Self {
         self.position.get_or_insert(position);
         self
     }
 
-    pub fn gateway(status: u16, message: impl Into<String>) -> Self {
+    /// A refusal of the gateway.
+    pub fn gateway(status: impl Into<Status>, message: impl Into<String>) -> Self {
         Refusal::new(status, Layer::Gateway, message)
     }
 
+    /// The request is not acceptable.
     pub fn bad_request(message: impl Into<String>) -> Self {
-        Refusal::new(400, Layer::Backend, message)
+        Refusal::new(status::BAD_REQUEST, Layer::Backend, message)
     }
 
+    /// The database, container or offer does not exist.
     pub fn no_such_resource() -> Self {
-        Refusal::new(404, Layer::Backend, NO_SUCH_RESOURCE)
+        Refusal::new(status::NOT_FOUND, Layer::Backend, NO_SUCH_RESOURCE)
     }
 
+    /// The document does not exist.
     pub fn no_such_document() -> Self {
-        Refusal::new(404, Layer::Document, NO_SUCH_DOCUMENT)
+        Refusal::new(status::NOT_FOUND, Layer::Document, NO_SUCH_DOCUMENT)
     }
 
+    /// The id or unique key of a document exists already.
     pub fn document_exists() -> Self {
-        Refusal::new(409, Layer::Document, DOCUMENT_EXISTS)
+        Refusal::new(status::CONFLICT, Layer::Document, DOCUMENT_EXISTS)
     }
 
+    /// The name of a database, container or script exists already.
     pub fn resource_exists() -> Self {
-        Refusal::new(409, Layer::Backend, RESOURCE_EXISTS)
+        Refusal::new(status::CONFLICT, Layer::Backend, RESOURCE_EXISTS)
     }
 
+    /// The etag of a precondition does not match.
     pub fn precondition_failed() -> Self {
-        Refusal::new(412, Layer::Document, PRECONDITION)
+        Refusal::new(status::PRECONDITION_FAILED, Layer::Document, PRECONDITION)
     }
 
+    /// The body cannot be read.
     pub fn invalid_payload() -> Self {
         Refusal::bad_request("The request payload is invalid. Ensure to provide a valid request payload.")
     }
 
+    /// A value of the request is not acceptable.
     pub fn invalid_input() -> Self {
         Refusal::bad_request("One of the specified inputs is invalid")
     }
 
+    /// The document is larger than the service accepts.
     pub fn too_large() -> Self {
-        Refusal::gateway(413, "Request size is too large")
+        Refusal::gateway(status::TOO_LARGE, "Request size is too large")
     }
 
+    /// The partition key has too few levels.
     pub fn partition_key_missing() -> Self {
         // The doubled article is the service's own.
-        Refusal::bad_request(
+        Refusal::new(
+            status::PARTITION_KEY_MISMATCH,
+            Layer::Backend,
             "The partition key supplied in x-ms-partitionkey header has fewer components than defined in the the collection.",
         )
-        .with_sub_status(sub_status::PARTITION_KEY_MISMATCH)
     }
 
+    /// The partition key differs from the document's.
     pub fn partition_key_mismatch() -> Self {
-        Refusal::bad_request(
+        Refusal::new(
+            status::PARTITION_KEY_MISMATCH,
+            Layer::Backend,
             "PartitionKey extracted from document doesn't match the one specified in the header.",
         )
-        .with_sub_status(sub_status::PARTITION_KEY_MISMATCH)
     }
 
+    /// The physical partition was split.
     pub fn range_gone() -> Self {
-        Refusal::new(410, Layer::Backend, "The requested resource is no longer available at the server.")
-            .with_sub_status(sub_status::PARTITION_KEY_RANGE_GONE)
+        Refusal::new(
+            status::PARTITION_KEY_RANGE_GONE,
+            Layer::Backend,
+            "The requested resource is no longer available at the server.",
+        )
     }
 
+    /// This region has not applied the writes of the session token.
     pub fn session_not_available() -> Self {
-        Refusal::new(404, Layer::Backend, "The read session is not available for the input session token.")
-            .with_sub_status(sub_status::READ_SESSION_NOT_AVAILABLE)
+        Refusal::new(
+            status::READ_SESSION_NOT_AVAILABLE,
+            Layer::Backend,
+            "The read session is not available for the input session token.",
+        )
     }
 
     /// This region does not take writes.
     pub fn write_forbidden() -> Self {
         Refusal::new(
-            403,
+            status::WRITE_FORBIDDEN,
             Layer::BackendUncharged,
             "The requested operation cannot be performed at this region",
         )
-        .with_sub_status(sub_status::WRITE_FORBIDDEN)
     }
 
-    /// So much waits for other regions that no more is taken in.
+    /// The outbox is full: another region has not applied it for too long.
     pub fn replication_behind() -> Self {
         Refusal::new(
-            503,
+            status::SERVICE_UNAVAILABLE,
             Layer::BackendUncharged,
             "Another region has not applied the writes of this one for too long; heal its replication and try again.",
         )
     }
 
+    /// The request rate is above the throughput.
     pub fn throttled(retry_after_ms: u64) -> Self {
-        let mut refusal = Refusal::new(
-            429,
+        let mut refusal = Refusal::new(status::TOO_MANY_REQUESTS,
             Layer::Backend,
             "Request rate is large. More Request Units may be needed, so no changes were made. Please retry this request later. Learn more: http://aka.ms/cosmosdb-error-429",
         )
-        .with_sub_status(sub_status::REQUEST_RATE_TOO_LARGE)
-        // What a throttled request cost when it was recorded.
+        // The recorded charge of a throttled request.
         .with_charge(0.38);
         refusal.retry_after_ms = Some(retry_after_ms);
         refusal
     }
 
-    /// The store failed; what was asked may or may not have happened.
-    pub fn storage(error: &crate::storage::StoreError) -> Self {
+    /// The store failed; the operation may or may not have happened.
+    pub fn storage(error: &StoreError) -> Self {
         tracing::error!(%error, "storage failed");
-        Refusal::new(500, Layer::Backend, "The storage of this server failed; see its log.")
+        Refusal::new(
+            status::INTERNAL_SERVER_ERROR,
+            Layer::Backend,
+            "The storage of this server failed; see its log.",
+        )
     }
 
-    /// The writer is gone: the server is stopping.
+    /// The writer has ended: the server is stopping.
     pub fn stopping() -> Self {
-        Refusal::new(503, Layer::Backend, "The server is stopping; try again on another connection.")
+        Refusal::new(
+            status::SERVICE_UNAVAILABLE,
+            Layer::Backend,
+            "The server is stopping; try again on another connection.",
+        )
     }
 }
 
-impl From<crate::storage::StoreError> for Refusal {
-    fn from(error: crate::storage::StoreError) -> Self {
+impl From<StoreError> for Refusal {
+    fn from(error: StoreError) -> Self {
         Refusal::storage(&error)
     }
 }

@@ -1,9 +1,9 @@
-//! A container's counters: what the next write gets, and how full each
-//! physical partition is. One small record, rewritten with every write.
+//! The counters of a container: the next numbers to give out, and the size of
+//! each physical partition. They are one small record, rewritten by every write.
 //!
-//! Where there are several regions the record also says how far each region's
-//! writes have been applied here, range by range: that is what a session token
-//! carries and is held against.
+//! In an account with several regions the record also says which writes of each
+//! region are applied here, range by range. A session token carries the same
+//! numbers.
 
 use std::sync::Arc;
 
@@ -26,55 +26,60 @@ pub struct Position {
 /// The counters of one container.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ContainerState {
-    /// The counter in the next document's `_rid`, and in the next etag. With
-    /// several regions each is followed by the region's number.
+    /// The counter in the next document's `_rid`. With several regions it is
+    /// followed by the region's number.
     pub rid_next: u64,
+    /// The counter in the next etag, likewise.
     pub etag_next: u64,
+    /// The counters of each physical partition.
     pub ranges: Vec<RangeState>,
-    /// How many regions there are; zero when there is one only.
+    /// The number of regions; zero when there is only one.
     pub regions: u8,
 }
 
 /// The counters of one physical partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RangeState {
+    /// The physical partition.
     pub id: RangeId,
+    /// The LSN of its last write.
     pub lsn: u64,
-    /// How full it is. The children of a split begin with half of their
-    /// parent's each, so only the sum over all ranges is exact, and one may
-    /// be below zero.
+    /// The number of documents. The children of a split begin with half of their
+    /// parent's number each, so only the sum over all ranges is exact, and one
+    /// may be negative.
     pub documents: i64,
+    /// The bytes of the documents' texts, likewise.
     pub bytes: i64,
-    /// The LSN, in its own region, of the last write of each region that is
-    /// here. Places beyond the number of regions are not used.
+    /// The LSN of each region's last write that is applied here, as counted in
+    /// that region. Elements beyond the number of regions are not used.
     pub seen: [u64; REGIONS_MAX],
 }
 
-/// The LSN of a range that was never written to.
+/// The LSN of a range without writes.
 const LSN_FIRST: u64 = 1;
 
 impl RangeState {
-    pub fn empty(id: RangeId) -> Self {
+    pub(crate) fn empty(id: RangeId) -> Self {
         RangeState { id, lsn: LSN_FIRST, documents: 0, bytes: 0, seen: [LSN_FIRST; REGIONS_MAX] }
     }
 
     /// The counters of the ranges that this one is split into.
-    pub fn shared_among(&self, children: &[RangeId]) -> Vec<RangeState> {
+    pub(crate) fn shared_among(&self, children: &[RangeId]) -> Vec<RangeState> {
         let count = children.len().max(1) as i64;
-        let share = |sum: i64, place: usize| {
-            if place + 1 < children.len() { sum / count } else { sum - sum / count * (count - 1) }
+        let share = |sum: i64, index: usize| {
+            if index + 1 < children.len() { sum / count } else { sum - sum / count * (count - 1) }
         };
-        let child = |(place, id): (usize, &RangeId)| RangeState {
+        let child = |(index, id): (usize, &RangeId)| RangeState {
             id: *id,
-            documents: share(self.documents, place),
-            bytes: share(self.bytes, place),
+            documents: share(self.documents, index),
+            bytes: share(self.bytes, index),
             ..*self
         };
         children.iter().enumerate().map(child).collect()
     }
 
     /// The LSN of this region's next write.
-    pub fn advance(&mut self, replica: Option<Replica>) -> u64 {
+    pub(crate) fn advance(&mut self, replica: Option<Replica>) -> u64 {
         self.lsn += 1;
         if let Some(replica) = replica {
             self.seen[replica.region.index()] = self.lsn;
@@ -82,9 +87,9 @@ impl RangeState {
         self.lsn
     }
 
-    /// The LSN here of a write that had `lsn` in its own region: the same, as
-    /// long as that keeps the order of the writes here.
-    pub fn follow(&mut self, lsn: u64) -> u64 {
+    /// The LSN here of a write that had `lsn` in its own region: the same LSN if
+    /// it is above all LSNs here, otherwise the next one.
+    pub(crate) fn follow(&mut self, lsn: u64) -> u64 {
         self.lsn = if lsn > self.lsn { lsn } else { self.lsn + 1 };
         self.lsn
     }
@@ -94,7 +99,7 @@ const HEAD_BYTES: usize = 16;
 const RANGE_BYTES: usize = 28;
 
 impl ContainerState {
-    pub fn new(ranges: impl Iterator<Item = RangeId>, replica: Option<Replica>) -> Self {
+    pub(crate) fn new(ranges: impl Iterator<Item = RangeId>, replica: Option<Replica>) -> Self {
         let ranges = ranges.map(RangeState::empty).collect();
         ContainerState {
             rid_next: 1,
@@ -104,19 +109,21 @@ impl ContainerState {
         }
     }
 
+    /// The counters of a range.
     pub fn range(&self, id: RangeId) -> Option<&RangeState> {
         self.ranges.iter().find(|range| range.id == id)
     }
 
-    pub fn range_mut(&mut self, id: RangeId) -> Option<&mut RangeState> {
+    pub(crate) fn range_mut(&mut self, id: RangeId) -> Option<&mut RangeState> {
         self.ranges.iter_mut().find(|range| range.id == id)
     }
 
+    /// The LSN of a range's last write.
     pub fn lsn(&self, id: RangeId) -> u64 {
         self.range(id).map_or(0, |range| range.lsn)
     }
 
-    /// Where a range stands, for a session token.
+    /// The position of a range, for a session token.
     pub fn position(&self, id: RangeId) -> Position {
         let Some(range) = self.range(id) else { return Position { range: id, lsn: 0, seen: None } };
         let seen = (self.regions > 0).then(|| Arc::from(&range.seen[..usize::from(self.regions)]));
@@ -124,41 +131,43 @@ impl ContainerState {
     }
 
     /// The counter of a new `_rid`, unique over all regions.
-    pub fn take_rid(&mut self, replica: Option<Replica>) -> u64 {
+    pub(crate) fn take_rid(&mut self, replica: Option<Replica>) -> u64 {
         self.rid_next += 1;
         numbered(self.rid_next - 1, replica)
     }
 
-    /// The counter of a new etag, unique over all regions and above every one
-    /// that was seen here.
-    pub fn take_etag(&mut self, replica: Option<Replica>) -> u64 {
+    /// The counter of a new etag, unique over all regions and above every etag
+    /// counter that was seen here.
+    pub(crate) fn take_etag(&mut self, replica: Option<Replica>) -> u64 {
         self.etag_next += 1;
         numbered(self.etag_next - 1, replica)
     }
 
-    /// Minds the numbers that another region gave out: what is written here
-    /// later has higher ones.
-    pub fn observe(&mut self, rid: u64, etag_counter: u64) {
+    /// Raises the counters above the numbers of another region's write, so that
+    /// later writes here have higher ones.
+    pub(crate) fn observe(&mut self, rid: u64, etag_counter: u64) {
         self.rid_next = self.rid_next.max((rid >> REGION_BITS) + 1);
         self.etag_next = self.etag_next.max((etag_counter >> REGION_BITS) + 1);
     }
 
-    /// How far the writes of a region have come in a range.
+    /// The LSN of a region's last write that is applied here in a range.
     pub fn seen(&self, range: RangeId, region: RegionId) -> u64 {
         self.range(range).map_or(0, |range| range.seen[region.index()])
     }
 
+    /// The number of documents in the container.
     pub fn documents(&self) -> u64 {
         self.ranges.iter().map(|range| range.documents).sum::<i64>().max(0) as u64
     }
 
+    /// The bytes of all documents' texts.
     pub fn bytes(&self) -> u64 {
         self.ranges.iter().map(|range| range.bytes).sum::<i64>().max(0) as u64
     }
 
-    /// The record. Its length is even for one region; for several it ends with
-    /// their number, and is odd.
-    pub fn encode(&self) -> Vec<u8> {
+    /// The record. For one region its length is even. For several regions it ends
+    /// with the number of regions, so its length is odd.
+    pub(crate) fn encode(&self) -> Vec<u8> {
         let regions = usize::from(self.regions);
         let mut out = Vec::with_capacity(HEAD_BYTES + (RANGE_BYTES + 8 * regions) * self.ranges.len() + 1);
         out.extend_from_slice(&self.rid_next.to_be_bytes());
@@ -178,7 +187,7 @@ impl ContainerState {
         out
     }
 
-    pub fn decode(record: &[u8]) -> Option<Self> {
+    pub(crate) fn decode(record: &[u8]) -> Option<Self> {
         let (regions, record) = match record.split_last() {
             Some((regions, rest)) if record.len() % 2 == 1 => (*regions, rest),
             _ => (0, record),
@@ -189,8 +198,8 @@ impl ContainerState {
         let (head, rest) = record.split_at_checked(HEAD_BYTES)?;
         let ranges = rest.chunks(RANGE_BYTES + 8 * usize::from(regions)).map(|chunk| {
             let mut seen = [LSN_FIRST; REGIONS_MAX];
-            for (place, lsn) in seen.iter_mut().enumerate().take(usize::from(regions)) {
-                *lsn = u64_at(chunk, RANGE_BYTES + 8 * place)?;
+            for (index, lsn) in seen.iter_mut().enumerate().take(usize::from(regions)) {
+                *lsn = u64_at(chunk, RANGE_BYTES + 8 * index)?;
             }
             Some(RangeState {
                 id: u32::from_be_bytes(chunk.get(..4)?.try_into().ok()?),
@@ -237,7 +246,7 @@ mod tests {
             state.ranges.iter_mut().for_each(|range| range.seen[2] = 77);
             assert_eq!(ContainerState::decode(&state.encode()), Some(state));
         }
-        assert_eq!(ContainerState::decode(&[9; 17]), None, "more regions than there may be");
+        assert_eq!(ContainerState::decode(&[9; 17]), None, "more regions than allowed");
     }
 
     #[test]

@@ -1,15 +1,14 @@
-//! Where bytes are kept: one ordered keyspace behind two small traits.
+//! The store: one sorted map from bytes to bytes, behind two small traits.
 //!
-//! The engine keeps everything (documents, change feed, indexes, counters) in
-//! one sorted map from bytes to bytes; `keys.rs` says which key means what.
-//! A store knows nothing of that. It promises three things, and the engine
-//! relies on nothing else:
+//! The engine keeps documents, change feed, indexes and counters in this map;
+//! `keys.rs` lays out the keys. A store knows nothing of the layout. It promises
+//! three things, and the engine relies on nothing else:
 //!
-//! 1. a [`View`] is a consistent snapshot: what is committed later is not in it;
+//! 1. a [`View`] is a consistent snapshot: later commits are not in it;
 //! 2. a [`Store::commit`] becomes visible whole or not at all, also over a crash;
-//! 3. when `commit` returns `Ok`, what it wrote survives `kill -9` and, on a
-//!    disk that is honest about fsync, a power cut (the in-memory store keeps
-//!    the first two only, and says so by [`Store::is_durable`]).
+//! 3. when `commit` returns `Ok`, its writes survive `kill -9` and, on a disk
+//!    that does not lie about fsync, a power cut. The in-memory store keeps only
+//!    the first two promises; [`Store::is_durable`] tells.
 //!
 //! There is one writer at a time (the group-commit writer), so `commit` needs
 //! no conflict handling. Readers never wait for the writer's fsync.
@@ -40,6 +39,7 @@ pub trait Store: Send + Sync + 'static {
 
 /// One consistent snapshot.
 pub trait View {
+    /// The value of a key.
     fn get(&self, key: &[u8]) -> Result<Option<Bytes>, StoreError>;
 
     /// Visits entries in key order (or backwards), until the visitor breaks.
@@ -54,23 +54,27 @@ pub trait View {
 /// Called with each key and value of a scan.
 pub type Visitor<'a> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'a;
 
-/// One change: a key, and its new value or `None` to remove it.
+/// One change of the map.
 #[derive(Debug, Clone, Copy)]
 pub struct Write<'a> {
+    /// The key.
     pub key: &'a [u8],
+    /// The new value, or `None` to remove the key.
     pub value: Option<&'a [u8]>,
 }
 
 /// A range of keys.
 #[derive(Debug, Clone, Copy)]
 pub struct KeyRange<'a> {
+    /// The lower bound.
     pub from: Bound<&'a [u8]>,
+    /// The upper bound.
     pub to: Bound<&'a [u8]>,
 }
 
 impl KeyRange<'_> {
-    /// Whether no key can be in the range. The maps underneath panic on
-    /// bounds that are the wrong way round; for a store they are just empty.
+    /// Whether no key can be in the range. The maps underneath panic when the
+    /// lower bound is above the upper one; a store treats that range as empty.
     fn is_empty(&self) -> bool {
         match (self.from, self.to) {
             (Bound::Unbounded, _) | (_, Bound::Unbounded) => false,
@@ -81,26 +85,32 @@ impl KeyRange<'_> {
     }
 }
 
+/// The direction of a scan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
+    /// From the lower bound upwards.
     Forward,
+    /// From the upper bound downwards.
     Backward,
 }
 
-/// Why the store could not do what was asked.
+/// An error of the store.
 #[derive(Debug)]
 pub struct StoreError {
+    /// What a caller can act on.
     pub kind: StoreErrorKind,
+    /// What failed, on which file, and what to do about it.
     pub message: String,
 }
 
+/// The kinds of store errors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StoreErrorKind {
     /// Another process has the data directory open.
     InUse,
-    /// Written by a newer version of this program.
+    /// A newer version of this program wrote the file.
     TooNew,
-    /// The file is not ours, or its checksums do not hold.
+    /// The file belongs to another program, or its checksums do not hold.
     Damaged,
     /// The operating system refused a read, a write or a sync.
     Io,

@@ -1,9 +1,9 @@
 //! Throttling: a token bucket of request units per physical partition.
 //!
-//! A bucket holds at most one second's units. A request is let in while there
-//! is anything in it, and pays its charge afterwards, which may leave a debt:
-//! that is how the service can serve a 700-unit batch on 400 units a second
-//! and then refuses the next request until the debt is paid.
+//! A bucket holds at most the units of one second. A request is admitted while
+//! the bucket is not empty, and pays its charge afterwards, which may leave a
+//! debt. So the service can serve a batch of 700 units on 400 units per second,
+//! and refuses requests after it until the debt is paid.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -12,18 +12,19 @@ use std::time::Duration;
 use crate::keys::{ContainerNumber, RangeId};
 use crate::refusal::Refusal;
 
-/// Whose units are spent.
+/// The bucket that a request draws from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Bucket {
+    /// A physical partition of a container with throughput of its own.
     Partition(ContainerNumber, RangeId),
-    /// Containers that share their database's units.
+    /// A database whose containers share its throughput.
     Database(u32),
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Level {
     units: f64,
-    /// When it was last looked at.
+    /// When the bucket was last refilled.
     at: Duration,
 }
 
@@ -33,13 +34,13 @@ pub(crate) struct Throttle {
     levels: Mutex<HashMap<Bucket, Level>>,
 }
 
-/// The longest wait that is suggested, so that a deep debt does not tell a
-/// client to go away for minutes.
+/// The longest wait that a refusal suggests, so that a large debt does not make
+/// clients wait for minutes.
 const RETRY_AFTER_MS_MAX: u64 = 5_000;
 
 impl Throttle {
-    /// Lets a request in, or says how long to wait. `now` is any clock that
-    /// does not go back.
+    /// Admits a request, or refuses it with a time to wait. `now` is any clock
+    /// that does not go back.
     pub(crate) fn admit(&self, bucket: Bucket, units_per_second: f64, now: Duration) -> Result<(), Refusal> {
         let level = self.refill(bucket, units_per_second, now);
         if level > 0.0 {
@@ -49,7 +50,7 @@ impl Throttle {
         Err(Refusal::throttled(wait.min(RETRY_AFTER_MS_MAX)))
     }
 
-    /// Takes what a request cost.
+    /// Takes the charge of an admitted request.
     pub(crate) fn spend(&self, bucket: Bucket, charge: f64) {
         let mut levels = self.levels.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(level) = levels.get_mut(&bucket) {
@@ -85,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn an_idle_bucket_saves_one_second_only() {
+    fn an_idle_bucket_saves_at_most_one_second() {
         let (throttle, bucket) = (Throttle::default(), Bucket::Database(1));
         assert!(throttle.admit(bucket, 100.0, Duration::ZERO).is_ok());
         throttle.spend(bucket, 50.0);

@@ -1,9 +1,9 @@
-//! A transaction: a snapshot, and the writes that are to go on top of it.
+//! A transaction: a snapshot, and the writes on top of it.
 //!
-//! Jobs of one group run one after the other on the same transaction and see
-//! each other's writes. Each job is an [`Transaction::attempt`]: its writes
-//! are kept apart until it succeeds, so a refused job leaves nothing. Within
-//! a job, attempts do the same for one operation of a batch that is not atomic.
+//! The jobs of one group run one after the other on the same transaction and see
+//! each other's writes. Each job is an [`Transaction::attempt`]: its writes are
+//! kept apart until it succeeds, so a refused job leaves nothing. Within a job,
+//! an attempt does the same for one operation of a batch that is not atomic.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -22,16 +22,16 @@ use crate::storage::{Direction, StoreError, View, Write};
 /// Writes by key: the new value, or `None` for a removal.
 type Overlay = BTreeMap<Vec<u8>, Option<Bytes>>;
 
-/// What a job reads from and writes to.
+/// The view and the writes of a group of jobs.
 pub(crate) struct Transaction<'v> {
     view: Box<dyn View + 'v>,
-    /// The group's writes at the bottom, above them those of the running job
-    /// and of each attempt within it.
+    /// The group's writes first, then those of the running job, then those of
+    /// each attempt within it.
     layers: Vec<Overlay>,
     pub catalog: Arc<Catalog>,
     /// Seconds since 1970, one reading for the whole group.
     pub now: u64,
-    /// Which of several regions this is.
+    /// The region of this engine, if there are several.
     pub replica: Option<Replica>,
 }
 
@@ -104,7 +104,7 @@ impl<'v> Transaction<'v> {
         self.put(keys::state(container), state.encode());
     }
 
-    /// Runs a job, or part of one; when it is refused its writes are undone.
+    /// Runs a job, or part of one. When it is refused, its writes are undone.
     pub(crate) fn attempt<T>(
         &mut self,
         part: impl FnOnce(&mut Self) -> Result<T, Refusal>,
@@ -122,7 +122,7 @@ impl<'v> Transaction<'v> {
         outcome
     }
 
-    /// Ends the transaction: what is to be committed, and the new catalog.
+    /// Ends the transaction; returns the writes to commit, and the new catalog.
     pub(crate) fn into_writes(mut self) -> (Writes, Arc<Catalog>) {
         (Writes(std::mem::take(self.top())), self.catalog)
     }
@@ -136,7 +136,7 @@ impl Writes {
         self.0.is_empty()
     }
 
-    /// What is written under a key, if anything is.
+    /// The value that is written under a key, if any.
     pub(crate) fn get(&self, key: &[u8]) -> Option<&Bytes> {
         self.0.get(key)?.as_ref()
     }

@@ -228,10 +228,9 @@ impl RegionService {
             && intended != container.rid_text
         {
             return Err(Refusal::gateway(
-                status::BAD_REQUEST.code,
+                status::COLLECTION_RID_MISMATCH,
                 "Collection rid in the request does not match that of the container.",
-            )
-            .with_sub_status(status::COLLECTION_RID_MISMATCH.sub));
+            ));
         }
         Ok((database_name, container))
     }

@@ -107,6 +107,13 @@ impl Status {
     }
 }
 
+/// A code without a sub-status.
+impl From<u16> for Status {
+    fn from(code: u16) -> Self {
+        Status { code, sub: 0 }
+    }
+}
+
 impl fmt::Display for Status {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.sub {

@@ -1,6 +1,6 @@
-//! Taking over the catalog of the lead: databases, containers, their ranges,
-//! offers and scripts are the account's, not a region's. What a region has by
-//! itself stays: its indexes, and how full its ranges are.
+//! Taking over the catalog of the lead region. Databases, containers, their
+//! ranges, offers and scripts belong to the account, so every region has the
+//! same. Indexes and sizes belong to a region and are kept.
 
 use std::sync::Arc;
 
@@ -15,7 +15,8 @@ use crate::refusal::Refusal;
 use crate::state::{ContainerState, RangeState};
 use crate::transaction::Transaction;
 
-/// Whether two catalogs say the same, as far as it is the account's.
+/// Whether two catalogs have the same databases, offers and containers, apart
+/// from what belongs to a region.
 pub(crate) fn agree(ours: &Catalog, lead: &Catalog) -> bool {
     let databases = |catalog: &Catalog| -> Vec<(u32, String)> {
         catalog.databases.values().map(|database| (database.rid.0, database.etag.clone())).collect()
@@ -29,8 +30,8 @@ pub(crate) fn agree(ours: &Catalog, lead: &Catalog) -> bool {
         && ours.containers().zip(lead.containers()).all(|(ours, lead)| is_same(ours, lead))
 }
 
-/// A container changes its etag with its definition, its next range with a
-/// split.
+/// Whether two regions have the same version of a container. A change of the
+/// definition changes the etag, a split changes the next range.
 fn is_same(ours: &Container, lead: &Container) -> bool {
     ours.number() == lead.number()
         && ours.etag == lead.etag
@@ -121,7 +122,7 @@ fn change_container(
     Ok(())
 }
 
-/// Gives the counters of each range that is no more to those it became.
+/// Divides the counters of each range that was split among its children.
 fn split_counters(state: &mut ContainerState, container: &Container) {
     let mut ranges: Vec<RangeState> = Vec::new();
     for old in &state.ranges {
@@ -135,7 +136,7 @@ fn split_counters(state: &mut ContainerState, container: &Container) {
     state.ranges = ranges;
 }
 
-/// Scripts are few and small: they are compared whole.
+/// Replaces all scripts if any differs: they are few and small.
 fn adopt_scripts(transaction: &mut Transaction<'_>, scripts: Vec<(Vec<u8>, Bytes)>) -> Result<(), Refusal> {
     let ours = transaction.entries(&Span::prefix(&keys::all_scripts()), usize::MAX)?;
     if ours == scripts {

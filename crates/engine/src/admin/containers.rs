@@ -17,8 +17,8 @@ use crate::refusal::Refusal;
 use crate::state::ContainerState;
 use crate::transaction::Transaction;
 
-/// What one physical partition serves at most in a second: a container that
-/// asks for more begins with several.
+/// Request units per second of one physical partition. A container with more
+/// throughput begins with several partitions.
 const PARTITION_UNITS_MAX: u64 = 10_000;
 
 fn partitions_for(throughput: Option<Throughput>) -> u32 {
@@ -88,13 +88,13 @@ pub(crate) fn replace_container(
     let old = transaction.current(old)?;
     check_replacement(&old, &parsed)?;
     if parsed.default_ttl != old.default_ttl {
-        // Reads mind the new value at once; maintenance redoes the expiry list.
+        // Reads use the new TTL at once; maintenance updates the expiry list.
         transaction.put(keys::pending_expiry_update(old.number()), Vec::new());
     }
     Ok(update_container(transaction, &old, |container, revision| {
         container.indexed = IndexedPaths::new(parsed.definition.get("indexingPolicy"));
         container.definition = parsed.definition;
-        // The hash version belongs to the data and is kept.
+        // The hash version belongs to the data and stays.
         if let Some(key) = old.definition.get("partitionKey") {
             container.definition.set("partitionKey", key.clone());
         }
@@ -114,7 +114,7 @@ pub(crate) fn delete_container(
     Ok(())
 }
 
-/// Turns the version log on.
+/// Starts the version log.
 pub(crate) fn log_versions(
     transaction: &mut Transaction<'_>,
     container: &Arc<Container>,
@@ -126,8 +126,8 @@ pub(crate) fn log_versions(
     Ok(())
 }
 
-/// Takes a container out of the catalog at once; its documents are purged
-/// later, in pieces, by maintenance.
+/// Removes a container from the catalog. Maintenance purges its documents later,
+/// in small jobs.
 pub(super) fn drop_container(
     transaction: &mut Transaction<'_>,
     catalog: &mut Catalog,

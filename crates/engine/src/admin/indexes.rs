@@ -10,11 +10,11 @@ use crate::index::{self, IndexDefinition, IndexShape};
 use crate::refusal::Refusal;
 use crate::transaction::Transaction;
 
-/// Indexes a container may have; each costs every write.
+/// Indexes a container may have. Each makes every write more expensive.
 const INDEXES_MAX: usize = 32;
 
-/// Registers an index that is to be filled; `None` when there is one already
-/// or no room for more.
+/// Registers an index that is to be filled. `None` when it exists already or the
+/// container has the most indexes allowed.
 pub(crate) fn add_index(
     transaction: &mut Transaction<'_>,
     container: &Arc<Container>,

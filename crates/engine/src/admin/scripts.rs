@@ -1,6 +1,6 @@
-//! Stored procedures, triggers and user-defined functions: kept, listed and
-//! returned, not run. Running JavaScript is a later issue; a client that only
-//! deploys its scripts works.
+//! Stored procedures, triggers and user-defined functions. They are stored,
+//! listed and returned, but not run: a client that only deploys its scripts
+//! works.
 
 use std::sync::Arc;
 
@@ -8,6 +8,7 @@ use bytes::Bytes;
 use perihelion_model::etag;
 use perihelion_model::json::{self, Object, Value};
 use perihelion_model::resource_id::ChildKind;
+use perihelion_wire::status;
 
 use crate::catalog::{Catalog, Container, resource_name};
 use crate::charge;
@@ -16,16 +17,19 @@ use crate::refusal::{Layer, Refusal};
 use crate::storage::{Direction, View};
 use crate::transaction::Transaction;
 
-/// Which kind of script.
+/// The kinds of scripts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ScriptKind {
+    /// A stored procedure.
     StoredProcedure,
+    /// A trigger.
     Trigger,
+    /// A user-defined function.
     UserDefinedFunction,
 }
 
 impl ScriptKind {
-    /// Scripts of one kind per container, as the service has it.
+    /// How many scripts of this kind a container may have.
     pub fn quota(self) -> usize {
         match self {
             ScriptKind::StoredProcedure => 100,
@@ -122,7 +126,7 @@ pub(crate) fn put_script(
     let span = Span::prefix(&keys::scripts(container.number(), kind.byte()));
     if !exists && transaction.entries(&span, kind.quota() + 1)?.len() >= kind.quota() {
         return Err(Refusal::new(
-            403,
+            status::FORBIDDEN,
             Layer::Backend,
             format!("The container has its most of {} scripts of this kind.", kind.quota()),
         ));

@@ -1,11 +1,11 @@
 //! Splitting a physical partition in two.
 //!
-//! A split changes the catalog and nothing else: the children lie in their
-//! parent's segment and look only at their own effective keys, so it takes
-//! one small commit however large the partition is. The children go on from
-//! the parent's LSN: a continuation or session token of the parent holds for
-//! both. Requests that name the parent get 410/1002. What it costs: a scan of
-//! a child passes over its sibling's documents, as it did before the split.
+//! A split changes only the catalog: the children share their parent's segment
+//! and read only their own effective keys, so a split is one small commit however
+//! large the partition is. The children continue the parent's LSN, so a
+//! continuation or session token of the parent is valid for both. Requests that
+//! name the parent are refused with `PARTITION_KEY_RANGE_GONE`. The cost: a scan
+//! of a child passes over its sibling's documents, as before the split.
 
 use std::sync::Arc;
 
@@ -25,9 +25,8 @@ pub(crate) fn split(
     parent: RangeId,
 ) -> Result<[RangeId; 2], Refusal> {
     let container = transaction.current(container)?;
-    let place =
-        container.ranges.iter().position(|range| range.id == parent).ok_or_else(Refusal::range_gone)?;
-    let children = children_of(&container, &container.ranges[place])?;
+    let at = container.ranges.iter().position(|range| range.id == parent).ok_or_else(Refusal::range_gone)?;
+    let children = children_of(&container, &container.ranges[at])?;
     let ids = [children[0].id, children[1].id];
 
     let mut state = transaction.state(container.number())?;
@@ -39,7 +38,7 @@ pub(crate) fn split(
 
     update_container(transaction, &container, |container, _| {
         container.range_next += 2;
-        container.ranges.splice(place..=place, children);
+        container.ranges.splice(at..=at, children);
     });
     Ok(ids)
 }

@@ -5,13 +5,17 @@ use perihelion_model::json::{Value, object};
 
 use super::record::{u32_member, u64_member};
 
-/// The numbers to give out next, and the write counter of the account.
+/// The account's counters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AccountCounters {
+    /// The number of the next database.
     pub database_next: u32,
+    /// The number of the next container.
     pub container_next: u32,
+    /// The number of the next offer.
     pub offer_next: u32,
-    /// Counts every change of the catalog: its LSN and its etags.
+    /// Counts the changes of the catalog: the LSN of catalog answers, and the
+    /// counter in their etags.
     pub lsn: u64,
 }
 

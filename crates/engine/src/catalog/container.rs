@@ -1,7 +1,6 @@
-//! What a container is: its definition as the service returns it, its
-//! physical partitions, its indexes.
+//! A container: its definition, its physical partitions and its indexes.
 //!
-//! A [`Container`] is an immutable value inside the catalog; a change makes a
+//! A [`Container`] is an immutable value inside the catalog. A change makes a
 //! new one, which is published whole after its record is durable.
 
 use perihelion_model::json::{Object, Value, object};
@@ -16,25 +15,35 @@ use crate::keys::{ContainerNumber, RangeId, SegmentId};
 /// One container of the catalog.
 #[derive(Debug, Clone)]
 pub struct Container {
+    /// The `_rid`.
     pub rid: ContainerRid,
-    /// The `_rid` and `_self` as text: every answer names them.
+    /// The `_rid` as text, which every answer contains.
     pub rid_text: String,
+    /// The `_self`.
     pub self_link: String,
+    /// The `id`.
     pub name: String,
     /// The user's part of the body, normalised: `id`, `indexingPolicy`, ...
     pub definition: Object,
+    /// The paths and the hash version of the partition key.
     pub partition_key: PartitionKeyDefinition,
+    /// The paths of each unique key.
     pub unique_keys: Vec<Vec<KeyPath>>,
+    /// The default TTL in seconds; -1 for documents that expire only by their own
+    /// TTL, `None` when no document expires.
     pub default_ttl: Option<i64>,
-    /// What its indexing policy has indexed, for charges.
-    pub indexed: IndexedPaths,
+    /// The paths that the indexing policy indexes, for charges.
+    pub(crate) indexed: IndexedPaths,
+    /// The `_etag`.
     pub etag: String,
+    /// The `_ts`.
     pub timestamp: u64,
-    /// In key order, without gap.
+    /// The physical partitions, in key order, without gap.
     pub ranges: Vec<PartitionRange>,
+    /// The id of the next physical partition.
     pub range_next: RangeId,
-    pub indexes: Vec<IndexDefinition>,
-    pub index_next: u16,
+    pub(crate) indexes: Vec<IndexDefinition>,
+    pub(crate) index_next: u16,
     /// Whether every version is logged for the full-fidelity change feed.
     pub logs_versions: bool,
 }
@@ -42,11 +51,14 @@ pub struct Container {
 /// One physical partition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PartitionRange {
+    /// Its number within the container.
     pub id: RangeId,
-    /// Where its documents lie, perhaps beside a sibling's.
+    /// The part of the store where its documents lie. The children of a split
+    /// share their parent's segment.
     pub segment: SegmentId,
+    /// The effective partition keys that belong to it.
     pub range: EffectiveRange,
-    /// The ranges this one was split from, oldest first.
+    /// The ranges that this one was split from, oldest first.
     pub parents: Vec<RangeId>,
 }
 
@@ -58,15 +70,18 @@ impl PartitionRange {
 }
 
 impl Container {
+    /// The container's number, unique in the account.
     pub fn number(&self) -> ContainerNumber {
         self.rid.number
     }
 
+    /// The physical partition of a key.
     pub fn range_of(&self, key: &EffectiveKey) -> &PartitionRange {
         let after = self.ranges.partition_point(|range| range.range.min <= *key);
         &self.ranges[after.saturating_sub(1)]
     }
 
+    /// The physical partition with this id.
     pub fn range(&self, id: RangeId) -> Option<&PartitionRange> {
         self.ranges.iter().find(|range| range.id == id)
     }
@@ -109,7 +124,7 @@ impl Container {
         Value::Object(body)
     }
 
-    /// What is written to the store.
+    /// The record in the store.
     pub(crate) fn to_record(&self) -> Value {
         let ranges = self.ranges.iter().map(|range| {
             object([

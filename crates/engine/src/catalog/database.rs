@@ -5,19 +5,26 @@ use perihelion_model::resource_id::DatabaseRid;
 
 use super::record::{text_member, u32_member, u64_member};
 
+/// A database.
 #[derive(Debug, Clone)]
 pub struct Database {
+    /// The `_rid`.
     pub rid: DatabaseRid,
+    /// The `id`.
     pub name: String,
+    /// The `_etag`.
     pub etag: String,
+    /// The `_ts`.
     pub timestamp: u64,
 }
 
 impl Database {
+    /// The `_self`.
     pub fn self_link(&self) -> String {
         format!("dbs/{}/", self.rid.to_text())
     }
 
+    /// The body as the service returns it.
     pub fn body(&self) -> Value {
         object([
             ("id", self.name.as_str().into()),

@@ -4,31 +4,39 @@
 use perihelion_model::json::{Object, Value, object};
 use perihelion_model::partition_key::{HashVersion, KeyKind, KeyPath, LEVELS_MAX, PartitionKeyDefinition};
 
+use perihelion_wire::status;
+
 use super::Container;
 use crate::refusal::{Layer, Refusal};
 
 /// Unique key constraints per container; the service documents ten.
 const UNIQUE_KEYS_MAX: usize = 10;
 
-/// Which definitions an API version may send.
+/// The API versions that differ in the definitions they accept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ApiVersion {
     /// Before hierarchical keys (2020-07-15).
     Old,
+    /// With hierarchical keys.
     Current,
 }
 
 /// A container body, checked and with its defaults filled in.
 #[derive(Debug, Clone)]
 pub struct ParsedDefinition {
+    /// The `id`.
     pub name: String,
+    /// The whole definition, in the service's order.
     pub definition: Object,
+    /// The paths and the hash version of the partition key.
     pub partition_key: PartitionKeyDefinition,
+    /// The paths of each unique key.
     pub unique_keys: Vec<Vec<KeyPath>>,
+    /// The default TTL.
     pub default_ttl: Option<i64>,
 }
 
-/// Members of the definition that are kept as sent, after the known ones.
+/// Members of the definition that are stored as sent, after the known ones.
 const KEPT_MEMBERS: [&str; 7] = [
     "analyticalStorageTtl",
     "computedProperties",
@@ -40,8 +48,8 @@ const KEPT_MEMBERS: [&str; 7] = [
 ];
 
 impl ParsedDefinition {
-    /// Checks a body and writes it in the service's order, unknown members
-    /// dropped.
+    /// Checks a body and rewrites it in the service's order, without unknown
+    /// members.
     pub fn parse(body: Object, version: ApiVersion) -> Result<Self, Refusal> {
         let name = resource_name(&body)?;
         let partition_key = parse_partition_key(body.get("partitionKey"), version)?;
@@ -88,7 +96,7 @@ fn with_defaults(given: Option<&Value>, defaults: Value) -> Value {
     Value::Object(merged)
 }
 
-/// The characters no resource name may hold.
+/// The characters that a resource name must not contain.
 const NAME_CHARACTERS_REFUSED: [char; 4] = ['/', '\\', '?', '#'];
 /// The service's limit on a resource name.
 const NAME_CHARACTERS_MAX: usize = 255;
@@ -104,14 +112,20 @@ pub(crate) fn resource_name(body: &Object) -> Result<String, Refusal> {
         return Err(Refusal::invalid_input());
     }
     if name.contains(NAME_CHARACTERS_REFUSED) || name.chars().any(char::is_control) {
-        return Err(Refusal::gateway(400, "The input name presented contains invalid character."));
+        return Err(Refusal::gateway(
+            status::BAD_REQUEST,
+            "The input name presented contains invalid character.",
+        ));
     }
     Ok(name.to_owned())
 }
 
 fn parse_partition_key(body: Option<&Value>, version: ApiVersion) -> Result<PartitionKeyDefinition, Refusal> {
     let Some(body) = body.and_then(Value::as_object) else {
-        return Err(Refusal::gateway(400, "Shared throughput collection should have a partition key"));
+        return Err(Refusal::gateway(
+            status::BAD_REQUEST,
+            "Shared throughput collection should have a partition key",
+        ));
     };
     let paths: Option<Vec<KeyPath>> = body
         .get("paths")
@@ -188,8 +202,8 @@ fn parse_ttl(value: Option<&Value>) -> Result<Option<i64>, Refusal> {
     }
 }
 
-/// Fills in what the service fills in: mode, automatic, paths, and the
-/// exclusion of `_etag`, which it adds even to a client's own policy.
+/// The indexing policy with the service's defaults: mode, automatic, paths, and
+/// the exclusion of `_etag`, which the service adds even to a client's policy.
 fn indexing_policy(given: Option<&Value>) -> Result<Value, Refusal> {
     const ETAG_PATH: &str = "/\"_etag\"/?";
     let empty = Object::new();
@@ -204,9 +218,8 @@ fn indexing_policy(given: Option<&Value>) -> Result<Value, Refusal> {
     }
     let mut policy = Object::new();
     policy.set("indexingMode", mode.as_str().into());
-    // An index that is kept is kept for every item, whatever was asked for: the
-    // Rust SDK asks for `false` unless told otherwise, and its own tests expect
-    // `true` back.
+    // `automatic` is true whenever there is an index, whatever was sent: the Rust
+    // SDK sends `false` by default, and its own tests expect `true` back.
     let is_automatic = mode != "none" || given.get("automatic").and_then(Value::as_bool).unwrap_or(true);
     policy.set("automatic", is_automatic.into());
     if mode == "none" {
@@ -236,7 +249,7 @@ fn indexing_policy(given: Option<&Value>) -> Result<Value, Refusal> {
     Ok(Value::Object(policy))
 }
 
-/// What may not change when a container is replaced.
+/// Refuses a replacement that changes what cannot be changed.
 pub(crate) fn check_replacement(old: &Container, new: &ParsedDefinition) -> Result<(), Refusal> {
     if new.name != old.name {
         return Err(Refusal::bad_request("The container's id cannot be changed."));
@@ -247,7 +260,7 @@ pub(crate) fn check_replacement(old: &Container, new: &ParsedDefinition) -> Resu
     }
     if new.unique_keys != old.unique_keys {
         return Err(Refusal::new(
-            403,
+            status::FORBIDDEN,
             Layer::Backend,
             "The unique index cannot be modified. To change the unique index, remove the collection and re-create a new one.",
         )

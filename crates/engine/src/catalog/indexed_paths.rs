@@ -1,38 +1,37 @@
-//! Which values of a document an indexing policy has indexed: what a write is
-//! charged for.
+//! The paths that an indexing policy indexes. The charge of a write depends on
+//! the number of indexed values.
 //!
-//! The vendor's rules: of the paths that fit a value the most exact decides; a
+//! The vendor's rules: of the paths that match a value the most exact decides; a
 //! path ends in `/?` (the value itself) or `/*` (everything below); `[]` is any
-//! element of an array; `id` is indexed whatever the policy says, unless it
-//! indexes nothing at all.
+//! element of an array; `id` is always indexed, unless the mode is `none`.
 
 use perihelion_model::json::{Object, Value};
 
 /// The members that the service adds to a document. No policy indexes them.
 pub(crate) const SYSTEM_MEMBERS: [&str; 6] = ["_rid", "_self", "_etag", "_attachments", "_ts", "_lsn"];
 
-/// A policy's paths, read once for each container.
+/// The paths of a policy, parsed once for each container.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct IndexedPaths {
-    /// Nothing is indexed.
+pub(crate) struct IndexedPaths {
+    /// The policy indexes nothing.
     is_none: bool,
-    /// Empty when everything is, as without a policy.
+    /// Empty when every path is indexed, as without a policy.
     rules: Vec<Rule>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Rule {
     steps: Vec<String>,
-    /// `/*`: whatever is below, too.
+    /// `/*`: everything below, too.
     is_deep: bool,
     is_included: bool,
 }
 
-/// How an element of an array is named in a path.
+/// The step of a path that stands for any element of an array.
 const ELEMENT: &str = "[]";
 
 impl IndexedPaths {
-    pub fn new(policy: Option<&Value>) -> Self {
+    pub(crate) fn new(policy: Option<&Value>) -> Self {
         let Some(policy) = policy else { return IndexedPaths::default() };
         if policy.get("indexingMode").and_then(Value::as_str) == Some("none") {
             return IndexedPaths { is_none: true, rules: Vec::new() };
@@ -52,8 +51,8 @@ impl IndexedPaths {
         IndexedPaths { is_none: false, rules }
     }
 
-    /// How many values of the user's members are indexed.
-    pub fn terms(&self, document: &Object) -> u32 {
+    /// The number of indexed values in a document, without system members.
+    pub(crate) fn terms(&self, document: &Object) -> u32 {
         if self.is_none {
             return 0;
         }
@@ -125,7 +124,7 @@ mod tests {
     const DOCUMENT: &str = r#"{"id":"1","a":1,"b":{"c":1,"d":[1,2,{"e":3}]},"f":[],"_ts":1}"#;
 
     #[test]
-    fn without_a_policy_every_leaf_is_indexed_but_the_services_own() {
+    fn without_a_policy_every_value_except_system_members_is_indexed() {
         assert_eq!(terms("{}", DOCUMENT), 7);
         assert_eq!(
             terms(r#"{"includedPaths":[{"path":"/*"}],"excludedPaths":[{"path":"/\"_etag\"/?"}]}"#, DOCUMENT),
@@ -134,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_included_counts_and_the_most_exact_path_decides() {
+    fn the_most_exact_path_decides_whether_a_value_is_indexed() {
         let only = r#"{"includedPaths":[{"path":"/a/?"}],"excludedPaths":[{"path":"/*"}]}"#;
         assert_eq!(terms(only, DOCUMENT), 2, "id and a");
         let within =
@@ -145,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn an_index_that_is_off_has_nothing() {
+    fn the_mode_none_indexes_nothing() {
         assert_eq!(terms(r#"{"indexingMode":"none"}"#, DOCUMENT), 0);
     }
 }

@@ -4,33 +4,43 @@ use perihelion_model::json::{Object, Value, object};
 
 use super::record::{text_member, u32_member, u64_member};
 
-/// Throughput of a database or a container.
+/// The throughput of a database or a container.
 #[derive(Debug, Clone)]
 pub struct Offer {
+    /// Its number, unique in the account.
     pub number: u32,
-    /// The `_self` of the database or container, and its `_rid`.
+    /// The `_self` of the database or container.
     pub resource: String,
+    /// The `_rid` of the database or container.
     pub resource_rid: String,
+    /// The throughput.
     pub throughput: Throughput,
+    /// The highest throughput that was ever set.
     pub throughput_max_ever: u64,
+    /// The `_etag`.
     pub etag: String,
+    /// The `_ts`.
     pub timestamp: u64,
 }
 
 /// Request units per second, fixed or up to a ceiling.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Throughput {
+    /// A fixed throughput.
     Manual(u64),
-    /// The increment, in per cent, is what the service would raise the ceiling
-    /// by when the container splits; it is kept and told, not acted upon.
+    /// A throughput that scales with the load.
     Autoscale {
+        /// The ceiling.
         max: u64,
+        /// By how many per cent the service raises the ceiling when the container
+        /// splits. It is stored and returned, but not acted upon.
         increment: Option<u64>,
     },
 }
 
 impl Throughput {
-    /// What is enforced: an autoscale offer may always reach its ceiling.
+    /// The throughput that is enforced. An autoscale offer may always reach its
+    /// ceiling.
     pub fn request_units(self) -> u64 {
         match self {
             Throughput::Manual(units) | Throughput::Autoscale { max: units, .. } => units,
@@ -56,6 +66,7 @@ impl Throughput {
         content
     }
 
+    /// Reads the `content` of an offer.
     pub fn from_content(content: &Value) -> Option<Self> {
         match content.get("offerAutopilotSettings").and_then(Self::from_settings) {
             Some(autoscale) => Some(autoscale),
@@ -63,7 +74,7 @@ impl Throughput {
         }
     }
 
-    /// Reads autoscale settings, as they stand in an offer and in a header.
+    /// Reads autoscale settings, from an offer or from a header.
     pub fn from_settings(settings: &Value) -> Option<Self> {
         let policy = settings.get("autoUpgradePolicy").and_then(|policy| policy.get("throughputPolicy"));
         let increment = policy.and_then(|policy| u64_member(policy, "incrementPercent"));
@@ -72,13 +83,14 @@ impl Throughput {
 }
 
 impl Offer {
-    /// Three bytes, four characters.
+    /// The `_rid`: three bytes as four characters of base64.
     pub fn rid(&self) -> String {
         use base64::Engine as _;
         let bytes = self.number.to_be_bytes();
         base64::engine::general_purpose::STANDARD.encode(&bytes[1..]).replace('/', "-")
     }
 
+    /// The body as the service returns it.
     pub fn body(&self) -> Value {
         let mut content = self.throughput.to_content();
         content.set("offerIsRUPerMinuteThroughputEnabled", false.into());

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use perihelion_wire::status;
 
 use super::items::{self, ItemWrite, Precondition, Target, WriteStamps};
 use super::stored::StoredDocument;
@@ -42,7 +43,10 @@ pub(crate) fn apply(
     for entry in entries.iter().filter(|entry| entry.sequence > begun) {
         let changes = entry.changes.iter().map(Change::decode).collect::<Option<Vec<_>>>();
         let changes = changes.ok_or_else(|| {
-            Refusal::gateway(500, format!("Entry {} of an outbox cannot be read.", entry.sequence))
+            Refusal::gateway(
+                status::INTERNAL_SERVER_ERROR,
+                format!("Entry {} of an outbox cannot be read.", entry.sequence),
+            )
         })?;
         if !is_due(transaction, source, &changes)? {
             applied.is_blocked = true;

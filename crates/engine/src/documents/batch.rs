@@ -1,19 +1,20 @@
-//! Batches: several item operations in one request, for one logical
-//! partition, or (bulk) for one physical partition with a key per operation.
+//! Batches: several item operations in one request, for one logical partition,
+//! or (bulk) for one physical partition with a key per operation.
 //!
-//! An atomic batch is one attempt: it leaves all its writes, under one LSN,
-//! or none. A batch that is not atomic keeps what succeeded before the first
-//! failure and stops there, or goes on when asked to
-//! (`docs/cosmos.md`, batches; without the header a batch is not atomic).
+//! An atomic batch leaves all its writes, under one LSN, or none. A batch that is
+//! not atomic keeps the writes before the first failure and stops there, or
+//! continues if the client asked for it. Without the header a batch is not
+//! atomic.
 
 use std::sync::Arc;
 
 use perihelion_model::partition_key::PartitionKey;
+use perihelion_wire::status;
 
 use super::items::{self, ItemOperation, ItemOutcome, Precondition, Target, Usage, WriteStamps};
 use crate::catalog::Container;
 use crate::keys::RangeId;
-use crate::refusal::{Layer, Refusal, sub_status};
+use crate::refusal::{Layer, Refusal};
 use crate::state::Position;
 use crate::transaction::Transaction;
 
@@ -23,53 +24,63 @@ pub const OPERATIONS_MAX: usize = 100;
 /// One operation of a batch.
 #[derive(Debug, Clone)]
 pub struct BatchOperation {
-    /// A body that was found wanting fails its operation, not the request.
+    /// The operation. A body that is not acceptable fails its operation, not the
+    /// request.
     pub operation: Result<ItemOperation, Refusal>,
+    /// The precondition on the document's etag.
     pub precondition: Precondition,
-    /// A bulk operation brings its own key.
+    /// The key of a bulk operation.
     pub partition_key: Option<PartitionKey>,
 }
 
 /// A whole batch.
 #[derive(Debug, Clone)]
 pub struct Batch {
+    /// The partition of the batch.
     pub scope: BatchScope,
+    /// The operations, in order.
     pub operations: Vec<BatchOperation>,
+    /// Whether the batch leaves all its writes or none.
     pub is_atomic: bool,
+    /// Whether a batch that is not atomic continues after a failure.
     pub continues_on_error: bool,
 }
 
-/// What a batch is for.
+/// The partition of a batch.
 #[derive(Debug, Clone)]
 pub enum BatchScope {
+    /// One logical partition.
     Partition(PartitionKey),
+    /// One physical partition; each operation has its own key.
     Range(RangeId),
 }
 
-/// What became of each operation.
+/// The outcome of a batch.
 #[derive(Debug, Clone)]
 pub struct BatchOutcome {
+    /// The outcome of each operation.
     pub results: Vec<Result<ItemOutcome, Refusal>>,
+    /// Request units of all operations.
     pub charge: f64,
+    /// The partition's position after the batch.
     pub position: Position,
+    /// Documents and bytes in the container before the batch.
     pub usage: Usage,
 }
 
-/// An operation that was not tried, or undone, because another failed.
-const FAILED_DEPENDENCY: u16 = 424;
-
 impl BatchOutcome {
+    /// Whether any operation failed.
     pub fn has_failed(&self) -> bool {
         self.results.iter().any(Result::is_err)
     }
 
-    /// The sub-status that the whole answer carries: the offender's.
+    /// The sub-status of the whole answer: that of the operation that failed.
     pub fn sub_status(&self) -> Option<u32> {
         self.results.iter().filter_map(|result| result.as_ref().err()).find_map(|refusal| refusal.sub_status)
     }
 }
 
-/// Carries out a batch.
+/// Performs a batch.
 pub(crate) fn perform(
     transaction: &mut Transaction<'_>,
     container: &Arc<Container>,
@@ -87,7 +98,7 @@ pub(crate) fn perform(
         perform_each(transaction, container, batch)
     };
     let charge = results.iter().map(|result| match result {
-        Ok(answer) => answer.charge,
+        Ok(outcome) => outcome.charge,
         Err(refusal) => refusal.charge,
     });
     let charge = charge.sum();
@@ -103,27 +114,27 @@ fn perform_atomic(
     let count = batch.operations.len();
     let mut stamps = WriteStamps::default();
     let mut done: Vec<ItemOutcome> = Vec::with_capacity(count);
-    let outcome = transaction.attempt(|transaction| {
+    let attempt = transaction.attempt(|transaction| {
         for operation in batch.operations {
             let target = resolve(container, &batch.scope, operation.partition_key)?;
-            let answer = items::perform(
+            let outcome = items::perform(
                 transaction,
                 &target,
                 operation.operation?,
                 &operation.precondition,
                 &mut stamps,
             )?;
-            done.push(answer);
+            done.push(outcome);
         }
         Ok(())
     });
-    let Err(offender) = outcome else { return Ok(done.into_iter().map(Ok).collect()) };
-    let place = done.len();
-    // What was undone is charged all the same; what was never tried is not.
-    let undone = done.iter().map(|answer| aborted().with_charge(answer.charge));
+    let Err(failure) = attempt else { return Ok(done.into_iter().map(Ok).collect()) };
+    let failed_at = done.len();
+    // Operations that were undone are charged; those never tried are not.
+    let undone = done.iter().map(|outcome| aborted().with_charge(outcome.charge));
     let mut results: Vec<Result<ItemOutcome, Refusal>> = undone.map(Err).collect();
-    results.push(Err(offender));
-    results.extend((place + 1..count).map(|_| Err(aborted())));
+    results.push(Err(failure));
+    results.extend((failed_at + 1..count).map(|_| Err(aborted())));
     Ok(results)
 }
 
@@ -172,12 +183,14 @@ fn resolve(
             if target.range.id == *range {
                 return Ok(target);
             }
-            // The client's map of ranges is old: it must ask for it again.
-            Err(Refusal::range_gone().with_sub_status(sub_status::PARTITION_KEY_RANGE_GONE))
+            // The client's list of ranges is stale: it must fetch it again.
+            Err(Refusal::range_gone())
         }
     }
 }
 
+/// The result of an operation that was undone, or not tried, because another
+/// failed.
 fn aborted() -> Refusal {
-    Refusal::new(FAILED_DEPENDENCY, Layer::Document, "")
+    Refusal::new(status::FAILED_DEPENDENCY, Layer::Document, "")
 }

@@ -1,5 +1,5 @@
-//! The body of a document: what a client sends, checked and printed before it
-//! reaches the writer, and what the service adds to it.
+//! The body of a document: a client's body, checked and printed before it
+//! reaches the writer, and the members that the service adds.
 
 use perihelion_model::etag;
 use perihelion_model::json::{self, Object, Style, Value};
@@ -10,22 +10,23 @@ use crate::catalog::{Container, SYSTEM_MEMBERS};
 use crate::charge;
 use crate::refusal::Refusal;
 
-/// A document as a client sends it, checked and printed before it reaches the
-/// writer, whose time everyone shares.
+/// A client's document. It is checked and printed before it reaches the writer,
+/// because all writes share the writer's time.
 #[derive(Debug, Clone)]
 pub struct NewBody {
     pub(crate) id: String,
-    /// `None` when a value at a key path is no scalar.
+    /// `None` when a value at a key path is not a scalar.
     pub(crate) key: Option<PartitionKey>,
     /// The user's members as text, without the closing brace.
     text: String,
     terms: u32,
-    /// The document's own `ttl`, 0 for none; `None` when it is not one.
+    /// The document's own `ttl`: 0 for none, `None` when it is not valid.
     ttl: Option<i32>,
     members: Object,
 }
 
 impl NewBody {
+    /// Checks a body.
     pub fn new(mut body: Object, container: &Container) -> Result<Self, Refusal> {
         let id = document_id(&body).map_err(|refusal| refusal.with_charge(charge::BAD_DOCUMENT))?;
         body.retain(|name| !SYSTEM_MEMBERS.contains(&name));
@@ -39,7 +40,7 @@ impl NewBody {
     }
 }
 
-/// What a version of a document is made from.
+/// The content of a new version of a document.
 pub(crate) enum Content {
     New(NewBody),
     /// A patched document, system members included.
@@ -54,7 +55,7 @@ impl Content {
         }
     }
 
-    /// How many of its values the container indexes.
+    /// The number of its values that the container indexes.
     pub(crate) fn terms(&self, container: &Container) -> u32 {
         match self {
             Content::New(body) => body.terms,
@@ -62,7 +63,7 @@ impl Content {
         }
     }
 
-    /// The document's own `ttl`: 0 for none, `None` when it is not one.
+    /// The document's own `ttl`: 0 for none, `None` when it is not valid.
     pub(crate) fn ttl(&self) -> Option<i32> {
         match self {
             Content::New(body) => body.ttl,
@@ -71,7 +72,7 @@ impl Content {
     }
 }
 
-/// What the service adds to a document: `_rid`, `_self`, `_etag`,
+/// The members that the service adds to a document: `_rid`, `_self`, `_etag`,
 /// `_attachments`, `_ts`, in that order.
 pub(crate) struct SystemMembers {
     rid: String,
@@ -89,8 +90,9 @@ impl SystemMembers {
         SystemMembers { rid, self_link, etag: etag::etag(etag_counter, now), timestamp: now }
     }
 
-    /// The document's text, and its value when that is needed. A new body
-    /// gets the members behind its own; a patched document has their places.
+    /// The document's text, and its value when that is needed. A new body gets the
+    /// system members behind its own; a patched document has them already, and
+    /// they keep their positions.
     pub(crate) fn complete(&self, content: Content, needs_value: bool) -> (String, Option<Value>) {
         match content {
             Content::New(mut body) => {
@@ -105,7 +107,7 @@ impl SystemMembers {
         }
     }
 
-    /// None of these values but the etag's quotes needs an escape.
+    /// Only the etag's quotes need an escape in these values.
     fn append_to(&self, text: &mut String) {
         use std::fmt::Write;
         let (rid, self_link, etag, timestamp) =
@@ -145,7 +147,7 @@ pub(crate) fn document_id(body: &Object) -> Result<String, Refusal> {
     }
 }
 
-/// The `ttl` member: 0 when there is none, `None` when it is no time to live.
+/// The `ttl` member: 0 when there is none, `None` when it is not valid.
 fn own_ttl(document: &Object) -> Option<i32> {
     match document.get("ttl") {
         None | Some(Value::Null) => Some(0),

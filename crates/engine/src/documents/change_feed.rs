@@ -1,8 +1,8 @@
-//! The change feed: documents of a range in the order of their last write,
+//! The change feed: the documents of a range in the order of their last write,
 //! or, in full-fidelity mode, every version and delete.
 //!
-//! The continuation is the LSN of the last write seen, as an etag. A page
-//! never ends within one LSN, so a batch is never torn over two pages.
+//! The continuation is the LSN of the last write that was read, as an etag. A
+//! page never ends within one LSN, so the changes of a batch are on one page.
 
 use std::ops::ControlFlow;
 
@@ -18,10 +18,12 @@ use crate::refusal::Refusal;
 use crate::state::{ContainerState, Position};
 use crate::storage::{Direction, View};
 
-/// Where a reader starts.
+/// The start of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FeedStart {
+    /// At the first write.
     Beginning,
+    /// After the last write.
     Now,
     /// After the write with this LSN.
     After(u64),
@@ -29,30 +31,40 @@ pub enum FeedStart {
     Since(u64),
 }
 
+/// The contents of a feed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FeedMode {
+    /// The latest version of each document.
     LatestVersion,
+    /// Every version, and deletes.
     AllVersionsAndDeletes,
 }
 
-/// What is read: one range, narrowed to effective keys.
+/// A request for a page.
 #[derive(Debug, Clone)]
 pub struct FeedRequest {
+    /// The physical partition.
     pub range: RangeId,
+    /// The effective keys to read within it.
     pub keys: EffectiveRange,
+    /// The start.
     pub start: FeedStart,
+    /// The contents.
     pub mode: FeedMode,
+    /// The most items; a page may have more to complete a write.
     pub items_max: usize,
 }
 
 /// A page of the feed.
 #[derive(Debug, Clone)]
 pub struct FeedPage {
-    /// Item texts; empty means that nothing is new (304).
+    /// Item texts; empty when there is no newer write.
     pub items: Vec<Bytes>,
-    /// Where to go on: the LSN that has been read up to.
+    /// The LSN of the last write that was read, to continue after.
     pub continuation: u64,
+    /// The range's position.
     pub position: Position,
+    /// Request units.
     pub charge: f64,
 }
 
@@ -78,7 +90,7 @@ pub(crate) fn read(
         FeedMode::LatestVersion => collect_latest(view, container, after, now, &mut page)?,
         FeedMode::AllVersionsAndDeletes => collect_versions(view, container, after, &mut page)?,
     }
-    // A drained feed has been read up to the newest write.
+    // A feed that is read to its end continues after the newest write.
     let continuation = if page.is_full { page.last } else { lsn.max(after) };
     let charge = charge::change_feed(page.items.len(), page.bytes);
     Ok(FeedPage { items: page.items, continuation, position: state.position(request.range), charge })
@@ -93,7 +105,7 @@ struct PageBuilder<'a> {
 }
 
 impl PageBuilder<'_> {
-    /// Whether an entry with this LSN would begin a write that no longer fits.
+    /// Whether an item with this LSN begins a write that no longer fits the page.
     fn ends_before(&mut self, lsn: u64) -> bool {
         let is_new_write = lsn != self.last;
         if is_new_write && (self.items.len() >= self.request.items_max || self.bytes >= PAGE_BYTES_MAX) {
@@ -158,7 +170,7 @@ fn belongs(document: &StoredDocument, request: &FeedRequest, default_ttl: Option
     is_recent && !document.is_expired(default_ttl, now) && contains(&request.keys, &document.effective_key)
 }
 
-/// Whether a range of effective keys holds this one.
+/// Whether a range of effective keys contains this one.
 pub(crate) fn contains(range: &EffectiveRange, key: &[u8]) -> bool {
     range.min.0.as_slice() <= key && key < range.max.0.as_slice()
 }
@@ -204,7 +216,7 @@ mod tests {
     use perihelion_model::partition_key::EffectiveKey;
 
     #[test]
-    fn a_range_holds_its_lower_bound_only() {
+    fn a_range_contains_its_lower_bound_but_not_its_upper_bound() {
         let key = |byte| EffectiveKey(vec![byte]);
         let range = EffectiveRange { min: key(1), max: key(3) };
         assert!(contains(&range, &[1]) && contains(&range, &[2, 9]));

@@ -12,6 +12,7 @@ mod write;
 use bytes::Bytes;
 use perihelion_model::etag;
 use perihelion_wire::patch::Patch;
+use perihelion_wire::status;
 
 pub(crate) use self::stamps::{WriteStamp, WriteStamps};
 pub use self::target::Target;
@@ -207,7 +208,7 @@ pub(crate) fn read<R: KeyReader + ?Sized>(
     let is_unchanged =
         precondition.if_none_match.as_ref().is_some_and(|condition| etag::names(condition, &etag));
     Ok(ItemOutcome {
-        status: if is_unchanged { 304 } else { 200 },
+        status: if is_unchanged { status::NOT_MODIFIED.code } else { status::OK.code },
         charge: if is_unchanged { charge::read(0) } else { charge::read(document.text.len()) },
         body: if is_unchanged { Bytes::new() } else { document.text },
         etag: Some(etag),

@@ -1,6 +1,7 @@
 //! Deleting a whole logical partition.
 
 use perihelion_model::json::Value;
+use perihelion_wire::status;
 
 use super::items::{self, ItemOperation, Precondition, Target, WriteStamps};
 use super::stored::StoredDocument;
@@ -22,7 +23,7 @@ pub(crate) fn delete_partition(transaction: &mut Transaction<'_>, target: &Targe
             let operation = ItemOperation::Delete { id: id.to_owned() };
             match items::perform(transaction, target, operation, &Precondition::default(), &mut stamps) {
                 Ok(_) => count += 1,
-                Err(refusal) if refusal.status == 404 => {}
+                Err(refusal) if refusal.status == status::NOT_FOUND.code => {}
                 Err(refusal) => return Err(refusal),
             }
         }

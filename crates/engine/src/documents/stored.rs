@@ -1,8 +1,8 @@
-//! A stored document: what the engine must know of it, then its text.
+//! A stored document: a head of fixed layout, then the text.
 //!
-//! The text is the whole document as a point read returns it, system
-//! properties included, so that a read is a copy. The head in front of it has
-//! a fixed layout; a record that does not fit it is damage and is refused.
+//! The text is the whole document as a point read returns it, system members
+//! included, so that a read is a copy. A record that is too short for its head
+//! is damage and is refused.
 
 use bytes::Bytes;
 use perihelion_model::etag;
@@ -13,20 +13,20 @@ use crate::replication::Version;
 /// The head and text of one document.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct StoredDocument {
-    /// The write that made this version, and its ordinal within that write.
+    /// The LSN of the write that made this version, and the ordinal within it.
     pub lsn: u64,
     pub ordinal: u64,
-    /// The write that made the document.
+    /// The LSN of the write that created the document.
     pub created_lsn: u64,
     pub timestamp: u64,
     pub etag_counter: u64,
-    /// The document's own time to live in seconds: -1 for ever, 0 when it
-    /// says nothing and the container's holds.
+    /// The document's own TTL in seconds: -1 for never, 0 when the document has
+    /// none and the container's default applies.
     pub ttl: i32,
-    /// Under which time the document stands in the expiry list; zero when it
-    /// does not. A hint for maintenance: [`StoredDocument::is_expired`] decides.
+    /// The document's time in the expiry list; zero when it is not in the list. A
+    /// hint for maintenance: [`StoredDocument::is_expired`] decides.
     pub expires_at: u64,
-    /// Leaf values, which the charge of a write depends on.
+    /// The number of indexed values, which the charge of a write depends on.
     pub terms: u32,
     /// The effective partition key.
     pub effective_key: Bytes,
@@ -81,8 +81,8 @@ impl StoredDocument {
         etag::etag(self.etag_counter, self.timestamp)
     }
 
-    /// When the document's time is over, given the container's default: never
-    /// while the container has none, whatever the document says.
+    /// The time at which the document expires, given the container's default TTL.
+    /// Without a default no document expires, whatever its own TTL.
     pub(crate) fn expiry(&self, default_ttl: Option<i64>) -> Option<u64> {
         let ttl = if self.ttl == 0 { default_ttl? } else { default_ttl.map(|_| i64::from(self.ttl))? };
         u64::try_from(ttl).ok().map(|ttl| self.timestamp + ttl)
@@ -92,8 +92,8 @@ impl StoredDocument {
         self.expiry(default_ttl).is_some_and(|expiry| expiry <= now)
     }
 
-    /// The document as a value. The text is ours, so it parses; a text that
-    /// does not is damage and reads as null.
+    /// The document as a value. A text that does not parse is damage and reads as
+    /// null.
     pub(crate) fn value(&self) -> Value {
         json::parse(&self.text).unwrap_or(Value::Null)
     }

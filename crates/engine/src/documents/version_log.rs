@@ -1,10 +1,9 @@
-//! The version log: every version and delete of a container whose
-//! full-fidelity change feed is read.
+//! The version log: every version and delete in a container whose full-fidelity
+//! change feed is read.
 //!
-//! The all-versions-and-deletes feed can only start "now" or from a
-//! continuation, so nothing is logged until it is first asked for; from then
-//! on (`Container::logs_versions`) each write adds one entry in its own
-//! commit. An entry is the JSON item that the feed returns.
+//! The all-versions-and-deletes feed can start only "now" or from a
+//! continuation, so nothing is logged until it is first read. From then on
+//! (`Container::logs_versions`) each write adds one feed item in its own commit.
 
 use perihelion_model::json::{self, Object, Style, Value};
 
@@ -13,17 +12,17 @@ use super::stored::StoredDocument;
 use crate::keys;
 use crate::transaction::Transaction;
 
-/// What happened to a document.
+/// The operation that a feed item tells of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FeedOperation {
     Create,
     Replace,
     Delete,
-    /// Deleted because its time to live was over.
+    /// A delete because the TTL was over.
     Expire,
 }
 
-/// Adds an entry, when this container's versions are logged.
+/// Adds a feed item, if this container's versions are logged.
 pub(crate) fn append(
     transaction: &mut Transaction<'_>,
     target: &Target,
@@ -35,21 +34,21 @@ pub(crate) fn append(
     if !target.container.logs_versions {
         return;
     }
-    let entry = entry(operation, old, stamp.lsn, new, transaction.now);
+    let item = feed_item(operation, old, stamp.lsn, new, transaction.now);
     let key = keys::version(target.container.number(), target.range.segment, stamp.lsn, stamp.ordinal);
     let mut record = (target.effective.len() as u16).to_be_bytes().to_vec();
     record.extend_from_slice(&target.effective);
-    record.extend_from_slice(json::to_text(&entry, Style::Point).as_bytes());
+    record.extend_from_slice(json::to_text(&item, Style::Point).as_bytes());
     transaction.put(key, record);
 }
 
-/// Takes a record apart: the effective partition key and the entry's text.
+/// The parts of a record: the effective partition key and the item's text.
 pub(crate) fn split_record(record: &[u8]) -> Option<(&[u8], &[u8])> {
     let length = usize::from(u16::from_be_bytes(record.get(..2)?.try_into().ok()?));
     record.get(2..)?.split_at_checked(length)
 }
 
-fn entry(
+fn feed_item(
     operation: FeedOperation,
     old: Option<&StoredDocument>,
     lsn: u64,
@@ -72,18 +71,18 @@ fn entry(
         metadata.set("timeToLiveExpired", true.into());
     }
     let current = new.map_or_else(|| Value::Object(Object::new()), StoredDocument::value);
-    let mut entry = Object::new();
-    entry.set("current", current);
+    let mut item = Object::new();
+    item.set("current", current);
     if new.is_none()
         && let Some(old) = old
     {
-        // A delete has no current version; it names the document it removed.
+        // A delete has no current version; the metadata names the document.
         let previous = old.value();
         metadata.set("id", previous.get("id").cloned().unwrap_or(Value::Null));
-        entry.set("previous", previous);
+        item.set("previous", previous);
     }
-    entry.set("metadata", Value::Object(metadata));
-    Value::Object(entry)
+    item.set("metadata", Value::Object(metadata));
+    Value::Object(item)
 }
 
 #[cfg(test)]
@@ -105,7 +104,7 @@ mod tests {
             effective_key: bytes::Bytes::new(),
             text: bytes::Bytes::from_static(b"{\"id\":\"a\"}"),
         };
-        let entry = entry(FeedOperation::Expire, Some(&old), 5, None, 9);
+        let item = feed_item(FeedOperation::Expire, Some(&old), 5, None, 9);
         let expect = object([
             ("lsn", 5u64.into()),
             ("crts", 9u64.into()),
@@ -114,7 +113,7 @@ mod tests {
             ("timeToLiveExpired", true.into()),
             ("id", "a".into()),
         ]);
-        assert_eq!(entry.get("metadata"), Some(&expect));
-        assert_eq!(entry.get("previous").unwrap().get("id"), Some(&"a".into()));
+        assert_eq!(item.get("metadata"), Some(&expect));
+        assert_eq!(item.get("previous").unwrap().get("id"), Some(&"a".into()));
     }
 }

@@ -4,26 +4,27 @@ use crate::clock::Clock;
 use crate::region::Replica;
 use crate::replication;
 
-/// How the engine behaves.
+/// Options of an engine.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct EngineOptions {
     /// Physical partitions of a new container.
     pub partitions: u32,
-    /// Units per second of a container that has no offer; `None` turns
+    /// Request units per second of a container without an offer; `None` turns
     /// throttling off.
     pub throughput: Option<u32>,
     /// A physical partition larger than this is split.
     pub partition_bytes_max: u64,
+    /// The clock.
     pub clock: Clock,
-    /// Which of several regions this is; `None` when it is alone.
+    /// The region of this engine; `None` when there is only one.
     pub replica: Option<Replica>,
-    /// How many writes may wait for other regions before no more are taken.
+    /// How many writes may wait in the outbox before writes are refused.
     pub outbox_max: u64,
 }
 
-/// Ten gibibytes, a fifth of what the service puts into a partition: a split
-/// costs nothing here, and a laptop may want to see one.
+/// Ten gibibytes, a fifth of the service's partitions. A split costs nothing
+/// here, and on a laptop it should be possible to see one.
 const PARTITION_BYTES_MAX: u64 = 10 << 30;
 
 impl Default for EngineOptions {
@@ -40,31 +41,37 @@ impl Default for EngineOptions {
 }
 
 impl EngineOptions {
+    /// Sets the number of physical partitions of a new container.
     pub fn with_partitions(mut self, partitions: u32) -> Self {
         self.partitions = partitions;
         self
     }
 
+    /// Sets the throughput of a container without an offer.
     pub fn with_throughput(mut self, throughput: Option<u32>) -> Self {
         self.throughput = throughput;
         self
     }
 
+    /// Sets the size above which a partition is split.
     pub fn with_partition_bytes_max(mut self, bytes: u64) -> Self {
         self.partition_bytes_max = bytes;
         self
     }
 
+    /// Sets the region.
     pub fn with_replica(mut self, replica: Option<Replica>) -> Self {
         self.replica = replica;
         self
     }
 
+    /// Sets how many writes may wait in the outbox.
     pub fn with_outbox_max(mut self, writes: u64) -> Self {
         self.outbox_max = writes;
         self
     }
 
+    /// Sets the clock.
     pub fn with_clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
         self

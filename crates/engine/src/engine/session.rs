@@ -8,8 +8,8 @@ use crate::refusal::Refusal;
 use crate::region::RegionId;
 use crate::state::ContainerState;
 
-/// Refuses a session token from the future. A token of a range that was split
-/// is held against its children, which went on from its LSN.
+/// Refuses a session token that is ahead of the state. A token of a range that
+/// was split is compared with its children, which continue its LSN.
 pub(super) fn check_session(
     container: &Container,
     state: &ContainerState,
@@ -19,8 +19,7 @@ pub(super) fn check_session(
     for token in session {
         let Ok(id) = token.range.parse::<RangeId>() else { continue };
         for range in ranges {
-            let concerns =
-                *range == id || container.range(*range).is_some_and(|range| range.parents.contains(&id));
+            let concerns = container.range(*range).map_or(*range == id, |range| range.descends_from(id));
             if concerns && !has_seen(state, *range, &token.progress) {
                 return Err(Refusal::session_not_available().with_charge(1.0).at(state.position(*range)));
             }
@@ -29,8 +28,8 @@ pub(super) fn check_session(
     Ok(())
 }
 
-/// Whether all that a client saw of a range is here. Where there are several
-/// regions, that is how far each region's writes have come.
+/// Whether every write that a client has seen in a range is applied here. With
+/// several regions the token has an LSN for each region.
 fn has_seen(state: &ContainerState, range: RangeId, progress: &Progress) -> bool {
     if state.regions == 0 || progress.regions.is_empty() {
         return progress.lsn <= state.lsn(range);
@@ -39,7 +38,7 @@ fn has_seen(state: &ContainerState, range: RangeId, progress: &Progress) -> bool
         Ok(region) if region < state.regions => {
             theirs.lsn <= i64::try_from(state.seen(range, RegionId(region))).unwrap_or(i64::MAX)
         }
-        // A region that this account does not have has written nothing.
+        // A region that is not in this account has no writes.
         _ => true,
     })
 }

@@ -7,14 +7,15 @@ use crate::refusal::Refusal;
 use crate::throttle::Bucket;
 
 impl Engine {
-    /// Lets a request of this partition in, or refuses it with 429.
+    /// Admits a request to a partition, or refuses it with `TOO_MANY_REQUESTS`.
+    /// Returns the bucket that the request's charge is to be taken from.
     pub fn admit(&self, container: &Container, range: RangeId) -> Result<Option<Bucket>, Refusal> {
         let Some((bucket, units)) = self.bucket(container, range) else { return Ok(None) };
         self.throttle.admit(bucket, units, self.clock().elapsed())?;
         Ok(Some(bucket))
     }
 
-    /// Takes what a request that was let in has cost.
+    /// Takes the charge of an admitted request from its bucket.
     pub fn spend(&self, bucket: Option<Bucket>, charge: f64) {
         if let Some(bucket) = bucket {
             self.throttle.spend(bucket, charge);

@@ -4,8 +4,8 @@
 use perihelion_model::json::{Number, Value};
 
 /// Appends a value so that bytes sort as the service sorts: undefined, null,
-/// false, true, numbers, strings, arrays, objects. Arrays and objects sort
-/// only against other types. `is_descending` turns the order round.
+/// false, true, numbers, strings, arrays, objects. All arrays are equal, and all
+/// objects. `is_descending` reverses the order.
 pub(crate) fn encode(out: &mut Vec<u8>, value: Option<&Value>, is_descending: bool) {
     let start = out.len();
     match value {
@@ -38,8 +38,8 @@ pub(crate) fn type_byte(value: &Value) -> u8 {
     }
 }
 
-/// The double in order-preserving bits, then how far an exact integer is
-/// from it (at most 512, as doubles of that size are 1024 apart).
+/// A number: the double in order-preserving bits, then the distance of an exact
+/// integer from it (at most 512, as doubles of that size are 1024 apart).
 fn encode_number(out: &mut Vec<u8>, number: Number) {
     const SIGN: u64 = 1 << 63;
     out.push(0x05);
@@ -54,8 +54,8 @@ fn encode_number(out: &mut Vec<u8>, number: Number) {
     out.extend_from_slice(&((distance as u16) ^ 0x8000).to_be_bytes());
 }
 
-/// UTF-8 with zero bytes escaped, closed by two zero bytes, so that a prefix
-/// sorts first.
+/// A string: UTF-8 with zero bytes escaped, ended by two zero bytes, so that a
+/// prefix sorts first.
 fn encode_string(out: &mut Vec<u8>, text: &str) {
     out.push(0x08);
     for byte in text.bytes() {

@@ -1,12 +1,12 @@
-//! Choosing which keys to look at.
+//! Choosing the keys to read.
 //!
-//! Equalities on plain paths, then the ORDER BY keys or else one IN list and a
-//! range on one path: that is the shape of index a query can use. An existing
-//! index fits when its first columns are the equalities in any order and the
-//! next ones the order keys, all as written or all turned round. An IN list is
-//! as many equalities, each with a part of the index to walk; the parts
-//! together have no order. The conditions that chose the index are evaluated
-//! again on each document, so a choice can make a query slow but never wrong.
+//! The shape of index that a query can use: equalities on plain paths, then the
+//! ORDER BY keys, or else one IN list and a range on one path. An existing index
+//! fits when its first columns are the equalities in any order and the next ones
+//! the order keys, all as written or all reversed. An IN list is a list of
+//! equalities, each with a part of the index to scan; the parts together have no
+//! order. The conditions that chose the index are evaluated again on each
+//! document, so a bad choice can make a query slow but never wrong.
 
 use std::ops::Bound;
 
@@ -17,22 +17,23 @@ use super::{QueryRequest, QueryScope};
 use crate::catalog::Container;
 use crate::index::{self, Column, IndexDefinition, IndexScope, IndexShape};
 
-/// How a query is going to be run.
+/// How a query is run.
 pub(super) struct Plan {
-    /// Whether rows must be put in the order of their keys. Rows without a
+    /// Whether rows must be sorted by their keys. Rows without a
     /// key come first: since June 2022 the service returns them under every
     /// indexing policy (its ORDER BY page; eclipse-edc/Connector#1512).
     pub(super) is_ordered: bool,
     pub(super) directions: Vec<bool>,
-    /// Which order keys an equality fixes. They order nothing and are no part
-    /// of a row's place, so that a place fits the index with and without them.
+    /// Which order keys are fixed by an equality. They do not affect the order and
+    /// are not part of a cursor, so that a cursor is valid for an index with or
+    /// without them.
     pub(super) is_constant: Vec<bool>,
     pub(super) index: Option<IndexUse>,
     /// The index that would fit better than any that exists.
     pub(super) missing_index: Option<IndexShape>,
 }
 
-/// An index and the parts of it to walk.
+/// An index and the parts of it to scan.
 pub(super) struct IndexUse {
     pub(super) definition: IndexDefinition,
     /// The equalities' values, encoded; several, in order, for an IN list.
@@ -40,23 +41,23 @@ pub(super) struct IndexUse {
     /// Bounds on the column after them, encoded, relative to a prefix.
     pub(super) from: Bound<Vec<u8>>,
     pub(super) to: Bound<Vec<u8>>,
-    /// Whether walking it gives the wanted order; then there is one prefix.
+    /// Whether scanning it gives the rows in order; then there is one prefix.
     pub(super) gives_order: bool,
     pub(super) is_backward: bool,
     /// Whether there is one prefix and its entries are in `_rid` order.
     pub(super) is_by_rid: bool,
 }
 
-/// Columns an index may have beyond which it is not worth building.
+/// The most columns of an index that is worth building.
 const COLUMNS_MAX: usize = 8;
 
-/// Values of an IN list that are looked up one by one. Each costs a search of
-/// the index, so that a very long list is better met by looking at documents.
+/// The longest IN list whose values are looked up one by one. Each costs a search
+/// of the index, so for a longer list it is better to read the documents.
 const CHOICES_MAX: usize = 1024;
 
 pub(super) fn choose(container: &Container, request: &QueryRequest) -> Plan {
-    // Later stages read rows, not documents, and are put in order where they
-    // are computed; so are aggregates.
+    // Later stages read rows, not documents, and are sorted where they are
+    // computed; so are aggregates.
     let program = request.program.innermost();
     let order = program.order();
     let directions: Vec<bool> = order.iter().map(is_descending).collect();
@@ -68,9 +69,9 @@ pub(super) fn choose(container: &Container, request: &QueryRequest) -> Plan {
         QueryScope::Prefix { .. } | QueryScope::Ranges(_) => IndexScope::Range,
     };
     let candidates = container.indexes.iter().filter(|index| index.is_ready && index.shape.scope == scope);
-    let best = candidates.filter_map(|index| shape.fit(index)).max_by_key(|(usefulness, _)| *usefulness);
-    let usefulness = best.as_ref().map_or(0, |(usefulness, _)| *usefulness);
-    let missing = shape.wanted().filter(|columns| shape.usefulness(columns) > usefulness);
+    let best = candidates.filter_map(|index| shape.fit(index)).max_by_key(|(score, _)| *score);
+    let score = best.as_ref().map_or(0, |(score, _)| *score);
+    let missing = shape.wanted().filter(|columns| shape.score(columns) > score);
     Plan {
         is_ordered,
         directions,
@@ -92,12 +93,12 @@ fn plain_path(path: Option<&[Step]>) -> Option<Vec<String>> {
     steps.collect::<Option<Vec<String>>>().filter(|path| !path.is_empty())
 }
 
-/// What a query asks of an index.
+/// The conditions and the order of a query, as far as an index can serve them.
 struct Shape<'q> {
     equalities: Vec<(Vec<String>, &'q Value)>,
     /// IN lists of scalars on paths that no equality fixes.
     choices: Vec<(Vec<String>, &'q [Value])>,
-    /// Plain order keys, when all are.
+    /// The order keys, if all of them are plain paths.
     order: Option<Vec<Column>>,
     has_order: bool,
     ranges: Vec<(Vec<String>, &'q Conjunct)>,
@@ -133,7 +134,7 @@ impl<'q> Shape<'q> {
             plain_path(key.path.as_deref()).map(|path| Column { path, is_descending: is_descending(key) })
         });
         let columns: Option<Vec<Column>> = columns.collect();
-        // A key that is fixed by an equality orders nothing.
+        // A key that is fixed by an equality does not affect the order.
         let columns = columns.map(|mut columns| {
             columns.retain(|column| !equalities.iter().any(|(path, _)| *path == column.path));
             columns
@@ -151,9 +152,9 @@ impl<'q> Shape<'q> {
         columns.sort();
         if self.has_order {
             let mut order = self.order.clone()?;
-            // One definition serves an order and its opposite.
+            // One definition serves an order and its reverse.
             if order.first().is_some_and(|column| column.is_descending) {
-                turn_round(&mut order);
+                reverse(&mut order);
             }
             columns.extend(order);
         } else {
@@ -176,11 +177,11 @@ impl<'q> Shape<'q> {
             Some(column) => self.bounds(column),
             None => (Bound::Unbounded, Bound::Unbounded, false),
         };
-        let usefulness = 4 * (lookup.columns - usize::from(lookup.has_choice))
+        let score = 4 * (lookup.columns - usize::from(lookup.has_choice))
             + 3 * usize::from(lookup.has_choice)
             + 2 * usize::from(is_bounded)
             + 8 * usize::from(gives_order && ordered > 0);
-        if usefulness == 0 {
+        if score == 0 {
             return None;
         }
         let used = IndexUse {
@@ -192,14 +193,14 @@ impl<'q> Shape<'q> {
             gives_order,
             is_backward,
         };
-        Some((usefulness, used))
+        Some((score, used))
     }
 
     /// How well an index with these columns would fit.
-    fn usefulness(&self, columns: &[Column]) -> usize {
+    fn score(&self, columns: &[Column]) -> usize {
         let shape = IndexShape { scope: IndexScope::Range, columns: columns.to_vec() };
         let index = IndexDefinition { id: 0, shape, is_ready: true };
-        self.fit(&index).map_or(0, |(usefulness, _)| usefulness)
+        self.fit(&index).map_or(0, |(score, _)| score)
     }
 
     /// The parts of an index that the equalities and one IN list select.
@@ -227,9 +228,8 @@ impl<'q> Shape<'q> {
         self.equalities.iter().find(|(known, _)| known == path).map(|(_, value)| *value)
     }
 
-    /// Whether the columns after the fixed ones are the order keys. All
-    /// equalities must be fixed by then or be checked row by row, which the
-    /// evaluation does anyway.
+    /// Whether the columns after the fixed ones are the order keys. Equalities on
+    /// other columns are checked when each document is evaluated.
     fn order_fit(&self, rest: &[Column]) -> (bool, bool, usize) {
         let Some(order) = self.order.as_ref().filter(|_| self.has_order) else { return (false, false, 0) };
         if order.len() != rest.len() {
@@ -238,9 +238,9 @@ impl<'q> Shape<'q> {
         if order == rest {
             return (true, false, order.len());
         }
-        let mut turned = order.clone();
-        turn_round(&mut turned);
-        (turned == rest, turned == rest, order.len())
+        let mut reversed = order.clone();
+        reverse(&mut reversed);
+        (reversed == rest, reversed == rest, order.len())
     }
 
     /// The bounds that range conditions set on a column.
@@ -259,7 +259,7 @@ impl<'q> Shape<'q> {
     }
 }
 
-/// Encoded prefixes in the making.
+/// The encoded prefixes that the equalities and an IN list select.
 struct Lookup {
     prefixes: Vec<Vec<u8>>,
     /// How many columns they cover.
@@ -268,7 +268,7 @@ struct Lookup {
 }
 
 impl Lookup {
-    /// Covers one more column: each prefix goes on with each of the values.
+    /// Covers one more column: appends each of the values to each prefix.
     fn extend(&mut self, values: &[Value], is_descending: bool) {
         let longer = self.prefixes.iter().flat_map(|prefix| {
             values.iter().map(|value| {
@@ -278,7 +278,7 @@ impl Lookup {
             })
         });
         self.prefixes = longer.collect();
-        // A value that is listed twice must not give its documents twice.
+        // A value that is listed twice must not return its documents twice.
         self.prefixes.sort();
         self.prefixes.dedup();
         self.columns += 1;
@@ -291,7 +291,7 @@ fn add_equality<'q>(equalities: &mut Vec<(Vec<String>, &'q Value)>, path: Vec<St
     }
 }
 
-fn turn_round(columns: &mut [Column]) {
+fn reverse(columns: &mut [Column]) {
     for column in columns {
         column.is_descending = !column.is_descending;
     }
@@ -308,7 +308,7 @@ fn bounds_of(condition: &Condition) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
         index::encode(&mut key, Some(value), false);
         key
     };
-    // False and true are one type with two bytes.
+    // Booleans are one type with two type bytes.
     let lowest = |value: &Value| match value {
         Value::Bool(_) => vec![index::type_byte(&Value::Bool(false))],
         _ => vec![index::type_byte(value)],

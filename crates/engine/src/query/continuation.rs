@@ -1,15 +1,17 @@
-//! Where the next page starts.
+//! The continuation token: where the next page starts.
 //!
-//! The outer form is the service's: `{"token":"...","range":{"min","max"}}`,
-//! and from the second page on a list of one of these (`docs/cosmos.md`,
-//! pages). The inside is ours. It is attacker input: everything is parsed
-//! strictly and anything else is "Invalid Continuation Token".
+//! The outer form is the service's: `{"token":"...","range":{"min","max"}}`, and
+//! from the second page on a list with one of these. The inside is ours. It is
+//! untrusted input: it is parsed strictly, and anything else is refused with
+//! "Invalid Continuation Token".
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use perihelion_model::json::{self, Style, Value, object};
 use perihelion_model::resource_id::ChildKind;
 use perihelion_query::Program;
+
+use perihelion_wire::status;
 
 use crate::catalog::Container;
 use crate::keys::RangeId;
@@ -18,21 +20,21 @@ use crate::refusal::Refusal;
 /// The state between two pages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Continuation {
-    pub(super) after: Option<Place>,
-    /// How far ranges were read that were split before the query was through
-    /// with them; their children go on from there.
-    pub(super) floors: Vec<Floor>,
+    pub(super) after: Option<RowCursor>,
+    /// The progress in ranges that were split before the query had read them to
+    /// the end. Their children continue from there.
+    pub(super) watermarks: Vec<Watermark>,
     /// Rows still to be skipped (OFFSET) and still to be returned (TOP, LIMIT).
     pub(super) skip: u64,
     pub(super) take: Option<u64>,
-    /// Pages and rows so far, as the service's own token tells them.
+    /// Pages and rows so far; the service's own token has them too.
     pub(super) pages: u64,
     pub(super) rows: u64,
 }
 
 /// The last row of a page.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct RowCursor {
     pub(super) range: RangeId,
     pub(super) rid: u64,
     /// Which of the document's rows, when it makes several.
@@ -41,16 +43,16 @@ pub(super) struct Place {
     pub(super) order: Option<Vec<u8>>,
 }
 
-/// The last row that was read of a range, in the order of `_rid`s.
+/// The last row of a range that was read, in the order of `_rid`s.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Floor {
+pub(super) struct Watermark {
     pub(super) range: RangeId,
     pub(super) rid: u64,
     pub(super) row: u64,
 }
 
-/// Splits that one query may live through, one within the other.
-const FLOORS_MAX: usize = 32;
+/// Nested splits that may happen during one query.
+const WATERMARKS_MAX: usize = 32;
 
 impl Continuation {
     pub(super) fn start(program: &Program) -> Self {
@@ -59,25 +61,27 @@ impl Continuation {
             (top, limit) => top.or(limit),
         };
         let skip = program.offset().unwrap_or(0);
-        Continuation { after: None, floors: Vec::new(), skip, take, pages: 0, rows: 0 }
+        Continuation { after: None, watermarks: Vec::new(), skip, take, pages: 0, rows: 0 }
     }
 
     pub(super) fn print(&self, container: &Container) -> String {
         let mut token = String::from("-RID:~");
-        if let Some(place) = &self.after {
-            token.push_str(&container.rid.child(ChildKind::Document, place.rid));
+        if let Some(cursor) = &self.after {
+            token.push_str(&container.rid.child(ChildKind::Document, cursor.rid));
         }
         token.push_str(&format!("#RT:{}#TRC:{}", self.pages, self.rows));
-        if let Some(place) = &self.after {
-            token.push_str(&format!("#PKR:{}#ROW:{}", place.range, place.row));
-            if let Some(order) = &place.order {
+        if let Some(cursor) = &self.after {
+            token.push_str(&format!("#PKR:{}#ROW:{}", cursor.range, cursor.row));
+            if let Some(order) = &cursor.order {
                 token.push_str(&format!("#ORD:{}", STANDARD.encode(order)));
             }
         }
-        if !self.floors.is_empty() {
-            let floors =
-                self.floors.iter().map(|floor| format!("{}.{}.{}", floor.range, floor.rid, floor.row));
-            token.push_str(&format!("#SPL:{}", floors.collect::<Vec<_>>().join(",")));
+        if !self.watermarks.is_empty() {
+            let watermarks = self
+                .watermarks
+                .iter()
+                .map(|watermark| format!("{}.{}.{}", watermark.range, watermark.rid, watermark.row));
+            token.push_str(&format!("#SPL:{}", watermarks.collect::<Vec<_>>().join(",")));
         }
         token.push_str(&format!("#SKP:{}", self.skip));
         if let Some(take) = self.take {
@@ -91,11 +95,13 @@ impl Continuation {
     }
 
     pub(super) fn parse(text: &str, container: &Container) -> Result<Self, Refusal> {
-        parse(text, container).ok_or_else(|| Refusal::gateway(400, "Invalid Continuation Token"))
+        parse(text, container)
+            .ok_or_else(|| Refusal::gateway(status::BAD_REQUEST, "Invalid Continuation Token"))
     }
 }
 
-/// The longest token we read; ours are far shorter unless order keys are long.
+/// The longest token that is parsed. Tokens are far shorter unless order keys are
+/// long.
 const TOKEN_BYTES_MAX: usize = 64 * 1024;
 
 fn parse(text: &str, container: &Container) -> Option<Continuation> {
@@ -119,7 +125,7 @@ fn parse(text: &str, container: &Container) -> Option<Continuation> {
     let number = |name: &str| fields.get(name)?.parse::<u64>().ok();
     let after = match rid {
         "" => None,
-        rid => Some(Place {
+        rid => Some(RowCursor {
             rid: container.parse_document_rid(rid)?,
             range: u32::try_from(number("PKR")?).ok()?,
             row: number("ROW")?,
@@ -133,16 +139,16 @@ fn parse(text: &str, container: &Container) -> Option<Continuation> {
         Some(take) => Some(take.parse().ok()?),
         None => None,
     };
-    let floors = match fields.get("SPL") {
-        Some(floors) => floors.split(',').map(parse_floor).collect::<Option<Vec<_>>>()?,
+    let watermarks = match fields.get("SPL") {
+        Some(watermarks) => watermarks.split(',').map(parse_watermark).collect::<Option<Vec<_>>>()?,
         None => Vec::new(),
     };
-    if floors.len() > FLOORS_MAX {
+    if watermarks.len() > WATERMARKS_MAX {
         return None;
     }
     Some(Continuation {
         after,
-        floors,
+        watermarks,
         skip: number("SKP")?,
         take,
         pages: number("RT")?,
@@ -150,12 +156,12 @@ fn parse(text: &str, container: &Container) -> Option<Continuation> {
     })
 }
 
-fn parse_floor(text: &str) -> Option<Floor> {
+fn parse_watermark(text: &str) -> Option<Watermark> {
     let mut numbers = text.split('.');
-    let floor = Floor {
+    let watermark = Watermark {
         range: numbers.next()?.parse().ok()?,
         rid: numbers.next()?.parse().ok()?,
         row: numbers.next()?.parse().ok()?,
     };
-    numbers.next().is_none().then_some(floor)
+    numbers.next().is_none().then_some(watermark)
 }

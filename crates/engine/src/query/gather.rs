@@ -1,35 +1,35 @@
-//! Answers that need every document before their first row: DISTINCT,
-//! aggregates, GROUP BY, statements in stages, and those that read nothing.
+//! Queries that need every document before their first row: DISTINCT,
+//! aggregates, GROUP BY, statements in stages, and those that read no document.
 //!
-//! Each page computes the whole answer and cuts its rows out by count. A
-//! program in stages is answered from the inside out: the inner answer, sorted
-//! and cut, stands in for the documents of the outer program. What is held at
-//! a time is two stages, each within [`ROWS_HELD_MAX`] and [`BYTES_HELD_MAX`].
+//! Each page computes all rows and returns a part of them by count. A program in
+//! stages is evaluated from the inside out: the rows of the inner program, sorted
+//! and cut, take the role of documents in the outer one. At most two stages are
+//! in memory at a time, each within [`ROWS_HELD_MAX`] and [`BYTES_HELD_MAX`].
 
 use std::ops::ControlFlow;
 
 use perihelion_model::json::Value;
 use perihelion_query::{Accumulator, DistinctValues, Program, Row};
 
-use super::continuation::{Continuation, Place};
+use super::continuation::{Continuation, RowCursor};
 use super::output::Output;
-use super::rows::{Context, Page, Produced, ROWS_HELD_MAX, evaluation_refusal, too_many_rows};
+use super::rows::{Context, Page, PageRows, ROWS_HELD_MAX, evaluation_refusal, too_many_rows};
 use super::sources;
 use crate::documents::StoredDocument;
 use crate::refusal::Refusal;
 
-/// Bytes of rows that one stage may hold, as much as groups may.
+/// The most bytes of rows in one stage; groups have the same limit.
 const BYTES_HELD_MAX: usize = 256 * 1024 * 1024;
 
 pub(super) fn is_needed(program: &Program) -> bool {
     program.inner().is_some() || program.reads_no_document() || program.is_grouped() || program.is_distinct()
 }
 
-pub(super) fn gather(context: &Context<'_>, continuation: Continuation) -> Result<Produced, Refusal> {
+pub(super) fn gather(context: &Context<'_>, continuation: Continuation) -> Result<PageRows, Refusal> {
     let program = &context.request.program;
     let mut documents = 0;
     let all = in_order(program, context.collect(program, usize::MAX, &mut documents)?);
-    let emitted = continuation.after.as_ref().map_or(0, |place| place.row);
+    let emitted = continuation.after.as_ref().map_or(0, |cursor| cursor.row);
     let mut page = Page::new(context, continuation);
     page.documents = documents;
     let mut has_more = false;
@@ -37,7 +37,7 @@ pub(super) fn gather(context: &Context<'_>, continuation: Continuation) -> Resul
         if row_number <= emitted {
             continue;
         }
-        if !page.offer(&Output::Value(row), Place { range: 0, rid: 0, row: row_number, order: None }) {
+        if !page.try_push(&Output::Value(row), RowCursor { range: 0, rid: 0, row: row_number, order: None }) {
             has_more = true;
             break;
         }
@@ -46,7 +46,7 @@ pub(super) fn gather(context: &Context<'_>, continuation: Continuation) -> Resul
 }
 
 impl Context<'_> {
-    /// All rows of a program, in no order yet; at most `enough` are wanted.
+    /// All rows of a program, not yet sorted; at most `enough` are needed.
     fn collect(&self, program: &Program, enough: usize, documents: &mut u64) -> Result<Vec<Row>, Refusal> {
         let mut collector = Collector::new(program, enough);
         match program.inner() {
@@ -74,8 +74,8 @@ impl Context<'_> {
         consume: &mut dyn FnMut(StoredDocument) -> Result<ControlFlow<()>, Refusal>,
     ) -> Result<(), Refusal> {
         let mut is_over = false;
-        for unit in &sources::units(self.container, &self.request.scope) {
-            self.walk(unit).by_rid(self.plan.index.as_ref(), 0, &mut |_, document| {
+        for range in &sources::scan_ranges(self.container, &self.request.scope) {
+            self.scan(range).by_rid(self.plan.index.as_ref(), 0, &mut |_, document| {
                 let flow = consume(document)?;
                 is_over = flow.is_break();
                 Ok(flow)
@@ -88,7 +88,7 @@ impl Context<'_> {
     }
 }
 
-/// Rows or groups in the making.
+/// The rows or groups collected so far.
 struct Collector<'p> {
     program: &'p Program,
     groups: Option<Accumulator<'p>>,
@@ -104,7 +104,7 @@ impl<'p> Collector<'p> {
         Collector { program, groups, rows: Vec::new(), seen: DistinctValues::default(), bytes: 0, enough }
     }
 
-    /// Takes what a document, or a value in its place, gives.
+    /// Adds the rows of a document, or of an inner stage's row.
     fn add(&mut self, document: &Value) -> Result<(), Refusal> {
         if let Some(groups) = &mut self.groups {
             return groups.add(document).map_err(evaluation_refusal);
@@ -125,7 +125,7 @@ impl<'p> Collector<'p> {
         Ok(())
     }
 
-    /// Can nothing that comes change the answer any more?
+    /// Whether further documents cannot change the rows.
     fn is_settled(&self) -> bool {
         self.rows.len() >= self.enough
     }
@@ -138,7 +138,7 @@ impl<'p> Collector<'p> {
     }
 }
 
-/// How many rows settle the answer of an inner program.
+/// How many rows of an inner program are enough.
 fn rows_enough(program: &Program) -> usize {
     if !program.order().is_empty() {
         return usize::MAX;
@@ -147,18 +147,18 @@ fn rows_enough(program: &Program) -> usize {
     usize::try_from(count.saturating_add(program.offset().unwrap_or(0))).unwrap_or(usize::MAX)
 }
 
-/// Sorts rows that are all there, and drops undefined and repeated ones. The
-/// window is the page's.
+/// Sorts the rows and drops undefined and repeated ones. OFFSET and LIMIT are
+/// applied by the page.
 fn in_order(program: &Program, mut rows: Vec<Row>) -> Vec<Value> {
     rows.sort_by(|one, other| program.compare(one, other));
     let mut seen = DistinctValues::default();
     let outputs = rows.into_iter().filter_map(|row| row.output);
-    // Rows that are no groups were looked at when they came in.
+    // Rows that are not groups were checked for repeats when they were added.
     let may_repeat = program.is_distinct() && program.is_grouped();
     outputs.filter(|output| !may_repeat || seen.insert(output)).collect()
 }
 
-/// Roughly how long a row is as text.
+/// The approximate length of a row as text.
 fn estimate(value: &Value) -> usize {
     match value {
         Value::Null | Value::Bool(_) => 5,

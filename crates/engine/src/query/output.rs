@@ -1,8 +1,8 @@
-//! One row of a page, on its way to text.
+//! The text of a row.
 //!
-//! A row that is a whole document has its text already. That text is spelled
-//! for point reads; in a query answer a few numbers look different, and a
-//! document that may hold one of them is printed again.
+//! A row that is a whole document has its text already. That text is spelled for
+//! point reads. A query spells a few numbers differently, so a document that may
+//! contain one of them is printed again.
 
 use bytes::Bytes;
 use perihelion_model::json::{self, Style, Value};
@@ -17,7 +17,7 @@ pub(super) enum Output {
 }
 
 impl Output {
-    /// The whole document; its value is asked for only to be printed.
+    /// The row of a whole document; `value` is called only if it must be printed.
     pub(super) fn of(document: &StoredDocument, value: impl FnOnce() -> Value) -> Self {
         if is_spelled_alike(&document.text) && std::str::from_utf8(&document.text).is_ok() {
             Output::Text(document.text.clone())
@@ -33,7 +33,7 @@ impl Output {
         }
     }
 
-    /// What a row counts for in the charge: its members, a whole document two.
+    /// The members of a row, for the charge; a whole document counts as two.
     pub(super) fn members(&self) -> u64 {
         match self {
             Output::Text(_) => 2,
@@ -44,10 +44,9 @@ impl Output {
     }
 }
 
-/// Whether a stored text is the same in a query answer. It is not when a
-/// number has an exponent of three digits with a leading zero (`1e+019`), or is
-/// an integer beyond i64; anything that looks so, be it inside a string, is
-/// taken to be one.
+/// Whether a stored text is spelled the same in a query. It is not when a number
+/// has an exponent of three digits with a leading zero (`1e+019`) or is an integer
+/// beyond i64. Text inside a string that looks like such a number counts as one.
 fn is_spelled_alike(text: &[u8]) -> bool {
     let mut digits = 0;
     for (at, byte) in text.iter().enumerate() {
@@ -69,7 +68,7 @@ fn is_spelled_alike(text: &[u8]) -> bool {
 /// Integers with fewer digits fit i64.
 const LONG_INTEGER_DIGITS: usize = 19;
 
-/// `+019` or `-005`, and then the end of the number.
+/// Whether the text begins with `+019`, `-005` or the like, and ends the number.
 fn is_padded_exponent(rest: &[u8]) -> bool {
     match rest {
         [b'+' | b'-', b'0', tens, ones, after @ ..] => {
@@ -114,7 +113,7 @@ mod tests {
             r#"{"n":[1,-1.25e-7,2]}"#,
             r#"{"n":18446744073709551615}"#,
             r#"{"n":9223372036854775808}"#,
-            // In doubt it is printed again.
+            // When in doubt, it is printed again.
             r#"{"n":9223372036854775807}"#,
             r#"{"n":"1234567890123456789"}"#,
             r#"{"n":"1e+019,"}"#,
@@ -124,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn every_power_of_ten_comes_out_in_the_querys_spelling() {
+    fn every_power_of_ten_is_spelled_as_a_query_spells_it() {
         for exponent in -320..=290 {
             for mantissa in ["1", "-1", "1.5", "9007199254740993", "0.1"] {
                 let text = format!(r#"{{"a":[{mantissa}e{exponent}],"b":{mantissa}e{exponent}}}"#);

@@ -1,10 +1,10 @@
 //! Turning documents into the rows of a page.
 //!
-//! Three ways, by what the query needs: *stream* (no order: documents in
-//! `_rid` order, range after range), *merge* (ORDER BY: each range gives its
-//! first rows after the last page's place, from an index or by keeping the
-//! smallest, and the ranges are merged), and [*gather*](super::gather), which
-//! computes everything and cuts the page out by count.
+//! There are three ways, depending on the query: *stream* (no order: documents in
+//! `_rid` order, range after range), *merge* (ORDER BY: each range gives its first
+//! rows after the last page's cursor, from an index or by keeping the smallest,
+//! and the ranges are merged), and [*gather*](super::gather), which computes all
+//! rows and returns a part of them by count.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -12,10 +12,12 @@ use std::ops::ControlFlow;
 use perihelion_model::json::{self, Style, Value};
 use perihelion_query::{Program, Row};
 
+use perihelion_wire::status;
+
 use super::access::Plan;
-use super::continuation::{Continuation, Floor, Place};
+use super::continuation::{Continuation, RowCursor, Watermark};
 use super::output::Output;
-use super::sources::{self, Unit, Walk};
+use super::sources::{self, Scan, ScanRange};
 use super::{PAGE_BYTES_MAX, QueryRequest, gather};
 use crate::catalog::Container;
 use crate::documents::StoredDocument;
@@ -32,8 +34,8 @@ pub(super) struct Context<'a> {
     pub(super) now: u64,
 }
 
-/// The rows of a page and what making them took.
-pub(super) struct Produced {
+/// The rows of a page and the work they took.
+pub(super) struct PageRows {
     /// The rows as JSON text, commas between them.
     pub(super) text: String,
     pub(super) rows: usize,
@@ -42,11 +44,11 @@ pub(super) struct Produced {
     pub(super) continuation: Option<Continuation>,
 }
 
-/// Rows that an aggregate, DISTINCT or an unindexed sort may hold, so that
-/// one query cannot take all memory.
+/// The most rows that an aggregate, DISTINCT or an unindexed sort may hold, so
+/// that one query cannot use all memory.
 pub(super) const ROWS_HELD_MAX: usize = 1_000_000;
 
-pub(super) fn produce(context: &Context<'_>, continuation: Continuation) -> Result<Produced, Refusal> {
+pub(super) fn produce(context: &Context<'_>, continuation: Continuation) -> Result<PageRows, Refusal> {
     let program = &context.request.program;
     if gather::is_needed(program) {
         return gather::gather(context, continuation);
@@ -54,7 +56,7 @@ pub(super) fn produce(context: &Context<'_>, continuation: Continuation) -> Resu
     if context.plan.is_ordered { merge(context, continuation) } else { stream(context, continuation) }
 }
 
-/// Collects the rows of one page, minding OFFSET, TOP and the page's size.
+/// Collects the rows of one page within OFFSET, TOP and the page's size.
 pub(super) struct Page {
     text: String,
     rows: usize,
@@ -74,8 +76,8 @@ impl Page {
         self.state.take == Some(0)
     }
 
-    /// Adds the next row, unless the page has all it can or may have.
-    pub(super) fn offer(&mut self, row: &Output, place: Place) -> bool {
+    /// Adds the next row; false if the page is full.
+    pub(super) fn try_push(&mut self, row: &Output, cursor: RowCursor) -> bool {
         if self.is_exhausted() || self.rows >= self.rows_max {
             return false;
         }
@@ -90,7 +92,7 @@ impl Page {
         } else {
             return false;
         }
-        self.state.after = Some(place);
+        self.state.after = Some(cursor);
         true
     }
 
@@ -108,11 +110,11 @@ impl Page {
         fits
     }
 
-    pub(super) fn finish(mut self, has_more: bool) -> Produced {
+    pub(super) fn finish(mut self, has_more: bool) -> PageRows {
         self.state.pages += 1;
         self.state.rows += self.rows as u64;
         let goes_on = has_more && !self.is_exhausted();
-        Produced {
+        PageRows {
             text: self.text,
             rows: self.rows,
             members: self.members,
@@ -122,22 +124,22 @@ impl Page {
     }
 }
 
-fn stream(context: &Context<'_>, continuation: Continuation) -> Result<Produced, Refusal> {
-    let units = sources::units(context.container, &context.request.scope);
-    let floors = floors(&continuation);
-    let mut at = first_unit(context.container, &units, continuation.after.as_ref())?;
+fn stream(context: &Context<'_>, continuation: Continuation) -> Result<PageRows, Refusal> {
+    let ranges = sources::scan_ranges(context.container, &context.request.scope);
+    let watermarks = watermarks(&continuation);
+    let mut at = first_scan_range(context.container, &ranges, continuation.after.as_ref())?;
     let mut page = Page::new(context, continuation);
     let mut has_more = false;
-    while let Some(unit) = units.get(at) {
-        let floor = floor_of(context.container, unit.range, &floors);
-        let first = floor.map_or(0, |(rid, _)| rid);
-        context.walk(unit).by_rid(context.plan.index.as_ref(), first, &mut |rid, document| {
+    while let Some(range) = ranges.get(at) {
+        let watermark = watermark_of(context.container, range.range, &watermarks);
+        let first = watermark.map_or(0, |(rid, _)| rid);
+        context.scan(range).by_rid(context.plan.index.as_ref(), first, &mut |rid, document| {
             page.documents += 1;
-            for (row, place) in context.rows_of(unit.range, rid, &document)? {
-                if floor.is_some_and(|floor| (rid, place.row) <= floor) {
+            for (row, cursor) in context.rows_of(range.range, rid, &document)? {
+                if watermark.is_some_and(|watermark| (rid, cursor.row) <= watermark) {
                     continue;
                 }
-                if !page.offer(&row.output, place) {
+                if !page.try_push(&row.output, cursor) {
                     has_more = true;
                     return Ok(ControlFlow::Break(()));
                 }
@@ -149,49 +151,53 @@ fn stream(context: &Context<'_>, continuation: Continuation) -> Result<Produced,
         }
         at += 1;
     }
-    let ahead = units.get(at..).unwrap_or_default();
-    page.state.floors = floors;
-    page.state.floors.retain(|floor| {
-        let is_split = context.container.range(floor.range).is_none();
-        is_split && ahead.iter().any(|unit| descends(context.container, unit.range, floor.range))
+    let ahead = ranges.get(at..).unwrap_or_default();
+    page.state.watermarks = watermarks;
+    page.state.watermarks.retain(|watermark| {
+        let is_split = context.container.range(watermark.range).is_none();
+        is_split && ahead.iter().any(|range| descends(context.container, range.range, watermark.range))
     });
     Ok(page.finish(has_more))
 }
 
-/// How far each range was read, the one that the last page ended in included.
-fn floors(continuation: &Continuation) -> Vec<Floor> {
+/// The last row read of each range, including the range of the last page's end.
+fn watermarks(continuation: &Continuation) -> Vec<Watermark> {
     let last = continuation.after.as_ref();
-    let last = last.map(|place| Floor { range: place.range, rid: place.rid, row: place.row });
-    continuation.floors.iter().copied().chain(last).collect()
+    let last = last.map(|cursor| Watermark { range: cursor.range, rid: cursor.rid, row: cursor.row });
+    continuation.watermarks.iter().copied().chain(last).collect()
 }
 
-/// The last row of this range that was read, be it under a parent's name.
-fn floor_of(container: &Container, range: RangeId, floors: &[Floor]) -> Option<(u64, u64)> {
-    let own = floors.iter().filter(|floor| descends(container, range, floor.range));
-    own.map(|floor| (floor.rid, floor.row)).max()
+/// The last row of this range that was read, also when it was read as part of a
+/// parent range.
+fn watermark_of(container: &Container, range: RangeId, watermarks: &[Watermark]) -> Option<(u64, u64)> {
+    let own = watermarks.iter().filter(|watermark| descends(container, range, watermark.range));
+    own.map(|watermark| (watermark.rid, watermark.row)).max()
 }
 
-/// The unit a page goes on in. The children of a range that was split meanwhile
-/// stand where it stood.
-fn first_unit(container: &Container, units: &[Unit<'_>], resume: Option<&Place>) -> Result<usize, Refusal> {
-    let Some(place) = resume else { return Ok(0) };
-    let goes_on = |unit: &Unit<'_>| descends(container, unit.range, place.range);
-    units.iter().position(goes_on).ok_or_else(Refusal::range_gone)
+/// The range in which a page continues. The children of a split range take its
+/// position.
+fn first_scan_range(
+    container: &Container,
+    ranges: &[ScanRange<'_>],
+    resume: Option<&RowCursor>,
+) -> Result<usize, Refusal> {
+    let Some(cursor) = resume else { return Ok(0) };
+    let goes_on = |range: &ScanRange<'_>| descends(container, range.range, cursor.range);
+    ranges.iter().position(goes_on).ok_or_else(Refusal::range_gone)
 }
 
-/// Whether a range is another one, or came out of it by splits.
+/// Whether a range is `from` or was split from it.
 fn descends(container: &Container, range: RangeId, from: RangeId) -> bool {
     container.range(range).map_or(range == from, |range| range.descends_from(from))
 }
 
-/// Where a row stands among all rows of an ordered query. Its range has no say:
-/// a split changes that, and a page after the split goes on where one before it
-/// ended.
+/// The sort key of a row in an ordered query. The range is not part of it, because
+/// a split changes the range, and the next page must continue after a split.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct SortKey {
     order: Vec<u8>,
-    /// Turned round when the first key is descending, as an index walked
-    /// backwards gives it.
+    /// Inverted when the first key is descending, because an index that is scanned
+    /// backwards returns descending `_rid`s.
     rid: u64,
     row: u64,
 }
@@ -202,8 +208,8 @@ struct DocumentRow {
     order_keys: Vec<Option<Value>>,
 }
 
-/// A document's rows, `None` for those that are undefined. Whole documents are
-/// looked into only as far as the filter and the order ask for it.
+/// A document's rows, `None` for those that are undefined. A whole document is
+/// parsed only if the filter or the order needs it.
 fn document_rows(program: &Program, document: &StoredDocument) -> Result<Vec<Option<DocumentRow>>, Refusal> {
     if program.selects_every_document() {
         return Ok(vec![Some(DocumentRow {
@@ -226,19 +232,19 @@ fn document_rows(program: &Program, document: &StoredDocument) -> Result<Vec<Opt
     Ok(rows.into_iter().map(defined).collect())
 }
 
-fn merge(context: &Context<'_>, continuation: Continuation) -> Result<Produced, Refusal> {
-    let resume = continuation.after.as_ref().map(|place| context.sort_key(place));
+fn merge(context: &Context<'_>, continuation: Continuation) -> Result<PageRows, Refusal> {
+    let resume = continuation.after.as_ref().map(|cursor| context.sort_key(cursor));
     let mut page = Page::new(context, continuation);
-    // One row more than fits tells whether there is a next page.
+    // One row more than fits shows whether there is a next page.
     let wanted = page.rows_max.saturating_add(1).saturating_add(page.state.skip as usize);
     let wanted = page.state.take.map_or(wanted, |take| wanted.min((take + page.state.skip) as usize + 1));
     let mut best: BTreeMap<SortKey, (RangeId, Output)> = BTreeMap::new();
-    for unit in &sources::units(context.container, &context.request.scope) {
-        page.documents += context.smallest(unit, resume.as_ref(), wanted, &mut best)?;
+    for range in &sources::scan_ranges(context.container, &context.request.scope) {
+        page.documents += context.smallest(range, resume.as_ref(), wanted, &mut best)?;
     }
     let mut has_more = false;
     for (key, (range, row)) in best {
-        if !page.offer(&row, context.place(range, key)) {
+        if !page.try_push(&row, context.cursor(range, key)) {
             has_more = true;
             break;
         }
@@ -247,20 +253,20 @@ fn merge(context: &Context<'_>, continuation: Continuation) -> Result<Produced, 
 }
 
 impl Context<'_> {
-    pub(super) fn walk<'b>(&'b self, unit: &'b Unit<'b>) -> Walk<'b> {
-        Walk { view: self.view, container: self.container, unit, now: self.now }
+    pub(super) fn scan<'b>(&'b self, range: &'b ScanRange<'b>) -> Scan<'b> {
+        Scan { view: self.view, container: self.container, range, now: self.now }
     }
 
-    /// The rows of a document that are in the answer, each with its place.
+    /// The rows of a document, each with its cursor.
     fn rows_of(
         &self,
         range: RangeId,
         rid: u64,
         document: &StoredDocument,
-    ) -> Result<impl Iterator<Item = (DocumentRow, Place)> + use<>, Refusal> {
+    ) -> Result<impl Iterator<Item = (DocumentRow, RowCursor)> + use<>, Refusal> {
         let rows = document_rows(&self.request.program, document)?;
         Ok((0..).zip(rows).filter_map(move |(row, found)| {
-            found.map(|found| (found, Place { range, rid, row, order: None }))
+            found.map(|found| (found, RowCursor { range, rid, row, order: None }))
         }))
     }
 
@@ -268,17 +274,17 @@ impl Context<'_> {
         self.plan.directions.first().copied().unwrap_or(false)
     }
 
-    fn turned(&self, rid: u64) -> u64 {
+    fn rid_order(&self, rid: u64) -> u64 {
         if self.is_reversed() { u64::MAX - rid } else { rid }
     }
 
-    fn sort_key(&self, place: &Place) -> SortKey {
-        let order = place.order.clone().unwrap_or_default();
-        SortKey { order, rid: self.turned(place.rid), row: place.row }
+    fn sort_key(&self, cursor: &RowCursor) -> SortKey {
+        let order = cursor.order.clone().unwrap_or_default();
+        SortKey { order, rid: self.rid_order(cursor.rid), row: cursor.row }
     }
 
-    fn place(&self, range: RangeId, key: SortKey) -> Place {
-        Place { range, rid: self.turned(key.rid), row: key.row, order: Some(key.order) }
+    fn cursor(&self, range: RangeId, key: SortKey) -> RowCursor {
+        RowCursor { range, rid: self.rid_order(key.rid), row: key.row, order: Some(key.order) }
     }
 
     fn encode_order(&self, keys: &[Option<Value>]) -> Vec<u8> {
@@ -292,27 +298,27 @@ impl Context<'_> {
         order
     }
 
-    /// Adds a unit's first rows after `resume` to `best`, which keeps the
-    /// `wanted` smallest; returns how many documents were looked at.
+    /// Adds a range's first rows after `resume` to `best`, which keeps the
+    /// `wanted` smallest; returns how many documents were read.
     fn smallest(
         &self,
-        unit: &Unit<'_>,
+        range: &ScanRange<'_>,
         resume: Option<&SortKey>,
         wanted: usize,
         best: &mut BTreeMap<SortKey, (RangeId, Output)>,
     ) -> Result<u64, Refusal> {
         let mut documents = 0;
         let in_order = self.plan.index.as_ref().filter(|used| used.gives_order);
-        // An index whose first column is declared descending is walked forwards
-        // for a descending order: its keys come in order, but among equal ones
-        // the `_rid`s the other way round.
+        // An index whose first column is declared descending is scanned forwards
+        // for a descending order: its keys come in order, but among equal keys
+        // the `_rid`s are in reverse order.
         let gives_ties_in_order = in_order.is_some_and(|used| used.is_backward == self.is_reversed());
         let mut consume = |rid: u64, document: StoredDocument| {
             documents += 1;
             let mut is_beyond = false;
-            for (row, place) in self.rows_of(unit.range, rid, &document)? {
-                let place = Place { order: Some(self.encode_order(&row.order_keys)), ..place };
-                let key = self.sort_key(&place);
+            for (row, cursor) in self.rows_of(range.range, rid, &document)? {
+                let cursor = RowCursor { order: Some(self.encode_order(&row.order_keys)), ..cursor };
+                let key = self.sort_key(&cursor);
                 if resume.is_some_and(|resume| key <= *resume) {
                     continue;
                 }
@@ -323,7 +329,7 @@ impl Context<'_> {
                     is_beyond |= gives_ties_in_order || last.order < key.order;
                     continue;
                 }
-                best.insert(key, (unit.range, row.output));
+                best.insert(key, (range.range, row.output));
                 if best.len() > wanted {
                     best.pop_last();
                 }
@@ -331,7 +337,8 @@ impl Context<'_> {
                     return Err(too_many_rows());
                 }
             }
-            // An index gives rows in order: the first that is too late ends it.
+            // An index gives rows in order: the first row beyond the page ends the
+            // scan.
             Ok(if is_beyond && in_order.is_some() {
                 ControlFlow::Break(())
             } else {
@@ -341,15 +348,15 @@ impl Context<'_> {
         match in_order {
             Some(used) => {
                 let start = resume.map(|resume| self.index_start(used.is_backward, resume));
-                self.walk(unit).by_index(used, start.as_deref(), &mut consume)?;
+                self.scan(range).by_index(used, start.as_deref(), &mut consume)?;
             }
-            None => self.walk(unit).by_rid(self.plan.index.as_ref(), 0, &mut consume)?,
+            None => self.scan(range).by_rid(self.plan.index.as_ref(), 0, &mut consume)?,
         }
         Ok(documents)
     }
 
-    /// Where an index walk goes on: at the encoded order keys of the last
-    /// row, which stand inverted in an index that is walked backwards.
+    /// Where an index scan continues: at the encoded order keys of the last row,
+    /// inverted for an index that is scanned backwards.
     fn index_start(&self, is_backward: bool, resume: &SortKey) -> Vec<u8> {
         if is_backward { resume.order.iter().map(|byte| !byte).collect() } else { resume.order.clone() }
     }
@@ -361,11 +368,12 @@ pub(super) fn too_many_rows() -> Refusal {
     ))
 }
 
-/// A value that JSON cannot hold, or the like: a backend error that is charged.
+/// An evaluation error, such as a number that JSON cannot represent: a backend
+/// error with a charge.
 pub(super) fn evaluation_refusal(error: perihelion_query::EvaluationError) -> Refusal {
-    Refusal::new(400, Layer::QueryRuntime, json::to_text(&error.to_json(), Style::Query))
+    Refusal::new(status::BAD_REQUEST, Layer::QueryRuntime, json::to_text(&error.to_json(), Style::Query))
         .with_charge(QUERY_ERROR_CHARGE)
 }
 
-/// A failed query cost what a constant one does.
+/// The charge of a failed query: that of a query without FROM.
 const QUERY_ERROR_CHARGE: f64 = 2.25;

@@ -1,5 +1,5 @@
-//! Walking the keys that a plan chose: documents one by one, in `_rid` order
-//! or in an index's order, from where the last page ended.
+//! Scanning the keys that a plan chose: documents one by one, in `_rid` order or
+//! in an index's order, from where the last page ended.
 
 use std::ops::{Bound, ControlFlow};
 
@@ -14,54 +14,59 @@ use crate::storage::{Direction, View};
 
 use perihelion_model::partition_key::EffectiveRange;
 
-/// Called with each document; breaks when it has enough.
+/// Called with each document; breaks to end the scan.
 pub(super) type Consumer<'a> = dyn FnMut(u64, StoredDocument) -> Result<ControlFlow<()>, Refusal> + 'a;
 
-/// One physical partition's share of a scope.
+/// The part of a scope that lies in one physical partition.
 #[derive(Debug, Clone)]
-pub(super) struct Unit<'a> {
+pub(super) struct ScanRange<'a> {
     pub(super) range: RangeId,
     segment: SegmentId,
-    part: Part<'a>,
+    filter: ScanFilter<'a>,
 }
 
 #[derive(Debug, Clone)]
-enum Part<'a> {
+enum ScanFilter<'a> {
     Partition(&'a LogicalKey),
-    /// A prefix of hierarchical keys, and the range's own part of it.
+    /// A prefix of hierarchical keys, within the range's own keys.
     Prefix(&'a [u8], EffectiveRange),
     Keys(EffectiveRange),
 }
 
-/// The units of a scope, in the order they are read.
-pub(super) fn units<'a>(container: &Container, scope: &'a QueryScope) -> Vec<Unit<'a>> {
-    let unit = |id: RangeId, part: Part<'a>| {
+/// The parts of a scope, in the order they are read.
+pub(super) fn scan_ranges<'a>(container: &Container, scope: &'a QueryScope) -> Vec<ScanRange<'a>> {
+    let scan_range = |id: RangeId, filter: ScanFilter<'a>| {
         let segment = container.range(id).map_or(id, |range| range.segment);
-        Unit { range: id, segment, part }
+        ScanRange { range: id, segment, filter }
     };
     match scope {
-        QueryScope::Partition(target) => vec![unit(target.range.id, Part::Partition(&target.partition))],
+        QueryScope::Partition(target) => {
+            vec![scan_range(target.range.id, ScanFilter::Partition(&target.partition))]
+        }
         QueryScope::Prefix { hash, ranges } => {
             let ranges = ranges.iter().filter_map(|id| container.range(*id));
-            ranges.map(|range| unit(range.id, Part::Prefix(hash, range.range.clone()))).collect()
+            ranges.map(|range| scan_range(range.id, ScanFilter::Prefix(hash, range.range.clone()))).collect()
         }
-        QueryScope::Ranges(ranges) if ranges.is_empty() => {
-            container.ranges.iter().map(|range| unit(range.id, Part::Keys(range.range.clone()))).collect()
-        }
+        QueryScope::Ranges(ranges) if ranges.is_empty() => container
+            .ranges
+            .iter()
+            .map(|range| scan_range(range.id, ScanFilter::Keys(range.range.clone())))
+            .collect(),
         QueryScope::Ranges(ranges) => {
-            ranges.iter().map(|(range, keys)| unit(*range, Part::Keys(keys.clone()))).collect()
+            ranges.iter().map(|(range, keys)| scan_range(*range, ScanFilter::Keys(keys.clone()))).collect()
         }
     }
 }
 
-pub(super) struct Walk<'a> {
+/// A scan of one part of a scope.
+pub(super) struct Scan<'a> {
     pub(super) view: &'a dyn View,
     pub(super) container: &'a Container,
-    pub(super) unit: &'a Unit<'a>,
+    pub(super) range: &'a ScanRange<'a>,
     pub(super) now: u64,
 }
 
-impl Walk<'_> {
+impl Scan<'_> {
     /// All documents with a `_rid` counter from `first` on, in its order.
     pub(super) fn by_rid(
         &self,
@@ -69,7 +74,7 @@ impl Walk<'_> {
         first: u64,
         consume: &mut Consumer<'_>,
     ) -> Result<(), Refusal> {
-        match (index, &self.unit.part) {
+        match (index, &self.range.filter) {
             (Some(used), _) if used.is_by_rid => {
                 let prefix = self.index_prefix(used, only_prefix(used));
                 self.starting_at_rid(&prefix, first, consume)
@@ -80,11 +85,11 @@ impl Walk<'_> {
                 rids.sort_unstable();
                 self.fetch_all(rids, consume)
             }
-            (None, Part::Keys(_)) => self.documents(first, consume),
-            (None, Part::Partition(partition)) => {
+            (None, ScanFilter::Keys(_)) => self.documents(first, consume),
+            (None, ScanFilter::Partition(partition)) => {
                 self.starting_at_rid(&keys::members(self.container.number(), &partition.0), first, consume)
             }
-            (None, Part::Prefix(prefix, _)) => {
+            (None, ScanFilter::Prefix(prefix, _)) => {
                 let mut rids = self.member_rids(prefix)?;
                 rids.retain(|rid| *rid >= first);
                 rids.sort_unstable();
@@ -107,15 +112,15 @@ impl Walk<'_> {
 
     fn documents(&self, first: u64, consume: &mut Consumer<'_>) -> Result<(), Refusal> {
         let number = self.container.number();
-        let prefix = keys::documents(number, self.unit.segment);
-        let from = keys::document(number, self.unit.segment, first);
+        let prefix = keys::documents(number, self.range.segment);
+        let from = keys::document(number, self.range.segment, first);
         let span = Span::between(&from, &keys::after_prefix(&prefix));
         let mut outcome = Ok(());
         self.view.scan(span.as_range(), Direction::Forward, &mut |key, record| {
             let document = StoredDocument::decode(&bytes::Bytes::copy_from_slice(record));
             match (keys::last_u64(key), document) {
                 (Some(rid), Some(document)) if self.belongs(&document) => {
-                    settle(consume(rid, document), &mut outcome)
+                    keep_refusal(consume(rid, document), &mut outcome)
                 }
                 _ => ControlFlow::Continue(()),
             }
@@ -123,8 +128,8 @@ impl Walk<'_> {
         outcome
     }
 
-    /// The documents named by the keys under a prefix that ends where the
-    /// `_rid` counter begins.
+    /// The documents named by the keys under a prefix, which end with the `_rid`
+    /// counter.
     fn starting_at_rid(&self, prefix: &[u8], first: u64, consume: &mut Consumer<'_>) -> Result<(), Refusal> {
         let from = [prefix, &first.to_be_bytes()].concat();
         self.pointed_at(&Span::between(&from, &keys::after_prefix(prefix)), Direction::Forward, consume)
@@ -140,7 +145,7 @@ impl Walk<'_> {
         let mut outcome = Ok(());
         self.view.scan(span.as_range(), direction, &mut |key, _| {
             let Some(rid) = keys::last_u64(key) else { return ControlFlow::Continue(()) };
-            self.offer(rid, consume, &mut outcome)
+            self.visit(rid, consume, &mut outcome)
         })?;
         outcome
     }
@@ -169,48 +174,48 @@ impl Walk<'_> {
     fn fetch_all(&self, rids: Vec<u64>, consume: &mut Consumer<'_>) -> Result<(), Refusal> {
         let mut outcome = Ok(());
         for rid in rids {
-            if self.offer(rid, consume, &mut outcome).is_break() {
+            if self.visit(rid, consume, &mut outcome).is_break() {
                 break;
             }
         }
         outcome
     }
 
-    /// Fetches a document and hands it on, if it is this unit's.
-    fn offer(
+    /// Reads a document and passes it on, if it belongs to this part of the scope.
+    fn visit(
         &self,
         rid: u64,
         consume: &mut Consumer<'_>,
         outcome: &mut Result<(), Refusal>,
     ) -> ControlFlow<()> {
-        let key = keys::document(self.container.number(), self.unit.segment, rid);
+        let key = keys::document(self.container.number(), self.range.segment, rid);
         match self.view.get(&key) {
             Ok(record) => match record.as_ref().and_then(StoredDocument::decode) {
-                Some(document) if self.belongs(&document) => settle(consume(rid, document), outcome),
+                Some(document) if self.belongs(&document) => keep_refusal(consume(rid, document), outcome),
                 _ => ControlFlow::Continue(()),
             },
-            Err(error) => settle(Err(error.into()), outcome),
+            Err(error) => keep_refusal(Err(error.into()), outcome),
         }
     }
 
     fn belongs(&self, document: &StoredDocument) -> bool {
-        let is_inside = match &self.unit.part {
-            Part::Partition(_) => true,
-            Part::Prefix(prefix, keys) => {
+        let is_inside = match &self.range.filter {
+            ScanFilter::Partition(_) => true,
+            ScanFilter::Prefix(prefix, keys) => {
                 document.effective_key.starts_with(prefix) && contains(keys, &document.effective_key)
             }
-            Part::Keys(keys) => contains(keys, &document.effective_key),
+            ScanFilter::Keys(keys) => contains(keys, &document.effective_key),
         };
         is_inside && !document.is_expired(self.container.default_ttl, self.now)
     }
 
     fn index_prefix(&self, used: &IndexUse, prefix: &[u8]) -> Vec<u8> {
-        let nobody = LogicalKey(Vec::new());
-        let partition = match &self.unit.part {
-            Part::Partition(partition) => partition,
-            Part::Prefix(..) | Part::Keys(_) => &nobody,
+        let no_partition = LogicalKey(Vec::new());
+        let partition = match &self.range.filter {
+            ScanFilter::Partition(partition) => partition,
+            ScanFilter::Prefix(..) | ScanFilter::Keys(_) => &no_partition,
         };
-        let group = IndexGroup { partition, segment: self.unit.segment };
+        let group = IndexGroup { partition, segment: self.range.segment };
         [&used.definition.group_prefix(self.container.number(), group), prefix].concat()
     }
 
@@ -220,7 +225,7 @@ impl Walk<'_> {
         let from = match &used.from {
             Bound::Unbounded => Bound::Included(prefix.clone()),
             Bound::Included(key) => Bound::Included(joined(key)),
-            // Entries go on behind the value, so "after" means after all of them.
+            // Entries have bytes behind the value: start after all of them.
             Bound::Excluded(key) => Bound::Included(keys::after_prefix(&joined(key))),
         };
         let to = match &used.to {
@@ -238,14 +243,18 @@ impl Walk<'_> {
     }
 }
 
-/// The prefix of a use that has only one: those in `_rid` order or in the order
+/// The prefix of an index use that has only one: in `_rid` order, or in the order
 /// of the query.
 fn only_prefix(used: &IndexUse) -> &[u8] {
     debug_assert_eq!(used.prefixes.len(), 1);
     used.prefixes.first().map_or(&[], Vec::as_slice)
 }
 
-fn settle(flow: Result<ControlFlow<()>, Refusal>, outcome: &mut Result<(), Refusal>) -> ControlFlow<()> {
+/// Ends a scan on a refusal and stores the refusal in `outcome`.
+fn keep_refusal(
+    flow: Result<ControlFlow<()>, Refusal>,
+    outcome: &mut Result<(), Refusal>,
+) -> ControlFlow<()> {
     flow.unwrap_or_else(|refusal| {
         *outcome = Err(refusal);
         ControlFlow::Break(())

@@ -1,20 +1,23 @@
-//! One change of one document, as an outbox holds it: all that another region
-//! needs to have the same document, and what it must have seen before.
+//! A change of one document, as an outbox holds it: everything that another
+//! region needs to store the same document, and the writes that it must have
+//! applied before.
 
 use bytes::{Buf, Bytes};
 
 use crate::keys::{ContainerNumber, LogicalKey, RangeId};
 use crate::region::REGIONS_MAX;
 
-/// Which of two writes of a document is the later one, in every region.
+/// The version of a document. Versions are ordered: of two writes, the one with
+/// the greater version is the later one in every region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Version {
     pub(crate) timestamp: u64,
-    /// Unique over all regions, and above every one its writer had seen.
+    /// Unique over all regions, and above every counter that the write's region
+    /// had seen.
     pub(crate) etag_counter: u64,
 }
 
-/// A change on its way.
+/// A change of one document.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Change {
     pub(crate) container: ContainerNumber,
@@ -22,7 +25,8 @@ pub(crate) struct Change {
     pub(crate) range: RangeId,
     pub(crate) lsn: u64,
     pub(crate) version: Version,
-    /// What its region had of each region in that range.
+    /// The LSN of each region's last write that the write's region had applied in
+    /// that range.
     pub(crate) seen: [u64; REGIONS_MAX],
     pub(crate) rid: u64,
     pub(crate) partition: LogicalKey,
@@ -31,6 +35,7 @@ pub(crate) struct Change {
     pub(crate) operation: ChangeOperation,
 }
 
+/// The operation of a change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ChangeOperation {
     Put { created_lsn: u64, ttl: i32, terms: u32, text: Bytes },

@@ -1,23 +1,23 @@
-//! The store that remembers: a redb file and a log in front of it.
+//! The disk store: a redb file with a log in front of it.
 //!
 //! A commit is appended to the log as one record, with one sync, and kept in
-//! memory beside the data file; now and then a checkpoint writes what gathered
-//! there into the redb file, and the log begins again. Why, and what a crash at
-//! each step leaves, is in docs/storage.md.
+//! memory in an overlay over the data file. From time to time a checkpoint
+//! writes the overlay into the redb file, and the log starts again. Why it is
+//! built this way, and what a crash at each step leaves, is in docs/storage.md.
 //!
-//! Always true: `commit` returns `Ok` only after a sync succeeded that covers
-//! it; what is visible equals the log on top of the data file; after any failed
-//! commit or checkpoint nothing is written any more, because a kernel that
-//! failed one fsync may forget the dirty pages and report the next one as a
-//! success.
+//! Always true: `commit` returns `Ok` only after a sync that covers it
+//! succeeded; what a view sees equals the log on top of the data file; after a
+//! failed commit or checkpoint the store writes nothing any more, because a
+//! kernel that failed one fsync may drop the dirty pages and report success for
+//! the next one.
 
 mod checkpoint;
 mod crc32c;
+mod deferred_writes;
 mod directory;
 mod failure;
 mod log;
 mod open;
-mod probation;
 mod record;
 mod view;
 
@@ -28,10 +28,10 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLo
 use redb::{Database, ReadableDatabase, TableDefinition};
 
 use self::checkpoint::{Checkpointer, Job};
-use self::failure::{Failure, Place, guarded};
+use self::deferred_writes::DeferredWrites;
+use self::failure::{Failure, Location, guarded};
 use self::log::Log;
-use self::probation::Probation;
-use self::record::Entry;
+use self::record::LoggedWrite;
 use self::view::{Base, DiskView, Layers, Overlay};
 use super::{Direction, KeyRange, Store, StoreError, View, Write};
 
@@ -42,72 +42,75 @@ pub use self::open::FILE_NAME as DISK_FILE;
 /// The engine's whole keyspace.
 const KEYSPACE: TableDefinition<'static, &[u8], &[u8]> = TableDefinition::new("perihelion.keyspace");
 
-/// Pages redb may hold in memory, clean and dirty. It grows with use and never
-/// beyond this; the operating system's own cache stands behind it, so a miss
-/// is a system call and not a disk read. An idle process stays far below.
+/// Bytes of pages that redb may hold in memory, clean and dirty. The operating
+/// system caches the file too, so a miss here is mostly a system call and not a
+/// disk read. An idle process uses far less.
 const PAGE_CACHE_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// How a disk store works.
+/// Options of a disk store.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct DiskOptions {
+    /// The limits of the log.
     pub log: LogLimits,
+    /// Where checkpoints run.
     pub checkpoints: CheckpointMode,
-    /// Says which data file a log belongs to; a new file takes it. Random,
-    /// and nobody's business.
+    /// The instance number of a new data file, by which a log is recognised as
+    /// belonging to it. It is random and secret (see `record.rs`).
     pub instance: u64,
 }
 
-/// How much the log may hold. With both of its files full, this bounds the
-/// memory that commits take beside the data file, and the time to open after a
-/// crash.
+/// The limits of the log. Two full log files bound the memory of the overlay and
+/// the time to open after a crash.
 #[derive(Debug, Clone, Copy)]
 pub struct LogLimits {
     /// Bytes in one of the two files.
     pub file_bytes: u64,
-    /// Writes in one of the two files: small ones take more memory than log.
+    /// Writes in one of the two files: small writes take more memory than log.
     pub file_writes: usize,
-    /// After this many removals a checkpoint begins early, if none is under way:
-    /// a scan has to pass over each of them and over what it hides.
+    /// After this many removals a checkpoint begins early, if none is running: a
+    /// scan has to pass over each removal and over the entry it hides.
     pub removals: usize,
-    /// A commit larger than this goes past the log, straight to the data file:
-    /// writing it twice would cost more than its second sync.
+    /// A commit larger than this bypasses the log and goes to the data file:
+    /// writing it twice would cost more than the second sync of the data file.
     pub record_bytes: usize,
 }
 
 impl LogLimits {
-    /// Chosen by measurements, in docs/storage.md.
-    const USUAL: LogLimits = LogLimits {
+    /// Chosen by the measurements in docs/storage.md.
+    const PRODUCTION: LogLimits = LogLimits {
         file_bytes: 16 * 1024 * 1024,
         file_writes: 100_000,
         removals: 4096,
         record_bytes: 2 * 1024 * 1024,
     };
 
-    /// Small, so that little happens between two checkpoints.
+    /// Small, so that checkpoints are frequent.
     const SIMULATION: LogLimits =
         LogLimits { file_bytes: 64 * 1024, file_writes: 100, removals: 30, record_bytes: 48 * 1024 };
 }
 
 impl DiskOptions {
-    /// What [`DiskStore::open`] uses.
+    /// The options of [`DiskStore::open`].
     pub fn new() -> DiskOptions {
         let instance = open::random_instance();
-        DiskOptions { log: LogLimits::USUAL, checkpoints: CheckpointMode::Thread, instance }
+        DiskOptions { log: LogLimits::PRODUCTION, checkpoints: CheckpointMode::Thread, instance }
     }
 
-    /// For simulated disks: no thread, no chance, and checkpoints every few
+    /// For simulated disks: no thread, no randomness, and a checkpoint every few
     /// commits.
     pub fn simulation() -> DiskOptions {
         let checkpoints = CheckpointMode::Inline { commits_later: 3 };
         DiskOptions { log: LogLimits::SIMULATION, checkpoints, instance: 1 }
     }
 
+    /// Sets the limits of the log.
     pub fn with_log(mut self, log: LogLimits) -> DiskOptions {
         self.log = log;
         self
     }
 
+    /// Sets where checkpoints run.
     pub fn with_checkpoints(mut self, checkpoints: CheckpointMode) -> DiskOptions {
         self.checkpoints = checkpoints;
         self
@@ -123,22 +126,22 @@ impl Default for DiskOptions {
 /// A data directory, open in this process only.
 pub struct DiskStore {
     core: Arc<Core>,
-    /// There until the store is dropped.
+    /// `Some` until the store is dropped.
     writer: Mutex<Option<Writer>>,
 }
 
-/// What commits, views and checkpoints share.
+/// The state that commits, views and checkpoints share.
 struct Core {
-    // Dropped in this order: a snapshot before the database it is of.
+    // Fields are dropped in this order: a snapshot goes before its database.
     layers: RwLock<Layers>,
     database: DataFile,
-    probation: Probation,
-    place: Arc<Place>,
-    /// Why commits are refused from now on. Set once, by what failed.
+    deferred: DeferredWrites,
+    location: Arc<Location>,
+    /// Why commits are refused. Set once, by the commit or checkpoint that failed.
     failure: OnceLock<String>,
 }
 
-/// What only the one who commits touches.
+/// The state of the committing thread.
 struct Writer {
     log: Log,
     checkpointer: Checkpointer,
@@ -146,42 +149,43 @@ struct Writer {
     sequence: u64,
     /// Removals in `active`.
     removals: usize,
-    /// Not known for a data file from before there was a log; the first commit
-    /// gives it one.
+    /// `None` for a data file of format 1, which has no log; the first commit
+    /// gives it an instance number.
     instance: Option<u64>,
     instance_if_none: u64,
     limits: LogLimits,
 }
 
 impl DiskStore {
-    /// Opens the data directory, or makes one if there is none. A directory
-    /// that is refused is left as it was, to the byte.
+    /// Opens the data directory, or creates it. A directory that is refused is
+    /// left as it was, to the byte.
     pub fn open(directory: &Path) -> Result<DiskStore, StoreError> {
         DiskStore::open_with(directory, DiskOptions::new())
     }
 
+    /// Opens the data directory with other options.
     pub fn open_with(directory: &Path, options: DiskOptions) -> Result<DiskStore, StoreError> {
         open::path(directory, &options)
     }
 
-    /// Opens a store on anything that can keep files, without threads or
-    /// chance. Simulations put their disk here.
+    /// Opens a store on a simulated directory, without threads or randomness.
     pub fn with_backend(directory: impl Directory) -> Result<DiskStore, StoreError> {
         DiskStore::with_backend_and(directory, DiskOptions::simulation())
     }
 
+    /// Opens a store on a simulated directory with other options.
     pub fn with_backend_and(
         directory: impl Directory,
         options: DiskOptions,
     ) -> Result<DiskStore, StoreError> {
-        open::directory(Box::new(directory), Place("the given backend".to_string()), &options)
+        open::directory(Box::new(directory), Location("the given backend".to_string()), &options)
     }
 }
 
 impl Store for DiskStore {
     fn view(&self) -> Result<Box<dyn View + '_>, StoreError> {
         let layers = self.core.layers().clone();
-        Ok(Box::new(DiskView { layers, place: &self.core.place }))
+        Ok(Box::new(DiskView { layers, location: &self.core.location }))
     }
 
     fn commit(&self, writes: &mut dyn Iterator<Item = Write<'_>>) -> Result<(), StoreError> {
@@ -192,11 +196,11 @@ impl Store for DiskStore {
         let core = &*self.core;
         let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(failure) = core.failure.get() {
-            return Err(core.place.closed_to_writes(failure));
+            return Err(core.location.closed_to_writes(failure));
         }
         let Some(writer) = writer.as_mut().filter(|_| !writes.is_empty()) else { return Ok(()) };
         guarded(|| writer.commit(core, &writes)).map_err(|failure| {
-            let error = core.place.failed("write", failure);
+            let error = core.location.failed("write", failure);
             core.close_to_writes(&error.message);
             error
         })
@@ -241,10 +245,10 @@ impl Writer {
         Ok(())
     }
 
-    /// Makes a durable commit visible. What is removed and is in no layer below
-    /// leaves no trace: a queue whose items come and go between two checkpoints
-    /// is as short to scan as it looks.
-    fn publish(&mut self, core: &Core, entries: Vec<Entry>) -> Result<(), Failure> {
+    /// Makes a durable commit visible. A removed key that is in no layer below is
+    /// dropped from the overlay: a queue whose items come and go between two
+    /// checkpoints leaves nothing that a scan must pass over.
+    fn publish(&mut self, core: &Core, entries: Vec<LoggedWrite>) -> Result<(), Failure> {
         let below = core.layers().clone();
         let is_below = |key: &[u8]| match below.frozen.get(key) {
             Some(value) => Ok(value.is_some()),
@@ -254,7 +258,7 @@ impl Writer {
         for (key, value) in &entries {
             gone.push(value.is_none() && !is_below(key)?);
         }
-        drop(below); // Or every node that changes now would be copied.
+        drop(below); // Otherwise every node that changes now would be copied.
         let mut layers = core.layers_mut();
         for ((key, value), is_gone) in entries.into_iter().zip(gone) {
             self.removals += usize::from(value.is_none() && !is_gone);
@@ -266,9 +270,9 @@ impl Writer {
         Ok(())
     }
 
-    /// Freezes what is in the current file and goes on in the other. Waits for
-    /// the checkpoint before, whose records are in that file: memory and log
-    /// are bounded.
+    /// Freezes the active overlay, starts a checkpoint of it, and continues in the
+    /// other log file. First waits for the previous checkpoint, whose records are
+    /// in that file. So memory and log are bounded.
     fn begin_checkpoint(&mut self, core: &Core) -> Result<(), Failure> {
         self.checkpointer.finish(core)?;
         let overlay = {
@@ -281,8 +285,8 @@ impl Writer {
         self.checkpointer.start(Job { overlay, covers: self.sequence })
     }
 
-    /// One transaction with everything that is not in the data file yet, the
-    /// commit last.
+    /// Writes one transaction of the data file: everything that is not in it yet,
+    /// then the commit.
     fn commit_past_the_log(&mut self, core: &Core, writes: &[Write<'_>]) -> Result<(), Failure> {
         self.checkpointer.finish(core)?;
         let active = core.layers().active.clone();
@@ -299,7 +303,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Leaves nothing in the log, and no log.
+    /// Writes a last checkpoint and removes the log.
     fn close(&mut self, core: &Core) -> Result<(), Failure> {
         self.checkpointer.finish(core)?;
         let active = core.layers().active.clone();
@@ -316,18 +320,18 @@ impl Core {
     }
 
     fn layers_mut(&self) -> RwLockWriteGuard<'_, Layers> {
-        // No code of a caller's runs under the lock and nothing in it fails
-        // halfway, so a poisoned lock still guards whole layers.
+        // No caller's code runs under the lock and no change fails halfway, so
+        // the layers are consistent even when the lock is poisoned.
         self.layers.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn close_to_writes(&self, failure: &str) {
         let _ = self.failure.set(failure.to_string());
-        self.probation.forbid_writes();
+        self.deferred.forbid_writes();
     }
 
-    /// One durable transaction of the data file: the overlay, on top of it the
-    /// writes, and the sequence number up to which it now holds everything.
+    /// One durable transaction of the data file: the overlay, the writes on top
+    /// of it, and the sequence number that the data file now covers.
     fn store(&self, overlay: &Overlay, writes: &[Write<'_>], covers: u64) -> Result<(), Failure> {
         const EVERYTHING: KeyRange<'static> =
             KeyRange { from: std::ops::Bound::Unbounded, to: std::ops::Bound::Unbounded };
@@ -352,7 +356,7 @@ impl Core {
                 put(write.key, write.value)?;
             }
         }
-        open::note_covered(&transaction, covers)?;
+        open::set_covered(&transaction, covers)?;
         Ok(transaction.commit()?)
     }
 
@@ -365,7 +369,7 @@ impl Core {
     }
 }
 
-/// redb's database, closed with care.
+/// The redb database. `None` while it is being closed.
 struct DataFile(Option<Database>);
 
 impl DataFile {
@@ -381,8 +385,8 @@ impl DataFile {
 
 impl Drop for DataFile {
     fn drop(&mut self) {
-        // Closing writes too. Whether it succeeds does not matter to what was
-        // acknowledged: that was synced before.
+        // Closing writes too, and may fail. Acknowledged commits were synced
+        // before, so a failure here loses nothing.
         let _ = guarded(|| {
             drop(self.0.take());
             Ok(())
@@ -406,7 +410,7 @@ impl Drop for DiskStore {
 
 impl fmt::Debug for DiskStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DiskStore").field("place", &self.core.place.0).finish_non_exhaustive()
+        f.debug_struct("DiskStore").field("location", &self.core.location.0).finish_non_exhaustive()
     }
 }
 

@@ -1,10 +1,9 @@
-//! The store that forgets: a sorted map in memory.
+//! The in-memory store: a sorted map that is gone with the process.
 //!
-//! It serves tests and in-memory servers, with the same snapshots and the same
-//! all-or-nothing commits as the disk store, and no durability. The lock is
-//! held for as long as it takes to copy one pointer (a view) or to apply one
-//! commit, never while a view is being read: a long query does not hold up
-//! writers, and a thread may open a view while it holds another.
+//! It serves tests and in-memory servers, with the same snapshots and atomic
+//! commits as the disk store. The lock is held only to copy one pointer (a view)
+//! or to apply one commit, never while a view is being read. So a long query
+//! does not delay writers, and a thread may open a second view.
 
 use std::ops::ControlFlow;
 use std::sync::{PoisonError, RwLock};
@@ -14,13 +13,14 @@ use bytes::Bytes;
 use super::snapshot_map::SnapshotMap;
 use super::{Direction, KeyRange, Store, StoreError, View, Visitor, Write};
 
-/// Everything in one map; gone with the process.
+/// A store in memory, without durability.
 #[derive(Debug, Default)]
 pub struct MemoryStore {
     map: RwLock<SnapshotMap<Bytes>>,
 }
 
 impl MemoryStore {
+    /// An empty store.
     pub fn new() -> MemoryStore {
         MemoryStore::default()
     }
@@ -28,8 +28,8 @@ impl MemoryStore {
 
 impl Store for MemoryStore {
     fn view(&self) -> Result<Box<dyn View + '_>, StoreError> {
-        // No code of a caller's runs under the lock and nothing in it fails
-        // halfway, so a poisoned lock still guards a whole map.
+        // No caller's code runs under the lock and no change fails halfway, so
+        // the map is consistent even when the lock is poisoned.
         let map = self.map.read().unwrap_or_else(PoisonError::into_inner);
         Ok(Box::new(MemoryView { map: map.clone() }))
     }

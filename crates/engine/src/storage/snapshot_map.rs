@@ -3,8 +3,8 @@
 //! A B+ tree of shared nodes. `clone` is the snapshot: it takes a reference to
 //! the root and nothing else. A later insert copies only the nodes on its path
 //! that a snapshot still holds (`Arc::make_mut`); with no snapshot open it
-//! changes them in place. So a long query never stands in a writer's way, and
-//! a writer alone pays nothing for the possibility of one.
+//! changes them in place. So a long query never blocks a writer, and a writer
+//! without readers copies nothing.
 //!
 //! Always true: all leaves are at the same depth; keys rise from left to right
 //! over the whole tree; `Child::first` is not greater than any key under that
@@ -21,9 +21,9 @@ mod key;
 
 pub(super) use key::Key;
 
-/// Entries of a node. Larger nodes make snapshots dearer (a shared node is
-/// copied whole), smaller ones make the tree deeper; of 12, 24, 48 and 96 the
-/// middle two were best with and without snapshots open (docs/storage.md).
+/// Entries of a node. Larger nodes make snapshots more expensive (a shared node
+/// is copied whole), smaller ones make the tree deeper. Of 12, 24, 48 and 96 the
+/// middle two were best with and without open snapshots (docs/storage.md).
 const NODE_MAX: usize = 48;
 
 /// A node with fewer entries than this is joined to a neighbour if both fit in one.
@@ -89,7 +89,7 @@ impl<V: Clone> SnapshotMap<V> {
     pub(super) fn insert(&mut self, key: &[u8], value: V) {
         if let Some(right) = insert_under(&mut self.root, key, value) {
             let left = Child {
-                // Nothing is left of the leftmost child, so the empty key bounds it.
+                // The leftmost child is bounded by the empty key.
                 first: Key::EMPTY,
                 node: mem::replace(&mut self.root, Arc::new(Node::Leaf(Vec::new()))),
             };
@@ -121,7 +121,7 @@ fn child_for<V>(children: &[Child<V>], key: &[u8]) -> usize {
     children[1..].partition_point(|child| child.first[..] <= *key)
 }
 
-/// Inserts below a node; a node that grew too large hands back its right half.
+/// Inserts below a node; returns the right half of a node that grew too large.
 fn insert_under<V: Clone>(node: &mut Arc<Node<V>>, key: &[u8], value: V) -> Option<Child<V>> {
     match Arc::make_mut(node) {
         Node::Leaf(entries) => {
@@ -155,9 +155,9 @@ impl<V> Child<V> {
     }
 }
 
-/// Cuts an overfull node in two. Keys that arrive in order (the change feed's)
-/// would leave every node half empty if it were cut in the middle, so a node
-/// that overflows at its end gives up only its last entry.
+/// Splits an overfull node. Keys that arrive in order (the change feed's) would
+/// leave every node half empty if nodes were split in the middle, so a node that
+/// overflows at its end moves only its last entry.
 fn split_off<T>(entries: &mut Vec<T>, inserted_at: usize) -> Option<Vec<T>> {
     let len = entries.len();
     if len <= NODE_MAX {
@@ -170,7 +170,7 @@ fn split_off<T>(entries: &mut Vec<T>, inserted_at: usize) -> Option<Vec<T>> {
     Some(right)
 }
 
-/// Removes a key that is there.
+/// Removes a key that exists.
 fn remove_under<V: Clone>(node: &mut Arc<Node<V>>, key: &[u8]) {
     match Arc::make_mut(node) {
         Node::Leaf(entries) => {
@@ -210,9 +210,9 @@ fn tidy<V: Clone>(children: &mut Vec<Child<V>>, at: usize) {
 /// Appends the right node's entries to its left neighbour at the same depth.
 ///
 /// The first child of a node is bounded by the node's own bound in its parent,
-/// not by its `first`, which may be too high: the child before it may have
-/// been dropped, and smaller keys inserted since. In the joined node it is no
-/// longer the first, so it gets that bound.
+/// not by its `first`. That may be too high: the child before it may have been
+/// dropped, and smaller keys inserted since. In the joined node this child is no
+/// longer the first, so it gets the node's bound.
 fn join<V: Clone>(left: &mut Arc<Node<V>>, right: Child<V>) {
     match (Arc::make_mut(left), Arc::unwrap_or_clone(right.node)) {
         (Node::Leaf(left), Node::Leaf(entries)) => left.extend(entries),

@@ -1,9 +1,9 @@
-//! The engine against a model: thousands of random operations per seed, each
-//! answer predicted, and everything compared from time to time.
+//! The engine against a model: thousands of random operations per seed. The model
+//! predicts each outcome, and the whole content is compared from time to time.
 //!
-//! Two engines run in lockstep. One never has an index, the other builds them
-//! on the way; both split partitions. They must answer every query alike, row
-//! by row and page by page, and both must agree with the [`model`].
+//! Two engines run in lockstep. One has no index, the other builds indexes on the
+//! way; both split partitions. They must return the same rows and pages for every
+//! query, and both must agree with the [`model`].
 //!
 //! `MODEL_SEEDS=100 cargo test --release -p perihelion-engine the_engine_does`
 //! runs more; a failure names its seed and the number of the operation.
@@ -21,25 +21,25 @@ use perihelion_engine::{
     ApiVersion, BatchScope, Column, Container, Engine, EngineOptions, FeedMode, IndexScope, IndexShape,
     ItemOutcome, ParsedDefinition, RangeId, Refusal,
 };
-use perihelion_model::json::{Object, Value, object, parse, parse_str};
+use perihelion_model::json::{object, parse, parse_str};
 
 use self::agreement::{CONTAINER, DATABASE, container, feed_pages, key_of, target};
 use self::model::{Event, Key, Model, Operation, own_members, to_batch};
 use self::workload::Workload;
+use crate::shop::{self, setting};
 
 /// Operations per seed.
 const OPERATIONS: usize = 2000;
 
-/// How often everything is compared.
+/// The whole content is compared once in this many operations.
 const CHECK_EVERY: u64 = 150;
 
-/// Physical partitions per container: each makes every check a bit longer.
+/// The most physical partitions; each makes every check longer.
 const RANGES_MAX: usize = 6;
 
 #[tokio::test]
 async fn the_engine_does_what_the_model_says() {
-    let setting = |name: &str| std::env::var(name).ok().and_then(|value| value.parse::<u64>().ok());
-    let (seeds, first) = (setting("MODEL_SEEDS").unwrap_or(3), setting("MODEL_SEED").unwrap_or(1));
+    let (seeds, first) = (setting("MODEL_SEEDS", 3), setting("MODEL_SEED", 1));
     for seed in first..first + seeds {
         let mut trial = Trial::new(seed).await;
         for number in 0..OPERATIONS {
@@ -55,13 +55,13 @@ async fn the_engine_does_what_the_model_says() {
     }
 }
 
-/// Makes the container that tests use, and its database unless a cut came
-/// between the two.
+/// Creates the container that tests use, and its database if it does not exist: a
+/// power cut may come between the two.
 pub(crate) async fn create(engine: &Engine, has_unique_key: bool) -> Result<Arc<Container>, Refusal> {
     if engine.catalog().database(DATABASE).is_none() {
-        engine.create_database(object_of(r#"{"id":"d"}"#), None).await?;
+        engine.create_database(shop::object(r#"{"id":"d"}"#), None).await?;
     }
-    let mut body = object_of(r#"{"id":"c","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2}}"#);
+    let mut body = shop::object(r#"{"id":"c","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2}}"#);
     if has_unique_key {
         body.set("uniqueKeyPolicy", parse_str(r#"{"uniqueKeys":[{"paths":["/u"]}]}"#).expect("JSON"));
     }
@@ -70,14 +70,7 @@ pub(crate) async fn create(engine: &Engine, has_unique_key: bool) -> Result<Arc<
     engine.create_container(DATABASE, definition, None).await
 }
 
-fn object_of(text: &str) -> Object {
-    match parse_str(text) {
-        Ok(Value::Object(object)) => object,
-        other => panic!("{text} is {other:?}"),
-    }
-}
-
-/// Columns by name; a minus in front means descending.
+/// An index shape from member names; a minus in front means descending.
 pub(crate) fn shape(scope: IndexScope, names: &[&str]) -> IndexShape {
     let column = |name: &&str| Column {
         path: vec![name.trim_start_matches('-').to_owned()],
@@ -101,7 +94,7 @@ impl Trial {
     async fn new(seed: u64) -> Trial {
         let has_unique_key = seed.is_multiple_of(2);
         let open = || {
-            // One second for ever: times are not what this test is about.
+            // The clock stands still: this test is not about time.
             let clock = perihelion_engine::Clock::from_fn(|| std::time::Duration::from_secs(1_700_000_000));
             let options = EngineOptions::default().with_partitions(2).with_clock(clock);
             Engine::open(MemoryStore::new(), options).expect("an empty store opens")
@@ -152,11 +145,11 @@ impl Trial {
         let operation = self.workload.operation(&self.model, &partition);
         let expected = self.model.perform(&operation);
         self.tally(expected);
-        let answers = [run_one(&self.plain, &operation).await, run_one(&self.indexed, &operation).await];
-        for answer in &answers {
-            self.compare(&operation, expected, answer)?;
+        let outcomes = [run_one(&self.plain, &operation).await, run_one(&self.indexed, &operation).await];
+        for outcome in &outcomes {
+            self.compare(&operation, expected, outcome)?;
         }
-        same_places(&answers[0], &answers[1], &operation)
+        same_positions(&outcomes[0], &outcomes[1], &operation)
     }
 
     async fn batch(&mut self) -> Result<(), String> {
@@ -194,10 +187,10 @@ impl Trial {
                 ));
             }
             for (operation, result) in operations.iter().zip(&done.results) {
-                if let Ok(answer) = result
+                if let Ok(outcome) = result
                     && operation.is_write()
                 {
-                    self.model.learn(&operation.key, answer);
+                    self.model.take_etag(&operation.key, outcome);
                 }
             }
         }
@@ -205,7 +198,7 @@ impl Trial {
         Ok(())
     }
 
-    /// The partition keys that a batch of this scope may hold.
+    /// The partition keys that a batch of this scope may use.
     fn partitions_beside(&self, partition: &str, scope: &BatchScope) -> Result<Vec<String>, String> {
         let BatchScope::Range(range) = scope else { return Ok(vec![partition.to_owned()]) };
         let container = container(&self.plain)?;
@@ -213,26 +206,27 @@ impl Trial {
         Ok(all.filter(|key| target(&container, key).is_ok_and(|target| target.range.id == *range)).collect())
     }
 
-    /// Holds an answer to one operation against the model, and learns from it.
+    /// Compares the outcome of one operation with the model, which takes its etag
+    /// and LSN.
     fn compare(
         &mut self,
         operation: &Operation,
         expected: u16,
-        answer: &Result<ItemOutcome, Refusal>,
+        outcome: &Result<ItemOutcome, Refusal>,
     ) -> Result<(), String> {
-        let status = status_of(answer);
+        let status = status_of(outcome);
         if status != expected {
             return Err(format!("{operation:?} gave {status}, not {expected}"));
         }
-        let Ok(answer) = answer else { return Ok(()) };
+        let Ok(outcome) = outcome else { return Ok(()) };
         if operation.is_write() {
-            self.model.learn(&operation.key, answer);
+            self.model.take_etag(&operation.key, outcome);
         }
         let document = self.model.documents.get(&operation.key).filter(|_| status == 200 || status == 201);
         match document {
-            Some(document) if own_members(&answer.body)? == document.body => Ok(()),
-            None if answer.body.is_empty() => Ok(()),
-            _ => Err(format!("{operation:?} answered {:?}, not {document:?}", answer.body)),
+            Some(document) if own_members(&outcome.body)? == document.body => Ok(()),
+            None if outcome.body.is_empty() => Ok(()),
+            _ => Err(format!("{operation:?} answered {:?}, not {document:?}", outcome.body)),
         }
     }
 
@@ -259,7 +253,7 @@ impl Trial {
             &["-b", "a"],
             &["b", "-a"],
             &["kind"],
-            // Walked forwards for a descending order, so against the ids.
+            // Scanned forwards for a descending order, so against the `_rid`s.
             &["-kind"],
             &["kind", "b", "a"],
         ];
@@ -286,7 +280,8 @@ impl Trial {
         Ok(())
     }
 
-    /// The full-fidelity feed of each range is the history of its partitions.
+    /// Checks that the full-fidelity feed of each range is the history of its
+    /// partitions.
     fn check_versions(&self, engine: &Engine, page_rows: usize) -> Result<(), String> {
         let container = container(engine)?;
         for range in &container.ranges {
@@ -317,22 +312,26 @@ async fn run_one(engine: &Engine, operation: &Operation) -> Result<ItemOutcome, 
     engine.write_item(&container, key, operation.to_engine(&container)?, precondition).await
 }
 
-/// The same operations must leave both engines at the same LSNs and etags.
-fn same_places(
+/// Checks that an operation left both engines at the same LSN and etag.
+fn same_positions(
     one: &Result<ItemOutcome, Refusal>,
     other: &Result<ItemOutcome, Refusal>,
     operation: &Operation,
 ) -> Result<(), String> {
-    let place = |answer: &Result<ItemOutcome, Refusal>| match answer {
-        Ok(answer) => (Some(answer.position.clone()), answer.etag.clone()),
+    let position = |outcome: &Result<ItemOutcome, Refusal>| match outcome {
+        Ok(outcome) => (Some(outcome.position.clone()), outcome.etag.clone()),
         Err(refusal) => (refusal.position.clone(), None),
     };
-    if place(one) == place(other) { Ok(()) } else { Err(format!("{operation:?}: {one:?} and {other:?}")) }
+    if position(one) == position(other) {
+        Ok(())
+    } else {
+        Err(format!("{operation:?}: {one:?} and {other:?}"))
+    }
 }
 
 fn status_of(result: &Result<ItemOutcome, Refusal>) -> u16 {
     match result {
-        Ok(answer) => answer.status,
+        Ok(outcome) => outcome.status,
         Err(refusal) => refusal.status,
     }
 }
@@ -342,12 +341,12 @@ fn lsn_of(engine: &Engine, container: &Arc<Container>, partition: &str) -> Resul
     Ok(engine.state(container).map_err(|refusal| refusal.message)?.lsn(range))
 }
 
-/// What an entry of the full-fidelity feed says, and about which document.
+/// The operation and the document of an item of the full-fidelity feed.
 fn event_of(text: &[u8]) -> Result<(String, Key), String> {
-    let entry = parse(text).map_err(|error| error.to_string())?;
-    let kind = entry.get("metadata").and_then(|metadata| metadata.get("operationType")?.as_str());
-    let kind = kind.ok_or_else(|| format!("no kind: {entry:?}"))?.to_owned();
+    let item = parse(text).map_err(|error| error.to_string())?;
+    let kind = item.get("metadata").and_then(|metadata| metadata.get("operationType")?.as_str());
+    let kind = kind.ok_or_else(|| format!("no kind: {item:?}"))?.to_owned();
     let image = if kind == "delete" { "previous" } else { "current" };
-    let document = entry.get(image).cloned().unwrap_or_else(|| object([]));
+    let document = item.get(image).cloned().unwrap_or_else(|| object([]));
     Ok((kind, key_of(&document)))
 }

@@ -1,17 +1,17 @@
 //! Power cuts under the whole engine: item writes and atomic batches on a
 //! simulated disk that loses, reorders and tears what was not synced.
 //!
-//! Each history is a disk that lives through many cuts. In each life several
-//! clients write at once, so that writes share commits, partitions are split,
-//! and indexes are kept up, until the power fails; that may be while the
-//! engine opens, too. The next life must hold everything acknowledged and of
-//! each write in flight all or nothing, and documents, ids, lists, change
-//! feed, indexes and counters must agree ([`agreement`]).
+//! Each history is one disk with many power cuts. Between two cuts several clients
+//! write at once, so that writes share commits; partitions are split and indexes
+//! maintained. A cut may also strike while the engine opens. After a cut the
+//! engine must have every acknowledged write, and each write in flight whole or
+//! not at all; and documents, ids, lists, change feed, indexes and counters must
+//! agree ([`agreement`]).
 //!
 //! `ENGINE_POWER_CUTS=1000000 cargo test --release -p perihelion-engine
-//! engine_power` runs as many as one likes; `ENGINE_POWER_CUTS_SEED` picks
-//! other histories. Who shares a commit with whom is up to the writer's
-//! thread, so a seed tells the story but not each of its words.
+//! engine_power` runs more cuts; `ENGINE_POWER_CUTS_SEED` picks other histories.
+//! The writer's thread decides which writes share a commit, so a seed does not
+//! repeat a history exactly.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -27,19 +27,20 @@ use crate::engine_model::agreement::{self, container, find, target};
 use crate::engine_model::model::{Document, Key, Model, Operation, partition_key, to_batch};
 use crate::engine_model::workload::Workload;
 use crate::engine_model::{create, shape};
+use crate::shop::setting;
 use crate::sim_disk::SimDisk;
 
 /// Cuts in one history; then a new disk, so that creation is cut as well.
 const CUTS_PER_DISK: u64 = 25;
 
-/// Operations a disk may do before the cut: some twenty commits.
+/// Disk operations before the cut: about twenty commits.
 const OPERATIONS_MAX: u64 = 350;
 
-/// About what a disk does while a store is opened and repaired; one cut in six
-/// strikes within it.
+/// Disk operations while a store is opened and repaired, about; one cut in six
+/// strikes within them.
 const OPENING_OPERATIONS: u64 = 10;
 
-/// Writers at once, as many as one commit is to hold now and then.
+/// The most concurrent writers, so that some commits have as many writes.
 const WRITERS_MAX: u64 = 6;
 
 const BATCH_OPERATIONS_MAX: u64 = 5;
@@ -49,14 +50,14 @@ const RANGES_MAX: usize = 5;
 /// Mostly within one page of the file, sometimes over several.
 const PADDING_MAX: u64 = 1500;
 
-/// More rounds of writes than a disk has operations: each takes one at least.
+/// More rounds of writes than disk operations: each round takes one at least.
 const ROUNDS_MAX: u64 = OPERATIONS_MAX + 1;
 
-/// What a run saw. An honest disk leaves `violations` empty.
+/// The counts of a run. With an honest disk `violations` is empty.
 #[derive(Debug, Default)]
 struct Tally {
     cuts: u64,
-    /// Of these, cuts before the engine was open.
+    /// The cuts before the engine was open.
     cuts_opening: u64,
     acknowledged: u64,
     in_doubt: u64,
@@ -64,16 +65,12 @@ struct Tally {
     violations: Vec<String>,
 }
 
-fn setting(name: &str, default: u64) -> u64 {
-    std::env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(default)
-}
-
 /// One write: an operation, or several as an atomic batch.
 type Write = Vec<Operation>;
 
-/// How a life ended, if not by a violation.
+/// What the engine was doing when the power failed.
 enum End {
-    /// The power failed while the engine was opened or its container made.
+    /// Opening, or creating the container.
     Opening,
     Writing,
 }
@@ -82,11 +79,11 @@ struct History {
     disk: SimDisk,
     workload: Workload,
     model: Model,
-    /// What was sent and refused for lack of power.
+    /// The writes that failed for lack of power.
     in_doubt: Vec<Write>,
-    /// The newest LSN that was acknowledged in each range that ever was.
+    /// The newest acknowledged LSN of each range, including ranges that were split.
     lsns: BTreeMap<RangeId, u64>,
-    /// Whether the container and its indexes are known to be there.
+    /// Whether the container and its indexes exist.
     is_set_up: bool,
 }
 
@@ -102,8 +99,8 @@ impl History {
         }
     }
 
-    /// Opens, checks, writes until the lights go out.
-    async fn live_until_the_cut(&mut self, tally: &mut Tally) -> Result<End, String> {
+    /// Opens the engine, checks it, and writes until the power fails.
+    async fn run_until_the_cut(&mut self, tally: &mut Tally) -> Result<End, String> {
         let most = if self.workload.random.one_in(6) { OPENING_OPERATIONS } else { OPERATIONS_MAX };
         self.disk.cut_power_after(self.workload.random.below(most));
         let engine = match self.open() {
@@ -116,7 +113,7 @@ impl History {
             Err(_) if !self.disk.has_power() => Ok(End::Opening),
             Err(refusal) => Err(format!("not set up: {} {}", refusal.status, refusal.message)),
         };
-        Arc::into_inner(engine).expect("nobody else has the engine").close();
+        Arc::into_inner(engine).expect("the engine has no other owner").close();
         end
     }
 
@@ -127,7 +124,7 @@ impl History {
         Engine::open(store, options).map_err(|error| error.to_string())
     }
 
-    /// Makes the container and its indexes, as far as an earlier life did not.
+    /// Creates the container and its indexes, as far as they do not exist.
     async fn set_up(&mut self, engine: &Engine) -> Result<(), Refusal> {
         if self.is_set_up {
             return Ok(());
@@ -139,14 +136,14 @@ impl History {
         for scope in [IndexScope::Partition, IndexScope::Range] {
             engine.build_index(&made, shape(scope, &["b"])).await?;
         }
-        // An index whose making was cut is finished in the background.
+        // Maintenance finishes an index whose building was cut.
         engine.maintain().await?;
         self.is_set_up = true;
         Ok(())
     }
 
     async fn check_and_write(&mut self, engine: &Arc<Engine>, tally: &mut Tally) -> Result<End, String> {
-        self.settle(engine, tally)?;
+        self.resolve_in_doubt(engine, tally)?;
         self.check_lsns(engine)?;
         agreement::check(engine, &self.model, 3 + self.workload.random.below(40) as usize)?;
         check_index(engine)?;
@@ -159,8 +156,9 @@ impl History {
         Err("more commits than disk operations: they were acknowledged without a sync".to_owned())
     }
 
-    /// Finds out what became of the writes in flight: each whole or not at all.
-    fn settle(&mut self, engine: &Engine, tally: &mut Tally) -> Result<(), String> {
+    /// Checks that each write in flight is there whole or not at all, and updates
+    /// the model.
+    fn resolve_in_doubt(&mut self, engine: &Engine, tally: &mut Tally) -> Result<(), String> {
         if self.in_doubt.is_empty() {
             return Ok(());
         }
@@ -195,8 +193,8 @@ impl History {
         Ok(())
     }
 
-    /// No partition stands before an LSN that was acknowledged in it, or in
-    /// one that it was split from.
+    /// Checks that no partition has an LSN below one that was acknowledged in it or
+    /// in a partition that it was split from.
     fn check_lsns(&self, engine: &Engine) -> Result<(), String> {
         let container = container(engine)?;
         let state = engine.state(&container).map_err(|refusal| refusal.message)?;
@@ -216,22 +214,22 @@ impl History {
         let container = container(engine)?;
         if container.ranges.len() < RANGES_MAX && self.workload.random.one_in(60) {
             let range = self.workload.random.below(container.ranges.len() as u64) as usize;
-            // Whether it happened is plain to see in the next catalog.
+            // The next catalog shows whether it succeeded.
             let _ = engine.split(&container, container.ranges[range].id).await;
         }
         let mut running = JoinSet::new();
         for write in self.random_writes() {
             let (engine, container) = (Arc::clone(engine), Arc::clone(&container));
             running.spawn(async move {
-                let answers = perform(&engine, &container, &write).await;
-                (write, answers)
+                let outcomes = perform(&engine, &container, &write).await;
+                (write, outcomes)
             });
         }
         while let Some(done) = running.join_next().await {
-            let (write, answers) = done.map_err(|error| format!("a writer panicked: {error}"))?;
-            match answers {
-                Ok(answers) => {
-                    self.acknowledge(&write, &answers)?;
+            let (write, outcomes) = done.map_err(|error| format!("a writer panicked: {error}"))?;
+            match outcomes {
+                Ok(outcomes) => {
+                    self.acknowledge(&write, &outcomes)?;
                     tally.acknowledged += 1;
                 }
                 Err(_) if !self.disk.has_power() => {
@@ -261,16 +259,16 @@ impl History {
         writes
     }
 
-    fn acknowledge(&mut self, write: &Write, answers: &[ItemOutcome]) -> Result<(), String> {
+    fn acknowledge(&mut self, write: &Write, outcomes: &[ItemOutcome]) -> Result<(), String> {
         let expected = self.model.perform_batch(write, true, false);
-        let statuses: Vec<u16> = answers.iter().map(|answer| answer.status).collect();
+        let statuses: Vec<u16> = outcomes.iter().map(|outcome| outcome.status).collect();
         if statuses != expected {
             return Err(format!("{write:?} gave {statuses:?}, not {expected:?}"));
         }
-        for (operation, answer) in write.iter().zip(answers) {
-            self.model.learn(&operation.key, answer);
-            let newest = self.lsns.entry(answer.position.range).or_default();
-            *newest = answer.position.lsn.max(*newest);
+        for (operation, outcome) in write.iter().zip(outcomes) {
+            self.model.take_etag(&operation.key, outcome);
+            let newest = self.lsns.entry(outcome.position.range).or_default();
+            *newest = outcome.position.lsn.max(*newest);
         }
         Ok(())
     }
@@ -292,9 +290,9 @@ async fn perform(
     done.results.into_iter().collect()
 }
 
-/// After a commit that failed nothing may be acknowledged any more. When it was
-/// a checkpoint that met the cut, the next commit is the one that fails, with
-/// 500; so it takes two writes, to a document that never was, to be sure.
+/// Checks that no write is acknowledged after a failed commit. When the cut struck
+/// a checkpoint, the next commit fails with 500. So this sends two writes, to a
+/// document that does not exist.
 async fn check_refuses_writes(engine: &Engine) -> Result<(), String> {
     let container = container(engine)?;
     let operation =
@@ -308,7 +306,7 @@ async fn check_refuses_writes(engine: &Engine) -> Result<(), String> {
     Ok(())
 }
 
-/// The queries that [`agreement`] makes by order go by the index.
+/// Checks that the ordered queries of [`agreement`] use the index.
 fn check_index(engine: &Engine) -> Result<(), String> {
     let container = container(engine)?;
     for scope in [QueryScope::Ranges(Vec::new()), QueryScope::Partition(target(&container, "p0")?)] {
@@ -331,7 +329,7 @@ fn run(cuts: u64, seed: u64, lies_one_in: u64) -> Tally {
                 return tally;
             }
             tally.cuts += 1;
-            match runtime.block_on(history.live_until_the_cut(&mut tally)) {
+            match runtime.block_on(history.run_until_the_cut(&mut tally)) {
                 Ok(End::Opening) => tally.cuts_opening += 1,
                 Ok(End::Writing) => {}
                 Err(violation) => {
@@ -346,7 +344,7 @@ fn run(cuts: u64, seed: u64, lies_one_in: u64) -> Tally {
     tally
 }
 
-/// Enough for a story, not for a page of documents.
+/// The longest text of a violation.
 const VIOLATION_CHARACTERS_MAX: usize = 600;
 
 #[test]

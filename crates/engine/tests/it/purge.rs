@@ -1,4 +1,4 @@
-//! Deleting a container purges its documents in the background, and nothing else.
+//! Deleting a container purges its documents in the background, and no others.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ const DOCUMENTS: usize = 3000;
 const KEYS: usize = 10;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_purge_takes_nothing_of_other_containers() {
+async fn a_purge_removes_no_document_of_another_container() {
     let engine = shop::engine(EngineOptions::default()).await;
     let mut old: Option<Arc<Container>> = None;
     for round in 0..6 {

@@ -1,5 +1,5 @@
-//! Several engines as the regions of one account: what is written in one is
-//! in all once everything was carried over, whatever the order it came in.
+//! Several engines as the regions of one account: once every outbox is applied
+//! everywhere, all regions have the same documents, whatever the order.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,26 +12,21 @@ use perihelion_engine::{
     FeedRequest, FeedStart, ItemOperation, NewBody, ParsedDefinition, Precondition, RegionId, Replica, Role,
     Target,
 };
-use perihelion_model::json::{Object, Value, parse_str};
+use perihelion_model::json::Value;
 use perihelion_model::partition_key::PartitionKey;
 use perihelion_model::session_token;
 use perihelion_testkit::Random;
 
+use crate::shop::object;
+
 const DEFINITION: &str = r#"{"id":"c","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2},"defaultTtl":-1,
     "indexingPolicy":{"compositeIndexes":[[{"path":"/pk","order":"ascending"},{"path":"/n","order":"ascending"}]]}}"#;
-
-fn object(text: &str) -> Object {
-    match parse_str(text) {
-        Ok(Value::Object(object)) => object,
-        other => panic!("{text}: {other:?}"),
-    }
-}
 
 fn key(name: &str) -> PartitionKey {
     PartitionKey::from_header(&format!("[\"{name}\"]")).unwrap()
 }
 
-/// The regions of an account, and a hand that carries outboxes.
+/// The regions of an account.
 struct Regions {
     engines: Vec<Arc<Engine>>,
     seconds: Arc<AtomicU64>,
@@ -90,22 +85,22 @@ impl Regions {
         self.write(region, pk, ItemOperation::Delete { id: id.to_owned() }).await
     }
 
-    /// Carries at most `parcels` from one region to another; tells whether
-    /// anything moved.
-    async fn carry(&self, from: usize, to: usize, parcels: u64) -> bool {
+    /// Applies at most `entries` of one region's outbox to another; returns whether
+    /// any entry was applied.
+    async fn replicate(&self, from: usize, to: usize, entries: u64) -> bool {
         let source = RegionId(from as u8);
         let position = self.engines[to].applied_from(source).unwrap();
         let last = *self.engines[from].written().unwrap().borrow();
-        let page = self.engines[from].outbox(position, last.min(position.saturating_add(parcels))).unwrap();
+        let page = self.engines[from].outbox(position, last.min(position.saturating_add(entries))).unwrap();
         !page.is_empty() && self.engines[to].apply(source, page).await.unwrap().to > position
     }
 
-    /// Carries until nothing is left.
-    async fn settle(&self) {
+    /// Replicates until every outbox is applied everywhere.
+    async fn replicate_all(&self) {
         loop {
             let mut moved = false;
             for (from, to) in self.pairs() {
-                moved |= self.carry(from, to, u64::MAX).await;
+                moved |= self.replicate(from, to, u64::MAX).await;
             }
             if !moved {
                 return;
@@ -150,12 +145,12 @@ impl Regions {
         found
     }
 
-    fn assert_alike(&self, story: &str) {
+    fn assert_alike(&self, context: &str) {
         for region in 1..self.engines.len() {
-            assert_eq!(self.documents(0), self.documents(region), "{story}: regions 0 and {region} differ");
+            assert_eq!(self.documents(0), self.documents(region), "{context}: regions 0 and {region} differ");
             let counts = |region: usize| self.engines[region].state(&self.container(region)).unwrap();
-            assert_eq!(counts(0).documents(), counts(region).documents(), "{story}");
-            assert_eq!(counts(0).bytes(), counts(region).bytes(), "{story}");
+            assert_eq!(counts(0).documents(), counts(region).documents(), "{context}");
+            assert_eq!(counts(0).bytes(), counts(region).bytes(), "{context}");
         }
     }
 }
@@ -166,10 +161,10 @@ async fn a_replicated_document_is_the_same_document() {
     regions.upsert(0, "a", "1", 1).await.unwrap();
     regions.upsert(0, "a", "1", 2).await.unwrap();
     assert_eq!(regions.read(1, "a", "1"), None);
-    regions.settle().await;
+    regions.replicate_all().await;
     assert_eq!(regions.read(1, "a", "1"), regions.read(0, "a", "1"));
     regions.delete(0, "a", "1").await.unwrap();
-    regions.settle().await;
+    regions.replicate_all().await;
     assert_eq!(regions.read(1, "a", "1"), None);
     regions.assert_alike("one document");
 }
@@ -180,12 +175,12 @@ async fn lsns_are_the_same_everywhere_while_one_region_writes() {
     for n in 0..20 {
         regions.upsert(0, ["a", "b"][n % 2], &format!("{}", n % 7), n as u64).await.unwrap();
     }
-    regions.settle().await;
+    regions.replicate_all().await;
     let lsn = |region: usize| regions.engines[region].state(&regions.container(region)).unwrap().lsn(0);
     assert_eq!((lsn(0), lsn(1), lsn(2)), (21, 21, 21));
     // The write region moves; the next one goes on from there.
     regions.upsert(1, "a", "x", 1).await.unwrap();
-    regions.settle().await;
+    regions.replicate_all().await;
     assert_eq!((lsn(0), lsn(1), lsn(2)), (22, 22, 22));
 }
 
@@ -204,7 +199,7 @@ async fn a_batch_arrives_whole() {
         continues_on_error: false,
     };
     assert!(!regions.engines[0].batch(&regions.container(0), batch).await.unwrap().has_failed());
-    assert!(regions.carry(0, 1, 1).await, "one parcel");
+    assert!(regions.replicate(0, 1, 1).await, "one entry");
     assert_eq!(regions.documents(1).len(), 5);
     regions.assert_alike("a batch");
 }
@@ -216,7 +211,7 @@ async fn the_later_write_wins_in_every_region_and_so_does_a_later_delete() {
     regions.seconds.fetch_add(10, Ordering::SeqCst);
     regions.upsert(1, "a", "1", 2).await.unwrap();
     regions.upsert(0, "b", "2", 1).await.unwrap();
-    regions.settle().await;
+    regions.replicate_all().await;
     for region in 0..2 {
         assert!(regions.read(region, "a", "1").unwrap().contains("\"n\":2"), "{region}");
     }
@@ -224,37 +219,37 @@ async fn the_later_write_wins_in_every_region_and_so_does_a_later_delete() {
     regions.upsert(0, "b", "2", 5).await.unwrap();
     regions.seconds.fetch_add(10, Ordering::SeqCst);
     regions.delete(1, "b", "2").await.unwrap();
-    assert!(regions.carry(0, 1, u64::MAX).await);
+    assert!(regions.replicate(0, 1, u64::MAX).await);
     assert_eq!(regions.read(1, "b", "2"), None, "the older write does not bring it back");
-    regions.settle().await;
+    regions.replicate_all().await;
     assert_eq!(regions.read(0, "b", "2"), None);
     // A new one may be made, and stays.
     regions.upsert(0, "b", "2", 6).await.unwrap();
-    regions.settle().await;
+    regions.replicate_all().await;
     assert!(regions.read(1, "b", "2").unwrap().contains("\"n\":6"));
     regions.assert_alike("later wins");
 }
 
 #[tokio::test]
-async fn a_parcel_waits_for_what_its_writer_had_seen() {
+async fn an_entry_waits_for_the_writes_its_region_had_seen() {
     let regions = Regions::new(3, DEFINITION).await;
     regions.upsert(0, "a", "1", 1).await.unwrap();
-    assert!(regions.carry(0, 1, u64::MAX).await);
+    assert!(regions.replicate(0, 1, u64::MAX).await);
     regions.delete(1, "a", "1").await.unwrap();
-    assert!(!regions.carry(1, 2, u64::MAX).await, "region 2 has not seen what was deleted");
-    assert!(regions.carry(0, 2, u64::MAX).await);
-    assert!(regions.carry(1, 2, u64::MAX).await);
-    regions.settle().await;
+    assert!(!regions.replicate(1, 2, u64::MAX).await, "region 2 has not seen what was deleted");
+    assert!(regions.replicate(0, 2, u64::MAX).await);
+    assert!(regions.replicate(1, 2, u64::MAX).await);
+    regions.replicate_all().await;
     regions.assert_alike("in order");
 }
 
 #[tokio::test]
-async fn a_region_that_may_not_write_refuses_and_applies_all_the_same() {
+async fn a_region_that_refuses_writes_still_applies_other_regions_writes() {
     let regions = Regions::new(2, DEFINITION).await;
     regions.engines[1].set_role(Role { writes: false, expires: false }).await.unwrap();
     assert_eq!(regions.upsert(1, "a", "1", 1).await, Err(403));
     regions.upsert(0, "a", "1", 1).await.unwrap();
-    regions.settle().await;
+    regions.replicate_all().await;
     assert!(regions.read(1, "a", "1").is_some());
     regions.engines[1].set_role(Role { writes: true, expires: true }).await.unwrap();
     assert!(regions.upsert(1, "a", "1", 2).await.is_ok());
@@ -277,7 +272,7 @@ async fn a_session_waits_for_each_regions_writes() {
     regions.upsert(0, "a", "2", 1).await.unwrap();
     regions.upsert(0, "a", "3", 1).await.unwrap();
     assert_eq!(read().unwrap_err().sub_status, Some(1002));
-    regions.settle().await;
+    regions.replicate_all().await;
     assert_eq!(read().unwrap().status, 200);
 }
 
@@ -287,7 +282,7 @@ async fn an_outbox_is_trimmed_and_goes_on() {
     for n in 0..2500 {
         regions.upsert(0, "a", &n.to_string(), n).await.unwrap();
     }
-    regions.settle().await;
+    regions.replicate_all().await;
     let applied = regions.engines[1].applied_from(RegionId(0)).unwrap();
     assert_eq!(applied, 2500);
     let mut calls = 0;
@@ -297,7 +292,7 @@ async fn an_outbox_is_trimmed_and_goes_on() {
     assert!((2..5).contains(&calls), "{calls} steps");
     assert!(regions.engines[0].outbox(0, u64::MAX).unwrap().is_empty());
     regions.upsert(0, "a", "more", 1).await.unwrap();
-    regions.settle().await;
+    regions.replicate_all().await;
     regions.assert_alike("trimmed");
 }
 
@@ -309,7 +304,7 @@ async fn a_full_outbox_stops_the_writes_until_the_others_have_caught_up() {
     }
     assert_eq!(regions.upsert(0, "a", "4", 1).await, Err(503));
     assert!(regions.read(0, "a", "2").is_some(), "reads go on");
-    regions.settle().await;
+    regions.replicate_all().await;
     assert_eq!(regions.engines[0].trim_outbox(3).await.unwrap(), 3);
     assert!(regions.upsert(0, "a", "4", 1).await.is_ok());
 }
@@ -320,14 +315,14 @@ async fn a_tombstone_holds_for_a_day_and_is_then_forgotten() {
     for (wait, comes_back) in [(DAY - 60, false), (DAY + 60, true)] {
         let regions = Regions::new(2, DEFINITION).await;
         regions.upsert(0, "a", "1", 1).await.unwrap();
-        regions.settle().await;
-        // Region 1 is cut off with a change that nobody has seen.
+        regions.replicate_all().await;
+        // Region 1 has a change that is not replicated yet.
         regions.upsert(1, "a", "1", 2).await.unwrap();
         regions.seconds.fetch_add(10, Ordering::SeqCst);
         regions.delete(0, "a", "1").await.unwrap();
         regions.seconds.fetch_add(wait, Ordering::SeqCst);
         regions.engines[0].maintain().await.unwrap();
-        assert!(regions.carry(1, 0, 1).await);
+        assert!(regions.replicate(1, 0, 1).await);
         assert_eq!(regions.read(0, "a", "1").is_some(), comes_back, "after {wait} s");
     }
 }
@@ -344,7 +339,7 @@ async fn catalogs_are_adopted_with_the_same_numbers() {
     assert_eq!((ranges(0).len(), ranges(0)), (3, ranges(1)));
     assert_eq!(regions.container(0).rid_text, regions.container(1).rid_text);
     regions.upsert(0, "a", "1", 1).await.unwrap();
-    regions.settle().await;
+    regions.replicate_all().await;
     let container = regions.container(0);
     lead.delete_container(&container).await.unwrap();
     lead.delete_database("e").await.unwrap();
@@ -359,11 +354,11 @@ async fn writes_of_a_range_that_is_split_meanwhile_are_seen_in_both_halves() {
     for n in 0..10 {
         regions.upsert(0, &format!("k{n}"), "1", n).await.unwrap();
     }
-    assert!(regions.carry(0, 1, 3).await);
+    assert!(regions.replicate(0, 1, 3).await);
     regions.engines[0].split(&regions.container(0), 0).await.unwrap();
     regions.adopt().await;
     regions.upsert(0, "k1", "2", 1).await.unwrap();
-    regions.settle().await;
+    regions.replicate_all().await;
     regions.assert_alike("split");
     let [here, there] =
         [0, 1].map(|region| regions.engines[region].state(&regions.container(region)).unwrap());
@@ -373,21 +368,21 @@ async fn writes_of_a_range_that_is_split_meanwhile_are_seen_in_both_halves() {
 }
 
 #[tokio::test]
-async fn what_expires_is_removed_by_one_region_for_all() {
+async fn one_region_removes_expired_documents_for_all() {
     let regions = Regions::new(2, DEFINITION).await;
     regions.engines[1].set_role(Role { writes: false, expires: false }).await.unwrap();
     let body = NewBody::new(object(r#"{"id":"1","pk":"a","ttl":5}"#), &regions.container(0)).unwrap();
     regions.write(0, "a", ItemOperation::Create { body }).await.unwrap();
-    regions.settle().await;
+    regions.replicate_all().await;
     regions.seconds.fetch_add(6, Ordering::SeqCst);
     for engine in &regions.engines {
         engine.maintain().await.unwrap();
     }
     let count =
         |region: usize| regions.engines[region].state(&regions.container(region)).unwrap().documents();
-    assert_eq!((count(0), count(1)), (0, 1), "one region waits to be told");
-    assert_eq!(regions.read(1, "a", "1"), None, "though nobody sees it");
-    regions.settle().await;
+    assert_eq!((count(0), count(1)), (0, 1), "the other region waits for the change");
+    assert_eq!(regions.read(1, "a", "1"), None, "but the expired document is not visible");
+    regions.replicate_all().await;
     assert_eq!(count(1), 0);
     regions.assert_alike("expired");
 }
@@ -399,7 +394,7 @@ async fn unique_keys_of_two_regions_end_up_alike() {
     let regions = Regions::new(2, &unique).await;
     regions.upsert(0, "a", "1", 7).await.unwrap();
     regions.upsert(1, "a", "2", 7).await.unwrap();
-    regions.settle().await;
+    regions.replicate_all().await;
     regions.assert_alike("both stay");
     assert_eq!(regions.documents(0).len(), 2);
     assert_eq!(regions.upsert(0, "a", "3", 7).await, Err(409));
@@ -408,9 +403,9 @@ async fn unique_keys_of_two_regions_end_up_alike() {
     assert!(regions.upsert(0, "a", "3", 7).await.is_ok(), "the key is free again");
 }
 
-/// One story: random writes in all regions, random carrying, random splits
-/// and time; in the end all regions are alike.
-async fn story(seed: u64) {
+/// Random writes in all regions, random replication, random splits and times; in
+/// the end all regions have the same documents.
+async fn random_history(seed: u64) {
     let mut random = Random::new(seed);
     let regions = Regions::new(3, DEFINITION).await;
     for _ in 0..300 {
@@ -429,17 +424,17 @@ async fn story(seed: u64) {
             _ => {
                 let pairs = regions.pairs();
                 let (from, to) = pairs[random.below(pairs.len() as u64) as usize];
-                regions.carry(from, to, 1 + random.below(5)).await;
+                regions.replicate(from, to, 1 + random.below(5)).await;
             }
         }
     }
-    regions.settle().await;
+    regions.replicate_all().await;
     regions.assert_alike(&format!("seed {seed}"));
 }
 
 #[tokio::test]
 async fn regions_that_all_write_end_up_alike() {
     for seed in 0..60 {
-        story(seed).await;
+        random_history(seed).await;
     }
 }

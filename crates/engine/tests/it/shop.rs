@@ -1,5 +1,6 @@
-//! A small engine to test on: one database, containers by `/pk`, documents
-//! `0, 1, 2, ...` spread over some keys.
+//! A small engine for tests: one database, containers with the partition key
+//! `/pk`, documents `0, 1, 2, ...` over some keys. And helpers that several tests
+//! use.
 
 use std::sync::Arc;
 
@@ -11,7 +12,8 @@ use perihelion_engine::{
 use perihelion_model::json::{Object, Value, parse_str};
 use perihelion_model::partition_key::PartitionKey;
 
-fn object(text: &str) -> Object {
+/// A JSON object from its text.
+pub(crate) fn object(text: &str) -> Object {
     match parse_str(text) {
         Ok(Value::Object(object)) => object,
         other => panic!("{text}: {other:?}"),
@@ -35,7 +37,7 @@ fn key(n: usize, keys: usize) -> PartitionKey {
     PartitionKey::from_header(&format!("[\"k{}\"]", n % keys)).unwrap()
 }
 
-/// Creates documents of some 500 bytes.
+/// Creates documents of about 500 bytes.
 pub(crate) async fn fill(engine: &Engine, container: &Arc<Container>, documents: usize, keys: usize) {
     for n in 0..documents {
         let body = object(&format!(r#"{{"id":"{n}","pk":"k{}","pad":"{}"}}"#, n % keys, "x".repeat(300)));
@@ -44,7 +46,12 @@ pub(crate) async fn fill(engine: &Engine, container: &Arc<Container>, documents:
     }
 }
 
-/// Which of the documents cannot be read.
+/// A number from an environment variable, or the default.
+pub(crate) fn setting(name: &str, default: u64) -> u64 {
+    std::env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(default)
+}
+
+/// The documents that cannot be read.
 pub(crate) fn missing(
     engine: &Engine,
     container: &Arc<Container>,

@@ -1,13 +1,12 @@
-//! A disk whose power can fail, for `DiskStore::with_backend`.
+//! A simulated disk whose power can fail, for `DiskStore::with_backend`.
 //!
-//! It holds a directory of files. What is synced is safe. What is not may,
-//! after a cut, be there or not, in any combination of 512-byte sectors,
-//! whatever order it was written in; a changed file length likewise, and so a
-//! file's name, made or removed, until the directory is synced. A cut strikes
-//! at a chosen operation, also while a store is being opened or repaired, and
-//! every operation after it fails until the power returns. A disk can also be
-//! told to lie: to answer some syncs without doing them, which a test must
-//! notice.
+//! It holds a directory of files. Synced data is safe. Of unsynced data any
+//! combination of 512-byte sectors may survive a cut, whatever order it was
+//! written in; likewise a changed file length, and a created or removed name until
+//! the directory is synced. A cut strikes at a chosen operation, also while a
+//! store is being opened or repaired, and every operation after it fails until the
+//! power returns. A disk can also lie: report some syncs as done without doing
+//! them, which a test must notice.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -19,17 +18,17 @@ use redb::StorageBackend;
 
 const SECTOR: usize = 512;
 
-/// The disk. Clones are the same disk; it outlives the stores opened on it.
+/// The disk. Clones are handles of the same disk, which outlives its stores.
 #[derive(Debug, Clone)]
 pub(crate) struct SimDisk(Arc<Mutex<State>>);
 
 #[derive(Debug)]
 struct State {
-    /// Every file there ever was, by number; one without a name is unreachable.
+    /// Every file that was created, by number; one without a name is unreachable.
     files: Vec<Content>,
     names: BTreeMap<String, usize>,
     durable_names: BTreeMap<String, usize>,
-    /// What leads from `durable_names` to `names`, oldest first.
+    /// The changes from `durable_names` to `names`, oldest first.
     unsynced_names: Vec<(String, Option<usize>)>,
     power: Power,
     lies: Lies,
@@ -39,11 +38,11 @@ struct State {
 /// One file's content.
 #[derive(Debug, Default)]
 struct Content {
-    /// What a cut cannot take.
+    /// The synced content.
     durable: Vec<u8>,
     /// What reads see.
     live: Vec<u8>,
-    /// What leads from `durable` to `live`, oldest first.
+    /// The changes from `durable` to `live`, oldest first.
     unsynced: Vec<Change>,
 }
 
@@ -56,18 +55,18 @@ enum Change {
 #[derive(Debug, PartialEq)]
 enum Power {
     On,
-    /// Fails at the operation after so many.
+    /// Fails after this many operations.
     FailsAfter(u64),
     Off,
 }
 
-/// Which syncs are answered without being done.
+/// Which syncs are reported as done without being done.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Lies {
     None,
-    /// One sync of any file or of the directory in so many.
+    /// One in this many syncs of any file or of the directory.
     OneIn(u64),
-    /// One sync of the files whose name ends so in so many.
+    /// One in `one_in` syncs of the files whose names have this ending.
     About {
         ending: &'static str,
         one_in: u64,
@@ -75,7 +74,7 @@ pub(crate) enum Lies {
 }
 
 impl SimDisk {
-    /// An empty disk; everything it leaves to chance comes from the seed.
+    /// An empty disk; its random decisions come from the seed.
     pub(crate) fn new(seed: u64) -> SimDisk {
         SimDisk(Arc::new(Mutex::new(State {
             files: Vec::new(),
@@ -88,7 +87,7 @@ impl SimDisk {
         })))
     }
 
-    /// Lies about one sync in so many, or never when it is 0.
+    /// Lies about one in this many syncs, or never when it is 0.
     pub(crate) fn lying_one_in(self, syncs: u64) -> SimDisk {
         self.lying(if syncs == 0 { Lies::None } else { Lies::OneIn(syncs) })
     }
@@ -108,12 +107,12 @@ impl SimDisk {
         self.state().power != Power::Off
     }
 
-    /// The names that are there.
+    /// The names of the files.
     pub(crate) fn names(&self) -> Vec<String> {
         self.state().names.keys().cloned().collect()
     }
 
-    /// Decides what the cut left on the disk, and switches it on again.
+    /// Decides which unsynced data survived the cut, and restores the power.
     pub(crate) fn restore_power(&self) {
         let mut state = self.state();
         let state = &mut *state;
@@ -137,7 +136,7 @@ impl SimDisk {
     }
 }
 
-/// Makes a name stand for a file, or for none.
+/// Sets or removes the file of a name.
 fn rename(names: &mut BTreeMap<String, usize>, (name, file): (String, Option<usize>)) {
     match file {
         Some(file) => names.insert(name, file),
@@ -145,30 +144,30 @@ fn rename(names: &mut BTreeMap<String, usize>, (name, file): (String, Option<usi
     };
 }
 
-/// How much of the unsynced survives; one mood per cut, so that the extremes
-/// and the mixtures all occur.
-enum Mood {
+/// Which unsynced changes survive; one choice per cut, so that the extremes and the
+/// mixtures all occur.
+enum Survival {
     All,
     Nothing,
     /// Each sector by itself, with this chance in eight.
     Sectors(u64),
-    /// The oldest changes only, as on a disk that writes in order.
+    /// Only the oldest changes, as on a disk that writes in order.
     Oldest(usize),
 }
 
 fn leave(image: &mut Vec<u8>, unsynced: &[Change], random: &mut Random) {
-    let mood = match random.below(6) {
-        0 => Mood::All,
-        1 => Mood::Nothing,
-        2 => Mood::Oldest(random.below(unsynced.len() as u64 + 1) as usize),
-        _ => Mood::Sectors(1 + random.below(7)),
+    let survival = match random.below(6) {
+        0 => Survival::All,
+        1 => Survival::Nothing,
+        2 => Survival::Oldest(random.below(unsynced.len() as u64 + 1) as usize),
+        _ => Survival::Sectors(1 + random.below(7)),
     };
     for (age, change) in unsynced.iter().enumerate() {
-        let mut survives = || match mood {
-            Mood::All => true,
-            Mood::Nothing => false,
-            Mood::Sectors(chance) => random.below(8) < chance,
-            Mood::Oldest(count) => age < count,
+        let mut survives = || match survival {
+            Survival::All => true,
+            Survival::Nothing => false,
+            Survival::Sectors(chance) => random.below(8) < chance,
+            Survival::Oldest(count) => age < count,
         };
         match change {
             Change::SetLen(len) => {
@@ -188,7 +187,7 @@ fn leave(image: &mut Vec<u8>, unsynced: &[Change], random: &mut Random) {
     }
 }
 
-/// The pieces of a write, cut where the disk's sectors are.
+/// The parts of a write, divided at sector boundaries.
 fn sectors(offset: usize, data: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
     let first = SECTOR - offset % SECTOR;
     let (head, tail) = data.split_at(first.min(data.len()));
@@ -209,8 +208,8 @@ fn no_power() -> io::Error {
 }
 
 impl State {
-    /// Counts one operation. The one that the cut strikes may still leave its
-    /// traces, so it is recorded as unsynced and then fails.
+    /// Counts one operation. The operation that the cut strikes may be partly on
+    /// the disk, so it is recorded as unsynced and then fails.
     fn step(&mut self) -> Result<(), io::Error> {
         match self.power {
             Power::On => Ok(()),

@@ -1,5 +1,5 @@
-//! Data directories: what is created, what survives, what is refused and how.
-//! Whatever is refused must be left as it was, to the byte.
+//! Data directories: what is created, what survives a crash, and which are refused.
+//! A refused directory must be left as it was, to the byte.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -39,7 +39,7 @@ pub(crate) fn contents(path: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     entries.flat_map(|entry| contents(&entry.expect("an entry").path())).collect()
 }
 
-/// Opening must fail in this way, name the path, and change nothing.
+/// Checks that opening fails with this error, names the path, and changes nothing.
 pub(crate) fn check_refused(directory: &Path, kind: StoreErrorKind, words: &str) {
     let before = contents(directory);
     let error = DiskStore::open(directory).expect_err("refused");
@@ -149,10 +149,10 @@ fn a_path_that_cannot_hold_data_is_refused_with_its_name() {
     assert!(unwritable.message.contains("choose another directory"), "{}", unwritable.message);
 }
 
-/// Bit rot, anywhere: the store opens or says no, and never panics; when it says
-/// no it has not written. Damage that opening does not meet (it does not walk
-/// the tree) is met by a read or a commit, which must not panic either. The
-/// second range is there for 318, where a read met one of redb's assertions.
+/// Random damage: the store opens or is refused, and never panics; a refused file
+/// has not been written. Damage that opening does not find (it does not walk the
+/// tree) is found by a read or a commit, which must not panic either. The second
+/// range of seeds includes 318, where a read failed an assertion of redb.
 #[test]
 fn a_damaged_file_is_refused_or_answers_with_errors() {
     let scratch = ScratchDirectory::new();
@@ -178,7 +178,7 @@ fn a_damaged_file_is_refused_or_answers_with_errors() {
         }
         fs::write(&file, &image).expect("written");
         match DiskStore::open(scratch.path()) {
-            Ok(store) => use_it(&store),
+            Ok(store) => read_and_write(&store),
             Err(error) => {
                 refused += 1;
                 assert_ne!(error.kind, StoreErrorKind::InUse, "seed {seed}: {error}");
@@ -189,8 +189,8 @@ fn a_damaged_file_is_refused_or_answers_with_errors() {
     assert!(refused > 30, "only {refused} of 120 damaged files were noticed");
 }
 
-/// Reads and writes everywhere. Errors are welcome, panics are not.
-fn use_it(store: &DiskStore) {
+/// Reads and writes everywhere. Errors are fine, panics are not.
+fn read_and_write(store: &DiskStore) {
     let everything = KeyRange { from: Bound::Unbounded, to: Bound::Unbounded };
     if let Ok(view) = store.view() {
         let _ = view.get(&7u32.to_be_bytes());
@@ -203,7 +203,8 @@ fn use_it(store: &DiskStore) {
     }
 }
 
-/// A simulated disk whose syncs can be told to fail, and which counts those.
+/// A simulated disk whose syncs can be made to fail, and which counts the syncs
+/// after that.
 #[derive(Debug, Clone)]
 struct FailingSync {
     disk: SimDisk,
@@ -235,7 +236,7 @@ impl FailingSync {
         if earlier == 0 && !name.ends_with(ending) {
             return Ok(());
         }
-        // The kernel's way: the error is told once, then all looks well.
+        // As a kernel does: the error is reported once, then syncs succeed.
         match self.syncs_after_failure.fetch_add(1, Ordering::SeqCst) {
             0 => Err(io::Error::from_raw_os_error(5)),
             _ => Ok(()),
@@ -282,7 +283,7 @@ impl StorageBackend for FailingFile {
     }
 }
 
-/// Whatever fails, the log's sync or one of the data file's at a checkpoint.
+/// Both for the sync of the log and for a sync of the data file at a checkpoint.
 #[test]
 fn after_a_failed_sync_nothing_is_committed_and_no_sync_is_tried_again() {
     for ending in [".log", ".redb"] {
@@ -314,8 +315,8 @@ fn after_a_failed_sync_nothing_is_committed_and_no_sync_is_tried_again() {
     }
 }
 
-/// The same test binary again, as a process of its own that can be killed: it
-/// commits pairs of keys for ever and prints each number once acknowledged.
+/// Starts this test binary as a child process that can be killed: it commits pairs
+/// of keys without end and prints each number once it is acknowledged.
 const CHILD: &str = "PERIHELION_STORAGE_CHILD";
 
 #[test]

@@ -1,6 +1,5 @@
-//! The log in front of the data file: what a crash leaves in it is replayed,
-//! what is damaged is refused and not touched, and a store that was closed has
-//! none.
+//! The log in front of the data file: after a crash it is replayed, a damaged log
+//! is refused and not changed, and a closed store has no log.
 
 use std::fs;
 use std::path::Path;
@@ -25,7 +24,7 @@ fn commit_numbers(store: &DiskStore, numbers: std::ops::RangeInclusive<u32>) {
     }
 }
 
-/// How many of the numbers from 1 on are there; the rest must not be.
+/// The number of keys from 1 on that exist without a gap; none may exist beyond.
 fn count_numbers(store: &DiskStore) -> u32 {
     let is_there = |number: u32| get(store, &number.to_be_bytes()).is_some();
     let count = (1..).take_while(|number| is_there(*number)).last().unwrap_or(0);
@@ -33,8 +32,8 @@ fn count_numbers(store: &DiskStore) -> u32 {
     count
 }
 
-/// What `kill -9` leaves of a store with these many commits in its log, of
-/// which the first file holds ten. They are not checkpointed.
+/// The directory that `kill -9` leaves of a store with this many commits in its
+/// log, ten of them in the first file, none checkpointed.
 fn killed(scratch: &ScratchDirectory, commits: u32) -> std::path::PathBuf {
     let (alive, killed) = (scratch.join("alive"), scratch.join("killed"));
     let log =
@@ -78,7 +77,7 @@ fn a_closed_directory_is_the_data_file_alone() {
 }
 
 #[test]
-fn what_a_kill_leaves_in_the_log_is_replayed_from_both_files() {
+fn after_a_kill_the_log_is_replayed_from_both_files() {
     for commits in [1, 9, 10, 11, 20] {
         let scratch = ScratchDirectory::new();
         let directory = killed(&scratch, commits);
@@ -94,7 +93,7 @@ fn what_a_kill_leaves_in_the_log_is_replayed_from_both_files() {
 }
 
 #[test]
-fn a_torn_last_record_was_never_acknowledged_and_ends_the_log() {
+fn a_torn_last_record_is_dropped_because_it_was_never_acknowledged() {
     let scratch = ScratchDirectory::new();
     let directory = killed(&scratch, 15);
     // The fifth record of the second file is the last.
@@ -138,8 +137,8 @@ fn a_missing_or_foreign_file_is_refused() {
     check_refused(other.path(), StoreErrorKind::Damaged, "log of another data file");
 }
 
-/// Bit rot anywhere in the log: refused and untouched, or a beginning of what
-/// was committed, and never a panic.
+/// Random damage in the log: the directory is refused and not changed, or opens with
+/// the first commits; it never panics.
 #[test]
 fn a_log_with_random_damage_is_refused_or_ends_early() {
     let scratch = ScratchDirectory::new();
@@ -178,7 +177,7 @@ fn a_log_with_random_damage_is_refused_or_ends_early() {
 }
 
 #[test]
-fn a_directory_from_before_the_log_is_upgraded_by_its_first_commit() {
+fn a_directory_of_format_1_is_upgraded_by_its_first_commit() {
     let scratch = ScratchDirectory::new();
     let file = scratch.join(DATA_FILE);
     let format = || {
@@ -215,10 +214,10 @@ fn a_directory_from_before_the_log_is_upgraded_by_its_first_commit() {
     assert_eq!(get(&store, &one.to_be_bytes()).as_deref(), Some(&b"from before"[..]));
 }
 
-/// Far larger than the log: it lands in the data file, on top of what was in
-/// the log, and the log goes on behind it.
+/// A commit far larger than the log is written to the data file, after the commits
+/// of the log, and later commits use the log again.
 #[test]
-fn a_commit_too_large_for_the_log_goes_past_it() {
+fn a_commit_too_large_for_the_log_bypasses_it() {
     let disk = SimDisk::new(5);
     let store = DiskStore::with_backend(disk.clone()).expect("created");
     let large = vec![7; 1 << 20];

@@ -1,5 +1,5 @@
-//! Both stores against a `BTreeMap`: commits, look-ups, scans with every kind
-//! of bound in both directions, and views that keep what they saw.
+//! Both stores against a `BTreeMap`: commits, look-ups, scans with every kind of
+//! bound in both directions, and views that do not change.
 
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
@@ -16,26 +16,26 @@ type Content = BTreeMap<Vec<u8>, Vec<u8>>;
 /// Commits in one history, each followed by a few reads.
 const COMMITS: u64 = 120;
 
-/// Runs the same claim on a fresh store of each kind.
-fn on_each_store(seeds: u64, claim: fn(&dyn Store, Random)) {
+/// Runs a check on a new store of each kind.
+fn on_each_store(seeds: u64, check: fn(&dyn Store, Random)) {
     for seed in 0..seeds {
         println!("seed {seed}, in memory");
-        claim(&MemoryStore::new(), Random::new(seed));
+        check(&MemoryStore::new(), Random::new(seed));
     }
     for seed in 0..seeds {
         println!("seed {seed}, on disk");
         let store = DiskStore::with_backend(SimDisk::new(seed)).expect("a new store");
-        claim(&store, Random::new(seed));
+        check(&store, Random::new(seed));
     }
     for seed in 0..seeds {
         println!("seed {seed}, on disk, checkpoints on a thread");
         let options = DiskOptions::simulation().with_checkpoints(CheckpointMode::Thread);
         let store = DiskStore::with_backend_and(SimDisk::new(seed), options).expect("a new store");
-        claim(&store, Random::new(seed));
+        check(&store, Random::new(seed));
     }
 }
 
-/// Few and short keys, so that they collide, nest and stand beside each other.
+/// Few and short keys, so that keys repeat and are prefixes of each other.
 fn random_key(random: &mut Random) -> Vec<u8> {
     let len = random.below(5);
     (0..len).map(|_| [0, 1, 0x61, 0xff][random.below(4) as usize]).collect()
@@ -55,7 +55,7 @@ fn random_commit(store: &dyn Store, model: &mut Content, random: &mut Random) {
         let value = (!random.one_in(3)).then(|| vec![random.bits() as u8; random.below(300) as usize]);
         batch.insert(random_key(random), value);
     }
-    // In no particular order: a commit is a set of writes.
+    // Not in key order: a commit is a set of writes.
     let mut writes: Vec<Write<'_>> =
         batch.iter().map(|(key, value)| Write { key, value: value.as_deref() }).collect();
     writes.sort_by_key(|write| write.key.iter().map(|byte| u64::from(*byte)).sum::<u64>());
@@ -78,7 +78,7 @@ fn scan(view: &dyn View, range: KeyRange<'_>, direction: Direction, most: usize)
     seen
 }
 
-/// The same by the plainest means: look at every entry.
+/// A scan of the model that looks at every entry.
 fn scan_model(content: &Content, range: KeyRange<'_>, direction: Direction) -> Vec<(Vec<u8>, Vec<u8>)> {
     let after_start = |key: &[u8]| match range.from {
         Bound::Unbounded => true,
@@ -128,7 +128,7 @@ fn reads_agree_with_a_sorted_map() {
 }
 
 #[test]
-fn a_view_keeps_what_it_saw() {
+fn a_view_never_changes() {
     on_each_store(8, |store, mut random| {
         let mut model = Content::new();
         let mut held: Vec<(Box<dyn View + '_>, Content)> = Vec::new();
@@ -165,11 +165,11 @@ fn a_commit_may_read_from_the_store_it_writes_to() {
     });
 }
 
-/// Each commit writes one number to every key; whoever looks, whenever, must
-/// see one number only, and never a smaller one than before.
+/// Each commit writes one number to every key. A reader must always see the same
+/// number under every key, and never a smaller one than before.
 #[test]
 fn readers_beside_a_writer_see_whole_commits_in_order() {
-    fn claim(store: &dyn Store, _: Random) {
+    fn check(store: &dyn Store, _: Random) {
         const ROUNDS: u32 = 300;
         let keys: Vec<[u8; 2]> = (0..200u16).map(u16::to_be_bytes).collect();
         let write = |round: u32| {
@@ -197,7 +197,7 @@ fn readers_beside_a_writer_see_whole_commits_in_order() {
             (1..=ROUNDS).for_each(write);
         });
     }
-    on_each_store(1, claim);
+    on_each_store(1, check);
 }
 
 #[test]

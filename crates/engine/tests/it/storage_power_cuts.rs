@@ -1,13 +1,13 @@
-//! Power cuts under the disk store: nothing acknowledged is lost, no commit is
-//! half there, and the file always opens again.
+//! Power cuts under the disk store: no acknowledged commit is lost, no commit is
+//! partly there, and the file always opens again.
 //!
-//! Each history is a disk that lives through many cuts. Commits of several
-//! keys run until the cut; then the store is opened again (a cut may strike
-//! there too) and its whole content must equal the model after the last
-//! acknowledged commit, or after the one that was in flight.
+//! Each history is one disk with many power cuts. Commits of several keys run
+//! until the cut. Then the store is opened again (a cut may strike there too), and
+//! its whole content must equal the model after the last acknowledged commit, or
+//! after the commit that was in flight.
 //!
-//! `POWER_CUTS=1000000 cargo test --release -p perihelion-engine power_cut`
-//! runs as many cuts as one likes; `POWER_CUTS_SEED` picks other histories.
+//! `POWER_CUTS=1000000 cargo test --release -p perihelion-engine power_cut` runs
+//! more cuts; `POWER_CUTS_SEED` picks other histories.
 
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
@@ -17,22 +17,23 @@ use perihelion_engine::storage::{
 };
 use perihelion_testkit::Random;
 
+use crate::shop::setting;
 use crate::sim_disk::{Lies, SimDisk};
 
 /// Cuts in one history; then a new disk, so that creation is cut as well.
 const CUTS_PER_DISK: u64 = 20;
 
-/// Operations a disk may do before the cut. A commit takes about 15, so a cut
-/// lands anywhere from the first write of an opening to some 25 commits later.
+/// Disk operations before the cut. A commit takes about 15, so a cut strikes
+/// between the first write of an opening and about 25 commits later.
 const OPERATIONS_MAX: u64 = 400;
 
-/// Keys that commits write to: few, so that they overwrite and remove a lot.
+/// The number of keys: small, so that commits often overwrite and remove.
 const KEYS: u64 = 150;
 
 type Content = BTreeMap<Vec<u8>, Vec<u8>>;
 type Batch = Vec<(Vec<u8>, Option<Vec<u8>>)>;
 
-/// What a run saw. An honest disk leaves only the first two above zero.
+/// The counts of a run. With an honest disk only the first two are above zero.
 #[derive(Debug, Default, PartialEq)]
 struct Tally {
     cuts: u64,
@@ -40,10 +41,6 @@ struct Tally {
     /// Content that is neither the last acknowledged state nor the one in flight.
     wrong: u64,
     unopenable: u64,
-}
-
-fn setting(name: &str, default: u64) -> u64 {
-    std::env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(default)
 }
 
 fn random_batch(random: &mut Random) -> Batch {
@@ -84,8 +81,8 @@ fn read_all(store: &DiskStore) -> Result<Content, StoreError> {
     Ok(content)
 }
 
-/// One disk's life. `expected` is what was acknowledged; `in_flight` the commit
-/// that the last cut interrupted.
+/// The history of one disk. `expected` is the acknowledged content; `in_flight` is
+/// the commit that the last cut interrupted.
 struct History {
     disk: SimDisk,
     options: DiskOptions,
@@ -95,8 +92,8 @@ struct History {
 }
 
 impl History {
-    /// On a thread, checkpoints run beside commits and a seed does not say what
-    /// happens; inline, it does.
+    /// With checkpoints on a thread a seed does not repeat a history exactly; with
+    /// inline checkpoints it does.
     fn new(seed: u64, lies: Lies, on_a_thread: bool) -> History {
         let disk = SimDisk::new(seed).lying(lies);
         let mut random = Random::new(!seed);
@@ -108,9 +105,9 @@ impl History {
         History { disk, options, random, expected: Content::new(), in_flight: None }
     }
 
-    /// Opens, checks, commits until the lights go out. False when the disk's
-    /// state is beyond what the history can go on from.
-    fn live_until_the_cut(&mut self, tally: &mut Tally) -> bool {
+    /// Opens the store, checks it, and commits until the power fails. False when the
+    /// content is wrong and the history cannot continue.
+    fn run_until_the_cut(&mut self, tally: &mut Tally) -> bool {
         self.disk.cut_power_after(self.random.below(OPERATIONS_MAX));
         for _ in 0..OPERATIONS_MAX {
             let store = match DiskStore::with_backend_and(self.disk.clone(), self.options.clone()) {
@@ -140,7 +137,7 @@ impl History {
         panic!("more openings than disk operations");
     }
 
-    /// Until the cut, or until it is time to close the store in an orderly way.
+    /// Commits until the cut, or until the store is to be closed.
     fn commit_for_a_while(&mut self, store: &DiskStore, tally: &mut Tally) {
         for _ in 0..OPERATIONS_MAX {
             if self.random.one_in(60) {
@@ -159,8 +156,8 @@ impl History {
         panic!("more commits than disk operations: they were acknowledged without a sync");
     }
 
-    /// Whether the content is one of the two that a cut may leave; from here on
-    /// it is the expected one.
+    /// Whether the content is one of the two that a cut may leave; it becomes the
+    /// expected one.
     fn recognises(&mut self, content: &Content) -> bool {
         if let Some(batch) = self.in_flight.take()
             && *content != self.expected
@@ -181,7 +178,7 @@ fn run(cuts: u64, seed: u64, lies: Lies, on_a_thread: bool) -> Tally {
                 return tally;
             }
             let (wrong, unopenable) = (tally.wrong, tally.unopenable);
-            let goes_on = history.live_until_the_cut(&mut tally);
+            let goes_on = history.run_until_the_cut(&mut tally);
             if lies == Lies::None {
                 assert!(
                     goes_on,
@@ -217,11 +214,11 @@ fn power_cuts_lose_nothing_acknowledged_when_checkpoints_run_on_a_thread() {
     assert_eq!((tally.cuts, tally.wrong, tally.unopenable), (cuts, 0, 0), "seed {seed}");
 }
 
-/// The cut moves through the whole life of a small store: creation, commits,
-/// a checkpoint, one commit past the log, closing, opening again.
+/// One cut at every operation of a small store: creation, commits, a checkpoint, a
+/// commit that bypasses the log, closing, opening again.
 #[test]
-fn a_cut_at_any_step_of_a_short_life_leaves_what_was_acknowledged() {
-    let lives = |disk: &SimDisk, expected: &mut Content, in_flight: &mut Option<Batch>| {
+fn a_cut_at_any_operation_of_a_small_store_keeps_acknowledged_commits() {
+    let run_all = |disk: &SimDisk, expected: &mut Content, in_flight: &mut Option<Batch>| {
         let options = DiskOptions::simulation().with_checkpoints(CheckpointMode::Inline { commits_later: 1 });
         let store = DiskStore::with_backend_and(disk.clone(), options)?;
         for (key, len) in [(1u8, 30_000), (2, 30_000), (1, 20_000), (3, 100_000), (2, 9), (1, 0)] {
@@ -242,7 +239,7 @@ fn a_cut_at_any_step_of_a_short_life_leaves_what_was_acknowledged() {
             let disk = SimDisk::new(seed);
             disk.cut_power_after(operations);
             let (mut expected, mut in_flight) = (Content::new(), None);
-            survived &= lives(&disk, &mut expected, &mut in_flight).is_ok();
+            survived &= run_all(&disk, &mut expected, &mut in_flight).is_ok();
             disk.restore_power();
             let store = DiskStore::with_backend(disk).unwrap_or_else(|error| {
                 panic!("seed {seed}, cut after {operations} operations: {error}");
@@ -256,16 +253,16 @@ fn a_cut_at_any_step_of_a_short_life_leaves_what_was_acknowledged() {
             assert!(content == expected, "seed {seed}, cut after {operations} operations");
         }
         if survived {
-            assert!(operations > 30, "a life takes more than {operations} operations");
+            assert!(operations > 30, "the whole sequence takes more than {operations} operations");
             return;
         }
     }
-    panic!("a life ends");
+    panic!("the sequence ends");
 }
 
-/// Found by this test: redb lays a file out before it writes its magic number,
-/// and then refuses for ever a file that was cut in between. Every cut in the
-/// random histories but a few comes later than that.
+/// Found by this test: redb lays a file out before it writes its magic number, and
+/// always refuses a file that was cut in between. Almost all cuts of the random
+/// histories come later.
 #[test]
 fn a_cut_at_any_moment_of_creation_leaves_a_store_that_opens() {
     let mut survived = false;

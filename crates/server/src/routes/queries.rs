@@ -145,10 +145,9 @@ fn scope(call: &Call, container: &Arc<Container>) -> Result<Option<QueryScope>, 
                 Ok(Some(QueryScope::Prefix { hash: key.logical_hash(), ranges }))
             }
             _ => Err(Refusal::gateway(
-                status::BAD_REQUEST.code,
+                status::PARTITION_KEY_MISMATCH,
                 "The partition key header has more components than the container's key.",
-            )
-            .with_sub_status(status::PARTITION_KEY_MISMATCH.sub)),
+            )),
         };
     }
     let keys = call.effective_keys()?;
@@ -184,10 +183,9 @@ fn check_gateway(container: &Container, statement: &Statement, program: &Program
         )),
         GatewayVerdict::NeedsPlan => {
             let mut refusal = Refusal::gateway(
-                status::BAD_REQUEST.code,
+                status::CROSS_PARTITION_QUERY_NOT_SERVABLE,
                 "The provided cross partition query can not be directly served by the gateway. This is a first chance (internal) exception that all newer clients will know how to handle gracefully. This exception is traced, but unless you see it bubble up as an exception (which only happens on older SDK clients), then you can safely ignore this message.",
-            )
-            .with_sub_status(status::CROSS_PARTITION_QUERY_NOT_SERVABLE.sub);
+            );
             refusal.plan = plan_of(container, statement, Some(ALL_FEATURES))
                 .ok()
                 .map(|plan| json::to_text(&plan, Style::Point).into());

@@ -1,7 +1,7 @@
-//! What stands around a document and must change in its commit: the id and
-//! member entries, unique keys, indexes, the change feed's and the expiry's
-//! pointers, the counters, the version log. A write of this region and one
-//! that is applied from another go through the same functions.
+//! The keys around a document that change in its commit: id and member keys,
+//! unique keys, index entries, the entries of the change feed and of the expiry
+//! list, the counters, the version log. Writes of this region and changes of
+//! other regions go through the same functions.
 
 use bytes::Bytes;
 use perihelion_model::json::Value;
@@ -20,21 +20,22 @@ impl ItemWrite<'_, '_> {
         self.stamps.next(&mut self.state, self.target.range.id, self.transaction.replica)
     }
 
-    /// Whether anything here looks into documents.
+    /// Whether the container needs the parsed document: for unique keys or
+    /// indexes.
     pub(crate) fn needs_value(&self) -> bool {
         let container = &self.target.container;
         !container.unique_keys.is_empty() || !container.indexes.is_empty()
     }
 
-    /// Makes a new document known by its id and as one of its partition.
+    /// Adds the id key and the member key of a new document.
     pub(crate) fn link_document(&mut self, id: &str, rid: u64) {
         let number = self.target.container.number();
         self.transaction.put(keys::id(number, &self.target.partition, id), rid.to_be_bytes().to_vec());
         self.transaction.put(keys::member(number, &self.target.partition, rid), Bytes::new());
     }
 
-    /// Writes a version and moves what points at it; `value` is its value
-    /// where that is needed.
+    /// Writes a version and updates the keys that point at it. `value` is the
+    /// parsed document, if it is needed.
     pub(crate) fn put_document(
         &mut self,
         rid: u64,
@@ -46,7 +47,7 @@ impl ItemWrite<'_, '_> {
             let old_value = old.map(StoredDocument::value);
             self.move_index_entries(rid, old_value.as_ref(), Some(value));
         }
-        self.move_pointers(rid, old, Some(stored));
+        self.move_feed_and_expiry(rid, old, Some(stored));
         self.count(old, Some(stored));
         let operation = if old.is_some() { FeedOperation::Replace } else { FeedOperation::Create };
         let stamp = WriteStamp { lsn: stored.lsn, ordinal: stored.ordinal };
@@ -55,7 +56,7 @@ impl ItemWrite<'_, '_> {
         self.transaction.put(key, stored.encode());
     }
 
-    /// Removes a document and everything that points at it.
+    /// Removes a document and every key that points at it.
     pub(crate) fn remove_document(
         &mut self,
         id: &str,
@@ -70,7 +71,7 @@ impl ItemWrite<'_, '_> {
             self.release_unique(rid, &value);
             self.move_index_entries(rid, Some(&value), None);
         }
-        self.move_pointers(rid, Some(old), None);
+        self.move_feed_and_expiry(rid, Some(old), None);
         self.count(Some(old), None);
         version_log::append(self.transaction, self.target, reason, Some(old), stamp, None);
         self.transaction.remove(keys::id(number, &self.target.partition, id));
@@ -109,14 +110,14 @@ impl ItemWrite<'_, '_> {
         Ok(())
     }
 
-    /// The same without asking who has them.
+    /// Takes the unique keys of a document, even if another document has them.
     pub(crate) fn claim_unique(&mut self, rid: u64, old: Option<&StoredDocument>, new: &Value) {
         for key in self.unique_keys_after(rid, old, new) {
             self.transaction.put(key, rid.to_be_bytes().to_vec());
         }
     }
 
-    /// Lets go of the old version's unique keys; returns the new one's.
+    /// Releases the unique keys of the old version; returns those of the new one.
     fn unique_keys_after(&mut self, rid: u64, old: Option<&StoredDocument>, new: &Value) -> Vec<Vec<u8>> {
         if self.target.container.unique_keys.is_empty() {
             return Vec::new();
@@ -136,7 +137,7 @@ impl ItemWrite<'_, '_> {
             .is_none_or(|document| self.target.has_expired(&document, self.transaction.now))
     }
 
-    /// Lets go of the unique keys that are this document's.
+    /// Releases the unique keys that this document owns.
     fn release_unique(&mut self, rid: u64, old: &Value) {
         for key in self.unique_keys_of(old) {
             let owner = self.transaction.get(&key).ok().flatten().and_then(|owner| keys::last_u64(&owner));
@@ -164,8 +165,8 @@ impl ItemWrite<'_, '_> {
         }
     }
 
-    /// The change feed's and the expiry's pointers.
-    fn move_pointers(&mut self, rid: u64, old: Option<&StoredDocument>, new: Option<&StoredDocument>) {
+    /// Moves the entries of the change feed and of the expiry list.
+    fn move_feed_and_expiry(&mut self, rid: u64, old: Option<&StoredDocument>, new: Option<&StoredDocument>) {
         let (number, segment) = (self.target.container.number(), self.target.range.segment);
         if let Some(old) = old {
             self.transaction.remove(keys::feed(number, segment, old.lsn, old.ordinal));

@@ -2,6 +2,7 @@
 //! regions need.
 
 use bytes::Bytes;
+use perihelion_wire::status;
 
 use super::WriteStamp;
 use super::write::{ItemWrite, Written};
@@ -20,7 +21,7 @@ impl ItemWrite<'_, '_> {
         self.link_document(&body.id, rid);
         let stored = self.store(rid, None, Content::New(body))?;
         let charge = charge::create(stored.terms, stored.text.len());
-        Ok(Written { status: 201, stored: Some(stored), charge })
+        Ok(Written { status: status::CREATED.code, stored: Some(stored), charge })
     }
 
     pub(super) fn store_over(
@@ -32,7 +33,7 @@ impl ItemWrite<'_, '_> {
     ) -> Result<Written, Refusal> {
         let stored = self.store(rid, Some(old), content)?;
         let charge = price(old.terms, stored.terms, stored.text.len());
-        Ok(Written { status: 200, stored: Some(stored), charge })
+        Ok(Written { status: status::OK.code, stored: Some(stored), charge })
     }
 
     /// Writes a version of a document and every key that points at it.

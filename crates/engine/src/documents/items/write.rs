@@ -3,6 +3,7 @@
 use perihelion_model::etag;
 use perihelion_model::json::{self, Style, Value};
 use perihelion_wire::patch::Patch;
+use perihelion_wire::status;
 
 use super::{Precondition, Target, WriteStamps, lookup, lookup_any};
 use crate::charge;
@@ -96,7 +97,8 @@ impl ItemWrite<'_, '_> {
             Ok(false) => Err(Refusal::precondition_failed().with_charge(charge::PRECONDITION_FAILED)),
             Err(Invalid(diagnostics)) => {
                 let message = json::to_text(&perihelion_query::errors_to_json(&diagnostics), Style::Point);
-                Err(Refusal::new(400, Layer::QueryCompiler, message).with_charge(charge::BAD_DOCUMENT))
+                Err(Refusal::new(status::BAD_REQUEST, Layer::QueryCompiler, message)
+                    .with_charge(charge::BAD_DOCUMENT))
             }
             Err(Evaluation(error)) => Err(bad_document(error.to_string())),
         }
@@ -106,7 +108,11 @@ impl ItemWrite<'_, '_> {
         let (rid, old) = self.existing(id)?;
         self.check_preconditions(&old)?;
         self.erase(id, rid, &old, FeedOperation::Delete)?;
-        Ok(Written { status: 204, stored: None, charge: charge::delete(old.terms, old.text.len()) })
+        Ok(Written {
+            status: status::NO_CONTENT.code,
+            stored: None,
+            charge: charge::delete(old.terms, old.text.len()),
+        })
     }
 
     pub(super) fn expire(&mut self, id: &str, rid: u64, old: &StoredDocument) -> Result<(), Refusal> {

@@ -1,13 +1,14 @@
-//! Moving what is in the log into the data file, beside the commits that go on.
+//! Checkpoints: moving the log's commits into the data file, while commits
+//! continue.
 //!
-//! A checkpoint is one redb transaction: everything that was committed since
-//! the last one, and the sequence number up to which that is everything. There
-//! is one at a time. In production it runs on a thread of its own, because its
-//! syncs block for as long as several hundred commits take; in simulation it
-//! runs inside a later commit, so that a seed decides what happens.
+//! A checkpoint is one redb transaction with all commits since the last one and
+//! the sequence number of the last of them. One checkpoint runs at a time. In
+//! production it runs on a thread of its own, because its syncs block as long as
+//! several hundred commits take. In simulation it runs inside a later commit, so
+//! that the seed decides what happens.
 //!
-//! Always true: a checkpoint that failed closes the store to writes; the
-//! thread ends before the store that owns it does.
+//! Always true: a checkpoint that failed closes the store to writes; the thread
+//! ends before the store that owns it.
 
 use std::io;
 use std::sync::Arc;
@@ -23,9 +24,12 @@ use super::view::Overlay;
 pub enum CheckpointMode {
     /// On a thread that the store owns and joins.
     Thread,
-    /// In the commit that comes so many after the one that began it, or
-    /// earlier if the log is full before.
-    Inline { commits_later: u32 },
+    /// Inside a later commit.
+    Inline {
+        /// How many commits after the one that began the checkpoint. It runs
+        /// earlier when the log is full before.
+        commits_later: u32,
+    },
 }
 
 /// A frozen overlay, and the sequence number of the last commit in it.
@@ -46,7 +50,7 @@ impl Checkpointer {
                 Ok(Checkpointer::Inline { job: None, commits_later, commits_left: 0 })
             }
             CheckpointMode::Thread => {
-                // One job is under way at most, so neither channel ever fills.
+                // At most one job is running, so neither channel ever fills.
                 let (jobs, queue) = sync_channel(1);
                 let (report, done) = sync_channel(1);
                 let core = Arc::clone(core);
@@ -58,7 +62,7 @@ impl Checkpointer {
         }
     }
 
-    /// Starts a checkpoint. There must be none under way.
+    /// Starts a checkpoint. None may be running.
     pub(super) fn start(&mut self, new: Job) -> Result<(), Failure> {
         match self {
             Checkpointer::Inline { job, commits_later, commits_left } => {
@@ -74,7 +78,7 @@ impl Checkpointer {
         }
     }
 
-    /// Returns when no checkpoint is under way.
+    /// Returns when no checkpoint is running.
     pub(super) fn finish(&mut self, core: &Core) -> Result<(), Failure> {
         match self {
             Checkpointer::Inline { job, .. } => job.take().map_or(Ok(()), |job| run(core, &job)),
@@ -87,7 +91,7 @@ impl Checkpointer {
         }
     }
 
-    /// Whether none is under way; does not wait.
+    /// Whether no checkpoint is running; does not wait.
     pub(super) fn is_idle(&mut self) -> Result<bool, Failure> {
         match self {
             Checkpointer::Inline { job, .. } => Ok(job.is_none()),
@@ -117,11 +121,11 @@ impl Checkpointer {
         }
     }
 
-    /// Lets a running checkpoint end, and its thread.
+    /// Waits for a running checkpoint and ends its thread.
     pub(super) fn stop(self) {
         if let Checkpointer::Thread { jobs, thread, .. } = self {
             drop(jobs);
-            // A panic in it was reported by its hook; there is nothing left to stop.
+            // The panic hook has reported a panic of the thread.
             let _ = thread.join();
         }
     }
@@ -144,7 +148,7 @@ fn work(core: &Core, queue: &Receiver<Job>, report: &SyncSender<Result<(), Failu
     }
 }
 
-/// Writes the frozen overlay to the data file; then views need it no longer.
+/// Writes the frozen overlay to the data file, then drops the overlay.
 fn run(core: &Core, job: &Job) -> Result<(), Failure> {
     let base = guarded(|| {
         core.store(&job.overlay, &[], job.covers)?;

@@ -1,8 +1,8 @@
 //! CRC-32C (Castagnoli), eight bytes at a time by table.
 //!
-//! It tells a record that was written whole from one that a power cut tore,
-//! and finds every burst of wrong bits up to 32 long. It is no defence against
-//! anyone who can write the file.
+//! It distinguishes a record that was written whole from one that a power cut
+//! tore, and detects every burst of up to 32 wrong bits. It does not protect
+//! against someone who can write the file.
 
 /// The polynomial, bits reversed.
 const POLYNOMIAL: u32 = 0x82F6_3B78;

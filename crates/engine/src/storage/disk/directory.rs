@@ -1,9 +1,10 @@
-//! The few things a store asks of a file system: the whole outside world of
-//! `DiskStore`, so that a test can put a disk there whose power fails.
+//! The file system as a disk store sees it. These two traits are the whole
+//! outside world of `DiskStore`, so that a test can simulate a disk whose power
+//! fails.
 //!
 //! A file is redb's [`StorageBackend`] (length, read, write, set length, sync);
 //! a directory holds a handful of files with fixed names. As on a real disk, a
-//! name that was created or removed is durable only after [`Directory::sync`].
+//! created or removed name is durable only after [`Directory::sync`].
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
@@ -13,26 +14,27 @@ use std::path::{Path, PathBuf};
 use redb::StorageBackend;
 use redb::backends::FileBackend;
 
-/// Files by name, in one place.
+/// A directory of files.
 pub trait Directory: fmt::Debug + Send + Sync + 'static {
-    /// Opens a file, or says that there is none.
+    /// Opens a file; `None` when it does not exist.
     fn open(&self, name: &str) -> io::Result<Option<Box<dyn StorageBackend>>>;
 
-    /// Makes an empty file, or opens the one that is there.
+    /// Creates an empty file, or opens the existing one.
     fn create(&self, name: &str) -> io::Result<Box<dyn StorageBackend>>;
 
+    /// Removes a file.
     fn remove(&self, name: &str) -> io::Result<()>;
 
-    /// Makes names that were created and removed durable.
+    /// Makes created and removed names durable.
     fn sync(&self) -> io::Result<()>;
 }
 
-/// A directory of the operating system's.
+/// A directory of the operating system.
 #[derive(Debug)]
 pub(super) struct RealDirectory(PathBuf);
 
 impl RealDirectory {
-    /// Makes the directory and its missing parents, readable by this user only,
+    /// Creates the directory and its missing parents, readable by this user only,
     /// and makes their names durable.
     pub(super) fn create(directory: &Path) -> io::Result<RealDirectory> {
         let is_missing = |path: &&Path| !path.as_os_str().is_empty() && !path.exists();
@@ -86,7 +88,7 @@ impl Directory for RealDirectory {
     }
 }
 
-/// A new name survives a power cut only when its directory has been synced.
+/// Syncs a directory: only then a new name survives a power cut.
 fn sync_names(directory: &Path) -> io::Result<()> {
     if cfg!(unix) { File::open(directory)?.sync_all() } else { Ok(()) }
 }

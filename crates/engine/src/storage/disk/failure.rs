@@ -1,9 +1,8 @@
-//! What goes wrong under a disk store, in the few kinds a caller can act on.
+//! Failures under a disk store, in the few kinds that a caller can act on.
 //!
-//! redb has many errors and the operating system more; here they become a
-//! [`StoreErrorKind`] and a sentence. redb answers some damage with a failed
-//! assertion: a damaged file is outside input, so [`guarded`] makes that an
-//! error as well.
+//! The errors of redb and of the operating system become a [`StoreErrorKind`]
+//! and a sentence. redb panics on some damage; a damaged file is outside input,
+//! so [`guarded`] turns the panic into an error.
 
 use std::io;
 use std::panic::{self, AssertUnwindSafe};
@@ -13,7 +12,7 @@ use redb::{CommitError, DatabaseError, StorageError, TableError, TransactionErro
 
 use crate::storage::{StoreError, StoreErrorKind};
 
-/// Why something under the store did not happen.
+/// The kind of a failure and its detail, without the file's name.
 #[derive(Debug)]
 pub(super) struct Failure {
     pub(super) kind: StoreErrorKind,
@@ -26,17 +25,17 @@ impl Failure {
     }
 }
 
-/// Calls redb, and anything else that must not take the process down.
+/// Runs a call of redb and turns a panic into an error.
 pub(super) fn guarded<T>(call: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
     panic::catch_unwind(AssertUnwindSafe(call))
         .unwrap_or_else(|_| Err(Failure::damaged("its pages contradict each other")))
 }
 
-/// What error messages call the thing that failed: a path, mostly.
+/// The name of the data file in error messages: mostly a path.
 #[derive(Debug)]
-pub(super) struct Place(pub(super) String);
+pub(super) struct Location(pub(super) String);
 
-impl Place {
+impl Location {
     pub(super) fn failed(&self, what: &str, failure: impl Into<Failure>) -> StoreError {
         let Failure { kind, detail } = failure.into();
         let advice = match kind {
@@ -47,21 +46,21 @@ impl Place {
             }
             StoreErrorKind::Io => "Check that the disk is healthy, has free space and may be written.",
         };
-        let place = &self.0;
-        StoreError { kind, message: format!("cannot {what} {place}: {detail}. {advice}") }
+        let location = &self.0;
+        StoreError { kind, message: format!("cannot {what} {location}: {detail}. {advice}") }
     }
 
     pub(super) fn closed_to_writes(&self, failure: &str) -> StoreError {
-        let place = &self.0;
+        let location = &self.0;
         let message = format!(
-            "cannot write {place}: an earlier write failed, and what the disk holds is only known after a \
+            "cannot write {location}: an earlier write failed, and what the disk holds is only known after a \
              restart ({failure})"
         );
         StoreError { kind: StoreErrorKind::Io, message }
     }
 }
 
-/// The operating system's refusal of a path, with what to do about it.
+/// The error for a path that the operating system refused, with advice.
 pub(super) fn path_refused(what: &str, path: &Path, error: &io::Error) -> StoreError {
     let advice = match error.kind() {
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {

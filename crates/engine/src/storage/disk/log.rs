@@ -1,16 +1,15 @@
-//! The log in front of the data file: where a commit becomes durable first.
+//! The log in front of the data file, where a commit first becomes durable.
 //!
-//! Two files take turns. Commits are appended to one of them, each as one
-//! record with one sync; when it is full, the other takes over, whose records
-//! are all in the data file by then, and is written from its beginning again.
-//! So files are created twice in a store's life, and their blocks are there
-//! already when a record is written: the sync has no metadata to write.
+//! Two files are used alternately. Commits are appended to one of them, each as
+//! one record with one sync. When it is full, commits continue at the beginning
+//! of the other file, whose records are all in the data file by then. So files
+//! are created twice in a store's life, and a record is mostly written into
+//! blocks that exist already: the sync has no metadata to write.
 //!
 //! Always true: record `n + 1` is not written before `n` is synced; a record is
-//! not overwritten before the data file says that it covers its sequence
-//! number. Hence [`read`]'s rule, which needs nothing but those numbers: the
-//! whole records beyond what the data file covers follow each other without a
-//! gap, and the only thing a power cut takes away is the last one.
+//! not overwritten before the data file covers its sequence number. So [`read`]
+//! needs only the numbers: the whole records beyond the covered number follow
+//! each other without a gap, and a power cut can take away only the last one.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -21,20 +20,21 @@ use redb::StorageBackend;
 use super::LogLimits;
 use super::directory::Directory;
 use super::failure::Failure;
-use super::record::{self, Entry, Record, SECTOR_BYTES};
+use super::record::{self, LoggedWrite, Record, SECTOR_BYTES};
 
 /// The files' names in the data directory.
 pub(super) const FILE_NAMES: [&str; 2] = ["perihelion-0.log", "perihelion-1.log"];
 
-/// A file is lengthened by this much at a time when it is new. Zeros are
-/// written, not just a length set, so that the blocks exist; more would make a
-/// commit slow that happens to need it, less would make more commits need it.
+/// A new file is lengthened by this much at a time. Zeros are written, instead
+/// of only setting the length, so that the blocks exist. A larger step would make
+/// the commit that lengthens slower; a smaller one would make it more frequent.
 const GROWTH_BYTES: u64 = 1024 * 1024;
 
-/// No log of ours is longer, whatever its limits were; it is read whole.
+/// The longest log file that is read: it is read into memory whole, and no
+/// limits of ours allow a longer one.
 const FILE_BYTES_MAX: u64 = 1024 * 1024 * 1024;
 
-/// The log's files, and where the next record goes.
+/// The log's files and the position of the next record.
 #[derive(Debug)]
 pub(super) struct Log {
     directory: Box<dyn Directory>,
@@ -53,7 +53,7 @@ struct LogFile {
 }
 
 impl Log {
-    /// Opens the files that are there, to be written from their beginning.
+    /// Opens the files that exist, to be written from their beginning.
     pub(super) fn open(directory: Box<dyn Directory>, limits: LogLimits) -> io::Result<Log> {
         let mut files = [None, None];
         for (name, slot) in FILE_NAMES.iter().zip(&mut files) {
@@ -102,20 +102,20 @@ impl Log {
         }
     }
 
-    /// Goes on at the beginning of the other file. Everything in it must be
-    /// covered by the data file.
+    /// Continues at the beginning of the other file. The data file must cover
+    /// every record in it.
     pub(super) fn switch(&mut self) {
         self.current = 1 - self.current;
         self.restart();
     }
 
-    /// Goes on at the beginning of this file. Everything in it must be covered
-    /// by the data file.
+    /// Continues at the beginning of this file. The data file must cover every
+    /// record in it.
     pub(super) fn restart(&mut self) {
         (self.position, self.writes) = (0, 0);
     }
 
-    /// Removes the files. Everything in them must be covered by the data file.
+    /// Removes the files. The data file must cover every record in them.
     pub(super) fn remove(&mut self) -> io::Result<()> {
         if self.files.iter().all(Option::is_none) {
             return Ok(()); // Nothing was committed.
@@ -131,17 +131,16 @@ impl Log {
     }
 }
 
-/// What the log adds to the data file.
+/// The commits of the log that the data file does not cover.
 #[derive(Debug, Default)]
 pub(super) struct Replay {
-    /// The last sequence number, of the log or of the data file.
+    /// The sequence number of the last commit in the log or in the data file.
     pub(super) sequence: u64,
     /// The newest writes last.
-    pub(super) entries: Vec<Entry>,
+    pub(super) entries: Vec<LoggedWrite>,
 }
 
-/// Reads what is in the log beyond the sequence number that the data file
-/// covers, and changes nothing.
+/// Reads the commits of the log beyond the covered number; changes nothing.
 pub(super) fn read(directory: &dyn Directory, instance: u64, covered: u64) -> Result<Replay, Failure> {
     let mut found = BTreeMap::new();
     for name in FILE_NAMES {
@@ -168,7 +167,7 @@ fn collect(
     name: &str,
     instance: u64,
     covered: u64,
-    found: &mut BTreeMap<u64, Vec<Entry>>,
+    found: &mut BTreeMap<u64, Vec<LoggedWrite>>,
 ) -> Result<(), Failure> {
     let bytes = read_whole(file, name)?;
     if record::at(&bytes, 0, None).is_some_and(|first| first.instance != instance) {
@@ -182,10 +181,13 @@ fn collect(
         };
         offset += record.size();
         if record.sequence <= covered {
-            continue; // From before the last switch, waiting to be overwritten.
+            continue; // From before the last switch; it will be overwritten.
         }
         let entries = record.entries().ok_or_else(|| {
-            Failure::damaged(format!("commit {} in {name} makes no sense", record.sequence))
+            Failure::damaged(format!(
+                "commit {} in {name} has lengths that contradict each other",
+                record.sequence
+            ))
         })?;
         if found.insert(record.sequence, entries).is_some() {
             return Err(Failure::damaged(format!("commit {} is in its log twice", record.sequence)));

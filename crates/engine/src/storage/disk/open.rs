@@ -1,11 +1,11 @@
 //! Opening a data directory, or refusing it.
 //!
-//! The order is: make the directory, let redb lock and read the file on
-//! probation (see `probation.rs`), read the marker that says whose file this is
-//! and in which format, read the log, and only then let anything be written. A
-//! new file is given its marker and its table in one commit, so a file has both
-//! or is new. What the log adds is written to the data file before the store
-//! takes a commit, so every store begins with an empty log.
+//! The order: create the directory; let redb lock and read the file with all
+//! its writes deferred (`deferred_writes.rs`); read the marker, which says whose
+//! file this is and in which format; read the log; and only then write anything.
+//! A new file gets its marker and its table in one commit, so a file has both or
+//! is new. The log's writes are moved into the data file before the store takes
+//! a commit, so every store begins with an empty log.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::Path;
@@ -16,10 +16,10 @@ use redb::{
 };
 
 use super::checkpoint::Checkpointer;
+use super::deferred_writes::DeferredWrites;
 use super::directory::{Directory, RealDirectory};
-use super::failure::{Failure, Place, guarded, path_refused};
+use super::failure::{Failure, Location, guarded, path_refused};
 use super::log::{self, Log, Replay};
-use super::probation::Probation;
 use super::view::{Layers, Overlay};
 use super::{Core, DataFile, DiskOptions, DiskStore, KEYSPACE, PAGE_CACHE_BYTES_MAX, Writer};
 use crate::storage::{StoreError, StoreErrorKind};
@@ -27,21 +27,21 @@ use crate::storage::{StoreError, StoreErrorKind};
 /// The data file's name in the directory.
 pub const FILE_NAME: &str = "perihelion.redb";
 
-/// Our marker: one table with a few numbers.
+/// The marker: a table with a few numbers.
 const MARKER: TableDefinition<'static, &str, u64> = TableDefinition::new("perihelion.marker");
 const MARKER_FORMAT: &str = "format";
-/// Which log is this file's.
+/// The instance number, which is in every record of this file's log.
 const MARKER_INSTANCE: &str = "instance";
-/// The last commit that is in this file, and not in the log only.
+/// The sequence number of the last commit that is in this file.
 const MARKER_COVERED: &str = "covered";
 
-/// The meaning of the files. Raise it when an older program would misread what
-/// a newer one writes.
+/// The format of the files. Raise it when an older program would misread what a
+/// newer one writes.
 const FORMAT: u64 = 2;
-/// Before there was a log. Read as it is; the first commit makes it the above.
+/// The format without a log. It is read as it is; the first commit raises it.
 const FORMAT_WITHOUT_LOG: u64 = 1;
 
-/// The standard library's own source of chance, which it has from the system.
+/// A random number from the operating system, through the standard library.
 pub(super) fn random_instance() -> u64 {
     RandomState::new().build_hasher().finish()
 }
@@ -50,27 +50,27 @@ pub(super) fn path(path: &Path, options: &DiskOptions) -> Result<DiskStore, Stor
     let refused = |error| path_refused("create the data directory", path, &error);
     let real = RealDirectory::create(path).map_err(refused)?;
     let file = path.join(FILE_NAME);
-    // Looked at first, for an error that says what to do about the path.
+    // Opened once before redb opens it, for an error that names the path.
     real.open(FILE_NAME).map_err(|error| path_refused("open the data file", &file, &error))?;
-    directory(Box::new(real), Place(file.display().to_string()), options)
+    directory(Box::new(real), Location(file.display().to_string()), options)
 }
 
 pub(super) fn directory(
     directory: Box<dyn Directory>,
-    place: Place,
+    location: Location,
     options: &DiskOptions,
 ) -> Result<DiskStore, StoreError> {
     let opened = guarded(|| {
-        let probation = Probation::new(data_file(&*directory)?);
-        let accepted = accept(&probation, &*directory, options)?;
-        Ok((probation, accepted))
+        let deferred = DeferredWrites::new(data_file(&*directory)?);
+        let accepted = accept(&deferred, &*directory, options)?;
+        Ok((deferred, accepted))
     });
-    let (probation, accepted) = opened.map_err(|failure| place.failed("open", failure))?;
-    let place = Arc::new(place);
-    let admitted = probation.clone();
-    guarded(|| start(directory, probation, accepted, &place, options)).map_err(|failure| {
-        admitted.forbid_writes();
-        place.failed("open", failure)
+    let (deferred, accepted) = opened.map_err(|failure| location.failed("open", failure))?;
+    let location = Arc::new(location);
+    let backend = deferred.clone();
+    guarded(|| start(directory, deferred, accepted, &location, options)).map_err(|failure| {
+        backend.forbid_writes();
+        location.failed("open", failure)
     })
 }
 
@@ -86,7 +86,7 @@ fn data_file(directory: &dyn Directory) -> Result<Box<dyn StorageBackend>, Failu
     Ok(directory.create(FILE_NAME)?)
 }
 
-/// A data file that is ours, and what its log adds to it.
+/// A data file of this program, and the replay of its log.
 struct Accepted {
     database: DataFile,
     instance: Option<u64>,
@@ -95,16 +95,16 @@ struct Accepted {
 }
 
 fn accept(
-    probation: &Probation,
+    deferred: &DeferredWrites,
     directory: &dyn Directory,
     options: &DiskOptions,
 ) -> Result<Accepted, Failure> {
     let database =
-        Builder::new().set_cache_size(PAGE_CACHE_BYTES_MAX).create_with_backend(probation.clone())?;
+        Builder::new().set_cache_size(PAGE_CACHE_BYTES_MAX).create_with_backend(deferred.clone())?;
     let (instance, covered) = match identify(&database)? {
         Identity::Ours { instance, covered } => (instance, covered),
         Identity::New => {
-            directory.sync()?; // Before the first byte: the file keeps its name.
+            directory.sync()?; // Before the first byte, so that the name is durable.
             mark(&database, options.instance)?;
             (Some(options.instance), 0)
         }
@@ -113,11 +113,11 @@ fn accept(
         Some(instance) => log::read(directory, instance, covered)?,
         None => refuse_log(directory)?,
     };
-    probation.admit()?;
+    deferred.apply()?;
     Ok(Accepted { database: DataFile(Some(database)), instance, covered, replay })
 }
 
-/// A file without an instance never had a log.
+/// Refuses log files beside a data file of format 1, which has no log.
 fn refuse_log(directory: &dyn Directory) -> Result<Replay, Failure> {
     for name in log::FILE_NAMES {
         if directory.open(name)?.is_some() {
@@ -129,9 +129,9 @@ fn refuse_log(directory: &dyn Directory) -> Result<Replay, Failure> {
 
 fn start(
     directory: Box<dyn Directory>,
-    probation: Probation,
+    deferred: DeferredWrites,
     accepted: Accepted,
-    place: &Arc<Place>,
+    location: &Arc<Location>,
     options: &DiskOptions,
 ) -> Result<DiskStore, Failure> {
     let Accepted { database, instance, covered, replay } = accepted;
@@ -140,8 +140,8 @@ fn start(
     let core = Arc::new(Core {
         layers: RwLock::new(layers),
         database,
-        probation,
-        place: Arc::clone(place),
+        deferred,
+        location: Arc::clone(location),
         failure: OnceLock::new(),
     });
     if replay.sequence > covered {
@@ -201,7 +201,7 @@ fn identify(database: &Database) -> Result<Identity, Failure> {
     Ok(identity)
 }
 
-/// Makes a new file ours, or one without a log one with.
+/// Writes the marker of the current format, into a new file or one of format 1.
 pub(super) fn mark(database: &Database, instance: u64) -> Result<(), Failure> {
     let mut transaction = database.begin_write()?;
     transaction.set_quick_repair(true);
@@ -215,8 +215,8 @@ pub(super) fn mark(database: &Database, instance: u64) -> Result<(), Failure> {
     Ok(transaction.commit()?)
 }
 
-/// Records in a transaction up to which commit the data file holds everything.
-pub(super) fn note_covered(transaction: &WriteTransaction, sequence: u64) -> Result<(), Failure> {
+/// Records in a transaction the last commit that the data file covers.
+pub(super) fn set_covered(transaction: &WriteTransaction, sequence: u64) -> Result<(), Failure> {
     transaction.open_table(MARKER)?.insert(MARKER_COVERED, sequence)?;
     Ok(())
 }

@@ -1,21 +1,21 @@
-//! One commit as bytes in the log, and back.
+//! A record: one commit as bytes in the log.
 //!
-//! A record is a header (checksum, the data file it belongs to, its sequence
-//! number, lengths) and the writes one after the other; it starts on a sector
-//! and is padded to the next, so an append never rewrites a sector that holds
-//! an acknowledged record, and whoever looks for records need only look where
-//! sectors begin. All numbers are little-endian.
+//! A record is a header (checksum, the instance number of its data file, its
+//! sequence number, lengths) and the writes. It starts on a sector and is padded
+//! to the next one. So an append never rewrites a sector that holds an
+//! acknowledged record, and records are searched for only at sector starts. All
+//! numbers are little-endian.
 //!
-//! The data file's instance number is random and never shown: nobody who
-//! stores documents can put a record into one that the log would take for its
-//! own when a cut tears the real record around it.
+//! The instance number is random and never shown. So a document cannot contain
+//! bytes that the log would accept as a record when a power cut tears the real
+//! record around it.
 
 use bytes::Bytes;
 
 use super::crc32c::crc32c;
 use crate::storage::Write;
 
-/// Where records begin: at multiples of what a disk writes whole.
+/// Records begin at multiples of this, the unit that a disk writes whole.
 pub(super) const SECTOR_BYTES: usize = 512;
 
 const MAGIC: [u8; 4] = *b"phl1";
@@ -28,11 +28,11 @@ const ENTRY_BYTES: usize = 8;
 /// The value length of a key that is removed.
 const REMOVED: u32 = u32::MAX;
 
-/// A key with its new value, or `None` when it was removed.
-pub(super) type Entry = (Bytes, Option<Bytes>);
+/// A key with its new value, or `None` when the key is removed.
+pub(super) type LoggedWrite = (Bytes, Option<Bytes>);
 
-/// The bytes a commit takes in the log, padding included; `None` if it is more
-/// than lengths in the log can say.
+/// The bytes of a commit in the log, padding included; `None` if it is too large
+/// for the length fields.
 pub(super) fn size(writes: &[Write<'_>]) -> Option<usize> {
     let of_write = |write: &Write<'_>| ENTRY_BYTES + write.key.len() + write.value.map_or(0, <[u8]>::len);
     let payload: usize = writes.iter().map(of_write).sum();
@@ -44,10 +44,10 @@ pub(super) fn size(writes: &[Write<'_>]) -> Option<usize> {
 #[derive(Debug)]
 pub(super) struct Record {
     pub(super) bytes: Bytes,
-    pub(super) entries: Vec<Entry>,
+    pub(super) entries: Vec<LoggedWrite>,
 }
 
-/// `size` is what [`size`] said of these writes.
+/// Encodes a commit. `size` is the result of [`size`] for these writes.
 pub(super) fn encode(instance: u64, sequence: u64, writes: &[Write<'_>], size: usize) -> Record {
     let mut bytes = Vec::with_capacity(size);
     bytes.extend_from_slice(&[0; HEADER_BYTES]);
@@ -67,7 +67,7 @@ pub(super) fn encode(instance: u64, sequence: u64, writes: &[Write<'_>], size: u
     let checksum = crc32c(&bytes[CHECKED_FROM..]);
     bytes[4..8].copy_from_slice(&checksum.to_le_bytes());
     bytes.resize(size, 0);
-    debug_assert_eq!(bytes.capacity(), size, "the size was worked out before");
+    debug_assert_eq!(bytes.capacity(), size, "the size was computed before");
     let bytes = Bytes::from(bytes);
     let mut at = HEADER_BYTES;
     let mut slice = |len: usize| {
@@ -81,9 +81,9 @@ pub(super) fn encode(instance: u64, sequence: u64, writes: &[Write<'_>], size: u
     Record { entries: entries.collect(), bytes: bytes.clone() }
 }
 
-/// A record that was found whole.
+/// A record of the log whose checksum holds.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct FoundRecord {
     pub(super) instance: u64,
     pub(super) sequence: u64,
     count: u32,
@@ -91,8 +91,8 @@ pub(super) struct Found {
 }
 
 /// The record that begins at this sector, if one does and its checksum holds.
-/// Where `instance` is given, others' records are not looked at further.
-pub(super) fn at(file: &Bytes, offset: usize, instance: Option<u64>) -> Option<Found> {
+/// With an `instance`, records of other data files are skipped.
+pub(super) fn at(file: &Bytes, offset: usize, instance: Option<u64>) -> Option<FoundRecord> {
     let header = file.get(offset..offset + HEADER_BYTES)?;
     let number = |at: usize| header[at..at + 4].try_into().map(u32::from_le_bytes).unwrap_or_default();
     let long = |at: usize| header[at..at + 8].try_into().map(u64::from_le_bytes).unwrap_or_default();
@@ -102,20 +102,24 @@ pub(super) fn at(file: &Bytes, offset: usize, instance: Option<u64>) -> Option<F
     let from = offset + HEADER_BYTES;
     let to = from.checked_add(number(24) as usize)?;
     let checked = file.get(offset + CHECKED_FROM..to)?;
-    let found =
-        || Found { instance: long(8), sequence: long(16), count: number(28), payload: file.slice(from..to) };
+    let found = || FoundRecord {
+        instance: long(8),
+        sequence: long(16),
+        count: number(28),
+        payload: file.slice(from..to),
+    };
     (crc32c(checked) == number(4)).then(found)
 }
 
-impl Found {
-    /// What it takes in the log, padding included.
+impl FoundRecord {
+    /// Its bytes in the log, padding included.
     pub(super) fn size(&self) -> usize {
         (HEADER_BYTES + self.payload.len()).next_multiple_of(SECTOR_BYTES)
     }
 
-    /// Its writes, or `None` if it contradicts itself, which a record with a
-    /// right checksum does not unless another program wrote it.
-    pub(super) fn entries(&self) -> Option<Vec<Entry>> {
+    /// Its writes, or `None` if its lengths contradict each other. With a right
+    /// checksum that happens only when another program wrote the record.
+    pub(super) fn entries(&self) -> Option<Vec<LoggedWrite>> {
         let mut entries = Vec::new();
         let mut rest = self.payload.clone();
         let take = |rest: &mut Bytes, len: usize| (len <= rest.len()).then(|| rest.split_to(len));

@@ -1,4 +1,4 @@
-//! What only the inside can see: how much a removal leaves behind.
+//! Removals in the overlay, which only the inside of the store can see.
 
 use super::*;
 
@@ -6,14 +6,14 @@ fn commit(store: &DiskStore, key: &[u8], value: Option<&[u8]>) {
     store.commit(&mut std::iter::once(Write { key, value })).expect("commit");
 }
 
-/// Found by the benchmark: emptying a container step by step took time in the
-/// square of its size, because every step passed over all earlier removals.
+/// Found by the benchmark: emptying a container step by step took quadratic time,
+/// because every step passed over all earlier removals.
 #[test]
-fn a_removal_leaves_a_trace_only_over_something() {
+fn a_removal_stays_in_the_overlay_only_if_a_layer_below_has_the_key() {
     let directory = std::env::temp_dir().join(format!("perihelion-{}-removals", std::process::id()));
     let _ = std::fs::remove_dir_all(&directory);
     let options = DiskOptions::simulation();
-    let traces = |store: &DiskStore| {
+    let overlay_entries = |store: &DiskStore| {
         let everything = KeyRange { from: std::ops::Bound::Unbounded, to: std::ops::Bound::Unbounded };
         store.core.layers().active.range(everything, Direction::Forward).count()
     };
@@ -22,16 +22,16 @@ fn a_removal_leaves_a_trace_only_over_something() {
     drop(store);
     let store = DiskStore::open_with(&directory, options.clone()).expect("opened");
     commit(&store, b"new", Some(b"1"));
-    assert_eq!(traces(&store), 1);
+    assert_eq!(overlay_entries(&store), 1);
     commit(&store, b"new", None);
     commit(&store, b"never there", None);
-    assert_eq!(traces(&store), 0);
+    assert_eq!(overlay_entries(&store), 0);
     commit(&store, b"old", None);
-    assert_eq!(traces(&store), 1);
+    assert_eq!(overlay_entries(&store), 1);
     for _ in 0..2 * options.log.removals {
         commit(&store, b"old", None);
     }
-    assert!(traces(&store) == 0, "many removals begin a checkpoint");
+    assert!(overlay_entries(&store) == 0, "many removals begin a checkpoint");
     assert_eq!(store.view().expect("view").get(b"old").expect("get"), None);
     drop(store);
     std::fs::remove_dir_all(&directory).expect("removed");

@@ -1,9 +1,8 @@
-//! Reading a snapshot of three layers: what was committed since the last
-//! checkpoint began, what a running checkpoint is writing, and the data file.
+//! A snapshot of three layers: the commits since the last checkpoint began, the
+//! commits that a running checkpoint is writing, and the data file.
 //!
-//! The newest layer that knows a key decides, also when what it knows is that
-//! the key was removed. A scan walks the layers side by side in key order; one
-//! that meets nothing new reads the data file alone.
+//! The newest layer that has a key decides, also when it says that the key was
+//! removed. A scan walks the layers side by side in key order.
 
 use std::cmp::Ordering;
 use std::iter::Peekable;
@@ -13,7 +12,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use redb::{AccessGuard, ReadOnlyTable};
 
-use super::failure::{Failure, Place, guarded};
+use super::failure::{Failure, Location, guarded};
 use crate::storage::snapshot_map::{Key, Range, SnapshotMap};
 use crate::storage::{Direction, KeyRange, StoreError, View, Visitor};
 
@@ -23,18 +22,18 @@ pub(super) type Overlay = SnapshotMap<Option<Bytes>>;
 /// A snapshot of the data file's keyspace.
 pub(super) type Base = ReadOnlyTable<&'static [u8], &'static [u8]>;
 
-/// What a view sees; the newest first.
+/// The layers of a view, the newest first.
 #[derive(Clone)]
 pub(super) struct Layers {
     pub(super) active: Overlay,
-    /// Empty unless a checkpoint is under way.
+    /// Empty unless a checkpoint is running.
     pub(super) frozen: Overlay,
     pub(super) base: Arc<Base>,
 }
 
 pub(super) struct DiskView<'a> {
     pub(super) layers: Layers,
-    pub(super) place: &'a Place,
+    pub(super) location: &'a Location,
 }
 
 impl View for DiskView<'_> {
@@ -44,7 +43,7 @@ impl View for DiskView<'_> {
             return Ok(value.clone());
         }
         let read = || Ok(base.get(key)?.map(|value| Bytes::copy_from_slice(value.value())));
-        guarded(read).map_err(|failure| self.place.failed("read", failure))
+        guarded(read).map_err(|failure| self.location.failed("read", failure))
     }
 
     fn scan(
@@ -57,7 +56,7 @@ impl View for DiskView<'_> {
             return Ok(());
         }
         scan_layers(&self.layers, range, direction, visit)
-            .map_err(|failure| self.place.failed("read", failure))
+            .map_err(|failure| self.location.failed("read", failure))
     }
 }
 
@@ -68,16 +67,17 @@ fn scan_layers(
     visit: &mut Visitor<'_>,
 ) -> Result<(), Failure> {
     let entries = guarded(|| Ok(layers.base.range::<&[u8]>((range.from, range.to))?))?;
-    let mut old = Old { entries, direction };
-    let mut new = New {
+    let mut base = BaseEntries { entries, direction };
+    let mut overlays = OverlayEntries {
         active: layers.active.range(range, direction).peekable(),
         frozen: layers.frozen.range(range, direction).peekable(),
         direction,
     };
-    let mut changed = new.next();
-    let mut entry = old.next()?;
+    let mut changed = overlays.next();
+    let mut entry = base.next()?;
     loop {
-        // What comes first of the two; at the same key the new hides the old.
+        // Which of the two comes first; at the same key the overlay hides the
+        // data file's entry.
         let order = match (&changed, &entry) {
             (None, None) => return Ok(()),
             (Some(_), None) => Ordering::Less,
@@ -96,10 +96,10 @@ fn scan_layers(
             return Ok(());
         }
         if order.is_ge() {
-            entry = old.next()?;
+            entry = base.next()?;
         }
         if order.is_le() {
-            changed = new.next();
+            changed = overlays.next();
         }
     }
 }
@@ -112,35 +112,36 @@ fn in_direction(direction: Direction, a: &[u8], b: &[u8]) -> Ordering {
 }
 
 /// The data file's entries, one by one.
-struct Old<'a> {
+struct BaseEntries<'a> {
     entries: redb::Range<'a, &'static [u8], &'static [u8]>,
     direction: Direction,
 }
 
-type OldEntry<'a> = (AccessGuard<'a, &'static [u8]>, AccessGuard<'a, &'static [u8]>);
+type BaseEntry<'a> = (AccessGuard<'a, &'static [u8]>, AccessGuard<'a, &'static [u8]>);
 
-impl<'a> Old<'a> {
-    fn next(&mut self) -> Result<Option<OldEntry<'a>>, Failure> {
+impl<'a> BaseEntries<'a> {
+    fn next(&mut self) -> Result<Option<BaseEntry<'a>>, Failure> {
         guarded(|| {
             let entry = match self.direction {
                 Direction::Forward => self.entries.next().transpose()?,
                 Direction::Backward => self.entries.next_back().transpose()?,
             };
-            // Where a damaged page cannot say how long its values are.
+            // Reading a value of a damaged page may panic: it is read here once,
+            // inside the guard.
             let _ = entry.as_ref().map(|(key, value)| (key.value(), value.value()));
             Ok(entry)
         })
     }
 }
 
-/// The two overlays as one.
-struct New<'a> {
+/// The entries of both overlays in key order, the active one first.
+struct OverlayEntries<'a> {
     active: Peekable<Range<'a, Option<Bytes>>>,
     frozen: Peekable<Range<'a, Option<Bytes>>>,
     direction: Direction,
 }
 
-impl<'a> Iterator for New<'a> {
+impl<'a> Iterator for OverlayEntries<'a> {
     type Item = (&'a Key, &'a Option<Bytes>);
 
     fn next(&mut self) -> Option<Self::Item> {

@@ -1,8 +1,8 @@
-//! Keys that lie in their node.
+//! Keys that are stored inside their node when they are short.
 //!
-//! A search compares half a dozen keys per node. Behind a pointer each would
-//! be a cache miss, and an allocation when it is made; most keys of the engine
-//! are short (`keys.rs`), so they are kept in place.
+//! A search compares half a dozen keys per node. Behind a pointer each of them
+//! would be a cache miss, and an allocation when it is made. Most keys of the
+//! engine are short (`keys.rs`), so they are stored in place.
 
 use std::ops::Deref;
 
@@ -28,9 +28,9 @@ impl From<&[u8]> for Key {
         if bytes.len() > SHORT_MAX {
             return Key::Long(Bytes::copy_from_slice(bytes));
         }
-        let mut place = [0; SHORT_MAX];
-        place[..bytes.len()].copy_from_slice(bytes);
-        Key::Short(bytes.len() as u8, place)
+        let mut bytes_in_place = [0; SHORT_MAX];
+        bytes_in_place[..bytes.len()].copy_from_slice(bytes);
+        Key::Short(bytes.len() as u8, bytes_in_place)
     }
 }
 
@@ -39,7 +39,7 @@ impl Deref for Key {
 
     fn deref(&self) -> &[u8] {
         match self {
-            Key::Short(len, place) => &place[..usize::from(*len)],
+            Key::Short(len, bytes) => &bytes[..usize::from(*len)],
             Key::Long(bytes) => bytes,
         }
     }

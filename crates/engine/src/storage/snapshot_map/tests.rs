@@ -10,8 +10,8 @@ use super::*;
 
 const EVERYTHING: KeyRange<'static> = KeyRange { from: Bound::Unbounded, to: Bound::Unbounded };
 
-/// Walks the tree, asserts every sentence of the file's opening paragraph, and
-/// gives back the depth.
+/// Walks the tree, asserts the invariants of `snapshot_map.rs`, and returns the
+/// depth.
 fn check_shape<V>(node: &Node<V>, is_root: bool, low: &[u8], high: Option<&[u8]>) -> usize {
     assert!(node.len() <= NODE_MAX);
     assert!(is_root || node.len() > 0);
@@ -89,13 +89,12 @@ fn keys_in_order_fill_their_nodes() {
     assert_eq!(map.range(EVERYTHING, Direction::Forward).count(), 0);
 }
 
-/// The story: `dev` was asked for documents of a new container while a deleted
-/// one was purged, and did not find them. Purging drops whole nodes from the
-/// left; a node's first child then has a bound above keys that are inserted
-/// under it later, and when that node was joined to its left neighbour, the
-/// bound hid them.
+/// A bug: a server that was purging a deleted container did not find documents of
+/// a new one. Purging drops whole nodes from the left. A node's first child then
+/// has a bound above keys that are inserted under it later, and when that node
+/// was joined to its left neighbour, the bound hid those keys.
 #[test]
-fn keys_stay_in_reach_while_their_neighbours_are_purged() {
+fn keys_are_found_while_their_neighbours_are_purged() {
     for seed in 0..12u64 {
         let mut random = Random::new(seed);
         let (mut map, mut model) = (SnapshotMap::default(), BTreeMap::new());

@@ -1,8 +1,8 @@
-//! Whether an engine holds what the model says, from every side: by id, by
-//! `_rid`, by partition, by range, by index, by count, and by change feed.
+//! Compares the content of an engine with the model: by id, by `_rid`, by
+//! partition, by range, by index, by count, and by change feed.
 //!
-//! All that is found is an error in words and never a panic, because one
-//! caller breaks its disk on purpose.
+//! A difference is an error with a text and never a panic, because one caller
+//! breaks its disk on purpose.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ pub(crate) fn target(container: &Arc<Container>, partition: &str) -> Result<Targ
     Target::resolve(container, partition_key(partition)).map_err(|refusal| refusal.message)
 }
 
-/// Holds everything against the model.
+/// Compares everything with the model.
 pub(crate) fn check(engine: &Engine, model: &Model, page_rows: usize) -> Result<(), String> {
     let container = container(engine)?;
     check_points(engine, &container, model)?;
@@ -37,7 +37,7 @@ pub(crate) fn check(engine: &Engine, model: &Model, page_rows: usize) -> Result<
     check_lists(engine, &container, model, page_rows)
 }
 
-/// A document as it is found by its id; `None` when it is not there.
+/// A document by its id; `None` when it does not exist.
 pub(crate) fn find(
     engine: &Engine,
     container: &Arc<Container>,
@@ -45,9 +45,9 @@ pub(crate) fn find(
 ) -> Result<Option<Document>, String> {
     let target = target(container, &key.0)?;
     match engine.read_item(&target, &key.1, &Precondition::default(), &[]) {
-        Ok(answer) => {
-            let lsn = answer.item_lsn.unwrap_or_default();
-            let whole = parse(&answer.body).map_err(|error| format!("{key:?}: {error}"))?;
+        Ok(outcome) => {
+            let lsn = outcome.item_lsn.unwrap_or_default();
+            let whole = parse(&outcome.body).map_err(|error| format!("{key:?}: {error}"))?;
             let rid = whole.get("_rid").and_then(Value::as_str).unwrap_or_default();
             let counter =
                 container.parse_document_rid(rid).ok_or_else(|| format!("{key:?} has _rid {rid}"))?;
@@ -55,14 +55,14 @@ pub(crate) fn find(
             if id.as_deref() != Some(key.1.as_str()) {
                 return Err(format!("{key:?} has _rid {rid}, which leads to {id:?}"));
             }
-            Ok(Some(Document { body: own_members(&answer.body)?, etag: answer.etag, lsn }))
+            Ok(Some(Document { body: own_members(&outcome.body)?, etag: outcome.etag, lsn }))
         }
         Err(refusal) if refusal.status == 404 => Ok(None),
         Err(refusal) => Err(format!("reading {key:?}: {} {}", refusal.status, refusal.message)),
     }
 }
 
-/// Every document that there could be, by partition and id.
+/// Checks every possible document, by partition and id.
 fn check_points(engine: &Engine, container: &Arc<Container>, model: &Model) -> Result<(), String> {
     for partition in 0..PARTITION_KEYS {
         for id in 0..IDS {
@@ -77,8 +77,8 @@ fn check_points(engine: &Engine, container: &Arc<Container>, model: &Model) -> R
     Ok(())
 }
 
-/// The feed of each range holds its documents once each, in the order of
-/// their LSNs, and no page ends within one LSN.
+/// Checks that the feed of each range has its documents once each, in the order of
+/// their LSNs, and that no page ends within one LSN.
 fn check_feeds(
     engine: &Engine,
     container: &Arc<Container>,
@@ -139,22 +139,23 @@ pub(crate) fn feed_pages(
     }
 }
 
-/// The counters say how many documents and bytes there are, all ranges
-/// together: a split halves its parent's counters without looking.
+/// Checks the number of documents and bytes of all ranges together. A split halves
+/// its parent's counters without counting, so single ranges are not exact.
 fn check_counters(engine: &Engine, container: &Arc<Container>, model: &Model) -> Result<(), String> {
     let state = engine.state(container).map_err(|refusal| refusal.message)?;
     let mut counted = (0, 0);
     for key in model.documents.keys() {
         let target = target(container, &key.0)?;
-        let answer = engine.read_item(&target, &key.1, &Precondition::default(), &[]);
-        let bytes = answer.map_err(|refusal| refusal.message)?.body.len() as u64;
+        let outcome = engine.read_item(&target, &key.1, &Precondition::default(), &[]);
+        let bytes = outcome.map_err(|refusal| refusal.message)?.body.len() as u64;
         counted = (counted.0 + 1, counted.1 + bytes);
     }
     let claimed = (state.documents(), state.bytes());
     if counted == claimed { Ok(()) } else { Err(format!("{counted:?} are there, counted are {claimed:?}")) }
 }
 
-/// Lists by partition, over all ranges and by order hold the same documents.
+/// Checks that queries by partition, over all ranges and by order return the
+/// documents.
 fn check_lists(
     engine: &Engine,
     container: &Arc<Container>,
@@ -183,7 +184,7 @@ fn check_lists(
             if keys != expected {
                 return Err(format!("{text} in {partition:?} gives {keys:?}, not {expected:?}"));
             }
-            // What has no order key comes first.
+            // Rows without the order key come first.
             let order: Vec<Option<f64>> = found.iter().map(|row| row.get("b")?.as_f64()).collect();
             if text.contains("ORDER") && !order.is_sorted() {
                 return Err(format!("{text} in {partition:?} gives {order:?}"));
@@ -193,8 +194,8 @@ fn check_lists(
     Ok(())
 }
 
-/// The answer to a query, over as many pages as it takes.
-pub(crate) struct Answered {
+/// All pages of a query.
+pub(crate) struct QueryResult {
     pub(crate) rows: Vec<Value>,
     pub(crate) used_index: bool,
 }
@@ -205,17 +206,17 @@ pub(crate) fn query(
     text: &str,
     scope: &QueryScope,
     page_rows: usize,
-) -> Result<Answered, String> {
-    let mut answered = Answered { rows: Vec::new(), used_index: false };
+) -> Result<QueryResult, String> {
+    let mut result = QueryResult { rows: Vec::new(), used_index: false };
     let mut continuation = None;
     loop {
         let page = query_page(engine, container, text, scope, page_rows, continuation)?;
         let rows = parse_str(&format!("[{}]", page.rows_text)).map_err(|error| error.to_string())?;
-        answered.rows.extend(rows.as_array().unwrap_or_default().iter().cloned());
-        answered.used_index |= page.used_index;
+        result.rows.extend(rows.as_array().unwrap_or_default().iter().cloned());
+        result.used_index |= page.used_index;
         continuation = page.continuation;
         if continuation.is_none() {
-            return Ok(answered);
+            return Ok(result);
         }
     }
 }

@@ -1,5 +1,5 @@
-//! What happens while something else happens: a store that holds each commit
-//! until the test lets it go, so that the order of events is the test's.
+//! Concurrent operations in a chosen order: a store that holds each commit until
+//! the test lets it pass.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -16,30 +16,30 @@ use super::workload::Workload;
 use super::{create, shape};
 use crate::engine_model::model::{Model, Operation, Verb};
 
-/// A store in memory that says it is durable, so that the engine gives it a
-/// writer thread, and whose commits wait at a gate while that is closed.
+/// An in-memory store that claims to be durable, so that the engine starts a writer
+/// thread for it. Its commits wait at a gate while the gate is closed.
 struct GatedStore {
     store: MemoryStore,
     is_closed: Arc<AtomicBool>,
     arrivals: UnboundedSender<()>,
-    turns: Mutex<Receiver<()>>,
+    permits: Mutex<Receiver<()>>,
 }
 
 /// The test's side of the gate.
 struct Gate {
     is_closed: Arc<AtomicBool>,
     arrivals: UnboundedReceiver<()>,
-    turns: Sender<()>,
+    permits: Sender<()>,
 }
 
 fn gated() -> (GatedStore, Gate) {
     let is_closed = Arc::new(AtomicBool::new(false));
     let (arrived, arrivals) = unbounded_channel();
-    let (turn, turns) = channel();
+    let (permit, permits) = channel();
     let store = MemoryStore::new();
-    let turns = Mutex::new(turns);
-    let gated = GatedStore { store, is_closed: Arc::clone(&is_closed), arrivals: arrived, turns };
-    (gated, Gate { is_closed, arrivals, turns: turn })
+    let permits = Mutex::new(permits);
+    let gated = GatedStore { store, is_closed: Arc::clone(&is_closed), arrivals: arrived, permits };
+    (gated, Gate { is_closed, arrivals, permits: permit })
 }
 
 impl Store for GatedStore {
@@ -50,8 +50,8 @@ impl Store for GatedStore {
     fn commit(&self, writes: &mut dyn Iterator<Item = Write<'_>>) -> Result<(), StoreError> {
         if self.is_closed.load(Ordering::SeqCst) {
             let _ = self.arrivals.send(());
-            // A gate that is gone lets everything pass.
-            let _ = self.turns.lock().expect("one writer").recv();
+            // When the gate is dropped, commits pass.
+            let _ = self.permits.lock().expect("one writer").recv();
         }
         self.store.commit(writes)
     }
@@ -66,8 +66,8 @@ impl Gate {
         self.is_closed.store(true, Ordering::SeqCst);
     }
 
-    /// Waits until a commit stands at the gate, and until everybody who was
-    /// told something by the commit before it has acted on that.
+    /// Waits until a commit waits at the gate, and until the tasks that the commit
+    /// before it completed have run.
     async fn arrival(&mut self) {
         self.arrivals.recv().await.expect("a store");
         for _ in 0..3 {
@@ -76,7 +76,7 @@ impl Gate {
     }
 
     fn let_one_pass(&self) {
-        self.turns.send(()).expect("a store");
+        self.permits.send(()).expect("a store");
     }
 
     fn open(self) {
@@ -84,9 +84,9 @@ impl Gate {
     }
 }
 
-/// The index of a partition is filled range by range. A split that came
-/// between the start and a range's turn left its children out: the documents
-/// were not under the parent any more and the children were on nobody's list.
+/// A bug: an index was filled range by range. A split between the start and the
+/// filling of a range left its children out: the documents were not under the
+/// parent any more, and the children were not in the list of ranges.
 #[tokio::test]
 async fn a_split_while_an_index_is_filled_leaves_no_document_out() {
     let (store, mut gate) = gated();
@@ -100,7 +100,7 @@ async fn a_split_while_an_index_is_filled_leaves_no_document_out() {
         let operation = Operation { verb, ..workload.change(&Model::default(), key) };
         let operation = operation.to_engine(&made).expect("an operation");
         let written = engine.write_item(&made, partition_key("p0"), operation, Default::default()).await;
-        assert_eq!(written.map(|answer| answer.status), Ok(201));
+        assert_eq!(written.map(|outcome| outcome.status), Ok(201));
     }
 
     gate.close();
@@ -124,17 +124,17 @@ async fn a_split_while_an_index_is_filled_leaves_no_document_out() {
     assert_eq!(container.ranges.len(), 2);
     let scope = QueryScope::Partition(target(&container, "p0").expect("a partition"));
     let found = query(&engine, &container, "SELECT VALUE c.id FROM c ORDER BY c.b", &scope, 100);
-    let found = found.expect("an answer");
+    let found = found.expect("a result");
     assert!(found.used_index, "the index is ready");
     let mut ids: Vec<&str> = found.rows.iter().filter_map(Value::as_str).collect();
     ids.sort_unstable();
     ids.dedup();
     assert_eq!(ids.len(), 20, "{ids:?}");
-    Arc::into_inner(engine).expect("nobody else has the engine").close();
+    Arc::into_inner(engine).expect("the engine has no other owner").close();
 }
 
-/// After every page of a query a range is split, so that each page goes on in
-/// ranges that were not there when the last one ended.
+/// After every page of a query a range is split, so that each page continues in
+/// ranges that did not exist when the last one ended.
 #[tokio::test]
 async fn splits_between_pages_repeat_and_lose_nothing() {
     const SPLITS: usize = 5;
@@ -161,7 +161,7 @@ async fn splits_between_pages_repeat_and_lose_nothing() {
             let partition = partition_key(&operation.key.0);
             let operation = operation.to_engine(&made).expect("an operation");
             let written = engine.write_item(&made, partition, operation, Default::default()).await;
-            assert_eq!(written.map(|answer| answer.status), Ok(201));
+            assert_eq!(written.map(|outcome| outcome.status), Ok(201));
         }
 
         let (mut found, mut continuation) = (Vec::new(), None);

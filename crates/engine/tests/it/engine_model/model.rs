@@ -1,8 +1,8 @@
-//! What the engine must do, said as simply as possible: a map of documents,
-//! and one function per verb that says what the answer is.
+//! The model: a map of documents, and for each operation the status that the
+//! engine must return.
 //!
-//! The model knows no LSNs and makes no etags; it learns both from answers,
-//! and holds later answers against them.
+//! The model makes no LSNs and no etags. It takes both from the outcomes of the
+//! engine and compares later outcomes with them.
 
 use std::collections::BTreeMap;
 
@@ -12,21 +12,22 @@ use perihelion_engine::{
 use perihelion_model::json::{self, Number, Object, Value, object};
 use perihelion_model::partition_key::{KeyValue, PartitionKey};
 use perihelion_wire::patch::Patch;
+use perihelion_wire::status;
 
-/// A document: its partition key and its id.
+/// The key of a document: its partition key and its id.
 pub(crate) type Key = (String, String);
 
-/// A document that is there.
+/// A document that exists.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Document {
-    /// What its writer wrote, without system properties.
+    /// The body without system members.
     pub(crate) body: Object,
-    /// From the answer to its last write; unknown while that is in flight.
+    /// From the outcome of its last write; `None` while that is in flight.
     pub(crate) etag: Option<String>,
     pub(crate) lsn: u64,
 }
 
-/// One entry of the full-fidelity feed.
+/// One item of the full-fidelity feed.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Event {
     pub(crate) kind: &'static str,
@@ -41,7 +42,7 @@ pub(crate) struct Model {
     pub(crate) has_unique_key: bool,
 }
 
-/// One operation as the test thinks of it.
+/// One operation of the test.
 #[derive(Clone, Debug)]
 pub(crate) struct Operation {
     pub(crate) verb: Verb,
@@ -67,11 +68,12 @@ pub(crate) struct Step {
     pub(crate) value: Value,
 }
 
-/// An operation that another one's failure undid or kept from being tried.
-const FAILED_DEPENDENCY: u16 = 424;
+/// The status of an operation that was undone, or not tried, because another one
+/// failed.
+const FAILED_DEPENDENCY: u16 = status::FAILED_DEPENDENCY.code;
 
 impl Model {
-    /// Carries out one operation; returns its status.
+    /// Performs one operation; returns its status.
     pub(crate) fn perform(&mut self, operation: &Operation) -> u16 {
         let Operation { verb, key, .. } = operation;
         let old = self.documents.get(key);
@@ -98,7 +100,7 @@ impl Model {
                 return 204;
             }
         };
-        if self.has_unique_key && self.takes_anothers_place(key, &body) {
+        if self.has_unique_key && self.has_conflicting_unique_value(key, &body) {
             return 409;
         }
         self.documents.insert(key.clone(), Document { body, etag: None, lsn: 0 });
@@ -107,7 +109,7 @@ impl Model {
         if is_new { 201 } else { 200 }
     }
 
-    /// Carries out a batch; returns the status of each operation.
+    /// Performs a batch; returns the status of each operation.
     pub(crate) fn perform_batch(
         &mut self,
         operations: &[Operation],
@@ -131,17 +133,17 @@ impl Model {
         statuses
     }
 
-    /// Learns from the answer to a write that changed a document.
-    pub(crate) fn learn(&mut self, key: &Key, answer: &ItemOutcome) {
+    /// Takes the etag and LSN of a write that changed a document.
+    pub(crate) fn take_etag(&mut self, key: &Key, outcome: &ItemOutcome) {
         if let Some(document) = self.documents.get_mut(key) {
-            document.etag.clone_from(&answer.etag);
-            document.lsn = answer.position.lsn;
+            document.etag.clone_from(&outcome.etag);
+            document.lsn = outcome.position.lsn;
         }
     }
 
-    /// Whether another document of the partition has this unique value; a
-    /// missing one counts as null.
-    fn takes_anothers_place(&self, key: &Key, body: &Object) -> bool {
+    /// Whether another document of the partition has this unique value; a missing
+    /// value counts as null.
+    fn has_conflicting_unique_value(&self, key: &Key, body: &Object) -> bool {
         let value = |body: &Object| body.get("u").cloned().unwrap_or(Value::Null);
         self.documents.iter().any(|(other, document)| {
             other.0 == key.0 && other.1 != key.1 && value(&document.body) == value(body)
@@ -197,7 +199,7 @@ fn add(number: Number, by: i64) -> Number {
 }
 
 impl Operation {
-    /// The operation in the engine's words.
+    /// The operation as a request to the engine.
     pub(crate) fn to_engine(&self, container: &Container) -> Result<ItemOperation, Refusal> {
         let id = self.key.1.clone();
         let checked = |body: &Object| NewBody::new(body.clone(), container);
@@ -233,8 +235,8 @@ fn to_patch(steps: &[Step], condition: Option<i64>) -> Patch {
     Patch::parse(&body).expect("a patch")
 }
 
-/// A batch in the engine's words: of one partition, or of a range, where each
-/// operation brings its own key.
+/// A batch as a request to the engine: of one partition, or of a range, where each
+/// operation has its own key.
 pub(crate) fn to_batch(
     container: &Container,
     scope: BatchScope,
@@ -255,7 +257,7 @@ pub(crate) fn partition_key(value: &str) -> PartitionKey {
     PartitionKey { values: vec![KeyValue::String(value.to_owned())] }
 }
 
-/// The members of a stored document that its writer wrote.
+/// The members of a stored document, without system members.
 pub(crate) fn own_members(text: &[u8]) -> Result<Object, String> {
     match json::parse(text) {
         Ok(Value::Object(body)) => {

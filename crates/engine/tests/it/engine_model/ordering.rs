@@ -1,9 +1,8 @@
-//! Queries with an order: with an index and without, page by page, against
-//! the model.
+//! Ordered queries, with and without an index, page by page, against the model.
 //!
-//! The model knows the order of values but not which of two equal ones comes
-//! first; so the two engines must agree exactly with each other, and with the
-//! model on the values in their order and on the set of documents.
+//! The model does not know which of two equal values comes first. So the two
+//! engines must return exactly the same rows, and agree with the model on the
+//! order of the values and on the set of documents.
 
 use std::cmp::Ordering;
 
@@ -14,8 +13,8 @@ use super::agreement::{container, query, target};
 use super::model::{Key, Model};
 use super::workload::Workload;
 
-/// A shape of query: its text, and the same thing as functions.
-struct Shape {
+/// A query: its text, and its filter and order as functions.
+struct QueryCase {
     text: &'static str,
     keeps: fn(&Object) -> bool,
     /// The order keys and whether each is descending.
@@ -30,54 +29,54 @@ fn number(body: &Object, member: &str) -> Option<f64> {
     body.get(member).and_then(Value::as_f64)
 }
 
-const SHAPES: [Shape; 23] = [
-    // Three values only: what counts is the order of equal ones.
-    Shape { text: "ORDER BY c.kind", keeps: |_| true, order: &[("kind", false)] },
-    Shape { text: "ORDER BY c.kind DESC", keeps: |_| true, order: &[("kind", true)] },
-    Shape { text: "ORDER BY c.a", keeps: |_| true, order: &[("a", false)] },
-    Shape { text: "ORDER BY c.a DESC", keeps: |_| true, order: &[("a", true)] },
-    Shape { text: "ORDER BY c.b", keeps: |_| true, order: &[("b", false)] },
-    Shape { text: "ORDER BY c.b DESC", keeps: |_| true, order: &[("b", true)] },
-    Shape { text: "WHERE c.kind = 'red' ORDER BY c.b", keeps: is_red, order: &[("b", false)] },
-    Shape { text: "WHERE c.kind = 'red' ORDER BY c.b DESC", keeps: is_red, order: &[("b", true)] },
-    Shape {
+const CASES: [QueryCase; 23] = [
+    // Only three values: the order of equal values matters.
+    QueryCase { text: "ORDER BY c.kind", keeps: |_| true, order: &[("kind", false)] },
+    QueryCase { text: "ORDER BY c.kind DESC", keeps: |_| true, order: &[("kind", true)] },
+    QueryCase { text: "ORDER BY c.a", keeps: |_| true, order: &[("a", false)] },
+    QueryCase { text: "ORDER BY c.a DESC", keeps: |_| true, order: &[("a", true)] },
+    QueryCase { text: "ORDER BY c.b", keeps: |_| true, order: &[("b", false)] },
+    QueryCase { text: "ORDER BY c.b DESC", keeps: |_| true, order: &[("b", true)] },
+    QueryCase { text: "WHERE c.kind = 'red' ORDER BY c.b", keeps: is_red, order: &[("b", false)] },
+    QueryCase { text: "WHERE c.kind = 'red' ORDER BY c.b DESC", keeps: is_red, order: &[("b", true)] },
+    QueryCase {
         text: "WHERE c.kind = 'red' AND c.b >= 2 AND c.b < 4 ORDER BY c.b DESC",
         keeps: |body| is_red(body) && number(body, "b").is_some_and(|b| (2.0..4.0).contains(&b)),
         order: &[("b", true)],
     },
-    Shape {
+    QueryCase {
         text: "WHERE c.kind = 'red' ORDER BY c.kind, c.b",
         keeps: is_red,
         order: &[("kind", false), ("b", false)],
     },
-    Shape {
+    QueryCase {
         text: "WHERE c.kind = 'red' ORDER BY c.kind DESC, c.b DESC",
         keeps: is_red,
         order: &[("kind", true), ("b", true)],
     },
-    Shape { text: "ORDER BY c.b, c.a DESC", keeps: |_| true, order: &[("b", false), ("a", true)] },
-    Shape { text: "ORDER BY c.b DESC, c.a", keeps: |_| true, order: &[("b", true), ("a", false)] },
-    Shape {
+    QueryCase { text: "ORDER BY c.b, c.a DESC", keeps: |_| true, order: &[("b", false), ("a", true)] },
+    QueryCase { text: "ORDER BY c.b DESC, c.a", keeps: |_| true, order: &[("b", true), ("a", false)] },
+    QueryCase {
         text: "WHERE c.b > 1 AND c.b <= 4 ORDER BY c.b, c.a DESC",
         keeps: |body| number(body, "b").is_some_and(|b| b > 1.0 && b <= 4.0),
         order: &[("b", false), ("a", true)],
     },
-    Shape {
+    QueryCase {
         text: "WHERE c.b < 3 ORDER BY c.b DESC, c.a",
         keeps: |body| number(body, "b").is_some_and(|b| b < 3.0),
         order: &[("b", true), ("a", false)],
     },
-    Shape {
+    QueryCase {
         text: "WHERE c.a > 'a'",
         keeps: |body| body.get("a").and_then(Value::as_str).is_some_and(|a| a > "a"),
         order: &[],
     },
-    Shape {
+    QueryCase {
         text: "WHERE c.kind IN ('red', 'blue') ORDER BY c.b",
         keeps: |body| is_red(body) || body.get("kind").and_then(Value::as_str) == Some("blue"),
         order: &[("b", false)],
     },
-    Shape {
+    QueryCase {
         text: "WHERE c.kind IN ('red', 'blue', 'red') AND c.b IN (4, 1, 2.5) ORDER BY c.kind, c.b DESC",
         keeps: |body| {
             let is_wanted = is_red(body) || body.get("kind").and_then(Value::as_str) == Some("blue");
@@ -85,82 +84,81 @@ const SHAPES: [Shape; 23] = [
         },
         order: &[("kind", false), ("b", true)],
     },
-    Shape {
+    QueryCase {
         text: "WHERE c.b IN (5, 0, 3)",
         keeps: |body| number(body, "b").is_some_and(|b| [0.0, 3.0, 5.0].contains(&b)),
         order: &[],
     },
-    Shape {
+    QueryCase {
         text: "WHERE c.kind = 'red' AND c.b IN (0, 1, 2) ORDER BY c.a DESC",
         keeps: |body| is_red(body) && number(body, "b").is_some_and(|b| [0.0, 1.0, 2.0].contains(&b)),
         order: &[("a", true)],
     },
-    Shape {
+    QueryCase {
         text: "WHERE c.kind = 'red' AND c.kind = 'blue' ORDER BY c.b",
         keeps: |_| false,
         order: &[("b", false)],
     },
-    Shape { text: "WHERE c.a = null", keeps: |body| body.get("a") == Some(&Value::Null), order: &[] },
-    Shape {
+    QueryCase { text: "WHERE c.a = null", keeps: |body| body.get("a") == Some(&Value::Null), order: &[] },
+    QueryCase {
         text: "WHERE c.kind = 'red' AND c.b = 2",
         keeps: |body| is_red(body) && number(body, "b") == Some(2.0),
         order: &[],
     },
 ];
 
-/// Asks a random query of both engines. Says whether an index was used.
+/// Runs a random query on both engines. Returns whether an index was used.
 pub(super) fn check(
     plain: &Engine,
     indexed: &Engine,
     model: &Model,
     workload: &mut Workload,
 ) -> Result<bool, String> {
-    let shape = &SHAPES[workload.random.below(SHAPES.len() as u64) as usize];
+    let case = &CASES[workload.random.below(CASES.len() as u64) as usize];
     let partition = workload.random.one_in(2).then(|| workload.partition());
     let (skip, take) = match workload.random.below(4) {
         0 => (workload.random.below(5) as usize, 1 + workload.random.below(15) as usize),
         _ => (0, usize::MAX),
     };
     let window = if take == usize::MAX { String::new() } else { format!(" OFFSET {skip} LIMIT {take}") };
-    let text = format!("SELECT c.pk, c.id, c.a, c.b, c.kind FROM c {}{window}", shape.text);
+    let text = format!("SELECT c.pk, c.id, c.a, c.b, c.kind FROM c {}{window}", case.text);
     let page_rows = 2 + workload.random.below(25) as usize;
-    let mut answers = Vec::new();
+    let mut results = Vec::new();
     for engine in [plain, indexed] {
         let container = container(engine)?;
         let scope = match &partition {
             Some(partition) => QueryScope::Partition(target(&container, partition)?),
             None => QueryScope::Ranges(Vec::new()),
         };
-        answers.push(query(engine, &container, &text, &scope, page_rows)?);
+        results.push(query(engine, &container, &text, &scope, page_rows)?);
     }
-    let [one, other] = [&answers[0], &answers[1]];
+    let [one, other] = [&results[0], &results[1]];
     let about = format!("{text} in {partition:?}, pages of {page_rows}");
     if one.used_index {
-        return Err(format!("{about}: an index that nobody built"));
+        return Err(format!("{about}: an index was used that was not built"));
     }
     if one.rows != other.rows {
         return Err(format!("{about}: {:?} without an index, {:?} with", one.rows, other.rows));
     }
-    let expected = expected(shape, model, partition.as_deref());
-    compare(&one.rows, &expected, shape, skip, take)
-        .map_err(|difference| format!("{about}: {difference}"))?;
+    let expected = expected(case, model, partition.as_deref());
+    compare(&one.rows, &expected, case, skip, take).map_err(|difference| format!("{about}: {difference}"))?;
     Ok(other.used_index)
 }
 
-/// The documents of the answer, in some order that the shape allows.
-fn expected<'m>(shape: &Shape, model: &'m Model, partition: Option<&str>) -> Vec<(&'m Key, &'m Object)> {
+/// The documents of the result, in one of the possible orders.
+fn expected<'m>(case: &QueryCase, model: &'m Model, partition: Option<&str>) -> Vec<(&'m Key, &'m Object)> {
     let documents = model.documents.iter().map(|(key, document)| (key, &document.body));
     let mut kept: Vec<(&Key, &Object)> = documents
-        .filter(|(key, body)| partition.is_none_or(|partition| key.0 == partition) && (shape.keeps)(body))
+        .filter(|(key, body)| partition.is_none_or(|partition| key.0 == partition) && (case.keeps)(body))
         .collect();
-    kept.sort_by(|(_, one), (_, other)| compare_bodies(one, other, shape));
+    kept.sort_by(|(_, one), (_, other)| compare_bodies(one, other, case));
     kept
 }
 
 fn compare(
     rows: &[Value],
     expected: &[(&Key, &Object)],
-    shape: &Shape,
+    case: &QueryCase,
     skip: usize,
     take: usize,
 ) -> Result<(), String> {
@@ -177,22 +175,22 @@ fn compare(
         if !seen.insert(key.clone()) {
             return Err(format!("{key:?} comes twice"));
         }
-        if compare_bodies(own, body, shape).is_ne() {
+        if compare_bodies(own, body, case).is_ne() {
             return Err(format!("{key:?} is out of order"));
         }
     }
     Ok(())
 }
 
-fn compare_bodies(one: &Object, other: &Object, shape: &Shape) -> Ordering {
-    let keys = shape.order.iter().map(|(member, is_descending)| {
+fn compare_bodies(one: &Object, other: &Object, case: &QueryCase) -> Ordering {
+    let keys = case.order.iter().map(|(member, is_descending)| {
         let order = compare_values(one.get(member), other.get(member));
         if *is_descending { order.reverse() } else { order }
     });
     keys.fold(Ordering::Equal, Ordering::then)
 }
 
-/// The order of types, then of numbers and of strings.
+/// Compares types, then numbers or strings.
 fn compare_values(one: Option<&Value>, other: Option<&Value>) -> Ordering {
     let rank = |value: Option<&Value>| match value {
         None => 0,

@@ -57,8 +57,7 @@ impl Workload {
         Operation { verb, key, precondition }
     }
 
-    /// A write that is sure to succeed, on a document that a cut can tell
-    /// apart before and after.
+    /// A write that succeeds, with a body that differs from the one before.
     pub(crate) fn change(&mut self, model: &Model, key: Key) -> Operation {
         let etag = model.documents.get(&key).map(|document| document.etag.clone());
         let verb = match (&etag, self.random.below(6)) {
@@ -147,7 +146,7 @@ impl Workload {
         }
     }
 
-    /// Something of any type.
+    /// A value of any type.
     fn value(&mut self) -> Value {
         const STRINGS: [&str; 6] = ["", "a", "a\0", "ab", "b", "é"];
         match self.random.below(10) {

@@ -1,17 +1,18 @@
-//! A backend that lets redb look before anything may be touched.
+//! A redb backend that defers all writes until the file is accepted.
 //!
-//! redb writes while it opens a file: it marks it as open, repairs what a
-//! crash left, lays out an empty one. Whether the file is ours, and of a format
-//! we know, can only be read once it is open. So redb opens it through this
-//! backend, which keeps every write in memory; when the file has been accepted,
-//! [`Probation::admit`] performs them on the disk in the order and with the
-//! syncs that redb chose, and stands aside. A file that is not accepted was
-//! never written to.
+//! redb writes while it opens a file: it marks it as open, repairs it after a
+//! crash, lays out an empty one. But whether the file is ours, and of a format
+//! we know, can only be read once it is open. So redb opens the file through this
+//! backend, which keeps every write in memory. When the file has been accepted,
+//! [`DeferredWrites::apply`] performs them on the disk in the order and with the
+//! syncs that redb chose; from then on every call goes to the disk. A file that
+//! is not accepted was never written to.
 //!
-//! A cut of the power during `admit` leaves what a cut during redb's own
-//! opening would leave, because the disk sees the same operations.
+//! A power cut during `apply` leaves what a cut during redb's own opening would
+//! leave, because the disk sees the same operations.
 //!
-//! The other way out is [`Probation::forbid_writes`], for a store that failed.
+//! After a failure of the store, [`DeferredWrites::forbid_writes`] stops all
+//! later writes.
 
 use std::io;
 use std::ops::Bound;
@@ -20,8 +21,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use redb::{BackendError, StorageBackend};
 
-/// What redb may write before the file is accepted. Laying out a file or
-/// repairing one writes a few dozen pages; this is a thousand times that.
+/// The most bytes that redb may write before the file is accepted. Laying out or
+/// repairing a file writes a few dozen pages; this is a thousand times that.
 const HELD_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// redb's magic number has this many bytes, and the header around it fits one
@@ -32,23 +33,23 @@ const SECTOR_BYTES: usize = 512;
 /// redb lays out less than this before it writes the magic number.
 const LAYOUT_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
-/// A shared handle: redb owns one, whoever decides owns another.
+/// A shared handle: redb owns one, the store another.
 #[derive(Debug, Clone)]
-pub(super) struct Probation(Arc<Inner>);
+pub(super) struct DeferredWrites(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
     disk: Box<dyn StorageBackend>,
-    admitted: AtomicBool,
+    applied: AtomicBool,
     forbidden: AtomicBool,
     held: Mutex<Held>,
 }
 
 #[derive(Debug, Default)]
 struct Held {
-    /// Whether the disk has been looked at. The first look waits for redb's
-    /// first call after it took the lock: before that the file may be another
-    /// process's, in the middle of a change.
+    /// Whether the disk has been read. The first read waits for redb's first call
+    /// after it took the lock: before that, another process may be changing the
+    /// file.
     begun: bool,
     operations: Vec<Operation>,
     bytes: usize,
@@ -62,14 +63,14 @@ enum Operation {
     Sync,
 }
 
-impl Probation {
-    pub(super) fn new(disk: Box<dyn StorageBackend>) -> Probation {
-        let (admitted, forbidden) = (AtomicBool::new(false), AtomicBool::new(false));
-        Probation(Arc::new(Inner { disk, admitted, forbidden, held: Mutex::new(Held::default()) }))
+impl DeferredWrites {
+    pub(super) fn new(disk: Box<dyn StorageBackend>) -> DeferredWrites {
+        let (applied, forbidden) = (AtomicBool::new(false), AtomicBool::new(false));
+        DeferredWrites(Arc::new(Inner { disk, applied, forbidden, held: Mutex::new(Held::default()) }))
     }
 
-    /// From here on nothing is changed, by nobody: something has failed, and
-    /// redb would go on to write when it is closed.
+    /// Refuses all writes from now on. Called after a failure, because redb would
+    /// write again when it is closed.
     pub(super) fn forbid_writes(&self) {
         self.0.forbidden.store(true, Ordering::Release);
     }
@@ -79,8 +80,8 @@ impl Probation {
         if self.0.forbidden.load(Ordering::Acquire) { Err(forbidden()) } else { Ok(()) }
     }
 
-    /// Performs what was held back; from here on everything goes to the disk.
-    pub(super) fn admit(&self) -> Result<(), io::Error> {
+    /// Performs the deferred operations; from now on every call goes to the disk.
+    pub(super) fn apply(&self) -> Result<(), io::Error> {
         let disk = &self.0.disk;
         let mut held = self.lock();
         for operation in held.operations.drain(..) {
@@ -90,7 +91,7 @@ impl Probation {
                 Operation::Sync => disk.sync_data()?,
             }
         }
-        self.0.admitted.store(true, Ordering::Release);
+        self.0.applied.store(true, Ordering::Release);
         Ok(())
     }
 
@@ -98,8 +99,8 @@ impl Probation {
         self.0.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn is_admitted(&self) -> bool {
-        self.0.admitted.load(Ordering::Acquire)
+    fn is_applied(&self) -> bool {
+        self.0.applied.load(Ordering::Acquire)
     }
 
     fn begin(&self) -> Result<MutexGuard<'_, Held>, io::Error> {
@@ -132,7 +133,7 @@ impl Held {
         Ok(())
     }
 
-    /// Lays the held operations over what was read from the disk.
+    /// Applies the deferred operations to bytes that were read from the disk.
     fn overlay(&self, offset: u64, out: &mut [u8]) {
         let end = offset + out.len() as u64;
         for operation in &self.operations {
@@ -153,11 +154,10 @@ impl Held {
     }
 }
 
-/// Whether the file is what a crash leaves of redb's creation: laid out, but
-/// without the magic number, which is written last and before the first commit.
-/// redb refuses such a file for ever. Nothing was ever stored in it: beyond the
-/// header every byte is zero, and that is checked, so beginning again cannot
-/// lose anything.
+/// Whether the file was left by a crash while redb created it: laid out, but
+/// without the magic number, which redb writes last, before the first commit.
+/// redb always refuses such a file. Every byte beyond the header is zero (this is
+/// checked), so nothing was stored in it and starting again loses nothing.
 fn is_unfinished(disk: &dyn StorageBackend, len: u64) -> Result<bool, io::Error> {
     if len == 0 || len > LAYOUT_BYTES_MAX {
         return Ok(false);
@@ -169,16 +169,16 @@ fn is_unfinished(disk: &dyn StorageBackend, len: u64) -> Result<bool, io::Error>
     Ok(magic.iter().chain(beyond_header).all(|byte| *byte == 0))
 }
 
-impl StorageBackend for Probation {
+impl StorageBackend for DeferredWrites {
     fn len(&self) -> Result<u64, io::Error> {
-        if self.is_admitted() {
+        if self.is_applied() {
             return self.0.disk.len();
         }
         Ok(self.begin()?.len)
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> Result<(), io::Error> {
-        if self.is_admitted() {
+        if self.is_applied() {
             return self.0.disk.read(offset, out);
         }
         let held = self.begin()?;
@@ -195,7 +195,7 @@ impl StorageBackend for Probation {
 
     fn set_len(&self, len: u64) -> Result<(), io::Error> {
         self.may_write()?;
-        if self.is_admitted() {
+        if self.is_applied() {
             return self.0.disk.set_len(len);
         }
         self.begin()?.hold(Operation::SetLen(len))
@@ -203,7 +203,7 @@ impl StorageBackend for Probation {
 
     fn sync_data(&self) -> Result<(), io::Error> {
         self.may_write()?;
-        if self.is_admitted() {
+        if self.is_applied() {
             return self.0.disk.sync_data();
         }
         self.begin()?.hold(Operation::Sync)
@@ -211,7 +211,7 @@ impl StorageBackend for Probation {
 
     fn write(&self, offset: u64, data: &[u8]) -> Result<(), io::Error> {
         self.may_write()?;
-        if self.is_admitted() {
+        if self.is_applied() {
             return self.0.disk.write(offset, data);
         }
         self.begin()?.hold(Operation::Write { offset, data: data.to_vec() })
