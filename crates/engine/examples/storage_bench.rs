@@ -1,5 +1,5 @@
-//! Measures the stores and the choices behind them; docs/storage.md holds the
-//! results and what was decided by them.
+//! Measures the stores and their alternatives; docs/storage.md has the results and
+//! the decisions.
 //!
 //! `cargo run --release -p perihelion-engine --example storage_bench -- \
 //! <directory> [documents] [seconds] [all|redb|store|paired|memory]`
@@ -60,7 +60,7 @@ fn main() -> Outcome<()> {
         measure_disk_store(&directory.join("store"), documents, time, &options)?;
     }
     if wants("paired") {
-        println!("\nin turn, Engine order, {documents} documents before");
+        println!("\nalternating, Engine order, {documents} documents before");
         measure_paired(&directory.join("paired"), documents)?;
     }
     if wants("memory") {
@@ -98,14 +98,14 @@ impl Workload {
     fn document(&mut self) -> Group {
         self.documents += 1;
         let number = self.documents;
-        let place = match self.order {
+        let segment = match self.order {
             Order::Engine => number % 4, // Four physical partitions.
             Order::Scattered => self.random.bits(),
         };
         let body: Vec<u8> = (0..163).flat_map(|_| self.random.bits().to_le_bytes()).collect();
         let (id, partition) = (self.random.bits(), self.random.bits() % 1000);
         vec![
-            (key(1, place, number), body),
+            (key(1, segment, number), body),
             (key(2, 0, number), number.to_be_bytes().to_vec()),
             (key(3, id, number), Vec::new()),
             (key(4, partition, number), Vec::new()),
@@ -120,7 +120,7 @@ fn key(kind: u8, first: u64, second: u64) -> Vec<u8> {
     key
 }
 
-/// Commits groups for a while and prints what it took.
+/// Commits groups for some time and prints the measurements.
 fn measure(
     name: &str,
     size: usize,
@@ -150,7 +150,7 @@ fn measure(
     Ok(())
 }
 
-/// What this process and its threads have used, user and system.
+/// The processor time of this process and its threads, user and system.
 fn cpu_time() -> Duration {
     let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let after_name = stat.rsplit(')').next().unwrap_or_default();
@@ -223,7 +223,7 @@ fn measure_disk(
     for size in GROUPS {
         measure(&format!("quick repair {policy:?}"), size, time, &mut workload, |group| redb.commit(group))?;
     }
-    // What kill -9 leaves is what is in the file now.
+    // The file as kill -9 would leave it.
     let killed = directory.join("killed.redb");
     fs::copy(&path, &killed)?;
     File::open(&killed)?.sync_all()?;
@@ -252,7 +252,7 @@ fn measure_disk_store(
         measure("disk store", size, time, &mut workload, |group| commit_to(&store, group))?;
     }
     measure_reads(&store)?;
-    // What kill -9 leaves is what is in the files now.
+    // The files as kill -9 would leave them.
     let killed = directory.with_extension("killed");
     let _ = fs::remove_dir_all(&killed);
     fs::create_dir_all(&killed)?;
@@ -276,8 +276,8 @@ fn measure_disk_store(
     Ok(fs::remove_dir_all(directory)?)
 }
 
-/// The same kind of commit on each store in turn: whatever else the machine
-/// does then disturbs them alike.
+/// The same kind of commit on each store alternately, so that other load on the
+/// machine disturbs them equally.
 fn measure_paired(directory: &Path, documents: u64) -> Outcome<()> {
     const ROUNDS: usize = 1200;
     let _ = fs::remove_dir_all(directory);
@@ -345,7 +345,7 @@ fn measure_memory(time: Duration) -> Outcome<()> {
     for size in GROUPS {
         let store = MemoryStore::new();
         let mut workload = Workload::new(Order::Engine);
-        // The worst that readers can do: a new snapshot between any two commits.
+        // The worst case for a writer: a new snapshot between any two commits.
         let mut view = store.view()?;
         measure("memory store, always viewed", size, time, &mut workload, |group| {
             commit_to(&store, group)?;

@@ -8,7 +8,7 @@
 //! 2. a [`Store::commit`] becomes visible whole or not at all, also over a crash;
 //! 3. when `commit` returns `Ok`, its writes survive `kill -9` and, on a disk
 //!    that does not lie about fsync, a power cut. The in-memory store keeps only
-//!    the first two promises; [`Store::is_durable`] tells.
+//!    the first two promises; see [`Store::is_durable`].
 //!
 //! There is one writer at a time (the group-commit writer), so `commit` needs
 //! no conflict handling. Readers never wait for the writer's fsync.

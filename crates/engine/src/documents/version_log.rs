@@ -12,7 +12,7 @@ use super::stored::StoredDocument;
 use crate::keys;
 use crate::transaction::Transaction;
 
-/// The operation that a feed item tells of.
+/// The operation of a feed item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FeedOperation {
     Create,

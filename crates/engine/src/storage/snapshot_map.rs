@@ -237,7 +237,7 @@ impl<V> Node<V> {
     }
 }
 
-/// A cursor over a range: the leaf it stands in and the path to it.
+/// A cursor over a range: the current leaf and the path to it.
 pub(super) struct Range<'a, V> {
     /// Inner nodes from the root down, each with the child that was taken.
     path: Vec<(&'a [Child<V>], usize)>,

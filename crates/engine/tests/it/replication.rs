@@ -40,10 +40,10 @@ impl Regions {
     async fn with(count: u8, definition: &str, options: EngineOptions) -> Regions {
         let seconds = Arc::new(AtomicU64::new(1_000_000));
         let engines = (0..count).map(|region| {
-            let told = Arc::clone(&seconds);
+            let clock_seconds = Arc::clone(&seconds);
             let options = options
                 .clone()
-                .with_clock(Clock::from_fn(move || Duration::from_secs(told.load(Ordering::SeqCst))))
+                .with_clock(Clock::from_fn(move || Duration::from_secs(clock_seconds.load(Ordering::SeqCst))))
                 .with_replica(Some(Replica { region: RegionId(region), regions: count }));
             Arc::new(Engine::open(MemoryStore::new(), options).unwrap())
         });
@@ -178,7 +178,7 @@ async fn lsns_are_the_same_everywhere_while_one_region_writes() {
     regions.replicate_all().await;
     let lsn = |region: usize| regions.engines[region].state(&regions.container(region)).unwrap().lsn(0);
     assert_eq!((lsn(0), lsn(1), lsn(2)), (21, 21, 21));
-    // The write region moves; the next one goes on from there.
+    // The write region moves; the LSNs continue.
     regions.upsert(1, "a", "x", 1).await.unwrap();
     regions.replicate_all().await;
     assert_eq!((lsn(0), lsn(1), lsn(2)), (22, 22, 22));
@@ -268,7 +268,7 @@ async fn a_session_waits_for_each_regions_writes() {
     };
     let refusal = read().unwrap_err();
     assert_eq!((refusal.status, refusal.sub_status), (404, Some(1002)));
-    // Writes of its own do not make up for what is missing.
+    // Writes of region 0 do not replace the missing write of region 1.
     regions.upsert(0, "a", "2", 1).await.unwrap();
     regions.upsert(0, "a", "3", 1).await.unwrap();
     assert_eq!(read().unwrap_err().sub_status, Some(1002));

@@ -15,7 +15,7 @@ async fn a_partition_over_its_size_is_split_until_each_part_fits() {
     let bytes = engine.state(&container).unwrap().bytes();
     assert!(bytes > 4 * BYTES_MAX, "{bytes}");
 
-    // Each round halves what is too large.
+    // Each round splits the ranges that are too large.
     for _ in 0..8 {
         engine.maintain().await.unwrap();
     }

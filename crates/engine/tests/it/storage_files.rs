@@ -361,7 +361,7 @@ fn a_killed_process_loses_nothing_it_acknowledged_and_leaves_no_lock() {
         let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
         let mut left = 1 + random.below(30);
         while left > 0 {
-            let line = lines.next().expect("the child goes on until it is killed").expect("text");
+            let line = lines.next().expect("the child runs until it is killed").expect("text");
             let Some(done) = line.split("acknowledged ").nth(1) else { continue };
             acknowledged = done.parse().expect("a number");
             left -= 1;

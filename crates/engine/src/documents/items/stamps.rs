@@ -4,7 +4,7 @@ use crate::keys::RangeId;
 use crate::region::Replica;
 use crate::state::ContainerState;
 
-/// Where a change stands in the change feed: the LSN of its write, and its
+/// The position of a change in the change feed: the LSN of its write, and its
 /// ordinal among the changes with that LSN.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct WriteStamp {

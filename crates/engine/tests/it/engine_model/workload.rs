@@ -1,5 +1,5 @@
-//! Random operations: few documents, so that they meet, and values of every
-//! type, so that order and indexes have something to do.
+//! Random operations: on few documents, so that operations conflict, with values of
+//! every type, so that orders and indexes are tested.
 
 use perihelion_engine::Precondition;
 use perihelion_model::json::{Number, Object, Value, object};
@@ -11,13 +11,13 @@ use super::model::{Key, Model, Operation, Step, Verb};
 pub(crate) const PARTITION_KEYS: u64 = 7;
 pub(crate) const IDS: u64 = 12;
 
-/// Values of the unique member: about as many as documents, so that it is
-/// sometimes taken.
+/// The number of values of the unique member: about the number of documents, so that
+/// a value is sometimes taken.
 const UNIQUE_VALUES: u64 = 20;
 
 pub(crate) struct Workload {
     pub(crate) random: Random,
-    /// Etags that were current once.
+    /// Etags of earlier versions.
     stale: Vec<String>,
     /// The longest padding of a document.
     padding_max: u64,
@@ -112,8 +112,8 @@ impl Workload {
         Verb::Patch { steps, condition }
     }
 
-    /// A document: `a` of any type or missing, `b` a small number, `kind` one
-    /// of three, `u` rarely the same twice, `mark` never.
+    /// A document: `a` of any type or missing, `b` a small number, `kind` one of
+    /// three, `u` rarely the same twice, `mark` always different.
     pub(crate) fn body(&mut self, key: &Key) -> Object {
         let mut body = Object::new();
         body.set("id", key.1.as_str().into());
