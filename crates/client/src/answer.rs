@@ -160,8 +160,16 @@ pub(crate) fn decode<T: DeserializeOwned>(body: &[u8], what: &dyn std::fmt::Disp
     serde_json::from_slice(body).map_err(|error| unreadable::<T>(what, &error))
 }
 
+/// Turns a parsed JSON value into a `T`; an error names `what` was read.
+pub(crate) fn decode_value<T: DeserializeOwned>(
+    value: perihelion_model::json::Value,
+    what: &dyn std::fmt::Display,
+) -> Result<T, Error> {
+    T::deserialize(value).map_err(|error| unreadable::<T>(what, &error))
+}
+
 #[cold]
-fn unreadable<T>(what: &dyn std::fmt::Display, error: &serde_json::Error) -> Error {
+fn unreadable<T>(what: &dyn std::fmt::Display, error: &dyn std::fmt::Display) -> Error {
     Error::answer(format!("{what} does not read as {}: {error}", std::any::type_name::<T>()))
 }
 

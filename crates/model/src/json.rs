@@ -17,6 +17,7 @@
 mod parse;
 mod print;
 mod scan;
+mod serde_bridge;
 
 pub use parse::{DEPTH_MAX, ParseError, parse, parse_str};
 pub use print::{Style, print_into, print_number, print_string, to_text};

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use perihelion_driver::ContainerMetadata;
 use perihelion_driver::operation::Scope;
 use perihelion_driver::{Response, status};
-use perihelion_model::json::{self, Style, Value};
+use perihelion_model::json::{self, Value};
 use perihelion_model::partition_key::{EffectiveKey, EffectiveRange};
 use perihelion_query::merge::{
     Fetch, FetchId, KeyRange, Merge, MergeError, MergePlan, MergeToken, NextPage, Settings,
@@ -25,7 +25,7 @@ use super::exchange::{Ask, page};
 use super::page::{Bill, Page};
 use super::statement::Query;
 use crate::Error;
-use crate::answer::decode;
+use crate::answer::decode_value;
 use crate::container::Container;
 
 /// Rows of a page where the caller does not say.
@@ -90,7 +90,7 @@ impl Merged {
     ) -> Result<Option<Page<T>>, Error> {
         loop {
             match self.merge.next_page().map_err(refusal)? {
-                NextPage::Page(rows) => return self.finish(&rows).map(Some),
+                NextPage::Page(rows) => return self.finish(rows).map(Some),
                 NextPage::Done => return Ok(None),
                 NextPage::Pending => {}
             }
@@ -110,10 +110,9 @@ impl Merged {
         }
     }
 
-    fn finish<T: DeserializeOwned>(&mut self, rows: &[Value]) -> Result<Page<T>, Error> {
-        let read =
-            |row: &Value| decode(json::to_text(row, Style::Point).as_bytes(), &"a row of the query's answer");
-        let rows = rows.iter().map(read).collect::<Result<Vec<T>, Error>>()?;
+    fn finish<T: DeserializeOwned>(&mut self, rows: Vec<Value>) -> Result<Page<T>, Error> {
+        let read = |row: Value| decode_value(row, &"a row of the query's answer");
+        let rows = rows.into_iter().map(read).collect::<Result<Vec<T>, Error>>()?;
         let continuation = match self.merge.token() {
             MergeToken::Resume(token) => Some(token),
             MergeToken::Finished | MergeToken::Unavailable => None,

@@ -13,13 +13,13 @@ use perihelion_model::json::{self, Value};
 use perihelion_model::partition_key::PartitionKey;
 use perihelion_query::merge::MergePlan;
 use perihelion_query::{GatewayVerdict, Now, Parameters, PartitionKeyFilter, compile, parse, partition_keys};
+use serde::Deserialize;
 
 use super::Stage;
 use super::direct::Direct;
 use super::exchange;
 use super::merged::{Merged, refusal};
 use super::statement::{Query, QueryScope};
-use crate::answer::encode;
 use crate::container::Container;
 use crate::{Error, FeedRange};
 
@@ -117,7 +117,7 @@ impl Reading {
     /// `None` when the service has to have its say.
     fn of(query: &Query) -> Option<Self> {
         let parsed = parse(&query.text).ok()?;
-        let list: Value = json::parse(&encode(&query.parameters).ok()?).ok()?;
+        let list = Value::deserialize(serde_json::to_value(&query.parameters).ok()?).ok()?;
         let parameters = Parameters::from_json(list).ok()?;
         // The time decides nothing about the verdict.
         let program = compile(&parsed, &parameters, Now::from_unix_ticks(0)).ok()?;

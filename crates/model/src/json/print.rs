@@ -102,8 +102,13 @@ pub fn print_number(out: &mut String, number: Number, style: Style) {
 /// as the integer it is.
 const PLAIN_INTEGERS_BELOW: f64 = 1e15;
 
+/// Whether a double is printed without fraction and exponent.
+pub(super) fn is_printed_as_integer(value: f64) -> bool {
+    value.fract() == 0.0 && value.abs() < PLAIN_INTEGERS_BELOW
+}
+
 fn print_double(out: &mut String, value: f64, style: Style) {
-    if value.fract() == 0.0 && value.abs() < PLAIN_INTEGERS_BELOW {
+    if is_printed_as_integer(value) {
         out.push_str(&(value as i64).to_string());
         return;
     }

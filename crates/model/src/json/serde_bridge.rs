@@ -1,0 +1,64 @@
+//! The bridge between JSON values and serde: a [`Value`] is a serde data
+//! source and sink, so that it becomes a caller's type without being printed
+//! and parsed again.
+//!
+//! The result is the same as by way of the text in [`Style::Point`](super::Style):
+//! integers are exact to 64 bits, and a double is an integer exactly when the
+//! service prints it as one (`2.0` is `2`). `RawValue` of `serde_json` works
+//! too; it receives the text in the service's spelling.
+
+mod deserialize;
+mod deserializer;
+mod map_key;
+
+use serde::ser::{Serialize, SerializeMap, Serializer};
+
+use super::print::is_printed_as_integer;
+use super::{Number, Object, Value};
+
+impl Number {
+    /// The number as the service prints it: a double without a fraction and
+    /// exponent is an integer.
+    fn as_printed(self) -> Number {
+        match self {
+            Number::Double(value) if is_printed_as_integer(value) => Number::Int(value as i64),
+            Number::Int(_) | Number::Uint(_) | Number::Double(_) => self,
+        }
+    }
+}
+
+impl Serialize for Number {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.as_printed() {
+            Number::Int(value) => serializer.serialize_i64(value),
+            Number::Uint(value) => serializer.serialize_u64(value),
+            Number::Double(value) => serializer.serialize_f64(value),
+        }
+    }
+}
+
+impl Serialize for Object {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.len()))?;
+        for (name, member) in self.iter() {
+            map.serialize_entry(name, member)?;
+        }
+        map.end()
+    }
+}
+
+impl Serialize for Value {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Value::Null => serializer.serialize_unit(),
+            Value::Bool(flag) => serializer.serialize_bool(*flag),
+            Value::Number(number) => number.serialize(serializer),
+            Value::String(text) => serializer.serialize_str(text),
+            Value::Array(items) => items.serialize(serializer),
+            Value::Object(object) => object.serialize(serializer),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
