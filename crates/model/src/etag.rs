@@ -1,18 +1,18 @@
-//! Etags in the service's shape: `"6201c25e-0000-0100-0000-6ac9ff4d0000"`.
+//! Etags in the service's form: `"6201c25e-0000-0100-0000-6ac9ff4d0000"`.
 //!
-//! The first group holds a counter with its third byte lowest, the last one
-//! the time of the write in seconds (`docs/cosmos.md`, resources). Quotes are
+//! The first group is a counter, whose bytes 2, 1, 0, 3 are printed in this
+//! order; the last group is the time of the write in seconds (`docs/cosmos.md`, resources). Quotes are
 //! part of the value, in headers and in bodies.
 
-/// The etag of the `counter`th write, made at `seconds` since 1970.
+/// The etag of write number `counter`, at `seconds` since 1970.
 pub fn etag(counter: u64, seconds: u64) -> String {
     let [b0, b1, b2, b3] = (counter as u32).to_le_bytes();
     let over = (counter >> 32) as u16;
     format!("\"{b2:02x}{b1:02x}{b0:02x}{b3:02x}-{over:04x}-0100-0000-{:08x}0000\"", seconds as u32)
 }
 
-/// Whether a precondition header names this etag: `*` names any, and quotes
-/// may be missing because some callers strip them.
+/// Whether a precondition header matches this etag. `*` matches any; quotes may
+/// be missing, because some callers remove them.
 pub fn names(condition: &str, etag: &str) -> bool {
     let condition = condition.trim();
     condition == "*" || condition == etag || condition == etag.trim_matches('"')
@@ -23,7 +23,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn etags_differ_by_counter_and_carry_the_time() {
+    fn etags_differ_by_counter_and_contain_the_time() {
         let first = etag(1, 0x6ac9_ff4d);
         assert_eq!(first, "\"00000100-0000-0100-0000-6ac9ff4d0000\"");
         assert_ne!(first, etag(2, 0x6ac9_ff4d));
@@ -31,7 +31,7 @@ mod tests {
     }
 
     #[test]
-    fn a_star_names_every_etag() {
+    fn a_star_matches_every_etag() {
         assert!(names("*", "\"x\""));
         assert!(names("\"x\"", "\"x\""));
         assert!(names("x", "\"x\""));

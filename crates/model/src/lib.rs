@@ -1,5 +1,8 @@
-//! The nouns that every other crate speaks of: JSON values, resource ids,
-//! partition keys and their hashes, session tokens, etags. No I/O, no clock.
+//! The data types that all crates share: JSON values, resource ids, partition
+//! keys and their hashes, session tokens, etags, calendar dates. No I/O and no
+//! clock.
+
+#![warn(missing_docs)]
 
 pub mod calendar;
 pub mod etag;

@@ -1,6 +1,6 @@
-//! MurmurHash3, the two variants the service cuts partitions by: 32 bits for
-//! version 1 of the partition key hash, 128 bits (x64) for version 2.
-//! Public-domain algorithm; checked against `partition-key-hashes.json`.
+//! MurmurHash3 in the two variants of the service's partition key hash: 32 bits
+//! for version 1, 128 bits (x64) for version 2. The algorithm is in the public
+//! domain; `conformance/partition-key-hashes.json` has the test vectors.
 
 pub(crate) fn hash_32(data: &[u8], seed: u32) -> u32 {
     const C1: u32 = 0xcc9e_2d51;
@@ -25,7 +25,7 @@ pub(crate) fn hash_32(data: &[u8], seed: u32) -> u32 {
     h ^ (h >> 16)
 }
 
-/// The two 64-bit halves, low half first.
+/// The 128-bit hash as two halves, the low one first.
 pub(crate) fn hash_128(data: &[u8]) -> (u64, u64) {
     const C1: u64 = 0x87c3_7b91_1142_53d5;
     const C2: u64 = 0x4cf5_ad43_2745_937f;

@@ -1,43 +1,52 @@
 //! Resource ids (`_rid`): nested binary ids in base64 with `-` for `/`.
 //!
-//! A database has 4 bytes, a container 8 (the database's, then 4 with the top
-//! bit set, which is how SDKs tell it from a user), everything in a container
-//! 16 (the container's, then a little-endian counter whose top nibble says
-//! what it is). `docs/cosmos.md`, resources, has the details.
+//! The id of a database has 4 bytes. That of a container has 8: the database's,
+//! then 4 with the top bit set, by which SDKs distinguish it from a user. That
+//! of a resource in a container has 16: the container's, then a little-endian
+//! counter whose top nibble is the type of the resource. `docs/cosmos.md`, resources, has the details.
 
 use base64::Engine as _;
 use base64::alphabet::Alphabet;
 use base64::engine::general_purpose::{GeneralPurpose, PAD};
 
-/// A database's id.
+/// The id of a database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DatabaseRid(pub u32);
 
-/// A container's id; it knows its database.
+/// The id of a container, with that of its database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ContainerRid {
+    /// The database of the container.
     pub database: DatabaseRid,
+    /// The number of the container, without the top bit.
     pub number: u32,
 }
 
-/// What a 16-byte id stands for: the nibble at its end.
+/// The type of a resource in a container: the top nibble of its counter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChildKind {
+    /// A document.
     Document,
+    /// A partition key range.
     PartitionKeyRange,
+    /// A user-defined function.
     UserDefinedFunction,
+    /// A trigger.
     Trigger,
+    /// A stored procedure.
     StoredProcedure,
 }
 
-/// The bit that marks a container in its first own byte.
+/// The bit that marks a container.
 const CONTAINER_BIT: u32 = 0x8000_0000;
 
 impl DatabaseRid {
+    /// The id as text.
     pub fn to_text(self) -> String {
         encode(&self.0.to_be_bytes())
     }
 
+    /// Parses the text of an id; `None` when it is not one of a database.
     pub fn parse(text: &str) -> Option<Self> {
         let bytes: [u8; 4] = decode(text)?.try_into().ok()?;
         Some(DatabaseRid(u32::from_be_bytes(bytes)))
@@ -45,6 +54,7 @@ impl DatabaseRid {
 }
 
 impl ContainerRid {
+    /// The id as bytes.
     pub fn bytes(self) -> [u8; 8] {
         let mut bytes = [0; 8];
         bytes[..4].copy_from_slice(&self.database.0.to_be_bytes());
@@ -52,10 +62,12 @@ impl ContainerRid {
         bytes
     }
 
+    /// The id as text.
     pub fn to_text(self) -> String {
         encode(&self.bytes())
     }
 
+    /// Parses the text of an id; `None` when it is not one of a container.
     pub fn parse(text: &str) -> Option<Self> {
         let bytes: [u8; 8] = decode(text)?.try_into().ok()?;
         let database = u32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
@@ -64,7 +76,7 @@ impl ContainerRid {
             .then_some(ContainerRid { database: DatabaseRid(database), number: number & !CONTAINER_BIT })
     }
 
-    /// The id of the `number`th child of a kind.
+    /// The id of child `number` of a kind.
     pub fn child(self, kind: ChildKind, number: u64) -> String {
         let mut bytes = [0; 16];
         bytes[..8].copy_from_slice(&self.bytes());
@@ -73,7 +85,8 @@ impl ContainerRid {
         encode(&bytes)
     }
 
-    /// The counter inside a document's id, if it is one of this container's.
+    /// The counter in a document's id; `None` when it is not the id of a
+    /// document of this container.
     pub fn parse_document(self, text: &str) -> Option<u64> {
         let bytes: [u8; 16] = decode(text)?.try_into().ok()?;
         let number = u64::from_le_bytes([
@@ -95,7 +108,7 @@ impl ChildKind {
     }
 }
 
-/// Base64 with `-` for `/`.
+/// The base64 engine with `-` for `/`.
 const ENGINE: GeneralPurpose = {
     const LETTERS: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+-";
     match Alphabet::new(LETTERS) {
@@ -122,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_nest_and_read_back() {
+    fn ids_nest_and_parse_back() {
         let database = DatabaseRid(0x1234_5678);
         let container = ContainerRid { database, number: 7 };
         assert_eq!(DatabaseRid::parse(&database.to_text()), Some(database));

@@ -1,4 +1,4 @@
-//! Session tokens: how far a client has seen each partition.
+//! Session tokens: up to which write a client has seen each partition.
 //!
 //! One region writes `{range}:{version}#{lsn}` (version `-1`), several add
 //! `#{region}={lsn}`; tokens of several ranges are joined by commas
@@ -6,40 +6,44 @@
 //! does not parse is refused, never guessed.
 //!
 //! Progress only grows: [`Progress::merge`] is the least upper bound of two
-//! sightings, so tokens may arrive in any order.
+//! tokens, so tokens may arrive in any order.
 
 use std::fmt;
 
-/// The state of one partition as a client saw it.
+/// The token of one partition key range.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionToken {
+    /// The id of the range.
     pub range: String,
+    /// What the client has seen of it.
     pub progress: Progress,
 }
 
-/// How far a partition's log had come.
+/// A position in a partition's log of writes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Progress {
-    /// Grows when the set of regions changes; `-1` where there is only one.
+    /// Grows when the set of regions changes; `-1` with one region.
     pub version: i64,
-    /// The log sequence number of the answering region.
+    /// The log sequence number of the region that responded.
     pub lsn: u64,
-    /// How far each region's own writes had been applied. Empty with one region.
+    /// How many of each region's own writes were applied. Empty with one region.
     pub regions: Vec<RegionProgress>,
 }
 
-/// One region's entry in a vector of progress.
+/// How many writes of one region were applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RegionProgress {
+    /// The id of the region.
     pub region: u32,
-    /// The service writes `-1` for a region that it has not heard of yet.
+    /// The log sequence number of the region's last applied write. The service
+    /// writes `-1` for a region from which nothing has arrived yet.
     pub lsn: i64,
 }
 
-/// The ranges one header may name; a container has far fewer.
+/// The most ranges in one header; a container has far fewer.
 const TOKENS_MAX: usize = 4096;
 
-/// The regions one token may name; the service has about a hundred.
+/// The most regions in one token; the service has about a hundred.
 const REGIONS_MAX: usize = 256;
 
 /// The token of one range in an account of one region.
@@ -47,7 +51,7 @@ pub fn print(range: u32, lsn: u64) -> String {
     format!("{range}:-1#{lsn}")
 }
 
-/// Reads a compound token; `None` when any part of it is not a token.
+/// Parses a compound token; `None` when any part of it is not a token.
 pub fn parse(text: &str) -> Option<Vec<SessionToken>> {
     let parts: Vec<&str> = split(text).collect();
     if parts.len() > TOKENS_MAX {
@@ -56,13 +60,13 @@ pub fn parse(text: &str) -> Option<Vec<SessionToken>> {
     parts.into_iter().map(parse_one).collect()
 }
 
-/// The parts of a compound token, each about one range.
+/// The parts of a compound token, one per range.
 pub fn split(text: &str) -> impl Iterator<Item = &str> {
     text.split(',').map(str::trim).filter(|part| !part.is_empty())
 }
 
-/// Reads the token of one range as the range's id and its progress, without
-/// taking a copy of the id.
+/// Parses the token of one range into the range's id, which is not copied, and
+/// its progress.
 pub fn parse_part(text: &str) -> Option<(&str, Progress)> {
     let (range, token) = text.split_once(':')?;
     if range.is_empty() || !range.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -83,7 +87,7 @@ impl fmt::Display for SessionToken {
 }
 
 impl Progress {
-    /// `version#lsn[#region=lsn]...`, or the oldest form, a bare lsn.
+    /// Parses `version#lsn[#region=lsn]...`, or the oldest form, only the LSN.
     pub fn parse(text: &str) -> Option<Self> {
         let mut groups = text.split('#');
         let first = groups.next()?;
@@ -102,15 +106,15 @@ impl Progress {
         Some(progress)
     }
 
-    /// How far one region's writes were seen; `None` when the token does not say.
+    /// The position in one region's writes; `None` when the token lacks it.
     pub fn of_region(&self, region: u32) -> Option<i64> {
         self.regions.iter().find(|entry| entry.region == region).map(|entry| entry.lsn)
     }
 
-    /// Whether everything seen in `other` is seen here too.
+    /// Whether this progress includes everything that `other` includes.
     pub fn covers(&self, other: &Progress) -> bool {
         self.version >= other.version
-            // Numbers of different versions count different things.
+            // LSNs of different versions cannot be compared.
             && (self.lsn >= other.lsn || self.version > other.version)
             && other.regions.iter().all(|theirs| match self.of_region(theirs.region) {
                 Some(ours) => ours >= theirs.lsn,
@@ -119,8 +123,8 @@ impl Progress {
             })
     }
 
-    /// Adds what `other` saw. The set of regions is that of the later version,
-    /// as the SDKs merge their tokens.
+    /// Adds what `other` includes. The set of regions is that of the later
+    /// version, as in the SDKs.
     pub fn merge(&mut self, other: &Progress) {
         if other.version > self.version {
             let earlier = std::mem::replace(self, other.clone());
@@ -137,7 +141,7 @@ impl Progress {
         self.raise(other);
     }
 
-    /// Raises the regions both know to the larger of their numbers.
+    /// Raises the LSNs of the regions that are in both.
     fn raise(&mut self, other: &Progress) {
         for ours in &mut self.regions {
             ours.lsn = ours.lsn.max(other.of_region(ours.region).unwrap_or(ours.lsn));
@@ -161,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_read_back() {
+    fn tokens_parse_back() {
         for text in ["0:-1#31", "1:0#30#0=30", "3:2#9#1=-1#7=88"] {
             let tokens = parse(text).unwrap();
             assert_eq!(tokens.len(), 1);
@@ -177,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn merging_takes_the_most_of_each_region() {
+    fn merging_takes_the_larger_lsn_of_each_region() {
         let check = |a: &str, b: &str, merged: &str| {
             for (left, right) in [(a, b), (b, a)] {
                 let mut sum = progress(left);
@@ -192,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn behind_in_one_region_is_behind() {
+    fn a_token_that_is_behind_in_one_region_covers_nothing_newer() {
         assert!(!progress("1#9#1=5#2=3").covers(&progress("1#8#1=5#2=4")));
         assert!(progress("1#9#1=5#2=4").covers(&progress("1#8#1=5#2=4")));
         assert!(!progress("1#9#1=5").covers(&progress("1#8#1=5#2=4")));

@@ -8,9 +8,14 @@
 //! has an [inner](Program::inner) program, whose rows take the documents'
 //! place.
 
+mod accumulator;
+mod distinct;
+
 use std::borrow::Cow;
 use std::cmp::Ordering;
-use std::collections::HashSet;
+
+pub use accumulator::Accumulator;
+pub use distinct::DistinctValues;
 
 use perihelion_model::json::{Number, Value};
 
@@ -20,10 +25,10 @@ use crate::conjunct::{Conjunct, conjuncts, path_of};
 use crate::context::Context;
 use crate::diagnostic::Diagnostic;
 use crate::error::EvaluationError;
-use crate::eval::{Frame, GroupTable, each_row, group_rows, order_keys, output_of};
+use crate::eval::{Frame, GroupTable, each_row, order_keys, output_of};
 use crate::gateway::{GatewayVerdict, gateway_verdict};
 use crate::node::{Node, Output, SelectNode, Step};
-use crate::order::{canonical_key, compare_order};
+use crate::order::compare_order;
 use crate::parameters::{Now, Parameters};
 use crate::statement::Query;
 
@@ -303,65 +308,6 @@ impl Program {
             }
             _ => Ok(()),
         }
-    }
-}
-
-/// Collects documents into groups; see [`Program::accumulator`].
-#[derive(Debug)]
-pub struct Accumulator<'p> {
-    program: &'p Program,
-    table: Option<GroupTable>,
-    context: Context,
-}
-
-impl Accumulator<'_> {
-    /// Adds the rows of one document to their groups.
-    pub fn add(&mut self, document: &Value) -> Result<(), EvaluationError> {
-        let select = &self.program.select;
-        let (Some(table), Some(grouping)) = (&mut self.table, &select.grouping) else { return Ok(()) };
-        self.context.budget.renew();
-        let frame = Frame::root(Some(document));
-        let context = &self.context;
-        each_row(select, &frame, context, &mut |row| table.add(grouping, row, context).map(|()| true))?;
-        Ok(())
-    }
-
-    /// One row per group, in order of appearance.
-    pub fn finish(self) -> Result<Vec<Row>, EvaluationError> {
-        let Some(table) = self.table else { return Ok(Vec::new()) };
-        self.context.budget.renew();
-        let rows = group_rows(table, &self.program.select, &Frame::root(None), &self.context)?;
-        rows.into_iter()
-            .map(|(output, order_keys)| {
-                self.program.check(output.as_ref())?;
-                Ok(Row { output, order_keys })
-            })
-            .collect()
-    }
-}
-
-/// The values seen so far by a DISTINCT.
-#[derive(Debug, Default)]
-pub struct DistinctValues {
-    seen: HashSet<Vec<u8>>,
-    bytes: usize,
-}
-
-impl DistinctValues {
-    /// Remembers the value; returns whether it is new.
-    pub fn insert(&mut self, value: &Value) -> bool {
-        let key = canonical_key(Some(value));
-        let bytes = key.len() + size_of::<Vec<u8>>();
-        let is_new = self.seen.insert(key);
-        if is_new {
-            self.bytes += bytes;
-        }
-        is_new
-    }
-
-    /// Roughly how many bytes of memory the values take.
-    pub fn bytes(&self) -> usize {
-        self.bytes
     }
 }
 

@@ -1,10 +1,10 @@
-//! Cosmos binary JSON: reading every form that a client may send, writing the
-//! form that the official SDK writes.
+//! Cosmos binary JSON. The decoder accepts every form that a client may send;
+//! the encoder writes the form that the official SDK writes.
 //!
 //! A buffer is the format byte `0x80` and one value: a marker byte and its
-//! payload, little-endian throughout. The reader is strict (whatever runs past
-//! its parent, does not add up or has no JSON form is refused) and its memory
-//! is bounded by the bytes it was given, not by the lengths they declare.
+//! payload, little-endian throughout. The decoder is strict: it refuses a value
+//! that runs past its parent, has a wrong length or count, or cannot be JSON.
+//! Its memory is bounded by the size of the buffer, not by declared lengths.
 
 mod decode;
 mod encode;
@@ -16,26 +16,27 @@ pub use encode::encode;
 
 use perihelion_model::json::Value;
 
-/// How deep a value may lie, the top one being at depth 0: 256 containers
-/// around a scalar. The text parser has its own, smaller limit; a document
-/// that must be readable as text has to be held against that one too.
+/// The greatest depth of a value: 256 containers around a scalar. The text
+/// parser has a smaller limit; a document that must be readable as text has to
+/// respect that one too.
 pub const BINARY_DEPTH_MAX: usize = 256;
 
-/// How much memory a buffer may ask for beyond what its own bytes carry, by
-/// naming a string twice or declaring empty arrays. A document has 2 MiB and
-/// a page little more, so honest buffers stay far below.
+/// The memory that any buffer may take beyond its own bytes, by references to
+/// strings or by empty arrays. A document has at most 2 MiB and a page little
+/// more, so valid buffers stay far below.
 pub const EXPANSION_BYTES_MIN: usize = 8 * 1024 * 1024;
 
-/// The same for large buffers, as a multiple of their length.
+/// The memory that a large buffer may take beyond its own bytes, as a multiple
+/// of its length.
 pub const EXPANSION_FACTOR: usize = 16;
 
-/// Whether a body is binary JSON. UTF-8 text cannot begin with this byte.
+/// Whether a body is binary JSON. UTF-8 text cannot begin with the format byte.
 pub fn is_binary(body: &[u8]) -> bool {
     body.first() == Some(&marker::FORMAT)
 }
 
-/// How many containers a value nests: 0 for a scalar. The value came from a
-/// parser that bounds its depth, which bounds this recursion.
+/// How many containers a value nests: 0 for a scalar. The function recurses;
+/// values come from parsers that bound their depth.
 pub fn depth(value: &Value) -> usize {
     match value {
         Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
@@ -44,10 +45,12 @@ pub fn depth(value: &Value) -> usize {
     }
 }
 
-/// Why a buffer is not acceptable binary JSON, and at which byte.
+/// Why a buffer is not valid binary JSON.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BinaryError {
+    /// The offset of the byte in error.
     pub offset: usize,
+    /// What is wrong.
     pub reason: &'static str,
 }
 

@@ -1,16 +1,21 @@
 //! The names of the headers that the service and its clients exchange.
 //!
-//! Constants, so that a misspelt name does not compile. Names are lower case,
-//! as `http` wants them and HTTP/2 sends them. Where clients disagree on a
-//! spelling, both are here and the comment says who sends which; readers ask
-//! for both.
+//! They are constants, so that a misspelt name does not compile. Names are in
+//! lower case, as `http` requires and HTTP/2 sends them. Where clients use two
+//! spellings, both are here and the comment says which client sends which; a
+//! server reads both.
 
 use http::HeaderName;
 
 /// Declares header names with their text side by side.
 macro_rules! names {
     ($($(#[$doc:meta])* $name:ident = $text:literal;)*) => {
-        $($(#[$doc])* pub const $name: HeaderName = HeaderName::from_static($text);)*
+        $(
+            #[doc = concat!("`", $text, "`")]
+            #[doc = ""]
+            $(#[$doc])*
+            pub const $name: HeaderName = HeaderName::from_static($text);
+        )*
 
         /// The text of every name declared here.
         #[cfg(test)]
@@ -40,13 +45,13 @@ names! {
     IF_MODIFIED_SINCE = "if-modified-since";
     /// `Incremental feed` or `Full-Fidelity Feed`: the request is for changes.
     A_IM = "a-im";
-    /// The method that is meant, when the client could only send POST.
+    /// The intended method, when the client can only send POST.
     HTTP_METHOD_OVERRIDE = "x-http-method";
 
     // Items and their partition keys.
     PARTITION_KEY = "x-ms-documentdb-partitionkey";
     IS_UPSERT = "x-ms-documentdb-is-upsert";
-    /// The container that the client believes it talks to; another one is 400/1024.
+    /// The `_rid` of the container that the client means; 400/1024 when it is another.
     INTENDED_COLLECTION_RID = "x-ms-cosmos-intended-collection-rid";
     INDEXING_DIRECTIVE = "x-ms-indexing-directive";
     PRE_TRIGGER_INCLUDE = "x-ms-documentdb-pre-trigger-include";
@@ -58,7 +63,7 @@ names! {
     THROUGHPUT_BUCKET = "x-ms-cosmos-throughput-bucket";
     DEDICATED_GATEWAY_MAX_AGE = "x-ms-dedicatedgateway-max-age";
     DEDICATED_GATEWAY_BYPASS_CACHE = "x-ms-dedicatedgateway-bypass-cache";
-    /// `JsonText`, `CosmosBinary`, `HybridRow`: what the answer may be written in.
+    /// `JsonText`, `CosmosBinary`, `HybridRow`: the formats that the client accepts.
     SUPPORTED_SERIALIZATION_FORMATS = "x-ms-cosmos-supported-serialization-formats";
     CONTENT_SERIALIZATION_FORMAT = "x-ms-documentdb-content-serialization-format";
     USE_THIN_CLIENT = "x-ms-cosmos-use-thinclient";
@@ -72,7 +77,7 @@ names! {
     NO_RETRY_ON_449 = "x-ms-noretry-449";
     EXCLUDED_LOCATIONS = "x-ms-cosmos-excluded-locations";
     HUB_REGION_PROCESSING_ONLY = "x-ms-cosmos-hub-region-processing-only";
-    /// `LatestCommitted` or `GlobalStrong`: a read stronger than the account.
+    /// `LatestCommitted` or `GlobalStrong`: a read stronger than the account's default.
     READ_CONSISTENCY_STRATEGY = "x-ms-cosmos-read-consistency-strategy";
 
     // Databases, containers and their throughput.
@@ -88,9 +93,9 @@ names! {
     // Feeds and queries.
     MAX_ITEM_COUNT = "x-ms-max-item-count";
     CONTINUATION = "x-ms-continuation";
-    /// Says that the POST is a query (Python, JavaScript, .NET, Rust).
+    /// The POST is a query (Python, JavaScript, .NET, Rust).
     IS_QUERY = "x-ms-documentdb-isquery";
-    /// The same as `IS_QUERY`, as the Go SDK spells it.
+    /// The POST is a query (Go).
     IS_QUERY_GO = "x-ms-documentdb-query";
     QUERY_VERSION = "x-ms-cosmos-query-version";
     ENABLE_CROSS_PARTITION = "x-ms-documentdb-query-enablecrosspartition";
@@ -123,9 +128,9 @@ names! {
     BATCH_CONTINUE_ON_ERROR = "x-ms-cosmos-batch-continue-on-error";
 
     // Distributed transactions.
-    /// The token as the shipped SDKs send it, on reads too.
+    /// The name that the published SDKs send, on reads too.
     IDEMPOTENCY_TOKEN = "x-ms-cosmos-idempotency-token";
-    /// The token as an early design document of the vendor spells it.
+    /// The name in an early design document of the vendor.
     IDEMPOTENCY_TOKEN_SPEC = "x-ms-idempotency-token";
     OPERATION_TYPE = "x-ms-cosmos-operation-type";
     RESOURCE_TYPE = "x-ms-cosmos-resource-type";
@@ -134,7 +139,7 @@ names! {
     SCRIPT_ENABLE_LOGGING = "x-ms-documentdb-script-enable-logging";
     SCRIPT_LOG_RESULTS = "x-ms-documentdb-script-log-results";
 
-    // What answers carry.
+    // Responses.
     ETAG = "etag";
     SERVER = "server";
     CACHE_CONTROL = "cache-control";
@@ -154,7 +159,7 @@ names! {
     SERVICE_VERSION = "x-ms-serviceversion";
     SCHEMA_VERSION = "x-ms-schemaversion";
     TRANSPORT_REQUEST_ID = "x-ms-transport-request-id";
-    /// The names of the parent: `dbs/d/colls/c`. Clients file session tokens under it.
+    /// The names of the parent: `dbs/d/colls/c`. Clients store session tokens by it.
     ALT_CONTENT_PATH = "x-ms-alt-content-path";
     /// The `_rid` of the parent.
     CONTENT_PATH = "x-ms-content-path";
@@ -162,9 +167,9 @@ names! {
     RESOURCE_USAGE = "x-ms-resource-usage";
     LAST_STATE_CHANGE_UTC = "x-ms-last-state-change-utc";
     ITEM_COUNT = "x-ms-item-count";
-    /// The largest document that the container takes.
+    /// The largest document that the container accepts.
     MAX_CONTENT_LENGTH = "x-ms-cosmos-max-content-length";
-    /// `true` when the container draws on its database's throughput.
+    /// `true` when the container shares its database's throughput.
     SHARE_THROUGHPUT = "x-ms-share-throughput";
     LSN = "lsn";
     ITEM_LSN = "x-ms-item-lsn";

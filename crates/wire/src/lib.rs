@@ -1,8 +1,9 @@
-//! What travels between a client and the service: header names, resource
-//! paths, signatures, dates, patches, the binary form of JSON, and the transport
-//! trait over which both sides meet. No I/O, no
-//! clock: everything here is a function of its arguments, so that client and
-//! server can share it and every rule can be tested as data.
+//! The protocol between a client and the service: header names, statuses,
+//! resource paths, signatures, dates, patches, binary JSON, and the transport
+//! trait. No I/O and no clock: everything here is a function of its arguments,
+//! so that client and server share it and every rule can be tested with data.
+
+#![warn(missing_docs)]
 
 pub mod binary_json;
 pub mod date;

@@ -1,137 +1,87 @@
-//! Request paths, read once into what they address.
+//! Request paths, parsed into the resource that they address.
 //!
-//! A path names a resource (`/dbs/d/colls/c/docs/x`) or a feed of them
-//! (`/dbs/d/colls/c/docs`). Whether a segment is a name or a `_rid` cannot be
-//! seen here, so segments are kept as sent, decoded; the engine looks for the
-//! name first and the `_rid` second. What is authorised and what is routed are
-//! the same parsed value: a decoded segment never holds a slash, so no two
-//! paths share a signing link and a type.
+//! A path addresses a resource (`/dbs/d/colls/c/docs/x`) or a feed of resources
+//! (`/dbs/d/colls/c/docs`). A path does not show whether a segment is a name or
+//! a `_rid`, so segments are kept decoded and otherwise as sent; the engine
+//! looks for the name first and the `_rid` second. Authorization and routing
+//! use the same parsed value. A decoded segment never contains a slash, so no
+//! two paths have the same signing link and type.
 
 use std::borrow::Cow;
 
-/// The longest path that is read. An item id has at most 1,023 bytes, each of
-/// the names above it 255 characters of up to four bytes; all of it three times
-/// as long when percent-encoded.
+/// The longest path that is parsed. An item id has at most 1,023 bytes, each of
+/// the names before it 255 characters of up to four bytes, and percent-encoding
+/// makes all of it three times as long.
 pub const PATH_BYTES_MAX: usize = 16 * 1024;
 
 /// The longest decoded segment: the service's limit on an item id.
 pub const SEGMENT_BYTES_MAX: usize = 1023;
 
-/// What a request path addresses. Ids are decoded and may be names or `_rid`s.
+/// What a request path addresses. The fields are the decoded segments, each a
+/// name or a `_rid`.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the fields are what their names say")]
 pub enum Resource {
     /// `/`
     Account,
     /// `/dbs`
     Databases,
-    Database {
-        database: String,
-    },
-    Users {
-        database: String,
-    },
-    User {
-        database: String,
-        user: String,
-    },
-    Permissions {
-        database: String,
-        user: String,
-    },
-    Permission {
-        database: String,
-        user: String,
-        permission: String,
-    },
+    /// `/dbs/{}`
+    Database { database: String },
+    /// `/dbs/{}/users`
+    Users { database: String },
+    /// `/dbs/{}/users/{}`
+    User { database: String, user: String },
+    /// `/dbs/{}/users/{}/permissions`
+    Permissions { database: String, user: String },
+    /// `/dbs/{}/users/{}/permissions/{}`
+    Permission { database: String, user: String, permission: String },
     /// `/dbs/{}/colls`
-    Containers {
-        database: String,
-    },
-    Container {
-        database: String,
-        container: String,
-    },
+    Containers { database: String },
+    /// `/dbs/{}/colls/{}`
+    Container { database: String, container: String },
     /// `/dbs/{}/colls/{}/docs`: create, upsert, query, batch, read feed, change feed.
-    Documents {
-        database: String,
-        container: String,
-    },
-    Document {
-        database: String,
-        container: String,
-        document: String,
-    },
-    Attachments {
-        database: String,
-        container: String,
-        document: String,
-    },
-    Attachment {
-        database: String,
-        container: String,
-        document: String,
-        attachment: String,
-    },
-    PartitionKeyRanges {
-        database: String,
-        container: String,
-    },
-    StoredProcedures {
-        database: String,
-        container: String,
-    },
-    StoredProcedure {
-        database: String,
-        container: String,
-        procedure: String,
-    },
-    Triggers {
-        database: String,
-        container: String,
-    },
-    Trigger {
-        database: String,
-        container: String,
-        trigger: String,
-    },
-    UserDefinedFunctions {
-        database: String,
-        container: String,
-    },
-    UserDefinedFunction {
-        database: String,
-        container: String,
-        function: String,
-    },
-    Conflicts {
-        database: String,
-        container: String,
-    },
-    Conflict {
-        database: String,
-        container: String,
-        conflict: String,
-    },
+    Documents { database: String, container: String },
+    /// `/dbs/{}/colls/{}/docs/{}`
+    Document { database: String, container: String, document: String },
+    /// `/dbs/{}/colls/{}/docs/{}/attachments`
+    Attachments { database: String, container: String, document: String },
+    /// `/dbs/{}/colls/{}/docs/{}/attachments/{}`
+    Attachment { database: String, container: String, document: String, attachment: String },
+    /// `/dbs/{}/colls/{}/pkranges`
+    PartitionKeyRanges { database: String, container: String },
+    /// `/dbs/{}/colls/{}/sprocs`
+    StoredProcedures { database: String, container: String },
+    /// `/dbs/{}/colls/{}/sprocs/{}`
+    StoredProcedure { database: String, container: String, procedure: String },
+    /// `/dbs/{}/colls/{}/triggers`
+    Triggers { database: String, container: String },
+    /// `/dbs/{}/colls/{}/triggers/{}`
+    Trigger { database: String, container: String, trigger: String },
+    /// `/dbs/{}/colls/{}/udfs`
+    UserDefinedFunctions { database: String, container: String },
+    /// `/dbs/{}/colls/{}/udfs/{}`
+    UserDefinedFunction { database: String, container: String, function: String },
+    /// `/dbs/{}/colls/{}/conflicts`
+    Conflicts { database: String, container: String },
+    /// `/dbs/{}/colls/{}/conflicts/{}`
+    Conflict { database: String, container: String, conflict: String },
     /// `/dbs/{}/colls/{}/operations/partitionkeydelete`
-    PartitionKeyDelete {
-        database: String,
-        container: String,
-    },
+    PartitionKeyDelete { database: String, container: String },
     /// `/offers`
     Offers,
-    Offer {
-        offer: String,
-    },
+    /// `/offers/{}`
+    Offer { offer: String },
     /// `/operations/dtc`
     DistributedTransactions,
 }
 
-/// The path addresses nothing the service knows. Its answer is 400, not 404.
+/// The path addresses no resource of the service. The response is 400, not 404.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BadPath;
 
 impl BadPath {
-    /// The service's text for the body of the 400.
+    /// The service's message for the body of the response.
     pub const MESSAGE: &'static str = "Request url is invalid.";
 }
 
@@ -143,8 +93,8 @@ impl std::fmt::Display for BadPath {
 
 impl std::error::Error for BadPath {}
 
-/// Reads a request path (without its query part). One trailing slash is
-/// accepted, as the Python SDK sends it; empty segments are not.
+/// Parses a request path (without its query part). One trailing slash is
+/// accepted, because the Python SDK sends it; empty segments are not.
 pub fn parse(path: &str) -> Result<Resource, BadPath> {
     if path.len() > PATH_BYTES_MAX {
         return Err(BadPath);
@@ -163,7 +113,7 @@ pub fn parse(path: &str) -> Result<Resource, BadPath> {
     classify(&kinds).ok_or(BadPath)
 }
 
-/// `dbs/{}/colls/{}/docs/{}/attachments/{}` is the longest path there is.
+/// The longest path is `dbs/{}/colls/{}/docs/{}/attachments/{}`.
 const SEGMENTS_MAX: usize = 8;
 
 /// The path without its leading slash and one trailing slash.
@@ -232,7 +182,7 @@ fn classify_in_container(database: String, container: String, rest: &[&str]) -> 
 }
 
 impl Resource {
-    /// The resource type under the signature, e.g. `docs`.
+    /// The resource type for the signature, such as `docs`.
     pub fn resource_type(&self) -> &'static str {
         match self {
             Resource::Account => "",
@@ -253,19 +203,19 @@ impl Resource {
         }
     }
 
-    /// A second type that some client signs this resource with: the JavaScript
-    /// SDK signs the deletion of a partition key as a POST to the container.
-    /// No other request has that signature.
+    /// A second type that a client may sign: the JavaScript SDK signs the
+    /// deletion of a partition key as a POST to the container. No other request
+    /// has that signature.
     pub fn other_signing_type(&self) -> Option<&'static str> {
         matches!(self, Resource::PartitionKeyDelete { .. }).then_some("colls")
     }
 
-    /// The database that the path lies in, if any.
+    /// The database in the path, if any.
     pub fn database(&self) -> Option<&str> {
         self.segments().get(1).copied().filter(|_| self.is_in_database())
     }
 
-    /// The database and the container that the path lies in, if any.
+    /// The database and the container in the path, if any.
     pub fn container(&self) -> Option<(&str, &str)> {
         match *self.segments() {
             ["dbs", database, "colls", container, ..] => Some((database, container)),
@@ -273,15 +223,16 @@ impl Resource {
         }
     }
 
-    /// Whether the path is a feed: a list, or the place to POST a new member.
+    /// Whether the path addresses a feed: a list, or where new members are
+    /// posted.
     pub fn is_feed(&self) -> bool {
         !matches!(self, Resource::Account) && self.segments().len() % 2 == 1
             || matches!(self, Resource::PartitionKeyDelete { .. } | Resource::DistributedTransactions)
     }
 
-    /// The link that a client signs: the resource itself, or a feed's parent.
-    /// Names keep their case; a resource addressed by `_rid` is signed by that
-    /// `_rid` alone, in lower case, and so is an offer.
+    /// The link that a client signs: that of the resource, or of a feed's
+    /// parent. Names keep their letter case. For a resource addressed by
+    /// `_rid`, and for an offer, the link is only the last id, in lower case.
     pub fn signing_link(&self) -> String {
         let segments = self.segments();
         let signed = self.signed_segments(&segments);
@@ -291,33 +242,32 @@ impl Resource {
         }
     }
 
-    /// Every link that a known client may have signed for this path, the most
-    /// likely first. All of them name this resource and no other: the name
-    /// link; the path as sent, still percent-encoded; for `_rid`s the leaf
-    /// alone (Python, Rust, .NET) or the whole link (JavaScript), as sent and
-    /// in lower case.
+    /// Every link that a known client may sign for this path, the most likely
+    /// first. All of them are unique to this resource: the link by names; the
+    /// path as sent, still percent-encoded; for `_rid`s the last id (Python,
+    /// Rust, .NET) or the whole link (JavaScript), as sent and in lower case.
     pub fn signing_links(&self, path: &str) -> Vec<String> {
         let segments = self.segments();
         let signed = self.signed_segments(&segments);
         let mut links = vec![self.signing_link()];
-        let mut offer = |link: String| {
+        let mut add = |link: String| {
             if !links.contains(&link) {
                 links.push(link);
             }
         };
-        offer(signed.join("/"));
+        add(signed.join("/"));
         let raw: Vec<&str> = trimmed(path).unwrap_or_default().split('/').take(signed.len()).collect();
         if raw.len() == signed.len() {
-            offer(raw.join("/"));
+            add(raw.join("/"));
         }
         if self.is_by_rid() {
-            offer(signed.join("/").to_ascii_lowercase());
-            offer(signed.last().copied().unwrap_or_default().to_owned());
+            add(signed.join("/").to_ascii_lowercase());
+            add(signed.last().copied().unwrap_or_default().to_owned());
         }
         links
     }
 
-    /// The part of the path that is signed: all of it, or a feed's parent.
+    /// The segments that are signed: all of them, or those of a feed's parent.
     fn signed_segments<'a, 's>(&self, segments: &'s [&'a str]) -> &'s [&'a str] {
         match self {
             Resource::DistributedTransactions => &[],
@@ -327,8 +277,8 @@ impl Resource {
         }
     }
 
-    /// Whether the path is addressed by `_rid`. The service decides by the
-    /// database alone: four bytes in base64 are eight characters.
+    /// Whether the path consists of `_rid`s. The service decides it by the
+    /// database: four bytes in base64 are eight characters.
     fn is_by_rid(&self) -> bool {
         match self {
             Resource::Offer { .. } => true,
@@ -410,14 +360,14 @@ fn in_container<'a>(database: &'a str, container: &'a str, rest: &[&'a str]) -> 
     segments
 }
 
-/// Whether a database id has the form of a `_rid`, e.g. `q5ZfAA==`.
+/// Whether a database id has the form of a `_rid`, such as `q5ZfAA==`.
 fn looks_like_database_rid(id: &str) -> bool {
     let is_digit = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'/');
     id.len() == 8 && id.ends_with("==") && id.bytes().take(6).all(is_digit)
 }
 
-/// Decodes `%xx` and nothing else (a plus sign stays). `None` when an escape
-/// is cut short or the bytes are not UTF-8.
+/// Decodes `%xx` (a plus sign is kept). `None` when an escape is incomplete or
+/// the bytes are not UTF-8.
 pub(crate) fn percent_decode(text: &str) -> Option<Cow<'_, str>> {
     if !text.contains('%') {
         return Some(Cow::Borrowed(text));
@@ -437,127 +387,4 @@ pub(crate) fn percent_decode(text: &str) -> Option<Cow<'_, str>> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// The path is read as a resource with this type, whose accepted signing
-    /// links are these, and which is made of the decoded path's segments.
-    fn check(path: &str, resource_type: &str, links: &[&str]) -> Resource {
-        let resource = parse(path).unwrap_or_else(|_| panic!("{path} is refused"));
-        assert_eq!(resource.resource_type(), resource_type, "{path}");
-        assert_eq!(resource.signing_links(path), links, "{path}");
-        assert_eq!(resource.signing_link(), links[0], "{path}");
-        let decoded = percent_decode(path).unwrap();
-        assert_eq!(resource.segments().join("/"), decoded.trim_matches('/'), "{path}");
-        resource
-    }
-
-    #[test]
-    fn feeds_are_signed_by_their_parent() {
-        assert_eq!(check("/", "", &[""]), Resource::Account);
-        assert_eq!(check("/dbs", "dbs", &[""]), Resource::Databases);
-        check("/dbs/", "dbs", &[""]);
-        check("/dbs/D/colls", "colls", &["dbs/D"]);
-        check("/dbs/D/users", "users", &["dbs/D"]);
-        check("/dbs/D/users/U/permissions", "permissions", &["dbs/D/users/U"]);
-        check("/dbs/D/colls/C/docs", "docs", &["dbs/D/colls/C"]);
-        check("/dbs/D/colls/C/docs/x/attachments", "attachments", &["dbs/D/colls/C/docs/x"]);
-        check("/dbs/D/colls/C/pkranges/", "pkranges", &["dbs/D/colls/C"]);
-        check("/dbs/D/colls/C/sprocs", "sprocs", &["dbs/D/colls/C"]);
-        check("/dbs/D/colls/C/triggers", "triggers", &["dbs/D/colls/C"]);
-        check("/dbs/D/colls/C/udfs", "udfs", &["dbs/D/colls/C"]);
-        check("/dbs/D/colls/C/conflicts", "conflicts", &["dbs/D/colls/C"]);
-        check("/dbs/D/colls/C/operations/partitionkeydelete", "partitionkey", &["dbs/D/colls/C"]);
-        check("/offers", "offers", &[""]);
-        check("/operations/dtc", "distributedtransactionbatch", &[""]);
-    }
-
-    #[test]
-    fn resources_are_signed_by_their_own_link() {
-        check("/dbs/D", "dbs", &["dbs/D"]);
-        check("/dbs/D/users/U", "users", &["dbs/D/users/U"]);
-        check("/dbs/D/users/U/permissions/P", "permissions", &["dbs/D/users/U/permissions/P"]);
-        check("/dbs/D/colls/C/", "colls", &["dbs/D/colls/C"]);
-        check("/dbs/D/colls/C/docs/X", "docs", &["dbs/D/colls/C/docs/X"]);
-        check("/dbs/D/colls/C/sprocs/S", "sprocs", &["dbs/D/colls/C/sprocs/S"]);
-        check("/dbs/D/colls/C/triggers/T", "triggers", &["dbs/D/colls/C/triggers/T"]);
-        check("/dbs/D/colls/C/udfs/F", "udfs", &["dbs/D/colls/C/udfs/F"]);
-        check("/dbs/D/colls/C/conflicts/K", "conflicts", &["dbs/D/colls/C/conflicts/K"]);
-        check("/dbs/D/colls/C/docs/X/attachments/A", "attachments", &["dbs/D/colls/C/docs/X/attachments/A"]);
-    }
-
-    #[test]
-    fn names_are_decoded_and_may_be_signed_either_way() {
-        let resource = check(
-            "/dbs/D/colls/C/docs/h%C3%A9llo%20+%25",
-            "docs",
-            &["dbs/D/colls/C/docs/héllo +%", "dbs/D/colls/C/docs/h%C3%A9llo%20+%25"],
-        );
-        let Resource::Document { document, .. } = &resource else { panic!("{resource:?}") };
-        assert_eq!(document, "héllo +%");
-        check("/dbs/a%20b/colls/C/docs", "docs", &["dbs/a b/colls/C", "dbs/a%20b/colls/C"]);
-    }
-
-    #[test]
-    fn rids_are_signed_by_the_leaf_in_lower_case() {
-        check(
-            "/dbs/q5ZfAA==/colls/q5ZfAL-Rc0A=",
-            "colls",
-            &[
-                "q5zfal-rc0a=",
-                "dbs/q5ZfAA==/colls/q5ZfAL-Rc0A=",
-                "dbs/q5zfaa==/colls/q5zfal-rc0a=",
-                "q5ZfAL-Rc0A=",
-            ],
-        );
-        let links = ["q5zfaa==", "dbs/q5ZfAA==", "dbs/q5zfaa==", "q5ZfAA=="];
-        check("/dbs/q5ZfAA==/colls", "colls", &links);
-        check("/offers/Ab1C", "offers", &["ab1c", "offers/Ab1C", "offers/ab1c", "Ab1C"]);
-    }
-
-    #[test]
-    fn containers_and_databases_can_be_asked_for() {
-        let resource = parse("/dbs/D/colls/C/docs/X").unwrap();
-        assert_eq!(resource.database(), Some("D"));
-        assert_eq!(resource.container(), Some(("D", "C")));
-        assert_eq!(parse("/dbs/D/users").unwrap().container(), None);
-        assert_eq!(parse("/offers/O").unwrap().database(), None);
-        assert_eq!(parse("/operations/dtc").unwrap().database(), None);
-        assert!(parse("/dbs").unwrap().is_feed());
-        assert!(!parse("/").unwrap().is_feed());
-        assert!(!parse("/dbs/D").unwrap().is_feed());
-    }
-
-    #[test]
-    fn other_paths_are_refused() {
-        let long = format!("/dbs/{}", "a".repeat(SEGMENT_BYTES_MAX + 1));
-        let huge = "/a".repeat(PATH_BYTES_MAX);
-        for path in [
-            "",
-            "dbs",
-            "*",
-            "//",
-            "/nope",
-            "/dbs//colls",
-            "//dbs",
-            "/dbs/d//",
-            "/dbs/d/nope",
-            "/dbs/d/colls/c/nope",
-            "/dbs/d/colls/c/docs/x/y",
-            "/dbs/d/colls/c/docs/x/attachments/a/b",
-            "/dbs/d/colls/c/operations",
-            "/dbs/d/colls/c/operations/other",
-            "/offers/o/p",
-            "/operations",
-            "/dbs/a%2Fb",
-            "/dbs/a%2",
-            "/dbs/a%zz",
-            "/dbs/%ff",
-            "/dbs/%",
-            &long,
-            &huge,
-        ] {
-            assert_eq!(parse(path), Err(BadPath), "{path}");
-        }
-    }
-}
+mod tests;

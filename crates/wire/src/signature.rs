@@ -1,10 +1,9 @@
 //! Signatures by master key, and the Authorization header.
 //!
 //! A client signs `verb\ntype\nlink\ndate\n\n` (verb, type and date in lower
-//! case) with HMAC-SHA-256 under the account's key. Neither keys nor tokens
-//! show in `Debug` or in errors; signatures are compared as raw bytes in
-//! constant time; and no function here tells the caller which signature would
-//! have been right.
+//! case) with HMAC-SHA-256 and the account's key. `Debug` and errors show
+//! neither keys nor tokens. Signatures are compared as raw bytes in constant
+//! time. No error reveals the right signature.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -15,23 +14,23 @@ use sha2::Sha256;
 use crate::path::{Resource, percent_decode};
 
 /// The key of every Cosmos DB emulator, published by Microsoft. It protects
-/// nothing and must only ever open a server bound to loopback.
+/// nothing; a server with this key must only listen on loopback.
 pub const EMULATOR_KEY: &str =
     "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw==";
 
-/// The longest Authorization value that is read. Entra ID tokens run to a few
-/// kilobytes; headers are bounded at 64 KiB altogether.
+/// The longest Authorization value that is parsed. Entra ID tokens have a few
+/// kilobytes; all headers together are limited to 64 KiB.
 pub const AUTHORIZATION_BYTES_MAX: usize = 32 * 1024;
 
-/// An account's master key. Its bytes are cleared when dropped.
+/// An account's master key. Its bytes are cleared on drop.
 #[derive(Clone)]
 pub struct MasterKey {
     bytes: Vec<u8>,
-    /// The HMAC with the key worked in, from which every signature starts.
+    /// The HMAC initialised with the key; every signature starts from a copy.
     keyed: Hmac<Sha256>,
 }
 
-/// The text is not a master key: base64 with padding, not empty.
+/// The text is not a master key: it must be base64 with padding, not empty.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BadKey;
 
@@ -43,26 +42,30 @@ impl std::fmt::Display for BadKey {
 
 impl std::error::Error for BadKey {}
 
-/// The date that was signed, as sent. A client signs `x-ms-date`, or the
-/// `Date` header on another line when it has no `x-ms-date`.
+/// The signed date, as sent. The two are on different lines of the signed text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SignedDate<'a> {
+    /// The `x-ms-date` header.
     MsDate(&'a str),
+    /// The `Date` header, signed when there is no `x-ms-date`.
     HttpDate(&'a str),
 }
 
-/// What a request's signature must cover.
+/// The parts of a request that its signature covers.
 #[derive(Debug, Clone, Copy)]
 pub struct SignedRequest<'a> {
-    /// The method, in any case.
+    /// The method, in any letter case.
     pub verb: &'a str,
-    /// The path as it was sent, and what it was read as.
+    /// The path as it was sent.
     pub path: &'a str,
+    /// The resource that the path was parsed to.
     pub resource: &'a Resource,
+    /// The date as it was sent.
     pub date: SignedDate<'a>,
 }
 
 impl MasterKey {
+    /// Decodes a key from base64.
     pub fn from_base64(text: &str) -> Result<Self, BadKey> {
         match STANDARD.decode(text) {
             Ok(bytes) if !bytes.is_empty() => {
@@ -78,11 +81,12 @@ impl MasterKey {
         Self::from_base64(EMULATOR_KEY).expect("the constant is valid base64")
     }
 
+    /// Whether this is the well-known key of the emulators.
     pub fn is_emulator_key(&self) -> bool {
         *self == Self::emulator()
     }
 
-    /// The key as text, for a connection string that its owner asked to see.
+    /// The key as text, for a connection string that the user asked for.
     pub fn reveal(&self) -> String {
         STANDARD.encode(&self.bytes)
     }
@@ -92,16 +96,16 @@ impl MasterKey {
         self.mac(&string_to_sign(verb, resource_type, link, date)).finalize().into_bytes().into()
     }
 
-    /// The Authorization value that a client sends with that signature.
+    /// The Authorization value with the signature of one request.
     pub fn authorization(&self, verb: &str, resource_type: &str, link: &str, date: SignedDate<'_>) -> String {
         let signature = STANDARD.encode(self.sign(verb, resource_type, link, date));
         let escaped = signature.replace('+', "%2B").replace('/', "%2F").replace('=', "%3D");
         format!("type%3Dmaster%26ver%3D1.0%26sig%3D{escaped}")
     }
 
-    /// The same as a header, for a client that signs every request: nothing is
-    /// allocated but the header itself, which is marked sensitive. The date is
-    /// the `x-ms-date` as it is sent, in lower case.
+    /// The Authorization value with the signature of one request, as a header
+    /// marked sensitive. It allocates only the header, for a client that signs
+    /// every request. The date is the `x-ms-date` header in lower case.
     pub fn authorization_header(
         &self,
         verb: &str,
@@ -122,14 +126,14 @@ impl MasterKey {
         header
     }
 
-    /// Whether this key signed the request, under any link and type by which a
-    /// known client signs this path.
+    /// Whether this key signed the request, with any link and type that a known
+    /// client signs for this path.
     pub fn verify(&self, request: &SignedRequest<'_>, signature: &[u8]) -> bool {
         let is_signed = |resource_type: &str, link: &str| {
             let text = string_to_sign(request.verb, resource_type, link, request.date);
             self.mac(&text).verify_slice(signature).is_ok()
         };
-        // Nearly every client signs the first link of all.
+        // Nearly every client signs the first link.
         let (resource_type, link) = (request.resource.resource_type(), request.resource.signing_link());
         if is_signed(resource_type, &link) {
             return true;
@@ -151,14 +155,14 @@ impl MasterKey {
 
 /// The part of an Authorization value before a signature by master key.
 const MASTER_PREFIX: &[u8; 34] = b"type%3Dmaster%26ver%3D1.0%26sig%3D";
-/// 32 bytes in base64, padded.
+/// The length of 32 bytes in base64 with padding.
 const SIGNATURE_LETTERS: usize = 44;
 
-/// Writes the Authorization value on the stack and copies it out once.
+/// The Authorization value; it is written on the stack and copied once.
 fn header_with(signature: &[u8; 32]) -> HeaderValue {
     let mut letters = [0; SIGNATURE_LETTERS];
     STANDARD.encode_slice(signature, &mut letters).expect("32 bytes are 44 letters");
-    // At worst every letter is escaped, which makes it three.
+    // In the worst case every letter is escaped and takes three bytes.
     let mut text = [0; MASTER_PREFIX.len() + 3 * SIGNATURE_LETTERS];
     text[..MASTER_PREFIX.len()].copy_from_slice(MASTER_PREFIX);
     let mut end = MASTER_PREFIX.len();
@@ -175,7 +179,7 @@ fn header_with(signature: &[u8; 32]) -> HeaderValue {
     HeaderValue::from_bytes(&text[..end]).expect("letters, digits and percent signs")
 }
 
-/// Works a text into the signature as if it were in lower case.
+/// Updates the HMAC with the text in lower case.
 fn update_in_lower_case(mac: &mut Hmac<Sha256>, text: &str) {
     for chunk in text.as_bytes().chunks(16) {
         let mut lowered = [0; 16];
@@ -186,7 +190,7 @@ fn update_in_lower_case(mac: &mut Hmac<Sha256>, text: &str) {
     }
 }
 
-/// Equal in constant time for keys of the same length.
+/// The comparison takes constant time for keys of the same length.
 impl PartialEq for MasterKey {
     fn eq(&self, other: &Self) -> bool {
         let difference = self.bytes.iter().zip(&other.bytes).fold(0, |sum, (a, b)| sum | (a ^ b));
@@ -199,7 +203,7 @@ impl Eq for MasterKey {}
 impl Drop for MasterKey {
     fn drop(&mut self) {
         self.bytes.fill(0);
-        // Keeps the compiler from leaving out a write that nobody reads.
+        // Without this the compiler may remove the write above.
         std::hint::black_box(&mut self.bytes);
     }
 }
@@ -210,7 +214,7 @@ impl std::fmt::Debug for MasterKey {
     }
 }
 
-/// The text under the signature. The link is signed as given.
+/// The text that is signed. The link keeps its letter case.
 pub fn string_to_sign(verb: &str, resource_type: &str, link: &str, date: SignedDate<'_>) -> String {
     let (ms_date, http_date) = match date {
         SignedDate::MsDate(text) => (text, ""),
@@ -230,18 +234,21 @@ pub fn string_to_sign(verb: &str, resource_type: &str, link: &str, date: SignedD
     text
 }
 
-/// What an Authorization header claims, before anybody has checked it.
+/// The parsed Authorization header, not yet verified.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Credentials {
-    /// A signature by master key; the raw bytes, of any length.
-    MasterKey { signature: Vec<u8> },
-    /// A resource token, whole.
+    /// A signature by master key.
+    MasterKey {
+        /// The raw bytes, of any length.
+        signature: Vec<u8>,
+    },
+    /// The whole text of a resource token.
     ResourceToken(String),
     /// An Entra ID access token.
     EntraId(String),
 }
 
-/// The Authorization header has none of the forms the service knows.
+/// The Authorization header has none of the known forms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BadCredentials;
 
@@ -254,22 +261,22 @@ impl std::fmt::Display for BadCredentials {
 impl std::error::Error for BadCredentials {}
 
 impl Credentials {
-    /// Reads `type=...&ver=...&sig=...`, percent-encoded or not.
+    /// Parses `type=...&ver=...&sig=...`, percent-encoded or not.
     pub fn parse(header: &str) -> Result<Self, BadCredentials> {
         if header.len() > AUTHORIZATION_BYTES_MAX {
             return Err(BadCredentials);
         }
         let text = percent_decode(header).ok_or(BadCredentials)?;
-        // The signature comes last and is the only part that may hold '&' or '='.
+        // The signature is the last part and the only one with '&' or '='.
         let (before, signature) = text.split_once("&sig=").ok_or(BadCredentials)?;
-        let (kind, version) = match before.split_once('&') {
-            Some((kind, version)) => (kind.strip_prefix("type="), version.strip_prefix("ver=")),
+        let (scheme, version) = match before.split_once('&') {
+            Some((scheme, version)) => (scheme.strip_prefix("type="), version.strip_prefix("ver=")),
             None => (None, None),
         };
         if !matches!(version, Some("1.0" | "1")) || signature.is_empty() {
             return Err(BadCredentials);
         }
-        match kind {
+        match scheme {
             Some("master") => {
                 let signature = STANDARD.decode(signature).map_err(|_| BadCredentials)?;
                 Ok(Credentials::MasterKey { signature })
@@ -292,147 +299,4 @@ impl std::fmt::Debug for Credentials {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::path;
-
-    /// The example of Microsoft's "Access control in the Azure Cosmos DB SQL
-    /// API": key, request and signature.
-    const DOCUMENTED_KEY: &str =
-        "dsZQi3KtZmCv1ljt3VNWNm7sQUF1y5rJfC6kv5JiwvW0EndXdDku/dkKBp8/ufDToSxLzR4y+O/0H/t4bQtVNw==";
-    const DOCUMENTED_HEADER: &str =
-        "type%3dmaster%26ver%3d1.0%26sig%3dc09PEVJrgp2uQRkr934kFbTqhByc7TVr3OHyqlu%2bc%2bc%3d";
-    const DATE: SignedDate<'_> = SignedDate::MsDate("Thu, 27 Apr 2017 00:51:12 GMT");
-
-    fn signature_in(header: &str) -> Vec<u8> {
-        match Credentials::parse(header) {
-            Ok(Credentials::MasterKey { signature }) => signature,
-            other => panic!("{other:?}"),
-        }
-    }
-
-    fn verifies(key: &MasterKey, verb: &str, path: &str, header: &str) -> bool {
-        let resource = path::parse(path).unwrap();
-        let request = SignedRequest { verb, path, resource: &resource, date: DATE };
-        key.verify(&request, &signature_in(header))
-    }
-
-    #[test]
-    fn the_documented_example_verifies() {
-        let key = MasterKey::from_base64(DOCUMENTED_KEY).unwrap();
-        assert!(verifies(&key, "GET", "/dbs/ToDoList", DOCUMENTED_HEADER));
-        assert!(verifies(&key, "get", "/dbs/ToDoList/", DOCUMENTED_HEADER));
-        let header = key.authorization("GET", "dbs", "dbs/ToDoList", DATE);
-        assert_eq!(header.to_lowercase(), DOCUMENTED_HEADER.to_lowercase());
-    }
-
-    #[test]
-    fn another_key_verb_path_or_date_does_not_verify() {
-        let key = MasterKey::from_base64(DOCUMENTED_KEY).unwrap();
-        assert!(!verifies(&MasterKey::emulator(), "GET", "/dbs/ToDoList", DOCUMENTED_HEADER));
-        assert!(!verifies(&key, "PUT", "/dbs/ToDoList", DOCUMENTED_HEADER));
-        assert!(!verifies(&key, "GET", "/dbs/todolist", DOCUMENTED_HEADER));
-        assert!(!verifies(&key, "GET", "/dbs/ToDoList/colls", DOCUMENTED_HEADER));
-        let resource = path::parse("/dbs/ToDoList").unwrap();
-        let mut request =
-            SignedRequest { verb: "GET", path: "/dbs/ToDoList", resource: &resource, date: DATE };
-        let signature = signature_in(DOCUMENTED_HEADER);
-        assert!(key.verify(&request, &signature));
-        assert!(!key.verify(&request, &signature[..31]));
-        assert!(!key.verify(&request, &[]));
-        request.date = SignedDate::MsDate("Thu, 27 Apr 2017 00:51:13 GMT");
-        assert!(!key.verify(&request, &signature));
-        request.date = SignedDate::HttpDate("Thu, 27 Apr 2017 00:51:12 GMT");
-        assert!(!key.verify(&request, &signature));
-    }
-
-    #[test]
-    fn every_way_a_known_client_signs_is_accepted() {
-        let key = MasterKey::emulator();
-        for (path, resource_type, link) in [
-            ("/dbs/D/colls/C/docs/h%C3%A9%20l", "docs", "dbs/D/colls/C/docs/hé l"),
-            ("/dbs/D/colls/C/docs/h%C3%A9%20l", "docs", "dbs/D/colls/C/docs/h%C3%A9%20l"),
-            ("/dbs/D/colls/C/docs/", "docs", "dbs/D/colls/C"),
-            ("/dbs/q5ZfAA==/colls/q5ZfAL-Rc0A=/docs", "docs", "q5zfal-rc0a="),
-            ("/dbs/q5ZfAA==/colls/q5ZfAL-Rc0A=/docs", "docs", "dbs/q5ZfAA==/colls/q5ZfAL-Rc0A="),
-            ("/offers/AbC1", "offers", "abc1"),
-            ("/offers/AbC1", "offers", "offers/abc1"),
-            ("/", "", ""),
-            ("/dbs/D/colls/C/operations/partitionkeydelete/", "partitionKey", "dbs/D/colls/C"),
-            ("/dbs/D/colls/C/operations/partitionkeydelete", "colls", "dbs/D/colls/C"),
-        ] {
-            let header = key.authorization("POST", resource_type, link, DATE);
-            assert!(verifies(&key, "post", path, &header), "{path} signed as {link}");
-        }
-        assert!(!verifies(&key, "post", "/dbs/D", &key.authorization("POST", "dbs", "dbs/d", DATE)));
-    }
-
-    #[test]
-    fn a_header_is_the_same_value_marked_sensitive() {
-        let key = MasterKey::from_base64(DOCUMENTED_KEY).unwrap();
-        let date = "thu, 27 apr 2017 00:51:12 gmt";
-        // Enough links that each letter that is escaped occurs.
-        for number in 0..100 {
-            let link = format!("dbs/D{number}/colls/hé");
-            for (verb, resource_type) in [("GET", "docs"), ("PATCH", "Docs"), ("a-long-and-Unusual-VERB", "")]
-            {
-                let header = key.authorization_header(verb, resource_type, &link, date);
-                let text = key.authorization(verb, resource_type, &link, SignedDate::MsDate(date));
-                assert_eq!(header.to_str().unwrap(), text);
-                assert!(header.is_sensitive());
-            }
-        }
-    }
-
-    #[test]
-    fn the_text_under_the_signature_lowers_all_but_the_link() {
-        assert_eq!(
-            string_to_sign("GET", "Docs", "dbs/D", SignedDate::MsDate("Thu, 1")),
-            "get\ndocs\ndbs/D\nthu, 1\n\n"
-        );
-        assert_eq!(string_to_sign("GET", "", "", SignedDate::HttpDate("Thu, 1")), "get\n\n\n\nthu, 1\n");
-    }
-
-    #[test]
-    fn headers_are_read_encoded_or_not() {
-        let plain = "type=master&ver=1.0&sig=c09PEVJrgp2uQRkr934kFbTqhByc7TVr3OHyqlu+c+c=";
-        assert_eq!(signature_in(plain), signature_in(DOCUMENTED_HEADER));
-        assert_eq!(
-            Credentials::parse("type%3Daad%26ver%3D1.0%26sig%3Da.b-c_d.e"),
-            Ok(Credentials::EntraId("a.b-c_d.e".to_owned()))
-        );
-        assert_eq!(
-            Credentials::parse("type=resource&ver=1&sig=abc==;def;"),
-            Ok(Credentials::ResourceToken("type=resource&ver=1&sig=abc==;def;".to_owned()))
-        );
-        for header in [
-            "",
-            "type=master",
-            "type=master&ver=1.0",
-            "type=master&ver=1.0&sig=",
-            "type=master&ver=2.0&sig=AAAA",
-            "type=master&ver=1.0&sig=not base64",
-            "type=other&ver=1.0&sig=AAAA",
-            "ver=1.0&type=master&sig=AAAA",
-            "Bearer abc",
-            "%",
-            "%ff",
-            &"x".repeat(AUTHORIZATION_BYTES_MAX + 1),
-        ] {
-            assert_eq!(Credentials::parse(header), Err(BadCredentials), "{header}");
-        }
-    }
-
-    #[test]
-    fn keys_are_strict_base64_and_never_shown() {
-        assert!(MasterKey::emulator().is_emulator_key());
-        assert!(!MasterKey::from_base64(DOCUMENTED_KEY).unwrap().is_emulator_key());
-        assert_eq!(MasterKey::emulator().reveal(), EMULATOR_KEY);
-        for text in ["", "AAA", "AAAA ", "AA-_", "AAAA\n", "A===", "AB=="] {
-            assert_eq!(MasterKey::from_base64(text), Err(BadKey), "{text:?}");
-        }
-        assert_eq!(format!("{:?}", MasterKey::emulator()), "MasterKey(..)");
-        let token = Credentials::parse("type=aad&ver=1.0&sig=secret").unwrap();
-        assert_eq!(format!("{token:?}"), "EntraId(..)");
-    }
-}
+mod tests;

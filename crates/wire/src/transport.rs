@@ -1,11 +1,11 @@
-//! The door between a driver and whatever answers it: one request with its
-//! deadline in, one response or a failure that says whether the request left.
+//! The transport trait: it takes one request with a deadline, and returns one
+//! response, or a failure that says whether the request was sent.
 //!
-//! The driver's own transport sends over HTTP; the server answers in process;
-//! a test or an application may bring its own. Nothing here does I/O. What
-//! always holds: an implementation answers by the request's deadline, and says
-//! [`Sent::No`] only when the service cannot have seen a byte of the request,
-//! because that is what makes repeating any write safe.
+//! The driver's own transport sends over HTTP. The server implements the trait
+//! in process. A test or an application may implement it too. This module does
+//! no I/O. Every implementation must return by the request's deadline, and may
+//! report [`Sent::No`] only when the service cannot have seen a byte of the
+//! request, because then any write is repeated.
 
 use std::fmt;
 use std::future::Future;
@@ -17,30 +17,38 @@ use bytes::Bytes;
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderMap, Method, Uri};
 
-/// One request, complete but for what the transport adds (`host`, framing).
+/// One request, complete except for what the transport adds (`host`, framing).
 #[derive(Debug, Clone)]
 pub struct Request {
+    /// Where to send it.
     pub endpoint: Endpoint,
+    /// The HTTP method.
     pub method: Method,
+    /// The path and query of the URL.
     pub target: PathAndQuery,
-    /// Signed: header values that hold secrets are marked sensitive.
+    /// The headers with the signature. Values that hold secrets are marked
+    /// sensitive.
     pub headers: HeaderMap,
+    /// The body; may be empty.
     pub body: Bytes,
-    /// By when the answer must be there. An instant of tokio's clock
+    /// The time by which the transport must return. An instant of tokio's clock
     /// (`tokio::time::Instant::into_std`), so that it can be virtual.
     pub deadline: Instant,
 }
 
-/// The whole answer, whatever its status.
+/// The whole response, with any status.
 pub type Response = http::Response<Bytes>;
 
 /// Sends requests. Implementations are shared by all operations of a driver.
 pub trait Transport: Send + Sync {
+    /// Sends one request.
     fn send(&self, request: Request) -> impl Future<Output = Result<Response, Failure>> + Send;
 }
 
-/// [`Transport`] behind a pointer: what a driver holds of a foreign transport.
+/// The form of [`Transport`] that works as a trait object. Every transport
+/// implements it.
 pub trait DynTransport: Send + Sync {
+    /// Sends one request.
     fn send_boxed(
         &self,
         request: Request,
@@ -56,44 +64,49 @@ impl<T: Transport> DynTransport for T {
     }
 }
 
-/// Whether the service may have seen the request: the one fact on which the
-/// safety of a retry rests.
+/// Whether the service may have seen the request. The driver decides by it
+/// whether a write may be repeated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Sent {
-    /// Certainly not: nothing of it was handed to a connection, or the peer
-    /// declared it unprocessed (REFUSED_STREAM, beyond a GOAWAY).
+    /// The service has not seen it: no byte was handed to a connection, or the
+    /// peer declared the request unprocessed (REFUSED_STREAM, or a stream after
+    /// the last one of a GOAWAY).
     No,
-    /// It was written out whole.
+    /// The whole request was sent.
     Yes,
-    /// It may have been.
+    /// The request may have been sent.
     Unknown,
 }
 
-/// What went wrong below HTTP statuses.
+/// The kinds of failures without an HTTP status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FailureKind {
-    /// No connection: name resolution, refusal, unreachable, not in time.
+    /// No connection was made: name resolution failed, or the host refused, was
+    /// unreachable or too slow.
     Connect,
     /// The TLS handshake failed, or the certificate is not trusted.
     Tls,
-    /// The connection ended before the answer was complete.
+    /// The connection ended before the response was complete.
     Closed,
-    /// The peer broke the protocol, or the answer exceeds a limit.
+    /// The peer broke the protocol, or the response exceeds a limit.
     Protocol,
-    /// The deadline passed, with a connection at hand.
+    /// The deadline passed after the connection was made.
     Timeout,
 }
 
-/// Why there is no answer.
+/// Why there is no response.
 #[derive(Debug, Clone)]
 pub struct Failure {
+    /// The kind of failure.
     pub kind: FailureKind,
+    /// Whether the service may have seen the request.
     pub sent: Sent,
-    /// What failed, on what; never a header or a body.
+    /// What failed and where; never a header or a body.
     pub message: Arc<str>,
 }
 
 impl Failure {
+    /// A failure of that kind.
     pub fn new(kind: FailureKind, sent: Sent, message: impl Into<Arc<str>>) -> Self {
         Failure { kind, sent, message: message.into() }
     }
@@ -107,8 +120,8 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// Where an account, or one of its regions, answers: a scheme and an authority.
-/// Cheap to clone and to compare; parsed once.
+/// The endpoint of an account or of one of its regions: a scheme and an
+/// authority. It is cheap to clone and to compare.
 #[derive(Clone)]
 pub struct Endpoint(Arc<EndpointParts>);
 
@@ -117,8 +130,8 @@ struct EndpointParts {
     authority: Authority,
 }
 
-/// The text is not an endpoint. It is not repeated: people paste keys and
-/// whole connection strings here.
+/// The text is not an endpoint. The error does not contain the text, because
+/// people paste keys and connection strings by mistake.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BadEndpoint(());
 
@@ -134,8 +147,8 @@ impl fmt::Display for BadEndpoint {
 impl std::error::Error for BadEndpoint {}
 
 impl Endpoint {
-    /// Reads `https://host[:port][/]`. A path, a query or user information is
-    /// refused: a key pasted into a URL must not end up in logs.
+    /// Parses `https://host[:port][/]`. A path, a query or user information is
+    /// refused: a key pasted into a URL must not get into logs.
     pub fn parse(text: &str) -> Result<Self, BadEndpoint> {
         let bad = || BadEndpoint(());
         let parts = text.trim().parse::<Uri>().map_err(|_| bad())?.into_parts();
@@ -148,10 +161,12 @@ impl Endpoint {
         Ok(Endpoint(Arc::new(EndpointParts { scheme, authority })))
     }
 
+    /// Whether the scheme is `https`.
     pub fn is_tls(&self) -> bool {
         self.0.scheme == Scheme::HTTPS
     }
 
+    /// The host and port as written.
     pub fn authority(&self) -> &Authority {
         &self.0.authority
     }
@@ -161,16 +176,17 @@ impl Endpoint {
         self.0.authority.host().trim_start_matches('[').trim_end_matches(']')
     }
 
+    /// The port; without one that of the scheme.
     pub fn port(&self) -> u16 {
         self.0.authority.port_u16().unwrap_or(if self.is_tls() { 443 } else { 80 })
     }
 
-    /// Whether the host is this machine by name or address.
+    /// Whether the host is this machine, by name or address.
     pub fn is_loopback(&self) -> bool {
         is_loopback(self.host())
     }
 
-    /// The address of one resource here.
+    /// The URL of a resource at this endpoint.
     pub fn uri(&self, target: PathAndQuery) -> Uri {
         let mut parts = http::uri::Parts::default();
         parts.scheme = Some(self.0.scheme.clone());
@@ -189,7 +205,7 @@ pub fn is_loopback(host: &str) -> bool {
 
 impl PartialEq for Endpoint {
     fn eq(&self, other: &Self) -> bool {
-        // A port that is left out is the scheme's own.
+        // A missing port is the one of the scheme.
         Arc::ptr_eq(&self.0, &other.0)
             || (self.0.scheme == other.0.scheme
                 && self.port() == other.port()
@@ -233,7 +249,7 @@ mod tests {
             ["https://a.example", "https://A.example:443/", "http://a.example:443", "https://a.example:444"]
                 .map(|text| Endpoint::parse(text).unwrap())
                 .into();
-        assert_eq!(set.len(), 3, "the first two are one");
+        assert_eq!(set.len(), 3, "the first two are equal");
         let local = Endpoint::parse("http://[::1]:8081").unwrap();
         assert_eq!((local.host(), local.port(), local.is_loopback()), ("::1", 8081, true));
         let uri = local.uri(PathAndQuery::from_static("/dbs/d"));
@@ -241,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_an_endpoint_is_refused_without_its_secrets() {
+    fn a_refused_endpoint_does_not_show_its_text() {
         for bad in ["", "localhost", "ftp://x", "https://x/dbs/d", "https:///"] {
             Endpoint::parse(bad).unwrap_err();
         }

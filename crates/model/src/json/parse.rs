@@ -1,19 +1,21 @@
-//! Reading JSON text, strictly, with bounded depth.
+//! The JSON parser: strict and with bounded depth.
 //!
-//! The grammar is RFC 8259's. Beyond it, two rules of the service: a number
+//! The grammar is that of RFC 8259, with two rules of the service: a number
 //! outside the range of a double is refused (`1e400`), and a surrogate escape
-//! without its partner is read as U+FFFD.
+//! without its partner becomes U+FFFD.
 
 use super::scan::plain_length;
 use super::{Number, Object, Value};
 
-/// How deep containers may nest. The service documents 128 levels.
+/// How deep containers may nest: 128 levels by the service's documentation.
 pub const DEPTH_MAX: usize = 128;
 
-/// Why a text is not acceptable JSON, and at which byte.
+/// Why a text is not valid JSON.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ParseError {
+    /// The offset of the byte in error.
     pub offset: usize,
+    /// What is wrong.
     pub reason: &'static str,
 }
 
@@ -25,7 +27,7 @@ impl std::fmt::Display for ParseError {
 
 impl std::error::Error for ParseError {}
 
-/// Reads one JSON value that must fill the whole input.
+/// Parses one JSON value that must fill the whole input.
 pub fn parse(bytes: &[u8]) -> Result<Value, ParseError> {
     match std::str::from_utf8(bytes) {
         Ok(text) => parse_str(text),
@@ -33,7 +35,7 @@ pub fn parse(bytes: &[u8]) -> Result<Value, ParseError> {
     }
 }
 
-/// Reads one JSON value that must fill the whole input.
+/// Parses one JSON value that must fill the whole text.
 pub fn parse_str(text: &str) -> Result<Value, ParseError> {
     let mut reader = Reader { text, bytes: text.as_bytes(), at: 0 };
     reader.skip_blanks();
@@ -152,7 +154,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Reads a string; most have no escape and are one copy.
+    /// Reads a string. Most strings have no escapes and are copied at once.
     fn string(&mut self) -> Read<String> {
         self.at += 1;
         let start = self.at;
@@ -306,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn values_read_back_as_the_service_prints_them() {
+    fn values_are_printed_again_as_the_service_prints_them() {
         check(
             " {\"b\" : [1, 2.50,-0.0 ,true,null] , \"a\":\"x\\u00e9\\n\" } ",
             "{\"b\":[1,2.5,0,true,null],\"a\":\"xé\\n\"}",

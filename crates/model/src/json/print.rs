@@ -1,19 +1,19 @@
-//! Writing JSON text in the service's own spelling.
+//! The JSON printer: it prints numbers as the service does.
 //!
-//! Doubles have 15 significant digits if these read back as the same value,
-//! else 17; an exponent has three digits in point answers and two in query
-//! answers (`docs/cosmos.md`, numbers and text). Only quotes, backslashes and control
+//! Doubles have 15 significant digits if these parse to the same value, else
+//! 17; an exponent has three digits in responses to point operations and two in
+//! query results (`docs/cosmos.md`, numbers and text). Only quotes, backslashes and control
 //! characters are escaped; everything else is raw UTF-8.
 
 use super::scan::plain_length;
 use super::{Number, Value};
 
-/// Which answer the text is for.
+/// The two ways in which the service prints numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Style {
     /// Point reads and writes: integers exact to u64, `1e+019`.
     Point,
-    /// Query answers: integers exact to i64, larger ones as doubles, `1e+19`.
+    /// Query results: integers exact to i64, larger ones as doubles, `1e+19`.
     Query,
 }
 
@@ -34,8 +34,8 @@ pub fn print_into(out: &mut String, value: &Value, style: Style) {
         Value::String(text) => print_string(out, text),
         Value::Array(items) => {
             out.push('[');
-            for (place, item) in items.iter().enumerate() {
-                if place > 0 {
+            for (index, item) in items.iter().enumerate() {
+                if index > 0 {
                     out.push(',');
                 }
                 print_into(out, item, style);
@@ -44,8 +44,8 @@ pub fn print_into(out: &mut String, value: &Value, style: Style) {
         }
         Value::Object(object) => {
             out.push('{');
-            for (place, (name, member)) in object.iter().enumerate() {
-                if place > 0 {
+            for (index, (name, member)) in object.iter().enumerate() {
+                if index > 0 {
                     out.push(',');
                 }
                 print_string(out, name);
@@ -98,8 +98,8 @@ pub fn print_number(out: &mut String, number: Number, style: Style) {
     };
 }
 
-/// Below this every integral double has at most 15 digits, so it is printed
-/// as the integer it is.
+/// Integral doubles below this have at most 15 digits and are printed as
+/// integers.
 const PLAIN_INTEGERS_BELOW: f64 = 1e15;
 
 /// Whether a double is printed without fraction and exponent.
@@ -120,7 +120,8 @@ fn print_double(out: &mut String, value: f64, style: Style) {
     }
 }
 
-/// Turns `d.ddde±x` into C's `%g` with that many significant digits.
+/// Appends `d.ddde±x` in the form of C's `%g` with `digits_max` significant
+/// digits.
 fn general(out: &mut String, scientific: &str, digits_max: i32, style: Style) {
     let (mantissa, exponent) = scientific.split_once('e').unwrap_or((scientific, "0"));
     let exponent: i32 = exponent.parse().unwrap_or(0);
@@ -167,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn doubles_are_spelled_as_the_service_spells_them() {
+    fn doubles_are_printed_as_the_service_prints_them() {
         check(0.1, "0.1", "0.1");
         check(0.1 + 0.2, "0.30000000000000004", "0.30000000000000004");
         check(1.0 / 3.0, "0.33333333333333331", "0.33333333333333331");

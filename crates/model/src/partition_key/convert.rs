@@ -1,14 +1,14 @@
-//! Partition keys from the values that programs have at hand, so that a caller
-//! writes `"ada"` or `("eu", 7)` and not the structs behind them.
+//! Conversions of Rust values to partition keys, so that a caller writes
+//! `"ada"` or `("eu", 7)`.
 //!
-//! Numbers are doubles, as they are to the service: integers beyond 2^53 are
-//! rounded, in the key as in the document's hash.
+//! Numbers are doubles, as in the service: integers beyond 2^53 are rounded, in
+//! the key and in the document's hash.
 
 use super::{KeyValue, PartitionKey};
 
 impl PartitionKey {
-    /// The key of documents that lack the member altogether. (`null` is
-    /// another key: `PartitionKey::from(())`.)
+    /// The key of documents without the member. (`null` is another key:
+    /// `PartitionKey::from(())`.)
     pub fn undefined() -> Self {
         KeyValue::Undefined.into()
     }
@@ -56,7 +56,7 @@ impl From<bool> for KeyValue {
     }
 }
 
-/// `None` is `null`, as serde writes it into the document.
+/// `None` is `null`, as serde serializes it.
 impl<T: Into<KeyValue>> From<Option<T>> for KeyValue {
     fn from(value: Option<T>) -> Self {
         value.map_or(KeyValue::Null, Into::into)
@@ -75,7 +75,7 @@ macro_rules! numbers {
 
 numbers! { i8 i16 i32 i64 isize u8 u16 u32 u64 usize f32 f64 }
 
-/// One value is a key of one level.
+/// Converts one value to a key of one level.
 macro_rules! keys {
     ($($value:ty)*) => {
         $(impl From<$value> for PartitionKey {
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn values_at_hand_are_keys() {
+    fn rust_values_convert_to_keys() {
         check("ada", r#"["ada"]"#);
         check(String::from("ada"), r#"["ada"]"#);
         check(7, "[7]");

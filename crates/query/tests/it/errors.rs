@@ -1,4 +1,4 @@
-//! Refusals: codes, places and texts.
+//! The errors of statements: codes, locations and messages.
 
 use crate::support::{Failure, check_refused, json, run};
 use perihelion_query::{ConditionError, Parameters, evaluate_condition};
@@ -23,7 +23,7 @@ fn syntax_errors_name_the_token() {
 }
 
 #[test]
-fn meaning_errors_name_what_is_meant() {
+fn semantic_errors_name_the_expression() {
     check_refused(
         "SELECT ABC(1) AS x FROM c",
         "SC2005 7..10 'ABC' is not a recognized built-in function name.",
@@ -71,7 +71,7 @@ fn meaning_errors_name_what_is_meant() {
 }
 
 #[test]
-fn counts_must_be_counts() {
+fn counts_must_be_non_negative_integers_in_range() {
     check_refused("SELECT TOP -1 * FROM c", "SC1001 11..12 Syntax error, incorrect syntax near '-'.");
     check_refused(
         "SELECT TOP 1.5 * FROM c",

@@ -1,4 +1,4 @@
-//! What statements are worth, by tables of small cases.
+//! The results of statements, with tables of small cases.
 
 use crate::support::{Failure, check, check_all, check_refused, check_value, json, run};
 use perihelion_query::EvaluationError;
@@ -65,7 +65,7 @@ fn arithmetic_is_exact_for_integers_and_real_for_division() {
 }
 
 #[test]
-fn numbers_that_json_cannot_spell_are_refused_in_the_answer_only() {
+fn numbers_that_json_cannot_represent_are_refused_in_the_output_only() {
     for expression in ["1 / 0", "-1 / 0", "0 / 0", "1 % 0", "SQRT(-1)", "LOG(0)", "[1, {'a': 1 / 0}]"] {
         let failure = run(&format!("SELECT VALUE {expression}"), "[]", &[]).expect_err(expression);
         assert_eq!(failure, Failure::Evaluation(EvaluationError::NotRepresentable), "{expression}");
@@ -162,7 +162,7 @@ fn membership_ranges_and_patterns() {
 }
 
 #[test]
-fn filters_let_only_true_pass() {
+fn only_true_passes_a_filter() {
     let documents = r#"[{"id":1,"a":true},{"id":2,"a":1},{"id":3},{"id":4,"a":false},{"id":5,"a":null}]"#;
     check_all("SELECT VALUE c.id FROM c WHERE c.a", documents, "[1]");
     check_all("SELECT VALUE c.id FROM c WHERE NOT c.a", documents, "[4]");
@@ -175,7 +175,7 @@ fn filters_let_only_true_pass() {
 }
 
 #[test]
-fn parameters_are_values_and_missing_ones_undefined() {
+fn a_missing_parameter_is_undefined() {
     let documents = [json(r#"{"id":"d1","k":"v"}"#), json(r#"{"id":"d2"}"#)];
     let answer = |query: &str, parameters: &str| {
         let values = run(query, parameters, &documents).expect(query);
@@ -215,7 +215,7 @@ fn rows_sort_by_type_and_value() {
 }
 
 #[test]
-fn distinct_sees_through_number_forms_and_member_order() {
+fn distinct_ignores_number_types_and_member_order() {
     let documents = r#"[{"v":1},{"v":1.0},{"v":"1"},{"v":{"a":1,"b":2}},{"v":{"b":2,"a":1}},{},{}]"#;
     check_all("SELECT DISTINCT VALUE c.v FROM c", documents, r#"[1,"1",{"a":1,"b":2}]"#);
     check_all("SELECT DISTINCT c.v FROM c", documents, r#"[{"v":1},{"v":"1"},{"v":{"a":1,"b":2}},{}]"#);
@@ -223,7 +223,7 @@ fn distinct_sees_through_number_forms_and_member_order() {
 }
 
 #[test]
-fn joins_multiply_and_subqueries_see_the_row() {
+fn joins_multiply_rows_and_subqueries_read_the_row() {
     let document =
         r#"{"id":"f","kids":[{"n":"a","pets":["x","y"]},{"n":"b","pets":[]},{"n":"c"}],"t":[1,2,3]}"#;
     check(
@@ -269,7 +269,7 @@ fn joins_multiply_and_subqueries_see_the_row() {
 }
 
 #[test]
-fn a_subquery_about_all_documents_is_answered_before_the_rest() {
+fn a_subquery_that_needs_all_documents_runs_first() {
     let documents: Vec<String> =
         (0..12).map(|n| format!(r#"{{"i":{n},"g":{},"t":[{},9]}}"#, n % 3, n % 2)).collect();
     let documents = format!("[{}]", documents.join(","));
@@ -288,17 +288,17 @@ fn a_subquery_about_all_documents_is_answered_before_the_rest() {
         ("SELECT * FROM (SELECT VALUE c.i FROM c WHERE c.i > 8 ORDER BY c.i DESC)", "[11,10,9]"),
         ("SELECT VALUE SUM(x) FROM (SELECT TOP 4 VALUE c.i FROM c ORDER BY c.i DESC) x", "[38]"),
         ("SELECT DISTINCT VALUE t FROM (SELECT DISTINCT c.t FROM c) x JOIN t IN x.t", "[0,9,1]"),
-        // Stages upon stages, and a plain subquery between two of them.
+        // Several stages, and a plain subquery between two of them.
         (
             "SELECT VALUE COUNT(1) FROM (SELECT DISTINCT VALUE g.k FROM \
              (SELECT c.g, COUNT(1) AS k FROM c GROUP BY c.g) AS g)",
             "[1]",
         ),
         ("SELECT VALUE COUNT(1) FROM (SELECT VALUE x FROM (SELECT DISTINCT VALUE c.g FROM c) x)", "[3]"),
-        // A view of each document stays one.
+        // A subquery over one document at a time is not a stage.
         ("SELECT VALUE COUNT(1) FROM (SELECT VALUE c.g FROM c WHERE c.i < 5)", "[5]"),
         ("SELECT VALUE COUNT(1) FROM (SELECT VALUE t FROM t IN c.t)", "[24]"),
-        // And a constant is read once, not once for each document.
+        // A constant is read once and not once per document.
         ("SELECT * FROM (SELECT VALUE 7)", "[7]"),
         ("SELECT VALUE COUNT(1) FROM (SELECT DISTINCT VALUE c.nope FROM c)", "[0]"),
         ("SELECT VALUE x.a > 1 FROM (SELECT DISTINCT 1 / 0 AS a FROM c) x", "[true]"),
@@ -395,7 +395,7 @@ fn the_rewritten_statements_of_the_clients_run() {
 }
 
 #[test]
-fn the_providers_poll_finds_what_is_due() {
+fn the_poll_query_of_the_provider_finds_due_messages() {
     let documents = r#"[
         {"id":"due","type":"q","visibleAt":5,"dispatchSlot":3,"instanceId":"i1"},
         {"id":"later","type":"q","visibleAt":50,"dispatchSlot":3,"instanceId":"i1"},

@@ -1,4 +1,4 @@
-//! The built-in functions, by table.
+//! The built-in functions, with tables of small cases.
 
 use crate::support::{NOW_MILLISECONDS, check_value};
 
@@ -10,7 +10,7 @@ fn check_table(cases: &[(&str, &str)]) {
 }
 
 #[test]
-fn type_questions_never_are_undefined() {
+fn type_tests_are_never_undefined() {
     check_table(&[
         ("IS_DEFINED(undefined)", "false"),
         ("IS_DEFINED(null)", "true"),
@@ -106,7 +106,7 @@ fn array_functions_compare_deeply() {
 }
 
 #[test]
-fn maths_keeps_whole_numbers_whole() {
+fn math_functions_keep_integers() {
     check_table(&[
         ("ABS(-5)", "5"),
         ("ABS(-2.5)", "2.5"),

@@ -1,10 +1,11 @@
-//! Input made to hurt: it is refused or answered, within bounds.
+//! Hostile input: it is refused or evaluated within bounds.
 
 use perihelion_query::{EvaluationError, Parameters, compile, parse, plan};
+use perihelion_testkit::Random;
 
 use crate::support::{Failure, json, now, run};
 
-/// Runs on half the stack that worker threads have, so that callers have room.
+/// Runs on half the stack of a worker thread, so that callers have room.
 fn on_a_small_stack(work: impl FnOnce() + Send + 'static) {
     let thread = std::thread::Builder::new().stack_size(1024 * 1024).spawn(work).expect("a thread");
     thread.join().expect("no overflow and no panic");
@@ -37,7 +38,7 @@ fn nesting_is_refused_before_the_stack_ends() {
             for depth in [90, 150, deep] {
                 let query =
                     format!("SELECT VALUE {}{middle}{} FROM c", open.repeat(depth), close.repeat(depth));
-                // Accepted or refused: what was accepted must also run.
+                // A statement may be refused, but an accepted one must run.
                 if let Ok(query) = parse(&query) {
                     let _ = query.normal_form();
                     let _ = plan(&query, &Parameters::none(), None, &["/pk"]);
@@ -72,7 +73,7 @@ fn long_chains_and_lists_are_fine() {
             ),
         ] {
             assert_eq!(run(&query, "[]", std::slice::from_ref(&document)).expect("runs").len(), 1);
-            // The normal form opens with thousands of parentheses.
+            // The normal form begins with thousands of parentheses.
             let normal = parse(&query).expect("parses").normal_form();
             assert!(normal.len() > query.len());
             assert_eq!(parse(&normal).expect("parses again").normal_form(), normal);
@@ -81,7 +82,7 @@ fn long_chains_and_lists_are_fine() {
 }
 
 #[test]
-fn what_is_too_long_or_too_wide_is_refused() {
+fn statements_that_are_too_long_or_have_too_many_joins_are_refused() {
     let long = format!("SELECT VALUE '{}'", "x".repeat(512 * 1024));
     assert_eq!(parse(&long).expect_err("too long")[0].code, "SC3000");
     let joins = |count: usize| format!("SELECT VALUE 1 FROM c{}", " JOIN x IN c.x".repeat(count));
@@ -126,7 +127,7 @@ fn explosive_statements_run_out_of_budget() {
             other => panic!("{}: {:?}", &query[..query.len().min(80)], other.map(|rows| rows.len())),
         }
     }
-    // Deep nesting is refused earlier; either way there is an end.
+    // Deep nesting is refused earlier.
     assert!(run(&doubling, "[]", std::slice::from_ref(&wide)).is_err());
 }
 
@@ -142,17 +143,8 @@ fn hard_patterns_take_linear_time() {
     assert!(started.elapsed() < std::time::Duration::from_secs(20), "{:?}", started.elapsed());
 }
 
-/// A small generator, so that a failure can be repeated by its seed.
-struct Seeded(u64);
-
-impl Seeded {
-    fn next(&mut self, below: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        ((self.0 >> 33) as usize) % below
-    }
-}
-
-const SOUP: &[&str] = &[
+/// Words for random statements.
+const WORDS: &[&str] = &[
     "SELECT",
     "VALUE",
     "*",
@@ -245,7 +237,7 @@ const SOUP: &[&str] = &[
     "REPLICATE('a', 99)",
 ];
 
-/// Everything that can be done with a text.
+/// Parses, plans and runs a text; returns whether it compiles.
 fn exercise(text: &str) -> bool {
     let Ok(query) = parse(text) else { return false };
     let normal = query.normal_form();
@@ -267,20 +259,20 @@ fn exercise(text: &str) -> bool {
 }
 
 #[test]
-fn word_soup_never_panics() {
+fn random_words_never_panic() {
     on_a_small_stack(|| {
         let mut accepted = 0;
         for seed in 0..30_000 {
-            let mut random = Seeded(seed);
-            let length = 1 + random.next(14);
+            let mut random = Random::new(seed);
+            let length = 1 + random.index(14);
             let mut words = vec!["SELECT"];
-            words.extend((0..length).map(|_| SOUP[random.next(SOUP.len())]));
+            words.extend((0..length).map(|_| WORDS[random.index(WORDS.len())]));
             if seed % 4 == 0 {
                 words.remove(0);
             }
             accepted += usize::from(exercise(&words.join(" ")));
         }
-        assert!(accepted > 100, "only {accepted} statements were worth running");
+        assert!(accepted > 100, "only {accepted} statements compile");
     });
 }
 
@@ -289,16 +281,16 @@ fn random_bytes_never_panic() {
     on_a_small_stack(|| {
         let valid = "SELECT TOP 3 c.a, [1, {'x': @p}] AS y FROM c JOIN t IN c.a WHERE c.n BETWEEN -1 AND 2 ORDER BY c.s DESC";
         for seed in 0..20_000 {
-            let mut random = Seeded(seed);
+            let mut random = Random::new(seed);
             let mut bytes = valid.as_bytes().to_vec();
-            for _ in 0..=random.next(6) {
-                let place = random.next(bytes.len());
-                match random.next(3) {
-                    0 => bytes[place] = random.next(256) as u8,
+            for _ in 0..=random.index(6) {
+                let position = random.index(bytes.len());
+                match random.index(3) {
+                    0 => bytes[position] = random.index(256) as u8,
                     1 => {
-                        bytes.remove(place);
+                        bytes.remove(position);
                     }
-                    _ => bytes.insert(place, b"'\"\\()[]{}.,@-+*/%"[random.next(17)]),
+                    _ => bytes.insert(position, b"'\"\\()[]{}.,@-+*/%"[random.index(17)]),
                 }
             }
             exercise(&String::from_utf8_lossy(&bytes));

@@ -1,5 +1,5 @@
-//! The query language against the service's recorded behaviour and against
-//! tables of small cases. One binary, so that it links once.
+//! Tests of the query language, against the service's recorded behaviour and
+//! with tables of small cases. One binary, so that it links once.
 
 mod errors;
 mod evaluation;

@@ -1,4 +1,4 @@
-//! What an engine can ask of a program.
+//! The properties of a program by which an engine plans its scan.
 
 use perihelion_model::json::{Style, to_text};
 use perihelion_query::{
@@ -25,7 +25,7 @@ fn check_conjuncts(filter: &str, expect: &[&str]) {
                 .iter()
                 .map(|step| match step {
                     Step::Name(name) => format!(".{name}"),
-                    Step::Item(place) => format!("[{place}]"),
+                    Step::Item(index) => format!("[{index}]"),
                 })
                 .collect();
             let text = |value| to_text(value, Style::Query);
@@ -43,7 +43,7 @@ fn check_conjuncts(filter: &str, expect: &[&str]) {
 }
 
 #[test]
-fn conjuncts_are_conditions_that_every_result_meets() {
+fn conjuncts_are_conditions_that_every_result_satisfies() {
     check_conjuncts("c.type = @t AND c.visibleAt <= @now", &[r#".type = "q""#, ".visibleAt <= 10"]);
     check_conjuncts("'q' = c.type AND 10 >= c.visibleAt", &[r#".type = "q""#, ".visibleAt <= 10"]);
     check_conjuncts("(c.a = 1 AND c.b > 2) AND c.d[0].e < 3", &[".a = 1", ".b > 2", ".d[0].e < 3"]);
@@ -60,7 +60,7 @@ fn conjuncts_are_conditions_that_every_result_meets() {
 }
 
 #[test]
-fn the_shape_of_a_program_is_told() {
+fn a_program_knows_its_clauses() {
     let ordered = program("SELECT TOP 5 c.id FROM c ORDER BY c.a.b DESC, LOWER(c.s)");
     assert_eq!(ordered.top(), Some(5));
     assert_eq!(ordered.directions(), [Direction::Descending, Direction::Ascending]);
@@ -108,7 +108,7 @@ fn only_the_first_stage_narrows_the_scan() {
 }
 
 #[test]
-fn a_staged_condition_sees_the_one_document() {
+fn a_condition_in_stages_reads_one_document() {
     for (condition, holds) in [
         ("FROM (SELECT DISTINCT c.a FROM c) x WHERE x.a = 1", true),
         ("FROM (SELECT DISTINCT c.a FROM c) x WHERE x.a = 2", false),
@@ -119,7 +119,7 @@ fn a_staged_condition_sees_the_one_document() {
 }
 
 #[test]
-fn whole_documents_need_only_their_sort_keys() {
+fn a_program_of_whole_documents_returns_their_sort_keys() {
     let program = program("SELECT * FROM c WHERE c.a > 1 ORDER BY c.b");
     assert_eq!(program.document_keys(&json(r#"{"a":2,"b":7}"#)), Ok(Some(vec![Some(7_i64.into())])));
     assert_eq!(program.document_keys(&json(r#"{"a":2}"#)), Ok(Some(vec![None])));
@@ -129,7 +129,7 @@ fn whole_documents_need_only_their_sort_keys() {
 }
 
 #[test]
-fn the_gateway_judges_as_recorded() {
+fn the_gateway_decides_as_recorded() {
     for (query, verdict) in [
         ("SELECT * FROM c", GatewayVerdict::Served),
         ("SELECT t FROM c JOIN t IN c.arr WHERE c.id LIKE 'a%'", GatewayVerdict::Served),

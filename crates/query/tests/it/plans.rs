@@ -1,17 +1,17 @@
-//! `query-plans.json`: the plans of the service's own planner.
+//! The planner against `query-plans.json`, the plans of the service's planner.
 
 use perihelion_model::json::{Style, Value, to_text};
 use perihelion_query::{Parameters, PartitionKeyFilter, PlanError, QueryPlan, errors_to_json, parse, plan};
 
 use crate::support::{conformance, json, text};
 
-/// Everything any client merges.
+/// Every feature that a client can support.
 const ALL_FEATURES: &str = "Aggregate, CompositeAggregate, CountIf, Distinct, GroupBy, MultipleOrderBy, \
     MultipleAggregates, OffsetAndLimit, OrderBy, Top, NonValueAggregate, DCount, NonStreamingOrderBy";
 
 const PARAMETERS: &str = r#"[{"name":"@TOPCOUNT","value":42},{"name":"@LIKEPATTERN","value":"%a%"}]"#;
 
-/// Cases we do not match, by group and description, with the reason.
+/// Cases with another plan here, by group and description, with the reason.
 const EXCEPTIONS: &[(&str, &str, &str)] = &[
     (
         "OffsetLimit",
@@ -41,13 +41,13 @@ const EXCEPTIONS: &[(&str, &str, &str)] = &[
     ("VectorSearch", "Dot Product with inline vector", VECTOR),
 ];
 
-const SPATIAL: &str = "spatial functions are not there yet (P2)";
-const VECTOR: &str = "vector search is not there yet (P3)";
+const SPATIAL: &str = "spatial functions are not supported yet (P2)";
+const VECTOR: &str = "vector search is not supported yet (P3)";
 
-/// Cases whose `ranges` are wider with us: every partition is asked.
+/// Cases with narrower `ranges` in the file; our plan is for every partition.
 const WIDER_RANGES: &[(&str, &str)] = &[
-    ("ABS", "functions are not inverted"),
-    ("_TRY_ARRAY_CONTAINS", "functions are not inverted"),
+    ("ABS", "function calls are not inverted"),
+    ("_TRY_ARRAY_CONTAINS", "function calls are not inverted"),
     ("BETWEEN and point", "range partitioning does not exist any more"),
     ("Number Range On Partition Key (MaxNumber)", "range partitioning does not exist any more"),
     ("String Range On Partition Key (MaxString)", "range partitioning does not exist any more"),
@@ -61,12 +61,12 @@ fn every_plan_of_the_conformance_file_is_matched() {
     for case in &cases {
         let (group, name) = (text(case, "group"), text(case, "description"));
         let excepted = EXCEPTIONS.iter().any(|(g, n, _)| (*g, *n) == (group, name));
-        let complaint = compare(case, &parameters);
-        match (complaint, excepted) {
+        let difference = compare(case, &parameters);
+        match (difference, excepted) {
             (None, false) => passed += 1,
             (Some(_), true) => {}
-            (None, true) => failures.push(format!("{group} / {name}: excepted, but it passes")),
-            (Some(complaint), false) => failures.push(format!("{group} / {name}: {complaint}")),
+            (None, true) => failures.push(format!("{group} / {name}: it is an exception, but it passes")),
+            (Some(difference), false) => failures.push(format!("{group} / {name}: {difference}")),
         }
     }
     println!("query-plans.json: {passed} of {} pass, {} excepted", cases.len(), EXCEPTIONS.len());
@@ -87,12 +87,13 @@ fn compare(case: &Value, parameters: &Parameters) -> Option<String> {
     }
 }
 
-/// The file has PascalCase names, counts as text and null for empty lists.
+/// Compares a plan with the file's, which has PascalCase names, counts as text
+/// and null for empty lists.
 fn compare_info(case: &Value, plan: &QueryPlan) -> Option<String> {
     let body = plan.to_json();
     let info = body.get("queryInfo").expect("a plan has its info");
     let wanted = case.get("info").expect("a plan case has its info");
-    let complain = |what: &str, wanted: &str, found: &str| {
+    let differ = |what: &str, wanted: &str, found: &str| {
         (wanted != found).then(|| format!("{what}\n  wanted {wanted}\n  found  {found}"))
     };
     let plain = |value: Option<&Value>| match value {
@@ -112,22 +113,22 @@ fn compare_info(case: &Value, plan: &QueryPlan) -> Option<String> {
         ("Aggregates", "aggregates"),
         ("GroupByAliases", "groupByAliases"),
     ] {
-        let complaint = complain(ours, &plain(wanted.get(theirs)), &plain(info.get(ours)));
-        if complaint.is_some() {
-            return complaint;
+        let difference = differ(ours, &plain(wanted.get(theirs)), &plain(info.get(ours)));
+        if difference.is_some() {
+            return difference;
         }
     }
     let value = plain(info.get("hasSelectValue"));
-    complain("hasSelectValue", &text(wanted, "HasSelectValue").to_lowercase(), &value)
-        .or_else(|| complain("rewritten", text(case, "rewritten"), text(info, "rewrittenQuery")))
-        .or_else(|| complain("aliases", &their_types(wanted), &our_types(info)))
+    differ("hasSelectValue", &text(wanted, "HasSelectValue").to_lowercase(), &value)
+        .or_else(|| differ("rewritten", text(case, "rewritten"), text(info, "rewrittenQuery")))
+        .or_else(|| differ("aliases", &their_types(wanted), &our_types(info)))
 }
 
 fn their_types(info: &Value) -> String {
     let types = info.get("GroupByAliasToAggregateType").and_then(Value::as_array).unwrap_or(&[]);
     let mut types: Vec<String> = types
         .iter()
-        .map(|entry| format!("{}={}", text(entry, "Alias"), text(entry, "AggregateOperator")))
+        .map(|item| format!("{}={}", text(item, "Alias"), text(item, "AggregateOperator")))
         .collect();
     types.sort();
     types.join(",")
@@ -136,13 +137,13 @@ fn their_types(info: &Value) -> String {
 fn our_types(info: &Value) -> String {
     let types = info.get("groupByAliasToAggregateType").and_then(Value::as_object).expect("always there");
     let mut types: Vec<String> =
-        types.iter().map(|(alias, kind)| format!("{alias}={}", kind.as_str().unwrap_or("null"))).collect();
+        types.iter().map(|(alias, name)| format!("{alias}={}", name.as_str().unwrap_or("null"))).collect();
     types.sort();
     types.join(",")
 }
 
-/// The file keeps only the last range of several, so that a list is checked
-/// by whether it holds that one.
+/// Compares the ranges. The file has only the last one of several, so our list
+/// must contain that one.
 fn compare_ranges(case: &Value, plan: &QueryPlan) -> Option<String> {
     let name = text(case, "description");
     if WIDER_RANGES.iter().any(|(wider, _)| *wider == name) {
@@ -152,7 +153,7 @@ fn compare_ranges(case: &Value, plan: &QueryPlan) -> Option<String> {
     let fits = match plan.partition_keys() {
         PartitionKeyFilter::All => wanted == r#"[[],"Infinity")"#,
         PartitionKeyFilter::Nothing => wanted == "[[],[]]",
-        // Their doubles end in `.0`.
+        // Doubles of the file end in `.0`.
         PartitionKeyFilter::Keys(keys) => keys.iter().any(|key| range_text(key) == wanted.replace(".0", "")),
     };
     (!fits).then(|| format!("ranges: wanted {wanted}, found {:?}", plan.partition_keys()))
@@ -163,8 +164,8 @@ fn range_text(key: &[Value]) -> String {
     format!("[{point},{point}]")
 }
 
-/// Their statements were indented by a line break and blanks, which the file
-/// no longer shows: places are compared up to a common shift.
+/// Compares errors. The statements were recorded with an indentation that the
+/// file lacks, so locations are compared up to a common shift.
 fn compare_error(error: &PlanError, wanted: &Value, query: &str) -> Option<String> {
     let found = match error {
         PlanError::Invalid(diagnostics) => {
@@ -187,7 +188,7 @@ fn compare_error(error: &PlanError, wanted: &Value, query: &str) -> Option<Strin
 
 /// The table of plans in `docs/cosmos.md`, and the vendor's ordered DISTINCT.
 #[test]
-fn rewritten_statements_follow_the_recorded_table() {
+fn rewritten_statements_are_as_recorded() {
     let rewritten = |query: &str| {
         let query = parse(query).expect("a good statement");
         let plan = plan(&query, &Parameters::none(), Some(ALL_FEATURES), &["/pk"]).expect("a plan");
@@ -218,7 +219,7 @@ fn rewritten_statements_follow_the_recorded_table() {
         let (found, body) = rewritten(query);
         assert_eq!(found, statement, "{query}");
         assert!(body.contains(part), "{query}: {body}");
-        // What we ask clients to send, we understand.
+        // The statement that clients send must parse.
         let sent = found.replace("{documentdb-formattableorderbyquery-filter}", "true");
         assert!(sent.is_empty() || parse(&sent).is_ok(), "{sent}");
     }

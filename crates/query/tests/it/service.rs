@@ -1,39 +1,39 @@
-//! `service-cases.json`, as far as the language alone decides the answer:
-//! statements over the documents of their setup, refusals, plans.
+//! The cases of `service-cases.json` that depend only on the query language:
+//! statements over the documents of their setup, errors and plans.
 
 use perihelion_model::json::{Style, Value, to_text};
 use perihelion_query::{GatewayVerdict, Parameters, compile, errors_to_json, parse, plan};
 
 use crate::support::{Failure, conformance, now, run, text};
 
-/// Cases that need more than the language.
+/// Cases that need more than the query language, with the reason.
 const ELSEWHERE: &[(&str, &str)] = &[
-    ("query-select-star", "system properties are the engine's"),
-    ("query-star-keeps-stored-order", "system properties are the engine's"),
-    ("qerr-cross-disabled", "the gateway's headers decide"),
-    ("qerr-cross-disabled-aggregate", "the gateway's headers decide"),
-    ("refuse-count-application-sql", "the body is no JSON"),
-    ("udf-in-query", "user-defined functions are not there yet (P2)"),
+    ("query-select-star", "the engine writes system properties"),
+    ("query-star-keeps-stored-order", "the engine writes system properties"),
+    ("qerr-cross-disabled", "the result depends on headers"),
+    ("qerr-cross-disabled-aggregate", "the result depends on headers"),
+    ("refuse-count-application-sql", "the body is not JSON"),
+    ("udf-in-query", "user-defined functions are not supported yet (P2)"),
 ];
 
-fn is_ours(id: &str) -> bool {
+fn is_about_queries(id: &str) -> bool {
     let families = ["query-", "qerr-", "refuse-", "plan-", "num-query", "num-literals", "num-param", "udf-"];
     families.iter().any(|family| id.starts_with(family))
 }
 
 #[test]
-fn recorded_statements_are_answered_as_recorded() {
+fn statements_have_the_recorded_results() {
     let cases = conformance("service-cases.json");
     let (mut passed, mut failures) = (0, Vec::new());
-    let ours: Vec<&Value> = cases.iter().filter(|case| is_ours(text(case, "id"))).collect();
+    let ours: Vec<&Value> = cases.iter().filter(|case| is_about_queries(text(case, "id"))).collect();
     for case in &ours {
         let id = text(case, "id");
         if ELSEWHERE.iter().any(|(elsewhere, _)| *elsewhere == id) {
             continue;
         }
-        match complaint(case) {
+        match difference(case) {
             None => passed += 1,
-            Some(complaint) => failures.push(format!("{id}: {complaint}")),
+            Some(difference) => failures.push(format!("{id}: {difference}")),
         }
     }
     println!("service-cases.json: {passed} of {} pass, {} elsewhere", ours.len(), ELSEWHERE.len());
@@ -41,7 +41,7 @@ fn recorded_statements_are_answered_as_recorded() {
     assert_eq!(passed + ELSEWHERE.len(), ours.len());
 }
 
-fn complaint(case: &Value) -> Option<String> {
+fn difference(case: &Value) -> Option<String> {
     let body = case.get("request")?.get("body").expect("a statement");
     let query = text(body, "query");
     let parameters = body.get("parameters").cloned().unwrap_or(Value::Null);
@@ -52,8 +52,8 @@ fn complaint(case: &Value) -> Option<String> {
         (to_text(exact, Style::Query), planned(case, query))
     } else {
         let documents = expect.get("shape")?.get("Documents")?;
-        let answer = run(query, &to_text(&parameters, Style::Query), &setup(case)).ok()?;
-        (to_text(documents, Style::Query), to_text(&Value::Array(answer), Style::Query))
+        let rows = run(query, &to_text(&parameters, Style::Query), &setup(case)).ok()?;
+        (to_text(documents, Style::Query), to_text(&Value::Array(rows), Style::Query))
     };
     (wanted != found).then(|| format!("\n  wanted {wanted}\n  found  {found}"))
 }
@@ -84,7 +84,7 @@ fn planned(case: &Value, query: &str) -> String {
     }
 }
 
-/// What a refusal should say, and what ours says.
+/// The recorded error and ours.
 fn refusal(case: &Value, error: &Value, query: &str, parameters: Value) -> (String, String) {
     if let Some(embedded) = error.get("embedded_errors") {
         let wanted = format!(r#"{{"errors":{}}}"#, to_text(embedded, Style::Query));

@@ -1,9 +1,10 @@
-//! What the tests share: the conformance files, and one `check` per question.
+//! Helpers of the tests: the conformance files, and one `check` function per
+//! feature.
 
 use perihelion_model::json::{Style, Value, parse_str, to_text};
 use perihelion_query::{Diagnostic, EvaluationError, Now, Parameters, compile, parse};
 
-/// 2020-09-13T12:26:40Z, so that the date functions have a fixed answer.
+/// 2020-09-13T12:26:40Z, so that the date functions have fixed results.
 pub(crate) const NOW_MILLISECONDS: i64 = 1_600_000_000_000;
 
 /// Reads one file of `conformance/`, which is a list of cases.
@@ -32,7 +33,7 @@ pub(crate) enum Failure {
     Evaluation(EvaluationError),
 }
 
-/// Runs a statement over documents, everything in memory.
+/// Runs a statement over documents in memory.
 pub(crate) fn run(query: &str, parameters: &str, documents: &[Value]) -> Result<Vec<Value>, Failure> {
     let parameters = Parameters::from_json(json(parameters)).expect("good parameters");
     let program =
@@ -40,36 +41,37 @@ pub(crate) fn run(query: &str, parameters: &str, documents: &[Value]) -> Result<
     program.run(documents).map_err(Failure::Evaluation)
 }
 
-/// The answer of a statement over the documents in a JSON array, as text.
+/// Checks the result of a statement over the documents of a JSON array.
 #[track_caller]
 pub(crate) fn check_all(query: &str, documents: &str, expect: &str) {
     let Value::Array(documents) = json(documents) else { panic!("documents are a list") };
     match run(query, "[]", &documents) {
-        Ok(answer) => assert_eq!(to_text(&Value::Array(answer), Style::Query), expect, "{query}"),
+        Ok(rows) => assert_eq!(to_text(&Value::Array(rows), Style::Query), expect, "{query}"),
         Err(failure) => panic!("{query}: {failure:?}"),
     }
 }
 
-/// The answer over one document.
+/// Checks the result of a statement over one document.
 #[track_caller]
 pub(crate) fn check(query: &str, document: &str, expect: &str) {
     check_all(query, &format!("[{document}]"), expect);
 }
 
-/// The value of an expression that reads no document; `undefined` if none.
+/// Checks the value of an expression that reads no document; it may be
+/// `undefined`.
 #[track_caller]
 pub(crate) fn check_value(expression: &str, expect: &str) {
     let query = format!("SELECT VALUE {expression}");
     match run(&query, "[]", &[]) {
-        Ok(answer) => {
-            let found = answer.first().map_or("undefined".to_owned(), |value| to_text(value, Style::Query));
+        Ok(rows) => {
+            let found = rows.first().map_or("undefined".to_owned(), |value| to_text(value, Style::Query));
             assert_eq!(found, expect, "{expression}");
         }
         Err(failure) => panic!("{expression}: {failure:?}"),
     }
 }
 
-/// The one complaint about a statement, as `code start..end message`.
+/// Checks the errors of a statement, each as `code start..end message`.
 #[track_caller]
 pub(crate) fn check_refused(query: &str, expect: &str) {
     match run(query, "[]", &[]) {

@@ -1,8 +1,8 @@
-//! Reading binary JSON.
+//! Decoding binary JSON.
 //!
-//! One recursive reader over one buffer. `end` is where the innermost
-//! container with a declared length ends: nothing reads past it, so a child
-//! cannot outgrow its parent. Only references look elsewhere in the buffer.
+//! One recursive reader over one buffer. `end` is the end of the innermost
+//! container with a declared length. No read goes past it, so a child cannot be
+//! larger than its parent. Only references read elsewhere in the buffer.
 
 use perihelion_model::json::{Number, Object, Value};
 
@@ -10,10 +10,10 @@ use super::marker;
 use super::text::{self, Base64Padding};
 use super::{BINARY_DEPTH_MAX, BinaryError, EXPANSION_BYTES_MIN, EXPANSION_FACTOR};
 
-/// Reads a whole buffer: the format byte and exactly one value.
+/// Decodes a whole buffer: the format byte and exactly one value.
 pub fn decode(buffer: &[u8]) -> Result<Value, BinaryError> {
     if !super::is_binary(buffer) {
-        return Err(BinaryError { offset: 0, reason: "no format byte" });
+        return Err(BinaryError { offset: 0, reason: "the format byte is missing" });
     }
     let expansion_left = EXPANSION_BYTES_MIN.max(buffer.len().saturating_mul(EXPANSION_FACTOR));
     let mut reader = Reader { buffer, at: 1, end: buffer.len(), expansion_left };
@@ -33,7 +33,7 @@ struct Reader<'a> {
     expansion_left: usize,
 }
 
-/// How many bytes a length, a count or an offset has.
+/// The number of bytes of a length, a count or an offset.
 #[derive(Clone, Copy, PartialEq)]
 enum Width {
     One,
@@ -78,19 +78,19 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Pays for memory that no byte of the buffer stands for.
+    /// Charges for memory beyond the bytes of the buffer.
     fn expand(&mut self, bytes: usize) -> Read<()> {
         match self.expansion_left.checked_sub(bytes) {
             Some(left) => {
                 self.expansion_left = left;
                 Ok(())
             }
-            None => self.fail("the buffer expands to too much"),
+            None => self.fail("the buffer expands to too much memory"),
         }
     }
 
-    /// Containers recurse through here: the frame stays small, and everything
-    /// that does not recurse has its own.
+    /// Reads a value. Containers recurse through this function, so its stack
+    /// frame must stay small; everything else is read in `leaf`.
     fn value(&mut self, depth: usize) -> Read<Value> {
         if depth > BINARY_DEPTH_MAX {
             return self.fail("nested too deep");
@@ -103,7 +103,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A value that holds no markers of its own.
+    /// Reads a value that does not contain other marked values.
     fn leaf(&mut self, marker: u8) -> Read<Value> {
         match marker {
             0..=marker::INTEGER_LAST => Ok(Value::from(i64::from(marker))),
@@ -124,7 +124,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A string in any form, as a member name or a value; `marker` is read.
+    /// Reads a string in any form, as a member name or a value, after its
+    /// marker.
     fn string(&mut self, marker: u8) -> Read<String> {
         match marker {
             0xC3 => self.reference(Width::One),
@@ -135,14 +136,14 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A string that is not a reference.
+    /// Reads a string that is not a reference.
     fn plain_string(&mut self, marker: u8) -> Read<String> {
         match marker {
             marker::SYSTEM_STRING_FIRST..=0x3F => {
-                let place = usize::from(marker - marker::SYSTEM_STRING_FIRST);
-                Ok(marker::SYSTEM_STRINGS[place].to_owned())
+                let index = usize::from(marker - marker::SYSTEM_STRING_FIRST);
+                Ok(marker::SYSTEM_STRINGS[index].to_owned())
             }
-            0x40..=0x67 => self.fail("a string of a dictionary that is not here"),
+            0x40..=0x67 => self.fail("a string of a dictionary, which is not supported"),
             0x71 => self.base64(Width::One, false),
             0x72 => self.base64(Width::Two, false),
             0x73 => self.base64(Width::One, true),
@@ -215,7 +216,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A string that stands elsewhere in the buffer and is no reference.
+    /// Reads a string elsewhere in the buffer, which must not be a reference.
     fn reference(&mut self, width: Width) -> Read<String> {
         let target = self.unsigned(width)?;
         let Some(&marker) = self.buffer.get(target) else {
@@ -295,9 +296,9 @@ impl<'a> Reader<'a> {
         Ok((name, self.value(depth + 1)?))
     }
 
-    /// Reads the entries of an array or object with a declared length; forms
-    /// 0 to 2 have a length of 1, 2 and 4 bytes, forms 3 to 5 a count as well.
-    fn contents(&mut self, form: u8, mut entry: impl FnMut(&mut Self) -> Read<()>) -> Read<()> {
+    /// Reads the items of an array or object with a declared length. Forms 0 to
+    /// 2 have a length of 1, 2 and 4 bytes, forms 3 to 5 a count as well.
+    fn contents(&mut self, form: u8, mut read_item: impl FnMut(&mut Self) -> Read<()>) -> Read<()> {
         let width = match form % 3 {
             0 => Width::One,
             1 => Width::Two,
@@ -311,12 +312,12 @@ impl<'a> Reader<'a> {
         let outer_end = std::mem::replace(&mut self.end, self.at + length);
         let mut read = 0;
         while self.at < self.end {
-            entry(self)?;
+            read_item(self)?;
             read += 1;
         }
         self.end = outer_end;
         if count.is_some_and(|count| count != read) {
-            return self.fail("a container's count is not what it holds");
+            return self.fail("a container's count differs from its items");
         }
         Ok(())
     }
@@ -336,7 +337,7 @@ impl<'a> Reader<'a> {
         let inner_count = self.unsigned(width)?;
         let outer_count = self.unsigned(width)?;
         if inner_count == 0 {
-            // Such rows take no bytes, so the buffer does not bound them.
+            // Such rows take no bytes, so the buffer does not bound their number.
             self.expand(outer_count * size_of::<Value>())?;
         }
         let mut rows = Vec::new();
@@ -346,7 +347,7 @@ impl<'a> Reader<'a> {
         Ok(Value::Array(rows))
     }
 
-    /// The marker of the items and the bytes that each one takes.
+    /// The marker of the items and the number of bytes of each.
     fn item_type(&mut self) -> Read<(u8, usize)> {
         let marker = self.byte()?;
         let bytes = match marker {

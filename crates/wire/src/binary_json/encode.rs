@@ -1,15 +1,15 @@
-//! Writing binary JSON as the official SDK's encoder does: no system strings,
-//! no references, no packed text; containers always with length and count, in
-//! the narrowest fields that fit.
+//! Encoding binary JSON as the official SDK does: without system strings,
+//! references and packed text; containers always with length and count, in the
+//! narrowest fields that fit.
 //!
-//! A container's length stands before its items, so the value is measured
-//! first and written second; both passes walk it in the same order.
+//! The length of a container stands before its items, so the value is measured
+//! first and written second. Both passes walk it in the same order.
 
 use perihelion_model::json::{Number, Value};
 
 use super::marker;
 
-/// The value as a whole buffer, format byte included.
+/// Encodes a value as a whole buffer with the format byte.
 pub fn encode(value: &Value) -> Vec<u8> {
     let mut lengths = Vec::new();
     let length = measure(value, &mut lengths);
@@ -20,8 +20,8 @@ pub fn encode(value: &Value) -> Vec<u8> {
     out
 }
 
-/// How many bytes the value takes; notes the length of each container's
-/// contents in the order in which containers are met.
+/// The number of bytes of the value; appends the length of the contents of
+/// each container, in the order of the walk.
 fn measure(value: &Value, lengths: &mut Vec<usize>) -> usize {
     match value {
         Value::Null | Value::Bool(_) => 1,
@@ -37,10 +37,10 @@ fn measure(value: &Value, lengths: &mut Vec<usize>) -> usize {
 }
 
 fn measure_container(lengths: &mut Vec<usize>, contents: impl FnOnce(&mut Vec<usize>) -> usize) -> usize {
-    let place = lengths.len();
+    let index = lengths.len();
     lengths.push(0);
     let length = contents(lengths);
-    lengths[place] = length;
+    lengths[index] = length;
     1 + 2 * field_bytes(length) + length
 }
 
@@ -58,7 +58,8 @@ fn measure_string(text: &str) -> usize {
     }
 }
 
-/// The narrowest field for a length. A count is never larger than its length.
+/// The bytes of the narrowest field for a length. A count has a field of the
+/// same size, because it is never larger than the length.
 fn field_bytes(length: usize) -> usize {
     match length {
         0..=0xFF => 1,
@@ -130,7 +131,7 @@ fn write_header(narrowest: u8, length: usize, count: usize, out: &mut Vec<u8>) {
     write_field(count, bytes, out);
 }
 
-/// Documents are bounded far below 4 GiB, so four bytes hold any length.
+/// Documents are far smaller than 4 GiB, so four bytes hold any length.
 fn write_field(value: usize, bytes: usize, out: &mut Vec<u8>) {
     out.extend_from_slice(&(value as u32).to_le_bytes()[..bytes]);
 }

@@ -1,6 +1,6 @@
-//! The marker bytes, and the strings that have a marker of their own.
+//! The marker bytes, and the system strings, each of which has its own marker.
 
-/// Opens every buffer. Inside one it is the empty string.
+/// The first byte of every buffer. Inside a buffer it marks the empty string.
 pub(super) const FORMAT: u8 = 0x80;
 
 pub(super) const INTEGER_LAST: u8 = 0x1F;
@@ -16,7 +16,8 @@ pub(super) const DOUBLE: u8 = 0xCC;
 pub(super) const NULL: u8 = 0xD0;
 pub(super) const FALSE: u8 = 0xD1;
 pub(super) const TRUE: u8 = 0xD2;
-/// With length and count of 1, 2 and 4 bytes: this and the next two markers.
+/// An array with length and count of 1 byte each. The next two markers are for
+/// 2 and 4 bytes; the same holds for objects.
 pub(super) const ARRAY_COUNTED_1: u8 = 0xE5;
 pub(super) const OBJECT_COUNTED_1: u8 = 0xED;
 

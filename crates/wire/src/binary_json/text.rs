@@ -1,5 +1,5 @@
-//! The compact spellings of strings: base64, GUIDs, nibble tables and packed
-//! characters. Each function takes the payload bytes and returns the text.
+//! The compact forms of strings: base64, GUIDs, nibble tables and packed
+//! characters. Each function turns the payload bytes into the text.
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE};
@@ -9,16 +9,17 @@ pub(super) const LOWER_HEX: &[u8; 16] = b"0123456789abcdef";
 pub(super) const UPPER_HEX: &[u8; 16] = b"0123456789ABCDEF";
 pub(super) const DATE_TIME: &[u8; 16] = b" 0123456789:-.TZ";
 
-/// How the end of a base64 text is spelled.
+/// The padding of a base64 text.
 #[derive(Clone, Copy)]
 pub(super) struct Base64Padding {
-    /// How many `=` complete the last group.
+    /// The number of `=` that complete the last group.
     characters: usize,
     is_written: bool,
 }
 
 impl Base64Padding {
-    /// 0 to 2 say how many `=` there are; `FF`, `FE`, `FD` how many were left off.
+    /// Reads the padding byte: 0 to 2 mean that many `=`; `FF`, `FE` and `FD`
+    /// mean that 0 to 2 were left off.
     pub(super) fn from_byte(byte: u8) -> Option<Self> {
         match byte {
             0..=2 => Some(Base64Padding { characters: byte.into(), is_written: true }),
@@ -27,7 +28,7 @@ impl Base64Padding {
         }
     }
 
-    /// How many raw bytes so many groups of four characters stand for.
+    /// The number of raw bytes in groups of four characters.
     pub(super) fn raw_bytes(self, groups: usize) -> Option<usize> {
         (groups * 3).checked_sub(self.characters)
     }
@@ -41,12 +42,12 @@ pub(super) fn base64(raw: &[u8], padding: Base64Padding, is_url: bool) -> String
     text
 }
 
-/// Binary data has no JSON form; it is read as standard base64 text.
+/// Binary data as standard base64 text, because JSON has no form for it.
 pub(super) fn binary(raw: &[u8]) -> String {
     STANDARD.encode(raw)
 }
 
-/// 32 hexadecimal digits, low nibble first, with dashes.
+/// A GUID in a string: 32 hexadecimal digits, low nibble first, with dashes.
 pub(super) fn guid_text(raw: &[u8; 16], table: &[u8; 16]) -> String {
     dashed(raw.iter().flat_map(|byte| [byte & 0x0F, byte >> 4]), table)
 }
@@ -54,13 +55,13 @@ pub(super) fn guid_text(raw: &[u8; 16], table: &[u8; 16]) -> String {
 /// A GUID as a value: three little-endian groups, then eight bytes in order.
 pub(super) fn guid_value(raw: &[u8; 16]) -> String {
     const ORDER: [usize; 16] = [3, 2, 1, 0, 5, 4, 7, 6, 8, 9, 10, 11, 12, 13, 14, 15];
-    dashed(ORDER.iter().flat_map(|&place| [raw[place] >> 4, raw[place] & 0x0F]), LOWER_HEX)
+    dashed(ORDER.iter().flat_map(|&index| [raw[index] >> 4, raw[index] & 0x0F]), LOWER_HEX)
 }
 
 fn dashed(nibbles: impl Iterator<Item = u8>, table: &[u8; 16]) -> String {
     let mut text = String::with_capacity(36);
-    for (place, nibble) in nibbles.enumerate() {
-        if matches!(place, 8 | 12 | 16 | 20) {
+    for (index, nibble) in nibbles.enumerate() {
+        if matches!(index, 8 | 12 | 16 | 20) {
             text.push('-');
         }
         text.push(char::from(table[usize::from(nibble)]));
@@ -68,8 +69,8 @@ fn dashed(nibbles: impl Iterator<Item = u8>, table: &[u8; 16]) -> String {
     text
 }
 
-/// Two characters in each byte, low nibble first. `None` when an unused last
-/// nibble is not zero.
+/// Characters of a table, two in each byte, low nibble first. `None` when an
+/// unused last nibble is not zero.
 pub(super) fn nibbles(raw: &[u8], characters: usize, table: &[u8; 16]) -> Option<String> {
     let mut text = String::with_capacity(raw.len() * 2);
     for byte in raw {
@@ -83,13 +84,13 @@ pub(super) fn nibbles(raw: &[u8], characters: usize, table: &[u8; 16]) -> Option
     Some(text)
 }
 
-/// How many bytes so many packed characters take.
+/// The number of bytes of packed characters.
 pub(super) fn packed_bytes(characters: usize, bits: u32) -> usize {
     (characters * bits as usize).div_ceil(8)
 }
 
-/// One little-endian stream of bits, the lowest first; a character is base
-/// plus value. `None` when one is not ASCII.
+/// Characters packed in a little-endian stream of bits, lowest bit first; each
+/// is `base` plus the bits. `None` when a character is not ASCII.
 pub(super) fn packed(raw: &[u8], characters: usize, bits: u32, base: u8) -> Option<String> {
     let mut text = String::with_capacity(characters);
     let (mut window, mut filled) = (0_u32, 0);

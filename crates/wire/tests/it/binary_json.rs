@@ -1,4 +1,4 @@
-//! Binary JSON against the conformance vectors, and against noise.
+//! Binary JSON against the conformance vectors, and against random bytes.
 
 use perihelion_model::json::{self, Number, Style, Value};
 use perihelion_testkit::Random;
@@ -21,7 +21,7 @@ fn bytes_of(hex: &str) -> Vec<u8> {
     (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap()).collect()
 }
 
-/// The same value in the same form: an integer is not a double.
+/// Whether two values are equal and have the same number types.
 fn is_identical(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Number(a), Value::Number(b)) => match (*a, *b) {
@@ -57,8 +57,8 @@ fn every_vector_decodes_to_its_value() {
     }
 }
 
-/// The SDK's encoder keeps the sign of minus zero and the service drops it, as
-/// our decoder does; so that one value is built by hand.
+/// The SDK's encoder keeps the sign of minus zero. The service and our decoder
+/// drop it, so this value is not taken from the decoder.
 fn value_to_encode(case: &Value) -> Value {
     match text(case, "name") {
         "double_negative_zero" => Value::Number(Number::Double(-0.0)),
@@ -66,8 +66,8 @@ fn value_to_encode(case: &Value) -> Value {
     }
 }
 
-/// "Members in sorted order" is the transcoding driver's doing; a server's
-/// encoder keeps the order it is given.
+/// The value with sorted members, as in the vectors; our encoder keeps the
+/// order of members.
 fn sorted(value: &Value) -> Value {
     match value {
         Value::Object(object) => {
@@ -109,10 +109,10 @@ fn every_invalid_buffer_is_refused() {
 
 #[test]
 fn a_container_at_the_last_depth_passes_only_without_members() {
-    let nested = |tail: &[u8]| {
+    let nested = |innermost: &[u8]| {
         let mut buffer = vec![0x80];
         buffer.extend(std::iter::repeat_n(0xE1, BINARY_DEPTH_MAX));
-        buffer.extend_from_slice(tail);
+        buffer.extend_from_slice(innermost);
         decode(&buffer).map(|value| depth(&value))
     };
     assert_eq!(nested(&[0x07]), Ok(BINARY_DEPTH_MAX));
@@ -124,8 +124,8 @@ fn a_container_at_the_last_depth_passes_only_without_members() {
     assert!(decode(&endless).is_err());
 }
 
-/// A server's worker threads have 2 MiB; a quarter of that must do, even
-/// without optimisation.
+/// A server's worker threads have 2 MiB of stack; decoding may use a quarter of
+/// it, even without optimisation.
 #[test]
 fn the_deepest_value_fits_a_small_stack() {
     let mut buffer = [0xE9, 0x2C, 0xE1].repeat(BINARY_DEPTH_MAX / 2);
@@ -138,8 +138,8 @@ fn the_deepest_value_fits_a_small_stack() {
 }
 
 #[test]
-fn what_a_buffer_may_expand_to_is_bounded() {
-    // Rows without items take no bytes: 7 bytes for 65,535 of them.
+fn the_memory_of_a_decoded_buffer_is_bounded() {
+    // Rows without items take no bytes: 7 bytes hold 65,535 rows.
     let rows = [0xF3, 0xF1, 0xDA, 0x00, 0x00, 0xFF, 0xFF];
     let one = decode(&[&[0x80][..], &rows].concat()).unwrap();
     assert_eq!(one.as_array().map(<[Value]>::len), Some(65_535));
@@ -147,7 +147,7 @@ fn what_a_buffer_may_expand_to_is_bounded() {
     let buffer = [&[0x80, 0xE4][..], &(many.len() as u32).to_le_bytes(), &many].concat();
     assert!(decode(&buffer).is_err());
 
-    // 100 KiB of text, named ten thousand times.
+    // 100 KiB of text with ten thousand references to it.
     let text = vec![b'x'; 100 * 1024];
     let mut items = [&[0xC2][..], &(text.len() as u32).to_le_bytes(), &text].concat();
     items.extend([0xC3, 0x06].repeat(10_000));
@@ -159,8 +159,8 @@ fn what_a_buffer_may_expand_to_is_bounded() {
     assert_eq!(decode(&buffer).unwrap().as_array().map(<[Value]>::len), Some(11));
 }
 
-/// Decodes noise, and says whether it was accepted. Whatever is accepted must
-/// survive encoding and decoding.
+/// Decodes random bytes; returns whether they are accepted. An accepted value
+/// must be the same after encoding and decoding.
 fn check_noise(buffer: &[u8], seed: u64) -> bool {
     let Ok(value) = decode(buffer) else { return false };
     let again = decode(&encode(&value));

@@ -71,7 +71,10 @@ impl<'de> Deserializer<'de> for Value {
                 member.map_or_else(Default::default, |(name, value)| (name, Some(value)))
             }
             other => {
-                return Err(Error::invalid_type(other.unexpected(), &"a string or an object with one member"));
+                return Err(Error::invalid_type(
+                    other.unexpected(),
+                    &"a string or an object with one member",
+                ));
             }
         };
         visitor.visit_enum(Variant { name: variant, value })

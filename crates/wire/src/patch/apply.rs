@@ -1,0 +1,135 @@
+//! Applying the operations of a patch to a document.
+
+use perihelion_model::json::{DEPTH_MAX, Number, Object, Value};
+
+use super::{Pointer, Reason};
+use crate::binary_json::depth;
+
+/// New members at the top level are inserted before this one, as in the
+/// service: after `_attachments`, before `_ts`.
+const FIRST_AFTER_ADDED: &str = "_ts";
+
+/// A container on the way to a leaf.
+pub(super) enum Node<'d> {
+    Root(&'d mut Object),
+    Object(&'d mut Object),
+    Array(&'d mut Vec<Value>),
+}
+
+impl<'d> Node<'d> {
+    pub(super) fn child(self, token: &str) -> Option<&'d mut Value> {
+        match self {
+            Node::Root(object) | Node::Object(object) => object.get_mut(token),
+            Node::Array(items) => items.get_mut(index(token)?),
+        }
+    }
+}
+
+/// An array index: decimal digits without a leading zero.
+fn index(token: &str) -> Option<usize> {
+    let is_canonical = token == "0" || !token.starts_with('0');
+    (is_canonical && token.bytes().all(|byte| byte.is_ascii_digit())).then(|| token.parse().ok())?
+}
+
+/// What happens to an array element at the index.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Mode {
+    /// The new element is inserted before it.
+    Add,
+    /// The new element replaces it.
+    Set,
+}
+
+pub(super) fn insert(document: &mut Object, path: &Pointer, value: Value, mode: Mode) -> Result<(), Reason> {
+    if path.tokens.len() + depth(&value) > DEPTH_MAX {
+        return Err(Reason::TooDeep);
+    }
+    let no_parent = |beyond: &str| Reason::NoParent { is_add: mode == Mode::Add, beyond: beyond.to_owned() };
+    let leaf = path.leaf();
+    match path.parent(document).map_err(no_parent)? {
+        Node::Root(object) if !object.contains(leaf) => object.insert_before(FIRST_AFTER_ADDED, leaf, value),
+        Node::Root(object) | Node::Object(object) => object.set(leaf, value),
+        Node::Array(items) if leaf == "-" => items.push(value),
+        Node::Array(items) => match (index(leaf), mode) {
+            (Some(at), Mode::Add) if at <= items.len() => items.insert(at, value),
+            (Some(at), Mode::Set) if at < items.len() => items[at] = value,
+            _ => return Err(Reason::IndexOutOfBounds(leaf.to_owned())),
+        },
+    }
+    Ok(())
+}
+
+pub(super) fn replace(document: &mut Object, path: &Pointer, value: Value) -> Result<(), Reason> {
+    if path.tokens.len() + depth(&value) > DEPTH_MAX {
+        return Err(Reason::TooDeep);
+    }
+    let no_parent = |beyond: &str| Reason::NoParent { is_add: false, beyond: beyond.to_owned() };
+    let parent = path.parent(document).map_err(no_parent)?;
+    let is_array = matches!(parent, Node::Array(_));
+    match parent.child(path.leaf()) {
+        Some(slot) => *slot = value,
+        None if is_array => return Err(Reason::IndexOutOfBounds(path.leaf().to_owned())),
+        None => return Err(Reason::ReplacedAbsent(path.text.clone())),
+    }
+    Ok(())
+}
+
+pub(super) fn remove(document: &mut Object, path: &Pointer) -> Result<Value, Reason> {
+    let absent = || Reason::RemovedAbsent(path.text.clone());
+    let leaf = path.leaf();
+    match path.parent(document).map_err(|_| absent())? {
+        Node::Root(object) | Node::Object(object) => object.remove(leaf).ok_or_else(absent),
+        Node::Array(items) => match index(leaf) {
+            Some(at) if at < items.len() => Ok(items.remove(at)),
+            _ => Err(Reason::IndexOutOfBounds(leaf.to_owned())),
+        },
+    }
+}
+
+pub(super) fn increment(document: &mut Object, path: &Pointer, by: Number) -> Result<(), Reason> {
+    let no_parent = |beyond: &str| Reason::NoParent { is_add: false, beyond: beyond.to_owned() };
+    let not_a_number = || Reason::NotANumber(path.text.clone());
+    match path.parent(document).map_err(no_parent)?.child(path.leaf()) {
+        Some(Value::Number(number)) => {
+            *number = sum(*number, by).ok_or_else(not_a_number)?;
+            Ok(())
+        }
+        Some(_) => Err(not_a_number()),
+        None => insert(document, path, Value::Number(by), Mode::Set),
+    }
+}
+
+/// The sum of two numbers: exact for integers while it fits, else of doubles.
+fn sum(a: Number, b: Number) -> Option<Number> {
+    if let (Number::Int(_) | Number::Uint(_), Number::Int(_) | Number::Uint(_)) = (a, b) {
+        let exact = integer(a) + integer(b);
+        if let Ok(value) = i64::try_from(exact) {
+            return Some(Number::Int(value));
+        }
+        if let Ok(value) = u64::try_from(exact) {
+            return Some(Number::from_u64(value));
+        }
+    }
+    Number::from_f64(a.as_f64() + b.as_f64())
+}
+
+fn integer(number: Number) -> i128 {
+    match number {
+        Number::Int(value) => value.into(),
+        Number::Uint(value) => value.into(),
+        Number::Double(value) => value as i128,
+    }
+}
+
+pub(super) fn move_node(document: &mut Object, from: &Pointer, to: &Pointer) -> Result<(), Reason> {
+    if from.tokens == to.tokens {
+        // Moving a node onto itself changes nothing, but the node must exist.
+        let parent = from.parent(document).map_err(|_| Reason::RemovedAbsent(from.text.clone()))?;
+        return parent.child(from.leaf()).map(drop).ok_or_else(|| Reason::RemovedAbsent(from.text.clone()));
+    }
+    if to.tokens.starts_with(&from.tokens) {
+        return Err(Reason::MovedIntoItself);
+    }
+    let value = remove(document, from)?;
+    insert(document, to, value, Mode::Add)
+}
