@@ -1,9 +1,10 @@
-//! Every document of the container, as serde types.
+//! The documents of the container, as serde types, and the values in them.
 //!
-//! The partition key is the instance id at `/instanceId`; no document id has
-//! text of users in it, because ids are unique within a partition and users
-//! write `/`, `#` and whole sentences. System documents (sessions, deletions)
-//! live under numeric keys: instance ids are strings, so the two never meet.
+//! The partition key is the instance id at `/instanceId`. Document ids contain no
+//! text of users: an id may not contain every character, and users choose
+//! instance ids freely. System documents (sessions, deletions, heartbeats) have
+//! numeric partition keys. Instance ids are strings, so the two never share a
+//! partition. The marker of a migration is in `store::migration_marker`.
 
 pub(crate) mod dedup;
 mod document_type;
@@ -30,7 +31,7 @@ pub(crate) use system::{Deletion, DeletionStage, Late, Session};
 /// The id of an instance's state document.
 pub(crate) const STATE: &str = "i";
 
-/// A document with its version.
+/// A document with its etag.
 #[derive(Debug, Clone)]
 pub(crate) struct Versioned<T> {
     pub(crate) value: T,

@@ -1,18 +1,19 @@
-//! Which messages were consumed, so that none is delivered twice.
+//! The dedup record of an instance: which messages it has consumed, so that none is
+//! delivered twice.
 //!
-//! A sender numbers its messages: an enqueue from a process to an instance, or a
-//! commit of another instance. The receiver keeps the numbers it has consumed,
-//! as ranges, because they mostly come in a row. Each message says below which
-//! number its sender will never send again; what is below is forgotten, and
-//! nothing else is, as long as there is room. What is forgotten counts as not
-//! consumed: a message that is met is delivered.
+//! Every sender numbers its messages. A sender is a process that enqueues, or another
+//! instance whose commits send. The receiver keeps the consumed numbers as ranges,
+//! because most are consecutive. Each message carries the number below which its
+//! sender will not send again; lower numbers are forgotten. Nothing else is forgotten
+//! while there is room. A forgotten number counts as not consumed, so its message
+//! would be delivered.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// Bits of a number that say the position within a commit.
+/// The low bits of a number: the position within a commit.
 const POSITION_BITS: u32 = 20;
 
 /// How long an enqueuing process is remembered after its last message: it
@@ -20,18 +21,18 @@ const POSITION_BITS: u32 = 20;
 /// rest is for what lingers in the network.
 const ENQUEUER_MS: u64 = Duration::from_secs(600).as_millis() as u64;
 
-/// Sequencer remembered. An instance mostly has a handful; those who sent least
-/// recently are forgotten first. An entry is some sixty bytes.
+/// Senders remembered, about sixty bytes each. Most instances have a handful. The
+/// sender that sent least recently is forgotten first.
 const SENDERS_MAX: usize = 1024;
 
-/// Ranges of one sender. Each gap is a message that is under way or was given
-/// up; beyond it the lowest are forgotten.
+/// Ranges of one sender. Each gap is a message in delivery or one that was given up.
+/// Beyond it the lowest ranges are forgotten.
 const RANGES_MAX: usize = 256;
 
-/// Ranges of all senders: some ninety kilobytes.
+/// Ranges of all senders: about ninety kilobytes.
 const RANGES_TOTAL_MAX: usize = 4096;
 
-/// A message, by who sent it.
+/// The sender and number in a message id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Origin<'a> {
     sender: &'a str,
@@ -48,12 +49,12 @@ pub(crate) fn sent_id(source: &str, seq: u64, position: usize) -> String {
     format!("x:{source}:{:x}", sent_number(seq, position))
 }
 
-/// Numbers of a commit come after those of the commits before it.
+/// The number of a message: those of a commit follow those of earlier commits.
 pub(crate) fn sent_number(seq: u64, position: usize) -> u64 {
     (seq << POSITION_BITS) | position as u64
 }
 
-/// `None` for ids that say nothing about who sent them.
+/// Parses a message id; `None` when the id has no sender.
 fn origin(id: &str) -> Option<Origin<'_>> {
     let (sender, number) = id.rsplit_once(':')?;
     let is_known = sender.starts_with("m:") || sender.starts_with("x:");
@@ -64,7 +65,7 @@ fn origin(id: &str) -> Option<Origin<'_>> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Once {
     pub(crate) id: String,
-    /// Its sender repeats nothing below that number.
+    /// The sender will not send numbers below this one again.
     pub(crate) sender_floor: u64,
 }
 
@@ -75,12 +76,12 @@ pub(crate) struct Consumed {
     senders: BTreeMap<String, Seen>,
 }
 
-/// What was consumed of one sender.
+/// The numbers consumed from one sender.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 struct Seen {
-    /// When the last one was, milliseconds since 1970.
+    /// When the last one was consumed: milliseconds since 1970.
     at: u64,
-    /// First and last of each range, in order, none touching the next.
+    /// The first and last number of each range, in order. No two ranges touch.
     #[serde(rename = "r")]
     ranges: Vec<(u64, u64)>,
 }
@@ -95,7 +96,7 @@ impl Consumed {
         self.senders.get(sender).is_some_and(|seen| seen.contains(number))
     }
 
-    /// Remembers messages, and forgets what can be.
+    /// Adds consumed messages, and forgets those that cannot arrive again.
     pub(crate) fn extend(&mut self, messages: &[Once], now_ms: u64) {
         for Once { id, sender_floor: low } in messages {
             let Some(Origin { sender, number }) = origin(id) else { continue };
@@ -193,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn it_stays_small_whoever_sends() {
+    fn the_record_stays_small_however_many_send() {
         let mut consumed = Consumed::default();
         for n in 0..5_000_u64 {
             consumed.extend(&[Once { id: sent_id(&format!("{n:016x}"), 7, 0), sender_floor: 0 }], n);
@@ -204,12 +205,12 @@ mod tests {
         assert!(consumed.contains(&sent_id(&format!("{:016x}", 4_999), 7, 0)));
         assert!(consumed.contains(&enqueued_id("gaps", 2 * 4_999)));
         consumed.extend(&[once("other", 1, 0)], 5_000 + ENQUEUER_MS);
-        assert!(!consumed.contains(&enqueued_id("gaps", 2 * 4_999)), "nobody repeats it that late");
+        assert!(!consumed.contains(&enqueued_id("gaps", 2 * 4_999)), "no process sends it again that late");
         assert!(consumed.contains(&sent_id(&format!("{:016x}", 4_999), 7, 0)), "an outbox may be that late");
     }
 
     #[test]
-    fn other_ids_are_nobody_s() {
+    fn an_id_without_a_sender_is_not_recorded() {
         let mut consumed = Consumed::default();
         let ids = ["c:1:2", "i", "", "x:", "m:1:zz"];
         consumed.extend(&ids.map(|id| Once { id: id.to_owned(), sender_floor: 0 }), 1);

@@ -1,5 +1,5 @@
-//! Lock tokens: what a lock is on, whole, so that no token ever has to be
-//! looked up by a query. `v1.` and base64 of a JSON array.
+//! `LockToken`: everything about a lock in one text, so that no query is needed to
+//! find the locked document. Its form is `v1.` and the base64 of a JSON array.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -12,10 +12,11 @@ const PREFIX: &str = "v1.";
 pub(crate) struct LockToken {
     pub(crate) kind: LockKind,
     pub(crate) instance: String,
-    /// Of the instance: one that was deleted and made again is another.
+    /// The incarnation of the instance: one that was deleted and created again has
+    /// another.
     pub(crate) incarnation: String,
     pub(crate) execution: u64,
-    /// What the lock carries and no other lock does.
+    /// The unique nonce of the lock.
     pub(crate) nonce: String,
     /// The document that has the lock.
     pub(crate) id: String,
@@ -36,7 +37,7 @@ impl LockToken {
         format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(json))
     }
 
-    /// `None` for whatever is not a token of this kind.
+    /// Parses a token; `None` when the text is not a token of this kind.
     pub(crate) fn read(text: &str, kind: LockKind) -> Option<LockToken> {
         let json = URL_SAFE_NO_PAD.decode(text.strip_prefix(PREFIX)?).ok()?;
         let (found, instance, incarnation, execution, nonce, id) =
@@ -45,7 +46,7 @@ impl LockToken {
     }
 }
 
-/// Sixteen hexadecimal digits that nobody else has.
+/// Sixteen random hexadecimal digits.
 pub(crate) fn nonce() -> String {
     format!("{:016x}", fastrand::u64(..))
 }

@@ -1,6 +1,6 @@
-//! Which documents a history lies in, in few bytes: chunks are numbered, and a
-//! run of them is one entry. A workflow that never ends would fill its state
-//! document with their names.
+//! `Manifest`: the chunk documents of a history, in few bytes. Chunks are numbered, and
+//! a run of chunks is one entry; a list of ids would fill the state document of a
+//! workflow that never ends.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,7 +11,7 @@ pub(crate) struct Manifest {
     runs: Vec<Run>,
 }
 
-/// Chunks in a row: how many, and what their ids end with if they were staged.
+/// Consecutive chunks: how many, and the suffix of their ids if they were staged.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Run(u64, Option<String>);
 
@@ -24,7 +24,7 @@ impl Manifest {
         self.runs.iter().map(|run| run.0).sum()
     }
 
-    /// Adds a chunk; its id.
+    /// Adds a chunk and returns its id.
     pub(crate) fn push(&mut self, execution: u64, mark: Option<&str>) -> String {
         let id = name(execution, self.len(), mark);
         match self.runs.last_mut() {

@@ -6,22 +6,22 @@ use duroxide::providers::TagFilter;
 use serde::{Deserialize, Serialize};
 
 use super::DocumentType;
-/// The partition of all heartbeats, numeric like those of all system documents.
-/// Sessions are under hashes; one that is this number shares a partition with
-/// the heartbeats, and nothing else: ids differ.
+/// The partition key of all heartbeats. The partition key of a session is a hash
+/// and may be the same number; that is harmless, because their ids differ.
 pub(crate) const NODES_KEY: u64 = 2;
 
-/// What a process serves.
+/// The work that a process fetches.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Roles {
     /// Whether it fetches instances.
     pub(crate) turns: bool,
-    /// The activities it fetches.
+    /// The tags of the activities it fetches.
     #[serde(default)]
     pub(crate) works: Tags,
 }
 
-/// `n:{nonce}`: a process that is alive, as long as it is young.
+/// `n:{nonce}`: the heartbeat of a process. The process counts as alive while the
+/// heartbeat is recent.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct NodeDocument {
@@ -32,12 +32,12 @@ pub(crate) struct NodeDocument {
     #[serde(flatten)]
     pub(crate) roles: Roles,
     pub(crate) ttl: u32,
-    /// Seconds since 1970 by the service's clock, which all of them share.
+    /// When it was written: seconds since 1970 by the service's clock.
     #[serde(rename = "_ts", default, skip_serializing)]
     pub(crate) written: u64,
 }
 
-/// A filter of tags, in a form that is equal when it means the same.
+/// A tag filter in a form that can be compared and merged.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Tags {
     pub(crate) any: bool,
@@ -50,7 +50,7 @@ impl Tags {
         self.any || tag.map_or(self.untagged, |tag| self.names.contains(tag))
     }
 
-    /// Adds what another filter lets through.
+    /// Adds the tags of another filter.
     pub(crate) fn extend(&mut self, other: &Tags) {
         self.any |= other.any;
         self.untagged |= other.untagged;

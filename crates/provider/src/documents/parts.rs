@@ -1,4 +1,4 @@
-//! What lies beside: parts of large texts, and records of what is to be removed.
+//! Parts of large texts, and garbage records: lists of documents to remove.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,8 +6,8 @@ use super::{DocumentType, is_false};
 use crate::documents::stamp::Stamp;
 use crate::documents::text::Parts;
 
-/// `b:...` and `k:...`: a part of a large text, of a message or activity, or of
-/// a value in the state. Never changed.
+/// `b:...` and `k:...`: a part of a large text of a message, an activity or a value
+/// in the state. It never changes.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Part {
@@ -16,18 +16,20 @@ pub(crate) struct Part {
     #[serde(rename = "type")]
     pub(crate) document_type: DocumentType,
     pub(crate) data: String,
-    /// The staging it was part of.
+    /// The staging under which it was written.
     #[serde(rename = "mark", default, skip_serializing_if = "Option::is_none")]
     pub(crate) staging: Option<String>,
-    /// The activity whose input it is: cancelling knows nothing else.
+    /// The activity whose input it is: a cancellation knows only the activity's id.
     #[serde(rename = "of", default, skip_serializing_if = "Option::is_none")]
     pub(crate) activity: Option<String>,
 }
 
-/// `g:{mark}`: documents of an instance that nobody refers to. Made in the
-/// commit that drops them, it is due at once. Made before documents are staged,
-/// it is due when that commit can no longer come, and the commit removes it:
-/// it is there exactly as long as what it names is of no use.
+/// `g:{staging}`: documents of an instance that no other document refers to.
+///
+/// A commit that drops documents creates a record that is due at once. A record for
+/// staged documents is created before them, is due when their commit can no longer
+/// arrive, and is removed by that commit. So a record exists exactly as long as its
+/// documents are unused.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Garbage {
@@ -35,21 +37,21 @@ pub(crate) struct Garbage {
     pub(crate) instance_id: String,
     #[serde(rename = "type")]
     pub(crate) document_type: DocumentType,
-    /// When it is due.
+    /// When its documents are removed.
     #[serde(rename = "madeAt")]
     pub(crate) due_at: Stamp,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) parts: Vec<Parts>,
-    /// Parts of the inputs of these activities.
+    /// The activities whose input parts it covers.
     #[serde(rename = "of", default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) activities: Vec<String>,
-    /// Everything of that staging.
+    /// The staging whose documents it covers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) staging: Option<String>,
-    /// The history of that execution.
+    /// The execution whose history it covers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) history: Option<u64>,
-    /// It is being collected: the commit it waited for can no longer come.
+    /// Its documents are being removed: the staged commit can no longer arrive.
     #[serde(default, skip_serializing_if = "is_false")]
     pub(crate) is_closed: bool,
 }

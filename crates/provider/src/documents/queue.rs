@@ -1,4 +1,5 @@
-//! What waits: messages and activities, one by one or many in one document.
+//! Documents of the two queues: messages and activities, each as a document of its
+//! own or many in one (bundle, outbox).
 
 use serde::{Deserialize, Serialize};
 
@@ -7,8 +8,8 @@ use crate::documents::dedup::Once;
 use crate::documents::stamp::{SKEW_MAX, Stamp};
 use crate::documents::text::{Text, escaped};
 
-/// Before every other message of an instance: the start of its next execution,
-/// without which the runtime can do nothing with the others.
+/// The enqueue time of the start of the next execution: before every other message
+/// of the instance, because the runtime needs the start first.
 pub(crate) const FIRST: Stamp = Stamp(1);
 
 /// A message to an instance.
@@ -20,38 +21,39 @@ pub(crate) struct Message {
     #[serde(rename = "type")]
     pub(crate) document_type: DocumentType,
     pub(crate) visible_at: Stamp,
-    /// The order of an instance's messages.
+    /// Orders the messages of an instance.
     #[serde(rename = "enq")]
     pub(crate) enqueued_at: Stamp,
     pub(crate) attempt_count: u32,
-    /// The work item, as JSON in a string: what is unreadable in it harms no
-    /// other message.
+    /// The work item as JSON text: an item that cannot be read does not make
+    /// other messages of the same query unreadable.
     pub(crate) item: Text,
-    /// Must not be delivered twice, and nothing but its id can tell.
+    /// Must not be delivered twice, and is recognised by its id alone.
     #[serde(default, skip_serializing_if = "is_false")]
     pub(crate) once: bool,
-    /// Of such a message: its sender repeats none below that number.
+    /// With `once`: the sender will not send numbers below this one again.
     #[serde(rename = "low", default, skip_serializing_if = "is_zero")]
     pub(crate) sender_floor: u64,
-    /// The incarnation it belongs to; another one drops it.
+    /// The incarnation of the instance that it is for. Another incarnation drops it.
     #[serde(rename = "inc", default, skip_serializing_if = "Option::is_none")]
     pub(crate) incarnation: Option<String>,
-    /// Of a start: whose child it starts.
+    /// Of a start: the parent instance.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) start_parent: Option<String>,
-    /// The incarnation of that parent.
+    /// Of a start: the incarnation of the parent.
     #[serde(rename = "parentInc", default, skip_serializing_if = "Option::is_none")]
     pub(crate) parent_incarnation: Option<String>,
-    /// The lock under which it was made, for a completion whose answer is lost.
+    /// Of a completion: the nonce of the activity's lock. It shows, when the answer
+    /// was lost, that the completion was written.
     #[serde(rename = "by", default, skip_serializing_if = "Option::is_none")]
     pub(crate) lock_nonce: Option<String>,
 }
 
 impl Message {
-    /// From when on it can have been seen, by whatever clock stamped it.
+    /// The earliest time at which a process can have seen it.
     pub(crate) fn seen_from(&self) -> Stamp {
-        // The start of a next execution comes before all others, so its place
-        // in the order tells nothing.
+        // The start of a next execution is always first in the order, so its
+        // enqueue time tells nothing.
         if self.enqueued_at <= FIRST {
             self.visible_at.after(SKEW_MAX)
         } else {
@@ -59,23 +61,23 @@ impl Message {
         }
     }
 
-    /// Itself, if it must not be delivered twice.
+    /// Its entry for the dedup record, if it must not be delivered twice.
     pub(crate) fn as_once(&self) -> Option<Once> {
         self.once.then(|| Once { id: self.id.clone(), sender_floor: self.sender_floor })
     }
 
-    /// Bytes of its document, about.
+    /// The approximate size of its document in bytes.
     pub(crate) fn weight(&self) -> usize {
         let parent = self.start_parent.as_deref().map_or(0, escaped);
         MEMBERS_BYTES + self.item.weight() + escaped(&self.instance_id) + parent
     }
 }
 
-/// Names and small members of a message or an activity.
+/// Bytes of the member names and small members of a message or an activity.
 const MEMBERS_BYTES: usize = 360;
 
-/// `a:{execution}:{event}`: an activity to run. It is locked while `lock` is
-/// there and `visible_at` is to come.
+/// `a:{execution}:{event}`: an activity to run. It is locked while it has a
+/// `lock_nonce` and its `visible_at` is in the future.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Activity {
@@ -99,15 +101,15 @@ pub(crate) struct Activity {
 }
 
 impl Activity {
-    /// Bytes of its document, about.
+    /// The approximate size of its document in bytes.
     pub(crate) fn weight(&self) -> usize {
         let names = [&self.tag, &self.session_id].map(|name| name.as_deref().map_or(0, escaped));
         MEMBERS_BYTES + self.item.weight() + escaped(&self.instance_id) + names[0] + names[1]
     }
 }
 
-/// What is left of a cancelled activity: it takes the worker's lock away, and
-/// goes by itself.
+/// The tombstone of a cancelled activity: it replaces the activity and so its lock,
+/// and expires by its time to live.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Cancelled {
@@ -118,7 +120,8 @@ pub(crate) struct Cancelled {
     pub(crate) ttl: u32,
 }
 
-/// `w:{seq}:{n}`: many activities and messages of one turn, to be unpacked.
+/// `w:{commit}:{n}`: activities and messages of one turn, to be unpacked after the
+/// commit.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Bundle {
@@ -127,18 +130,18 @@ pub(crate) struct Bundle {
     #[serde(rename = "type")]
     pub(crate) document_type: DocumentType,
     pub(crate) made_at: Stamp,
-    /// The same, where polls look.
+    /// The same as `made_at`, in the member that polls filter by.
     #[serde(default)]
     pub(crate) visible_at: Stamp,
     pub(crate) activities: Vec<Activity>,
     pub(crate) messages: Vec<Message>,
-    /// Activities of earlier turns to cancel.
+    /// Ids of activities of earlier turns that are to be cancelled.
     #[serde(default)]
     pub(crate) cancelled: Vec<String>,
-    /// Activities of this bundle that were cancelled before it is unpacked.
+    /// Ids of activities of this bundle that were cancelled before it was unpacked.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) skip: Vec<String>,
-    /// The staging it was part of.
+    /// The staging under which it was written.
     #[serde(rename = "mark", default, skip_serializing_if = "Option::is_none")]
     pub(crate) staging: Option<String>,
 }
@@ -149,7 +152,7 @@ impl Bundle {
     }
 }
 
-/// `o:{seq}:{n}`: messages of one turn to other instances.
+/// `o:{commit}:{n}`: messages of one turn to other instances.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Outbox {
@@ -158,11 +161,11 @@ pub(crate) struct Outbox {
     #[serde(rename = "type")]
     pub(crate) document_type: DocumentType,
     pub(crate) made_at: Stamp,
-    /// The same, where polls look.
+    /// The same as `made_at`, in the member that polls filter by.
     #[serde(default)]
     pub(crate) visible_at: Stamp,
     pub(crate) messages: Vec<Message>,
-    /// The staging it was part of.
+    /// The staging under which it was written.
     #[serde(rename = "mark", default, skip_serializing_if = "Option::is_none")]
     pub(crate) staging: Option<String>,
 }

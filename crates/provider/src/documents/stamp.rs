@@ -1,4 +1,4 @@
-//! `Stamp`: a moment as documents have it. Stamps are hybrid logical clock values:
+//! `Stamp`: a time as it is stored. Stamps are hybrid logical clock values:
 //! milliseconds since 1970 times 4096 plus a counter. They stay below 2^53 until
 //! 2039, so every JSON reader keeps them exactly.
 //!
@@ -17,7 +17,7 @@ pub(crate) const STAMP_MAX: u64 = (1 << 53) - 1;
 /// behind the writer's sees them at once too.
 pub(crate) const SKEW_MAX: Duration = Duration::from_secs(120);
 
-/// A moment as documents have it.
+/// A time as it is stored.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
 )]
@@ -25,7 +25,7 @@ pub(crate) const SKEW_MAX: Duration = Duration::from_secs(120);
 pub(crate) struct Stamp(pub(crate) u64);
 
 impl Stamp {
-    /// The first stamp of a millisecond; far futures are one and the same.
+    /// The first stamp of a millisecond, at most the largest stamp.
     pub(crate) fn at_ms(ms: u64) -> Self {
         Stamp(ms.saturating_mul(1 << COUNTER_BITS).min(STAMP_MAX))
     }
@@ -34,7 +34,7 @@ impl Stamp {
         self.0 >> COUNTER_BITS
     }
 
-    /// Visible to every reader from now on.
+    /// A time that is past for every reader, however far its clock is behind.
     pub(crate) fn at_once(self) -> Self {
         Stamp(self.0.saturating_sub((SKEW_MAX.as_millis() as u64) << COUNTER_BITS))
     }
@@ -50,7 +50,7 @@ impl Stamp {
     }
 }
 
-/// A lock's end: milliseconds since 1970.
+/// When a lock ends: milliseconds since 1970.
 pub(crate) fn ends_ms(now_ms: u64, lasts: Duration) -> u64 {
     now_ms.saturating_add(u64::try_from(lasts.as_millis()).unwrap_or(u64::MAX)).min(STAMP_MAX >> COUNTER_BITS)
 }

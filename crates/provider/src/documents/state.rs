@@ -1,4 +1,5 @@
-//! An instance: its state, which every commit replaces, and its history beside it.
+//! Documents of an instance: its state, its past executions and the chunks of its
+//! history.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +11,7 @@ use crate::documents::manifest::Manifest;
 use crate::documents::stamp::Stamp;
 use crate::documents::text::{Parts, Text};
 
-/// The state of an instance: what every commit replaces under its etag.
+/// The state of an instance. Every commit replaces it under its etag.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct State {
@@ -18,11 +19,11 @@ pub(crate) struct State {
     pub(crate) instance_id: String,
     #[serde(rename = "type")]
     pub(crate) document_type: DocumentType,
-    /// Before every message in the one query that a fetch makes.
+    /// Zero, so that a fetch's query returns the state before the messages.
     #[serde(rename = "enq")]
     pub(crate) enqueued_at: Stamp,
-    /// Whether the instance exists, to whoever manages instances. A turn
-    /// without a name leaves it so.
+    /// Whether management operations see the instance. A turn without a name does
+    /// not set it.
     pub(crate) created: bool,
     pub(crate) incarnation: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -31,7 +32,7 @@ pub(crate) struct State {
     pub(crate) version: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) parent_instance_id: Option<String>,
-    /// Who started it as a child.
+    /// The parent that started it as a child.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) started_by: Option<StartedBy>,
     pub(crate) created_at: u64,
@@ -39,54 +40,55 @@ pub(crate) struct State {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) custom_status: Option<Text>,
     pub(crate) custom_status_version: u64,
-    /// Counts commits; part of every id that a commit makes.
+    /// The number of commits, part of every document id that a commit creates.
     #[serde(rename = "seq")]
     pub(crate) commit_number: u64,
-    /// Nonce of the last commit: finding mine here means it was applied.
+    /// The nonce of the last commit. A process that lost the answer finds its own
+    /// nonce here when the commit was applied.
     #[serde(rename = "ack")]
     pub(crate) commit_nonce: String,
-    /// Nonces of the last turns that were committed: an answer may be lost, and
-    /// another process be there before it is asked for.
+    /// Nonces of the last committed turns. Other processes may have committed
+    /// further turns before a process that lost an answer reads the state.
     #[serde(rename = "acks", skip_serializing_if = "Vec::is_empty")]
     pub(crate) recent_nonces: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) lock: Option<Lock>,
-    /// The current execution; its number is 0 before the first commit.
+    /// The current execution. Its number is 0 before the first commit.
     #[serde(flatten)]
     pub(crate) execution: Execution,
-    /// Events of the current execution that are in no chunk, a line each.
+    /// The events of the current execution that are not in a chunk, one per line.
     pub(crate) event_data: String,
-    /// Values of earlier executions.
+    /// Key-value pairs as the earlier executions left them.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) kv: BTreeMap<String, KvValue>,
-    /// What the current execution changed; `None` is a removal.
+    /// Key-value pairs that the current execution changed; `None` is a removal.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) kv_delta: BTreeMap<String, Option<KvValue>>,
-    /// Messages that must not be delivered again.
+    /// Consumed messages that must not be delivered again.
     #[serde(skip_serializing_if = "Consumed::is_empty")]
     pub(crate) consumed: Consumed,
-    /// Bundles that may not be unpacked yet.
+    /// Ids of bundles that may not be unpacked yet.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) bundles: Vec<String>,
-    /// The start of its next execution waits: it has not ended, whatever the
-    /// status of the current one is.
+    /// The start of its next execution is queued, so the instance has not ended,
+    /// whatever the status of the current execution.
     #[serde(skip_serializing_if = "is_false")]
     pub(crate) is_continued: bool,
-    /// Some instance was started as its child.
+    /// It has started at least one child.
     #[serde(skip_serializing_if = "is_false")]
     pub(crate) has_children: bool,
-    /// Some activity of it has its input in parts, or had.
+    /// At least one of its activities has, or had, its input in parts.
     #[serde(skip_serializing_if = "is_false")]
     pub(crate) is_spilt: bool,
     /// The deletion that this instance is part of.
     #[serde(rename = "del", skip_serializing_if = "Option::is_none")]
     pub(crate) deletion: Option<String>,
-    /// Of a deleted instance: the messages and activities that are still to be
-    /// removed, with everything else. `None` when that is done.
+    /// Of a deleted instance: the messages and activities to remove with all other
+    /// documents. `None` when the purge is done.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) purge: Option<Vec<String>>,
-    /// From when on the reconciler has something to do: a deleted instance is
-    /// still to be purged, or one that has ended was kept long enough.
+    /// The time from which the reconciler handles the instance: a deleted one is
+    /// purged, an ended one is removed after its retention.
     #[serde(rename = "madeAt", skip_serializing_if = "Option::is_none")]
     pub(crate) repair_at: Option<Stamp>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -94,7 +96,7 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// Of an instance that nobody has committed to.
+    /// The state of an instance before its first commit.
     pub(crate) fn blank(instance: &str, incarnation: String) -> Self {
         State {
             id: STATE.to_owned(),
@@ -109,7 +111,7 @@ impl State {
         self.document_type == DocumentType::Deleted
     }
 
-    /// What it refers to beside it.
+    /// The texts in parts that it refers to.
     pub(crate) fn parts(&self) -> impl Iterator<Item = &Parts> {
         let values = self.kv.values().chain(self.kv_delta.values().flatten()).map(|value| &value.value);
         let texts = self.custom_status.iter().chain(&self.execution.output).chain(values);
@@ -117,8 +119,9 @@ impl State {
     }
 }
 
-/// A parent, as it was when it started a child: one that was deleted and made
-/// again is another, and what the child has to say is not for it.
+/// The parent of a child, with the incarnation that started it. A parent that was
+/// deleted and created again is another incarnation and does not get the child's
+/// result.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct StartedBy {
     pub(crate) instance: String,
@@ -126,22 +129,23 @@ pub(crate) struct StartedBy {
     pub(crate) incarnation: String,
 }
 
-/// Who has an instance, until when.
+/// The lock on an instance.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Lock {
     #[serde(rename = "n")]
     pub(crate) nonce: String,
     /// Milliseconds since 1970.
     pub(crate) until: u64,
-    /// The messages that came with it, and how often each was tried.
+    /// Attempts per message that was taken with the lock.
     #[serde(rename = "att")]
     pub(crate) attempts: BTreeMap<String, u32>,
-    /// Parts of those messages that are large: they go with them.
+    /// The parts of those messages, which are removed with them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) parts: Vec<Parts>,
 }
 
-/// An execution: part of the state while it is current, then `e:{execution}`.
+/// An execution: in the state while it is current, then a document of its own,
+/// `e:{execution}`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Execution {
@@ -150,7 +154,7 @@ pub(crate) struct Execution {
     pub(crate) status: ExecutionStatus,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) output: Option<Text>,
-    /// The version of duroxide it is pinned to.
+    /// The duroxide version that it is pinned to.
     #[serde(rename = "pin", skip_serializing_if = "Option::is_none")]
     pub(crate) pinned_version: Option<String>,
     pub(crate) started_at: u64,
@@ -159,10 +163,10 @@ pub(crate) struct Execution {
     pub(crate) events: u64,
     pub(crate) event_bytes: u64,
     pub(crate) last_event: u64,
-    /// Queue messages that its start carried over.
+    /// The number of queue messages that its start carried over.
     #[serde(rename = "carried")]
     pub(crate) carried_messages: u64,
-    /// Its chunks of history, in order.
+    /// The chunks of its history, in order.
     #[serde(skip_serializing_if = "Manifest::is_empty")]
     pub(crate) chunks: Manifest,
 }
@@ -189,7 +193,7 @@ pub(crate) struct PastExecution {
     pub(crate) execution: Execution,
 }
 
-/// `h:{execution}:{n}`: a part of a history. Never changed.
+/// `h:{execution}:{n}`: a chunk of a history. It never changes.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Chunk {
@@ -197,11 +201,12 @@ pub(crate) struct Chunk {
     pub(crate) instance_id: String,
     #[serde(rename = "type")]
     pub(crate) document_type: DocumentType,
-    /// The execution, by a name of its own: chunks are found by it.
+    /// The execution. Its stored name is used by chunks alone, and queries find
+    /// chunks by it.
     #[serde(rename = "hx")]
     pub(crate) execution: u64,
     pub(crate) event_data: String,
-    /// The staging it was part of.
+    /// The staging under which it was written.
     #[serde(rename = "mark", default, skip_serializing_if = "Option::is_none")]
     pub(crate) staging: Option<String>,
 }

@@ -1,16 +1,16 @@
-//! What belongs to no instance: sessions and deletions, under numeric keys.
+//! System documents: sessions and deletions, under numeric partition keys.
 
 use serde::{Deserialize, Serialize};
 
 use super::DocumentType;
 use crate::documents::stamp::Stamp;
 
-/// `s:{hash}`: who has a session. Global, in a partition of its own.
+/// `s:{hash}`: the lease of an activity session, in a partition of its own.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Session {
     pub(crate) id: String,
-    /// A number: see above.
+    /// A number, because it is a system document.
     pub(crate) instance_id: u64,
     #[serde(rename = "type")]
     pub(crate) document_type: DocumentType,
@@ -20,7 +20,7 @@ pub(crate) struct Session {
     pub(crate) last_activity: u64,
 }
 
-/// `d:{operation}`: instances that are deleted together.
+/// `d:{operation}`: the record of a deletion of several instances.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Deletion {
@@ -29,21 +29,21 @@ pub(crate) struct Deletion {
     #[serde(rename = "type")]
     pub(crate) document_type: DocumentType,
     pub(crate) instances: Vec<String>,
-    /// Starts of children that may still be on their way.
+    /// Starts of children that may still be in delivery.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) late: Vec<Late>,
     pub(crate) stage: DeletionStage,
     pub(crate) made_at: Stamp,
 }
 
-/// A message that may still be on its way to an instance.
+/// A message that may still be in delivery to an instance.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Late {
     pub(crate) instance: String,
     pub(crate) id: String,
 }
 
-/// How far a deletion is. It happens when it becomes `Committed`.
+/// The stage of a deletion. It takes effect when it becomes `Committed`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum DeletionStage {
     Prepared,

@@ -1,15 +1,15 @@
-//! Text of any size. What is small is where it belongs; what is large lies in
-//! parts, documents of their own beside it, and a reference says which.
+//! `Text`: text of any size. A small text is stored inline; a large one is split into
+//! part documents, and a reference takes its place.
 //!
-//! What always holds: a reference is small whatever it refers to, the parts of
-//! one reference belong to it alone, and they never change.
+//! Invariants: a reference is small whatever its text, parts belong to one reference,
+//! and they never change.
 
 use serde::{Deserialize, Serialize};
 
-/// A part's text, as JSON has it. A document may have 2 MiB.
+/// Bytes of one part as JSON. The service allows documents of 2 MiB.
 pub(crate) const PART_BYTES_MAX: usize = 1_500_000;
 
-/// Text, or where it is.
+/// A text, or the reference to its parts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub(crate) enum Text {
@@ -17,10 +17,10 @@ pub(crate) enum Text {
     Apart(Parts),
 }
 
-/// Documents whose text, put together, is one.
+/// A reference to the part documents of one text.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub(crate) struct Parts {
-    /// What their ids begin with; nothing else begins with it.
+    /// The prefix of their ids, which no other document has.
     #[serde(rename = "b")]
     pub(crate) prefix: String,
     #[serde(rename = "n")]
@@ -43,7 +43,7 @@ impl Text {
         }
     }
 
-    /// Bytes of the text itself.
+    /// Bytes of the whole text.
     pub(crate) fn len(&self) -> u64 {
         match self {
             Text::Here(text) => text.len() as u64,
@@ -51,7 +51,7 @@ impl Text {
         }
     }
 
-    /// Bytes that it takes where it is referred to, as JSON.
+    /// Bytes that the text or its reference takes in a document, as JSON.
     pub(crate) fn weight(&self) -> usize {
         match self {
             Text::Here(text) => escaped(text),
@@ -66,7 +66,7 @@ impl From<String> for Text {
     }
 }
 
-/// Bytes of a text as JSON, but for its quotes.
+/// Bytes of a text as JSON, without the quotes.
 pub(crate) fn escaped(text: &str) -> usize {
     text.bytes().map(|byte| width(byte as char)).sum()
 }
@@ -79,8 +79,8 @@ fn width(character: char) -> usize {
     }
 }
 
-/// Cuts a text into pieces of at most so many bytes as JSON. Put together they
-/// are the text again.
+/// Cuts a text into pieces of at most `bytes_max` bytes as JSON. Joined, they are the
+/// text.
 pub(crate) fn cut(text: &str, bytes_max: usize) -> Vec<&str> {
     let mut pieces = Vec::new();
     let (mut start, mut bytes) = (0, 0);
