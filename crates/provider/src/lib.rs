@@ -71,6 +71,7 @@ mod plan;
 mod process;
 mod store;
 mod sync;
+mod timing;
 
 pub use api::builder::CosmosDBProviderBuilder;
 pub use api::provider::CosmosDBProvider;

@@ -1,10 +1,11 @@
-//! From a container of the published crate, duroxide-cdb (0.1.10 and before), to one of ours.
+//! Migrates a container of the published crate, duroxide-cdb 0.1.10 and before, to the
+//! layout of this crate.
 //!
-//! Instance by instance, out of a container that is only read into one that is
-//! only written: the old one stays as it is, and is the way back. What always
-//! holds: no provider opens the new container before everything is in it
-//! (`marker`), and a run that was cut off can be repeated, because every id
-//! comes from what is moved and an execution that is there is not written again.
+//! Instances are copied one by one. The old container is only read, so it is unchanged
+//! and can be used again. Invariants: no provider opens the new container before the
+//! copy is complete (`store::migration_marker`), and an interrupted run can be repeated,
+//! because every id derives from the copied document and an execution that exists is not
+//! written again.
 //!
 //! ```text
 //! published (documents of that crate) ─> convert (pure) ─> write (our turns)
@@ -34,21 +35,21 @@ use crate::store::layout::{self, Layout};
 use crate::store::migration_marker::Marker;
 use published::{Intent, Partition};
 
-/// Instances under way at once: enough to hide the round trips of one behind
-/// those of others, few enough to be held in memory whole.
+/// Instances copied at once: enough to overlap their round trips, few enough to hold
+/// them in memory.
 const PARALLEL_MAX: usize = 8;
 
-/// A container that was written to within this time is in use: a worker of the
-/// published crate that has work writes many times a second, and renews its
-/// longest lock within half a minute.
+/// A container that was written to within this time is in use: a worker of the published
+/// crate writes many times a second while it has work, and renews its longest lock
+/// within half a minute.
 const QUIET: Duration = Duration::from_secs(60);
 
-/// A container, by its database and its name: `database/container`.
+/// The name of a container with its database: `database/container`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ContainerName {
     /// The database.
     pub database: String,
-    /// The container in it.
+    /// The container.
     pub container: String,
 }
 
@@ -71,8 +72,8 @@ impl std::fmt::Display for ContainerName {
     }
 }
 
-/// Moves what the published crate has in one container into another:
-/// `perihelion migrate`, for programs. `docs/migration.md` says what to do before.
+/// Migrates a container of the published crate into a new one, as `perihelion migrate`
+/// does. `docs/migration.md` has the preparations.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -90,7 +91,7 @@ impl std::fmt::Display for ContainerName {
 #[must_use = "nothing happens before run()"]
 pub struct Migration {
     client: Client,
-    /// The service's time, as its answers tell it.
+    /// The service's time, from the dates of its answers.
     clock: Arc<HybridClock>,
     source: ContainerName,
     target: ContainerName,
@@ -99,23 +100,23 @@ pub struct Migration {
     is_forced: bool,
 }
 
-/// What a migration has done so far.
+/// The progress of a migration.
 #[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct MigrationReport {
-    /// Instances that are in the new container, those of earlier runs included.
+    /// Instances in the new container, including those of earlier runs.
     pub instances: usize,
     /// Events of their histories.
     pub events: usize,
-    /// Messages that wait for them.
+    /// Queued messages of these instances.
     pub messages: usize,
-    /// Activities that wait for a worker.
+    /// Queued activities of these instances.
     pub activities: usize,
-    /// Instances that were left where they are, because that was asked for.
+    /// Instances that were skipped on request.
     pub left: Vec<String>,
-    /// Instances that cannot be moved, and why.
+    /// Instances that could not be migrated, with the reason.
     pub failed: Vec<(String, String)>,
-    /// An earlier run had moved everything.
+    /// An earlier run had completed the migration.
     pub was_done: bool,
 }
 
@@ -129,7 +130,7 @@ impl MigrationReport {
 }
 
 impl Migration {
-    /// From one container of an account into another of it, which is made.
+    /// A migration from one container of an account into another, which is created.
     pub fn new(client: Client, source: ContainerName, target: ContainerName) -> Self {
         let clock = Arc::<HybridClock>::default();
         let watch = DriverObserver { metrics: Arc::default(), clock: Arc::clone(&clock) };
@@ -137,7 +138,7 @@ impl Migration {
         Migration { client, clock, source, target, left: BTreeSet::new(), is_dry: false, is_forced: false }
     }
 
-    /// Leaves this instance where it is.
+    /// Skips this instance.
     pub fn leaving(mut self, instance: impl Into<String>) -> Self {
         self.left.insert(instance.into());
         self
@@ -149,16 +150,16 @@ impl Migration {
         self
     }
 
-    /// Moves although programs of the published crate seem to be running. What
-    /// they do meanwhile may be lost or happen twice.
+    /// Migrates although programs of the published crate seem to be running. Their work
+    /// during the migration may be lost or happen twice.
     pub fn with_force(mut self, is_forced: bool) -> Self {
         self.is_forced = is_forced;
         self
     }
 
-    /// Moves everything; `watch` is told after each instance. With an entry in
-    /// [`MigrationReport::failed`] the new container stays closed to providers,
-    /// and the migration is to be run again.
+    /// Runs the migration and calls `watch` after each instance. When
+    /// [`MigrationReport::failed`] is not empty, the new container stays closed to
+    /// providers; run the migration again.
     pub async fn run(
         self,
         mut watch: impl FnMut(&MigrationReport),
@@ -177,7 +178,7 @@ impl Migration {
         moved
     }
 
-    /// Copies between the first and the last writing of the marker.
+    /// Copies all instances, after the marker says "started" and before it says "done".
     async fn fill(
         &self,
         source: &Container,
@@ -237,7 +238,7 @@ impl Migration {
         Core::open(self.client.clone(), &self.target.database, &self.target.container, options).await
     }
 
-    /// Marks an empty container as one that is being filled.
+    /// Marks an empty container as the target of a migration.
     async fn begin(&self, container: &Container) -> Result<Marker, Failure> {
         let query = Query::new("SELECT VALUE c.id FROM c").with_max_items(1);
         if container.query::<String>(query).first().await?.is_some() {
@@ -251,8 +252,8 @@ impl Migration {
         Ok(marker)
     }
 
-    /// Refuses when the old container is in use: it was written to shortly
-    /// before that moment, or later, or a lock in it is valid.
+    /// Fails when the old container is in use: it was written to shortly before `now` or
+    /// after it, or it has a valid lock.
     async fn check_quiet(&self, source: &Container, moment_ms: u64) -> Result<(), Failure> {
         if self.is_forced {
             return Ok(());
@@ -313,7 +314,7 @@ fn refused(why: String) -> Failure {
     Failure::Refused(why)
 }
 
-/// Moves an instance, or only reads it; counts what it has.
+/// Copies an instance, or only reads it in a dry run, and adds to the counts.
 async fn move_one(
     source: Container,
     target: Option<Arc<Core>>,
@@ -336,8 +337,8 @@ async fn move_one(
     (instance, outcome)
 }
 
-/// A start whose instance is there was delivered, and only its intent was left
-/// behind: delivered again, it would be answered as a collision.
+/// Drops starts whose instance exists: they were delivered, and only their outbox
+/// entry was left. Delivered again, such a start would be answered as a collision.
 async fn drop_consumed_starts(source: &Container, partition: &mut Partition) -> Result<(), Failure> {
     let mut kept = Vec::new();
     for intent in std::mem::take(&mut partition.intents) {

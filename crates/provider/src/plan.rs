@@ -1,13 +1,14 @@
-//! What a turn's ack becomes, decided without clock, chance or I/O: the next
-//! state and the writes beside it, all of one batch.
+//! Plans the commit of a turn: from the state and the runtime's ack to the next state
+//! and all other writes of one batch. Planning is pure: no clock, no randomness, no
+//! I/O.
 //!
-//! What always holds: a [`TurnPlan`] is committed whole or not at all, under the
-//! etag of the state it was made from, and fits a batch by operations and by
-//! bytes. What is too many (activities, timers, cancellations) goes into a
-//! bundle, one document, to be unpacked after the commit. What is too large goes
-//! into parts; and when all of it is too large still, everything but the state
-//! and a few small documents is staged: written before the commit, under ids
-//! that only this plan has, and of no use to anyone until the commit names it.
+//! Invariants: a [`TurnPlan`] is committed whole or not at all, under the etag of the
+//! state it was planned from, and fits a batch by operations and by bytes. Too many
+//! activities, timers or cancellations go into a bundle, one document that is unpacked
+//! after the commit. Too large texts are split into parts. When the turn is still too
+//! large, everything except the state and a few small documents is staged: written
+//! before the commit, under ids that only this plan has, and unused until the commit
+//! refers to it.
 
 mod bundles;
 mod history;
@@ -45,13 +46,13 @@ pub(crate) use schedule::tombstone;
 pub(crate) use size::BYTES_MAX;
 pub(crate) use spill::apart;
 
-/// An item that stays in its document when the turn is not too large.
+/// Work items up to this size stay in their documents, unless the turn is too large.
 pub(crate) const ITEM_BYTES_MAX: usize = 256 * 1024;
 
-/// How a turn is laid out. The first that fits a batch is taken.
+/// A way to lay out a turn. The first layout that fits a batch is taken.
 struct Layout {
     is_staged: bool,
-    /// Items above it go into parts.
+    /// Larger work items are split into parts.
     item_bytes_max: usize,
 }
 
@@ -61,12 +62,13 @@ const LAYOUTS: [Layout; 3] = [
     Layout { is_staged: true, item_bytes_max: 1024 },
 ];
 
-/// Turns whose commit can be recognised. Who asks after a lost answer does so at
-/// once; should more turns have been committed by others until then, it hears
-/// that its lock is lost, and the runtime's next word on that turn is refused.
-const ACKS_MAX: usize = 8;
+/// Nonces of committed turns that a state keeps. A process reads the state right after
+/// it lost an answer. If other processes have committed more turns than this by then,
+/// the process takes its lock as lost, and the runtime's next call for that turn is
+/// refused.
+const RECENT_NONCES_MAX: usize = 8;
 
-/// What the runtime hands over at the end of a turn.
+/// What the runtime passes at the end of a turn.
 pub(crate) struct TurnAck {
     pub(crate) execution: u64,
     pub(crate) history_delta: Vec<Event>,
@@ -74,51 +76,51 @@ pub(crate) struct TurnAck {
     pub(crate) orchestrator_items: Vec<WorkItem>,
     pub(crate) metadata: ExecutionMetadata,
     pub(crate) cancelled: Vec<ScheduledActivityIdentifier>,
-    /// How far our clock is ahead of the runtime's, in milliseconds: timers are
-    /// set by the runtime's.
+    /// How far the provider's clock is ahead of the runtime's, in milliseconds.
+    /// Timers are set by the runtime's clock.
     pub(crate) clock_offset_ms: i64,
     pub(crate) retention: Retention,
 }
 
-/// What a turn is planned from, beside the ack.
+/// What a turn is planned from, together with the ack.
 pub(crate) struct Basis<'a> {
     pub(crate) state: &'a State,
-    /// Of the ack's execution, when it is not the current one and was before.
+    /// The execution of the ack, when it is an earlier one that exists.
     pub(crate) past: Option<Versioned<PastExecution>>,
-    /// Those of the state's bundles that are still there.
+    /// The state's bundles that still exist.
     pub(crate) bundles: &'a [Versioned<Bundle>],
-    /// Messages that came with the lock and must not be delivered twice.
+    /// Messages that were taken with the lock and must not be delivered twice.
     pub(crate) once: &'a [Once],
-    /// The first of enough stamps: see [`TurnAck::stamps`].
+    /// The first of [`TurnAck::stamps`] reserved stamps.
     pub(crate) now: Stamp,
     pub(crate) nonce: &'a str,
 }
 
-/// A commit, whole but for its etag.
+/// All writes of a commit. Its etag is that of the state it was planned from.
 #[derive(Debug, Default)]
 pub(crate) struct TurnPlan {
     pub(crate) state: State,
     pub(crate) past: Option<PastWrite>,
     pub(crate) chunks: Vec<Chunk>,
-    /// Parts of what is too large for where it belongs.
+    /// Parts of texts that are too large for their documents.
     pub(crate) parts: Vec<Part>,
     pub(crate) consumed: Vec<String>,
     pub(crate) activities: Vec<Activity>,
     pub(crate) messages: Vec<Message>,
     pub(crate) cancelled: Vec<Cancelled>,
     pub(crate) bundles: Vec<Bundle>,
-    /// Open bundles that have more to skip.
+    /// Earlier bundles with activities that are now cancelled.
     pub(crate) edited_bundles: Vec<Versioned<Bundle>>,
     pub(crate) outboxes: Vec<Outbox>,
-    /// What nobody refers to after the commit.
+    /// Documents that are unused after the commit.
     pub(crate) garbage: Option<Garbage>,
-    /// Chunks, parts, bundles and outboxes are to be written before the commit,
-    /// under this mark.
+    /// When set, chunks, parts, bundles and outboxes are written before the commit,
+    /// under this staging id.
     pub(crate) staging: Option<String>,
 }
 
-/// An execution that is not the current one: as it will be, and its version if
-/// it is there.
+/// A write of an execution that is not the current one, with its etag if the document
+/// exists.
 #[derive(Debug)]
 pub(crate) struct PastWrite {
     pub(crate) document: PastExecution,
@@ -126,7 +128,7 @@ pub(crate) struct PastWrite {
 }
 
 impl Basis<'_> {
-    /// What ids of this plan carry and no other plan's do: a turn that is
+    /// A text that is unique to this plan, for its document ids. A turn that is
     /// planned again has another stamp.
     fn mark(&self) -> String {
         format!("{}.{:x}", self.nonce, self.now.0)
@@ -134,7 +136,7 @@ impl Basis<'_> {
 }
 
 impl TurnAck {
-    /// How many stamps a plan takes at most.
+    /// The number of stamps that a plan needs at most.
     pub(crate) fn stamps(&self) -> usize {
         self.worker_items.len() + self.orchestrator_items.len() + 1
     }
@@ -151,7 +153,7 @@ pub(crate) fn turn(basis: &Basis<'_>, ack: &TurnAck) -> Result<TurnPlan, Failure
     fitting(|layout| attempt(basis, ack, layout))
 }
 
-/// Plans events to be put into a history, and nothing else.
+/// Plans the events of an ack as an addition to a history, and nothing else.
 pub(crate) fn append(basis: &Basis<'_>, ack: &TurnAck) -> Result<TurnPlan, Failure> {
     fitting(|layout| {
         let mut plan = begin(basis, layout);
@@ -160,7 +162,7 @@ pub(crate) fn append(basis: &Basis<'_>, ack: &TurnAck) -> Result<TurnPlan, Failu
     })
 }
 
-/// The first layout that fits a batch.
+/// Plans with the first layout that fits a batch.
 fn fitting(plan: impl Fn(&Layout) -> Result<TurnPlan, Failure>) -> Result<TurnPlan, Failure> {
     for layout in &LAYOUTS {
         let plan = plan(layout)?;
@@ -181,7 +183,7 @@ fn begin(basis: &Basis<'_>, layout: &Layout) -> TurnPlan {
     plan.state.commit_number += 1;
     plan.state.commit_nonce = basis.nonce.to_owned();
     plan.state.recent_nonces.push(basis.nonce.to_owned());
-    let surplus = plan.state.recent_nonces.len().saturating_sub(ACKS_MAX);
+    let surplus = plan.state.recent_nonces.len().saturating_sub(RECENT_NONCES_MAX);
     plan.state.recent_nonces.drain(..surplus);
     plan.state.updated_at = basis.now.ms();
     plan
@@ -197,7 +199,7 @@ fn attempt(basis: &Basis<'_>, ack: &TurnAck, layout: &Layout) -> Result<TurnPlan
     if status.is_some_and(|status| status.is_terminal()) {
         key_values::merge(&mut plan.state);
     }
-    // Another record than that of the staging, if there is one.
+    // The staging has a record of its own; this one needs another id.
     let mark = format!("{}-", basis.mark());
     let mut garbage = Garbage::blank(&plan.state.instance_id, &mark, basis.now);
     release(&mut plan, basis, &mut garbage);
@@ -215,7 +217,7 @@ fn attempt(basis: &Basis<'_>, ack: &TurnAck, layout: &Layout) -> Result<TurnPlan
     Ok(plan)
 }
 
-/// Parts that were referred to before and are not any more.
+/// Texts in parts that the old state refers to and the new one does not.
 fn dropped(basis: &Basis<'_>, plan: &TurnPlan) -> Vec<Parts> {
     let past = basis.past.iter().filter_map(|past| past.value.execution.output.as_ref());
     let mut before: BTreeSet<&Parts> = basis.state.parts().chain(past.filter_map(Text::parts)).collect();
@@ -226,7 +228,7 @@ fn dropped(basis: &Basis<'_>, plan: &TurnPlan) -> Vec<Parts> {
     before.into_iter().cloned().collect()
 }
 
-/// An instance exists from the commit on that brings its name and version.
+/// The first commit with a name and version makes the instance visible.
 fn identify(state: &mut State, metadata: &ExecutionMetadata, now_ms: u64) {
     let (Some(name), Some(version)) = (&metadata.orchestration_name, &metadata.orchestration_version) else {
         return;
@@ -240,7 +242,7 @@ fn identify(state: &mut State, metadata: &ExecutionMetadata, now_ms: u64) {
     state.version = Some(version.clone());
 }
 
-/// The last update of the turn counts, and counts once.
+/// Applies the last status update of the turn. The version grows by one.
 fn custom_status(state: &mut State, delta: &[Event]) {
     let last = delta.iter().rev().find_map(|event| match &event.kind {
         EventKind::CustomStatusUpdated { status } => Some(status.clone()),
@@ -252,7 +254,7 @@ fn custom_status(state: &mut State, delta: &[Event]) {
     }
 }
 
-/// The lock ends, and the messages that came with it are gone.
+/// Ends the lock and consumes the messages that were taken with it.
 fn release(plan: &mut TurnPlan, basis: &Basis<'_>, garbage: &mut Garbage) {
     if let Some(lock) = plan.state.lock.take() {
         plan.consumed = lock.attempts.into_keys().collect();

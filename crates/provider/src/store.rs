@@ -20,7 +20,8 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use self::state_cache::{Snapshot, StateCache};
-pub(crate) use retry::{ConflictBudget, Contended, RETRY_FOR, retry_until, unless_stale};
+pub(crate) use crate::timing::RETRY_FOR;
+pub(crate) use retry::{ConflictBudget, Contended, retry_until, unless_stale};
 
 use crate::documents::{STATE, State, Versioned};
 use crate::failure::Failure;

@@ -9,17 +9,16 @@
 //! would be delivered.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+
+use crate::timing::ENQUEUER_KEPT_FOR;
 
 /// The low bits of a number: the position within a commit.
 const POSITION_BITS: u32 = 20;
 
-/// How long an enqueuing process is remembered after its last message: it
-/// repeats a message for twenty seconds, clocks differ by two minutes, and the
-/// rest is for what lingers in the network.
-const ENQUEUER_MS: u64 = Duration::from_secs(600).as_millis() as u64;
+/// How long an enqueuing process is remembered after its last message.
+const ENQUEUER_MS: u64 = ENQUEUER_KEPT_FOR.as_millis() as u64;
 
 /// Senders remembered, about sixty bytes each. Most instances have a handful. The
 /// sender that sent least recently is forgotten first.

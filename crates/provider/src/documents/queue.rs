@@ -5,8 +5,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{DocumentType, is_false, is_zero};
 use crate::documents::dedup::Once;
-use crate::documents::stamp::{SKEW_MAX, Stamp};
+use crate::documents::stamp::Stamp;
 use crate::documents::text::{Text, escaped};
+use crate::timing::SKEW_MAX;
 
 /// The enqueue time of the start of the next execution: before every other message
 /// of the instance, because the runtime needs the start first.

@@ -6,16 +6,13 @@
 
 use std::time::Duration;
 
+use crate::timing::SKEW_MAX;
+
 /// Bits of the counter below the milliseconds.
 const COUNTER_BITS: u32 = 12;
 
 /// The largest integer that every JSON reader keeps exactly.
 pub(crate) const STAMP_MAX: u64 = (1 << 53) - 1;
-
-/// How far the clocks of two machines may differ. Messages that are to be seen
-/// at once are stamped this far in the past, so that a reader whose clock is
-/// behind the writer's sees them at once too.
-pub(crate) const SKEW_MAX: Duration = Duration::from_secs(120);
 
 /// A time as it is stored.
 #[derive(

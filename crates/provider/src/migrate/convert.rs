@@ -1,11 +1,9 @@
-//! An instance of the published crate as turns of ours: one for each execution,
-//! with its whole history, and the last one with the activities that wait. The
-//! planner of turns does the rest, so that nothing here knows how our documents
-//! are laid out.
+//! Converts an instance of the published crate to turns of this crate: one turn per
+//! execution with its whole history; the last turn also has the queued activities. The
+//! planner does the rest, so nothing here depends on the layout of our documents.
 //!
-//! Messages are made under ids that come from theirs: whoever makes one again,
-//! in a second run or because it was both delivered and still to be delivered,
-//! finds that it is there.
+//! The ids of messages derive from the old ids. A message that is written again, by a
+//! second run or because the old container has it twice, is found to exist.
 
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
@@ -21,16 +19,16 @@ use crate::documents::stamp::Stamp;
 use crate::failure::Failure;
 use crate::plan::{TurnAck, message};
 
-/// An instance, ready to be written.
+/// A converted instance.
 pub(super) struct Moved {
     pub(super) instance: String,
-    /// Messages to it, and from it to others.
+    /// Messages to it, and its messages to other instances.
     pub(super) messages: Vec<Message>,
-    /// Activities of an instance without a history: no turn can bring them.
+    /// Activities of an instance without a history: there is no turn to schedule them.
     pub(super) loose: Vec<WorkItem>,
     /// In order of their executions.
     pub(super) turns: Vec<MovedTurn>,
-    /// What only the instance document knows.
+    /// Values that only the instance document has.
     pub(super) head: Option<Head>,
     pub(super) values: BTreeMap<String, KeyValue>,
 }
@@ -43,7 +41,7 @@ pub(super) struct MovedTurn {
 }
 
 impl Moved {
-    /// What there is of it.
+    /// The counts for the report.
     pub(super) fn counts(&self) -> MigrationReport {
         let acks = || self.turns.iter().map(|turn| &turn.ack);
         MigrationReport {
@@ -79,13 +77,13 @@ pub(super) fn convert(partition: Partition, now_ms: u64) -> Result<Moved, Failur
         Some(turn) => turn.ack.worker_items = waiting,
         None => loose.extend(waiting),
     }
-    // A document that a fetch made for messages without a start is no instance.
+    // A fetch of messages without a start creates a document that is not an instance.
     let head = head.filter(|head| !head.orchestration_name.is_empty() || !turns.is_empty());
     Ok(Moved { instance, messages: moved, loose, turns, head, values })
 }
 
-/// The turn of a whole execution. What the head says counts where the history
-/// does not say it.
+/// The turn of a whole execution. Values of the instance document are used where the
+/// history has none.
 fn turn(execution: u64, events: Vec<Event>, head: Option<&Head>) -> MovedTurn {
     let mut metadata = told_by(&events);
     if let Some(head) = head {
@@ -96,7 +94,7 @@ fn turn(execution: u64, events: Vec<Event>, head: Option<&Head>) -> MovedTurn {
         metadata.parent_instance_id = head.parent_instance_id.clone().or(metadata.parent_instance_id);
         metadata.pinned_duroxide_version =
             head.pinned_duroxide_version_packed.map(unpacked).or(metadata.pinned_duroxide_version);
-        // "ContinuedAsNew" stays there while the next execution runs.
+        // The instance document keeps "ContinuedAsNew" while the next execution runs.
         if metadata.status.is_none() && matches!(head.status.as_str(), "Completed" | "Failed") {
             metadata.status = Some(head.status.clone());
             metadata.output.clone_from(&head.output);
@@ -112,15 +110,15 @@ fn turn(execution: u64, events: Vec<Event>, head: Option<&Head>) -> MovedTurn {
         orchestrator_items: Vec::new(),
         metadata,
         cancelled: Vec::new(),
-        // Says when timers fire; no turn here makes one.
+        // Only new timers need it, and there are none.
         clock_offset_ms: 0,
-        // What has ended is the new programs' to remove, by their own rule.
+        // The programs that use the new container apply their own retention.
         retention: Default::default(),
     };
     MovedTurn { ack, started_at, completed_at }
 }
 
-/// What a history says of its execution, as the runtime would.
+/// The metadata of an execution, derived from its history as the runtime does.
 fn told_by(events: &[Event]) -> ExecutionMetadata {
     let mut metadata = ExecutionMetadata::default();
     for event in events {
@@ -155,9 +153,9 @@ fn unpacked(packed: u64) -> Version {
 
 fn as_message(queued: &Queued, now_ms: u64) -> Result<Message, Failure> {
     let delay = match queued.item {
-        // Says itself when it fires.
+        // A timer has its own time.
         WorkItem::TimerFired { .. } => None,
-        // Only what is still to come counts; what is over would change the order.
+        // A delay that is over would change the order.
         _ if queued.visible_at > now_ms => Some(queued.visible_at.saturating_sub(queued.enqueued_at)),
         _ => None,
     };
@@ -168,7 +166,8 @@ fn as_message(queued: &Queued, now_ms: u64) -> Result<Message, Failure> {
     Ok(message)
 }
 
-/// Activities, each once: ids are random there, so that one may be there twice.
+/// The activities without duplicates: ids are random there, so an activity may occur
+/// twice.
 fn distinct(activities: Vec<Queued>) -> Vec<WorkItem> {
     let mut seen = HashSet::new();
     let is_new = |item: &WorkItem| match item {

@@ -1,10 +1,8 @@
-//! The documents of the published crate, duroxide-cdb (0.1.10 and before), as far as they
-//! matter to whoever moves them. Ids there are made of the instance's own
-//! (`{instance}:instance`, `{instance}:history:{execution}:{event}`), or are
-//! random; what a document is, its `type` says.
+//! The documents of the published crate, duroxide-cdb 0.1.10 and before, as far as a
+//! migration needs them. Their ids derive from the instance id (`{instance}:instance`,
+//! `{instance}:history:{execution}:{event}`) or are random; `type` tells them apart.
 //!
-//! Leases are left out, and with them the documents that are nothing else
-//! (sessions): whoever held one is gone.
+//! Leases and sessions are not migrated: their holders no longer run.
 
 use std::collections::BTreeMap;
 
@@ -17,19 +15,19 @@ use serde_json::Value;
 pub(super) const INSTANCE: &str = "instance";
 const INTENT: &str = "outbox_intent";
 
-/// Everything of one instance that is worth moving.
+/// The documents of one instance that are migrated.
 #[derive(Debug, Default)]
 pub(super) struct Partition {
     pub(super) instance: String,
-    /// Absent when messages wait for an instance that never ran.
+    /// Absent when messages are queued for an instance that never ran.
     pub(super) head: Option<Head>,
     /// Events by execution, in order.
     pub(super) executions: BTreeMap<u64, BTreeMap<u64, Event>>,
     pub(super) messages: Vec<Queued>,
     pub(super) activities: Vec<Queued>,
-    /// Messages to others that were not delivered, or were and it is not noted.
+    /// Messages to other instances whose delivery is not recorded.
     pub(super) intents: Vec<Intent>,
-    /// Values of earlier executions.
+    /// Key-value pairs of earlier executions.
     pub(super) values: BTreeMap<String, KeyValue>,
 }
 
@@ -50,7 +48,7 @@ pub(super) struct Head {
     pub(super) updated_at: u64,
 }
 
-/// A message or an activity, with what it carries.
+/// A message or an activity, with its work item.
 #[derive(Debug, Clone)]
 pub(super) struct Queued {
     pub(super) id: String,
@@ -60,12 +58,12 @@ pub(super) struct Queued {
     pub(super) attempt_count: u32,
 }
 
-/// A message to another instance that waits in its sender's partition.
+/// An outbox entry: a message to another instance in the sender's partition.
 #[derive(Debug, Clone)]
 pub(super) struct Intent {
     pub(super) target: String,
     pub(super) is_activity: bool,
-    /// As it would be in the target's queue, its id included.
+    /// The message as it is stored in the target's queue, including its id.
     pub(super) queued: Queued,
 }
 
@@ -108,7 +106,7 @@ struct IntentDocument {
 }
 
 impl Partition {
-    /// Reads what a partition holds; the message says which document cannot be
+    /// Reads the documents of a partition. The error names the document that cannot be
     /// read.
     pub(super) fn read(instance: &str, documents: Vec<Value>) -> Result<Partition, String> {
         let mut partition = Partition { instance: instance.to_owned(), ..Partition::default() };
@@ -138,7 +136,7 @@ impl Partition {
                 let value: KeyValue = read(document)?;
                 self.values.insert(value.key.clone(), value);
             }
-            // What an execution changed is in its history; sessions are leases.
+            // An execution's changes are in its history; sessions are leases.
             Some("kv_delta" | "session") => {}
             Some(other) => return Err(format!("the published crate writes no type {other:?}")),
             None => return Err("it has no type".to_owned()),

@@ -1,7 +1,7 @@
-//! Writes an instance into the new container: messages first, then its
-//! executions, a commit each, of which the last brings everything that waits.
-//! An execution that is there was written by an earlier run, whole, so that
-//! writing an instance again does what is left to do and nothing twice.
+//! Writes an instance into the new container: messages first, then one commit per
+//! execution; the last commit also has the queued activities. An execution that exists
+//! was written whole by an earlier run, so writing an instance again completes it and
+//! repeats nothing.
 
 use std::collections::BTreeMap;
 
@@ -46,7 +46,7 @@ pub(super) async fn write(core: &Core, moved: Moved) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The state as it is; one that is not there is made.
+/// Reads the state, or creates it.
 async fn state(store: &Store, instance: &str) -> Result<Versioned<State>, Failure> {
     if let Some(found) = store.state(instance).await? {
         return Ok(found);
@@ -57,7 +57,7 @@ async fn state(store: &Store, instance: &str) -> Result<Versioned<State>, Failur
     Ok(Versioned { value: blank, etag })
 }
 
-/// What the last execution is committed with beside its turn.
+/// What the commit of the last execution adds to its turn.
 type End<'a> = (Option<&'a Head>, &'a BTreeMap<String, KeyValue>);
 
 async fn execution(
@@ -67,7 +67,7 @@ async fn execution(
     end: Option<End<'_>>,
 ) -> Result<(), Failure> {
     if let Some((head, values)) = end {
-        // Of executions that were pruned there is no history to tell.
+        // Pruned executions have no history.
         complete(&mut found.value, head, values);
     }
     let (now, nonce) = (core.clock.reserve(turn.ack.stamps()), nonce());
@@ -94,8 +94,8 @@ async fn execution(
     Ok(())
 }
 
-/// Values and status as the old container has them; the turn's own changes
-/// come on top, and are what is there already.
+/// Sets key-value pairs and status as the old container has them. The turn's own changes
+/// are applied after that and give the same values.
 fn complete(state: &mut State, head: Option<&Head>, values: &BTreeMap<String, KeyValue>) {
     for (key, value) in values {
         let value = KvValue { value: value.value.clone().into(), set_at_ms: value.last_updated_at_ms };
@@ -108,7 +108,7 @@ fn complete(state: &mut State, head: Option<&Head>, values: &BTreeMap<String, Ke
     }
 }
 
-/// Times are those of the old container, not of the migration.
+/// Sets the times of the old container instead of those of the migration.
 fn date(state: &mut State, turn: &MovedTurn, head: Option<&Head>) {
     state.execution.started_at = turn.started_at;
     state.execution.completed_at = turn.completed_at;

@@ -17,9 +17,7 @@ use crate::process::clock::HybridClock;
 use crate::process::membership::Membership;
 use crate::store::{Store, quiet};
 use crate::sync::lock;
-
-/// Time between heartbeats.
-const INTERVAL: Duration = Duration::from_secs(10);
+use crate::timing::{HEARTBEAT_INTERVAL, HEARTBEAT_TTL};
 
 /// Every third heartbeat reads the heartbeats of the others, even when no poll asks.
 const LIST_EVERY: u32 = 3;
@@ -27,9 +25,6 @@ const LIST_EVERY: u32 = 3;
 /// How old the list of processes may be when a poll finds work of other processes.
 /// Work of a process that is not in the list yet is only taken later.
 const FRESH: Duration = Duration::from_secs(2);
-
-/// Time to live of a heartbeat, in seconds: longer than it counts as alive.
-const TTL_SECONDS: u32 = 45;
 
 /// The longest time that closing a provider waits to delete its heartbeat.
 const GOODBYE_MAX: Duration = Duration::from_secs(1);
@@ -59,7 +54,7 @@ pub(crate) async fn run(core: Weak<Core>) {
             }
             count = count.wrapping_add(1);
             drop(core);
-            tokio::time::sleep_until(begun + INTERVAL).await;
+            tokio::time::sleep_until(begun + HEARTBEAT_INTERVAL).await;
         }
     }
 }
@@ -78,7 +73,7 @@ async fn beat(
         instance_id: NODES_KEY,
         document_type: DocumentType::Node,
         roles: roles.clone(),
-        ttl: TTL_SECONDS,
+        ttl: HEARTBEAT_TTL.as_secs() as u32,
         written: 0,
     };
     let written = container.upsert_with(NODES_KEY, &document, &quiet()).await;

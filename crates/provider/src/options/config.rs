@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use crate::options::retention::RetentionOptions;
+use crate::timing::RECONCILER_INTERVAL;
 
 /// The configuration, as in the published crate. Struct-update syntax works:
 /// `CosmosDBProviderConfig { endpoint, key, ..Default::default() }`.
@@ -38,7 +39,7 @@ impl Default for CosmosDBProviderConfig {
             container: "duroxide".to_owned(),
             orch_concurrency: 1,
             worker_concurrency: 1,
-            reconciler_interval: Duration::from_secs(2),
+            reconciler_interval: RECONCILER_INTERVAL,
             reconciler_age_threshold: Duration::from_secs(2),
         }
     }
@@ -131,7 +132,7 @@ impl Default for Options {
             long_poll_threshold: Duration::from_secs(1),
             tier: CommitTier::default(),
             is_tier_for_all: false,
-            reconciler_interval: Duration::from_secs(2),
+            reconciler_interval: RECONCILER_INTERVAL,
             reconciler_age: Duration::from_secs(2),
             retention: RetentionOptions::default(),
             clock_error_ms: 0,

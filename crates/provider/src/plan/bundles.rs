@@ -1,22 +1,22 @@
-//! Bundles and outboxes: many small documents in a few large ones, none of them
-//! larger than a document may be.
+//! Bundles and outboxes: many small documents packed into a few large ones, each within
+//! the service's limit for a document.
 
 use crate::documents::stamp::Stamp;
 use crate::documents::{Activity, Bundle, DocumentType, Message, Outbox};
 
-/// A bundle or outbox, as JSON. A step of unpacking writes what it makes beside
-/// the rest of the bundle, and both must fit a batch.
+/// Bytes of a bundle or outbox as JSON. A step of unpacking writes some of its documents
+/// and the rest of the bundle in one batch, so both must fit.
 pub(super) const BYTES_MAX: usize = 900_000;
 
-/// Work items of one bundle, and cancellations.
+/// Work items or cancellations of one bundle.
 const ITEMS_MAX: usize = 2000;
 
-/// Where bundles and outboxes are made.
+/// The turn that bundles and outboxes belong to.
 pub(super) struct Origin<'a> {
     pub(super) instance: &'a str,
     pub(super) seq: u64,
     pub(super) now: Stamp,
-    /// Their staging, if they are written before the commit.
+    /// The staging id, if they are written before the commit.
     pub(super) mark: Option<&'a str>,
 }
 
@@ -27,13 +27,13 @@ impl Origin<'_> {
     }
 }
 
-/// Bytes of these documents.
+/// The approximate size of these documents in bytes.
 pub(super) fn bytes(activities: &[Activity], messages: &[Message]) -> usize {
     let activities: usize = activities.iter().map(Activity::weight).sum();
     activities + messages.iter().map(Message::weight).sum::<usize>()
 }
 
-/// Packs what a turn schedules, in order.
+/// Packs the activities, messages and cancellations of a turn, in order.
 pub(super) fn bundles(
     origin: &Origin<'_>,
     activities: Vec<Activity>,
@@ -65,7 +65,7 @@ pub(super) fn bundles(
     bundles
 }
 
-/// Packs messages to others, in order.
+/// Packs messages to other instances, in order.
 pub(super) fn outboxes(origin: &Origin<'_>, messages: Vec<Message>) -> Vec<Outbox> {
     let outbox = |(n, messages)| Outbox {
         id: origin.id("o", n),
@@ -79,8 +79,8 @@ pub(super) fn outboxes(origin: &Origin<'_>, messages: Vec<Message>) -> Vec<Outbo
     packed(messages, Message::weight).into_iter().enumerate().map(outbox).collect()
 }
 
-/// Cuts a list into parts that are small enough; what is too large by itself is
-/// a part of its own.
+/// Cuts a list into groups that are small enough. An item that is too large by itself is
+/// a group of its own.
 fn packed<T>(items: Vec<T>, size: impl Fn(&T) -> usize) -> Vec<Vec<T>> {
     let mut parts: Vec<Vec<T>> = Vec::new();
     let mut bytes = 0;

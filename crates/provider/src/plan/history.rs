@@ -1,5 +1,5 @@
-//! Histories: appended as text, a line per event, and never read again to do
-//! so. What grows too long for the state document becomes a chunk.
+//! The history of a turn: events are appended as text, one per line, without reading the
+//! history. Text that is too long for the state document becomes a chunk.
 
 use duroxide::{Event, EventKind};
 
@@ -8,15 +8,15 @@ use crate::documents::text::{PART_BYTES_MAX, Text, cut};
 use crate::documents::{Chunk, DocumentType, Execution, ExecutionStatus, PastExecution, State};
 use crate::failure::Failure;
 
-/// The state document keeps this much of the history; every commit rewrites it.
+/// Bytes of history that the state document keeps. Every commit rewrites them.
 const TAIL_BYTES_MAX: usize = 8 * 1024;
 
 pub(crate) fn past_id(execution: u64) -> String {
     format!("e:{execution}")
 }
 
-/// Brings the turn's execution forward: a newer one becomes current, an older
-/// one is appended to where it is.
+/// Appends the turn's events. A newer execution becomes the current one; events of an
+/// older one are appended to its own document.
 pub(super) fn advance(plan: &mut TurnPlan, basis: &Basis<'_>, ack: &TurnAck) -> Result<(), Failure> {
     let now_ms = basis.now.ms();
     if ack.execution < plan.state.execution.number {
@@ -25,7 +25,7 @@ pub(super) fn advance(plan: &mut TurnPlan, basis: &Basis<'_>, ack: &TurnAck) -> 
             None => (None, None),
         };
         let mut past = before.unwrap_or_else(|| begun(ack.execution, now_ms));
-        judge(&mut past, ack, now_ms);
+        set_status(&mut past, ack, now_ms);
         let mut text = String::new();
         append(&mut past, &mut text, &ack.history_delta)?;
         flush(plan, &mut past, &mut text);
@@ -36,7 +36,7 @@ pub(super) fn advance(plan: &mut TurnPlan, basis: &Basis<'_>, ack: &TurnAck) -> 
         retire(plan);
         plan.state.execution = begun(ack.execution, now_ms);
     }
-    judge(&mut plan.state.execution, ack, now_ms);
+    set_status(&mut plan.state.execution, ack, now_ms);
     let State { execution, event_data, .. } = &mut plan.state;
     append(execution, event_data, &ack.history_delta)?;
     if plan.state.event_data.len() > TAIL_BYTES_MAX {
@@ -57,7 +57,7 @@ fn begun(execution: u64, now_ms: u64) -> Execution {
     }
 }
 
-/// The current execution becomes a past one, its history whole in chunks.
+/// Turns the current execution into a past one, with its whole history in chunks.
 fn retire(plan: &mut TurnPlan) {
     if plan.state.execution.number == 0 {
         return;
@@ -77,7 +77,7 @@ fn as_past(state: &State, execution: Execution) -> PastExecution {
     }
 }
 
-fn judge(execution: &mut Execution, ack: &TurnAck, now_ms: u64) {
+fn set_status(execution: &mut Execution, ack: &TurnAck, now_ms: u64) {
     if let Some(version) = &ack.metadata.pinned_duroxide_version {
         execution.pinned_version = Some(version.to_string());
     }
@@ -90,7 +90,7 @@ fn judge(execution: &mut Execution, ack: &TurnAck, now_ms: u64) {
     }
 }
 
-/// Appends events, which must come after all there are.
+/// Appends events. Their ids must follow those of the history.
 fn append(execution: &mut Execution, text: &mut String, events: &[Event]) -> Result<(), Failure> {
     for event in events {
         if event.event_id <= execution.last_event {
@@ -100,7 +100,7 @@ fn append(execution: &mut Execution, text: &mut String, events: &[Event]) -> Res
             )));
         }
         let line = serde_json::to_string(event)
-            .map_err(|error| Failure::Refused(format!("an event is no JSON: {error}")))?;
+            .map_err(|error| Failure::Refused(format!("an event cannot be written as JSON: {error}")))?;
         execution.last_event = event.event_id;
         execution.events += 1;
         execution.event_bytes += line.len() as u64;
@@ -113,8 +113,8 @@ fn append(execution: &mut Execution, text: &mut String, events: &[Event]) -> Res
     Ok(())
 }
 
-/// Moves text into chunks. They are cut anywhere: put together they are the
-/// text again.
+/// Moves text into chunks. A cut may fall within an event: joined, the chunks are the
+/// text.
 fn flush(plan: &mut TurnPlan, execution: &mut Execution, text: &mut String) {
     let mark = plan.staging.as_deref();
     for piece in cut(text, PART_BYTES_MAX) {

@@ -1,4 +1,5 @@
-//! Work items as documents: their ids, when they are seen, in which order.
+//! Turns work items into documents: their ids, their order, and when they become
+//! visible.
 
 use std::time::Duration;
 
@@ -9,10 +10,10 @@ use crate::documents::stamp::Stamp;
 use crate::documents::{Activity, DocumentType, FIRST, Message, State};
 use crate::failure::Failure;
 
-/// The longest instance id: what a partition key may have.
+/// Bytes of an instance id: the service's limit for a partition key.
 const INSTANCE_BYTES_MAX: usize = 2048;
 
-/// Which instance a message goes to.
+/// The instance that a message is for.
 pub(crate) fn instance_of(item: &WorkItem) -> &str {
     match item {
         WorkItem::SubOrchCompleted { parent_instance, .. }
@@ -65,8 +66,8 @@ pub(crate) fn message(
     })
 }
 
-/// A timer is set by the clock of the machine the runtime is on; when it is seen
-/// is told by ours, so many milliseconds ahead of that one.
+/// Converts a timer to the provider's clock. The runtime sets timers by its machine's
+/// clock; the provider's clock is `offset_ms` ahead of it.
 pub(super) fn set_by_our_clock(message: &mut Message, item: &WorkItem, offset_ms: i64, now: Stamp) {
     let WorkItem::TimerFired { fire_at_ms, .. } = item else { return };
     let due = fire_at_ms.saturating_add_signed(offset_ms);
@@ -77,8 +78,8 @@ pub(super) fn set_by_our_clock(message: &mut Message, item: &WorkItem, offset_ms
     }
 }
 
-/// The start of a child says which incarnation of its parent wants it; what the
-/// child has to say in the end is for that one and no other.
+/// Adds the incarnation to a start of a child or to a child's result. The result is only
+/// for the incarnation of the parent that started the child.
 pub(super) fn address(message: &mut Message, item: &WorkItem, sender: &State) {
     if message.start_parent.as_ref() == Some(&sender.instance_id) {
         message.parent_incarnation = Some(sender.incarnation.clone());
@@ -91,8 +92,8 @@ pub(super) fn address(message: &mut Message, item: &WorkItem, sender: &State) {
     }
 }
 
-/// What the runtime would take twice. Completions it knows by their event, and
-/// a second cancellation changes nothing.
+/// Whether the runtime would process the item twice. It recognises completions by their
+/// event, and a second cancellation changes nothing.
 fn is_once(item: &WorkItem) -> bool {
     match item {
         WorkItem::StartOrchestration { .. }
@@ -116,7 +117,7 @@ pub(crate) fn activity_id(execution: u64, event: u64) -> String {
 /// An activity as a document.
 pub(crate) fn activity(item: &WorkItem, now: Stamp) -> Result<Activity, Failure> {
     let WorkItem::ActivityExecute { instance, execution_id, id, session_id, tag, .. } = item else {
-        return Err(Failure::Refused("only ActivityExecute goes to workers".to_owned()));
+        return Err(Failure::Refused("only ActivityExecute can be enqueued for workers".to_owned()));
     };
     Ok(Activity {
         id: activity_id(*execution_id, *id),
@@ -135,7 +136,7 @@ pub(crate) fn activity(item: &WorkItem, now: Stamp) -> Result<Activity, Failure>
 
 fn encode(item: &WorkItem) -> Result<String, Failure> {
     serde_json::to_string(item)
-        .map_err(|error| Failure::Refused(format!("the work item is no JSON: {error}")))
+        .map_err(|error| Failure::Refused(format!("the work item cannot be written as JSON: {error}")))
 }
 
 fn checked(instance: &str) -> Result<String, Failure> {
@@ -148,7 +149,8 @@ fn checked(instance: &str) -> Result<String, Failure> {
     Ok(instance.to_owned())
 }
 
-/// Who sends, in an id: one that was deleted and made again is another.
+/// The sender part of a message id. An instance that was deleted and created again is
+/// another sender.
 pub(super) fn source(instance: &str, incarnation: &str) -> String {
     let mut hash = Sha256::new();
     hash.update(instance.as_bytes());
@@ -157,7 +159,7 @@ pub(super) fn source(instance: &str, incarnation: &str) -> String {
     hex(&hash.finalize()[..8])
 }
 
-/// Where a session's document is: id and numeric partition key.
+/// The id and the numeric partition key of a session's document.
 pub(crate) fn session_of(session: &str) -> (String, u64) {
     let hash = Sha256::digest(session.as_bytes());
     let mut key = [0; 8];

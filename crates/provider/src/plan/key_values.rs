@@ -1,11 +1,11 @@
-//! Key-value pairs: what the current execution changes stays apart, as a delta,
-//! until it ends; then it becomes the base of the next.
+//! Key-value pairs: the changes of the current execution are kept as a delta. When the
+//! execution ends they are merged into the base of the next one.
 
 use duroxide::{Event, EventKind};
 
 use crate::documents::{KvValue, State};
 
-/// Puts a turn's changes into the delta, in order.
+/// Adds a turn's changes to the delta, in order.
 pub(super) fn apply(state: &mut State, delta: &[Event]) {
     for event in delta {
         match &event.kind {
@@ -14,7 +14,7 @@ pub(super) fn apply(state: &mut State, delta: &[Event]) {
                 state.kv_delta.insert(key.clone(), Some(value));
             }
             EventKind::KeyValueCleared { key } => {
-                // Only what the base has must be hidden.
+                // A removal is only needed for a key of the base.
                 match state.kv.contains_key(key) {
                     true => state.kv_delta.insert(key.clone(), None),
                     false => state.kv_delta.remove(key),
@@ -31,7 +31,7 @@ pub(super) fn apply(state: &mut State, delta: &[Event]) {
     }
 }
 
-/// The execution has ended: its changes become the base.
+/// Merges the delta into the base, at the end of an execution.
 pub(super) fn merge(state: &mut State) {
     for (key, value) in std::mem::take(&mut state.kv_delta) {
         match value {

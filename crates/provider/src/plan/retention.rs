@@ -1,34 +1,29 @@
-//! How long what has ended is kept: what users say, and what it makes of a state
-//! that ends.
+//! Retention: how long ended instances are kept, and how a state that ends is marked for
+//! removal.
 //!
-//! An instance goes with its whole tree, so long after its root has ended, and
-//! never while any part of the tree runs. There are two ways, and a state says
-//! which is its own:
+//! An instance is removed with its whole tree, a fixed time after its root has ended,
+//! and never while any instance of the tree runs. There are two ways:
 //!
-//! - An instance that is one document (its history fits the state, it never
-//!   continued as new, it has no children) gets a time to live with the commit
-//!   that ends it. One document goes whole, by itself, and costs nothing.
-//! - Everything else says from when on it may go (`madeAt`), and the reconciler
-//!   of any process deletes the tree as a user would: all or nothing, finished
-//!   after a crash, with a tombstone for what comes late. Giving each of its
-//!   documents a time to live instead would cost more than deleting them, and
-//!   they would go one by one: a history could be gone while its state is there.
+//! - An instance of one document (its history fits the state, it never continued as new,
+//!   it has no children) gets a time to live in the commit that ends it. The service
+//!   removes it at no cost.
+//! - Any other instance gets the time of its removal (`madeAt`). The reconciler of any
+//!   process then deletes the tree as a user would: all or nothing, completed after a
+//!   crash, with a tombstone for late messages. A time to live for each of its documents
+//!   would cost more, and the documents would expire one by one: the history could be
+//!   gone while the state exists.
 
 use std::time::Duration;
 
 use crate::documents::State;
 use crate::documents::stamp::Stamp;
+use crate::timing::RETENTION_BY_TTL_MIN;
 
-/// The shortest retention that a time to live is used for: what is left of
-/// cancelled activities stays an hour, and must not meet a new instance of the
-/// same name.
-const TTL_LEAST: Duration = Duration::from_secs(3600);
-
-/// What a plan needs to know of it.
+/// The retention settings that a plan needs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Retention {
     pub(crate) finished_for: Option<Duration>,
-    /// Whether the container removes what has a time to live.
+    /// Whether the container has time to live switched on.
     pub(crate) is_ttl_on: bool,
 }
 
@@ -36,7 +31,7 @@ impl Retention {
     /// Marks a state that has ended: by a time to live, or for the reconciler.
     pub(crate) fn mark(self, state: &mut State, now_ms: u64) {
         let Some(finished_for) = self.finished_for.filter(|_| is_finished_root(state)) else { return };
-        if self.is_ttl_on && finished_for >= TTL_LEAST && is_alone(state) {
+        if self.is_ttl_on && finished_for >= RETENTION_BY_TTL_MIN && is_alone(state) {
             let seconds = u32::try_from(finished_for.as_secs()).unwrap_or(u32::MAX);
             (state.ttl, state.repair_at) = (Some(seconds.min(i32::MAX as u32)), None);
             return;
@@ -45,14 +40,14 @@ impl Retention {
         (state.ttl, state.repair_at) = (None, Some(since.after(finished_for)));
     }
 
-    /// Whether a message that nobody waits for has waited too long: its instance
-    /// is gone, or never came.
+    /// Whether a message without an instance has waited longer than the retention: its
+    /// instance was removed, or never started.
     pub(crate) fn is_lost(self, sent: Stamp, now: Stamp) -> bool {
         self.finished_for.is_some_and(|time| sent.after(time) < now)
     }
 }
 
-/// Children go with their root.
+/// Whether the instance has ended and is a root. Children are removed with their root.
 fn is_finished_root(state: &State) -> bool {
     state.created && state.parent_instance_id.is_none() && is_finished(state)
 }
@@ -61,7 +56,7 @@ pub(crate) fn is_finished(state: &State) -> bool {
     state.execution.status.ends_instance()
 }
 
-/// Whether the state is all there is of an instance.
+/// Whether the state is the instance's only document.
 fn is_alone(state: &State) -> bool {
     state.execution.number == 1
         && state.execution.chunks.is_empty()
@@ -97,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn one_document_goes_by_itself_and_everything_else_by_the_reconciler() {
+    fn an_instance_of_one_document_expires_and_any_other_is_left_to_the_reconciler() {
         let day = Retention { finished_for: Some(DAY), is_ttl_on: true };
         let due = Some(1_000_000 + DAY.as_millis() as u64);
         check(|_| {}, day, Some(86_400), None);
@@ -114,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn what_runs_is_a_child_or_is_to_be_kept_is_not_marked() {
+    fn a_running_instance_a_child_or_one_without_retention_is_not_marked() {
         let day = Retention { finished_for: Some(DAY), is_ttl_on: true };
         check(|_| {}, Retention { finished_for: None, ..day }, None, None);
         check(|state| state.created = false, day, None, None);

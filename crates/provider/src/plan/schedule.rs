@@ -1,5 +1,5 @@
-//! What a turn schedules: activities, messages to itself and to others,
-//! cancellations. A few are documents of the commit, many go into bundles.
+//! The work that a turn schedules: activities, messages to itself and to other instances,
+//! cancellations. A few become documents of the commit; many are packed into bundles.
 
 use std::collections::HashSet;
 
@@ -11,20 +11,16 @@ use crate::documents::{
     Activity, Bundle, Cancelled, DocumentType, FIRST, Garbage, Message, State, Versioned,
 };
 use crate::failure::Failure;
+use crate::timing::CANCELLED_TTL;
 
-/// More activities, messages and cancellations than this go into a bundle: a
-/// batch must keep room for 64 consumed messages and the state.
+/// Activities, messages and cancellations that become documents of the commit; more are
+/// packed into bundles. A batch needs room for 64 consumed messages and the state.
 const LOOSE_MAX: usize = 30;
 
-/// Loose activities and messages together.
+/// Bytes of the activities and messages that become documents of the commit.
 const LOOSE_BYTES_MAX: usize = 600_000;
 
-/// How long what is left of a cancelled activity stays: longer than any worker
-/// goes on without renewing its lock.
-const CANCELLED_TTL_SECONDS: u32 = 3600;
-
-/// Activities, messages to the instance itself, messages to others,
-/// cancellations.
+/// Adds the scheduled work to the plan.
 pub(super) fn apply(
     plan: &mut TurnPlan,
     basis: &Basis<'_>,
@@ -59,7 +55,7 @@ pub(super) fn apply(
         (plan.activities, plan.messages) = (activities, messages);
         return Ok(());
     }
-    // The start of the next execution must be there with this commit.
+    // The start of the next execution must be written by this commit.
     let (now, later) = messages.into_iter().partition(|message| message.enqueued_at <= FIRST);
     plan.messages = now;
     plan.bundles = bundles::bundles(&origin, activities, later, cancelled);
@@ -67,14 +63,14 @@ pub(super) fn apply(
     Ok(())
 }
 
-/// What a turn schedules, as documents.
+/// The scheduled work as documents.
 struct Scheduled {
     activities: Vec<Activity>,
     /// To the instance itself.
     messages: Vec<Message>,
-    /// To others.
+    /// To other instances.
     outgoing: Vec<Message>,
-    /// Activities of earlier turns.
+    /// Ids of cancelled activities of earlier turns.
     cancelled: HashSet<String>,
 }
 
@@ -96,7 +92,7 @@ fn scheduled(
     let (mut activities, mut messages, mut outgoing) = (Vec::new(), Vec::new(), Vec::new());
     for item in &ack.worker_items {
         let mut activity = activity(item, next())?;
-        // Scheduled and cancelled in one turn: as if neither.
+        // Scheduled and cancelled in one turn: neither is written.
         if !cancelled.remove(&activity.id) {
             activity.incarnation = inc.clone();
             state.is_spilt |= spill.activity(&mut activity, layout.item_bytes_max);
@@ -124,8 +120,8 @@ fn scheduled(
     Ok(Scheduled { activities, messages, outgoing, cancelled })
 }
 
-/// Lets bundles that are not unpacked yet skip cancelled activities; what was
-/// found there needs no tombstone.
+/// Marks cancelled activities in bundles that are not unpacked yet. They need no
+/// tombstone.
 fn edit_bundles(bundles: &[Versioned<Bundle>], cancelled: &mut HashSet<String>) -> Vec<Versioned<Bundle>> {
     let mut edited = Vec::new();
     for bundle in bundles {
@@ -140,11 +136,12 @@ fn edit_bundles(bundles: &[Versioned<Bundle>], cancelled: &mut HashSet<String>) 
     edited
 }
 
+/// The tombstone of a cancelled activity.
 pub(crate) fn tombstone(instance: &str, id: String) -> Cancelled {
     Cancelled {
         id,
         instance_id: instance.to_owned(),
         document_type: DocumentType::Cancelled,
-        ttl: CANCELLED_TTL_SECONDS,
+        ttl: CANCELLED_TTL.as_secs() as u32,
     }
 }

@@ -1,32 +1,31 @@
-//! How large a commit is: operations and bytes, so that a plan is never made
-//! that no batch takes.
+//! The size of a commit in operations and bytes: a plan that does not fit a batch is
+//! never committed.
 
 use serde::Serialize;
 
 use super::TurnPlan;
 
-/// What a batch of the service holds.
+/// Operations of a batch: the service's limit.
 pub(crate) const OPERATIONS_MAX: usize = 100;
 
-/// A commit's bytes. The service takes 2 MiB; the rest is room for its own
-/// accounting.
+/// Bytes of a commit. The service allows 2 MiB; the rest is for its own accounting.
 pub(crate) const BYTES_MAX: usize = 1_800_000;
 
-/// An operation beside its document: its kind, id and etag.
+/// Bytes of an operation without its document: its kind, id and etag.
 const OPERATION_BYTES: usize = 160;
 
-/// The state document by itself: well below what a document may have, so that
-/// locks and marks can always be written.
+/// Bytes of the state document: well below the service's limit, so that a lock can
+/// always be added.
 const STATE_BYTES_MAX: usize = 1_200_000;
 
 impl TurnPlan {
-    /// Whether one batch takes it.
+    /// Whether it fits one batch.
     pub(super) fn is_fitting(&self) -> bool {
         let state = json(&self.state);
         state <= STATE_BYTES_MAX && self.operations() <= OPERATIONS_MAX && state + self.bytes() <= BYTES_MAX
     }
 
-    /// Operations of the commit.
+    /// The number of operations of the commit.
     pub(crate) fn operations(&self) -> usize {
         let staged = match &self.staging {
             Some(_) => 1,
@@ -44,7 +43,7 @@ impl TurnPlan {
             + usize::from(self.garbage.is_some())
     }
 
-    /// Bytes of the commit beside the state.
+    /// Bytes of the commit without the state.
     fn bytes(&self) -> usize {
         let mut bytes = self.operations() * OPERATION_BYTES;
         bytes += all(&self.activities) + all(&self.messages) + all(&self.cancelled);
@@ -62,7 +61,7 @@ fn all<T: Serialize>(values: &[T]) -> usize {
     values.iter().map(json).sum()
 }
 
-/// Bytes of a document, without making it.
+/// Bytes of a document as JSON, without building the text.
 fn json<T: Serialize>(value: &T) -> usize {
     struct Count(usize);
     impl std::io::Write for Count {
@@ -78,7 +77,7 @@ fn json<T: Serialize>(value: &T) -> usize {
     let mut count = Count(0);
     match serde_json::to_writer(&mut count, value) {
         Ok(()) => count.0,
-        // What cannot be written is refused when it is.
+        // The commit fails on a document that cannot be written.
         Err(_) => 0,
     }
 }

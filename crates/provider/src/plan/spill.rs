@@ -1,20 +1,20 @@
-//! What is too large for where it belongs goes into parts beside it: single
-//! values that no document holds, and in turns that no batch holds every item
-//! above a few kilobytes, so that what is left of the turn fits one.
+//! Splits texts that are too large for their document into parts: single values above the
+//! limit of a document, and, in a turn that does not fit a batch, every work item above a
+//! few kilobytes.
 
 use crate::documents::text::{PART_BYTES_MAX, Parts, Text, cut, escaped};
 use crate::documents::{Activity, DocumentType, Execution, KvValue, Message, Part, State};
 
-/// A value of the state, other than key-value pairs, that stays in it.
+/// Bytes of a value (not a key-value pair) that stays in the state.
 const STATE_VALUE_BYTES_MAX: usize = 96 * 1024;
 
-/// All key-value pairs of the state together: every commit writes them again.
+/// Bytes of all key-value pairs in the state. Every commit writes them again.
 const KV_BYTES_MAX: usize = 192 * 1024;
 
-/// When there are more, the values above these sizes go, largest first.
+/// When there are more, values above the first limit are split, then above the next.
 const KV_LIMITS: [usize; 3] = [16 * 1024, 2 * 1024, 128];
 
-/// Makes parts, under ids that no other plan has.
+/// Creates parts, under ids that no other plan has.
 #[derive(Debug, Default)]
 pub(super) struct Spill {
     instance: String,
@@ -34,17 +34,17 @@ impl Spill {
         self.parts
     }
 
-    /// Items above the limit go into parts.
+    /// Splits a message's item when it is above the limit.
     pub(super) fn message(&mut self, message: &mut Message, limit: usize) {
         self.text(&mut message.item, "b", limit, None);
     }
 
-    /// The same; whether it did.
+    /// Splits an activity's item when it is above the limit. Returns whether it did.
     pub(super) fn activity(&mut self, activity: &mut Activity, limit: usize) -> bool {
         self.text(&mut activity.item, "b", limit, Some(&activity.id))
     }
 
-    /// The state stays small, whatever it holds.
+    /// Splits large values of the state, so that the state stays small.
     pub(super) fn state(&mut self, state: &mut State) {
         if let Some(status) = &mut state.custom_status {
             self.text(status, "k", STATE_VALUE_BYTES_MAX, None);
@@ -83,7 +83,7 @@ impl Spill {
     }
 }
 
-/// A text as documents.
+/// The part documents of a text.
 pub(crate) fn apart(
     instance: &str,
     name: &str,

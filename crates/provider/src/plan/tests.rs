@@ -181,6 +181,6 @@ fn a_commit_is_recognised_after_the_next_ones_and_few_are_kept() {
     }
     assert_eq!(
         (state.recent_nonces.len(), state.recent_nonces[0].as_str(), state.commit_nonce.as_str()),
-        (ACKS_MAX, "12", "19")
+        (RECENT_NONCES_MAX, "12", "19")
     );
 }

@@ -10,10 +10,7 @@ use tokio::time::Instant;
 
 use crate::documents::lock_token::nonce;
 use crate::sync::lock;
-
-/// How long after its response a message may still arrive once more: an attempt that
-/// was given up may still be in the network.
-const LATE_MAX: Duration = Duration::from_secs(60);
+use crate::timing::LATE_ATTEMPT_MAX;
 
 /// The resolution of that time.
 const MARK_EVERY: Duration = Duration::from_secs(10);
@@ -70,7 +67,7 @@ impl Sequencer {
 
 impl Target {
     fn begin(&mut self, now: Instant) -> (u64, u64) {
-        while let Some((_, number)) = self.marks.pop_front_if(|(then, _)| *then + LATE_MAX <= now) {
+        while let Some((_, number)) = self.marks.pop_front_if(|(then, _)| *then + LATE_ATTEMPT_MAX <= now) {
             self.floor = number;
         }
         if self.marks.back().is_none_or(|(then, _)| *then + MARK_EVERY <= now) {
@@ -113,7 +110,10 @@ mod tests {
             let ticket = sequencer.begin("a");
             assert_eq!(&ticket.sender, &sender);
             let age = number - ticket.low;
-            assert!(age >= LATE_MAX.as_secs() && age <= (LATE_MAX + MARK_EVERY).as_secs(), "{age}");
+            assert!(
+                age >= LATE_ATTEMPT_MAX.as_secs() && age <= (LATE_ATTEMPT_MAX + MARK_EVERY).as_secs(),
+                "{age}"
+            );
         }
         assert_ne!(sequencer.begin("b").sender, sender, "each target has its own sender id");
     }

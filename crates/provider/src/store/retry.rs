@@ -1,5 +1,5 @@
 //! Retries above the driver's own. `retry_until` waits out transient failures until
-//! a deadline: a lock's end, or [`RETRY_FOR`]. `ConflictBudget` bounds the loops that
+//! a deadline: a lock's end, or `RETRY_FOR`. `ConflictBudget` bounds the loops that
 //! repeat a conditional write which lost against another writer.
 
 use std::future::Future;
@@ -8,9 +8,6 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::failure::Failure;
-
-/// How long an operation without a lock retries while the service does not answer.
-pub(crate) const RETRY_FOR: Duration = Duration::from_secs(20);
 
 /// The first wait between attempts; it doubles up to the last.
 const BACKOFF_FIRST: Duration = Duration::from_millis(20);

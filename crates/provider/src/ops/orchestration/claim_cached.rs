@@ -18,10 +18,7 @@ use crate::ops::orchestration::claim::{identity, is_compatible};
 use crate::ops::orchestration::lock_instance::{LockRequest, LockedItem};
 use crate::process::hints::Candidate;
 use crate::store::state_cache::Snapshot;
-
-/// How long this process may claim its own messages without a read: a little less
-/// than other processes leave them alone. Later it reads, and sees their locks.
-const ALONE_FOR_MS: u64 = 200;
+use crate::timing::OWN_WORK_FOR;
 
 /// Claims an instance without a request. `None` when it must be read.
 pub(crate) fn claim(
@@ -68,7 +65,7 @@ pub(crate) fn claim(
 /// Whether the messages are so old that the owner of their slot may claim them.
 fn is_old(candidate: &Candidate, now_ms: u64) -> bool {
     let oldest = candidate.messages.iter().map(|message| message.seen_from().ms()).min();
-    oldest.is_some_and(|seen_ms| now_ms.saturating_sub(seen_ms) > ALONE_FOR_MS)
+    oldest.is_some_and(|seen_ms| now_ms.saturating_sub(seen_ms) > OWN_WORK_FOR.as_millis() as u64)
 }
 
 fn decoded(message: &Message) -> Option<(Message, WorkItem)> {

@@ -14,7 +14,8 @@ use perihelion_client::FeedRange;
 use tokio::time::Instant;
 
 use super::query::PollQuery;
-use crate::documents::stamp::{SKEW_MAX, Stamp};
+use crate::documents::stamp::Stamp;
+use crate::timing::SKEW_MAX;
 
 /// How long old, known rows at the head are skipped.
 const HEAD_EVERY: Duration = Duration::from_secs(30);

@@ -14,14 +14,11 @@ use crate::documents::stamp::Stamp;
 use crate::options::config::Options;
 use crate::process::hints::Hints;
 use crate::process::interest::Interest;
+use crate::timing::UNFINISHED_REPORTED_FOR;
 
 /// The most instances, and foreign sessions, that a query excludes. More are filtered
 /// from its rows.
 const EXCLUDED_MAX: usize = 256;
-
-/// How long polls return unfinished work: a little longer than the pause of an idle
-/// reconciler.
-const UNFINISHED_FOR: Duration = Duration::from_secs(15);
 
 /// Members of an activity that messages do not have.
 const ACTIVITY_MEMBERS: [&str; 6] = ["item", "tag", "sessionId", "lock", "inc", "attemptCount"];
@@ -67,7 +64,7 @@ impl PollQuery {
         let mut query = Query::new(self.text())
             .with_parameter("@now", now.0)
             .with_parameter("@from", from.0)
-            .with_parameter("@left", now.before(age.saturating_add(UNFINISHED_FOR)).0)
+            .with_parameter("@left", now.before(age.saturating_add(UNFINISHED_REPORTED_FOR)).0)
             .with_parameter("@old", now.before(age).0)
             .with_max_items(rows_max)
             .without_plan();

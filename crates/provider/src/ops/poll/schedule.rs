@@ -10,15 +10,11 @@ use tokio::time::Instant;
 use super::ingest::Found;
 use crate::process::interest::Interest;
 use crate::sync::lock;
-
-/// The interval after a poll that found work.
-const INTERVAL_FIRST: Duration = Duration::from_millis(200);
+use crate::timing::{POLL_INTERVAL_FIRST, POLL_INTERVAL_LAST};
 
 /// Each poll that finds nothing multiplies the interval, up to the last. So work is
 /// found within two seconds.
 const INTERVAL_GROWTH: f64 = 2.0;
-const INTERVAL_LAST: Duration = Duration::from_millis(1800);
-
 #[derive(Debug, Default)]
 pub(super) struct Schedule(Mutex<Rounds>);
 
@@ -42,7 +38,7 @@ struct PollResult {
 
 impl Default for Rounds {
     fn default() -> Self {
-        Rounds { begun: 0, interval: INTERVAL_FIRST, results: HashMap::new(), urged: HashMap::new() }
+        Rounds { begun: 0, interval: POLL_INTERVAL_FIRST, results: HashMap::new(), urged: HashMap::new() }
     }
 }
 
@@ -64,8 +60,8 @@ impl Schedule {
         let mut rounds = lock(&self.0);
         let at = Instant::now();
         rounds.interval = next_interval(rounds.interval, found.is_any(), found.matures_in());
-        rounds.results.retain(|_, result| at - result.at <= INTERVAL_LAST);
-        rounds.urged.retain(|_, urged| at - *urged <= INTERVAL_LAST);
+        rounds.results.retain(|_, result| at - result.at <= POLL_INTERVAL_LAST);
+        rounds.urged.retain(|_, urged| at - *urged <= POLL_INTERVAL_LAST);
         for interest in interests {
             rounds.results.insert(interest.clone(), PollResult { round, at, found: found.has(interest) });
         }
@@ -88,7 +84,7 @@ impl Schedule {
         let (mut rounds, now) = (lock(&self.0), Instant::now());
         let last = rounds.results.get(interest).map(|result| result.at);
         let asked_at = last.max(rounds.urged.get(interest).copied());
-        let is_urgent = asked_at.is_none_or(|at| at + INTERVAL_LAST <= now);
+        let is_urgent = asked_at.is_none_or(|at| at + POLL_INTERVAL_LAST <= now);
         if is_urgent {
             rounds.urged.insert(interest.clone(), now);
         }
@@ -105,9 +101,9 @@ impl Schedule {
 /// when this process may take it.
 fn next_interval(interval: Duration, is_found: bool, matures_in: Option<Duration>) -> Duration {
     match matures_in {
-        _ if is_found => INTERVAL_FIRST,
-        Some(matures_in) => matures_in.clamp(INTERVAL_FIRST, INTERVAL_LAST),
-        None => interval.mul_f64(INTERVAL_GROWTH).min(INTERVAL_LAST),
+        _ if is_found => POLL_INTERVAL_FIRST,
+        Some(matures_in) => matures_in.clamp(POLL_INTERVAL_FIRST, POLL_INTERVAL_LAST),
+        None => interval.mul_f64(INTERVAL_GROWTH).min(POLL_INTERVAL_LAST),
     }
 }
 
@@ -129,10 +125,10 @@ mod tests {
         };
         assert!(schedule.is_urgent(&Interest::Turns));
         assert!(!schedule.is_urgent(&Interest::Turns), "one is enough, even when it fails");
-        tokio::time::sleep(INTERVAL_LAST).await;
+        tokio::time::sleep(POLL_INTERVAL_LAST).await;
         assert!(schedule.is_urgent(&Interest::Turns));
         result();
-        tokio::time::sleep(INTERVAL_LAST - Duration::from_millis(1)).await;
+        tokio::time::sleep(POLL_INTERVAL_LAST - Duration::from_millis(1)).await;
         assert!(!schedule.is_urgent(&Interest::Turns));
         tokio::time::sleep(Duration::from_millis(1)).await;
         assert!(schedule.is_urgent(&Interest::Turns));
@@ -140,18 +136,18 @@ mod tests {
 
     #[test]
     fn intervals_grow_while_nothing_is_found_and_start_over_when_work_is_found() {
-        let mut interval = INTERVAL_FIRST;
+        let mut interval = POLL_INTERVAL_FIRST;
         let mut count = 0;
-        while interval < INTERVAL_LAST {
+        while interval < POLL_INTERVAL_LAST {
             let next = next_interval(interval, false, None);
             assert!(next > interval);
             (interval, count) = (next, count + 1);
         }
         assert!(count <= 6, "{count}");
-        assert_eq!(next_interval(interval, false, None), INTERVAL_LAST);
-        assert_eq!(next_interval(interval, true, None), INTERVAL_FIRST);
+        assert_eq!(next_interval(interval, false, None), POLL_INTERVAL_LAST);
+        assert_eq!(next_interval(interval, true, None), POLL_INTERVAL_FIRST);
         let soon = Duration::from_millis(700);
         assert_eq!(next_interval(interval, false, Some(soon)), soon);
-        assert_eq!(next_interval(interval, false, Some(Duration::ZERO)), INTERVAL_FIRST);
+        assert_eq!(next_interval(interval, false, Some(Duration::ZERO)), POLL_INTERVAL_FIRST);
     }
 }

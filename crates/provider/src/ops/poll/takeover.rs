@@ -8,23 +8,9 @@ use std::time::Duration;
 
 use crate::documents::stamp::Stamp;
 use crate::process::membership::Rank;
-
-/// The minimum age for the slot's owner. The process that wrote the work has taken it
-/// by then, unless it is busy or dead.
-const OWNER_WAITS: Duration = Duration::from_millis(250);
-
-/// The minimum age for others. The slot's owner has taken it by then, unless it is busy
-/// or dead.
-const OTHERS_WAIT: Duration = Duration::from_secs(1);
-
-/// The minimum age for others after a lock has expired: its holder is dead or slow, and
-/// may own the slot.
-const OTHERS_WAIT_FOR_LOCKS: Duration = Duration::from_millis(250);
-
-/// The delay between one process and the next that do not own the slot, so that they do
-/// not race; and the largest delay.
-const EACH_WAITS: Duration = Duration::from_millis(50);
-const EACH_WAITS_LAST: Duration = Duration::from_millis(200);
+use crate::timing::{
+    OTHERS_TAKE_AFTER, OTHERS_TAKE_EXPIRED_AFTER, OWNER_TAKES_AFTER, TAKEOVER_STEP, TAKEOVER_STEP_MAX,
+};
 
 /// The age of work in storage.
 #[derive(Debug, Clone, Copy)]
@@ -39,11 +25,11 @@ pub(super) struct Age {
 pub(super) fn wait(rank: Rank, age: Age, now: Stamp) -> Duration {
     let age_wanted = match (rank, age.was_locked) {
         (Rank::Alone, _) | (Rank::Owner, true) => return Duration::ZERO,
-        (Rank::Owner, false) => OWNER_WAITS,
+        (Rank::Owner, false) => OWNER_TAKES_AFTER,
         (Rank::Behind(others), was_locked) => {
             let place = u32::try_from(others.saturating_sub(1)).unwrap_or(u32::MAX);
-            let first = if was_locked { OTHERS_WAIT_FOR_LOCKS } else { OTHERS_WAIT };
-            first + EACH_WAITS.saturating_mul(place).min(EACH_WAITS_LAST)
+            let first = if was_locked { OTHERS_TAKE_EXPIRED_AFTER } else { OTHERS_TAKE_AFTER };
+            first + TAKEOVER_STEP.saturating_mul(place).min(TAKEOVER_STEP_MAX)
         }
     };
     // Messages that are visible at once are stamped in the past; timers and expired

@@ -24,11 +24,7 @@ use crate::ops::repair::garbage;
 use crate::ops::repair::purge;
 use crate::ops::repair::retain;
 use crate::store::versioned;
-
-/// After a pass that found nothing, the next one comes this many intervals later:
-/// work is left only after crashes. Work that this process left itself is looked for at
-/// every interval.
-const IDLE_INTERVALS: u32 = 5;
+use crate::timing::RECONCILER_IDLE_INTERVALS;
 
 /// The shortest time between rounds, even when polls call.
 const INTERVAL_LEAST: Duration = Duration::from_millis(50);
@@ -58,7 +54,7 @@ pub(crate) async fn run(core: Weak<Core>, interval: Duration) {
         (rest, stuck) = match core.metrics.count("reconcile", round(&core, &mut pass)).await {
             Ok(()) if pass.from > Stamp(0) => (0, stuck),
             Ok(()) => match std::mem::take(&mut pass) {
-                Pass { found: 0, .. } => (IDLE_INTERVALS - 1, 0),
+                Pass { found: 0, .. } => (RECONCILER_IDLE_INTERVALS - 1, 0),
                 Pass { finished, .. } if finished > 0 => (0, 0),
                 Pass { .. } => pause(stuck),
             },

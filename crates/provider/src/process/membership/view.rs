@@ -6,10 +6,7 @@ use std::collections::BTreeMap;
 use super::hash::{SLOTS, score, slot_of};
 use crate::documents::node::{NodeDocument, Roles};
 use crate::documents::stamp::Stamp;
-
-/// A process is dead when its heartbeat is this many seconds older than the newest one:
-/// it missed two.
-const ALIVE_SECONDS: u64 = 30;
+use crate::timing::ALIVE_FOR;
 
 /// The order in which processes take work that a poll found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,7 +37,7 @@ impl View {
     /// its own is not among them.
     pub(crate) fn next(&self, me: &str, roles: &Roles, list: Vec<NodeDocument>, now: Stamp) -> View {
         let newest = list.iter().map(|node| node.written).max().unwrap_or_default();
-        let alive = list.into_iter().filter(|node| newest - node.written <= ALIVE_SECONDS);
+        let alive = list.into_iter().filter(|node| newest - node.written <= ALIVE_FOR.as_secs());
         let mut nodes: BTreeMap<String, Roles> = alive.map(|node| (node.id, node.roles)).collect();
         nodes.insert(me.to_owned(), roles.clone());
         let mut view = View { me: me.to_owned(), nodes, owned: Vec::new() };

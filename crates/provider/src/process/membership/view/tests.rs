@@ -57,8 +57,8 @@ fn only_the_slots_of_whoever_leaves_move_and_the_others_keep_their_since() {
 fn a_heartbeat_that_is_old_by_the_services_clock_is_of_a_dead_process() {
     let list = vec![
         node("n:a", roles(true, &[]), 1000),
-        node("n:old", roles(true, &[]), 1000 - ALIVE_SECONDS - 1),
-        node("n:late", roles(false, &[]), 1000 - ALIVE_SECONDS),
+        node("n:old", roles(true, &[]), 1000 - ALIVE_FOR.as_secs() - 1),
+        node("n:late", roles(false, &[]), 1000 - ALIVE_FOR.as_secs()),
     ];
     let view = View::default().next("n:a", &roles(true, &[]), list, Stamp(1));
     assert_eq!(view.nodes.keys().map(String::as_str).collect::<Vec<_>>(), ["n:a", "n:late"]);

@@ -1,0 +1,92 @@
+//! Intervals and waits that depend on each other, with the relations between them as
+//! compile-time assertions. A wait that stands alone is a constant beside its use.
+
+use std::time::Duration;
+
+/// How far the clocks of two machines may differ. A message that is to be visible at once
+/// is stamped this far in the past, so that a reader whose clock is behind the writer's
+/// sees it at once too.
+pub(crate) const SKEW_MAX: Duration = Duration::from_secs(120);
+
+/// How long operations without a lock are retried when the service does not answer.
+pub(crate) const RETRY_FOR: Duration = Duration::from_secs(20);
+
+/// How long a sent message may still arrive after it was answered: an abandoned attempt
+/// may still be in the network.
+pub(crate) const LATE_ATTEMPT_MAX: Duration = Duration::from_secs(60);
+
+/// How long the dedup record keeps an enqueuing process after its last message.
+pub(crate) const ENQUEUER_KEPT_FOR: Duration = Duration::from_secs(600);
+
+/// How long a process takes its own messages without a read. After that it reads, and
+/// sees the locks of processes that took them over.
+pub(crate) const OWN_WORK_FOR: Duration = Duration::from_millis(200);
+
+/// The age at which the owner of a slot takes over work of another process: the process
+/// that created it has taken it by then, unless it is busy or dead.
+pub(crate) const OWNER_TAKES_AFTER: Duration = Duration::from_millis(250);
+
+/// The age at which any other process takes it over: the owner has taken it by then,
+/// unless it is busy or dead.
+pub(crate) const OTHERS_TAKE_AFTER: Duration = Duration::from_secs(1);
+
+/// The age at which any process takes over work whose lock has expired. The owner of the
+/// slot may be the process that held the lock.
+pub(crate) const OTHERS_TAKE_EXPIRED_AFTER: Duration = Duration::from_millis(250);
+
+/// The delay between two processes that do not own the slot, so that they do not race, and
+/// its maximum.
+pub(crate) const TAKEOVER_STEP: Duration = Duration::from_millis(50);
+pub(crate) const TAKEOVER_STEP_MAX: Duration = Duration::from_millis(200);
+
+/// The interval after a poll that found work.
+pub(crate) const POLL_INTERVAL_FIRST: Duration = Duration::from_millis(200);
+
+/// The longest interval between polls.
+pub(crate) const POLL_INTERVAL_LAST: Duration = Duration::from_millis(1800);
+
+/// The interval between heartbeats.
+pub(crate) const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(10);
+
+/// A process whose heartbeat is older than this is dead.
+pub(crate) const ALIVE_FOR: Duration = Duration::from_secs(30);
+
+/// The time to live of a heartbeat.
+pub(crate) const HEARTBEAT_TTL: Duration = Duration::from_secs(45);
+
+/// The default interval of the reconciler.
+pub(crate) const RECONCILER_INTERVAL: Duration = Duration::from_secs(2);
+
+/// An idle reconciler looks once in this many intervals.
+pub(crate) const RECONCILER_IDLE_INTERVALS: u32 = 5;
+
+/// How long polls report unfinished work, after the reconciler's age limit.
+pub(crate) const UNFINISHED_REPORTED_FOR: Duration = Duration::from_secs(15);
+
+/// The time to live of a cancelled activity's tombstone: longer than a worker continues
+/// without renewing its lock.
+pub(crate) const CANCELLED_TTL: Duration = Duration::from_secs(3600);
+
+/// The shortest retention for which an instance expires by a time to live.
+pub(crate) const RETENTION_BY_TTL_MIN: Duration = Duration::from_secs(3600);
+
+const fn ms(duration: Duration) -> u128 {
+    duration.as_millis()
+}
+
+// A process reads before another may take its messages over.
+const _: () = assert!(ms(OWN_WORK_FOR) < ms(OWNER_TAKES_AFTER));
+// The owner of a slot comes before all others, and those one after the other.
+const _: () = assert!(ms(OWNER_TAKES_AFTER) < ms(OTHERS_TAKE_AFTER));
+const _: () = assert!(ms(TAKEOVER_STEP) < ms(TAKEOVER_STEP_MAX));
+// A poll finds work of other processes within two seconds.
+const _: () = assert!(ms(POLL_INTERVAL_FIRST) < ms(POLL_INTERVAL_LAST) && ms(POLL_INTERVAL_LAST) < 2_000);
+// A live process may miss two heartbeats; a heartbeat exists while it counts.
+const _: () = assert!(ms(ALIVE_FOR) >= 3 * ms(HEARTBEAT_INTERVAL) && ms(ALIVE_FOR) < ms(HEARTBEAT_TTL));
+// The dedup record outlasts every repetition of a message, by any clock.
+const _: () = assert!(ms(ENQUEUER_KEPT_FOR) > ms(RETRY_FOR) + 2 * ms(SKEW_MAX) + ms(LATE_ATTEMPT_MAX));
+// Polls report unfinished work until an idle reconciler has looked.
+const _: () =
+    assert!(ms(UNFINISHED_REPORTED_FOR) > ms(RECONCILER_INTERVAL) * RECONCILER_IDLE_INTERVALS as u128);
+// The tombstone of an activity is gone before a new instance of the same name can start.
+const _: () = assert!(ms(CANCELLED_TTL) <= ms(RETENTION_BY_TTL_MIN));
