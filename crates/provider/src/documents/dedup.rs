@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_say_what_a_set_of_all_numbers_says() {
+    fn ranges_agree_with_a_set_of_all_numbers() {
         for seed in 0..50 {
             let mut random = fastrand::Rng::with_seed(seed);
             let (mut consumed, mut model, mut low) = (Consumed::default(), BTreeSet::new(), 0);
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_of_ten_thousand_is_remembered_in_a_line_while_one_is_outstanding() {
+    fn ten_thousand_messages_take_one_range_while_one_is_outstanding() {
         let mut consumed = Consumed::default();
         for number in (0..10_000).filter(|number| *number != 5) {
             consumed.extend(&[once("p", number, number.min(5))], 1);

@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_says_what_it_locks_and_nothing_else_is_one() {
+    fn a_token_is_read_back_and_other_texts_are_refused() {
         let token = LockToken {
             kind: LockKind::Activity,
             instance: "a/b \"ü\"".into(),

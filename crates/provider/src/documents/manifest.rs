@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_what_they_were_and_runs_are_short() {
+    fn a_manifest_keeps_chunk_ids_and_stays_small() {
         let mut manifest = Manifest::default();
         let mut names = Vec::new();
         for n in 0..30_000 {

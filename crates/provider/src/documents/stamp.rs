@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_time_leaves_the_integers_of_json() {
+    fn a_stamp_never_exceeds_the_integers_of_json() {
         assert_eq!(Stamp::at_ms(u64::MAX).0, STAMP_MAX);
         assert_eq!(Stamp::at_ms(7).after(Duration::MAX).0, STAMP_MAX);
         assert_eq!(Stamp::at_ms(5).at_once(), Stamp(0));

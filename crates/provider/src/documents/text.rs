@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pieces_are_small_as_json_and_whole_together() {
+    fn pieces_are_within_the_limit_as_json_and_join_to_the_text() {
         for text in ["", "a", "äöü☃𝄞", "\"\\\n\r\t\u{8}\u{c}\u{0}\u{1f}\u{7f}", &"x\"ä\u{1}".repeat(500)]
         {
             for bytes_max in [6, 7, 64, 1000] {
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_is_read_back_as_what_it_was() {
+    fn a_text_is_read_back_as_it_was_stored() {
         let apart = Text::Apart(Parts { prefix: "b:1:0".into(), count: 3, len: 4_000_000 });
         for text in [Text::Here("{\"b\":\"x\"}".into()), apart] {
             let json = serde_json::to_string(&text).expect("JSON");

@@ -52,7 +52,7 @@ fn moved(documents: Vec<Value>) -> Moved {
 }
 
 #[test]
-fn a_running_execution_is_running_whatever_the_one_before_it_left() {
+fn a_running_execution_is_running_whatever_the_previous_one_left() {
     let can = history(1, 1, EventKind::OrchestrationContinuedAsNew { input: "2".into() });
     let moved = moved(vec![head("ContinuedAsNew"), waiting(2, 1), can]);
     let told: Vec<_> =
@@ -63,7 +63,7 @@ fn a_running_execution_is_running_whatever_the_one_before_it_left() {
 }
 
 #[test]
-fn the_history_says_how_an_execution_ended_and_the_head_where_it_does_not() {
+fn the_end_of_an_execution_is_read_from_its_history_else_from_the_instance() {
     let by_history = moved(vec![head("Running"), completed(1, 1)]);
     let metadata = &by_history.turns[0].ack.metadata;
     assert_eq!((metadata.status.as_deref(), metadata.output.as_deref()), (Some("Completed"), Some("out")));
@@ -78,7 +78,7 @@ fn the_history_says_how_an_execution_ended_and_the_head_where_it_does_not() {
 }
 
 #[test]
-fn events_come_in_their_order_and_activities_once() {
+fn events_keep_their_order_and_activities_occur_once() {
     let documents = vec![
         waiting(1, 10),
         queued("w2", "worker_queue", &activity(4), 6, 6),
@@ -94,7 +94,7 @@ fn events_come_in_their_order_and_activities_once() {
 }
 
 #[test]
-fn messages_keep_their_order_and_attempts_and_what_is_left_of_a_delay() {
+fn messages_keep_their_order_attempts_and_remaining_delay() {
     let documents = vec![
         queued("late", "orch_queue", &raised(), NOW - 10, NOW + 5_000),
         queued("second", "orch_queue", &raised(), NOW - 20, NOW - 20),
@@ -112,7 +112,7 @@ fn messages_keep_their_order_and_attempts_and_what_is_left_of_a_delay() {
 }
 
 #[test]
-fn what_was_never_started_has_no_turn() {
+fn an_instance_that_never_started_has_no_turn() {
     let skeleton = json!({ "id": "a:instance", "instanceId": "a", "type": "instance", "orchestrationName": "",
         "orchestrationVersion": "", "status": "Running", "customStatus": null, "output": null });
     let documents = vec![
@@ -126,7 +126,7 @@ fn what_was_never_started_has_no_turn() {
 }
 
 #[test]
-fn what_cannot_be_read_is_named() {
+fn an_unreadable_document_is_named() {
     let unreadable = |mut document: Value, member: &str, value: Value| {
         document[member] = value;
         Partition::read("a", vec![document]).expect_err("unreadable")
@@ -140,7 +140,7 @@ fn what_cannot_be_read_is_named() {
 }
 
 #[test]
-fn a_container_is_named_by_two_words() {
+fn a_container_name_has_a_database_and_a_container() {
     let name: ContainerName = "duroxide/workflows".parse().expect("a name");
     assert_eq!((name.database.as_str(), name.container.as_str()), ("duroxide", "workflows"));
     assert_eq!(name.to_string(), "duroxide/workflows");

@@ -212,7 +212,7 @@ async fn a_commit_whose_answer_is_lost_is_made_once() {
 /// Before each activity the runtime reads the history, and takes a failure for
 /// an empty one.
 #[tokio::test(start_paused = true)]
-async fn an_outage_of_seconds_is_outlasted_by_whoever_reads() {
+async fn a_read_outlasts_an_outage_of_seconds() {
     let world = World::open().await;
     let provider = world.provider().await;
     provider.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
@@ -241,7 +241,7 @@ async fn an_event_whose_enqueue_lost_its_answer_is_delivered_once() {
 }
 
 #[tokio::test]
-async fn what_could_not_be_delivered_after_the_commit_arrives_later_and_once() {
+async fn a_message_that_could_not_be_delivered_after_the_commit_arrives_later_and_once() {
     let world = World::open().await;
     let mut provider = world.provider().await;
     provider.set_outbox_fault_injector(OutboxFaultInjector::fail_next(1));
@@ -305,7 +305,7 @@ async fn a_stale_holder_cannot_commit() {
 }
 
 #[tokio::test]
-async fn what_is_renewed_and_appended_under_a_lock_does_not_lose_it() {
+async fn renewing_and_appending_keep_the_lock() {
     let world = World::open().await;
     let (first, second) = (world.provider().await, world.provider().await);
     first.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
@@ -318,7 +318,7 @@ async fn what_is_renewed_and_appended_under_a_lock_does_not_lose_it() {
 }
 
 #[tokio::test]
-async fn any_name_will_do_for_an_instance() {
+async fn an_instance_may_have_any_name() {
     let world = World::open().await;
     let provider = world.provider().await;
     for name in ["a/b", "a\\b?c#d", "\"quoted\"", "Grüße ☃", "~nodes", "", "i", "1"] {

@@ -83,7 +83,7 @@ fn the_largest_turn_fits_one_batch() {
 }
 
 #[test]
-fn what_is_scheduled_and_cancelled_in_one_turn_never_was() {
+fn an_activity_scheduled_and_cancelled_in_one_turn_is_not_written() {
     let mut ack = ack(1);
     ack.worker_items = vec![work(2), work(3)];
     ack.cancelled = vec![cancel(2), cancel(9)];
@@ -93,7 +93,7 @@ fn what_is_scheduled_and_cancelled_in_one_turn_never_was() {
 }
 
 #[test]
-fn cancelling_reaches_into_a_bundle_that_is_not_unpacked() {
+fn a_cancellation_applies_to_a_bundle_that_is_not_unpacked() {
     let mut first = ack(1);
     first.worker_items = (1..=40).map(work).collect();
     let planned = plan(&state(), &first);
@@ -110,7 +110,7 @@ fn cancelling_reaches_into_a_bundle_that_is_not_unpacked() {
 }
 
 #[test]
-fn an_event_id_comes_once() {
+fn a_duplicate_event_id_is_refused() {
     let mut first = ack(1);
     first.history_delta = vec![event(1), event(2)];
     let state = plan(&state(), &first).state;
@@ -138,7 +138,7 @@ fn a_newer_execution_retires_the_older_with_its_whole_history() {
 }
 
 #[test]
-fn a_long_history_is_cut_anywhere_and_whole_again_when_put_together() {
+fn the_chunks_of_a_long_history_join_to_the_whole() {
     let mut big = ack(1);
     let data = "ä".repeat(700_000);
     let kind = |n| EventKind::ExternalEvent { name: format!("{n}"), data: data.clone() };
@@ -151,7 +151,7 @@ fn a_long_history_is_cut_anywhere_and_whole_again_when_put_together() {
 }
 
 #[test]
-fn a_turn_without_a_name_makes_no_instance() {
+fn a_turn_without_a_name_creates_no_instance() {
     let plan_of = |metadata| plan(&state(), &TurnAck { metadata, ..ack(1) }).state;
     assert!(!plan_of(ExecutionMetadata::default()).created);
     let named = ExecutionMetadata {
@@ -163,7 +163,7 @@ fn a_turn_without_a_name_makes_no_instance() {
 }
 
 #[test]
-fn what_must_not_come_twice_is_remembered() {
+fn messages_that_must_not_be_delivered_twice_are_recorded() {
     let once = [Once { id: "m:sender:7".into(), sender_floor: 0 }];
     let now = Stamp::at_ms(1);
     let basis = Basis { state: &state(), past: None, bundles: &[], once: &once, now, nonce: "commit" };
@@ -172,7 +172,7 @@ fn what_must_not_come_twice_is_remembered() {
 }
 
 #[test]
-fn a_commit_is_recognised_after_the_next_ones_and_few_are_kept() {
+fn a_commit_is_recognised_after_later_ones_and_few_nonces_are_kept() {
     let mut state = state();
     for n in 0..20 {
         let (now, nonce) = (Stamp::at_ms(1_000 + n), format!("{n}"));

@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_clock_is_put_right_and_stamps_still_only_grow() {
+    fn a_wrong_clock_is_corrected_and_stamps_still_only_grow() {
         let clock = HybridClock::with_error(60_000);
         let early = clock.stamp();
         clock.learn(wall_ms() / 1000, Duration::ZERO);

@@ -147,7 +147,7 @@ mod tests {
 
     /// Who makes a container by hand copies it from there.
     #[test]
-    fn the_manual_lists_the_indexes_that_we_make() {
+    fn the_manual_lists_the_indexed_paths() {
         let manual = include_str!("../../../../docs/provider.md");
         for path in super::super::INDEXED {
             assert!(
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_is_indexed_by_its_name_or_with_everything_unless_it_is_left_out() {
+    fn a_path_is_indexed_by_name_or_by_a_wildcard_unless_it_is_excluded() {
         let check = |policy: IndexingPolicy, expected: bool| {
             assert_eq!(is_indexed(&policy, "/enq"), expected, "{policy:?}");
         };

@@ -43,12 +43,12 @@ async fn five_processes_share_work_and_complete_each_job_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_of_two_is_killed_under_load_and_the_other_goes_on() {
+async fn one_of_two_processes_is_killed_under_load_and_the_other_continues() {
     kill_one_of(2, 90).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_of_five_is_killed_under_load_and_the_others_go_on() {
+async fn one_of_five_processes_is_killed_under_load_and_the_others_continue() {
     kill_one_of(5, 90).await;
 }
 

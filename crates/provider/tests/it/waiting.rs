@@ -120,7 +120,7 @@ async fn a_fetch_costs_the_same_before_sixty_four_instances_and_before_a_thousan
 
 /// One instance's thousand messages, held by another process, hide nothing.
 #[tokio::test(start_paused = true)]
-async fn what_is_behind_a_long_queue_of_one_instance_is_found() {
+async fn an_instance_behind_the_long_queue_of_another_is_found() {
     let account = Account::open(Place::Embedded).await;
     let holder = account.provider("queue", Polls::AnswerAtOnce).await;
     for _ in 0..MANY {
@@ -158,7 +158,7 @@ async fn a_worker_at_its_limit_of_sessions_waits_a_second_and_no_longer() {
 
 /// Times without end are taken for very long ones.
 #[tokio::test(start_paused = true)]
-async fn a_fetch_that_may_wait_for_ever_gets_what_comes() {
+async fn a_fetch_with_an_endless_timeout_gets_the_next_work() {
     let account = Account::open(Place::Embedded).await;
     let provider = account.provider("for-ever", Polls::AnswerAtOnce).await;
     let (turns, works) = (Arc::clone(&provider), Arc::clone(&provider));

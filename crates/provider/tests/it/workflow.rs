@@ -84,7 +84,7 @@ async fn an_order_survives_a_restart_and_every_step_happens_once() {
 /// The process dies while it charges: the charge runs again elsewhere when its
 /// lock has expired, and is recorded once.
 #[tokio::test]
-async fn an_activity_cut_off_runs_once_more_and_completes_once() {
+async fn an_interrupted_activity_runs_once_more_and_completes_once() {
     for place in [Place::Embedded, Place::Wire] {
         let account = Account::open(place).await;
         let ledger = Ledger::default();

@@ -5,7 +5,6 @@
 //! finds older ones itself.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use perihelion_client::Query;
 

@@ -61,7 +61,7 @@ fn work(id: u64, tag: Option<&str>) -> WorkItem {
 /// More parked instances than a poll can be told to leave out, and more than
 /// the pages of one poll: the next one goes on behind them.
 #[tokio::test(start_paused = true)]
-async fn a_head_that_is_all_known_hides_nothing_behind_it() {
+async fn known_rows_at_the_head_of_a_poll_hide_nothing_behind_them() {
     const PARKED: usize = 1000;
     let engine = engine().await;
     let (producer, finder) = (provider(&engine).await, provider(&engine).await);
@@ -90,7 +90,7 @@ async fn a_head_that_is_all_known_hides_nothing_behind_it() {
 
 /// Documents that no writer of ours makes, each malformed in another way.
 #[tokio::test(start_paused = true)]
-async fn what_cannot_be_read_is_set_aside_and_wedges_nothing() {
+async fn an_unreadable_queue_document_is_set_aside_and_blocks_nothing() {
     let engine = engine().await;
     let provider = provider(&engine).await;
     let container = provider.core.store.container.clone();
@@ -124,7 +124,7 @@ async fn what_cannot_be_read_is_set_aside_and_wedges_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn fetches_that_wait_share_one_poll_and_it_asks_for_no_more_than_they_take() {
+async fn waiting_fetches_share_one_poll_for_what_they_take() {
     let engine = engine().await;
     let (producer, waiter) = (provider(&engine).await, provider(&engine).await);
     producer.enqueue_for_orchestrator(start("a"), None).await.unwrap();

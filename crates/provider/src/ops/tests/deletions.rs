@@ -124,7 +124,7 @@ async fn assert_gone(provider: &CosmosDBProvider, what: &str) {
 }
 
 #[tokio::test]
-async fn a_deletion_cut_off_at_any_request_is_all_or_nothing() {
+async fn a_deletion_interrupted_at_any_request_is_all_or_nothing() {
     for last in [Last::Unsent, Last::Applied] {
         for count in 1..REQUESTS_MAX {
             let world = World::open().await;
@@ -158,7 +158,7 @@ async fn a_deletion_cut_off_at_any_request_is_all_or_nothing() {
 }
 
 #[tokio::test]
-async fn a_child_that_only_the_outbox_knows_cannot_be_orphaned() {
+async fn a_child_that_is_only_in_an_outbox_is_deleted_with_its_parent() {
     let world = World::open().await;
     let mut provider = world.provider_looking(Duration::from_secs(3600)).await;
     tree(&world, &mut provider).await;
@@ -175,7 +175,7 @@ async fn a_child_that_only_the_outbox_knows_cannot_be_orphaned() {
 /// The outbox is being delivered while its instance goes: what was read before
 /// arrives after, and finds that it was consumed.
 #[tokio::test]
-async fn a_start_that_is_on_its_way_while_its_parent_goes_starts_nobody() {
+async fn a_start_in_delivery_while_its_parent_is_deleted_starts_nothing() {
     let world = World::open().await;
     let mut provider = world.provider_looking(Duration::from_secs(3600)).await;
     tree(&world, &mut provider).await;
@@ -188,7 +188,7 @@ async fn a_start_that_is_on_its_way_while_its_parent_goes_starts_nobody() {
 }
 
 #[tokio::test]
-async fn of_two_deletions_that_overlap_one_happens_and_no_mark_is_left() {
+async fn one_of_two_overlapping_deletions_succeeds_and_no_mark_is_left() {
     let world = World::open().await;
     let mut first = world.provider_looking(Duration::from_secs(3600)).await;
     tree(&world, &mut first).await;
@@ -284,7 +284,7 @@ async fn end(provider: &CosmosDBProvider, token: &str, result: &str) {
 /// The child has ended, and its answer is on its way while the whole tree is
 /// deleted and begun anew, with the same ids of instances and events.
 #[tokio::test]
-async fn what_a_child_says_to_a_deleted_parent_does_not_reach_the_next_of_that_name() {
+async fn a_result_for_a_deleted_parent_does_not_reach_a_new_instance_of_that_name() {
     let world = World::open().await;
     let mut provider = world.provider_looking(Duration::from_secs(3600)).await;
     let token = parent_and_child(&provider).await;
@@ -308,7 +308,7 @@ async fn what_a_child_says_to_a_deleted_parent_does_not_reach_the_next_of_that_n
 /// A child that another incarnation of its parent wants too: the runtime tells
 /// that one that the name is taken, and it must hear it.
 #[tokio::test]
-async fn an_answer_to_a_start_that_collides_reaches_whoever_is_there() {
+async fn the_failure_of_a_colliding_start_reaches_the_parent_that_exists() {
     let world = World::open().await;
     let provider = world.provider_looking(Duration::from_secs(3600)).await;
     let token = parent_and_child(&provider).await;

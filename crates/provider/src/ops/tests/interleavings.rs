@@ -51,7 +51,7 @@ fn large_history(fill: &str) -> Vec<duroxide::Event> {
 }
 
 #[tokio::test]
-async fn a_stale_turn_that_was_staged_spoils_nothing() {
+async fn a_stale_staged_turn_changes_nothing() {
     let world = World::open().await;
     let (first, second) = (world.provider().await, world.provider().await);
     first.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
@@ -69,7 +69,7 @@ async fn a_stale_turn_that_was_staged_spoils_nothing() {
 }
 
 #[tokio::test]
-async fn what_was_staged_expires_unless_it_is_committed() {
+async fn staged_documents_are_removed_unless_they_are_committed() {
     // The records that let what was staged be collected.
     const EXPIRING: &str = "SELECT c.id FROM c WHERE c.type = 'litter' AND IS_DEFINED(c.staging)";
     let world = World::open().await;
@@ -96,7 +96,7 @@ async fn what_was_staged_expires_unless_it_is_committed() {
 }
 
 #[tokio::test]
-async fn an_activity_cancelled_in_a_bundle_that_is_not_unpacked_never_runs() {
+async fn an_activity_cancelled_before_its_bundle_is_unpacked_never_runs() {
     const COUNT: u64 = 40;
     let world = World::open().await;
     let crashing = world.provider_looking(Duration::from_secs(3600)).await;
@@ -198,7 +198,7 @@ async fn deletion_cut_off(world: &World, stage: DeletionStage, marked: &[&str]) 
 }
 
 #[tokio::test]
-async fn a_deletion_that_was_cut_off_between_marks_is_taken_back() {
+async fn a_deletion_interrupted_before_its_commit_is_rolled_back() {
     let world = World::open().await;
     let provider = deletion_cut_off(&world, DeletionStage::Prepared, &["a"]).await;
     let _reconciling = world.provider().await;
@@ -217,7 +217,7 @@ async fn a_deletion_that_was_cut_off_between_marks_is_taken_back() {
 }
 
 #[tokio::test]
-async fn a_deletion_that_was_cut_off_after_its_commit_is_finished() {
+async fn a_deletion_interrupted_after_its_commit_is_completed() {
     let world = World::open().await;
     let provider = deletion_cut_off(&world, DeletionStage::Committed, &["a", "b"]).await;
     let _reconciling = world.provider().await;
@@ -236,7 +236,7 @@ async fn a_deletion_that_was_cut_off_after_its_commit_is_finished() {
 /// A message that no partition takes: it is tried ever more rarely, and what
 /// can be delivered is.
 #[tokio::test]
-async fn what_cannot_be_delivered_is_tried_ever_more_rarely() {
+async fn an_undeliverable_outbox_is_retried_with_growing_pauses() {
     let world = World::open().await;
     let provider = world.provider().await;
     let stamp = provider.core.clock.stamp();
@@ -262,7 +262,7 @@ async fn what_cannot_be_delivered_is_tried_ever_more_rarely() {
 }
 
 #[tokio::test]
-async fn what_is_done_with_goes_by_itself_and_only_what_is_asked_for_is_indexed() {
+async fn tombstones_expire_and_only_queried_paths_are_indexed() {
     let world = World::open().await;
     let provider = world.provider().await;
     let properties = provider.core.store.container.properties().await.unwrap();
@@ -288,7 +288,7 @@ async fn what_is_done_with_goes_by_itself_and_only_what_is_asked_for_is_indexed(
 
 /// Where documents are is for ever: another release must find them.
 #[test]
-fn hashes_that_are_stored_never_change() {
+fn stored_hashes_never_change() {
     let (id, key) = session_of("printer");
     assert_eq!((id.len(), &id[..10], key), (66, "s:ba70e1da", 6_559_807_626_117_884));
 }

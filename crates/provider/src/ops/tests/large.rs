@@ -41,7 +41,7 @@ fn ended(output: String) -> ExecutionMetadata {
 
 /// Input, event, activity, result, start of a child, output, custom status.
 #[tokio::test]
-async fn values_of_ten_megabytes_come_back_whole_and_leave_nothing() {
+async fn values_of_ten_megabytes_are_read_back_and_leave_no_documents() {
     let world = World::open().await;
     let provider = world.provider_looking(Duration::from_secs(3600)).await;
     provider.enqueue_for_orchestrator(start("a", large('i')), None).await.unwrap();
@@ -159,7 +159,7 @@ async fn a_history_of_a_hundred_thousand_events_is_read_whole() {
 /// What was staged for a commit that never came is collected, what a commit has
 /// taken is not, wherever the process ends.
 #[tokio::test]
-async fn a_large_turn_cut_off_at_any_request_leaves_nothing_behind() {
+async fn a_large_turn_interrupted_at_any_request_leaves_no_documents() {
     for last in [Last::Unsent, Last::Applied] {
         for count in 1.. {
             let world = World::open().await;
@@ -210,7 +210,7 @@ async fn a_large_turn_cut_off_at_any_request_leaves_nothing_behind() {
 
 /// A record that was read before its commit came.
 #[tokio::test]
-async fn what_is_committed_is_never_collected() {
+async fn committed_documents_are_never_collected_as_garbage() {
     let world = World::open().await;
     let provider = world.provider().await;
     provider.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
@@ -274,7 +274,7 @@ async fn an_event_that_is_repeated_late_is_delivered_once() {
 }
 
 #[tokio::test]
-async fn appended_events_keep_their_ids_and_come_once() {
+async fn appended_events_keep_their_ids_and_are_stored_once() {
     let world = World::open().await;
     let provider = world.provider().await;
     let events: Vec<Event> = [3, 7, 100].map(|id| event("a", id, "x".repeat(700_000))).into();

@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Each of them is met again and again and can never be unpacked.
 #[tokio::test]
-async fn what_cannot_be_finished_does_not_keep_waiting_what_came_after_it() {
+async fn a_document_that_cannot_be_finished_does_not_delay_later_ones() {
     let world = World::open().await;
     let mut provider = world.provider().await;
     for number in 0..70 {
@@ -41,7 +41,7 @@ async fn what_cannot_be_finished_does_not_keep_waiting_what_came_after_it() {
 
 /// Its own reconciler rests for an hour: the poll calls it.
 #[tokio::test]
-async fn what_a_killed_process_left_behind_is_finished_by_one_that_waits_for_work() {
+async fn a_waiting_process_finishes_the_work_of_a_killed_one() {
     let world = World::open().await;
     let hour = Duration::from_secs(3600);
     let mut killed = world.provider_looking(hour).await;
@@ -58,7 +58,7 @@ async fn what_a_killed_process_left_behind_is_finished_by_one_that_waits_for_wor
 }
 
 #[tokio::test]
-async fn a_process_that_was_started_again_renews_the_sessions_it_had() {
+async fn a_restarted_process_renews_the_sessions_it_had() {
     let world = World::open().await;
     let before = world.provider().await;
     let config = SessionFetchConfig { owner_id: "worker-1".into(), lock_timeout: LOCK };
@@ -86,7 +86,7 @@ async fn long_history(provider: &CosmosDBProvider, instance: &str) {
 }
 
 #[tokio::test]
-async fn an_instance_that_has_lost_a_part_of_its_history_is_handed_out_with_the_error() {
+async fn an_instance_with_a_lost_history_chunk_is_fetched_with_the_error() {
     let world = World::open().await;
     let provider = world.provider().await;
     long_history(&provider, "a").await;
@@ -121,7 +121,7 @@ async fn an_instance_whose_state_cannot_be_read_does_not_stop_the_others() {
 
 /// More of them than one turn takes, and the start after all of them.
 #[tokio::test]
-async fn a_start_behind_a_hundred_events_is_found_and_comes_first() {
+async fn a_start_behind_a_hundred_events_is_fetched_first() {
     let world = World::open().await;
     let provider = world.provider().await;
     for number in 0..100 {

@@ -25,7 +25,7 @@ fn requests_of(provider: &CosmosDBProvider, method: &str) -> u64 {
 }
 
 #[tokio::test]
-async fn a_worker_that_ends_an_activity_finds_the_next_one_locked() {
+async fn a_worker_that_completes_an_activity_finds_the_next_one_locked() {
     let world = World::open().await;
     let provider = world.provider().await;
     for id in 1..=3 {
@@ -44,7 +44,7 @@ async fn a_worker_that_ends_an_activity_finds_the_next_one_locked() {
 }
 
 #[tokio::test]
-async fn whoever_fetches_by_hand_locks_nothing_ahead() {
+async fn a_fetch_that_looks_once_prefetches_nothing() {
     let world = World::open().await;
     let (provider, other) = (world.provider().await, world.provider().await);
     for id in 1..=2 {
@@ -59,7 +59,7 @@ async fn whoever_fetches_by_hand_locks_nothing_ahead() {
 }
 
 #[tokio::test]
-async fn what_could_not_be_locked_ahead_is_still_there() {
+async fn an_activity_that_could_not_be_prefetched_is_still_queued() {
     let world = World::open().await;
     let provider = world.provider().await;
     for id in 1..=2 {
@@ -74,7 +74,7 @@ async fn what_could_not_be_locked_ahead_is_still_there() {
 }
 
 #[tokio::test]
-async fn an_activity_of_a_session_is_not_locked_ahead() {
+async fn an_activity_of_a_session_is_not_prefetched() {
     let world = World::open().await;
     let (provider, other) = (world.provider().await, world.provider().await);
     let WorkItem::ActivityExecute { instance, execution_id, id, name, input, tag, .. } =

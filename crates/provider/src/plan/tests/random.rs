@@ -21,7 +21,7 @@ const DOCUMENT_BYTES_MAX: usize = 2 * 1024 * 1024;
 const TURNS: u64 = 5;
 
 #[test]
-fn whatever_a_turn_holds_it_is_one_commit_that_loses_nothing() {
+fn any_turn_is_one_commit_that_loses_nothing() {
     for seed in 0..8 {
         let mut random = Rng::with_seed(seed);
         let mut world = World::new();

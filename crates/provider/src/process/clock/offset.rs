@@ -97,14 +97,14 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_is_right_is_left_alone() {
+    fn a_correct_clock_is_not_adjusted() {
         assert_eq!(learn(0, 1), 0);
         assert_eq!(learn(0, 1000), 0);
         assert_eq!(learn(300, 1000), 0, "within what a date can tell");
     }
 
     #[test]
-    fn a_clock_that_is_wrong_is_put_right_to_a_second_or_two() {
+    fn a_wrong_clock_is_corrected_to_within_two_seconds() {
         for ahead in [-3_600_000, -60_000, -5_000, 5_000, 60_000, 3_600_000] {
             for answers in [1, 5, 500] {
                 let left = ahead + learn(ahead, answers);
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_is_set_is_followed_and_a_date_of_another_age_is_not() {
+    fn a_clock_step_is_followed_and_an_implausible_date_is_not() {
         let (mut estimate, answer) = (OffsetEstimate::default(), |date: u64, received_ms: u64| Sighting {
             date,
             received_ms,

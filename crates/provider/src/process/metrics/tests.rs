@@ -16,7 +16,7 @@ fn a_quantile_is_right_to_a_factor_of_two() {
 }
 
 #[tokio::test]
-async fn calls_side_by_side_count_for_themselves_and_dropped_ones_too() {
+async fn concurrent_and_dropped_calls_are_counted_separately() {
     let metrics = Metrics::default();
     let cost = |requests| Cost { requests, charge: 2500, conflicts: 1, throttles: 0, retries: 0 };
     let work = |requests, is_fine: bool| {
@@ -75,7 +75,7 @@ impl tracing::Subscriber for Notebook {
 }
 
 #[tokio::test]
-async fn a_span_says_what_its_call_took() {
+async fn a_span_records_what_its_call_cost() {
     let notebook = Notebook::default();
     let guard = tracing::subscriber::set_default(notebook.clone());
     let metrics = Metrics::default();

@@ -64,7 +64,7 @@ async fn a_renewal_makes_a_lock_in_memory_durable() {
 /// Two nodes take one turn, as nobody has written a lock: one commit wins, the
 /// other is told that it lost, and the message is consumed once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_two_optimistic_turns_one_is_committed() {
+async fn one_of_two_optimistic_turns_is_committed() {
     keeps_by(optimistic, async |world: World| {
         let (first, second) = (world.provider().await?, world.provider().await?);
         begin(&first, "order").await?;
@@ -104,7 +104,7 @@ async fn an_event_of_another_node_keeps_its_place_before_a_local_one() {
 /// A turn from a kept state, while another node has gone on from it: it is
 /// lost, and the next look reads what there is.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_turn_on_a_state_that_is_past_is_lost_and_nothing_else() {
+async fn a_turn_on_an_old_state_is_lost_and_nothing_else() {
     keeps_by(optimistic, async |world: World| {
         let (here, there) = (world.provider().await?, world.provider().await?);
         let works = vec![work("order", 1)];
@@ -135,7 +135,7 @@ async fn a_turn_on_a_state_that_is_past_is_lost_and_nothing_else() {
 /// Workers wait, activities are handed to them, and some of them are gone by
 /// then: what they were handed goes to the next, without a lock to wait for.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_handed_to_a_worker_that_is_gone_goes_to_the_next() {
+async fn an_activity_dispatched_to_a_gone_worker_goes_to_the_next() {
     const ROUNDS: u64 = 20;
     keeps_by(optimistic, async |world: World| {
         let provider = world.provider().await?;
@@ -188,7 +188,7 @@ async fn what_is_handed_to_a_worker_that_is_gone_goes_to_the_next() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_activity_of_a_foreign_session_is_not_handed_over() {
+async fn an_activity_of_a_foreign_session_is_not_dispatched_directly() {
     let worker = |owner: &str| SessionFetchConfig { owner_id: owner.to_owned(), lock_timeout: LOCK };
     keeps_by(optimistic, async |world: World| {
         let (here, there) = (world.provider().await?, world.provider().await?);
@@ -252,7 +252,7 @@ async fn a_lease_begins_with_the_attempt_that_was_committed() {
 /// A start is taken without a read, and the instance exists: the commit fails
 /// on that, and the next look is a read.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_optimistic_start_of_an_instance_that_exists_elsewhere_is_read_again() {
+async fn an_optimistic_start_of_an_existing_instance_is_read_again() {
     keeps_by(optimistic, async |world: World| {
         let (here, there) = (world.provider().await?, world.provider().await?);
         begin(&there, "order").await?;

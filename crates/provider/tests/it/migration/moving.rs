@@ -44,7 +44,7 @@ async fn with_old(fixture: &Fixture) -> (Account, Client) {
 }
 
 #[tokio::test]
-async fn what_the_published_crate_began_is_moved_whole_and_finished() {
+async fn workflows_of_the_published_crate_are_migrated_and_complete() {
     let fixture = Fixture::read();
     for place in [Place::Embedded, Place::WireWithFourPartitions] {
         let account = Account::open(place).await;
@@ -75,7 +75,7 @@ async fn what_the_published_crate_began_is_moved_whole_and_finished() {
 /// Cut off in the middle of whatever was under way, after each few instances,
 /// until a run gets through.
 #[tokio::test]
-async fn a_migration_that_is_cut_off_goes_on_and_moves_nothing_twice() {
+async fn an_interrupted_migration_continues_and_copies_nothing_twice() {
     let fixture = Fixture::read();
     let (account, client) = with_old(&fixture).await;
     for cut in 1..8 {
@@ -117,7 +117,7 @@ async fn a_dry_run_counts_everything_and_writes_nothing() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_read_is_named_and_keeps_the_new_container_closed() {
+async fn an_unreadable_instance_is_named_and_keeps_the_new_container_closed() {
     let mut fixture = Fixture::read();
     let broken = fixture.documents.iter_mut().find(|it| it["id"] == "event-1:history:1:1").expect("an event");
     broken["eventData"] = "{ this was an event once".into();
@@ -164,7 +164,7 @@ async fn a_message_that_was_delivered_is_not_sent_again() {
 }
 
 #[tokio::test]
-async fn what_is_no_source_or_no_target_is_refused() {
+async fn a_wrong_source_or_target_is_refused() {
     let fixture = Fixture::read();
     let account = Account::open(Place::Embedded).await;
     let client = account.client().await;
@@ -198,7 +198,7 @@ async fn what_is_no_source_or_no_target_is_refused() {
 /// Programs of the published crate seem to run while the container changes, and
 /// while a lock in it is valid. The account's clock is the test's.
 #[tokio::test]
-async fn a_container_in_use_is_moved_only_by_force() {
+async fn a_container_in_use_is_migrated_only_by_force() {
     let fixture = Fixture::read();
     let wall = || std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970");
     let behind = Arc::new(AtomicU64::new(3600));

@@ -11,7 +11,7 @@ use super::client;
 
 /// Two regions that both take writes may both accept a commit under one etag.
 #[tokio::test]
-async fn an_account_that_takes_writes_in_every_region_is_refused_and_says_why() {
+async fn a_multi_write_account_is_refused_with_the_reason() {
     let regions = RegionNames::parse("West US,East US").unwrap();
     for is_multi_write in [false, true] {
         let options =
@@ -35,7 +35,7 @@ async fn an_account_that_takes_writes_in_every_region_is_refused_and_says_why() 
 /// Tombstones and retention need documents that go by themselves; a default time
 /// to live would remove workflows that wait.
 #[tokio::test]
-async fn time_to_live_is_switched_on_and_a_default_one_is_refused() {
+async fn time_to_live_is_switched_on_and_a_default_expiry_is_refused() {
     let engine = Embedded::open(EmbeddedOptions::default()).await.unwrap();
     let client = client(&engine).await;
     let database = client.create_database_if_missing("shop").await.unwrap();
@@ -71,7 +71,7 @@ async fn time_to_live_is_switched_on_and_a_default_one_is_refused() {
 
 /// Without these indexes every fetch would be refused, one by one, for ever.
 #[tokio::test]
-async fn a_container_made_for_something_else_is_refused_by_name_and_says_what_is_wrong() {
+async fn a_foreign_container_is_refused_with_the_reason() {
     let engine = Embedded::open(EmbeddedOptions::default()).await.unwrap();
     let client = client(&engine).await;
     let database = client.create_database_if_missing("shop").await.unwrap();
@@ -94,7 +94,7 @@ async fn a_container_made_for_something_else_is_refused_by_name_and_says_what_is
 
 /// An identity of Entra ID reads and writes documents, and makes no containers.
 #[tokio::test]
-async fn who_may_not_make_the_container_is_told_to_have_it_made() {
+async fn without_the_right_to_create_the_container_the_error_says_what_to_do() {
     let engine = Embedded::open(EmbeddedOptions::default()).await.unwrap();
     let client = client(&engine).await;
     let forbidden = r#"{"operation":"database","status":403,"count":1}"#;

@@ -85,7 +85,7 @@ async fn every_instance_is_listed_once_whatever_the_page_and_the_order() {
 }
 
 #[tokio::test]
-async fn filters_leave_what_they_say_and_rows_say_what_is_known() {
+async fn filters_select_instances_and_rows_have_all_fields() {
     let (engine, provider) = world(4).await;
     let all =
         provider.list(&ListOptions::new().with_page_size(100).with_output(true)).await.unwrap().instances;

@@ -14,7 +14,7 @@ async fn counters(engine: &Embedded) -> Value {
 }
 
 #[tokio::test]
-async fn what_a_provider_counts_is_what_the_server_counted() {
+async fn the_provider_counts_what_the_server_counts() {
     let engine = Embedded::open(EmbeddedOptions::default()).await.unwrap();
     let provider = provider(&engine).await;
     // Learning the container is the driver's affair, and over with the first.
@@ -63,7 +63,7 @@ async fn throttled_requests_failed_calls_and_stolen_locks_are_counted() {
 /// The runtime asks once a minute in every process, tools as they like: a writer
 /// sees what it wrote, and whoever asks without end is answered from memory.
 #[tokio::test]
-async fn counts_are_fresh_for_a_writer_and_cheap_for_whoever_asks_without_end() {
+async fn counts_are_fresh_for_a_writer_and_cached_for_a_frequent_reader() {
     let engine = Embedded::open(EmbeddedOptions::default()).await.unwrap();
     let provider = provider(&engine).await;
     for n in 1..=3 {

@@ -45,7 +45,7 @@ async fn answering_404() -> String {
 }
 
 #[tokio::test]
-async fn an_account_that_is_named_wrongly_is_refused_by_what_is_wrong() {
+async fn a_wrong_account_setting_is_refused_with_its_cause() {
     let server = Server::start(ServerOptions::default()).await.unwrap();
     let endpoint = &format!("http://{}", server.local_addr());
     let new = CosmosDBProvider::new;
@@ -74,7 +74,7 @@ async fn an_account_that_is_named_wrongly_is_refused_by_what_is_wrong() {
 }
 
 #[tokio::test]
-async fn a_directory_is_one_and_one_provider_has_it() {
+async fn an_embedded_directory_is_opened_by_one_provider() {
     let directory = std::env::temp_dir().join(format!("duroxide-cdb-opening-{}", std::process::id()));
     std::fs::create_dir_all(&directory).unwrap();
     let (file, data) = (directory.join("file"), directory.join("data"));

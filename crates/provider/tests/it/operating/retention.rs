@@ -89,7 +89,7 @@ async fn turn(
 }
 
 #[tokio::test]
-async fn an_instance_of_one_document_goes_by_itself_and_its_name_is_free_again() {
+async fn an_instance_of_one_document_expires_and_its_name_is_free_again() {
     let world = World::open().await;
     let provider = world.provider(Duration::ZERO).await;
     smallest_workflow(&provider, "done").await;
@@ -113,7 +113,7 @@ async fn an_instance_of_one_document_goes_by_itself_and_its_name_is_free_again()
 }
 
 #[tokio::test]
-async fn a_tree_goes_whole_after_its_root_has_ended_and_not_while_a_part_runs() {
+async fn a_tree_is_removed_whole_after_its_root_has_ended_and_not_while_a_child_runs() {
     let world = World::open().await;
     let provider = world.provider(Duration::ZERO).await;
     provider.enqueue_for_orchestrator(start("root", None), None).await.unwrap();
@@ -155,7 +155,7 @@ async fn gone(provider: &CosmosDBProvider, left: &[&str]) {
 }
 
 #[tokio::test]
-async fn of_an_instance_that_continues_as_new_the_last_executions_are_kept() {
+async fn retention_keeps_the_last_executions_of_an_eternal_instance() {
     let world = World::open().await;
     let provider = world.provider(Duration::ZERO).await;
     provider.enqueue_for_orchestrator(start("eternal", None), None).await.unwrap();
@@ -180,7 +180,7 @@ async fn of_an_instance_that_continues_as_new_the_last_executions_are_kept() {
 }
 
 #[tokio::test]
-async fn a_message_to_an_instance_that_is_gone_waits_as_long_as_the_instance_would_have() {
+async fn a_message_to_a_removed_instance_is_kept_for_the_retention() {
     let world = World::open().await;
     let provider = world.provider(Duration::ZERO).await;
     let raised = WorkItem::ExternalRaised { instance: "gone".into(), name: "go".into(), data: String::new() };

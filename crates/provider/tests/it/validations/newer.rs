@@ -59,12 +59,12 @@ macro_rules! stamped_tests {
             use super::*;
 
             #[tokio::test]
-            async fn a_history_from_before_the_change_goes_on() {
+            async fn a_history_from_before_the_change_continues() {
                 transition(Place::$place, STAMP_BEFORE).await;
             }
 
             #[tokio::test]
-            async fn a_history_from_after_the_change_goes_on() {
+            async fn a_history_from_after_the_change_continues() {
                 transition(Place::$place, STAMP_AFTER).await;
             }
         })*

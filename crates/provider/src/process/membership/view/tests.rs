@@ -42,7 +42,7 @@ fn every_slot_has_one_owner_and_each_node_its_share() {
 }
 
 #[test]
-fn only_the_slots_of_whoever_leaves_move_and_the_others_keep_their_since() {
+fn only_the_slots_of_a_leaving_process_move() {
     let before = view("n:a", &["n:a", "n:b", "n:c"]);
     let list = vec![node("n:a", roles(true, &[]), 1000), node("n:b", roles(true, &[]), 1000)];
     let after = before.next("n:a", &roles(true, &[]), list, Stamp(9));
@@ -54,7 +54,7 @@ fn only_the_slots_of_whoever_leaves_move_and_the_others_keep_their_since() {
 }
 
 #[test]
-fn a_heartbeat_that_is_old_by_the_services_clock_is_of_a_dead_process() {
+fn a_process_with_an_old_heartbeat_counts_as_dead() {
     let list = vec![
         node("n:a", roles(true, &[]), 1000),
         node("n:old", roles(true, &[]), 1000 - ALIVE_FOR.as_secs() - 1),
@@ -67,7 +67,7 @@ fn a_heartbeat_that_is_old_by_the_services_clock_is_of_a_dead_process() {
 }
 
 #[test]
-fn a_process_that_is_not_on_the_list_counts_itself_all_the_same() {
+fn a_process_counts_itself_even_when_the_list_lacks_it() {
     let view =
         View::default().next("n:a", &roles(true, &[]), vec![node("n:b", roles(true, &[]), 5)], Stamp(1));
     assert!(!view.is_alone());
@@ -76,7 +76,7 @@ fn a_process_that_is_not_on_the_list_counts_itself_all_the_same() {
 }
 
 #[test]
-fn activities_belong_to_those_who_serve_their_tag() {
+fn activities_belong_to_processes_that_serve_their_tag() {
     let list = vec![
         node("n:a", roles(false, &["gpu"]), 5),
         node("n:b", roles(true, &["cpu"]), 5),

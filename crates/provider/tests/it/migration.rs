@@ -41,7 +41,7 @@ async fn documents(container: &Container) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn a_container_of_the_published_crate_is_refused_and_the_way_out_named() {
+async fn a_container_of_the_published_crate_is_refused_and_the_error_names_migrate() {
     let fixture = Fixture::read();
     for place in [Place::Embedded, Place::WireWithFourPartitions] {
         let account = Account::open(place).await;
@@ -58,7 +58,7 @@ async fn a_container_of_the_published_crate_is_refused_and_the_way_out_named() {
 
 /// Its own index is one sign, its documents are another; either suffices.
 #[tokio::test]
-async fn it_is_known_by_its_index_or_by_its_documents() {
+async fn a_container_of_the_published_crate_is_recognised_by_index_or_documents() {
     let fixture = Fixture::read();
     let account = Account::open(Place::Embedded).await;
     let client = account.client().await;
@@ -82,7 +82,7 @@ async fn it_is_known_by_its_index_or_by_its_documents() {
 }
 
 #[tokio::test]
-async fn a_container_that_is_being_filled_is_refused_until_it_is_full() {
+async fn the_target_of_a_migration_is_refused_until_it_is_complete() {
     let account = Account::open(Place::Embedded).await;
     let client = account.client().await;
     assert_eq!(refusal(&client, "new").await, None);
