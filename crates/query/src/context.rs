@@ -1,5 +1,5 @@
 //! The evaluation context: the time that the date functions see, and the
-//! budget of the document at hand. Operators, functions and selects all
+//! budget of the current document. Operators, functions and selects all
 //! receive it, so it depends on none of them.
 
 mod budget;

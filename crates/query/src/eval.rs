@@ -33,7 +33,7 @@ pub(crate) struct Frame<'e> {
     pub(crate) outer: Option<&'e Frame<'e>>,
 }
 
-/// What a name of FROM, or a group, stands for.
+/// The value of a name of FROM, or a group.
 #[derive(Clone, Copy)]
 pub(crate) enum Binding<'e> {
     Value(Option<&'e Value>),

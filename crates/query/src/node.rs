@@ -59,7 +59,7 @@ pub(crate) enum Node {
         pattern: Pattern,
         negated: bool,
     },
-    /// RegexMatch with a constant pattern; `None` if there is no such pattern.
+    /// RegexMatch with a constant pattern, which is `None` when it is invalid.
     Regex {
         value: Box<Node>,
         pattern: Option<regex_lite::Regex>,

@@ -15,6 +15,7 @@ use crate::aggregate::{AggregateState, GROUP_BYTES, GROUP_BYTES_MAX};
 use crate::node::AggregateFunction;
 use crate::order::write_key;
 
+/// A table of groups.
 #[derive(Debug, Default)]
 pub(super) struct Groups {
     /// From a group's key to its index in `groups`.

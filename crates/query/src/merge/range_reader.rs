@@ -43,7 +43,7 @@ enum Next {
     Nothing,
 }
 
-/// From where an interval can be read on.
+/// The point from which an interval is read on.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct ResumePoint {
     pub(super) continuation: Option<String>,

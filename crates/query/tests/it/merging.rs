@@ -128,7 +128,18 @@ struct Run<'b> {
     moved: u32,
 }
 
-impl Run<'_> {
+impl<'b> Run<'b> {
+    fn new(
+        backend: &'b mut Backend,
+        mut random: RandomDocuments,
+        query: &str,
+        plan: MergePlan,
+        events: Events,
+    ) -> Self {
+        let settings = settings(&mut random);
+        Run { backend, random, query: query.to_owned(), plan, settings, events, resumed: 0, moved: 0 }
+    }
+
     /// The merged result. The seed decides the order of everything.
     fn result(&mut self) -> Vec<Value> {
         let mut merge =
@@ -270,16 +281,8 @@ fn check(query: &str, plan: &Value, events: Events, seed: u64) -> (u32, u32) {
     let ranges = 1 + random.below(6) as u32;
     let mut backend = Backend::new(documents, parameters(), ranges, &mut random);
     let wanted = expected(query, &backend);
-    let mut run = Run {
-        query: query.to_owned(),
-        plan: MergePlan::from_json(plan).expect("a plan we can merge"),
-        settings: settings(&mut random),
-        backend: &mut backend,
-        random,
-        events,
-        resumed: 0,
-        moved: 0,
-    };
+    let plan = MergePlan::from_json(plan).expect("a plan we can merge");
+    let mut run = Run::new(&mut backend, random, query, plan, events);
     let found = run.result();
     assert_same(&found, &wanted, comparison_of(query), &format!("{query} under {events:?}, seed {seed}"));
     (run.resumed, run.moved)
@@ -344,16 +347,7 @@ fn equal_keys_may_come_in_any_order() {
             backend.has_reversed_ties = random.chance(2);
             let wanted = expected(query, &backend);
             let events = Events { moves_ranges: true, stops: true, by_row: true };
-            let mut run = Run {
-                query: query.to_owned(),
-                plan: plan.clone(),
-                settings: settings(&mut random),
-                backend: &mut backend,
-                random,
-                events,
-                resumed: 0,
-                moved: 0,
-            };
+            let mut run = Run::new(&mut backend, random, query, plan.clone(), events);
             let found = run.result();
             let keys = |rows: &[Value]| {
                 rows.iter().map(|row| row.get("k").map(|key| to_text(key, Style::Query))).collect::<Vec<_>>()

@@ -14,7 +14,7 @@ pub enum PatchError {
     /// An operation changes the system property of this name.
     SystemProperty(String),
     /// An operation changes the partition key. The engine reports this, because
-    /// it knows the key's paths; see [`Patch::touches`].
+    /// it knows the key's paths; see [`Patch::touches`](super::Patch::touches).
     PartitionKey,
     /// An operation cannot be applied to the document.
     Operation {
