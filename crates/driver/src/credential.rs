@@ -47,11 +47,11 @@ enum AuthMethod {
 /// drop the future at any time.
 pub trait TokenSource: Send + Sync {
     /// A token for the scope, such as `https://account.documents.azure.com/.default`.
-    fn token<'a>(
-        &'a self,
-        scope: &'a str,
-    ) -> Pin<Box<dyn Future<Output = Result<AccessToken, Error>> + Send + 'a>>;
+    fn token<'a>(&'a self, scope: &'a str) -> TokenFuture<'a>;
 }
+
+/// What [`TokenSource::token`] returns.
+pub type TokenFuture<'a> = Pin<Box<dyn Future<Output = Result<AccessToken, Error>> + Send + 'a>>;
 
 /// A bearer token and when it expires.
 #[derive(Debug, Clone)]

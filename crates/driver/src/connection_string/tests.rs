@@ -46,7 +46,7 @@ fn every_usual_spelling_is_read() {
 }
 
 #[test]
-fn what_is_wrong_is_said_without_repeating_it() {
+fn errors_do_not_repeat_the_connection_string() {
     let shop = "https://shop.documents.azure.com/";
     let start = &KEY[..20];
     for (text, hint) in [

@@ -5,14 +5,12 @@
 #[cfg(test)]
 mod tests;
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use ::azure_core::credentials::TokenCredential;
 
-use super::{AccessToken, Credential, TokenSource};
+use super::{AccessToken, Credential, TokenFuture, TokenSource};
 use crate::error::Error;
 
 impl Credential {
@@ -26,10 +24,7 @@ impl Credential {
 struct AzureTokenSource(Arc<dyn TokenCredential>);
 
 impl TokenSource for AzureTokenSource {
-    fn token<'a>(
-        &'a self,
-        scope: &'a str,
-    ) -> Pin<Box<dyn Future<Output = Result<AccessToken, Error>> + Send + 'a>> {
+    fn token<'a>(&'a self, scope: &'a str) -> TokenFuture<'a> {
         Box::pin(async move {
             let token = self.0.get_token(&[scope], None).await.map_err(|error| {
                 Error::credential(format!("the Azure credential gave no token for {scope}: {error}"))

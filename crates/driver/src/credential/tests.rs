@@ -38,10 +38,7 @@ async fn a_resource_token_goes_encoded_whatever_its_form() {
 async fn a_token_goes_as_the_server_reads_it() {
     struct Fixed;
     impl TokenSource for Fixed {
-        fn token<'a>(
-            &'a self,
-            scope: &'a str,
-        ) -> Pin<Box<dyn Future<Output = Result<AccessToken, Error>> + Send + 'a>> {
+        fn token<'a>(&'a self, scope: &'a str) -> TokenFuture<'a> {
             assert_eq!(scope, "scope");
             let expires_on = SystemTime::now() + std::time::Duration::from_secs(3600);
             Box::pin(async move { Ok(AccessToken::new("eyJ0.a-b_c.d=e", expires_on)) })
@@ -54,7 +51,7 @@ async fn a_token_goes_as_the_server_reads_it() {
 }
 
 #[test]
-fn what_is_no_credential_is_refused_without_repeating_it() {
+fn a_bad_credential_is_refused_and_not_repeated() {
     let refusals = [
         Credential::key(""),
         Credential::key("c2VjcmV"),

@@ -29,8 +29,8 @@ fn lost() -> Outcome {
     }
 }
 
-/// A create that was throttled, lost, tried elsewhere and read back, hedged on
-/// the way: one of everything.
+/// A create that was throttled, lost, retried in another region, hedged and read back:
+/// one of everything.
 fn eventful() -> Diagnostics {
     let mut diagnostics = Diagnostics { elapsed: Duration::from_micros(31_204), ..Diagnostics::default() };
     diagnostics.record(Attempt { throttled: 2, ..attempt(Context::Initial, "West US", 0, lost()) });
@@ -51,7 +51,7 @@ fn eventful() -> Diagnostics {
 }
 
 #[test]
-fn json_says_everything() {
+fn json_has_all_fields() {
     let endpoint = "https://shop-westus.documents.azure.com:443";
     let expected = json!({
         "elapsed_ms": 31.204,
@@ -114,17 +114,17 @@ fn attempts_beyond_the_bound_are_counted_and_not_kept() {
             .record(Attempt { charge: Some(1.0), ..attempt(Context::Retry, "West US", 0, answered(449, 0)) });
     }
     diagnostics.note("partition_failed");
-    assert!(diagnostics.attempts().all(|attempt| attempt.effects.is_empty()), "the one it is about is gone");
-    assert_eq!(diagnostics.charge(), (ATTEMPTS_MAX + 7) as f64, "but it was paid");
+    assert!(diagnostics.attempts().all(|attempt| attempt.effects.is_empty()), "its attempt was not kept");
+    assert_eq!(diagnostics.charge(), (ATTEMPTS_MAX + 7) as f64, "its charge counts");
     assert_eq!((diagnostics.attempts().count(), diagnostics.omitted()), (ATTEMPTS_MAX, 7));
     assert!(diagnostics.to_string().ends_with("; and 7 more"));
     assert!(diagnostics.to_json().ends_with(r#","omitted_attempts":7}"#));
 }
 
-/// Diagnostics travel by value with every answer, so their size is paid on
-/// every operation; and one attempt must not need the list.
+/// Diagnostics are moved with every answer, so their size matters for every
+/// operation. One attempt must not need the list.
 #[test]
-fn they_stay_small() {
+fn diagnostics_stay_small() {
     assert!(size_of::<Attempt>() <= 200, "{}", size_of::<Attempt>());
     assert!(size_of::<Diagnostics>() <= 256, "{}", size_of::<Diagnostics>());
     let mut diagnostics = Diagnostics::default();

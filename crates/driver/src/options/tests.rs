@@ -153,7 +153,7 @@ fn no_limit_is_a_time_that_clocks_can_hold() {
 }
 
 #[test]
-fn nonsense_is_refused_with_what_to_write_instead() {
+fn bad_options_are_refused_with_advice() {
     let operation = |options: OperationOptions| DriverOptions::default().with_operation(options);
     let breaker = |options| DriverOptions::default().with_circuit_breaker(options);
     let topology = |options| DriverOptions::default().with_topology(options);

@@ -198,7 +198,7 @@ fn an_event_carries_the_fields_of_the_conventions() {
 }
 
 #[test]
-fn what_went_wrong_is_louder_and_whole() {
+fn failures_have_a_higher_level_and_all_diagnostics() {
     let lost = Outcome::Failed {
         kind: FailureKind::Connect,
         sent: Sent::No,

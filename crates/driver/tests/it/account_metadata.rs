@@ -1,5 +1,5 @@
-//! Finding the account, at first and again: when its own address does not
-//! answer, when a region hangs, when whoever is asking leaves.
+//! Reading the account, at first and again: when its own address does not answer,
+//! when a region hangs, when the caller is cancelled.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use crate::multi_region::{EAST, NORTH, WEST, prefers_east};
 use crate::world::World;
 
-/// The service's names in front of a server of ours: one host answers.
+/// The service's host names in front of one of our servers. Only one host answers.
 struct Names {
     server: Embedded,
     answering: &'static str,
@@ -26,7 +26,7 @@ impl Transport for Names {
     async fn send(&self, mut request: Request) -> Result<Response, Failure> {
         let host = request.endpoint.host();
         if host.ends_with(".azure.com") && host != self.answering {
-            return Err(Failure::new(FailureKind::Connect, Sent::No, "nobody answers"));
+            return Err(Failure::new(FailureKind::Connect, Sent::No, "the host does not answer"));
         }
         if host == self.answering {
             request.endpoint = self.server.endpoint();
@@ -53,10 +53,10 @@ async fn an_account_is_found_by_its_preferred_regions() {
     assert_eq!(asked.endpoint.host(), "shop.documents.azure.com", "the one that was configured");
 }
 
-/// The write region's endpoint refuses, and the account's own address hangs:
-/// the other regions know as well.
+/// The write region refuses, and the account's own address hangs: the account is
+/// read from another region.
 #[tokio::test(start_paused = true)]
-async fn a_region_under_suspicion_is_not_asked_about_the_account_first() {
+async fn the_account_is_not_read_from_a_suspect_region_first() {
     let regions = RegionNames::new([WEST, EAST, NORTH]).unwrap();
     let options = prefers_east().with_topology(TopologyOptions::default());
     let world = World::with(EmbeddedOptions::default().with_regions(regions), options).await;
@@ -69,10 +69,10 @@ async fn a_region_under_suspicion_is_not_asked_about_the_account_first() {
     assert!(before.elapsed() < Duration::from_secs(5), "{:?}", before.elapsed());
 }
 
-/// Whoever reads the account leaves in the middle of it; the next does it
-/// instead of believing that it was done.
+/// The task that reads the account is cancelled. The next task reads the account
+/// again.
 #[tokio::test(start_paused = true)]
-async fn a_refresh_that_was_left_is_not_taken_for_done() {
+async fn a_cancelled_refresh_does_not_count_as_done() {
     let regions = RegionNames::new([WEST, EAST, NORTH]).unwrap();
     let world = World::with(EmbeddedOptions::default().with_regions(regions), prefers_east()).await;
     world.run(&world.write(Verb::Create, "1", "a")).await.unwrap();
@@ -90,7 +90,7 @@ async fn a_refresh_that_was_left_is_not_taken_for_done() {
     assert_eq!(world.asked("read_account").await - asked, 2);
 }
 
-/// A transport that forgets its deadlines.
+/// A transport that never answers, not even at the deadline.
 struct Forgetful;
 
 impl Transport for Forgetful {
@@ -110,8 +110,8 @@ async fn an_operation_ends_whatever_its_transport_does() {
     assert!(error.message().contains("deadline"), "{error}");
 }
 
-/// Futures of operations are nested in those of their callers and moved about:
-/// large ones cost stack and copies.
+/// Futures of operations are nested in those of their callers and moved: large ones
+/// cost stack and copies.
 #[tokio::test(start_paused = true)]
 async fn the_future_of_an_operation_is_small() {
     let world = World::new().await;

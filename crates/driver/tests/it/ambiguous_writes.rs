@@ -1,6 +1,5 @@
-//! Writes whose outcome is in doubt, over several regions: what counts as
-//! proof that one was applied, what as proof that it was not, and what as
-//! neither.
+//! Ambiguous writes over several regions: what proves that a write was applied,
+//! what proves that it was not, and what proves neither.
 
 use std::time::Duration;
 
@@ -19,8 +18,8 @@ async fn three_regions(options: DriverOptions) -> World {
     World::with(EmbeddedOptions::default().with_regions(regions), options).await
 }
 
-/// A create that finds its own document there, because the first answer was
-/// lost, while the other regions hear nothing new.
+/// A create whose first answer is lost, so that its repeat finds its own document.
+/// Replication to the other regions is cut.
 async fn lost_create(world: &World) -> Operation {
     world.run(&world.write(Verb::Create, "0", "a")).await.unwrap();
     world.manage("replication/wait").await;
@@ -35,7 +34,7 @@ async fn lost_create(world: &World) -> Operation {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_region_that_may_be_late_proves_nothing() {
+async fn a_region_that_may_be_behind_proves_nothing() {
     let world = three_regions(prefers_east()).await;
     let create = lost_create(&world).await;
     world.fault(&format!(r#"{{"operation":"read_item","region":"{WEST}","status":503}}"#)).await;
@@ -43,11 +42,14 @@ async fn a_region_that_may_be_late_proves_nothing() {
     let error = world.driver.execute(&create, &options).await.unwrap_err();
     assert!(error.is_ambiguous(), "the write was applied: {error:?}");
     let regions = error.diagnostics().regions();
-    assert!(regions.iter().any(|region| region.name() == EAST), "the read-back is told: {regions:?}");
+    assert!(
+        regions.iter().any(|region| region.name() == EAST),
+        "the read-back is in the diagnostics: {regions:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
-async fn reads_that_must_avoid_the_write_region_do_not_hide_a_write() {
+async fn a_witness_is_read_in_an_excluded_write_region_too() {
     let world = three_regions(prefers_east()).await;
     let create = lost_create(&world).await;
     let options = OperationOptions::default().with_excluded_regions([WEST]);
@@ -57,16 +59,16 @@ async fn reads_that_must_avoid_the_write_region_do_not_hide_a_write() {
     assert!(starts.is_sorted() && !starts[2].is_zero(), "one clock for all attempts: {starts:?}");
 }
 
-/// Both legs of a hedged deletion arrive, and the second finds nothing left.
-/// That is no reason to say that there was nothing.
+/// Both legs of a hedged delete arrive, and the second one finds nothing to delete.
+/// The operation has still succeeded.
 #[tokio::test(start_paused = true)]
-async fn the_second_leg_of_a_write_is_not_refused_for_what_the_first_has_done() {
+async fn a_hedged_delete_is_not_refused_because_its_other_leg_succeeded() {
     let regions = RegionNames::new([WEST, EAST, NORTH]).unwrap();
     let server = EmbeddedOptions::default().with_regions(regions).with_multi_write(true);
     let world = World::with(server, prefers_east()).await;
     world.run(&world.write(Verb::Create, "1", "a")).await.unwrap();
     world.manage("replication/wait").await;
-    // The first is done, and its answer lost, before the second begins.
+    // The first leg is applied and its answer lost before the second begins.
     let lost =
         format!(r#"{{"operation":"delete_item","region":"{EAST}","count":1,"delayMs":50,"drop":"after"}}"#);
     world.fault(&lost).await;

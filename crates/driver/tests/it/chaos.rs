@@ -1,12 +1,11 @@
-//! Chaos in process: workers of every kind, three regions, random faults, and
-//! checkers for what must hold whatever happens.
+//! A randomized test in process: workers of every kind, three regions, random
+//! faults, and a checker for each guarantee.
 //!
-//! A run is drawn from its seed and happens on one thread under tokio's paused
-//! clock, so the same seed is the same run: a failure names its seed, and
-//! `CHAOS_SEEDS=17..18 cargo test -p perihelion-driver --test it chaos` plays
-//! it again. A run has three parts: faults; an aftermath in which what they
-//! left behind fades (breakers, avoided regions); and a time in which
-//! everything must work.
+//! A run is determined by its seed. It uses one thread and tokio's paused clock, so
+//! a failure can be replayed:
+//! `CHAOS_SEEDS=17..18 cargo test -p perihelion-driver --test it chaos`. A run has
+//! three phases: faults; an aftermath in which their traces disappear (open
+//! breakers, avoided regions); and a time in which every operation must succeed.
 
 mod checks;
 mod events;
@@ -26,21 +25,21 @@ use self::events::{Events, Mode};
 use self::ledger::{AFTERMATH, LIVE, Ledger, STOP};
 use self::stage::{PARTITIONS, REGIONS, Stage};
 
-/// Strikes of each class that an operation of a gentle run takes.
+/// The faults of each class that one operation of a gentle run meets.
 const RATION: u32 = 1;
 
-/// Longer than a breaker stays open, a region is avoided, a late request
-/// takes to arrive, and the account is not read again.
+/// Longer than a breaker stays open, than a region is avoided, than a late request
+/// takes to arrive, and than the pause between reads of the account.
 const AFTERMATH_TIME: Duration = Duration::from_secs(14);
 const LIVE_TIME: Duration = Duration::from_secs(3);
 
-/// No operation has a longer timeout: what still runs then hangs.
+/// No operation has a longer timeout. A worker that still runs then hangs.
 const STOP_TIME: Duration = Duration::from_secs(70);
 
 /// Problems shown of a run that fails.
 const SHOWN_MAX: usize = 6;
 
-/// What is drawn.
+/// The parameters of a run.
 #[derive(Debug, Clone, Copy)]
 struct Draw {
     seed: u64,
@@ -48,7 +47,7 @@ struct Draw {
     is_multi_write: bool,
 }
 
-/// Plays one run and returns what it was and what was wrong with it.
+/// Plays one run, and returns its history and the problems found.
 async fn play(draw: Draw) -> (History, Vec<String>) {
     fastrand::seed(draw.seed);
     let mut rng = fastrand::Rng::with_seed(draw.seed);
@@ -64,7 +63,7 @@ async fn play(draw: Draw) -> (History, Vec<String>) {
         ranges: vec!["0".to_owned()],
         write_region: 0,
         write_outage: None,
-        away: BTreeSet::new(),
+        offline: BTreeSet::new(),
         log: Vec::new(),
     };
     events.play().await;
@@ -83,7 +82,7 @@ async fn play(draw: Draw) -> (History, Vec<String>) {
     stage.settle().await;
     let log = std::mem::take(&mut events.log);
     let history = history(&stage, &ledger, is_gentle).await;
-    let about = ledger.take_problems().into_iter().filter(|(document, _)| !history.has_latecomer(document));
+    let about = ledger.take_problems().into_iter().filter(|(document, _)| !history.has_late_write(document));
     let mut problems: Vec<String> =
         about.map(|(document, problem)| format!("{document}: {problem}")).collect();
     if !has_stopped {
@@ -134,7 +133,7 @@ fn run(draw: Draw) -> (History, Vec<String>) {
     runtime.block_on(play(draw))
 }
 
-/// The seeds to play: those of CI, or those that are asked for.
+/// The seeds to play: those of CI, or those of `CHAOS_SEEDS`.
 fn seeds(usual: Range<u64>) -> Range<u64> {
     let Ok(text) = std::env::var("CHAOS_SEEDS") else { return usual };
     let (first, end) = text.split_once("..").expect("CHAOS_SEEDS is written as 0..100");
@@ -163,27 +162,27 @@ fn check(mode: Mode, is_multi_write: bool, usual: Range<u64>) {
 const USUAL: Range<u64> = 0..30;
 
 #[test]
-fn one_write_region_sits_out_what_it_should() {
+fn gentle_faults_with_one_write_region_fail_no_operation() {
     check(Mode::Gentle, false, USUAL);
 }
 
 #[test]
-fn many_write_regions_sit_out_what_they_should() {
+fn gentle_faults_with_many_write_regions_fail_no_operation() {
     check(Mode::Gentle, true, USUAL);
 }
 
 #[test]
-fn one_write_region_keeps_its_promises_in_a_lasting_outage() {
+fn long_outages_with_one_write_region_break_no_guarantee() {
     check(Mode::Rough, false, USUAL);
 }
 
 #[test]
-fn many_write_regions_keep_their_promises_in_a_lasting_outage() {
+fn long_outages_with_many_write_regions_break_no_guarantee() {
     check(Mode::Rough, true, USUAL);
 }
 
 #[test]
-fn a_seed_is_one_run() {
+fn a_seed_replays_the_same_run() {
     for (mode, is_multi_write) in [(Mode::Gentle, false), (Mode::Rough, true)] {
         let draw = Draw { seed: 1, mode, is_multi_write };
         let (first, second) = (checks::digest(&run(draw).0), checks::digest(&run(draw).0));

@@ -1,4 +1,4 @@
-//! What chaos found, each as the shortest story that shows it.
+//! Defects that the chaos test found, each as the shortest case that shows it.
 
 use std::time::Duration;
 
@@ -23,8 +23,8 @@ async fn order(world: &World, path: &str, body: &str) {
 }
 
 /// Seed 4, one write region: West refuses everything, and the service moves the
-/// write region to North. A write under way asked West again and again, since it
-/// was to be repeated where it had been, and was then reported as ambiguous.
+/// write region to North. A write under way was retried in West until its retries
+/// were used up, and was then reported as ambiguous.
 #[tokio::test(start_paused = true)]
 async fn a_write_under_way_follows_the_write_region() {
     let world = three_regions(false, Duration::ZERO).await;
@@ -39,9 +39,9 @@ async fn a_write_under_way_follows_the_write_region() {
     assert_eq!(document(&world.run(&world.read("1")).await.unwrap())["stamp"], "b");
 }
 
-/// Seed 2, all regions writing: East takes a write and goes away before it has
-/// replicated it. A read of that session went round the other regions and gave
-/// up (404/1002) after a tenth of a second; replication is seldom that quick.
+/// Seed 2, all regions take writes: East takes a write and goes offline before it is
+/// replicated. A read of that session tried the other regions and failed (404/1002)
+/// after a tenth of a second; replication is rarely that quick.
 #[tokio::test(start_paused = true)]
 async fn a_session_whose_region_went_away_waits_for_replication() {
     let world = three_regions(true, Duration::from_millis(400)).await;
@@ -51,9 +51,9 @@ async fn a_session_whose_region_went_away_waits_for_replication() {
     assert_eq!(document(&read)["stamp"], "a");
 }
 
-/// Seed 124, all regions writing: East answers no reads for a moment, and takes
-/// writes. Each attempt of a read asked for all that anyone had written by then,
-/// which the other regions had a moment later, when it was no longer enough.
+/// Seed 124, all regions take writes: East refuses reads for a moment and takes
+/// writes. Each attempt of a read asked for everything that was written by then. The
+/// other regions had it a moment later, when the next attempt asked for more.
 #[tokio::test(start_paused = true)]
 async fn a_read_does_not_chase_the_writes_of_others() {
     let world = three_regions(true, Duration::from_millis(50)).await;

@@ -1,5 +1,5 @@
-//! Learning a container: who waits for it, for how long, and what is told when
-//! it fails. Time is tokio's and paused.
+//! Reading a container's metadata: which operations wait for it and how long, and
+//! what is reported when it fails. The clock is tokio's and paused.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ async fn within(driver: &Driver, operation: &Operation, timeout: Duration) -> Re
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiting_for_someone_elses_learning_ends_with_the_operation() {
+async fn waiting_for_another_tasks_read_ends_with_the_operation() {
     let world = World::new().await;
     world.fault(r#"{"operation":"container","count":1,"delayMs":20000}"#).await;
     let (driver, read) = (world.driver.clone(), world.read("1"));
@@ -24,11 +24,11 @@ async fn waiting_for_someone_elses_learning_ends_with_the_operation() {
     let before = Instant::now();
     let error = within(&world.driver, &world.read("1"), Duration::from_millis(300)).await.unwrap_err();
     assert_eq!((error.kind(), before.elapsed()), (ErrorKind::Timeout, Duration::from_millis(300)), "{error}");
-    assert!(patient.await.unwrap().unwrap_err().is_not_found(), "and takes nothing from the others");
+    assert!(patient.await.unwrap().unwrap_err().is_not_found(), "the other task is not affected");
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_is_learning_may_leave() {
+async fn a_task_that_reads_metadata_may_be_cancelled() {
     let world = World::new().await;
     world.fault(r#"{"operation":"container","count":1,"delayMs":20000}"#).await;
     let (driver, read) = (world.driver.clone(), world.read("1"));
@@ -40,7 +40,7 @@ async fn whoever_is_learning_may_leave() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_crowd_shares_one_failure_to_learn() {
+async fn waiting_tasks_share_one_failure() {
     let world = World::new().await;
     world.fault(r#"{"operation":"container","status":400,"delayMs":50}"#).await;
     let before = world.asked("container").await;
@@ -53,11 +53,11 @@ async fn a_crowd_shares_one_failure_to_learn() {
     }
     assert_eq!(world.asked("container").await - before, 1);
     world.clear_faults().await;
-    assert!(world.run(&world.read("1")).await.unwrap_err().is_not_found(), "it is not held against anyone");
+    assert!(world.run(&world.read("1")).await.unwrap_err().is_not_found(), "the failure is not kept");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failure_to_learn_tells_its_attempts() {
+async fn a_failed_read_of_metadata_reports_its_attempts() {
     let world = World::new().await;
     world.fault(r#"{"operation":"container","status":503}"#).await;
     let error = world.run(&world.read("1")).await.unwrap_err();
@@ -68,10 +68,10 @@ async fn a_failure_to_learn_tells_its_attempts() {
     );
 }
 
-/// The answer to the first attempt is lost, the second is told that the
-/// container is another one, and that cannot be looked up.
+/// The answer to the first attempt is lost. The second one is told that the
+/// container was recreated, and the new metadata cannot be read.
 #[tokio::test(start_paused = true)]
-async fn a_failure_to_learn_does_not_hide_a_doubt() {
+async fn a_failed_read_of_metadata_does_not_hide_an_ambiguous_write() {
     let world = World::new().await;
     world.run(&world.write(Verb::Upsert, "0", "a")).await.unwrap();
     world.fault(r#"{"operation":"upsert_item","count":1,"drop":"after"}"#).await;

@@ -1,15 +1,13 @@
-//! Who the driver is, as a server that checks sees it: signatures of every kind
-//! of operation, tokens, and what happens when neither is right.
+//! Credentials against a server that checks them: signatures of every kind of
+//! operation, tokens, and what happens when they are wrong.
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use http::HeaderValue;
-use perihelion_driver::credential::{AccessToken, TokenSource};
+use perihelion_driver::credential::{AccessToken, TokenFuture, TokenSource};
 use perihelion_driver::operation::{Scope, Target, Verb};
 use perihelion_driver::transport::AnyTransport;
 use perihelion_driver::{
@@ -89,7 +87,7 @@ async fn the_wrong_key_is_refused_at_once() {
     server.close().await;
 }
 
-/// Gives a token that is good for an hour, or none, and counts.
+/// A token source that gives tokens of one hour, or an error, and counts.
 #[derive(Default)]
 struct Identity {
     is_signed_out: bool,
@@ -97,15 +95,12 @@ struct Identity {
 }
 
 impl TokenSource for Identity {
-    fn token<'a>(
-        &'a self,
-        scope: &'a str,
-    ) -> Pin<Box<dyn Future<Output = Result<AccessToken, Error>> + Send + 'a>> {
+    fn token<'a>(&'a self, scope: &'a str) -> TokenFuture<'a> {
         assert_eq!(scope, "https://account.perihelion.internal/.default");
         self.asked.fetch_add(1, Ordering::Relaxed);
         let expires_on = SystemTime::now() + Duration::from_secs(3600);
         let outcome = match self.is_signed_out {
-            true => Err(Error::credential("nobody is signed in")),
+            true => Err(Error::credential("no user is signed in")),
             false => Ok(AccessToken::new("hidden.token.text", expires_on)),
         };
         Box::pin(std::future::ready(outcome))
@@ -138,19 +133,16 @@ async fn without_a_token_nothing_is_sent() {
     let server = server(AuthMode::Any).await;
     let identity = Arc::new(Identity { is_signed_out: true, ..Identity::default() });
     let error = open(&server, Credential::token_source(identity)).await.unwrap_err();
-    assert_eq!((error.kind(), error.message()), (ErrorKind::Credential, "nobody is signed in"));
+    assert_eq!((error.kind(), error.message()), (ErrorKind::Credential, "no user is signed in"));
     assert_eq!(error.diagnostics().attempts().count(), 0);
     server.close().await;
 }
 
-/// Never gives a token.
+/// A token source that never answers.
 struct Silent;
 
 impl TokenSource for Silent {
-    fn token<'a>(
-        &'a self,
-        _scope: &'a str,
-    ) -> Pin<Box<dyn Future<Output = Result<AccessToken, Error>> + Send + 'a>> {
+    fn token<'a>(&'a self, _scope: &'a str) -> TokenFuture<'a> {
         Box::pin(std::future::pending())
     }
 }
@@ -168,7 +160,7 @@ async fn waiting_for_a_token_ends_with_the_operation() {
     server.close().await;
 }
 
-/// A token is revoked, or ended by the service's clock, which is not ours.
+/// A token may be revoked, or have expired by the service's clock.
 #[tokio::test(start_paused = true)]
 async fn a_refused_token_is_replaced_once() {
     let identity = Arc::new(Identity::default());
@@ -188,7 +180,7 @@ async fn a_refused_token_is_replaced_once() {
     tokio::time::advance(Duration::from_secs(60)).await;
     refuse(1).await;
     driver.execute(&create("a"), &options).await.unwrap();
-    assert_eq!(asked(), 2, "the refused one and its successor");
+    assert_eq!(asked(), 2, "the refused token and its replacement");
 
     refuse(1).await;
     let error = driver.execute(&create("b"), &options).await.unwrap_err();
@@ -197,6 +189,6 @@ async fn a_refused_token_is_replaced_once() {
     tokio::time::advance(Duration::from_secs(60)).await;
     refuse(2).await;
     let error = driver.execute(&create("c"), &options).await.unwrap_err();
-    assert_eq!((error.status(), asked()), (Some(Status::new(401, 0)), 3), "once, not again and again");
+    assert_eq!((error.status(), asked()), (Some(Status::new(401, 0)), 3), "only one retry");
     server.close().await;
 }

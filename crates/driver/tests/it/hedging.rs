@@ -1,7 +1,7 @@
-//! Hedging measured, in a world of three regions in this process: tails under
-//! one slow region, a threshold that follows, and next to no extra requests
-//! while all is well. Every region takes a few milliseconds of tokio's paused
-//! time, so that the figures are exact.
+//! Hedging, measured with three regions in this process: tail latency with one slow
+//! region, a threshold that follows the latency, and almost no extra requests while
+//! all regions work. Every region takes a few milliseconds of tokio's paused time,
+//! so that the figures are exact.
 
 use std::time::Duration;
 
@@ -16,11 +16,11 @@ use tokio::time::Instant;
 use crate::multi_region::{EAST, NORTH, WEST, prefers_east};
 use crate::world::{World, ada, document};
 
-/// What a region usually takes.
+/// The usual latency of a region.
 const USUAL_MS: u64 = 5;
 
-/// The breaker would route around a slow region after a few reads; here the
-/// hedge itself is looked at.
+/// The breaker would avoid a slow region after a few reads; these tests are about
+/// the hedge itself.
 fn without_breaker() -> DriverOptions {
     prefers_east().with_circuit_breaker(CircuitBreakerOptions::default().with_enabled(false))
 }
@@ -39,7 +39,7 @@ async fn with_an_order(options: DriverOptions) -> World {
     world
 }
 
-/// From now on every region takes this long to read.
+/// From now on a read takes this long in every region.
 async fn delay(world: &World, milliseconds: u64) {
     world.clear_faults().await;
     world.fault(&format!(r#"{{"operation":"read_item","delayMs":{milliseconds}}}"#)).await;
@@ -52,7 +52,7 @@ async fn slow_east(world: &World) {
     world.fault(&format!(r#"{{"operation":"read_item","delayMs":{USUAL_MS}}}"#)).await;
 }
 
-/// Reads one after the other, with their times in order.
+/// Makes reads one after the other, and returns their sorted times.
 async fn read_many(world: &World, count: usize) -> Vec<Duration> {
     let mut times = Vec::with_capacity(count);
     for _ in 0..count {
@@ -84,7 +84,7 @@ async fn one_slow_region_does_not_show_in_the_tail() {
     assert!(p99(&times) < limit, "p99 {:?} with one slow region", p99(&times));
     let response = world.run(&world.read("1")).await.unwrap();
     let regions: Vec<_> = response.diagnostics.attempts().map(|attempt| attempt.region.to_string()).collect();
-    assert_eq!(regions, [EAST, WEST], "both legs are told, the loser first");
+    assert_eq!(regions, [EAST, WEST], "both legs are in the diagnostics, the loser first");
     assert!(matches!(response.diagnostics.attempts().next().unwrap().outcome, Outcome::Abandoned));
 }
 
@@ -103,8 +103,8 @@ async fn a_lastingly_slow_region_is_not_asked_first_for_long() {
 async fn the_threshold_follows_a_shift_of_all_regions() {
     let world = with_an_order(without_breaker()).await;
     read_many(&world, 200).await;
-    // Everything becomes slower, as when the client moves to another continent:
-    // at first reads are hedged, then that is the new normal.
+    // All regions become slower, as when the client moves to another continent. At
+    // first reads are hedged; then the threshold has followed.
     delay(&world, 120).await;
     let mut hedged = Vec::new();
     for _ in 0..80 {
@@ -183,9 +183,9 @@ async fn writes_are_hedged_only_where_every_region_takes_them() {
     }
 }
 
-/// A container that was just created is not everywhere yet.
+/// A container that was just created is not replicated to all regions yet.
 #[tokio::test(start_paused = true)]
-async fn a_second_region_is_not_believed_that_metadata_are_not_there() {
+async fn a_second_region_that_lacks_metadata_does_not_win() {
     let options = OperationOptions::default().with_hedging(Hedging::Fixed(Duration::from_millis(20)));
     let world = three_regions(false, without_breaker().with_operation(options)).await;
     world.fault(&format!(r#"{{"operation":"container","region":"{EAST}","delayMs":200}}"#)).await;
@@ -194,7 +194,7 @@ async fn a_second_region_is_not_believed_that_metadata_are_not_there() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failure_that_a_hedge_made_good_still_counts() {
+async fn a_failure_hidden_by_a_hedge_still_counts() {
     let options = OperationOptions::default().with_hedging(Hedging::Fixed(Duration::from_millis(20)));
     let world = with_an_order(prefers_east().with_operation(options)).await;
     world.clear_faults().await;

@@ -1,4 +1,4 @@
-//! The driver's integration tests, one binary.
+//! The driver's integration tests, in one binary.
 
 mod account_metadata;
 mod ambiguous_writes;

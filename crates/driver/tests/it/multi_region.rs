@@ -1,7 +1,6 @@
-//! A server of three regions over real sockets, a driver, and outages under
-//! constant load. What must hold in every story: no acknowledged write is
-//! lost, no read of the session goes back in time, and nothing fails that the
-//! driver is to retry.
+//! A server of three regions over real sockets, a driver, and outages under constant
+//! load. In every test: no acknowledged write is lost, no read of the session goes
+//! back in time, and no operation fails that the driver should retry.
 
 mod load;
 mod outages;
@@ -25,7 +24,7 @@ pub(crate) const WEST: &str = "West US";
 pub(crate) const EAST: &str = "East US";
 pub(crate) const NORTH: &str = "North Europe";
 
-/// Everything is on this machine: what takes longer hangs.
+/// Everything is on this machine: a request that takes longer hangs.
 const MANAGE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Three regions, a driver, and the container `orders`.
@@ -77,7 +76,7 @@ impl MultiRegion {
         regions
     }
 
-    /// Another process, as it were: it shares nothing with the first driver.
+    /// A driver that shares nothing with the first one, as in another process.
     pub(crate) async fn stranger(&self) -> Driver {
         connect(&self.server, prefers_east()).await
     }

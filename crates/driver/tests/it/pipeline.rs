@@ -1,6 +1,6 @@
-//! Whole operations against the real engine in process: what is retried, what
-//! is resolved, what is reported, under the faults that the engine is told to
-//! have. Time is tokio's and stands still while nothing waits.
+//! Whole operations against the real engine in process, with injected faults: what
+//! is retried, what is resolved and what is reported. The clock is tokio's and
+//! paused.
 
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ async fn a_throttled_request_waits_as_long_as_the_service_says() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_throttled_answer_is_counted_and_every_lost_one_has_a_name() {
+async fn every_throttled_answer_is_counted_and_a_lost_one_has_an_activity_id() {
     let world = World::new().await;
     world.run(&world.read("1")).await.unwrap_err();
     world.fault(r#"{"operation":"read_item","status":429,"subStatus":3200,"retryAfterMs":1}"#).await;
@@ -68,7 +68,7 @@ async fn a_replica_without_resources_is_not_throttling() {
     world.run(&world.write(Verb::Create, "1", "a")).await.unwrap();
     let before = tokio::time::Instant::now();
     let read = world.run(&world.read("1")).await.unwrap();
-    assert!(before.elapsed() < Duration::from_secs(5), "the throttle's hint was waited for");
+    assert!(before.elapsed() < Duration::from_secs(5), "the driver waited as for throttling");
     let first = read.diagnostics.attempts().next().unwrap();
     assert_eq!(first.throttled, 0);
     assert!(matches!(first.outcome, Outcome::Answered(status::SYSTEM_RESOURCE_UNAVAILABLE)));
@@ -155,7 +155,7 @@ async fn what_may_be_done_twice_is_repeated() {
     assert_eq!(deleted.diagnostics.resolution(), Some(Resolution::AlreadyGone));
     assert!(world.run(&world.read("1")).await.unwrap_err().is_not_found());
     let absent = world.run(&world.delete("1")).await.unwrap_err();
-    assert!(absent.is_not_found(), "nothing was lost here, so 404 is the answer");
+    assert!(absent.is_not_found(), "no answer was lost here, so 404 is returned");
 }
 
 #[tokio::test(start_paused = true)]
@@ -234,8 +234,8 @@ async fn a_recreated_container_is_recognised() {
     }
     world.delete_container().await;
     world.create_container().await;
-    // The session of the old container is ahead of the new one's log: it must
-    // not be asked for.
+    // The session of the old container is ahead of the new one's log. Requests must
+    // not ask for it.
     let absent = world.run(&world.read("1")).await.unwrap_err();
     assert!(absent.is_not_found(), "{absent:?}");
     let created = world.run(&world.write(Verb::Create, "1", "new")).await.unwrap();
@@ -244,7 +244,7 @@ async fn a_recreated_container_is_recognised() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn metadata_is_learnt_once() {
+async fn metadata_is_read_once() {
     let world = World::new().await;
     let reads = (0..20).map(|number| {
         let (driver, read) = (world.driver.clone(), world.read(&number.to_string()));

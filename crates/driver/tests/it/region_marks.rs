@@ -1,6 +1,5 @@
-//! What one operation's bad luck may teach the others, and what it may not: a
-//! request that fails everywhere, or a caller without patience, says nothing
-//! about a region that works.
+//! Which failures of one operation mark a region for the others. A request that
+//! fails everywhere, or a caller with a short timeout, marks no region.
 
 use std::time::Duration;
 
@@ -25,20 +24,20 @@ fn unhedged() -> OperationOptions {
     OperationOptions::default().with_hedging(Hedging::Off)
 }
 
-/// Where a read goes now.
+/// The region that a read goes to now.
 async fn region_of_a_read(world: &World) -> String {
     let response = world.driver.execute(&world.read("1"), &unhedged()).await.unwrap();
     response.diagnostics.attempts().next().unwrap().region.to_string()
 }
 
-/// 500 is the service's fault or the request's. Answered so by every region,
-/// it is the request's, and the regions stay in use.
+/// 500 may be the service's fault or the request's. If every region answers it, the
+/// request is at fault, and the regions stay in use.
 #[tokio::test(start_paused = true)]
-async fn a_request_that_fails_everywhere_condemns_no_region() {
+async fn a_request_that_fails_everywhere_marks_no_region() {
     let world = three_regions().await;
     assert_eq!(region_of_a_read(&world).await, EAST);
     world.fault(r#"{"operation":"read_item","status":500}"#).await;
-    // Of two regions and four attempts the last is in the other one.
+    // With two regions, the last of four attempts goes to the other one.
     let in_two = unhedged().with_excluded_regions([NORTH]);
     for _ in 0..3 {
         let error = world.driver.execute(&world.read("1"), &in_two).await.unwrap_err();
@@ -59,7 +58,7 @@ async fn a_region_that_fails_alone_is_avoided() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_caller_without_patience_condemns_no_region() {
+async fn a_caller_with_a_short_timeout_marks_no_region() {
     let world = three_regions().await;
     world.fault(r#"{"operation":"read_item","delayMs":100}"#).await;
     assert_eq!(region_of_a_read(&world).await, EAST);
@@ -71,7 +70,7 @@ async fn a_caller_without_patience_condemns_no_region() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_region_that_does_not_answer_in_good_time_is_avoided() {
+async fn a_region_that_does_not_answer_is_avoided() {
     let world = three_regions().await;
     world.fault(&format!(r#"{{"operation":"read_item","region":"{EAST}","delayMs":30000}}"#)).await;
     for _ in 0..2 {

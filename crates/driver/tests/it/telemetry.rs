@@ -1,5 +1,5 @@
-//! Each operation is reported once, whatever it took, and a driver counts as
-//! long as it lives.
+//! Each operation is reported once, even with retries, and a driver counts as an
+//! active instance until it is dropped.
 
 use std::sync::{Arc, Mutex};
 
@@ -81,7 +81,7 @@ async fn an_operation_is_measured_once_whatever_it_took() {
     assert_eq!((seen.count(&format!("{INSTANCES}up")), seen.count(&format!("{INSTANCES}down"))), (1, 0));
     let World { server, driver, orders: _ } = world;
     drop(driver);
-    // The background's tasks let go of the driver when they are next polled.
+    // The background task drops the core when it is polled next.
     for _ in 0..100 {
         tokio::task::yield_now().await;
     }

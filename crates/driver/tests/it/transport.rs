@@ -1,5 +1,5 @@
-//! The default transport: which protocol it speaks, on how many connections,
-//! and that they end with it.
+//! The default transport: which protocol it uses, on how many connections, and that
+//! they end with it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -37,7 +37,7 @@ async fn ask_server(scheme: &str) -> Response {
 }
 
 #[tokio::test]
-async fn our_server_answers_in_http2_over_tls_and_in_the_clear() {
+async fn our_server_answers_in_http2_with_and_without_tls() {
     for scheme in ["https", "http"] {
         let response = ask_server(scheme).await;
         assert_eq!((response.status().as_u16(), response.version()), (200, Version::HTTP_2));
@@ -69,14 +69,14 @@ async fn a_peer_without_alpn_gets_http1() {
 }
 
 #[tokio::test]
-async fn in_the_clear_http1_is_found_out_once() {
+async fn without_tls_http1_is_detected_once() {
     let peer = Peer::start("http", |_, stream| serve_http1(stream)).await;
     let transport = transport();
     for body in ["one", "two", "three"] {
         let response = transport.send(peer.post(body)).await.unwrap();
         assert_eq!((response.version(), response.body().as_ref()), (Version::HTTP_11, body.as_bytes()));
     }
-    assert_eq!(peer.connections(), 2, "one greeted in HTTP/2, one for all requests");
+    assert_eq!(peer.connections(), 2, "one that began in HTTP/2, one for all requests");
 }
 
 #[tokio::test]
@@ -96,7 +96,7 @@ async fn http1_requests_at_once_use_no_more_connections_than_allowed() {
 #[tokio::test]
 async fn sixty_four_first_requests_share_one_connection() {
     for scheme in ["https", "http"] {
-        // Nobody is answered until all have asked.
+        // No request is answered before all have arrived.
         let all_here = Arc::new(Barrier::new(64));
         let peer = Peer::start(scheme, move |_, stream| {
             let all_here = Arc::clone(&all_here);
@@ -206,7 +206,7 @@ async fn late_answers_to_thousands_of_dropped_requests_do_not_end_the_connection
     let transport = transport();
     transport.send(peer.get()).await.unwrap();
     for _ in 0..3000 {
-        // Polled once: the request is on its way, its answer will find nobody.
+        // Polled once: the request is sent, and dropped before its answer.
         let mut request = std::pin::pin!(transport.send(peer.get()));
         let polled = std::future::poll_fn(|cx| std::task::Poll::Ready(request.as_mut().poll(cx))).await;
         assert!(polled.is_pending());
@@ -217,7 +217,7 @@ async fn late_answers_to_thousands_of_dropped_requests_do_not_end_the_connection
 }
 
 #[tokio::test]
-async fn nothing_is_left_running_when_the_transport_is_gone() {
+async fn no_task_is_left_when_the_transport_is_dropped() {
     let (gone, mut ends) = mpsc::unbounded_channel();
     let peer = Peer::start("https", move |number, stream| {
         let gone = gone.clone();
@@ -225,7 +225,7 @@ async fn nothing_is_left_running_when_the_transport_is_gone() {
             match number {
                 1 => serve_http2(accept_tls(stream, &["h2"]).await, 100, echo).await,
                 2 => serve_http1(accept_tls(stream, &["http/1.1"]).await).await,
-                // Never shakes hands: the attempt to connect is under way.
+                // Never completes the handshake.
                 _ => tokio::io::copy(&mut { stream }, &mut tokio::io::sink()).await.map(|_| ()).unwrap(),
             }
             gone.send(number).unwrap();
@@ -250,7 +250,7 @@ fn a_transport_is_made_without_a_runtime_and_survives_the_ends_of_several() {
     let host = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let peer = host.block_on(Peer::start("https", |number, stream| async move {
         match number {
-            // Never shakes hands: the runtime ends while the attempt is under way.
+            // Never completes the handshake: the runtime ends while connecting.
             2 => drop(tokio::io::copy(&mut { stream }, &mut tokio::io::sink()).await),
             _ => serve_http2(accept_tls(stream, &["h2"]).await, 100, echo).await,
         }
@@ -263,8 +263,8 @@ fn a_transport_is_made_without_a_runtime_and_survives_the_ends_of_several() {
     }
 }
 
-/// Runs itself once more with the variable set: the environment belongs to
-/// the whole process.
+/// Runs itself in another process with the variable set, because the environment
+/// belongs to the whole process.
 #[tokio::test]
 async fn the_authority_in_ssl_cert_file_is_trusted() {
     const DIRECTORY: &str = "PERIHELION_TRANSPORT_TEST_DIRECTORY";
@@ -308,7 +308,8 @@ async fn a_foreign_transport_is_used_as_it_is() {
     assert_eq!(own.send(peer.get()).await.unwrap().status().as_u16(), 200);
 }
 
-/// Sends `count` requests at once; the answers with their requests' numbers.
+/// Sends `count` requests at once, and returns the answers with the numbers of their
+/// requests.
 async fn at_once(
     transport: &Arc<HttpTransport>,
     count: usize,

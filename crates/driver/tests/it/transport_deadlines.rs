@@ -1,5 +1,5 @@
-//! The default transport and time: an answer or a failure by the deadline, at
-//! every stage, with what is known there about whether the request was sent.
+//! The default transport and deadlines: at every stage a request has an answer or a
+//! failure by its deadline, and the failure says whether it was sent.
 
 use std::sync::{Arc, Mutex};
 
@@ -35,7 +35,7 @@ async fn a_deadline_in_the_past_sends_nothing() {
 }
 
 #[tokio::test]
-async fn who_gives_up_connecting_does_not_take_the_attempt_from_the_others() {
+async fn a_request_that_times_out_does_not_end_the_connect_for_others() {
     let (go, gone) = oneshot::channel::<()>();
     let gone = Arc::new(Mutex::new(Some(gone)));
     let peer = Peer::start("https", move |_, stream| {
@@ -95,7 +95,7 @@ async fn the_deadline_holds_while_reading_the_body() {
 }
 
 #[tokio::test]
-async fn who_waits_for_a_stream_or_a_connection_until_the_deadline_has_sent_nothing() {
+async fn a_request_that_waits_for_a_stream_until_its_deadline_was_not_sent() {
     let http2 = Peer::start("http", |_, stream| serve_http2(stream, 1, never)).await;
     let http1 = Peer::start("https", |_, stream| async {
         let mut stream = accept_tls(stream, &["http/1.1"]).await;
@@ -104,12 +104,12 @@ async fn who_waits_for_a_stream_or_a_connection_until_the_deadline_has_sent_noth
     .await;
     for peer in [http2, http1] {
         let transport = Arc::new(HttpTransport::new(trusting().with_http1_connections_max(1)).unwrap());
-        // Takes the only place there is, and stays.
+        // Takes the only stream or connection, and keeps it.
         let first = tokio::spawn({
             let (transport, request) = (Arc::clone(&transport), peer.get());
             async move { transport.send(request).await }
         });
-        // By then the connection is there and its limit known.
+        // By then the connection is open and its limit is known.
         check(&transport.send(peer.get_soon()).await.unwrap_err(), FailureKind::Timeout, Sent::No);
         check(&transport.send(peer.get_soon()).await.unwrap_err(), FailureKind::Timeout, Sent::No);
         assert!(!first.is_finished());

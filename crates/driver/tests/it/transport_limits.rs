@@ -1,4 +1,4 @@
-//! The default transport and peers that send too much, or nonsense.
+//! The default transport and peers that send too much, or invalid data.
 
 use bytes::Bytes;
 use perihelion_wire::transport::{FailureKind, Sent, Transport};
@@ -24,7 +24,7 @@ async fn a_body_over_the_limit_is_refused() {
                 stream.reserve_capacity(part.len());
                 match std::future::poll_fn(|cx| stream.poll_capacity(cx)).await {
                     Some(Ok(room)) => stream.send_data(part.slice(..room), false).unwrap(),
-                    // The client had enough.
+                    // The client has closed the stream.
                     Some(Err(_)) | None => return,
                 }
             }
@@ -84,8 +84,8 @@ async fn garbage_is_an_error_within_the_deadline() {
         b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nZZZ\r\n".to_vec(),
         vec![0xff; 100_000],
         (0..=255).collect(),
-        // Settings, then: a frame too long; an answer nobody asked for; a
-        // header block that cannot be decoded; a window that overflows.
+        // Settings, followed by: a frame that is too long; an answer without a
+        // request; a header block that cannot be decoded; a window that overflows.
         [settings, b"\xff\xff\xff\0\0\0\0\0\x01"].concat(),
         [settings, b"\0\0\x01\x01\x05\0\0\0\x63\x88"].concat(),
         [settings, b"\0\0\x04\x01\x05\0\0\0\x01\xff\xff\xff\xff"].concat(),

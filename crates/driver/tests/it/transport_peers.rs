@@ -1,6 +1,5 @@
-//! Hand-written servers for the transport's tests: each connection is given to
-//! a function that may behave as it likes. They count connections and end with
-//! the test.
+//! Servers for the transport's tests. Each connection is handled by a function of
+//! the test. They count connections and end with the test.
 
 use std::future::Future;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -27,7 +26,7 @@ use tokio_rustls::server::TlsStream;
 /// Far more than anything here takes.
 pub(crate) const PLENTY: Duration = Duration::from_secs(30);
 
-/// Long enough to get where the test wants to be, short enough to wait for.
+/// Long enough for a request to reach its stage, short enough to wait for.
 pub(crate) const SOON: Duration = Duration::from_millis(300);
 
 /// A listening peer.
@@ -148,11 +147,11 @@ where
         let body = http_body_util::BodyExt::collect(request.into_body()).await?.to_bytes();
         Ok::<_, hyper::Error>(http::Response::new(Full::new(body)))
     });
-    // How the connection ends is the client's business.
+    // It does not matter how the connection ends.
     let _ = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), echo).await;
 }
 
-/// One request to an HTTP/2 peer, with the means to answer it.
+/// One request to an HTTP/2 peer, and the handle to answer it.
 pub(crate) type Exchange = (http::Request<h2::RecvStream>, h2::server::SendResponse<Bytes>);
 
 /// Serves HTTP/2, giving each request to `answer`, all at once.
@@ -183,7 +182,7 @@ pub(crate) async fn echo((request, mut respond): Exchange) {
         body.extend_from_slice(&part);
     }
     let head = http::Response::new(());
-    // The client may have gone.
+    // The client may have closed the connection.
     if let Ok(mut stream) = respond.send_response(head, body.is_empty())
         && !body.is_empty()
     {
@@ -191,15 +190,15 @@ pub(crate) async fn echo((request, mut respond): Exchange) {
     }
 }
 
-/// Keeps a request waiting for ever.
+/// Never answers a request.
 pub(crate) async fn never((_request, _respond): Exchange) {
     std::future::pending::<()>().await;
 }
 
-/// HTTP/2 by hand, for what no library would send.
+/// HTTP/2 frames, written by hand, for what no library would send.
 pub(crate) struct Frames<T>(T);
 
-/// What the tests look at of a frame.
+/// The fields of a frame that the tests use.
 pub(crate) struct Frame {
     pub(crate) kind: u8,
     flags: u8,
@@ -236,7 +235,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Frames<T> {
         frame.extend_from_slice(&[kind, flags]);
         frame.extend_from_slice(&stream.to_be_bytes());
         frame.extend_from_slice(payload);
-        // The client may have gone.
+        // The client may have closed the connection.
         let _ = self.0.write_all(&frame).await;
     }
 
@@ -268,7 +267,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Frames<T> {
         }
     }
 
-    /// Reads until the client is gone.
+    /// Reads until the client closes the connection.
     pub(crate) async fn drain(mut self) {
         while self.next().await.is_some() {}
     }

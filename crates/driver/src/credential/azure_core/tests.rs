@@ -8,8 +8,8 @@ use http::{HeaderValue, Method};
 use super::*;
 use crate::error::ErrorKind;
 
-/// An identity that remembers what it was asked for. The signature is what
-/// `async_trait` makes of the trait's.
+/// An identity that records its calls. The signature is the one that `async_trait`
+/// generates.
 #[derive(Debug, Default)]
 struct Identity {
     is_signed_out: bool,
@@ -58,7 +58,7 @@ async fn a_credential_of_azure_core_gives_its_token_once_until_it_is_old() {
 }
 
 #[tokio::test]
-async fn its_refusal_says_what_to_do() {
+async fn an_error_of_azure_core_says_what_to_do() {
     let identity = Identity { is_signed_out: true, ..Identity::default() };
     let error = authorize(&Credential::azure(Arc::new(identity))).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Credential);

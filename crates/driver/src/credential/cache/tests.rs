@@ -1,20 +1,19 @@
 use std::collections::VecDeque;
-use std::future::Future;
-use std::pin::Pin;
 use std::time::SystemTime;
 
 use super::*;
+use crate::credential::TokenFuture;
 
-/// A source that follows a script, one entry per fetch, and keeps count.
+/// A source that follows a script, one step per fetch, and counts.
 #[derive(Default)]
 struct Scripted {
-    script: Mutex<VecDeque<Answer>>,
+    script: Mutex<VecDeque<Step>>,
     asked: Mutex<Vec<String>>,
 }
 
 #[derive(Clone, Copy)]
-enum Answer {
-    /// A token good for so many seconds, after so many.
+enum Step {
+    /// A token that expires after `life` seconds, given after `after` seconds.
     Token {
         after: u64,
         life: u64,
@@ -27,7 +26,7 @@ enum Answer {
 }
 
 impl Scripted {
-    fn new(script: impl IntoIterator<Item = Answer>) -> Arc<Self> {
+    fn new(script: impl IntoIterator<Item = Step>) -> Arc<Self> {
         Arc::new(Scripted { script: Mutex::new(script.into_iter().collect()), asked: Mutex::default() })
     }
 
@@ -37,40 +36,47 @@ impl Scripted {
 }
 
 impl TokenSource for Scripted {
-    fn token<'a>(
-        &'a self,
-        scope: &'a str,
-    ) -> Pin<Box<dyn Future<Output = Result<AccessToken, Error>> + Send + 'a>> {
+    fn token<'a>(&'a self, scope: &'a str) -> TokenFuture<'a> {
         let number = {
             let mut asked = self.asked.lock().unwrap();
             asked.push(scope.to_owned());
             asked.len()
         };
-        let answer = self.script.lock().unwrap().pop_front().unwrap_or(Answer::Silence);
+        let answer = self.script.lock().unwrap().pop_front().unwrap_or(Step::Silence);
         Box::pin(async move {
             match answer {
-                Answer::Token { after, life } => {
+                Step::Token { after, life } => {
                     tokio::time::sleep(Duration::from_secs(after)).await;
                     let expires_on = SystemTime::now() + Duration::from_secs(life);
                     Ok(AccessToken::new(format!("token-{number}"), expires_on))
                 }
-                Answer::Failure { after } => {
+                Step::Failure { after } => {
                     tokio::time::sleep(Duration::from_secs(after)).await;
                     Err(Error::credential("no identity"))
                 }
-                Answer::Silence => std::future::pending().await,
+                Step::Silence => std::future::pending().await,
             }
         })
     }
 }
 
-const HOUR: Answer = Answer::Token { after: 0, life: 3600 };
+const HOUR: Step = Step::Token { after: 0, life: 3600 };
 
 async fn token_in(cache: &TokenCache) -> Result<String, String> {
     let header = cache.header("scope").await.map_err(|error| error.to_string())?;
     assert!(header.is_sensitive());
     let text = header.to_str().unwrap();
     Ok(text.strip_prefix("type%3Daad%26ver%3D1.0%26sig%3D").unwrap().to_owned())
+}
+
+/// What twenty requests at the same time get.
+async fn twenty_requests(cache: &Arc<TokenCache>) -> Vec<Result<String, String>> {
+    let mut requests = JoinSet::new();
+    for _ in 0..20 {
+        let cache = Arc::clone(cache);
+        requests.spawn(async move { token_in(&cache).await });
+    }
+    requests.join_all().await
 }
 
 /// Lets tasks that are ready run.
@@ -87,15 +93,10 @@ async fn advance(seconds: u64) {
 
 #[tokio::test(start_paused = true)]
 async fn a_token_is_fetched_once_by_many_and_then_kept() {
-    let source = Scripted::new([Answer::Token { after: 2, life: 3600 }]);
+    let source = Scripted::new([Step::Token { after: 2, life: 3600 }]);
     let cache = Arc::new(TokenCache::new(source.clone()));
-    let mut requests = JoinSet::new();
-    for _ in 0..20 {
-        let cache = Arc::clone(&cache);
-        requests.spawn(async move { token_in(&cache).await });
-    }
-    while let Some(token) = requests.join_next().await {
-        assert_eq!(token.unwrap().unwrap(), "token-1");
+    for token in twenty_requests(&cache).await {
+        assert_eq!(token.unwrap(), "token-1");
     }
     advance(3000).await;
     assert_eq!(token_in(&cache).await.unwrap(), "token-1");
@@ -104,15 +105,10 @@ async fn a_token_is_fetched_once_by_many_and_then_kept() {
 
 #[tokio::test(start_paused = true)]
 async fn a_failure_is_shared_by_those_who_waited_and_not_kept() {
-    let source = Scripted::new([Answer::Failure { after: 1 }, HOUR]);
+    let source = Scripted::new([Step::Failure { after: 1 }, HOUR]);
     let cache = Arc::new(TokenCache::new(source.clone()));
-    let mut requests = JoinSet::new();
-    for _ in 0..20 {
-        let cache = Arc::clone(&cache);
-        requests.spawn(async move { token_in(&cache).await });
-    }
-    while let Some(token) = requests.join_next().await {
-        assert_eq!(token.unwrap().unwrap_err(), "no identity");
+    for token in twenty_requests(&cache).await {
+        assert_eq!(token.unwrap_err(), "no identity");
     }
     assert_eq!(source.count(), 1);
     advance(1).await;
@@ -121,7 +117,7 @@ async fn a_failure_is_shared_by_those_who_waited_and_not_kept() {
 
 #[tokio::test(start_paused = true)]
 async fn an_old_token_is_renewed_while_it_is_in_use() {
-    let source = Scripted::new([HOUR, Answer::Token { after: 7, life: 7200 }]);
+    let source = Scripted::new([HOUR, Step::Token { after: 7, life: 7200 }]);
     let cache = TokenCache::new(source.clone());
     assert_eq!(token_in(&cache).await.unwrap(), "token-1");
     advance(3400).await;
@@ -136,7 +132,7 @@ async fn an_old_token_is_renewed_while_it_is_in_use() {
 
 #[tokio::test(start_paused = true)]
 async fn a_failed_renewal_keeps_the_valid_token_and_is_tried_again_after_a_pause() {
-    let source = Scripted::new([HOUR, Answer::Failure { after: 0 }, Answer::Silence, HOUR]);
+    let source = Scripted::new([HOUR, Step::Failure { after: 0 }, Step::Silence, HOUR]);
     let cache = TokenCache::new(source.clone());
     token_in(&cache).await.unwrap();
     advance(3400).await;
@@ -150,7 +146,7 @@ async fn a_failed_renewal_keeps_the_valid_token_and_is_tried_again_after_a_pause
     assert_eq!(token_in(&cache).await.unwrap(), "token-1");
     settle().await;
     assert_eq!(source.count(), 3, "the pause is over");
-    // The third fetch is silent; its end frees the way for the fourth.
+    // The third fetch does not answer; the fourth follows its timeout.
     advance(31).await;
     advance(31).await;
     token_in(&cache).await.unwrap();
@@ -160,7 +156,7 @@ async fn a_failed_renewal_keeps_the_valid_token_and_is_tried_again_after_a_pause
 
 #[tokio::test(start_paused = true)]
 async fn an_ended_token_is_never_sent() {
-    let source = Scripted::new([HOUR, Answer::Failure { after: 0 }, Answer::Failure { after: 0 }, HOUR]);
+    let source = Scripted::new([HOUR, Step::Failure { after: 0 }, Step::Failure { after: 0 }, HOUR]);
     let cache = TokenCache::new(source.clone());
     token_in(&cache).await.unwrap();
     advance(3595).await;
@@ -173,7 +169,7 @@ async fn an_ended_token_is_never_sent() {
 
 #[tokio::test(start_paused = true)]
 async fn waiting_for_a_silent_source_is_bounded() {
-    let cache = TokenCache::new(Scripted::new([Answer::Silence, HOUR]));
+    let cache = TokenCache::new(Scripted::new([Step::Silence, HOUR]));
     let began = Instant::now();
     let error = token_in(&cache).await.unwrap_err();
     assert_eq!(began.elapsed(), WAIT_MAX);
@@ -183,7 +179,7 @@ async fn waiting_for_a_silent_source_is_bounded() {
 
 #[tokio::test(start_paused = true)]
 async fn a_renewal_ends_with_its_cache() {
-    let source = Scripted::new([HOUR, Answer::Silence]);
+    let source = Scripted::new([HOUR, Step::Silence]);
     let cache = TokenCache::new(source.clone());
     token_in(&cache).await.unwrap();
     advance(3400).await;

@@ -19,7 +19,7 @@ fn text(header: Option<HeaderValue>) -> String {
     header.map_or(String::new(), |value| value.to_str().unwrap().to_owned())
 }
 
-/// Notes the tokens one after the other; then the compound token is `expected`.
+/// Records the tokens one after the other; then the compound token is `expected`.
 fn check(tokens: &[&str], expected: &str) {
     let sessions = Sessions::default();
     tokens.iter().for_each(|token| sessions.note(token, None));
@@ -40,7 +40,7 @@ fn tokens_are_merged_by_range() {
 }
 
 #[test]
-fn what_does_not_parse_is_ignored() {
+fn tokens_that_do_not_parse_are_ignored() {
     for bad in [
         "",
         ",",
@@ -63,7 +63,7 @@ fn what_does_not_parse_is_ignored() {
 }
 
 #[test]
-fn nothing_new_changes_nothing() {
+fn a_token_without_news_changes_nothing() {
     let sessions = Sessions::default();
     sessions.note("0:1#9#1=5#2=3,1:-1#4", None);
     let before = sessions.map.load_full();
@@ -87,7 +87,7 @@ fn nothing_new_changes_nothing() {
     }
 }
 
-/// The quick look must agree with parsing and comparing.
+/// The comparison without a copy must agree with parsing and comparing.
 #[test]
 fn the_quick_comparison_agrees_with_the_thorough_one() {
     let mut random = fastrand::Rng::with_seed(7);
@@ -117,7 +117,7 @@ fn a_child_is_asked_for_what_was_seen_of_all_its_ancestors() {
     assert_eq!(text(sessions.header_for(&range("1", &["0"]))), "1:-1#50");
     assert_eq!(text(sessions.header_for(&range("9", &["8"]))), "");
     assert_eq!(text(sessions.header_for(&range("9", &[]))), "");
-    // A replica of the child that lags behind does not lower the bar.
+    // A replica of the child that is behind does not lower the progress.
     let sessions = Sessions::default();
     sessions.note("2:-1#60", None);
     sessions.note("3:-1#55", None);
@@ -142,10 +142,10 @@ fn ranges_that_are_gone_are_replaced_by_their_children() {
     sessions.note("0:-1#50,2:-1#60", None);
     sessions.note("4:-1#61", Some(&ranges));
     assert_eq!(text(sessions.compound()), "1:-1#50,3:-1#60,4:-1#61");
-    // A late answer of the parent is about its children.
+    // A late answer of the parent counts for its children.
     sessions.note("2:-1#62", Some(&ranges));
     assert_eq!(text(sessions.compound()), "1:-1#50,3:-1#62,4:-1#62");
-    // A range that is newer than the map of ranges stays.
+    // A range that is newer than the known ranges stays.
     sessions.note("7:-1#99", Some(&ranges));
     assert_eq!(sessions.progress("7").unwrap().lsn, 99);
     assert_eq!(sessions.progress("2"), None);

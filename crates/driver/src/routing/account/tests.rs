@@ -166,7 +166,7 @@ fn a_later_failure_puts_the_probe_off() {
 }
 
 #[test]
-fn reading_the_account_again_keeps_the_marks_of_endpoints_that_are_left() {
+fn reading_the_account_again_keeps_the_marks_of_endpoints_that_remain() {
     let now = Instant::now();
     let first = read(&document(&THREE, &THREE, true), &[], &bootstrap());
     let [west, east, _] = [0, 1, 2].map(|place| first.reads[place].endpoint.clone());
@@ -177,9 +177,9 @@ fn reading_the_account_again_keeps_the_marks_of_endpoints_that_are_left() {
     assert_eq!(second.due_for_probe(now + PERIOD), [west], "the region that left is not probed");
 }
 
-/// The write region went from West to East and, within the minute for which a
-/// region that refuses writes is avoided, back to West: writes that looked for
-/// it asked every region but the one that the account had named.
+/// The write region moved from West to East and, within the minute for which a region
+/// that refuses writes is avoided, back to West. Writes then tried every region but
+/// the one that the account had named.
 #[test]
 fn a_region_that_becomes_the_write_region_is_no_longer_avoided_for_writes() {
     let now = Instant::now();
@@ -224,7 +224,7 @@ fn hosts(sites: &[Arc<Site>]) -> Vec<&str> {
 }
 
 #[test]
-fn those_that_something_speaks_against_are_asked_last() {
+fn suspect_and_unavailable_endpoints_are_asked_last() {
     let account = read(&document(&THREE, &["West US"], false), &["East US"], &bootstrap());
     let ask = |account: &Account, suspect: Option<&str>| {
         let suspect = suspect.map(endpoint);
@@ -232,7 +232,7 @@ fn those_that_something_speaks_against_are_asked_last() {
     };
     assert_eq!(ask(&account, None), "a a-eastus a-westus a-northeurope");
     assert_eq!(ask(&account, Some("https://a-eastus.example:443/")), "a a-westus a-northeurope a-eastus");
-    // The configured endpoint leads to the region that takes writes.
+    // The configured endpoint leads to the write region.
     assert_eq!(ask(&account, Some("https://a-westus.example:443/")), "a-eastus a-northeurope a a-westus");
     let marked =
         account.mark_unavailable(&endpoint("https://a.example:443/"), Usage::Read, Instant::now(), PERIOD);

@@ -41,7 +41,7 @@ fn buckets_are_close_together_and_hold_what_they_say() {
 }
 
 #[test]
-fn too_few_requests_say_nothing() {
+fn too_few_requests_give_no_percentile() {
     let (window, now) = (LatencyWindow::new(), Instant::now());
     assert_eq!(window.p99(now), None);
     (1..SAMPLES_MIN).for_each(|_| window.record(now, millis(5)));
@@ -64,7 +64,7 @@ fn the_percentile_leaves_the_slowest_hundredth_out() {
 }
 
 #[test]
-fn what_is_old_is_forgotten() {
+fn old_requests_do_not_count() {
     let (window, now) = (LatencyWindow::new(), Instant::now());
     (0..50).for_each(|_| window.record(now, millis(5)));
     assert!(window.p99(now + SLICE * (SLICES as u32 - 1)).is_some());
@@ -80,7 +80,7 @@ fn a_slice_holds_nothing_of_its_earlier_use() {
     let round = now + SLICE * SLICES as u32;
     (0..50).for_each(|_| window.record(round, millis(5)));
     assert!(window.p99(round).unwrap() < millis(6));
-    // An answer that comes a round late does not empty the slice again.
+    // A late answer does not empty the slice again.
     window.record(now, millis(900));
     assert!(window.p99(round + KEPT_FOR).unwrap() < millis(6));
 }
@@ -97,23 +97,23 @@ fn under_load_only_the_last_seconds_count() {
 }
 
 #[test]
-fn a_slow_primary_cannot_raise_its_own_bar() {
+fn a_slow_primary_cannot_raise_its_own_threshold() {
     let (west, east, start) = (site("West US"), site("East US"), Instant::now());
     let both = [&west, &east];
     let now = traffic(&[(&west, 5), (&east, 70)], start, Duration::from_secs(10));
     assert_eq!(threshold(&both, MIN, MAX, now), THRESHOLD_FLOOR);
-    // The primary goes from 5 to 300 ms: the bar follows the other region.
+    // The primary goes from 5 to 300 ms: the threshold follows the other region.
     let now = traffic(&[(&west, 300), (&east, 70)], now, Duration::from_secs(10));
     assert!((millis(70)..millis(76)).contains(&threshold(&both, MIN, MAX, now)));
-    // All regions become slow: that is how it is now, and the bar moves.
+    // All regions become slow: the threshold follows.
     let now = traffic(&[(&west, 400), (&east, 300)], now, Duration::from_secs(2));
     assert!((millis(300)..millis(320)).contains(&threshold(&both, MIN, MAX, now)));
 }
 
-/// Writes are not hedged, so a slow region goes on being measured by them
-/// while nothing has been measured elsewhere.
+/// Writes are not hedged, so they keep measuring a slow region while no other region
+/// was measured.
 #[test]
-fn a_slow_region_that_is_measured_alone_cannot_raise_its_bar_either() {
+fn a_slow_region_that_is_measured_alone_cannot_raise_its_threshold() {
     let (west, east, start) = (site("West US"), site("East US"), Instant::now());
     let both = [&west, &east];
     let mut now = start;
@@ -127,10 +127,10 @@ fn a_slow_region_that_is_measured_alone_cannot_raise_its_bar_either() {
         threshold(&[&west], MIN, MAX, now) >= millis(300),
         "without another region there is no other bar"
     );
-    // The second requests that this causes find the other region as slow: the bar follows.
+    // The hedges that this causes find the other region as slow: the threshold follows.
     let measured = traffic(&[(&west, 300), (&east, 320)], now, Duration::from_secs(2));
     assert!((millis(300)..millis(320)).contains(&threshold(&both, MIN, MAX, measured)));
-    // And what stays slow becomes usual.
+    // A latency that stays becomes usual.
     for _ in 0..320 {
         now = traffic(&[(&west, 300)], now, Duration::from_secs(1));
         threshold(&both, MIN, MAX, now);
@@ -139,7 +139,7 @@ fn a_slow_region_that_is_measured_alone_cannot_raise_its_bar_either() {
 }
 
 #[test]
-fn the_bar_stays_within_all_bounds() {
+fn the_threshold_stays_within_all_bounds() {
     let now = Instant::now();
     for (latency, min, max, expected) in [
         (None, 0, 60_000, 1000),
@@ -166,7 +166,7 @@ fn the_bar_stays_within_all_bounds() {
 }
 
 #[test]
-fn threads_may_record_while_slices_turn() {
+fn threads_may_record_while_slices_are_reused() {
     let (window, start) = (LatencyWindow::new(), Instant::now());
     std::thread::scope(|scope| {
         for _ in 0..4 {
@@ -182,6 +182,7 @@ fn threads_may_record_while_slices_turn() {
         }
     });
     let counted: u32 = window.slices.iter().map(|slice| slice.count.load(Ordering::Relaxed)).sum();
-    // Half a minute of four threads at 200 per second, less what was lost in turning.
+    // Half a minute of four threads at 200 per second, minus what was lost while slices
+    // were reused.
     assert!((4 * 200 * 20..=4 * 200 * 30).contains(&counted), "{counted}");
 }

@@ -37,7 +37,7 @@ fn split_twice() -> RangeMap {
 }
 
 #[test]
-fn ranges_that_others_came_from_are_left_out() {
+fn ranges_that_were_replaced_are_left_out() {
     let map = split_twice();
     assert_eq!(ids(map.iter()), ["1", "3", "4"]);
     assert_eq!((map.len(), map.is_empty()), (3, false));
@@ -119,7 +119,7 @@ fn a_feed_that_is_not_whole_is_refused() {
     check(&[page(&[("0", "", "20", &[])])], "end at \"20\"");
     check(&[page(&[("0", "", "20", &[]), ("1", "25", "FF", &[])])], "begins at \"25\"");
     check(&[page(&[("0", "", "30", &[]), ("1", "20", "FF", &[])])], "begins at \"20\"");
-    // One child is there, the other not yet, and the parent is gone.
+    // One child is listed, the other not yet, and the parent no longer.
     check(&[page(&[("0", "", "FF", &[]), ("1", "", "20", &["0"])])], "end at \"20\"");
     check(&[page(&[("0", "", "xx", &[])])], "has the bound \"xx\"");
     check(&[page(&[("0", "20", "20", &[])])], "is empty");
@@ -128,7 +128,7 @@ fn a_feed_that_is_not_whole_is_refused() {
 }
 
 #[test]
-fn of_a_range_listed_twice_the_later_entry_counts() {
+fn of_a_range_listed_twice_the_later_one_counts() {
     let map = RangeMap::from_feed(&[page(&[("0", "", "20", &[])]), page(&[("0", "", "FF", &[])])]).unwrap();
     assert_eq!(map.get("0").unwrap().range, EffectiveRange::whole());
 }

@@ -12,7 +12,7 @@ fn partition(container: &str) -> Partition {
     Partition { container: container.into(), range: "0".into() }
 }
 
-/// A situation: what the snapshot holds, and what the operation has been through.
+/// A snapshot, and the history of an operation.
 #[derive(Debug, Clone, Default)]
 struct Case {
     regions: &'static str,
@@ -123,7 +123,7 @@ fn the_first_attempt_goes_to_the_best_region() {
 }
 
 #[test]
-fn it_never_fails_to_route() {
+fn there_is_always_a_route() {
     check(Case { excluded: "ABC", ..three() }, "global/1");
     check(Case { excluded: "ABC", multi_write: true, write: true, ..three() }, "global/1");
     check(Case { unavailable: "ABC", ..three() }, "A/3");
@@ -141,12 +141,12 @@ fn the_next_region_is_one_not_tried_yet() {
     check(next("B"), "A/3+C");
     check(Case { excluded: "B", ..next("A") }, "C/2");
     check(Case { open: "B", ..next("A") }, "C/3");
-    // One that is known to be bad, but was not tried, comes before a repeat.
+    // A region with a known failure that was not tried comes before a repeat.
     check(Case { unavailable: "C", ..next("AB") }, "C/3");
 }
 
 #[test]
-fn once_all_were_tried_it_goes_round() {
+fn once_all_regions_were_tried_they_are_tried_again() {
     let next = |tried| Case { tried, route_to: Some(Next), ..three() };
     check(next("ABC"), "A/3");
     check(next("ABCA"), "B/3");
@@ -168,7 +168,7 @@ fn a_region_due_for_a_probe_is_tried_in_its_place() {
 }
 
 #[test]
-fn the_judge_may_name_the_place() {
+fn the_verdict_may_name_the_region() {
     let same = Case { tried: "B", route_to: Some(Same), ..three() };
     check(same.clone(), "B/3+A");
     check(Case { unavailable: "B", open: "B", ..same.clone() }, "B/3+A");
@@ -178,15 +178,15 @@ fn the_judge_may_name_the_place() {
     check(write_region.clone(), "A/3+C");
     check(Case { tried: "A", ..write_region.clone() }, "A/3+B");
     check(Case { multi_write: true, ..write_region.clone() }, "A/3+C");
-    // Not where it may not go, or where nobody answers: then the next one.
+    // If that region is excluded or unavailable, the next one.
     check(Case { excluded: "A", ..write_region.clone() }, "C/2");
     check(Case { unavailable: "A", ..write_region.clone() }, "C/3");
-    // Nobody else knows: it is asked once more.
+    // No other region has all writes, so it is tried once more.
     check(Case { unavailable: "A", tried: "ACB", ..write_region }, "A/3");
 }
 
 #[test]
-fn writes_go_where_they_are_taken() {
+fn writes_go_to_a_write_region() {
     let write = Case { write: true, ..three() };
     check(write.clone(), "A/1");
     check(Case { unavailable: "A", open: "A", ..write.clone() }, "A/1");
@@ -259,8 +259,7 @@ fn before_the_account_was_read_everything_goes_to_the_configured_endpoint() {
     }
 }
 
-/// Every combination of what a snapshot and an operation can hold, for what
-/// must be true of all of them.
+/// Every combination of snapshot and history, checked for what must always hold.
 #[test]
 fn in_every_situation_the_choice_is_sound() {
     const SUBSETS: [&str; 8] = ["", "A", "B", "C", "AB", "AC", "BC", "ABC"];

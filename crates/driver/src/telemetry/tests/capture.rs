@@ -1,4 +1,4 @@
-//! A recorder and a subscriber that keep what they are given.
+//! A metrics recorder and a `tracing` subscriber that keep what they get.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;

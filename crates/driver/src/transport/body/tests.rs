@@ -6,21 +6,21 @@ fn announcing(length: &'static str) -> HeaderMap {
     HeaderMap::from_iter([(CONTENT_LENGTH, HeaderValue::from_static(length))])
 }
 
-fn gather(parts: &[&Bytes]) -> Bytes {
-    let mut gathering = BodyCollector::new(&HeaderMap::new()).unwrap();
+fn collect(parts: &[&Bytes]) -> Bytes {
+    let mut body = BodyCollector::new(&HeaderMap::new()).unwrap();
     for part in parts {
-        gathering.push((*part).clone()).unwrap();
+        body.push((*part).clone()).unwrap();
     }
-    gathering.finish()
+    body.finish()
 }
 
 #[test]
 fn one_part_is_not_copied_and_several_are_joined() {
     let (empty, a, b) = (Bytes::new(), Bytes::from(vec![1, 2]), Bytes::from(vec![3]));
-    assert_eq!(gather(&[&a]).as_ptr(), a.as_ptr());
-    assert_eq!(gather(&[&empty, &a, &empty]).as_ref(), [1, 2]);
-    assert_eq!(gather(&[&a, &b, &a]).as_ref(), [1, 2, 3, 1, 2]);
-    assert_eq!(gather(&[]).len(), 0);
+    assert_eq!(collect(&[&a]).as_ptr(), a.as_ptr());
+    assert_eq!(collect(&[&empty, &a, &empty]).as_ref(), [1, 2]);
+    assert_eq!(collect(&[&a, &b, &a]).as_ref(), [1, 2, 3, 1, 2]);
+    assert_eq!(collect(&[]).len(), 0);
 }
 
 #[test]
@@ -28,7 +28,7 @@ fn a_body_over_the_limit_is_refused_when_announced_and_when_it_comes() {
     assert!(BodyCollector::new(&announcing("67108864")).is_ok());
     assert_eq!(BodyCollector::new(&announcing("67108865")).unwrap_err(), TooLong);
     assert_eq!(BodyCollector::new(&announcing("18446744073709551615")).unwrap_err(), TooLong);
-    let mut gathering = BodyCollector::new(&announcing("1")).unwrap();
-    gathering.push(Bytes::from(vec![0; BODY_BYTES_MAX])).unwrap();
-    assert_eq!(gathering.push(Bytes::from_static(b"x")), Err(TooLong));
+    let mut body = BodyCollector::new(&announcing("1")).unwrap();
+    body.push(Bytes::from(vec![0; BODY_BYTES_MAX])).unwrap();
+    assert_eq!(body.push(Bytes::from_static(b"x")), Err(TooLong));
 }

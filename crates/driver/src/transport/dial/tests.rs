@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn address_families_take_turns() {
+fn address_families_alternate() {
     let addresses: Vec<SocketAddr> =
         ["[::1]:1", "[::2]:1", "[::3]:1", "127.0.0.1:1"].iter().map(|text| text.parse().unwrap()).collect();
     let mixed: Vec<String> = interleave(&addresses).iter().map(ToString::to_string).collect();

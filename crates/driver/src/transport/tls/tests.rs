@@ -6,15 +6,19 @@ use tokio_rustls::TlsAcceptor;
 
 use super::*;
 
-/// The certificate of a name that is not this machine's.
+/// A host name that is not this machine's.
 const ELSEWHERE: &str = "account.documents.example";
 
 fn certificates() -> Certificates {
     Certificates::load_or_create(None, &Names::local_and([ELSEWHERE]), SystemTime::now()).unwrap()
 }
 
-/// Shakes hands with a server on this machine under the name of `endpoint`.
-async fn shake(server: &Certificates, options: &HttpOptions, endpoint: &str) -> Result<Negotiated, Failure> {
+/// Makes a handshake with a server on this machine under the name of `endpoint`.
+async fn handshake(
+    server: &Certificates,
+    options: &HttpOptions,
+    endpoint: &str,
+) -> Result<Negotiated, Failure> {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let tcp = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
     let acceptor = TlsAcceptor::from(server.server_config().unwrap());
@@ -24,21 +28,21 @@ async fn shake(server: &Certificates, options: &HttpOptions, endpoint: &str) -> 
         let (stream, _) = listener.accept().await.unwrap();
         acceptor.accept(stream).await
     };
-    let (_, shaken) = tokio::join!(serving, tls.connect(&endpoint, tcp));
-    shaken.map(|(_, negotiated)| negotiated)
+    let (_, connected) = tokio::join!(serving, tls.connect(&endpoint, tcp));
+    connected.map(|(_, negotiated)| negotiated)
 }
 
 #[tokio::test]
 async fn any_certificate_is_accepted_for_this_machine_only_and_only_when_asked() {
     let server = certificates();
     let accepting = HttpOptions::default().with_accept_unknown_loopback_certificates(true);
-    assert_eq!(shake(&server, &accepting, "https://localhost:1").await.unwrap(), Negotiated::Http2);
-    assert_eq!(shake(&server, &accepting, "https://127.0.0.1:1").await.unwrap(), Negotiated::Http2);
+    assert_eq!(handshake(&server, &accepting, "https://localhost:1").await.unwrap(), Negotiated::Http2);
+    assert_eq!(handshake(&server, &accepting, "https://127.0.0.1:1").await.unwrap(), Negotiated::Http2);
     let elsewhere = format!("https://{ELSEWHERE}:1");
     for (options, endpoint) in
         [(&accepting, elsewhere.as_str()), (&HttpOptions::default(), "https://localhost:1")]
     {
-        let failure = shake(&server, options, endpoint).await.unwrap_err();
+        let failure = handshake(&server, options, endpoint).await.unwrap_err();
         assert_eq!((failure.kind, failure.sent), (FailureKind::Tls, Sent::No));
         let message = failure.message;
         assert!(message.contains(endpoint) && message.contains("with_ca_pem"), "{message}");
@@ -52,8 +56,8 @@ async fn an_added_authority_is_trusted_for_the_names_it_certified() {
     let server = certificates();
     let options = HttpOptions::default().with_ca_pem(server.ca_pem());
     let known = format!("https://{ELSEWHERE}:1");
-    assert_eq!(shake(&server, &options, &known).await.unwrap(), Negotiated::Http2);
-    let failure = shake(&server, &options, "https://other.example:1").await.unwrap_err();
+    assert_eq!(handshake(&server, &options, &known).await.unwrap(), Negotiated::Http2);
+    let failure = handshake(&server, &options, "https://other.example:1").await.unwrap_err();
     assert!(failure.message.contains("not valid for name"), "{}", failure.message);
 }
 

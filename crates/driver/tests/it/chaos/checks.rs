@@ -1,5 +1,5 @@
-//! The checkers, one for each property. Each looks at the history of a run and
-//! reports what contradicts its sentence.
+//! The checkers, one for each guarantee. Each reads the history of a run and reports
+//! what contradicts its sentence.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -7,10 +7,10 @@ use std::time::Duration;
 use perihelion_driver::ErrorKind;
 use serde_json::Value;
 
-use super::ledger::{LIVE, Record, Told};
+use super::ledger::{LIVE, Record, Reported};
 use super::tap::{Exchange, Seen};
 
-/// A run, over and done.
+/// The history of a run that has ended.
 pub(super) struct History {
     pub(super) is_multi_write: bool,
     pub(super) is_gentle: bool,
@@ -22,23 +22,23 @@ pub(super) struct History {
     pub(super) regions: Vec<Vec<(&'static str, Vec<Value>)>>,
 }
 
-/// What a deadline may be missed by: timers count whole milliseconds.
+/// How much a deadline may be missed by: timers count whole milliseconds.
 const DEADLINE_SLACK: Duration = Duration::from_millis(5);
 
-/// Operations after the faults: fewer, and some worker is stuck.
+/// The least number of operations after the faults; with fewer, a worker is stuck.
 const LIVE_LEAST: usize = 40;
 
 pub(super) type Check = fn(&History, &mut Vec<String>);
 
 pub(super) const ALL: [(&str, Check); 9] = [
-    ("what was told failed was not applied", failures_left_nothing),
-    ("what was told done was applied, and once if it must be", done_was_applied),
+    ("a write that was reported as failed was not applied", failures_left_nothing),
+    ("a write that was reported as done was applied, and once if it must be", done_was_applied),
     ("an ambiguous error has its reason", ambiguity_has_a_reason),
     ("an operation ends by its deadline", deadlines_are_kept),
-    ("who gives up has spent a budget", giving_up_has_a_reason),
-    ("what is retried does not fail within the budgets", nothing_fails_that_is_retried),
-    ("everything works once faults have stopped", it_lives_on),
-    ("an acknowledged write is there at the end", nothing_acknowledged_is_lost),
+    ("an operation that fails has spent a retry budget", giving_up_has_a_reason),
+    ("no operation fails while retries are within their budgets", nothing_fails_that_is_retried),
+    ("every operation works once faults have stopped", it_lives_on),
+    ("an acknowledged write exists at the end", nothing_acknowledged_is_lost),
     ("all regions are the same at the end", regions_converge),
 ];
 
@@ -51,8 +51,7 @@ impl History {
         self.exchanges.get(&record.id).map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// How often an operation met such an answer, or none, which counts as an
-    /// answer of 503.
+    /// How often an operation got such an answer. No answer counts as 503.
     fn met(&self, record: &Record, is_such: fn(u16, u32) -> bool) -> usize {
         let is_met = |exchange: &&Exchange| match exchange.seen {
             Seen::Answer(code, sub) => is_such(code, sub),
@@ -62,21 +61,21 @@ impl History {
         self.of(record).iter().filter(is_met).count()
     }
 
-    /// Whether a write of the document arrived after the driver had stopped
-    /// waiting for it. Such a write is made whenever it likes, also over later
-    /// ones: what may be repeated freely must not mind.
-    pub(super) fn has_latecomer(&self, document: &str) -> bool {
+    /// Whether a write of the document arrived after the driver had stopped waiting
+    /// for it. Such a write may overwrite later ones; only writes that may be repeated
+    /// freely are sent so.
+    pub(super) fn has_late_write(&self, document: &str) -> bool {
         let mut own = self.records.iter().filter(|record| record.document == document);
         own.any(|record| self.of(record).iter().any(|exchange| exchange.is_late))
     }
 
-    fn told(&self) -> impl Iterator<Item = (&Record, Told)> {
-        self.records.iter().filter_map(|record| Some((record, record.end.as_ref()?.told)))
+    fn reported(&self) -> impl Iterator<Item = (&Record, Reported)> {
+        self.records.iter().filter_map(|record| Some((record, record.end.as_ref()?.reported)))
     }
 
     fn describe(&self, record: &Record) -> String {
         let end = record.end.as_ref();
-        let told = end.map(|end| end.told);
+        let reported = end.map(|end| end.reported);
         let lines = self.of(record).iter().map(|exchange| {
             let Exchange { region, at, applied, seen, name, .. } = exchange;
             format!(
@@ -86,7 +85,7 @@ impl History {
         });
         let diagnostics = end.map(|end| end.diagnostics.to_string()).unwrap_or_default();
         format!(
-            "{} {} ({}={}, began {:?}) was told {told:?}{}\n      {diagnostics}",
+            "{} {} ({}={}, began {:?}) was reported {reported:?}{}\n      {diagnostics}",
             record.what,
             record.id,
             record.document,
@@ -98,8 +97,8 @@ impl History {
 }
 
 fn failures_left_nothing(history: &History, problems: &mut Vec<String>) {
-    for (record, told) in history.told().filter(|(record, _)| record.is_write) {
-        let is_plain_failure = told != Told::Ok && !told.is_ambiguous();
+    for (record, reported) in history.reported().filter(|(record, _)| record.is_write) {
+        let is_plain_failure = reported != Reported::Ok && !reported.is_ambiguous();
         if is_plain_failure && history.applied(record) > 0 {
             problems.push(history.describe(record));
         }
@@ -107,7 +106,9 @@ fn failures_left_nothing(history: &History, problems: &mut Vec<String>) {
 }
 
 fn done_was_applied(history: &History, problems: &mut Vec<String>) {
-    for (record, _) in history.told().filter(|(record, told)| record.is_write && *told == Told::Ok) {
+    for (record, _) in
+        history.reported().filter(|(record, reported)| record.is_write && *reported == Reported::Ok)
+    {
         let applied = history.applied(record);
         if applied == 0 || (applied > 1 && !may_be_done_twice(history, record)) {
             problems.push(format!("applied {applied} times: {}", history.describe(record)));
@@ -115,14 +116,13 @@ fn done_was_applied(history: &History, problems: &mut Vec<String>) {
     }
 }
 
-/// Whether a write may be done twice, by what it is and not by what the driver
-/// thinks of it.
+/// Whether a write may be done twice, by its kind and not by the driver's opinion.
 fn may_be_done_twice(history: &History, record: &Record) -> bool {
     match record.what {
         "upsert" | "replace" | "set" | "delete" | "scratch upsert" => true,
-        // Where several regions write, each may accept what one would refuse.
+        // Where several regions take writes, each may accept what one would refuse.
         "swap" | "guarded batch" => history.is_multi_write,
-        // And a latecomer may come after its document was deleted again.
+        // A late attempt may arrive after its document was deleted again.
         "create" => history.is_multi_write || history.of(record).iter().any(|exchange| exchange.is_late),
         "increment" | "batch" => false,
         other => panic!("is {other} done twice?"),
@@ -130,8 +130,9 @@ fn may_be_done_twice(history: &History, record: &Record) -> bool {
 }
 
 fn ambiguity_has_a_reason(history: &History, problems: &mut Vec<String>) {
-    for (record, told) in history.told() {
-        if told.is_ambiguous() && !(record.is_write && history.of(record).iter().any(Exchange::is_unknowable))
+    for (record, reported) in history.reported() {
+        if reported.is_ambiguous()
+            && !(record.is_write && history.of(record).iter().any(Exchange::is_unknowable))
         {
             problems.push(history.describe(record));
         }
@@ -151,16 +152,16 @@ fn deadlines_are_kept(history: &History, problems: &mut Vec<String>) {
     }
 }
 
-/// An operation that has time left ends in a failure that passes only once it
-/// was met as often as the driver promises to bear it (`docs/driver.md`); and
-/// only one that has no time left ends in a timeout.
+/// An operation that has time left fails with a transient error only after the driver
+/// has retried it as often as it promises (`pipeline/retry/rules.rs`). Only an
+/// operation without time left fails with a timeout.
 fn giving_up_has_a_reason(history: &History, problems: &mut Vec<String>) {
     for record in history.records.iter() {
         let Some(end) = &record.end else { continue };
         let took = end.at.duration_since(record.began);
-        let (met, least) = match end.told {
-            Told::Failed(ErrorKind::Timeout, _) if took + DEADLINE_SLACK < record.timeout => (0, 1),
-            Told::Failed(ErrorKind::Service, Some(status)) if took + LONGEST_WAIT < record.timeout => {
+        let (met, least) = match end.reported {
+            Reported::Failed(ErrorKind::Timeout, _) if took + DEADLINE_SLACK < record.timeout => (0, 1),
+            Reported::Failed(ErrorKind::Service, Some(status)) if took + LONGEST_WAIT < record.timeout => {
                 match (status.code, status.sub) {
                     (429, sub) if sub != 3092 => (history.met(record, |code, _| code == 429), 19),
                     (404, 1002) => (history.met(record, |code, sub| (code, sub) == (404, 1002)), 6),
@@ -175,18 +176,18 @@ fn giving_up_has_a_reason(history: &History, problems: &mut Vec<String>) {
             }
             _ => continue,
         };
-        // None at all: the container could not be learnt, which has budgets of
-        // its own.
+        // No such answer at all: the container's metadata could not be read, which has
+        // budgets of its own.
         if met < least && (met > 0 || least == 1) {
             problems.push(format!("met {met} times, not {least}: {}", history.describe(record)));
         }
     }
 }
 
-/// The longest that a retry waits: an operation whose time would be up by then
-/// gives up at once.
+/// The longest wait of a retry. An operation whose time would be up by then fails at
+/// once.
 const LONGEST_WAIT: Duration = Duration::from_secs(16);
-/// How long a write looks for the region that takes it.
+/// How long a write looks for the write region.
 const FORBIDDEN_TIME: Duration = Duration::from_secs(5);
 
 fn is_failover(code: u16, sub: u32) -> bool {
@@ -195,30 +196,30 @@ fn is_failover(code: u16, sub: u32) -> bool {
 
 /// In a gentle run every failure is one that the data or the container gave.
 fn nothing_fails_that_is_retried(history: &History, problems: &mut Vec<String>) {
-    for (record, told) in history.told().filter(|_| history.is_gentle) {
-        let Told::Failed(kind, status) = told else { continue };
+    for (record, reported) in history.reported().filter(|_| history.is_gentle) {
+        let Reported::Failed(kind, status) = reported else { continue };
         let is_of_the_data = kind == ErrorKind::Service
             && status.is_some_and(|status| {
                 matches!(status.code, 409 | 412) || (status.code == 404 && status.sub != 1002)
             });
-        // What may be repeated freely is never in doubt, unless its container
-        // goes away.
+        // A write that may be repeated freely is never ambiguous, unless its container
+        // is deleted.
         let may_be_in_doubt = !matches!(record.what, "upsert" | "replace" | "set" | "delete");
-        if !(is_of_the_data || (told.is_ambiguous() && may_be_in_doubt)) {
+        if !(is_of_the_data || (reported.is_ambiguous() && may_be_in_doubt)) {
             problems.push(history.describe(record));
         }
     }
 }
 
 fn it_lives_on(history: &History, problems: &mut Vec<String>) {
-    let live: Vec<_> = history.told().filter(|(record, _)| record.phase == LIVE).collect();
+    let live: Vec<_> = history.reported().filter(|(record, _)| record.phase == LIVE).collect();
     if live.len() < LIVE_LEAST {
         problems.push(format!("only {} operations after the faults", live.len()));
     }
-    for (record, told) in live {
-        let is_fine = match told {
-            Told::Ok | Told::BatchRefused => true,
-            Told::Failed(kind, status) => {
+    for (record, reported) in live {
+        let is_fine = match reported {
+            Reported::Ok | Reported::BatchRefused => true,
+            Reported::Failed(kind, status) => {
                 kind == ErrorKind::Service
                     && status
                         .is_some_and(|status| matches!(status.code, 404 | 409 | 412) && status.sub != 1002)
@@ -238,14 +239,14 @@ fn nothing_acknowledged_is_lost(history: &History, problems: &mut Vec<String>) {
     };
     for (name, floor) in &history.floors {
         let value = find(name).and_then(|row| row["n"].as_u64());
-        if value.is_none_or(|value| value < *floor) && !history.has_latecomer(name) {
+        if value.is_none_or(|value| value < *floor) && !history.has_late_write(name) {
             problems.push(format!("{name} was at {floor} and ends at {value:?}"));
         }
     }
     if history.is_multi_write {
         return;
     }
-    // Every application of an increment counts, and every mark stays.
+    // Every increment that was applied counts, and every mark stays.
     for (name, what) in [("p3/count", "increment"), ("p7/count", "batch")] {
         let of_kind = || history.records.iter().filter(|record| record.what == what);
         let applied: usize = of_kind().map(|record| history.applied(record)).sum();
@@ -254,11 +255,11 @@ fn nothing_acknowledged_is_lost(history: &History, problems: &mut Vec<String>) {
             problems.push(format!("{name} was incremented {applied} times and ends at {value:?}"));
         }
     }
-    for (record, told) in history.told().filter(|(record, _)| record.what == "swap") {
+    for (record, reported) in history.reported().filter(|(record, _)| record.what == "swap") {
         let has_mark = find("p4/swap").is_some_and(|row| row["by"][record.id.to_string()] == true);
-        let is_contradiction = match told {
-            Told::Ok => !has_mark,
-            _ if told.is_ambiguous() => false,
+        let is_contradiction = match reported {
+            Reported::Ok => !has_mark,
+            _ if reported.is_ambiguous() => false,
             _ => has_mark,
         };
         if is_contradiction {
@@ -280,14 +281,14 @@ fn regions_converge(history: &History, problems: &mut Vec<String>) {
     }
 }
 
-/// A summary of what the driver saw, to compare two runs of one seed.
+/// A summary of the run, to compare two runs of one seed.
 pub(super) fn digest(history: &History) -> String {
     let mut text = String::new();
     for record in &history.records {
-        let told = record.end.as_ref().map(|end| end.told);
+        let reported = record.end.as_ref().map(|end| end.reported);
         let seen: Vec<(&str, Seen)> =
             history.of(record).iter().map(|exchange| (exchange.region.as_str(), exchange.seen)).collect();
-        text += &format!("{} {} {told:?} {seen:?}\n", record.what, record.document);
+        text += &format!("{} {} {reported:?} {seen:?}\n", record.what, record.document);
     }
     text
 }

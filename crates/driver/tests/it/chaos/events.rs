@@ -1,8 +1,8 @@
-//! What happens to the service during a run, drawn from the seed.
+//! The events of a run, drawn from the seed.
 //!
-//! A gentle run keeps within what the driver promises to sit out: one region
-//! in trouble at a time, a write region away for less than the failovers last,
-//! replication no later than sessions are waited for. A rough run does not.
+//! A gentle run has only faults that the driver promises to hide: one region fails
+//! at a time, the write region is offline for less than the failovers last, and
+//! replication is no later than session retries wait. A rough run has longer ones.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use super::ledger::Ledger;
 use super::stage::{REGIONS, SLUGS, Stage};
 use super::tap::{Fault, Rule};
 
-/// How rough a run is.
+/// How long the faults of a run are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mode {
     Gentle,
@@ -27,21 +27,21 @@ const EVENTS: usize = 10;
 /// Ranges that a run's container is split into at most.
 const RANGES_MAX: usize = 5;
 
-/// A write region that is away no longer than this comes back within three
-/// failovers, the shortest spread of their waits and one of them spent on
-/// another fault (0.19 + 0.38 s).
+/// A write region that is offline for at most this time comes back within three
+/// failovers, with the shortest waits and one failover spent on another fault (0.19 +
+/// 0.38 s).
 const GENTLE_WRITE_OUTAGE_MS: u64 = 400;
-/// Between two of them, so that no operation meets both.
+/// The time between two of them, so that no operation meets both.
 const GENTLE_WRITE_OUTAGE_GAP: Duration = Duration::from_secs(3);
 const GENTLE_OUTAGE_MS: u64 = 2000;
-/// Where all regions write, a session is waited for one round and 75 ms.
+/// Where all regions take writes, session retries wait at least 75 ms after one round.
 const GENTLE_DELAY_MS: u64 = 50;
-/// How late a region is before it becomes the one that takes writes.
+/// The replication delay of a region before it becomes the write region.
 const MOVE_DELAY_MS: u64 = 800;
 const ROUGH_OUTAGE_MS: u64 = 6000;
 const ROUGH_DELAY_MS: u64 = 2000;
 
-/// What may strike documents.
+/// The refusals of operations on documents: status, sub-status, retry-after.
 const REFUSALS: [(u16, u32, u64); 11] = [
     (429, 3200, 40),
     (429, 0, 0),
@@ -69,7 +69,7 @@ const DOCUMENT_OPERATIONS: [&str; 9] = [
 ];
 const METADATA_OPERATIONS: [&str; 3] = ["read_account", "read_ranges", "container"];
 
-/// Brings events about, one after the other.
+/// Plays the events, one after the other.
 pub(super) struct Events<'a> {
     pub(super) stage: &'a Stage,
     pub(super) ledger: &'a Arc<Ledger>,
@@ -77,11 +77,11 @@ pub(super) struct Events<'a> {
     pub(super) mode: Mode,
     pub(super) ranges: Vec<String>,
     pub(super) write_region: usize,
-    /// When the only write region was last taken away.
+    /// When the only write region was last taken offline.
     pub(super) write_outage: Option<Instant>,
-    /// The regions that are away.
-    pub(super) away: BTreeSet<usize>,
-    /// What happened, for the one who reads a failure.
+    /// The regions that are offline.
+    pub(super) offline: BTreeSet<usize>,
+    /// The events, for the report of a failure.
     pub(super) log: Vec<String>,
 }
 
@@ -90,8 +90,8 @@ impl Events<'_> {
         for _ in 0..EVENTS {
             self.sleep(20, 300).await;
             match self.rng.u32(..12) {
-                0..=4 => self.strike_documents(),
-                5 => self.strike_metadata(),
+                0..=4 => self.add_document_fault(),
+                5 => self.add_metadata_fault(),
                 6 | 7 => self.take_offline().await,
                 8 => self.move_write_region().await,
                 9 => self.disturb_replication().await,
@@ -102,7 +102,7 @@ impl Events<'_> {
         self.sleep(20, 300).await;
     }
 
-    /// Everything is as it should be from now on.
+    /// Ends all faults.
     pub(super) async fn end(&mut self) {
         self.note("end".to_owned());
         self.stage.clear_faults().await;
@@ -126,7 +126,7 @@ impl Events<'_> {
         self.mode == Mode::Gentle
     }
 
-    fn strike_documents(&mut self) {
+    fn add_document_fault(&mut self) {
         let operation = DOCUMENT_OPERATIONS[self.rng.usize(..DOCUMENT_OPERATIONS.len())];
         let fault = match self.rng.u32(..10) {
             0..=4 => {
@@ -148,7 +148,7 @@ impl Events<'_> {
             }
             _ => operation,
         };
-        self.strike(operation, fault);
+        self.add_fault(operation, fault);
     }
 
     fn delay(&mut self) -> Fault {
@@ -156,7 +156,7 @@ impl Events<'_> {
         if self.rng.bool() { Fault::DelayBefore { ms } } else { Fault::DelayAfter { ms } }
     }
 
-    fn strike_metadata(&mut self) {
+    fn add_metadata_fault(&mut self) {
         let operation = METADATA_OPERATIONS[self.rng.usize(..METADATA_OPERATIONS.len())];
         let fault = match self.rng.u32(..4) {
             0 => Fault::Refuse { status: 503, sub_status: 0, retry_after_ms: 0 },
@@ -164,10 +164,10 @@ impl Events<'_> {
             2 => Fault::Unreachable,
             _ => self.delay(),
         };
-        self.strike(operation, fault);
+        self.add_fault(operation, fault);
     }
 
-    fn strike(&mut self, operation: &'static str, fault: Fault) {
+    fn add_fault(&mut self, operation: &'static str, fault: Fault) {
         let region = self.rng.bool().then(|| SLUGS[self.rng.usize(..SLUGS.len())]);
         let left = if self.is_gentle() { self.rng.u32(1..=6) } else { self.rng.u32(1..=60) };
         let rule = Rule { operation, region, left, fault };
@@ -191,7 +191,7 @@ impl Events<'_> {
         };
         self.note(format!("{} offline: {mode}", REGIONS[region]));
         let body = format!(r#"{{"region":"{}","mode":"{mode}"}}"#, REGIONS[region]);
-        self.away.insert(region);
+        self.offline.insert(region);
         self.stage.order("regions/offline", &body).await;
         let most = match (self.mode, is_only_writer) {
             (Mode::Gentle, true) => GENTLE_WRITE_OUTAGE_MS,
@@ -199,11 +199,11 @@ impl Events<'_> {
             (Mode::Rough, _) => ROUGH_OUTAGE_MS,
         };
         self.sleep(1, most).await;
-        // In a rough run the region may stay away while other things happen.
+        // In a rough run the region may stay offline during further events.
         if self.is_gentle() || self.rng.bool() {
             self.note(format!("{} online", REGIONS[region]));
             self.stage.order("regions/online", &named(REGIONS[region])).await;
-            self.away.remove(&region);
+            self.offline.remove(&region);
         }
     }
 
@@ -211,8 +211,8 @@ impl Events<'_> {
         let to = self.rng.usize(..REGIONS.len());
         let is_far = !self.stage.is_multi_write && self.rng.bool();
         if is_far {
-            // So that there is something to catch up with. Reads that need it
-            // find it in the write region meanwhile.
+            // So that the region is behind. Reads that need the writes find them in the
+            // write region meanwhile.
             self.delay_to(REGIONS[to], MOVE_DELAY_MS).await;
             self.sleep(1, MOVE_DELAY_MS).await;
         }
@@ -229,7 +229,7 @@ impl Events<'_> {
     async fn disturb_replication(&mut self) {
         let region = REGIONS[self.rng.usize(..REGIONS.len())];
         let most = if self.is_gentle() { GENTLE_DELAY_MS } else { ROUGH_DELAY_MS };
-        // Where all write, a session may need what only a cut region has.
+        // Where all regions take writes, a session may need what only a cut region has.
         if self.rng.bool() || (self.is_gentle() && self.stage.is_multi_write) {
             let ms = self.rng.u64(0..=most);
             return self.delay_to(region, ms).await;
@@ -263,8 +263,8 @@ impl Events<'_> {
     }
 
     async fn replace_scratch(&mut self) {
-        // The catalog is changed by a client, who needs the write region.
-        if !self.away.is_empty() {
+        // A client changes the catalog, for which it needs the write region.
+        if !self.offline.is_empty() {
             return;
         }
         self.note("scratch container replaced".to_owned());

@@ -1,5 +1,6 @@
-//! What the workers asked and what they were told: the history that the
-//! checkers judge, and the floors below which no read of the session may fall.
+//! The ledger: the operations of the workers and their results, which the checkers
+//! read, and for each document the value below which no read of the session may
+//! fall.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -16,7 +17,7 @@ pub(super) struct Record {
     pub(super) id: u32,
     pub(super) what: &'static str,
     pub(super) is_write: bool,
-    /// The document's name, and what it was to become, for people.
+    /// The document's name and its new value, for reports.
     pub(super) document: String,
     pub(super) value: u64,
     pub(super) began: Instant,
@@ -26,51 +27,51 @@ pub(super) struct Record {
     pub(super) end: Option<End>,
 }
 
-/// How an operation ended.
+/// The end of an operation.
 #[derive(Debug, Clone)]
 pub(super) struct End {
     pub(super) at: Instant,
-    pub(super) told: Told,
+    pub(super) reported: Reported,
     pub(super) diagnostics: Diagnostics,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Told {
+pub(super) enum Reported {
     Ok,
     /// A status of 207: the batch was refused.
     BatchRefused,
     Failed(ErrorKind, Option<Status>),
 }
 
-impl Told {
-    pub(super) fn of(result: &Result<Response, Error>) -> Told {
+impl Reported {
+    pub(super) fn of(result: &Result<Response, Error>) -> Reported {
         match result {
-            Ok(response) if response.status.code == 207 => Told::BatchRefused,
-            Ok(_) => Told::Ok,
-            Err(error) => Told::Failed(error.kind(), error.status()),
+            Ok(response) if response.status.code == 207 => Reported::BatchRefused,
+            Ok(_) => Reported::Ok,
+            Err(error) => Reported::Failed(error.kind(), error.status()),
         }
     }
 
     pub(super) fn is_ambiguous(self) -> bool {
-        matches!(self, Told::Failed(ErrorKind::Ambiguous, _))
+        matches!(self, Reported::Failed(ErrorKind::Ambiguous, _))
     }
 }
 
-/// The phases of a run. First, faults.
+/// The phases of a run: first, faults.
 pub(super) const CHAOS: u32 = 0;
-/// Faults have stopped; what they left behind fades.
+/// Faults have stopped; their traces disappear.
 pub(super) const AFTERMATH: u32 = 1;
-/// Everything must work.
+/// Every operation must succeed.
 pub(super) const LIVE: u32 = 2;
 pub(super) const STOP: u32 = 3;
 
 #[derive(Default)]
 pub(super) struct Ledger {
     pub(super) phase: AtomicU32,
-    /// Even: the scratch container is there; odd: it is being replaced.
+    /// Even: the scratch container exists; odd: it is being replaced.
     pub(super) epoch: AtomicU64,
     records: Mutex<Vec<Record>>,
-    /// The document that each is about, and what is wrong.
+    /// The document, and what is wrong with it.
     problems: Mutex<Vec<(String, String)>>,
     floors: Mutex<HashMap<String, u64>>,
 }
@@ -84,7 +85,7 @@ impl Ledger {
         self.records.lock().unwrap().len() as u32
     }
 
-    /// Begins the operation whose id was just asked for.
+    /// Begins the operation with the id of `next_id`.
     pub(super) fn begin(&self, record: Record) {
         let mut records = self.records.lock().unwrap();
         assert_eq!(record.id as usize, records.len(), "ids are given in order");

@@ -1,5 +1,5 @@
-//! Three regions in this process, a driver behind the tap, and a second driver
-//! that sees the service as it is.
+//! Three regions in this process, a driver whose requests go through the tap, and a
+//! second driver without the tap, to inspect the service.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::multi_region::{EAST, NORTH, WEST};
 use crate::world::customer;
 
 pub(super) const REGIONS: [&str; 3] = [WEST, EAST, NORTH];
-/// The first labels of their hosts.
+/// The first labels of the regions' host names.
 pub(super) const SLUGS: [&str; 3] = ["west-us", "east-us", "north-europe"];
 
 /// Partitions of the documents that workers share; `p0`, `p1`, ...
@@ -34,7 +34,7 @@ pub(super) struct Stage {
     pub(super) driver: Driver,
     pub(super) orders: Arc<Container>,
     pub(super) scratch: Arc<Container>,
-    /// Not behind the tap: for set-up, orders and the last look.
+    /// A driver without the tap, to set up and to inspect the service.
     pub(super) inspector: Driver,
     pub(super) is_multi_write: bool,
 }
@@ -79,7 +79,7 @@ impl Stage {
         self.inspector.execute(&create, &OperationOptions::default()).await.unwrap();
     }
 
-    /// What every worker finds at the beginning, in every region.
+    /// Creates the documents of the workers, and waits until every region has them.
     async fn create_documents(&self) {
         for partition in PARTITIONS {
             for id in ["upsert", "set", "replace", "count", "swap", "head", "cycle"] {
@@ -92,7 +92,7 @@ impl Stage {
         self.settle().await;
     }
 
-    /// Gives an order that may be refused (409).
+    /// A management request that may be refused (409).
     pub(super) async fn order(&self, path: &str, body: &str) -> (u16, Value) {
         let response = self.server.manage(Method::POST, path, body).await.unwrap();
         let status = response.status().as_u16();
@@ -105,12 +105,12 @@ impl Stage {
         assert!(self.server.manage(Method::DELETE, "faults", "").await.unwrap().status().is_success());
     }
 
-    /// Returns when every region has what the others had.
+    /// Waits until every region has all writes.
     pub(super) async fn settle(&self) {
         self.order("replication/wait", r#"{"timeoutMs":60000}"#).await;
     }
 
-    /// All documents of a partition as one region has them.
+    /// All documents of a partition in one region.
     pub(super) async fn look(&self, region: &str, partition: &str) -> Vec<Value> {
         let others = REGIONS.into_iter().filter(|other| *other != region);
         let options = OperationOptions::default()

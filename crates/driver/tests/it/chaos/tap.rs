@@ -1,11 +1,10 @@
-//! Between the driver and the service: faults on order, and the truth about
-//! every request.
+//! The tap: a transport between the driver and the service that injects faults and
+//! records every request.
 //!
-//! The tap asks the real service and then decides what the driver gets to see
-//! of the answer, so it knows for every write whether it was applied, whatever
-//! the driver was told. A request that the driver gives up goes on, as one on
-//! a real network does. Faults are rules with a count; no die is thrown here,
-//! so that a seed replays.
+//! The tap sends the request to the real service and then decides what the driver
+//! sees of the answer. So it knows for every write whether it was applied. A request
+//! that the driver cancels continues, as on a real network. Faults are rules with a
+//! count; nothing is random here, so that a seed replays.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -18,21 +17,21 @@ use perihelion_wire::headers;
 use perihelion_wire::transport::{Failure, FailureKind, Request, Response, Sent, Transport};
 use tokio::time::Instant;
 
-/// Says which operation a request is made for.
+/// The header that names the operation of a request.
 pub(super) const OPERATION: HeaderName = HeaderName::from_static("x-chaos-operation");
 
-/// Longer than any delay of a rule and any outage: a request that was given up
-/// still arrives.
+/// Longer than any delay of a rule and any outage, so that a cancelled request still
+/// arrives.
 const ARRIVES_WITHIN: Duration = Duration::from_secs(120);
 
-/// Between two strikes at requests that belong to no operation (metadata,
-/// read-backs), when strikes are rationed.
-const METADATA_STRIKE_PAUSE: Duration = Duration::from_secs(3);
+/// The time between two faults of requests without an operation (metadata,
+/// read-backs), when faults are rationed.
+const METADATA_FAULT_PAUSE: Duration = Duration::from_secs(3);
 
-/// Which requests, how often, and what happens to them.
+/// A fault, the requests that it hits, and how many of them.
 #[derive(Debug, Clone)]
 pub(super) struct Rule {
-    /// As the server's fault rules name operations; `any` for all documents.
+    /// The operation, named as in the server's fault rules; `any` for all documents.
     pub(super) operation: &'static str,
     /// The host's first label.
     pub(super) region: Option<&'static str>,
@@ -42,23 +41,23 @@ pub(super) struct Rule {
 
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Fault {
-    /// Answered so, and nothing was done.
+    /// The request is refused and not applied.
     Refuse { status: u16, sub_status: u32, retry_after_ms: u64 },
-    /// Answered so, although it was done.
+    /// The request is applied, and its answer is this status.
     RefuseAfter { status: u16 },
-    /// The connection closes, and nothing was done.
+    /// The connection closes, and the request is not applied.
     DropBefore,
-    /// It was done, and the connection closes.
+    /// The request is applied, and the connection closes.
     DropAfter,
-    /// No connection at all.
+    /// No connection can be opened.
     Unreachable,
-    /// It arrives late.
+    /// The request arrives late.
     DelayBefore { ms: u64 },
-    /// It is done at once, and the answer is late.
+    /// The request is applied at once, and its answer is late.
     DelayAfter { ms: u64 },
 }
 
-/// What a fault costs an operation, so that strikes can be rationed.
+/// Which retry budget a fault costs, so that faults can be rationed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Class {
     Failover,
@@ -85,7 +84,7 @@ impl Fault {
     }
 }
 
-/// One request as it really went.
+/// One request and its real outcome.
 #[derive(Debug, Clone)]
 pub(super) struct Exchange {
     pub(super) operation: Option<u32>,
@@ -94,7 +93,7 @@ pub(super) struct Exchange {
     pub(super) at: Instant,
     /// Whether the service applied it; `None` while it is under way.
     pub(super) applied: Option<bool>,
-    /// It was applied after the driver had stopped waiting for it.
+    /// The service applied it after the driver had stopped waiting.
     pub(super) is_late: bool,
     pub(super) seen: Seen,
 }
@@ -104,7 +103,7 @@ pub(super) struct Exchange {
 pub(super) enum Seen {
     /// Nothing yet.
     Nothing,
-    /// It stopped waiting.
+    /// The driver stopped waiting.
     GaveUp,
     Answer(u16, u32),
     Lost,
@@ -112,7 +111,7 @@ pub(super) enum Seen {
 }
 
 impl Exchange {
-    /// The driver cannot know whether a write was applied.
+    /// Whether the driver cannot know if the write was applied.
     pub(super) fn is_unknowable(&self) -> bool {
         match self.seen {
             Seen::Nothing | Seen::GaveUp | Seen::Lost => true,
@@ -126,13 +125,13 @@ impl Exchange {
 struct State {
     rules: Vec<Rule>,
     exchanges: Vec<Exchange>,
-    /// Strikes that each operation may take of each class; no limit when `None`.
+    /// The faults of each class that one operation may meet; no limit when `None`.
     ration: Option<u32>,
-    struck: HashMap<(u32, Class), u32>,
-    struck_metadata: Option<Instant>,
+    met: HashMap<(u32, Class), u32>,
+    metadata_met: Option<Instant>,
 }
 
-/// The transport with its rules and its log; clones share both.
+/// The transport with its rules and its log. Clones share both.
 #[derive(Clone)]
 pub(super) struct Tap {
     inner: InProcess,
@@ -174,7 +173,7 @@ impl Transport for Tap {
     }
 }
 
-/// The driver waits for an answer, until this is dropped.
+/// Exists while the driver waits for an answer.
 struct Waiting<'a> {
     state: &'a Mutex<State>,
     index: usize,
@@ -207,29 +206,29 @@ impl State {
         (self.exchanges.len() - 1, fault)
     }
 
-    /// The fault of the first rule that fits and that the ration allows.
+    /// The fault of the first rule that matches and that the ration allows.
     fn pick(&mut self, operation: Option<u32>, name: &'static str, region: &str) -> Option<Fault> {
-        let State { rules, ration, struck, struck_metadata, .. } = self;
+        let State { rules, ration, met, metadata_met, .. } = self;
         let is_document = name.ends_with("_item") || matches!(name, "batch" | "query" | "change_feed");
         let rule = rules.iter_mut().find(|rule| {
             rule.left > 0
                 && (rule.operation == name || (rule.operation == "any" && is_document))
                 && rule.region.is_none_or(|wanted| wanted == region)
                 && ration.is_none_or(|ration| match operation {
-                    Some(id) => struck.get(&(id, rule.fault.class())).is_none_or(|count| *count < ration),
-                    None => struck_metadata.is_none_or(|at| at.elapsed() >= METADATA_STRIKE_PAUSE),
+                    Some(id) => met.get(&(id, rule.fault.class())).is_none_or(|count| *count < ration),
+                    None => metadata_met.is_none_or(|at| at.elapsed() >= METADATA_FAULT_PAUSE),
                 })
         })?;
         rule.left -= 1;
         match operation {
-            Some(id) => *struck.entry((id, rule.fault.class())).or_default() += 1,
-            None => *struck_metadata = Some(Instant::now()),
+            Some(id) => *met.entry((id, rule.fault.class())).or_default() += 1,
+            None => *metadata_met = Some(Instant::now()),
         }
         Some(rule.fault)
     }
 }
 
-/// Asks the service, as the fault allows, and notes what it did.
+/// Sends the request to the service, as the fault allows, and records the outcome.
 async fn exchange(
     inner: InProcess,
     state: Arc<Mutex<State>>,
@@ -250,8 +249,8 @@ async fn exchange(
         Some(Fault::Unreachable) => Err(Failure::new(FailureKind::Connect, Sent::No, "unreachable")),
         _ => inner.send(request).await,
     };
-    // An operation of a batch that is refused makes it 207, and nothing of it
-    // is applied; an outage drops a request before it is served.
+    // A batch that is refused has the status 207 and is not applied. An outage drops a
+    // request before it is served.
     let applied = is_write
         && outcome
             .as_ref()
@@ -293,7 +292,7 @@ fn refusal(status: u16, sub_status: u32, retry_after_ms: u64) -> Response {
     response
 }
 
-/// What a request is, as the server's fault rules name it.
+/// The operation of a request, named as in the server's fault rules.
 fn name(request: &Request) -> &'static str {
     let (path, has) = (request.target.path(), |name| request.headers.contains_key(name));
     match request.method {

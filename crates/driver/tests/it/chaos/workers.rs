@@ -1,9 +1,8 @@
-//! Workers: each repeats one kind of operation until the run stops, and tells
-//! the ledger what it was told.
+//! Workers: each repeats one kind of operation until the run stops, and records the
+//! results in the ledger.
 //!
-//! A document has one writer, but for `swap` and `contest-*`, which are fought
-//! over. Writers of a document count up, so that a reader knows what it must
-//! see.
+//! A document has one writer, except `swap` and `contest-*`, which two writers want.
+//! Writers of a document count up, so that a reader knows what it must see.
 
 mod readers;
 mod writers;
@@ -19,22 +18,22 @@ use serde_json::Value;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::ledger::{AFTERMATH, CHAOS, End, Ledger, Record, STOP, Told};
+use super::ledger::{AFTERMATH, CHAOS, End, Ledger, Record, Reported, STOP};
 use super::stage::{PARTITIONS, Stage};
 use super::tap::OPERATION;
 use crate::world::customer;
 
-/// Between two operations of a worker, at most.
+/// The longest pause between two operations of a worker.
 const PAUSE_MS_MAX: u64 = 400;
-/// The same in a rough run, whose outages take longer.
+/// The longest pause in a rough run, whose outages are longer.
 const ROUGH_PAUSE_MS_MAX: u64 = 1000;
-/// The same while what faults left behind fades: enough to notice that.
+/// The longest pause in the aftermath: short enough to close breakers.
 const AFTERMATH_PAUSE_MS_MAX: u64 = 4000;
 
-/// The usual end-to-end timeout, which rationed faults never exhaust.
+/// The usual timeout of an operation, which rationed faults never exhaust.
 const TIMEOUT_USUAL: Duration = Duration::from_secs(65);
 
-/// What a worker works with.
+/// One worker.
 pub(super) struct Worker {
     driver: Driver,
     orders: Arc<Container>,
@@ -42,9 +41,9 @@ pub(super) struct Worker {
     ledger: Arc<Ledger>,
     rng: fastrand::Rng,
     partition: &'static str,
-    /// Whether operations have timeouts that faults outlast.
+    /// Whether operations have short timeouts.
     is_hurried: bool,
-    /// Those who fight over a document can both win, each in a region.
+    /// Two writers of one document can both succeed, each in its region.
     is_multi_write: bool,
 }
 
@@ -56,13 +55,13 @@ pub(super) fn start(
     is_hurried: bool,
 ) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
-    let mut worker = |place: usize| Worker {
+    let mut worker = |index: usize| Worker {
         driver: stage.driver.clone(),
         orders: Arc::clone(&stage.orders),
         scratch: Arc::clone(&stage.scratch),
         ledger: Arc::clone(ledger),
         rng: rng.fork(),
-        partition: PARTITIONS[place % PARTITIONS.len()],
+        partition: PARTITIONS[index % PARTITIONS.len()],
         is_hurried,
         is_multi_write: stage.is_multi_write,
     };
@@ -85,8 +84,8 @@ pub(super) fn start(
     tasks
 }
 
-/// An operation and what the ledger is to know about it.
-struct Ask {
+/// An operation, and what the ledger records about it.
+struct Planned {
     what: &'static str,
     document: String,
     value: u64,
@@ -112,10 +111,10 @@ impl Worker {
         if is_short { Duration::from_millis(self.rng.u64(200..=8000)) } else { TIMEOUT_USUAL }
     }
 
-    /// Runs an operation and writes it down.
-    async fn run(&mut self, ask: Ask) -> Result<Response, Error> {
+    /// Runs an operation and records it.
+    async fn run(&mut self, planned: Planned) -> Result<Response, Error> {
         let (id, timeout) = (self.ledger.next_id(), self.timeout());
-        let Ask { what, document, value, operation } = ask;
+        let Planned { what, document, value, operation } = planned;
         self.ledger.begin(Record {
             id,
             what,
@@ -134,11 +133,11 @@ impl Worker {
             Ok(response) => response.diagnostics.clone(),
             Err(error) => error.diagnostics().clone(),
         };
-        self.ledger.end(id, End { at: Instant::now(), told: Told::of(&result), diagnostics });
+        self.ledger.end(id, End { at: Instant::now(), reported: Reported::of(&result), diagnostics });
         result
     }
 
-    /// The name under which the ledger keeps a document's floor.
+    /// The document's name in the ledger.
     fn name(&self, id: &str) -> String {
         format!("{}/{id}", self.partition)
     }
@@ -151,13 +150,13 @@ impl Worker {
         Operation::new(verb, target, customer(self.partition), Bytes::from(body))
     }
 
-    fn ask(&self, what: &'static str, id: &str, value: u64, operation: Operation) -> Ask {
-        Ask { what, document: self.name(id), value, operation }
+    fn plan(&self, what: &'static str, id: &str, value: u64, operation: Operation) -> Planned {
+        Planned { what, document: self.name(id), value, operation }
     }
 
     async fn fetch(&mut self, id: &str) -> Result<Response, Error> {
         let read = self.item(Verb::Read, id, String::new());
-        self.run(self.ask("fetch", id, 0, read)).await
+        self.run(self.plan("fetch", id, 0, read)).await
     }
 }
 

@@ -1,10 +1,9 @@
-//! Constant load with a ledger: each key has one writer that counts up, and
-//! any number of readers that know what must be visible.
+//! Constant load with a ledger: each key has one writer that counts up, and any
+//! number of readers that know what must be visible.
 //!
-//! The ledger has epochs, because a container that is deleted and recreated
-//! begins anew: an even epoch is a container, an odd one the gap between two.
-//! What happens within one even epoch is held to the rules; what touches a gap
-//! may find nothing.
+//! The ledger has epochs, because a container that is deleted and recreated starts
+//! again: in an even epoch the container exists, in an odd one it does not.
+//! Operations within one even epoch must keep the rules; others may find nothing.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -18,7 +17,7 @@ use tokio::task::JoinSet;
 use super::{EAST, MultiRegion, NORTH, WEST};
 use crate::world::{customer, document};
 
-/// Customers, each a partition of its own; their documents spread over ranges.
+/// Customers. Each has a partition of its own; the partitions spread over ranges.
 pub(super) const KEYS: usize = 24;
 const WRITERS: usize = 6;
 const READERS: usize = 6;
@@ -27,7 +26,7 @@ const EPOCHS: usize = 4;
 /// What every task shares.
 struct Ledger {
     epoch: AtomicU64,
-    /// Per container and key, the highest value acknowledged or read: no later
+    /// For each container and key, the highest value acknowledged or read: no later
     /// read may show less.
     floors: Vec<Vec<AtomicU64>>,
     stop: AtomicBool,
@@ -64,8 +63,8 @@ impl Load {
         Load { ledger, tasks }
     }
 
-    /// Lets the load run for a while: until both sides have made this many
-    /// more operations, which shows that neither is stuck.
+    /// Lets the load run until writers and readers have each made this many more
+    /// operations, which shows that neither is stuck.
     pub(super) async fn go_on(&self, operations: u64) {
         let target = |counter: &AtomicU64| counter.load(Ordering::SeqCst) + operations;
         let (writes, reads) = (target(&self.ledger.writes), target(&self.ledger.reads));
@@ -184,12 +183,12 @@ impl Task {
         self.ledger.reads.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Whether a container has been there all along since `epoch` was read.
+    /// Whether the same container has existed since `epoch` was read.
     fn is_still(&self, epoch: u64) -> bool {
         epoch.is_multiple_of(2) && self.ledger.epoch.load(Ordering::SeqCst) == epoch
     }
 
-    /// Without a container nothing is found; anything else is a problem.
+    /// Reports an error, unless the container does not exist and nothing was found.
     fn judge(&self, epoch: u64, what: &str, error: &Error) {
         if self.is_still(epoch) || !error.is_not_found() {
             self.report(format!("{what}: {error:?}"));

@@ -9,7 +9,7 @@ use perihelion_driver::{Operation, OperationOptions, Region};
 use super::load::{self, Load};
 use super::{EAST, MultiRegion, NORTH, WEST};
 
-/// Operations of each side between two events of a story.
+/// Operations of writers and of readers between two events.
 const A_WHILE: u64 = 150;
 
 async fn offline(regions: &MultiRegion, region: &str, mode: &str) {
@@ -32,7 +32,7 @@ async fn a_read_region_goes_offline_and_comes_back() {
     }
 }
 
-/// The preferred region is used again, by itself, once it answers.
+/// Waits until the driver uses this region again by itself.
 async fn assert_returns_to(regions: &MultiRegion, region: &str) {
     let returned = async {
         loop {
@@ -52,11 +52,11 @@ async fn assert_returns_to(regions: &MultiRegion, region: &str) {
     tokio::time::timeout(Duration::from_secs(20), returned).await.expect("the region is used again");
 }
 
-/// The driver learns of new ranges by itself, from answers that name them, but
-/// not sooner than half a second after it learnt of others: a story that went
-/// quicker than that found it a split behind.
-async fn assert_learns(regions: &MultiRegion, ranges: usize) {
-    let learnt = async {
+/// Waits until the driver knows the new ranges. It reads them by itself when answers
+/// name them, but not within half a second of the last read: a faster test found it
+/// one split behind.
+async fn assert_knows_ranges(regions: &MultiRegion, ranges: usize) {
+    let known = async {
         while regions.driver.metadata(&regions.orders).await.unwrap().ranges.len() != ranges {
             for key in 0..load::KEYS {
                 regions.run(&load::read(&regions.orders, key)).await;
@@ -64,13 +64,11 @@ async fn assert_learns(regions: &MultiRegion, ranges: usize) {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(20), learnt)
-        .await
-        .expect("the driver has learnt the new ranges");
+    tokio::time::timeout(Duration::from_secs(20), known).await.expect("the driver knows the new ranges");
 }
 
 #[tokio::test]
-async fn the_write_region_is_away_for_a_moment() {
+async fn the_write_region_is_offline_for_a_moment() {
     let regions = MultiRegion::new().await;
     let load = Load::start(&regions);
     load.go_on(A_WHILE).await;
@@ -83,7 +81,7 @@ async fn the_write_region_is_away_for_a_moment() {
 }
 
 #[tokio::test]
-async fn a_region_of_many_that_write_goes_offline_and_comes_back() {
+async fn one_of_several_write_regions_goes_offline_and_comes_back() {
     let regions = MultiRegion::of_writers().await;
     let load = Load::start(&regions);
     load.go_on(A_WHILE).await;
@@ -147,7 +145,7 @@ async fn partitions_split() {
     }
     load.go_on(A_WHILE).await;
     load.finish(&regions).await;
-    assert_learns(&regions, 4).await;
+    assert_knows_ranges(&regions, 4).await;
     regions.stop().await;
 }
 

@@ -1,7 +1,7 @@
-//! The judge against its tables: what every ending means for every kind of
-//! operation, place and history (`table`), how chains of endings go on and end
-//! (`chains`), what holds for all numbers there are (`invariants`), and that no
-//! case is left to a wildcard (`spelled_out`).
+//! The evaluation against tables: what every ending means for every kind of operation,
+//! account and history (`table`), how sequences of endings end (`chains`), what holds
+//! for all statuses (`invariants`), and that no case is left to a wildcard
+//! (`spelled_out`).
 
 mod chains;
 mod invariants;
@@ -57,15 +57,15 @@ fn regions(candidates: u32, is_multi_write: bool) -> Regions {
 
 /// An ending as the tables write it: `503/0`, or `unknown-timeout`.
 #[derive(Debug, Clone)]
-enum Told {
+enum EndingText {
     Status(Status),
     Failure(Failure),
 }
 
-impl Told {
+impl EndingText {
     fn read(text: &str) -> Self {
         if let Some((code, sub)) = text.split_once('/') {
-            return Told::Status(Status::new(code.parse().unwrap(), sub.parse().unwrap()));
+            return EndingText::Status(Status::new(code.parse().unwrap(), sub.parse().unwrap()));
         }
         let (sent, kind) = text.split_once('-').unwrap();
         let sent = [("no", Sent::No), ("yes", Sent::Yes), ("unknown", Sent::Unknown)]
@@ -79,7 +79,7 @@ impl Told {
             ("timeout", FailureKind::Timeout),
         ];
         let kind = kinds.into_iter().find(|(name, _)| *name == kind);
-        Told::Failure(Failure::new(kind.unwrap().1, sent.unwrap().1, text))
+        EndingText::Failure(Failure::new(kind.unwrap().1, sent.unwrap().1, text))
     }
 
     fn ending(&self) -> Ending<'_> {
@@ -88,15 +88,15 @@ impl Told {
 
     fn hinted(&self, retry_after: Option<Duration>) -> Ending<'_> {
         match self {
-            Told::Status(status) => Ending::Answered { status: *status, retry_after },
-            Told::Failure(failure) => Ending::Failed(failure),
+            EndingText::Status(status) => Ending::Answered { status: *status, retry_after },
+            EndingText::Failure(failure) => Ending::Failed(failure),
         }
     }
 }
 
 /// A verdict in the usual circumstances.
 fn judge(kind: &str, ending: &str, regions: Regions, budgets: Budgets) -> Verdict {
-    evaluate(nature(kind, false), Told::read(ending).ending(), regions, LIMITS, budgets, MIDDLE).0
+    evaluate(nature(kind, false), EndingText::read(ending).ending(), regions, LIMITS, budgets, MIDDLE).0
 }
 
 fn millis(text: &str) -> Duration {

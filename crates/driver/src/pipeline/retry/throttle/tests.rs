@@ -1,4 +1,4 @@
-//! The judge of throttled answers, case by case and to its end.
+//! Retries of throttled requests: single decisions, and whole sequences.
 
 use super::*;
 
@@ -13,7 +13,7 @@ fn metadata() -> ThrottleBudget {
     ThrottleBudget::new(9, Duration::from_secs(30), false)
 }
 
-/// All waits until it gives up, and why it does.
+/// All waits until the retries end, and why they end.
 fn follow(mut budget: ThrottleBudget, hint: Option<Duration>, jitter: f64) -> (Vec<Duration>, GiveUp) {
     let mut waits = Vec::new();
     loop {

@@ -1,5 +1,4 @@
-//! The readers: what they see must not be less than what anyone of their
-//! session has seen or been told.
+//! The readers: they must see at least what their session has read or written.
 
 use std::sync::atomic::Ordering;
 
@@ -11,10 +10,10 @@ use perihelion_wire::headers;
 use serde_json::Value;
 
 use super::super::stage::PARTITIONS;
-use super::{Ask, Worker, json};
+use super::{Planned, Worker, json};
 use crate::world::customer;
 
-/// Documents whose writers count up, by their partition's place.
+/// Documents whose writers count up, with the index of their partition.
 const COUNTED: [(usize, &str); 6] =
     [(0, "upsert"), (1, "set"), (2, "replace"), (3, "count"), (4, "swap"), (7, "head")];
 
@@ -24,11 +23,11 @@ const SCRATCH: &str = "scratch/1";
 impl Worker {
     pub(super) async fn read(mut self) {
         while !self.is_stopped() {
-            let (place, id) = COUNTED[self.rng.usize(..COUNTED.len())];
-            self.partition = PARTITIONS[place];
+            let (index, id) = COUNTED[self.rng.usize(..COUNTED.len())];
+            self.partition = PARTITIONS[index];
             let floor = self.ledger.floor(&self.name(id));
             let read = self.item(Verb::Read, id, String::new());
-            if let Ok(response) = self.run(self.ask("read", id, floor, read)).await {
+            if let Ok(response) = self.run(self.plan("read", id, floor, read)).await {
                 self.check(id, floor, &json(&response.body), &response);
             }
             self.pause().await;
@@ -42,7 +41,7 @@ impl Worker {
             let target = Target::items(&self.orders);
             let query = Operation::new(Verb::Query, target, customer(self.partition), body.clone())
                 .with_header(headers::MAX_ITEM_COUNT, HeaderValue::from_static("-1"));
-            let result = self.run(self.ask("query", "*", 0, query)).await;
+            let result = self.run(self.plan("query", "*", 0, query)).await;
             self.check_page(&floors, &result);
             self.pause().await;
         }
@@ -54,27 +53,28 @@ impl Worker {
             let target = Target::items(&self.orders);
             let feed = Operation::new(Verb::ChangeFeed, target, customer(self.partition), Bytes::new())
                 .with_header(headers::MAX_ITEM_COUNT, HeaderValue::from_static("-1"));
-            let result = self.run(self.ask("change feed", "*", 0, feed)).await;
+            let result = self.run(self.plan("change feed", "*", 0, feed)).await;
             self.check_page(&floors, &result);
             self.pause().await;
         }
     }
 
-    /// Writes and reads in a container that is replaced now and then. While it
-    /// stays the same one, what was written is read.
+    /// Writes and reads in a container that is replaced now and then. As long as it is
+    /// the same container, a read sees what was written.
     pub(super) async fn visit_scratch(mut self) {
         for n in 1.. {
             let epoch = self.ledger.epoch.load(Ordering::SeqCst);
             let body = Bytes::from(format!(r#"{{"id":"1","customer":"{}","n":{n}}}"#, self.partition));
             let target = Target::items(&self.scratch);
             let upsert = Operation::new(Verb::Upsert, target, customer(self.partition), body);
-            let ask =
-                Ask { what: "scratch upsert", document: SCRATCH.to_owned(), value: n, operation: upsert };
-            let written = self.run(ask).await;
+            let planned =
+                Planned { what: "scratch upsert", document: SCRATCH.to_owned(), value: n, operation: upsert };
+            let written = self.run(planned).await;
             let target = Target::item(&self.scratch, "1");
             let read = Operation::new(Verb::Read, target, customer(self.partition), Bytes::new());
-            let ask = Ask { what: "scratch read", document: SCRATCH.to_owned(), value: n, operation: read };
-            let read = self.run(ask).await;
+            let planned =
+                Planned { what: "scratch read", document: SCRATCH.to_owned(), value: n, operation: read };
+            let read = self.run(planned).await;
             if epoch.is_multiple_of(2) && self.ledger.epoch.load(Ordering::SeqCst) == epoch {
                 self.check_scratch(n, &written, &read);
             }
@@ -89,7 +89,7 @@ impl Worker {
         if let Err(error) = written
             && error.is_not_found()
         {
-            self.ledger.report(SCRATCH, format!("the container is there, and was not found: {error:?}"));
+            self.ledger.report(SCRATCH, format!("the container exists and was not found: {error:?}"));
         }
         match (written, read) {
             (Ok(_), Ok(response)) if json(&response.body)["n"].as_u64() != Some(n) => {
@@ -102,7 +102,7 @@ impl Worker {
         }
     }
 
-    /// Picks a partition and remembers what must be seen in it.
+    /// Picks a partition, and returns what must be seen in it.
     fn choose_partition(&mut self) -> Vec<(String, u64)> {
         self.partition = PARTITIONS[self.rng.usize(..PARTITIONS.len())];
         let prefix = format!("{}/", self.partition);

@@ -11,7 +11,7 @@ impl Worker {
         for n in 1.. {
             let body = format!(r#"{{"id":"upsert","customer":"{}","n":{n}}}"#, self.partition);
             let upsert = self.item(Verb::Upsert, "upsert", body);
-            let result = self.run(self.ask("upsert", "upsert", n, upsert)).await;
+            let result = self.run(self.plan("upsert", "upsert", n, upsert)).await;
             self.acknowledge("upsert", n, &result);
             self.pause().await;
             if self.is_stopped() {
@@ -24,7 +24,7 @@ impl Worker {
         for n in 1.. {
             let body = format!(r#"{{"id":"replace","customer":"{}","n":{n}}}"#, self.partition);
             let replace = self.item(Verb::Replace, "replace", body);
-            let result = self.run(self.ask("replace", "replace", n, replace)).await;
+            let result = self.run(self.plan("replace", "replace", n, replace)).await;
             self.acknowledge("replace", n, &result);
             self.pause().await;
             if self.is_stopped() {
@@ -38,7 +38,7 @@ impl Worker {
         for n in 1.. {
             let body = format!(r#"{{"operations":[{{"op":"set","path":"/n","value":{n}}}]}}"#);
             let set = self.item(Verb::Patch, "set", body).with_repeat(Repeat::Freely);
-            let result = self.run(self.ask("set", "set", n, set)).await;
+            let result = self.run(self.plan("set", "set", n, set)).await;
             self.acknowledge("set", n, &result);
             self.pause().await;
             if self.is_stopped() {
@@ -47,14 +47,14 @@ impl Worker {
         }
     }
 
-    /// A patch that increments must not be repeated. What it answers is the
-    /// floor: at least as many as were acknowledged.
+    /// A patch that increments must not be repeated. Its answer must be above all
+    /// acknowledged values.
     pub(super) async fn count(mut self) {
         while !self.is_stopped() {
             let floor = self.ledger.floor("p3/count");
             let body = r#"{"operations":[{"op":"incr","path":"/n","value":1}]}"#;
             let count = self.item(Verb::Patch, "count", body.to_owned());
-            let result = self.run(self.ask("increment", "count", 1, count)).await;
+            let result = self.run(self.plan("increment", "count", 1, count)).await;
             if let Ok(response) = &result {
                 let n = json(&response.body)["n"].as_u64().unwrap();
                 if n <= floor {
@@ -67,8 +67,8 @@ impl Worker {
         }
     }
 
-    /// Compare and swap, against another who does the same. Everyone leaves a
-    /// mark that stays, so that the last document tells who was there.
+    /// Compare and swap, against another worker that does the same. Each swap leaves a
+    /// mark that stays, so that the last document shows which were applied.
     pub(super) async fn swap(mut self) {
         while !self.is_stopped() {
             if let Ok(response) = self.fetch("swap").await {
@@ -82,14 +82,14 @@ impl Worker {
                 if self.rng.bool() {
                     swap = swap.with_witness(witness("swap", format!("/by/{id}"), value!(true)));
                 }
-                let result = self.run(self.ask("swap", "swap", n, swap)).await;
+                let result = self.run(self.plan("swap", "swap", n, swap)).await;
                 self.acknowledge_contested("swap", n, &result);
             }
             self.pause().await;
         }
     }
 
-    /// Creates under an id that another wants as well.
+    /// Creates documents with ids that another worker creates as well.
     pub(super) async fn contest(mut self) {
         for n in 1.. {
             let (id, stamp) = (format!("contest-{n}"), self.ledger.next_id());
@@ -98,7 +98,7 @@ impl Worker {
             if self.rng.bool() {
                 create = create.with_witness(witness(&id, "/stamp".to_owned(), value!(stamp)));
             }
-            let result = self.run(self.ask("create", &id, n, create)).await;
+            let result = self.run(self.plan("create", &id, n, create)).await;
             self.acknowledge_contested(&id, n, &result);
             self.pause().await;
             if self.is_stopped() {
@@ -107,8 +107,8 @@ impl Worker {
         }
     }
 
-    /// Deletes its document and creates it again. Having been told that one
-    /// was done, it must not hear that the other cannot be.
+    /// Deletes its document and creates it again. After a successful delete, the create
+    /// must not be refused, and the other way round.
     pub(super) async fn cycle(mut self) {
         let mut is_there = Some(true);
         while !self.is_stopped() {
@@ -123,7 +123,7 @@ impl Worker {
 
     async fn delete_own(&mut self) -> Option<bool> {
         let delete = self.item(Verb::Delete, "cycle", String::new());
-        match self.run(self.ask("delete", "cycle", 0, delete)).await {
+        match self.run(self.plan("delete", "cycle", 0, delete)).await {
             Ok(_) => Some(false),
             Err(error) => {
                 if error.is_not_found() {
@@ -142,7 +142,7 @@ impl Worker {
             "/stamp".to_owned(),
             value!(stamp),
         ));
-        match self.run(self.ask("create", "cycle", stamp.into(), create)).await {
+        match self.run(self.plan("create", "cycle", stamp.into(), create)).await {
             Ok(_) => Some(true),
             Err(error) => {
                 if error.is_conflict() {
@@ -161,7 +161,7 @@ impl Worker {
         }
     }
 
-    /// A batch that must not be repeated: it counts.
+    /// A batch that must not be repeated: it increments.
     pub(super) async fn batch(mut self) {
         while !self.is_stopped() {
             let stamp = self.ledger.next_id();
@@ -175,12 +175,12 @@ impl Worker {
                 let id = format!("batch-{stamp}");
                 batch = batch.with_witness(witness(&id, "/stamp".to_owned(), value!(stamp)));
             }
-            let _ = self.run(self.ask("batch", "batch", stamp.into(), batch)).await;
+            let _ = self.run(self.plan("batch", "batch", stamp.into(), batch)).await;
             self.pause().await;
         }
     }
 
-    /// A batch with a guard: the head must be as it was read.
+    /// A batch with a guard: the head must have the etag that was read.
     pub(super) async fn guarded_batch(mut self) {
         while !self.is_stopped() {
             if let Ok(response) = self.fetch("head").await {
@@ -189,15 +189,15 @@ impl Worker {
                 let etag = value!(response.etag().unwrap());
                 let body = format!(
                     r#"[{{"operationType":"Replace","id":"head","ifMatch":{etag},"resourceBody":{{"id":"head","customer":"{0}","n":{n}}}}},
-                    {{"operationType":"Create","resourceBody":{{"id":"turn-{n}-{stamp}","customer":"{0}","stamp":{stamp}}}}}]"#,
+                    {{"operationType":"Create","resourceBody":{{"id":"entry-{n}-{stamp}","customer":"{0}","stamp":{stamp}}}}}]"#,
                     self.partition
                 );
                 let mut batch = self.item(Verb::Batch, "", body).with_repeat(Repeat::Guarded);
                 if self.rng.bool() {
-                    let id = format!("turn-{n}-{stamp}");
+                    let id = format!("entry-{n}-{stamp}");
                     batch = batch.with_witness(witness(&id, "/stamp".to_owned(), value!(stamp)));
                 }
-                let result = self.run(self.ask("guarded batch", "head", n, batch)).await;
+                let result = self.run(self.plan("guarded batch", "head", n, batch)).await;
                 if result.as_ref().is_ok_and(|response| response.status.code == 200) {
                     self.acknowledge("head", n, &result);
                 }
@@ -206,7 +206,7 @@ impl Worker {
         }
     }
 
-    /// Where all regions write, the other's write may win later.
+    /// Where all regions take writes, the other worker's write may win later.
     fn acknowledge_contested(&self, id: &str, n: u64, result: &Result<Response, Error>) {
         if !self.is_multi_write {
             self.acknowledge(id, n, result);

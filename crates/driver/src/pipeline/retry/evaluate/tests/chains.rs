@@ -1,5 +1,5 @@
-//! How an operation goes on whose attempts end the same way again and again,
-//! or any way at all: which waits, how many attempts, and how it ends.
+//! Sequences of attempts that end the same way, or in any way: their waits, their
+//! number, and how the operation ends.
 
 use super::*;
 
@@ -56,7 +56,7 @@ const ATTEMPTS_MAX: usize = 1 + 3 + 1 + 5 + 10 + 30 + 8;
 /// longer with the worst jitter.
 const WAIT_MAX: Duration = Duration::from_secs(50);
 
-/// Follows one operation to its end.
+/// Evaluates attempts until the operation ends.
 fn follow<'a>(
     nature: Nature,
     regions: Regions,
@@ -74,7 +74,7 @@ fn follow<'a>(
     }
 }
 
-/// Nothing shrank, one count grew by one, and doubt stays.
+/// No count became smaller, one grew by one, and a write stays ambiguous.
 fn has_grown(before: Budgets, after: Budgets) -> bool {
     let spent = |budgets: Budgets| Budget::ALL.iter().map(move |budget| budgets.spent(*budget));
     let retries = |budgets: Budgets| spent(budgets).map(|spent| spent.retries).sum::<u32>();
@@ -90,9 +90,9 @@ fn chains_wait_and_end_as_the_table_says() {
         let [case, waits, end] = line.split('|').collect::<Vec<_>>().try_into().unwrap();
         let [ending, kind, writers, count] = case.split_whitespace().collect::<Vec<_>>().try_into().unwrap();
         let regions = regions(count.parse().unwrap(), writers == "all");
-        let told = Told::read(ending);
+        let ending_text = EndingText::read(ending);
         let expected: Vec<_> = waits.split_whitespace().map(millis).collect();
-        let (found, last, _) = follow(nature(kind, false), regions, || told.ending(), || MIDDLE);
+        let (found, last, _) = follow(nature(kind, false), regions, || ending_text.ending(), || MIDDLE);
         assert_eq!(found, expected, "{case}");
         assert_eq!(format!("{last:?}"), end.trim(), "{case}");
         chains += 1;
@@ -102,7 +102,7 @@ fn chains_wait_and_end_as_the_table_says() {
 
 #[test]
 fn any_chain_of_endings_ends() {
-    let told: Vec<_> = [
+    let ending_text: Vec<_> = [
         "503/0",
         "408/0",
         "500/0",
@@ -122,7 +122,7 @@ fn any_chain_of_endings_ends() {
         "yes-timeout",
         "unknown-closed",
     ]
-    .map(Told::read)
+    .map(EndingText::read)
     .into();
     let mut random = fastrand::Rng::with_seed(3);
     let (mut longest, mut slowest) = (0, Duration::ZERO);
@@ -132,14 +132,14 @@ fn any_chain_of_endings_ends() {
         let mut draws = random.fork();
         let mut next = || {
             let hint = draws.bool().then(|| Duration::from_millis(draws.u64(0..2000)));
-            told[draws.usize(..told.len())].hinted(hint)
+            ending_text[draws.usize(..ending_text.len())].hinted(hint)
         };
         let (waits, last, budgets) =
             follow(nature(kind, round % 2 == 0), regions, &mut next, || random.f64());
         longest = longest.max(waits.len() + 1);
         slowest = slowest.max(waits.iter().sum());
         let is_plain = last == Verdict::Abort;
-        assert!(!(is_plain && budgets.is_ambiguous), "{kind} ended plainly in doubt");
+        assert!(!(is_plain && budgets.is_ambiguous), "{kind} was ambiguous and ended in a plain failure");
     }
     println!("at most {longest} attempts and {slowest:?} of waiting");
     assert!(longest > 10, "the chains are long enough to tell something: {longest}");
@@ -149,11 +149,13 @@ fn any_chain_of_endings_ends() {
 
 #[test]
 fn a_chain_that_spends_every_budget_in_turn_still_ends() {
-    // The adversary answers with whatever has budget left, worst jitter.
-    let turns =
+    // Every answer for which there is budget left, with the longest waits.
+    let rounds =
         [("449/0", 30), ("410/1002", 8), ("403/3", 3), ("404/1002", 5), ("no-closed", 1), ("503/0", 4)];
-    let endings: Vec<_> =
-        turns.iter().flat_map(|(ending, times)| std::iter::repeat_n(Told::read(ending), *times)).collect();
+    let endings: Vec<_> = rounds
+        .iter()
+        .flat_map(|(ending, times)| std::iter::repeat_n(EndingText::read(ending), *times))
+        .collect();
     let mut endings = endings.iter();
     let (waits, last, _) = follow(
         nature("guarded", false),
@@ -169,8 +171,9 @@ fn a_chain_that_spends_every_budget_in_turn_still_ends() {
 #[test]
 fn waits_are_spread_by_a_quarter_and_no_more() {
     for ending in ["503/0", "404/1002", "no-connect"] {
-        let told = Told::read(ending);
-        let all = |jitter| follow(nature("read", false), regions(1, false), || told.ending(), || jitter).0;
+        let ending_text = EndingText::read(ending);
+        let all =
+            |jitter| follow(nature("read", false), regions(1, false), || ending_text.ending(), || jitter).0;
         let (short, middle, long) = (all(0.0), all(0.5), all(1.0));
         for ((short, middle), long) in short.iter().zip(&middle).zip(&long) {
             assert_eq!(*short, middle.mul_f64(0.75), "{ending}");
@@ -182,9 +185,9 @@ fn waits_are_spread_by_a_quarter_and_no_more() {
 #[test]
 fn the_wait_of_a_moving_write_region_never_exceeds_its_sum() {
     for jitter in [0.0, 0.3, 0.7, 1.0] {
-        let told = Told::read("403/3");
+        let ending_text = EndingText::read("403/3");
         let (waits, last, budgets) =
-            follow(nature("never", false), regions(2, false), || told.ending(), || jitter);
+            follow(nature("never", false), regions(2, false), || ending_text.ending(), || jitter);
         assert_eq!(last, Verdict::Abort);
         assert_eq!(waits[0], Duration::ZERO, "the first retry does not wait");
         assert_eq!(
@@ -198,8 +201,8 @@ fn the_wait_of_a_moving_write_region_never_exceeds_its_sum() {
 #[test]
 fn the_services_hint_wins_in_the_region_it_is_for() {
     let after = |kind, ending: &str, hint, candidates| {
-        let told = Told::read(ending);
-        let ending = told.hinted(Some(hint));
+        let ending_text = EndingText::read(ending);
+        let ending = ending_text.hinted(Some(hint));
         match evaluate(
             nature(kind, false),
             ending,
@@ -230,14 +233,14 @@ fn the_services_hint_wins_in_the_region_it_is_for() {
 
 #[test]
 fn limits_are_kept() {
-    let told = Told::read("503/0");
+    let ending_text = EndingText::read("503/0");
     let none = Limits { failovers_max: 0, session_retries_max: Some(0) };
     let verdict = |kind, limits, budgets| {
-        evaluate(nature(kind, true), told.ending(), regions(3, false), limits, budgets, MIDDLE).0
+        evaluate(nature(kind, true), ending_text.ending(), regions(3, false), limits, budgets, MIDDLE).0
     };
     assert_eq!(verdict("read", none, Budgets::default()), Verdict::Abort);
     assert_eq!(verdict("freely", none, Budgets::default()), Verdict::ReadBack { refused: false });
-    let behind = Told::read("404/1002");
+    let behind = EndingText::read("404/1002");
     for (candidates, is_multi_write) in [(1, false), (3, false), (1, true), (3, true)] {
         let regions = regions(candidates, is_multi_write);
         let ending = behind.ending();

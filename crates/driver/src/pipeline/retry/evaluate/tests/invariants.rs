@@ -1,5 +1,4 @@
-//! What holds for every number that a service, or something that poses as one,
-//! can answer with.
+//! What holds for every status that a server can answer with.
 
 use super::*;
 use crate::pipeline::retry::rules::{self, Finding};
@@ -30,35 +29,34 @@ const SUBS: [u32; 21] = [
     u32::MAX,
 ];
 
-/// Codes of which some sub-status leaves a write certainly not applied, though
-/// the operation may be tried again.
-fn is_certainly_not_applied(ending: &Told) -> bool {
+/// Whether a write that ended so was certainly not applied.
+fn is_certainly_not_applied(ending: &EndingText) -> bool {
     match ending {
-        Told::Status(status) => (300..500).contains(&status.code) && status.code != 408,
-        Told::Failure(failure) => failure.sent == Sent::No,
+        EndingText::Status(status) => (300..500).contains(&status.code) && status.code != 408,
+        EndingText::Failure(failure) => failure.sent == Sent::No,
     }
 }
 
-fn failures() -> Vec<Told> {
+fn failures() -> Vec<EndingText> {
     let mut all = Vec::new();
     for sent in ["no", "yes", "unknown"] {
         for kind in ["connect", "tls", "closed", "protocol", "timeout"] {
-            all.push(Told::read(&format!("{sent}-{kind}")));
+            all.push(EndingText::read(&format!("{sent}-{kind}")));
         }
     }
     all
 }
 
 /// Every code that HTTP libraries let through, and the edges of the type.
-fn endings() -> impl Iterator<Item = Told> {
+fn endings() -> impl Iterator<Item = EndingText> {
     let codes = (0..=1000).chain([u16::MAX]);
-    codes.flat_map(|code| SUBS.map(|sub| Told::Status(Status::new(code, sub)))).chain(failures())
+    codes.flat_map(|code| SUBS.map(|sub| EndingText::Status(Status::new(code, sub)))).chain(failures())
 }
 
-/// Calls `check` for the whole space.
-fn for_all(mut check: impl FnMut(Nature, &Told, Regions, Budgets, Verdict, Vec<Effect>)) -> usize {
+/// Calls `check` for all inputs.
+fn for_all(mut check: impl FnMut(Nature, &EndingText, Regions, Budgets, Verdict, Vec<Effect>)) -> usize {
     let mut cases = 0;
-    for told in endings() {
+    for ending_text in endings() {
         for kind in KINDS {
             for (candidates, is_multi_write) in [(1, false), (2, false), (1, true), (3, true)] {
                 for (has_witness, is_ambiguous) in
@@ -68,8 +66,8 @@ fn for_all(mut check: impl FnMut(Nature, &Told, Regions, Budgets, Verdict, Vec<E
                     let regions = Regions { candidates, is_multi_write, has_breaker: has_witness };
                     let budgets = Budgets::default().with_ambiguity(is_ambiguous);
                     let (verdict, effects) =
-                        evaluate(nature, told.ending(), regions, LIMITS, budgets, MIDDLE);
-                    check(nature, &told, regions, budgets, verdict, effects.into_iter().collect());
+                        evaluate(nature, ending_text.ending(), regions, LIMITS, budgets, MIDDLE);
+                    check(nature, &ending_text, regions, budgets, verdict, effects.into_iter().collect());
                     cases += 1;
                 }
             }
@@ -81,10 +79,13 @@ fn for_all(mut check: impl FnMut(Nature, &Told, Regions, Budgets, Verdict, Vec<E
 #[test]
 fn a_write_that_must_not_be_done_twice_is_repeated_only_when_certainly_not_applied() {
     let mut retries = 0;
-    for_all(|nature, told, _, budgets, verdict, _| {
+    for_all(|nature, ending_text, _, budgets, verdict, _| {
         let is_retry = matches!(verdict, Verdict::Retry { .. });
         if is_retry && !nature.verb.is_read() && nature.repeat == Repeat::Never {
-            assert!(is_certainly_not_applied(told) && !budgets.is_ambiguous, "{told:?} {budgets:?}");
+            assert!(
+                is_certainly_not_applied(ending_text) && !budgets.is_ambiguous,
+                "{ending_text:?} {budgets:?}"
+            );
             retries += 1;
         }
     });
@@ -94,17 +95,21 @@ fn a_write_that_must_not_be_done_twice_is_repeated_only_when_certainly_not_appli
 #[test]
 fn a_write_in_doubt_never_ends_in_a_plain_failure() {
     let mut ends = 0;
-    for_all(|nature, told, _, budgets, verdict, _| {
+    for_all(|nature, ending_text, _, budgets, verdict, _| {
         let was_in_doubt = budgets.is_ambiguous;
-        let is_in_doubt = was_in_doubt || !is_certainly_not_applied(told);
+        let is_in_doubt = was_in_doubt || !is_certainly_not_applied(ending_text);
         if nature.verb.is_read() || !is_in_doubt {
             return;
         }
         match verdict {
-            Verdict::Abort => panic!("{nature:?} {told:?} {budgets:?}"),
-            Verdict::Retry { budgets, .. } => assert!(budgets.is_ambiguous, "{told:?} forgets the doubt"),
+            Verdict::Abort => panic!("{nature:?} {ending_text:?} {budgets:?}"),
+            Verdict::Retry { budgets, .. } => {
+                assert!(budgets.is_ambiguous, "{ending_text:?} loses the ambiguity")
+            }
             Verdict::ReadBack { .. } => assert!(nature.has_witness),
-            Verdict::AbortAmbiguous => assert!(!nature.has_witness, "{told:?} could have been read back"),
+            Verdict::AbortAmbiguous => {
+                assert!(!nature.has_witness, "{ending_text:?} could have been read back")
+            }
             Verdict::Complete | Verdict::CompleteAsGone => {}
         }
         ends += 1;
@@ -114,15 +119,15 @@ fn a_write_in_doubt_never_ends_in_a_plain_failure() {
 
 #[test]
 fn a_write_not_in_doubt_is_never_called_ambiguous() {
-    for_all(|_, told, _, budgets, verdict, _| {
-        if budgets.is_ambiguous || !is_certainly_not_applied(told) {
+    for_all(|_, ending_text, _, budgets, verdict, _| {
+        if budgets.is_ambiguous || !is_certainly_not_applied(ending_text) {
             return;
         }
         match verdict {
             Verdict::ReadBack { .. } | Verdict::AbortAmbiguous | Verdict::CompleteAsGone => {
-                panic!("{told:?} {verdict:?}")
+                panic!("{ending_text:?} {verdict:?}")
             }
-            Verdict::Retry { budgets, .. } => assert!(!budgets.is_ambiguous, "{told:?}"),
+            Verdict::Retry { budgets, .. } => assert!(!budgets.is_ambiguous, "{ending_text:?}"),
             Verdict::Complete | Verdict::Abort => {}
         }
     });
@@ -130,15 +135,15 @@ fn a_write_not_in_doubt_is_never_called_ambiguous() {
 
 #[test]
 fn a_read_is_never_ambiguous() {
-    for_all(|nature, told, _, _, verdict, _| {
+    for_all(|nature, ending_text, _, _, verdict, _| {
         if !nature.verb.is_read() {
             return;
         }
         match verdict {
-            Verdict::Retry { budgets, .. } => assert!(!budgets.is_ambiguous, "{told:?}"),
+            Verdict::Retry { budgets, .. } => assert!(!budgets.is_ambiguous, "{ending_text:?}"),
             Verdict::Complete | Verdict::Abort => {}
             Verdict::CompleteAsGone | Verdict::ReadBack { .. } | Verdict::AbortAmbiguous => {
-                panic!("{told:?} {verdict:?}")
+                panic!("{ending_text:?} {verdict:?}")
             }
         }
     });
@@ -146,42 +151,45 @@ fn a_read_is_never_ambiguous() {
 
 #[test]
 fn only_success_completes_and_success_always_completes_a_read() {
-    let cases = for_all(|nature, told, _, budgets, verdict, _| {
-        let is_success = match told {
-            Told::Status(status) => status.is_success(),
-            Told::Failure(_) => false,
+    let cases = for_all(|nature, ending_text, _, budgets, verdict, _| {
+        let is_success = match ending_text {
+            EndingText::Status(status) => status.is_success(),
+            EndingText::Failure(_) => false,
         };
         let is_complete = verdict == Verdict::Complete;
-        assert!(is_success || !is_complete, "{told:?}");
+        assert!(is_success || !is_complete, "{ending_text:?}");
         let is_clear = nature.verb.is_read() || !budgets.is_ambiguous;
-        assert!(is_complete || !(is_success && is_clear), "{told:?}");
+        assert!(is_complete || !(is_success && is_clear), "{ending_text:?}");
     });
     println!("{cases} cases of each invariant");
     assert_eq!(cases, (1002 * SUBS.len() + 15) * 5 * 4 * 4);
 }
 
 #[test]
-fn effects_are_few_and_their_own_kind() {
-    for_all(|nature, told, regions, _, verdict, effects| {
+fn effects_do_not_contradict_each_other() {
+    for_all(|nature, ending_text, regions, _, verdict, effects| {
         let has = |effect| effects.contains(&effect);
         let is_complete = verdict == Verdict::Complete;
         assert_eq!(
             is_complete && regions.has_breaker,
             is_complete && has(Effect::PartitionSucceeded),
-            "a success closes a breaker: {told:?}"
+            "a success closes a breaker: {ending_text:?}"
         );
         let has_failed = effects.iter().any(|effect| matches!(effect, Effect::PartitionFailed { .. }));
-        assert!(!(has_failed && has(Effect::PartitionSucceeded)), "{told:?}");
-        assert!(!(has_failed && is_complete), "{told:?}");
+        assert!(!(has_failed && has(Effect::PartitionSucceeded)), "{ending_text:?}");
+        assert!(!(has_failed && is_complete), "{ending_text:?}");
         let is_bound = !nature.verb.is_read() && !regions.is_multi_write;
         let marks_at_once = has(Effect::EndpointFailed { confirmed_first: false })
             || has(Effect::PartitionFailed { confirmed_first: false });
-        assert!(!(is_bound && marks_at_once), "the only write region is not marked unconfirmed: {told:?}");
+        assert!(
+            !(is_bound && marks_at_once),
+            "the only write region is not marked unconfirmed: {ending_text:?}"
+        );
     });
 }
 
 #[test]
-fn every_number_is_classified_and_the_two_judges_agree() {
+fn every_status_has_a_finding_and_throttling_agrees() {
     let mut throttles = 0;
     for code in 0..=u16::MAX {
         for sub in SUBS {
@@ -199,8 +207,8 @@ fn every_number_is_classified_and_the_two_judges_agree() {
 }
 
 #[test]
-fn nothing_the_outside_says_makes_the_judge_panic() {
-    let told = endings().collect::<Vec<_>>();
+fn no_answer_makes_the_evaluation_panic() {
+    let ending_text = endings().collect::<Vec<_>>();
     let mut random = fastrand::Rng::with_seed(7);
     let edge =
         |random: &mut fastrand::Rng| *random.choice([0, 1, 2, 3, u32::MAX - 1, u32::MAX].iter()).unwrap();
@@ -220,7 +228,8 @@ fn nothing_the_outside_says_makes_the_judge_panic() {
             session_retries_max: random.bool().then(|| edge(&mut random)),
         };
         let jitter = *random.choice([0.0, 1.0, -1.0, f64::NAN, f64::INFINITY].iter()).unwrap();
-        let ending = told[random.usize(..told.len())].hinted(random.bool().then(|| time(&mut random)));
+        let ending =
+            ending_text[random.usize(..ending_text.len())].hinted(random.bool().then(|| time(&mut random)));
         let kind = KINDS[random.usize(..KINDS.len())];
         let (verdict, _) = evaluate(nature(kind, random.bool()), ending, regions, limits, budgets, jitter);
         if let Verdict::Retry { after, .. } = verdict {

@@ -1,6 +1,6 @@
-//! No case is left to a wildcard: not `_`, not a name that binds whatever is
-//! left, not a macro that hides one. The lints at the top of the files see
-//! enums; this reads the text, so it sees numbers as well.
+//! No match has a wildcard arm: not `_`, not a name that binds the rest, not a macro
+//! that hides one. The lints of `retry.rs` check enums; this reads the text of the
+//! files, so it checks numbers as well.
 
 const FILES: [(&str, &str); 4] = [
     ("evaluate.rs", include_str!("../../evaluate.rs")),
@@ -27,7 +27,7 @@ fn wildcards(text: &str) -> Vec<&str> {
 #[test]
 fn no_case_is_left_to_a_wildcard() {
     for (name, text) in FILES {
-        assert!(text.contains("match "), "{name} judges something");
+        assert!(text.contains("match "), "{name} has a match");
         assert_eq!(wildcards(text), Vec::<&str>::new(), "{name}");
     }
 }

@@ -1,11 +1,11 @@
-//! The decision tree as tables, written by hand from `docs/driver.md` and not
-//! from the code, and the check of every cell.
+//! The retry rules as tables, written by hand and not derived from the code, and the
+//! check of every cell.
 //!
-//! A line of the four action tables says what happens to a read, to a write
-//! that must never be done twice, to a guarded write, to one that may be done
-//! freely, and to a free deletion. `?` after an action: from then on the write
-//! is ambiguous. What an action is in one, two or three regions stands in
-//! [`WORDS`], what everyone is to know in [`EFFECTS`].
+//! A line of the four action tables says what happens to a read, to a write that must
+//! never be done twice, to a guarded write, to one that may be done freely, and to a
+//! free delete. `?` after an action: from then on the write is ambiguous. [`WORDS`]
+//! says what an action means in one, two or three regions, [`EFFECTS`] which effects
+//! follow.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use super::*;
 use crate::diagnostics::Context;
 use crate::routing::resolve::RouteTo;
 
-/// Nothing spent, nothing in doubt.
+/// Nothing spent, and no earlier attempt may have been applied.
 const FRESH: &str = "
     endings                                                 | read       never      guarded    freely     delete
     200/0 201/0 204/0 206/0 226/0 299/0 304/0 304/9         | done       done       done       done       done
@@ -75,7 +75,7 @@ const DOUBTFUL: &str = "
     unknown-protocol unknown-timeout                        | failover   settle     failover?  failover?  failover?
 ";
 
-/// Every budget spent, nothing in doubt before this attempt.
+/// Every budget spent, and no earlier attempt may have been applied.
 const SPENT: &str = "
     endings                                                 | read       never      guarded    freely     delete
     200/0 201/0 204/0 206/0 226/0 299/0 304/0 304/9         | done       done       done       done       done
@@ -137,9 +137,9 @@ const SPENT_DOUBTFUL: &str = "
     unknown-protocol unknown-timeout                        | abort      settle     settle     settle     settle
 ";
 
-/// What the words mean in one, two and three regions, of which one takes
-/// writes, or all. Retries as place, context and milliseconds to wait. Without
-/// a witness, `unknown` and `stands` are both reports of ambiguity.
+/// What the words mean in one, two and three regions, of which one takes writes, or
+/// all. Retries are written as region, context and milliseconds to wait. Without a
+/// witness, `unknown` and `stands` both report ambiguity.
 const WORDS: &str = "
     word      | one/1              one/2           one/3           all/1            all/2           all/3
     done      | complete           complete        complete        complete         complete        complete
@@ -155,9 +155,9 @@ const WORDS: &str = "
     reconnect | same:retry:0       same:retry:0    same:retry:0    same:retry:0     same:retry:0    same:retry:0
 ";
 
-/// What everyone is to know after a read, a write where one region takes
-/// writes, and a write where all do. `?`: once another region confirms it;
-/// `works`: if there is a breaker to tell.
+/// The effects of a read, of a write where one region takes writes, and of a write
+/// where all do. `?`: after confirmation by another region; `works`: if the partition
+/// has a breaker.
 const EFFECTS: &str = "
     endings                                                 | data: read one          all        | metadata: read one   all
     200/0 201/0 204/0 206/0 226/0 299/0 304/0 304/9         | works      works        works      | works     works      works
@@ -190,7 +190,7 @@ const EFFECTS: &str = "
     unknown-protocol unknown-timeout                        | partition  account+partition? partition | -  account    -
 ";
 
-/// A table by its first column, one entry for each word there.
+/// The rows of a table by each word of the first column.
 fn read(table: &'static str) -> BTreeMap<&'static str, Vec<&'static str>> {
     let mut rows = BTreeMap::new();
     for line in table.lines().skip(2).filter(|line| !line.trim().is_empty()) {
@@ -204,7 +204,7 @@ fn read(table: &'static str) -> BTreeMap<&'static str, Vec<&'static str>> {
     rows
 }
 
-/// What was spent in each table, and whether there is doubt.
+/// The budgets of each table.
 fn histories() -> [(&'static str, Budgets); 4] {
     let spent = [
         (Budget::Failover, 3, 0),
@@ -289,7 +289,7 @@ fn effects(cell: &str, has_breaker: bool) -> impl Iterator<Item = Effect> {
     cell.split('+').filter_map(effect)
 }
 
-/// The circumstances that the tables do not have a line for.
+/// The other inputs, which have no line in the tables.
 fn circumstances(plane: &str) -> Vec<(Regions, bool, bool)> {
     let planes = [("data", true), ("metadata", false)];
     let mut all = Vec::new();
@@ -317,7 +317,7 @@ fn every_ending_is_judged_as_the_tables_say() {
         assert!(rows.keys().eq(effect_rows.keys()), "every table has every ending");
         for (key, row) in rows {
             let (name, plane) = key.split_once('@').unwrap_or((key, ""));
-            let told = Told::read(name);
+            let ending_text = EndingText::read(name);
             let circumstances = circumstances(plane);
             for (column, kind) in KINDS.into_iter().enumerate() {
                 let cell = row[column];
@@ -330,7 +330,7 @@ fn every_ending_is_judged_as_the_tables_say() {
                         let known = effect_rows[key][actor + 3 * usize::from(!is_data_plane)];
 
                         let (found, changes) =
-                            evaluate(nature, told.ending(), regions, LIMITS, budgets, MIDDLE);
+                            evaluate(nature, ending_text.ending(), regions, LIMITS, budgets, MIDDLE);
                         let expected = verdict(cell, meanings[place], budgets, nature);
                         assert_eq!(found, expected, "{key} after {budgets:?}: {nature:?} in {regions:?}");
                         let expected = effects(known, regions.has_breaker);
@@ -341,7 +341,7 @@ fn every_ending_is_judged_as_the_tables_say() {
             }
         }
     }
-    println!("{cells} cells of the decision tree checked");
+    println!("{cells} cells checked");
     // 117 endings (404/1003 on both planes), 33 operations by verb and repeat,
     // 4 histories, 2 planes, 1 to 3 regions, one or all of which take writes,
     // with and without a breaker's entry and a witness.
