@@ -15,12 +15,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::HeaderValue;
+use perihelion_wire::status::Status;
 use perihelion_wire::transport::{Endpoint, FailureKind, Sent};
 
 pub(crate) use json::failure_name;
 
 use crate::region::Region;
-use perihelion_wire::status::Status;
 
 /// How many attempts are kept; further ones are only counted. An operation makes
 /// more only if it uses up several retry budgets.

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::HeaderMap;
+use perihelion_wire::status::{self, Status};
 use perihelion_wire::transport::Failure;
 
 use crate::diagnostics::Diagnostics;
 use crate::response::{self, Response};
-use perihelion_wire::status::{self, Status};
 
 /// Why an operation failed.
 #[derive(Clone)]

@@ -4,12 +4,12 @@
 
 use http::HeaderMap;
 use perihelion_wire::headers;
+use perihelion_wire::status::Status;
 
 use crate::diagnostics::Diagnostics;
 use crate::error::Error;
 use crate::operation::{Operation, Verb};
 use crate::response::Response;
-use perihelion_wire::status::Status;
 
 /// Is called for every operation that ends; see
 /// [`Driver::with_observer`](crate::Driver::with_observer).

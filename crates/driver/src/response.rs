@@ -5,9 +5,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName};
 use perihelion_wire::headers;
+use perihelion_wire::status::Status;
 
 use crate::diagnostics::Diagnostics;
-use perihelion_wire::status::Status;
 
 /// The service's answer to an operation that succeeded (2xx, or 304 to a
 /// condition).

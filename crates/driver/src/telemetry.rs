@@ -28,13 +28,13 @@ use std::time::Duration;
 
 use metrics::{Gauge, Label, Unit};
 use perihelion_wire::headers;
+use perihelion_wire::status::Status;
 use perihelion_wire::transport::Endpoint;
 
 use crate::diagnostics::{Context, Diagnostics, Outcome};
 use crate::error::{Error, ErrorKind};
 use crate::operation::{Operation, ResourceKind, Verb};
 use crate::response::Response;
-use perihelion_wire::status::Status;
 use series::{Handles, SeriesCache};
 
 /// The value of `db.system.name`.

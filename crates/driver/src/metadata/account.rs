@@ -2,6 +2,7 @@
 //! a failure suggests that they have changed.
 
 use bytes::Bytes;
+use perihelion_wire::status::UNAUTHORIZED;
 use perihelion_wire::transport::Endpoint;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -11,7 +12,6 @@ use crate::error::Error;
 use crate::region::Region;
 use crate::routing::account::{Account, Site};
 use crate::routing::topology::Topology;
-use perihelion_wire::status::UNAUTHORIZED;
 
 /// How long a region may take to answer a read of the account before the next
 /// region is asked.

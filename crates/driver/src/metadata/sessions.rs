@@ -194,7 +194,7 @@ impl SessionMap {
 }
 
 impl RangeProgress {
-    /// `None` when the range's id cannot stand in a header.
+    /// `None` when the range's id cannot be part of a header.
     fn new(range: Arc<str>, progress: Progress) -> Option<Self> {
         let text = format!("{range}:{progress}");
         let header = HeaderValue::from_maybe_shared(Bytes::from(text)).ok()?;

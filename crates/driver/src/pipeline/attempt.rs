@@ -6,6 +6,7 @@
 
 use http::{HeaderMap, StatusCode};
 use perihelion_wire::headers;
+use perihelion_wire::status::Status;
 use perihelion_wire::transport::{Failure, FailureKind, Request, Response, Sent, Transport};
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
@@ -21,7 +22,6 @@ use crate::options::Settings;
 use crate::random::{self, ActivityId};
 use crate::response;
 use crate::routing::account::Site;
-use perihelion_wire::status::Status;
 
 /// The inputs of one attempt.
 #[derive(Clone, Copy)]

@@ -2,6 +2,7 @@
 //! have been applied. The last is never reported as a plain failure.
 
 use http::StatusCode;
+use perihelion_wire::status::Status;
 use tokio::time::Instant;
 
 use super::attempt::{AttemptResult, status_of};
@@ -13,7 +14,6 @@ use crate::core::Core;
 use crate::diagnostics::{Attempt, Diagnostics, Resolution};
 use crate::error::{Error, ErrorKind};
 use crate::response::Response;
-use perihelion_wire::status::Status;
 
 /// The answer for the caller.
 pub(super) fn complete(result: AttemptResult, state: &State) -> Result<Response, Error> {

@@ -1,12 +1,13 @@
 //! Evaluates an attempt: collects the inputs for `retry::evaluate`.
 
+use perihelion_wire::status::Status;
+
 use super::attempt::{AttemptResult, status_of};
 use super::prepare::Prepared;
 use super::retry::{Budgets, Effects, Ending, Limits, Regions, Verdict, evaluate};
 use super::state::nature;
 use crate::operation::{Operation, Verb};
 use crate::response::retry_after;
-use perihelion_wire::status::Status;
 
 /// Evaluates an attempt. `jitter` is a sample from 0 to 1.
 pub(super) fn judge(

@@ -45,7 +45,7 @@ pub(super) struct Prepared<'a> {
 /// Reads the metadata if need be, takes the snapshot and resolves the route.
 pub(super) async fn prepare<'a>(core: &Core, task: Task<'a>, state: &State) -> Result<Prepared<'a>, Error> {
     let operation = task.operation;
-    let (metadata, is_strange) = match &operation.target.container {
+    let (metadata, has_unknown_range) = match &operation.target.container {
         Some(container) if operation.target.kind == ResourceKind::Item => {
             let metadata = current(core, container, task.deadline).await?;
             (Some(metadata), container.has_unknown_range())
@@ -58,7 +58,7 @@ pub(super) async fn prepare<'a>(core: &Core, task: Task<'a>, state: &State) -> R
         range: Arc::clone(&range.id),
     });
     let (snapshot, route) = pick_route(core, task, partition.as_ref(), state);
-    let session_range = range.filter(|_| !is_strange);
+    let session_range = range.filter(|_| !has_unknown_range);
     // A retry asks for the same session as the attempt before. What other
     // operations have written meanwhile is not part of it: a read that asked for
     // the latest at each attempt would never catch up with busy writers.

@@ -56,7 +56,7 @@ fn holds(response: &Response, witness: &Witness) -> bool {
         .is_ok_and(|document| document.pointer(&witness.pointer) == Some(&witness.value))
 }
 
-/// What it shows that the witness was not found: that depends on the region.
+/// A witness that was not found. It is absent only if a write region was asked.
 fn without(core: &Core, diagnostics: Diagnostics) -> Evidence {
     let writes = &core.topology().snapshot().account.writes;
     let takes_writes = diagnostics

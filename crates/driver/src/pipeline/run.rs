@@ -2,6 +2,7 @@
 //! own file; this one has their order.
 
 use http::StatusCode;
+use perihelion_wire::status;
 use tokio::time::Instant;
 
 use super::apply::{self, Judged};
@@ -9,8 +10,7 @@ use super::attempt::{AttemptResult, Leg, status_of};
 use super::finish::{complete, complete_as_gone, failure, give_up, in_doubt, joined, resolve_ambiguity};
 use super::judge::judge;
 use super::prepare::{Prepared, Task, prepare};
-use super::retry::Effects;
-use super::retry::Verdict;
+use super::retry::{Effects, Verdict};
 use super::send::send;
 use super::state::{AskedSession, State};
 use crate::core::Core;
@@ -18,7 +18,6 @@ use crate::error::Error;
 use crate::operation::Scope;
 use crate::random;
 use crate::response::Response;
-use perihelion_wire::status;
 
 /// Runs an operation to its end.
 pub(crate) async fn run(core: &Core, task: Task<'_>) -> Result<Response, Error> {

@@ -13,7 +13,7 @@ use super::account::{Account, Usage};
 use super::circuit_breaker::{BreakerKey, Breakers};
 use crate::options::{CircuitBreakerOptions, TopologyOptions};
 
-/// What one attempt sees of the topology.
+/// The topology as one attempt sees it.
 #[derive(Debug, Clone)]
 pub(crate) struct Snapshot {
     pub(crate) account: Arc<Account>,

@@ -11,11 +11,11 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use metrics::{Counter, Histogram, Label};
+use perihelion_wire::status::Status;
 
 use super::{
     ATTEMPTS, DURATION, FAILOVERS, HEDGES, REQUEST_CHARGE, RETURNED_ROWS, Report, SYSTEM, THROTTLES,
 };
-use perihelion_wire::status::Status;
 
 /// As many series as OpenTelemetry's SDKs keep per metric.
 const SERIES_MAX: usize = 2000;

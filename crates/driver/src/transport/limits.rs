@@ -13,7 +13,7 @@ pub(super) const HEADER_BYTES_MAX: u32 = 128 * 1024;
 /// A stream may receive a whole page, 4 MB, before the window is raised.
 pub(super) const STREAM_WINDOW: u32 = 4 * 1024 * 1024;
 
-/// The same for several pages at once on one connection.
+/// All streams of a connection together may receive several pages.
 pub(super) const CONNECTION_WINDOW: u32 = 16 * 1024 * 1024;
 
 /// Streams before the peer has said how many it allows. The service allows 20,

@@ -47,7 +47,7 @@ async fn open_by(answering: &'static str) -> Result<Driver, perihelion_driver::E
 async fn an_account_is_found_by_its_preferred_regions() {
     let driver = open_by("shop-westus.documents.azure.com").await.unwrap();
     assert_eq!(driver.account().read_regions[0].name(), WEST);
-    let error = open_by("nobody").await.unwrap_err();
+    let error = open_by("no.such.host").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Transport);
     let asked = error.diagnostics().attempts().next().unwrap();
     assert_eq!(asked.endpoint.host(), "shop.documents.azure.com", "the one that was configured");

@@ -162,7 +162,7 @@ async fn a_hedged_write_is_not_refused_by_a_region_that_is_behind() {
     let replace = world.write(Verb::Replace, "1", "b");
     let response = world.driver.execute(&replace, &options).await.unwrap();
     assert_eq!(hedges(&response), 1, "{}", response.diagnostics);
-    // With the first leg's answer lost, nobody knows; it is not plainly refused.
+    // The first leg's answer is lost, so the write is ambiguous and not refused.
     world.fault(&rule(r#","drop":"after""#)).await;
     let options = options.with_failovers_max(0);
     let error = world.driver.execute(&world.write(Verb::Replace, "1", "c"), &options).await.unwrap_err();

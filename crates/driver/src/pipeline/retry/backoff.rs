@@ -18,7 +18,7 @@ pub(crate) struct Backoff {
 /// The share by which a wait is shortened or lengthened at most.
 const SPREAD: f64 = 0.25;
 
-/// The sample that stands in for one that is not between 0 and 1.
+/// The sample that replaces one that is not between 0 and 1.
 const MIDDLE: f64 = 0.5;
 
 impl Backoff {

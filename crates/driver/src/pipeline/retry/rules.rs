@@ -11,7 +11,7 @@
 //! | 404/1002 | goes to the write region; where all regions take writes, to the next one; then waits for replication, 100 ms doubling | 5 retries, or one for each region and one more |
 //! | 449 | retries in the same region, 10 ms doubling to 1 s | 30 retries, 30 s |
 //! | 410/1002, 410/1007, 410/1008 | reads the container's ranges again and retries in the same region | 8 retries |
-//! | 400/1024, 410/1000, 404/1003 | reads the container's metadata again and retries; its session is forgotten | 8 retries (404/1003: one) |
+//! | 400/1024, 410/1000, 404/1003 | discards the container's metadata and session, reads them again and retries | 8 retries (404/1003: one) |
 //! | no connection | goes to the next region, whatever the operation is | 3 failovers |
 //! | an open connection that did not take the request | opens a new connection once, then goes to the next region | 1 retry, 3 failovers |
 //! | a request that was sent and has no answer | goes to the next region; a write only if it may be repeated | 3 failovers |
@@ -240,7 +240,7 @@ const REROUTE: RetryPolicy = RetryPolicy {
     context: Context::Rerouted,
 };
 
-/// One retry tells a recreated container from a deleted one.
+/// One retry shows whether the container was recreated or deleted.
 const OWNER_GONE: RetryPolicy = RetryPolicy { retries_max: 1, ..REROUTE };
 
 /// The rule for a finding.

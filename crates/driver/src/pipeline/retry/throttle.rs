@@ -9,8 +9,9 @@ mod tests;
 
 use std::time::Duration;
 
-use super::backoff::Backoff;
 use perihelion_wire::status::{self, Status};
+
+use super::backoff::Backoff;
 
 /// Used when the service does not say how long to wait.
 const BACKOFF: Backoff = Backoff { first: Duration::from_millis(5), longest: Duration::from_secs(5) };

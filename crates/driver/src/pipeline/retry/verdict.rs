@@ -73,7 +73,7 @@ impl Budgets {
         self.spent[budget as usize]
     }
 
-    /// The same budgets, for a write that may have been applied or was not.
+    /// The budgets, with `is_ambiguous` replaced.
     pub(crate) fn with_ambiguity(self, is_ambiguous: bool) -> Self {
         Budgets { is_ambiguous, ..self }
     }
@@ -103,8 +103,8 @@ pub(crate) enum Verdict {
     /// Try again.
     Retry { after: Duration, route_to: RouteTo, context: Context, budgets: Budgets },
     /// Read the witness to find out whether the write was applied. When the
-    /// witness is absent: with `refused`, the answer stands; without, the
-    /// outcome is unknown.
+    /// witness is absent: with `refused`, the caller gets the refusal;
+    /// without, the outcome is unknown.
     ReadBack { refused: bool },
     /// Give the caller the failure as it is.
     Abort,

@@ -26,7 +26,8 @@ pub(super) struct Breaker {
     pub(super) write: UsageState,
 }
 
-/// What is counted for its reads, or for its writes.
+/// The counters of one usage (reads or writes), and whether the breaker is open for
+/// it.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct UsageState {
     /// Failures since the last success.

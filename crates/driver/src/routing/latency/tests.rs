@@ -125,7 +125,7 @@ fn a_slow_region_that_is_measured_alone_cannot_raise_its_threshold() {
     assert!((millis(200)..millis(214)).contains(&threshold(&both, MIN, MAX, now)), "twice the usual");
     assert!(
         threshold(&[&west], MIN, MAX, now) >= millis(300),
-        "without another region there is no other bar"
+        "without another region there is no other threshold"
     );
     // The hedges that this causes find the other region as slow: the threshold follows.
     let measured = traffic(&[(&west, 300), (&east, 320)], now, Duration::from_secs(2));

@@ -10,6 +10,7 @@ mod table;
 
 use std::time::Duration;
 
+use perihelion_wire::status::Status;
 use perihelion_wire::transport::{Failure, FailureKind, Sent};
 
 use super::evaluate;
@@ -17,7 +18,6 @@ use crate::operation::{Repeat, Verb};
 use crate::pipeline::retry::effects::Effect;
 use crate::pipeline::retry::rules::Budget;
 use crate::pipeline::retry::verdict::{Budgets, Ending, Limits, Nature, Regions, Verdict};
-use perihelion_wire::status::Status;
 
 /// The defaults.
 const LIMITS: Limits = Limits { failovers_max: 3, session_retries_max: None };
@@ -45,7 +45,7 @@ fn natures(kind: &str) -> Vec<(Verb, Repeat)> {
     }
 }
 
-/// One nature that stands for a column.
+/// One nature of a column.
 fn nature(kind: &str, has_witness: bool) -> Nature {
     let (verb, repeat) = natures(kind)[0];
     Nature { verb, repeat, has_witness, is_data_plane: true }

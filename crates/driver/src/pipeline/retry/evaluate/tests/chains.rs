@@ -223,7 +223,11 @@ fn the_services_hint_wins_in_the_region_it_is_for() {
     };
     let millis = Duration::from_millis;
     assert_eq!(after("never", "449/0", millis(77), 1), Some(millis(77)));
-    assert_eq!(after("never", "449/0", millis(0), 1), Some(Duration::from_micros(12_500)), "that is no hint");
+    assert_eq!(
+        after("never", "449/0", millis(0), 1),
+        Some(Duration::from_micros(12_500)),
+        "zero counts as no hint"
+    );
     assert_eq!(after("never", "449/0", millis(30_000), 1), Some(millis(30_000)), "all the time there is");
     assert_eq!(after("never", "449/0", millis(30_001), 1), None, "a wait that overruns is a refusal");
     assert_eq!(after("read", "503/0", millis(40), 1), Some(millis(40)));

@@ -198,7 +198,7 @@ fn read(table: &'static str) -> BTreeMap<&'static str, Vec<&'static str>> {
         let cells: Vec<_> = cells.split_whitespace().filter(|cell| *cell != "|").collect();
         assert!(cells.len() == 5 || cells.len() == 6, "{line}");
         for key in keys.split_whitespace() {
-            assert!(rows.insert(key, cells.clone()).is_none(), "{key} stands twice");
+            assert!(rows.insert(key, cells.clone()).is_none(), "{key} appears twice");
         }
     }
     rows
