@@ -66,7 +66,7 @@ impl IndexDefinition {
     }
 
     /// The key of one document's entry.
-    pub(crate) fn document_key(
+    pub(crate) fn entry_key(
         &self,
         container: ContainerNumber,
         group: IndexGroup<'_>,

@@ -33,6 +33,8 @@ impl LogicalKey {
     }
 }
 
+/// The first byte of a key, by its kind of content. The numbers are stored: never
+/// change one.
 #[repr(u8)]
 #[derive(Clone, Copy)]
 enum KeyPrefix {

@@ -46,7 +46,7 @@ async fn fill_index(store: &StoreHandle, number: ContainerNumber, id: u16) -> Re
         {
             let partition = LogicalKey::of(&partition_key);
             let group = IndexGroup { partition: &partition, segment };
-            let key = index.document_key(container.number(), group, &Value::Object(value), rid);
+            let key = index.entry_key(container.number(), group, &Value::Object(value), rid);
             transaction.put(key, Bytes::new());
         }
         Ok(())

@@ -113,13 +113,13 @@ impl Page {
     pub(super) fn finish(mut self, has_more: bool) -> PageRows {
         self.state.pages += 1;
         self.state.rows += self.rows as u64;
-        let goes_on = has_more && !self.is_exhausted();
+        let continues = has_more && !self.is_exhausted();
         PageRows {
             text: self.text,
             rows: self.rows,
             members: self.members,
             documents: self.documents,
-            continuation: goes_on.then_some(self.state),
+            continuation: continues.then_some(self.state),
         }
     }
 }
@@ -131,11 +131,11 @@ fn stream(context: &Context<'_>, continuation: Continuation) -> Result<PageRows,
     let mut page = Page::new(context, continuation);
     let mut has_more = false;
     while let Some(range) = ranges.get(at) {
-        let watermark = watermark_of(context.container, range.range, &watermarks);
+        let watermark = watermark_of(context.container, range.id, &watermarks);
         let first = watermark.map_or(0, |(rid, _)| rid);
         context.scan(range).by_rid(context.plan.index.as_ref(), first, &mut |rid, document| {
             page.documents += 1;
-            for (row, cursor) in context.rows_of(range.range, rid, &document)? {
+            for (row, cursor) in context.rows_of(range.id, rid, &document)? {
                 if watermark.is_some_and(|watermark| (rid, cursor.row) <= watermark) {
                     continue;
                 }
@@ -155,7 +155,7 @@ fn stream(context: &Context<'_>, continuation: Continuation) -> Result<PageRows,
     page.state.watermarks = watermarks;
     page.state.watermarks.retain(|watermark| {
         let is_split = context.container.range(watermark.range).is_none();
-        is_split && ahead.iter().any(|range| descends(context.container, range.range, watermark.range))
+        is_split && ahead.iter().any(|range| descends(context.container, range.id, watermark.range))
     });
     Ok(page.finish(has_more))
 }
@@ -182,8 +182,8 @@ fn first_scan_range(
     resume: Option<&RowCursor>,
 ) -> Result<usize, Refusal> {
     let Some(cursor) = resume else { return Ok(0) };
-    let goes_on = |range: &ScanRange<'_>| descends(container, range.range, cursor.range);
-    ranges.iter().position(goes_on).ok_or_else(Refusal::range_gone)
+    let continues = |range: &ScanRange<'_>| descends(container, range.id, cursor.range);
+    ranges.iter().position(continues).ok_or_else(Refusal::range_gone)
 }
 
 /// Whether a range is `from` or was split from it.
@@ -316,7 +316,7 @@ impl Context<'_> {
         let mut consume = |rid: u64, document: StoredDocument| {
             documents += 1;
             let mut is_beyond = false;
-            for (row, cursor) in self.rows_of(range.range, rid, &document)? {
+            for (row, cursor) in self.rows_of(range.id, rid, &document)? {
                 let cursor = RowCursor { order: Some(self.encode_order(&row.order_keys)), ..cursor };
                 let key = self.sort_key(&cursor);
                 if resume.is_some_and(|resume| key <= *resume) {
@@ -329,7 +329,7 @@ impl Context<'_> {
                     is_beyond |= gives_ties_in_order || last.order < key.order;
                     continue;
                 }
-                best.insert(key, (range.range, row.output));
+                best.insert(key, (range.id, row.output));
                 if best.len() > wanted {
                     best.pop_last();
                 }

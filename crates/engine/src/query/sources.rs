@@ -20,7 +20,7 @@ pub(super) type Consumer<'a> = dyn FnMut(u64, StoredDocument) -> Result<ControlF
 /// The part of a scope that lies in one physical partition.
 #[derive(Debug, Clone)]
 pub(super) struct ScanRange<'a> {
-    pub(super) range: RangeId,
+    pub(super) id: RangeId,
     segment: SegmentId,
     filter: ScanFilter<'a>,
 }
@@ -37,7 +37,7 @@ enum ScanFilter<'a> {
 pub(super) fn scan_ranges<'a>(container: &Container, scope: &'a QueryScope) -> Vec<ScanRange<'a>> {
     let scan_range = |id: RangeId, filter: ScanFilter<'a>| {
         let segment = container.range(id).map_or(id, |range| range.segment);
-        ScanRange { range: id, segment, filter }
+        ScanRange { id, segment, filter }
     };
     match scope {
         QueryScope::Partition(target) => {

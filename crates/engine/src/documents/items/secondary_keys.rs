@@ -151,7 +151,7 @@ impl ItemWrite<'_, '_> {
         let container = &self.target.container;
         for index in &container.indexes {
             let entry =
-                |document| index.document_key(container.number(), self.target.index_group(), document, rid);
+                |document| index.entry_key(container.number(), self.target.index_group(), document, rid);
             let (old_entry, new_entry) = (old.map(entry), new.map(entry));
             if old_entry == new_entry {
                 continue;

@@ -46,8 +46,7 @@ impl ItemWrite<'_, '_> {
         let ttl = self.checked_ttl(&content)?;
         let stamp = self.next_stamp();
         let etag_counter = self.state.take_etag(self.transaction.replica);
-        // Only the outbox needs the id, and only an account with several
-        // regions has one.
+        // Only the outbox needs the id. With one region there is no outbox.
         let id = self.transaction.replica.map(|_| content.id().to_owned());
         let timestamp = self.write_time(id.as_deref(), old)?;
         let system = SystemMembers::new(&self.target.container, rid, etag_counter, timestamp);
