@@ -15,6 +15,7 @@ pub(crate) mod payload;
 pub(crate) mod poll;
 pub(crate) mod read;
 pub(crate) mod repair;
+mod set_aside;
 #[cfg(test)]
 mod tests;
 mod token_lock;

@@ -11,9 +11,9 @@ use crate::sync::lock;
 /// What a fetch can take.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Interest {
-    Turns,
+    Instances,
     /// Activities. Those of sessions only with an owner.
-    Works {
+    Activities {
         tags: Tags,
         owner: Option<String>,
     },

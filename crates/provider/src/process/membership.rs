@@ -77,8 +77,8 @@ impl Membership {
         let mut roles = lock(&self.called);
         let is_first = *roles == Roles::default();
         match interest {
-            Interest::Turns => roles.turns = true,
-            Interest::Works { tags, .. } => roles.works.extend(tags),
+            Interest::Instances => roles.turns = true,
+            Interest::Activities { tags, .. } => roles.works.extend(tags),
         }
         if is_first {
             self.woken.notify_one();

@@ -18,8 +18,8 @@ use crate::ops::activity::prefetch;
 use crate::ops::activity::sessions::{self, Claimed};
 use crate::ops::core::Core;
 use crate::ops::fetch_loop::{self, Queue};
-use crate::ops::orchestration::claim::set_aside;
 use crate::ops::payload;
+use crate::ops::set_aside::set_aside;
 use crate::ops::wait::FetchWait;
 use crate::process::hints::{Claimant, Hints, Ready};
 use crate::process::interest::Interest;
@@ -41,7 +41,7 @@ pub(crate) async fn run(
     let poll_timeout = sessions::poll_timeout(&core.sessions, &core.options, session, poll_timeout);
     let wait = FetchWait::new(&core.options, poll_timeout);
     let claimant = Claimant { tags, owner: session.map(|session| session.owner_id.as_str()) };
-    let interest = Interest::Works { tags: Tags::from(tags), owner: claimant.owner.map(str::to_owned) };
+    let interest = Interest::Activities { tags: Tags::from(tags), owner: claimant.owner.map(str::to_owned) };
     let ticket = core.poller.join(&core.membership, interest, !wait.is_long());
     let worker = prefetch::worker(&core.options, tags, lock_timeout, &wait);
     let queue = ActivityQueue { core, claimant, lock_timeout, session, worker };

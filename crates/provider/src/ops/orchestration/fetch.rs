@@ -42,7 +42,7 @@ pub(crate) async fn run(
     let tier = if is_tiered { core.options.tier } else { CommitTier::Durable };
     let options = ClaimOptions { lock_timeout, filter, tier };
     let queue = InstanceQueue { core, options, capability: Capability::of(filter) };
-    let ticket = core.poller.join(&core.membership, Interest::Turns, !wait.is_long());
+    let ticket = core.poller.join(&core.membership, Interest::Instances, !wait.is_long());
     fetch_loop::run(core, &queue, &ticket, wait).await
 }
 

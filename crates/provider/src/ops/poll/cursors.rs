@@ -143,7 +143,7 @@ mod tests {
     fn another_query_begins_at_the_head() {
         let (mut cursors, range, begun) = cursors();
         cursors.paged(&range, Stamp(0), ago(60), begun);
-        let other = PollQuery::of(&[crate::process::interest::Interest::Turns]);
+        let other = PollQuery::of(&[crate::process::interest::Interest::Instances]);
         cursors.begin(&other, std::slice::from_ref(&range));
         assert_eq!(cursors.from(&range, NOW, begun, false), Stamp(0));
         cursors.paged(&range, Stamp(0), ago(60), begun);

@@ -11,7 +11,7 @@ use super::takeover::{Age, wait};
 use crate::documents::stamp::Stamp;
 use crate::documents::{self, Activity, DocumentType};
 use crate::ops::core::Core;
-use crate::ops::orchestration::claim::set_aside;
+use crate::ops::set_aside::set_aside;
 use crate::options::config::Options;
 use crate::process::hints::Hints;
 use crate::process::interest::Interest;
@@ -21,8 +21,8 @@ use crate::process::membership::{Membership, Rank, View};
 /// The new work that a poll found.
 #[derive(Debug)]
 pub(super) struct Found {
-    turns: usize,
-    works: usize,
+    instances: usize,
+    activities: usize,
     /// How long until this process may take work that it now leaves to others.
     matures_in: Option<Duration>,
     /// This process may take work of any age.
@@ -33,7 +33,7 @@ pub(super) struct Found {
 
 impl Found {
     pub(super) fn new(membership: &Membership, is_eager: bool, now: Stamp) -> Self {
-        Found { turns: 0, works: 0, matures_in: None, is_eager, view: membership.view(), now }
+        Found { instances: 0, activities: 0, matures_in: None, is_eager, view: membership.view(), now }
     }
 
     pub(super) fn now(&self) -> Stamp {
@@ -41,13 +41,13 @@ impl Found {
     }
 
     pub(super) fn is_any(&self) -> bool {
-        self.turns + self.works > 0
+        self.instances + self.activities > 0
     }
 
     pub(super) fn has(&self, interest: &Interest) -> bool {
         match interest {
-            Interest::Turns => self.turns > 0,
-            Interest::Works { .. } => self.works > 0,
+            Interest::Instances => self.instances > 0,
+            Interest::Activities { .. } => self.activities > 0,
         }
     }
 
@@ -98,23 +98,24 @@ enum Row {
 /// the last row.
 pub(super) async fn ingest(core: &Core, rows: Vec<Value>, found: &mut Found) -> Stamp {
     let last = rows.iter().map(|row| stamp(row, "visibleAt")).max().unwrap_or_default();
-    let (mut is_turn, mut is_work, mut is_unfinished, mut unreadable) = (false, false, false, Vec::new());
+    let (mut is_instance, mut is_activity, mut is_unfinished, mut unreadable) =
+        (false, false, false, Vec::new());
     for row in rows {
         match read(row) {
             Row::Message { instance, id, enqueued_at, visible_at } => {
-                is_turn |= hint(&core.hints, &instance, (enqueued_at, id), visible_at, found);
+                is_instance |= hint(&core.hints, &instance, (enqueued_at, id), visible_at, found);
             }
-            Row::Activity(offer) => is_work |= offered(&core.hints, *offer, found),
+            Row::Activity(offer) => is_activity |= offered(&core.hints, *offer, found),
             Row::Unfinished { instance, made_at } => {
                 is_unfinished |= unfinished(&core.options, &instance, made_at, found)
             }
             Row::Unreadable { instance, id } => unreadable.push((instance, id)),
         }
     }
-    if is_turn {
+    if is_instance {
         core.hints.instances.wake.notify_waiters();
     }
-    if is_work {
+    if is_activity {
         core.hints.activities.wake.notify_waiters();
     }
     if is_unfinished {
@@ -179,7 +180,7 @@ fn hint(
         let is_ours = found.is_ours(rank, Age { enqueued_at: message.0, visible_at, was_locked: false });
         if is_ours {
             hints.hint(instance, visible_at);
-            found.turns += 1;
+            found.instances += 1;
         }
         is_ours
     })
@@ -201,6 +202,6 @@ fn offered(hints: &Hints, (activity, etag): Offered, found: &mut Found) -> bool 
         return false;
     }
     let is_news = hints.activities.quietly(|hints| hints.offer((activity, etag)));
-    found.works += usize::from(is_news);
+    found.activities += usize::from(is_news);
     is_news
 }

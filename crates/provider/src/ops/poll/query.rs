@@ -29,8 +29,8 @@ const UNFINISHED: &str =
 /// The union of what the waiting fetches can take.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct PollQuery {
-    turns: bool,
-    works: Option<Tags>,
+    instances: bool,
+    activities: Option<Tags>,
     /// The workers that take activities of sessions.
     owners: BTreeSet<String>,
 }
@@ -40,9 +40,9 @@ impl PollQuery {
         let mut query = PollQuery::default();
         for interest in interests {
             match interest {
-                Interest::Turns => query.turns = true,
-                Interest::Works { tags, owner } => {
-                    query.works.get_or_insert_default().extend(tags);
+                Interest::Instances => query.instances = true,
+                Interest::Activities { tags, owner } => {
+                    query.activities.get_or_insert_default().extend(tags);
                     query.owners.extend(owner.clone());
                 }
             }
@@ -67,11 +67,11 @@ impl PollQuery {
             .with_parameter("@old", now.before(age).0)
             .with_max_items(rows_max)
             .without_plan();
-        if self.turns {
+        if self.instances {
             let known = hints.instances.quietly(|hints| hints.leave_out_of_poll(now, EXCLUDED_MAX));
             query = query.with_parameter("@known", known);
         }
-        if let Some(tags) = &self.works {
+        if let Some(tags) = &self.activities {
             query = query.with_parameter("@tags", Vec::from_iter(tags.names.iter().cloned()));
         }
         if !self.owners.is_empty() {
@@ -84,10 +84,10 @@ impl PollQuery {
     fn text(&self) -> String {
         let mut members = "c.id, c.instanceId, c.type, c.visibleAt, c.enq".to_owned();
         let mut kinds = vec![UNFINISHED.to_owned()];
-        if self.turns {
+        if self.instances {
             kinds.push("(c.type = 'orch_queue' AND NOT ARRAY_CONTAINS(@known, c.instanceId))".to_owned());
         }
-        if let Some(tags) = &self.works {
+        if let Some(tags) = &self.activities {
             members += ", c._etag";
             for member in ACTIVITY_MEMBERS {
                 members += &format!(", (c.type = 'worker_queue' ? c.{member} : undefined) AS {member}");

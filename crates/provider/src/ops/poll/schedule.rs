@@ -121,17 +121,17 @@ mod tests {
                 false,
                 crate::documents::stamp::Stamp(0),
             );
-            schedule.end(round, &[Interest::Turns], &found);
+            schedule.end(round, &[Interest::Instances], &found);
         };
-        assert!(schedule.is_urgent(&Interest::Turns));
-        assert!(!schedule.is_urgent(&Interest::Turns), "one is enough, even when it fails");
+        assert!(schedule.is_urgent(&Interest::Instances));
+        assert!(!schedule.is_urgent(&Interest::Instances), "one is enough, even when it fails");
         tokio::time::sleep(POLL_INTERVAL_LAST).await;
-        assert!(schedule.is_urgent(&Interest::Turns));
+        assert!(schedule.is_urgent(&Interest::Instances));
         result();
         tokio::time::sleep(POLL_INTERVAL_LAST - Duration::from_millis(1)).await;
-        assert!(!schedule.is_urgent(&Interest::Turns));
+        assert!(!schedule.is_urgent(&Interest::Instances));
         tokio::time::sleep(Duration::from_millis(1)).await;
-        assert!(schedule.is_urgent(&Interest::Turns));
+        assert!(schedule.is_urgent(&Interest::Instances));
     }
 
     #[test]

@@ -134,7 +134,7 @@ async fn waiting_fetches_share_one_poll_for_what_they_take() {
     let gpu = Tags::from(&TagFilter::tags(["gpu"]));
     let tickets: Vec<_> = (0..20)
         .map(|_| {
-            let interest = Interest::Works { tags: gpu.clone(), owner: None };
+            let interest = Interest::Activities { tags: gpu.clone(), owner: None };
             core.poller.join(&core.membership, interest, false)
         })
         .collect();
