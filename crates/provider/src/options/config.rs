@@ -166,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_environment_is_read_in_both_spellings_and_has_the_emulator_as_default() {
+    fn both_prefixes_of_variables_are_read_and_the_emulator_is_the_default() {
         let nothing = CosmosDBProviderConfig::from_variables(|_| None);
         assert_eq!(nothing.endpoint, "http://localhost:8081");
         assert_eq!((nothing.database.as_str(), nothing.container.as_str()), ("duroxide", "duroxide"));
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn an_injector_counts_and_its_clones_count_with_it() {
+    fn clones_of_an_injector_share_their_count() {
         let injector = OutboxFaultInjector::fail_next(2);
         let clone = injector.clone();
         assert!(injector.should_fail() && clone.should_fail());

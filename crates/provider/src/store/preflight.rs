@@ -145,7 +145,7 @@ fn name(container: &Container) -> String {
 mod tests {
     use super::*;
 
-    /// Who makes a container by hand copies it from there.
+    /// People who create a container by hand copy the list from there.
     #[test]
     fn the_manual_lists_the_indexed_paths() {
         let manual = include_str!("../../../../docs/provider.md");
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_the_service_refuses_are_refused_before_it_is_asked() {
+    fn names_that_the_service_refuses_are_refused_before_any_request() {
         for good in ["a", "ünï cödé", "a.b-c_d~e", &"x".repeat(NAME_MAX)] {
             assert!(check_names(good, good).is_ok(), "{good}");
         }

@@ -48,7 +48,7 @@ fn query(options: &ListOptions) -> Query {
     filter("c.createdAt < @createdBefore", "@createdBefore", options.created_before.map(Value::from));
     filter("c.updatedAt >= @updatedFrom", "@updatedFrom", options.updated_from.map(Value::from));
     filter("c.updatedAt < @updatedBefore", "@updatedBefore", options.updated_before.map(Value::from));
-    // What was created or updated since then was written since then.
+    // An instance created or updated after a time was also written after it.
     let since = options.created_from.max(options.updated_from);
     let written = since.map(|since| (since / 1000).saturating_sub(TIMESTAMP_SLACK_SECONDS));
     filter("c._ts >= @written", "@written", written.map(Value::from));

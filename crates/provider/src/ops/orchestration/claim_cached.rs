@@ -84,7 +84,7 @@ fn values(state: &State) -> Option<HashMap<String, KvEntry>> {
     state.kv.iter().map(entry).collect()
 }
 
-/// Whether the cached state can go on with exactly these messages.
+/// Whether the cached state can continue with exactly these messages.
 fn continues(snapshot: &Snapshot, messages: &[(Message, WorkItem)]) -> bool {
     let state = &snapshot.state.value;
     let is_free = state.lock.is_none() && state.deletion.is_none() && !state.is_deleted() && state.created;

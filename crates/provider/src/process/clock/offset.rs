@@ -83,7 +83,7 @@ mod tests {
 
     const START_MS: u64 = 1_700_000_000_000;
 
-    /// What a machine learns whose clock is ahead of the service's by `ahead`,
+    /// The estimate of a machine whose clock is ahead of the service's by `ahead`,
     /// from so many answers in a row.
     fn learn(ahead: i64, answers: u64) -> i64 {
         let (mut estimate, mut offset) = (OffsetEstimate::default(), 0);
@@ -108,7 +108,7 @@ mod tests {
         for ahead in [-3_600_000, -60_000, -5_000, 5_000, 60_000, 3_600_000] {
             for answers in [1, 5, 500] {
                 let left = ahead + learn(ahead, answers);
-                // What the answer took comes on top of what the date leaves open.
+                // The time of the response adds to the uncertainty of the date.
                 assert!(left.abs() <= 2_060, "{ahead} {answers}: {left}");
             }
         }

@@ -40,7 +40,7 @@ mod tests {
     const SEEN: [usize; 3] = [155, 211, 195];
 
     #[test]
-    fn names_fall_into_all_slots_evenly() {
+    fn names_spread_evenly_over_all_slots() {
         let mut counts = [0; SLOTS];
         for number in 0..25_600 {
             counts[slot_of(&format!("order-{number}"))] += 1;

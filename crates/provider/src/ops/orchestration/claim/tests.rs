@@ -16,7 +16,7 @@ fn ranges(ranges: &[(u64, u64)]) -> DispatcherCapabilityFilter {
 }
 
 #[test]
-fn an_execution_suits_a_dispatcher_that_runs_its_version_in_any_of_its_ranges() {
+fn an_execution_is_compatible_with_a_dispatcher_that_runs_its_version() {
     let filter = ranges(&[(1, 1), (3, 3)]);
     for (pin, is_suitable) in [
         (Some("1.0.0"), true),

@@ -33,7 +33,7 @@ fn owned(view: &View) -> BTreeSet<usize> {
 }
 
 #[test]
-fn every_slot_has_one_owner_and_each_node_its_share() {
+fn every_slot_has_one_owner_and_processes_get_equal_shares() {
     let names = ["n:a", "n:b", "n:c", "n:d", "n:e"];
     let shares: Vec<BTreeSet<usize>> = names.iter().map(|me| owned(&view(me, &names))).collect();
     assert_eq!(shares.iter().map(BTreeSet::len).sum::<usize>(), SLOTS);
