@@ -1,18 +1,21 @@
-//! What was typed, turned into what is meant. Parts always run in the order of
-//! [`Part::ALL`], whatever order they were named in: the cheap ones first.
+//! The command line, parsed. Parts always run in the order of [`Part::ALL`],
+//! whatever order they were named in.
 
-use crate::part::Part;
+use crate::part::{Part, Scope};
 
 pub(crate) const HELP: &str = "\
-The one command that does all the checking.
+Runs all tests and checks of the repository.
 
-Usage: cargo xtask test [--only PART,PART...]
+Usage: cargo xtask test [--quick | --only PART,PART...]
        cargo xtask modules [CRATE]
        cargo xtask bench [ARGUMENT...]
 
-test    runs every part, or those named, installs what they need, and ends with
-        the line \"N passed, N failed, N skipped\". A failing part does not stop
-        the parts after it.
+test    runs every part, or those named, installs what they need, and ends with a
+        table of where the time went and the line \"N passed, N failed, N skipped\".
+        A failing part does not stop the parts after it.
+
+  --quick     house and unit only, without the slow tests: for use while code is
+              being changed
 
   house       module cycles, module arrows in ARCHITECTURE.md, paths out of the
               checkout, mod.rs
@@ -25,7 +28,7 @@ test    runs every part, or those named, installs what they need, and ends with
   javascript  the official JavaScript SDK against the server
   rust        the official Rust SDK against the server
   holes       the published provider on the server, where it must break
-  migration   what the published provider began, moved and finished by ours
+  migration   workflows that the published provider began, moved and finished by ours
 
 modules prints which top-level modules of a crate use which others, a line each:
         \"module -> used, used\"; without a name, those of all crates
@@ -42,7 +45,7 @@ Exit codes:
 #[derive(Debug, PartialEq)]
 pub(crate) enum Request {
     Help,
-    Test { parts: Vec<Part> },
+    Test { parts: Vec<Part>, scope: Scope },
     Modules { name: Option<String> },
     Bench { words: Vec<String> },
 }
@@ -52,12 +55,11 @@ pub(crate) fn parse(words: &[String]) -> Result<Request, String> {
     match words.as_slice() {
         [] => Err("say what to do".to_owned()),
         ["help" | "-h" | "--help", ..] | ["test", "-h" | "--help"] => Ok(Request::Help),
-        ["test"] => Ok(Request::Test { parts: Part::ALL.to_vec() }),
+        ["test"] => Ok(Request::Test { parts: Part::ALL.to_vec(), scope: Scope::Whole }),
+        ["test", "--quick"] => Ok(Request::Test { parts: Part::QUICK.to_vec(), scope: Scope::Quick }),
         ["test", "--only"] => Err("--only wants a list of parts".to_owned()),
-        ["test", "--only", list] => parse_parts(list).map(|parts| Request::Test { parts }),
-        ["test", word] if word.starts_with("--only=") => {
-            parse_parts(&word["--only=".len()..]).map(|parts| Request::Test { parts })
-        }
+        ["test", "--only", list] => parse_parts(list),
+        ["test", word] if word.starts_with("--only=") => parse_parts(&word["--only=".len()..]),
         ["test", rest @ ..] => Err(format!("test does not understand: {}", rest.join(" "))),
         ["modules"] => Ok(Request::Modules { name: None }),
         ["modules", name] if !name.starts_with('-') => {
@@ -71,7 +73,7 @@ pub(crate) fn parse(words: &[String]) -> Result<Request, String> {
     }
 }
 
-fn parse_parts(list: &str) -> Result<Vec<Part>, String> {
+fn parse_parts(list: &str) -> Result<Request, String> {
     let mut named = Vec::new();
     for name in list.split(',').map(str::trim).filter(|name| !name.is_empty()) {
         match Part::ALL.into_iter().find(|part| part.name() == name) {
@@ -82,7 +84,8 @@ fn parse_parts(list: &str) -> Result<Vec<Part>, String> {
     if named.is_empty() {
         return Err("--only names no part".to_owned());
     }
-    Ok(Part::ALL.into_iter().filter(|part| named.contains(part)).collect())
+    let parts = Part::ALL.into_iter().filter(|part| named.contains(part)).collect();
+    Ok(Request::Test { parts, scope: Scope::Whole })
 }
 
 #[cfg(test)]
@@ -96,12 +99,20 @@ mod tests {
 
     #[test]
     fn test_alone_means_every_part() {
-        check("test", Ok(Request::Test { parts: Part::ALL.to_vec() }));
+        check("test", Ok(Request::Test { parts: Part::ALL.to_vec(), scope: Scope::Whole }));
+    }
+
+    #[test]
+    fn quick_means_two_parts_without_their_slow_tests() {
+        let parts = vec![Part::House, Part::Unit];
+        check("test --quick", Ok(Request::Test { parts, scope: Scope::Quick }));
+        check("test --quick --only fmt", Err("test does not understand: --quick --only fmt"));
     }
 
     #[test]
     fn named_parts_run_once_and_in_the_fixed_order() {
-        let expected = || Ok(Request::Test { parts: vec![Part::Fmt, Part::Doc] });
+        let parts = || vec![Part::Fmt, Part::Doc];
+        let expected = || Ok(Request::Test { parts: parts(), scope: Scope::Whole });
         check("test --only doc,fmt,doc", expected());
         check("test --only=doc,fmt", expected());
     }

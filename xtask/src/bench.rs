@@ -1,18 +1,18 @@
-//! `cargo xtask bench`: hands over to the bench's own program, which decides
-//! what its words mean. Its exit code is ours.
+//! `cargo xtask bench`: starts the program of `bench/` with the arguments as they
+//! are, and returns its exit code.
 
 use std::process::ExitCode;
 
 use crate::checkout::Checkout;
 
-/// What the bench does when nothing is asked for.
-const DEFAULT_WORDS: &str = "emulators";
+/// The benchmark that runs without arguments.
+const DEFAULT_BENCHMARK: &str = "emulators";
 
 pub(crate) fn run(checkout: &Checkout, words: &[String]) -> ExitCode {
     let mut command = checkout.cargo();
     command.args(["run", "--release", "--locked", "--manifest-path", "bench/Cargo.toml", "--"]);
     if words.is_empty() {
-        command.arg(DEFAULT_WORDS);
+        command.arg(DEFAULT_BENCHMARK);
     }
     command.args(words);
     match command.status() {

@@ -1,15 +1,15 @@
-//! Where this checkout is and how its tools are called. Every command starts
-//! at the root of the repository, so that relative paths in the steps mean the
-//! same wherever `cargo xtask` was typed.
+//! The checkout: where it is and how its tools are called. Every command starts
+//! at the root of the repository, so that relative paths mean the same wherever
+//! `cargo xtask` was typed.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What `cargo run` tells this program about itself. A build under us must not
-/// see it: build scripts watch some of these and would run again each time we
-/// take turns with a plain `cargo build`.
-const TOLD_BY_CARGO_RUN: [&str; 5] =
+/// Prefixes of the variables that `cargo run` sets for this program. A build that
+/// this program starts must not see them: build scripts watch some of them and
+/// would run again after every plain `cargo build`.
+const CARGO_RUN_VARIABLES: [&str; 5] =
     ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_", "CARGO_CRATE_", "CARGO_PRIMARY_"];
 
 pub(crate) struct Checkout {
@@ -27,25 +27,24 @@ impl Checkout {
         self.root.join(relative)
     }
 
-    /// Where the workspace is built.
+    /// The target directory of the workspace.
     pub(crate) fn target(&self) -> PathBuf {
         let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| OsString::from("target"));
         self.root.join(target)
     }
 
-    /// The server as the debug profile builds it.
+    /// The server's program, built with the debug profile.
     pub(crate) fn server(&self) -> PathBuf {
         self.target().join("debug").join(format!("perihelion{}", std::env::consts::EXE_SUFFIX))
     }
 
-    /// The cargo that runs us, hence the same toolchain.
+    /// The cargo that started this program, so that the toolchain is the same.
     pub(crate) fn cargo(&self) -> Command {
         let mut command = self.command(&std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")));
         for (name, _) in std::env::vars_os() {
-            let told =
-                name.to_str().is_some_and(|name| TOLD_BY_CARGO_RUN.iter().any(|t| name.starts_with(t)));
-            if told {
-                command.env_remove(name);
+            let name_text = name.to_string_lossy();
+            if CARGO_RUN_VARIABLES.iter().any(|prefix| name_text.starts_with(prefix)) {
+                command.env_remove(&name);
             }
         }
         command

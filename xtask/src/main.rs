@@ -1,11 +1,10 @@
-//! `cargo xtask`: the one command that does all the checking.
+//! `cargo xtask`: runs all tests and checks of the repository.
 //!
-//! It is a program rather than a script so that it reads the closing line of
-//! every runner and adds them up, and it has no dependencies so that it builds
-//! in a second on a clean clone. What always holds: every part runs whatever
-//! became of the parts before it, a part that says nothing about its result
-//! counts as failed, and the last line on standard output is
-//! `N passed, N failed, N skipped`.
+//! It is a program and not a script, so that it can read the closing line of
+//! every runner and add them up. It has no dependencies, so that it builds in a
+//! second on a clean clone. What always holds: a part that fails does not stop
+//! the parts after it, a part without a result counts as failed, and the last
+//! line on standard output is `N passed, N failed, N skipped`.
 
 mod args;
 mod bench;
@@ -23,8 +22,9 @@ use std::process::ExitCode;
 
 use crate::args::Request;
 use crate::checkout::Checkout;
+use crate::part::{Part, Scope};
 
-/// Wrong usage, apart from a failed check (1).
+/// Wrong usage; a failed check is 1.
 const EXIT_USAGE: u8 = 2;
 
 fn main() -> ExitCode {
@@ -34,7 +34,7 @@ fn main() -> ExitCode {
             print!("{}", args::HELP);
             ExitCode::SUCCESS
         }
-        Ok(Request::Test { parts }) => test(&parts),
+        Ok(Request::Test { parts, scope }) => test(&parts, scope),
         Ok(Request::Modules { name }) => modules::run(&Checkout::of_this_program(), name.as_deref()),
         Ok(Request::Bench { words }) => bench::run(&Checkout::of_this_program(), &words),
         Err(wrong) => {
@@ -44,9 +44,9 @@ fn main() -> ExitCode {
     }
 }
 
-fn test(parts: &[part::Part]) -> ExitCode {
+fn test(parts: &[Part], scope: Scope) -> ExitCode {
     let checkout = Checkout::of_this_program();
-    let outcomes: Vec<_> = parts.iter().map(|part| parts::run(*part, &checkout)).collect();
+    let outcomes: Vec<_> = parts.iter().map(|part| parts::run(*part, scope, &checkout)).collect();
     print!("{}", report::closing(&outcomes));
     if outcomes.iter().all(outcome::PartOutcome::is_good) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

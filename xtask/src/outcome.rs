@@ -1,13 +1,12 @@
-//! What became of a step and of a part, as values. A tally only ever grows, and
-//! an outcome is good when nothing in it failed.
+//! The outcome of a step and of a part, as values. A part is good when nothing
+//! in it failed.
 
 use std::ops::AddAssign;
 use std::time::Duration;
 
 use crate::part::Part;
 
-/// Failures named per step. More than this and the part itself is the news;
-/// the full list is in the output above the summary.
+/// Failures named per step. The full list is in the output above the summary.
 pub(crate) const NAMED_FAILURES_MAX: usize = 40;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -25,16 +24,33 @@ impl AddAssign for Tally {
     }
 }
 
-/// How a step ended, apart from what it printed.
+/// What a step spends its time on.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(crate) enum Phase {
+    Build,
+    #[default]
+    Run,
+}
+
+impl Phase {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Build => "building",
+            Self::Run => "running",
+        }
+    }
+}
+
+/// How a step's process ended, apart from what it printed.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Ending {
     Exited {
         success: bool,
     },
-    /// It could not be started, or not be watched.
+    /// The process could not be started or watched.
     NotRun(String),
     TimedOut(Duration),
-    /// It exited, but something that it started holds its output open.
+    /// The process exited, but a process that it started holds its output open.
     LeftBehind,
 }
 
@@ -43,15 +59,23 @@ pub(crate) struct StepOutcome {
     pub(crate) tally: Tally,
     /// The names of what failed, at most [`NAMED_FAILURES_MAX`].
     pub(crate) failures: Vec<String>,
+    pub(crate) phase: Phase,
+    pub(crate) took: Duration,
 }
 
 impl StepOutcome {
     pub(crate) fn failed(why: impl Into<String>) -> Self {
-        Self { tally: Tally { failed: 1, ..Tally::default() }, failures: vec![why.into()] }
+        let mut outcome = Self::default();
+        outcome.add_failure(why);
+        outcome
     }
 
     pub(crate) fn passed() -> Self {
-        Self { tally: Tally { passed: 1, ..Tally::default() }, failures: Vec::new() }
+        Self { tally: Tally { passed: 1, ..Tally::default() }, ..Self::default() }
+    }
+
+    pub(crate) fn is_good(&self) -> bool {
+        self.tally.failed == 0
     }
 
     pub(crate) fn add_failure(&mut self, why: impl Into<String>) {
@@ -70,17 +94,24 @@ impl StepOutcome {
 
 pub(crate) struct PartOutcome {
     pub(crate) part: Part,
-    pub(crate) took: Duration,
+    pub(crate) build: Duration,
+    pub(crate) run: Duration,
     pub(crate) tally: Tally,
     pub(crate) failures: Vec<String>,
 }
 
 impl PartOutcome {
-    pub(crate) fn new(part: Part, took: Duration, steps: Vec<StepOutcome>) -> Self {
-        let mut outcome = Self { part, took, tally: Tally::default(), failures: Vec::new() };
+    pub(crate) fn new(part: Part, steps: Vec<StepOutcome>) -> Self {
+        let zero = Duration::ZERO;
+        let mut outcome =
+            Self { part, build: zero, run: zero, tally: Tally::default(), failures: Vec::new() };
         for step in steps {
             outcome.tally += step.tally;
             outcome.failures.extend(step.failures);
+            match step.phase {
+                Phase::Build => outcome.build += step.took,
+                Phase::Run => outcome.run += step.took,
+            }
         }
         outcome
     }

@@ -1,4 +1,4 @@
-//! The parts of the test run, by name and in order.
+//! The parts of the test run, by name and in order, and how much of them runs.
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Part {
@@ -16,7 +16,7 @@ pub(crate) enum Part {
 }
 
 impl Part {
-    /// In running order: what fails quickest comes first.
+    /// In running order: the fastest come first.
     pub(crate) const ALL: [Self; 11] = [
         Self::House,
         Self::Fmt,
@@ -30,6 +30,9 @@ impl Part {
         Self::Holes,
         Self::Migration,
     ];
+
+    /// The parts of a quick run.
+    pub(crate) const QUICK: [Self; 2] = [Self::House, Self::Unit];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -46,4 +49,12 @@ impl Part {
             Self::Migration => "migration",
         }
     }
+}
+
+/// How much of a part runs.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Scope {
+    Whole,
+    /// Without the slow tests: for use while code is being changed.
+    Quick,
 }

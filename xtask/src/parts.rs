@@ -1,25 +1,29 @@
-//! The parts of the test run and their steps. A step is one command with the
-//! runner whose output it prints; a part is good when all its steps are. A
-//! part adds a step here, and nothing else has to know.
+//! The steps of each part. A step is one command with the runner whose output
+//! it prints; a part is good when all its steps are. Building and running are
+//! separate steps with separate limits: on a busy machine a build may take long,
+//! and must not use up the time of the tests.
 
 use std::ffi::OsString;
 use std::time::{Duration, Instant};
 
 use crate::checkout::Checkout;
 use crate::house;
-use crate::outcome::{PartOutcome, StepOutcome};
-use crate::part::Part;
+use crate::outcome::{PartOutcome, Phase, StepOutcome};
+use crate::part::{Part, Scope};
 use crate::process::{self, Step};
 use crate::runners::Runner;
 
-/// A cold build of everything takes minutes on two cores and the kill and
-/// power-cut tests some more; a step beyond this hangs.
-const BUILDING_STEP_LIMIT: Duration = Duration::from_secs(20 * 60);
+/// A cold build of everything takes minutes on two cores of its own, and most
+/// of an hour beside other builds; one that takes longer hangs.
+const BUILD_LIMIT: Duration = Duration::from_secs(90 * 60);
 
-/// An SDK suite installs its packages and runs for about a minute.
+/// All tests of the workspace take a few minutes; ones that take longer hang.
+const RUN_LIMIT: Duration = Duration::from_secs(30 * 60);
+
+/// A suite with an SDK installs its packages and runs for about a minute.
 const SUITE_LIMIT: Duration = Duration::from_secs(10 * 60);
 
-/// The variable by which a suite learns which server to start.
+/// The variable that tells a suite which server to start.
 const SERVER_VARIABLE: &str = "PERIHELION_BIN";
 
 /// The variable that names a live account for the client's scenarios.
@@ -32,31 +36,69 @@ const LEFT_VARIABLE: &str = "PERIHELION_PUBLISHED_CONTAINER";
 /// The provider on the oldest duroxide that it accepts.
 const OLDEST_MANIFEST: &str = "compat/duroxide-0.1.29/Cargo.toml";
 
-/// Validations mostly wait for locks to run out; see .config/nextest.toml.
-const VALIDATIONS_AT_A_TIME: &str = "--test-threads=8";
+/// The variable with which the simulation draws fewer runs, and how many.
+const QUICK_SEEDS: (&str, &str) = ("SIMULATION_SEEDS", "0..25");
 
-pub(crate) fn run(part: Part, checkout: &Checkout) -> PartOutcome {
-    let started = Instant::now();
-    let outcomes = match part {
-        Part::House => house::run(checkout),
+/// Tests that `--quick` leaves out: those with one of these in their names.
+const SLOW_TESTS: [&str; 6] = [
+    // The provider's worlds beside the engine in memory.
+    "on_disk",
+    "wire_with_four_partitions",
+    // Faults at every request of every scenario.
+    "systematic::",
+    "operations::",
+    // Programs that are killed, and simulated power cuts.
+    "kills::",
+    "power_cuts",
+];
+
+pub(crate) fn run(part: Part, scope: Scope, checkout: &Checkout) -> PartOutcome {
+    let steps = match part {
+        Part::House => return PartOutcome::new(part, house(checkout)),
         Part::Fmt => fmt(checkout),
         Part::Clippy => clippy(checkout),
-        Part::Unit => unit(checkout).into_iter().map(process::run).collect(),
-        Part::Oldest => vec![process::run(oldest(checkout))],
-        Part::Doc => doc(checkout).into_iter().map(process::run).collect(),
+        Part::Unit => Ok(unit(checkout, scope)),
+        Part::Oldest => Ok(oldest(checkout)),
+        Part::Doc => Ok(doc(checkout)),
         Part::Python => suite(checkout, "python3", "interop/python/run.py"),
         Part::Javascript => suite(checkout, "node", "interop/javascript/run.mjs"),
         Part::Rust => rust(checkout, "interop/rust"),
         Part::Holes => rust(checkout, "interop/holes"),
         Part::Migration => migration(checkout),
     };
-    PartOutcome::new(part, started.elapsed(), outcomes)
+    let outcomes = match steps {
+        Ok(steps) => run_steps(steps),
+        Err(why) => vec![StepOutcome::failed(why)],
+    };
+    PartOutcome::new(part, outcomes)
 }
 
-fn fmt(checkout: &Checkout) -> Vec<StepOutcome> {
-    if let Err(why) = ensure_component(checkout, "fmt", "rustfmt") {
-        return vec![StepOutcome::failed(why)];
+/// A step that fails and is needed ends the part.
+fn run_steps(steps: Vec<Step>) -> Vec<StepOutcome> {
+    let mut outcomes: Vec<StepOutcome> = Vec::new();
+    for step in steps {
+        let is_needed = step.is_needed;
+        let outcome = process::run(step);
+        let is_over = is_needed && !outcome.is_good();
+        outcomes.push(outcome);
+        if is_over {
+            break;
+        }
     }
+    outcomes
+}
+
+fn house(checkout: &Checkout) -> Vec<StepOutcome> {
+    let started = Instant::now();
+    let mut outcomes = house::run(checkout);
+    if let Some(first) = outcomes.first_mut() {
+        first.took = started.elapsed();
+    }
+    outcomes
+}
+
+fn fmt(checkout: &Checkout) -> Result<Vec<Step>, String> {
+    ensure_component(checkout, "fmt", "rustfmt")?;
     let manifests = [
         "Cargo.toml",
         "bench/Cargo.toml",
@@ -74,132 +116,154 @@ fn fmt(checkout: &Checkout) -> Vec<StepOutcome> {
     ];
     let step = |manifest: &str| {
         let words = ["fmt", "--all", "--check", "--manifest-path", manifest];
-        process::run(cargo_step(checkout, &words, Runner::ExitCode))
+        run_step(checkout, &words, Runner::ExitCode, SUITE_LIMIT)
     };
-    manifests.into_iter().map(step).collect()
+    Ok(manifests.into_iter().map(step).collect())
 }
 
-fn clippy(checkout: &Checkout) -> Vec<StepOutcome> {
-    if let Err(why) = ensure_component(checkout, "clippy", "clippy") {
-        return vec![StepOutcome::failed(why)];
-    }
-    // Azure's core crate is no part of the default build; its adapter is looked
-    // at here.
+fn clippy(checkout: &Checkout) -> Result<Vec<Step>, String> {
+    ensure_component(checkout, "clippy", "clippy")?;
+    // The default build is without azure_core; the adapter for it is checked
+    // here.
     let workspace = "clippy --workspace --all-targets --features duroxide-cdb/azure-core -- -D warnings";
-    let workspace: Vec<&str> = workspace.split(' ').collect();
     let bench = "clippy --locked --manifest-path bench/Cargo.toml --workspace --all-targets -- -D warnings";
-    let bench: Vec<&str> = bench.split(' ').collect();
-    [workspace, bench]
-        .iter()
-        .map(|words| process::run(cargo_step(checkout, words, Runner::ExitCode)))
-        .collect()
+    let step = |words: &str| {
+        let words: Vec<&str> = words.split(' ').collect();
+        Step { runner: Runner::ExitCode, is_needed: false, ..build_step(checkout, &words) }
+    };
+    Ok([workspace, bench].map(step).into())
 }
 
-/// All tests of the workspace, and the client's scenarios on a live account
-/// when one is named; they count as skipped when none is.
-fn unit(checkout: &Checkout) -> Vec<Step> {
-    let live = ["test", "--package", "perihelion-client", "--test", "it", "live_account", "--", "--ignored"];
-    let is_live = std::env::var_os(LIVE_VARIABLE).is_some_and(|text| !text.is_empty());
-    let live = is_live.then(|| cargo_step(checkout, &live, Runner::CargoTest));
-    let all = if checkout.has_cargo_command("nextest") {
-        cargo_step(checkout, &["nextest", "run", "--workspace", "--no-fail-fast"], Runner::Nextest)
-    } else {
-        let words = ["test", "--workspace", "--lib", "--bins", "--tests", "--no-fail-fast"];
-        cargo_step(checkout, &words, Runner::CargoTest)
-    };
-    [Some(all), live].into_iter().flatten().collect()
+/// All tests of the workspace, or those that `--quick` runs; and the client's
+/// scenarios on a live account when one is named.
+fn unit(checkout: &Checkout, scope: Scope) -> Vec<Step> {
+    let mut steps: Vec<Step> = tests(checkout, &["--workspace"]).into();
+    if let (Scope::Quick, Some(run)) = (scope, steps.last_mut()) {
+        run.command.env(QUICK_SEEDS.0, QUICK_SEEDS.1).arg("--");
+        for name in SLOW_TESTS {
+            run.command.args(["--skip", name]);
+        }
+    }
+    if std::env::var_os(LIVE_VARIABLE).is_some_and(|text| !text.is_empty()) {
+        // Of the whole workspace, so that nothing is built again.
+        let words = ["test", "--workspace", "--test", "it", "live_account", "--", "--ignored"];
+        steps.push(run_step(checkout, &words, Runner::CargoTest, RUN_LIMIT));
+    }
+    steps
 }
 
 /// The provider's tests on the oldest duroxide that it accepts. Its lock file
 /// has the product's versions of everything else and it builds in the same
 /// directory, so that only our own crates are built a second time.
-fn oldest(checkout: &Checkout) -> Step {
-    let manifest = ["--locked", "--manifest-path", OLDEST_MANIFEST, "--no-fail-fast"];
-    let (words, runner): (&[&str], _) = if checkout.has_cargo_command("nextest") {
-        (&["nextest", "run", VALIDATIONS_AT_A_TIME], Runner::Nextest)
-    } else {
-        (&["test", "--tests"], Runner::CargoTest)
-    };
-    let mut step = cargo_step(checkout, &[words, &manifest].concat(), runner);
-    step.command.arg("--target-dir").arg(checkout.target());
-    if runner == Runner::CargoTest {
-        step.command.args(["--", VALIDATIONS_AT_A_TIME]);
+fn oldest(checkout: &Checkout) -> Vec<Step> {
+    let mut steps: Vec<Step> = tests(checkout, &["--locked", "--manifest-path", OLDEST_MANIFEST]).into();
+    for step in &mut steps {
+        step.command.arg("--target-dir").arg(checkout.target());
     }
-    step
+    steps
+}
+
+/// Builds the tests, then runs them: with nextest when it is installed, or else
+/// with cargo.
+fn tests(checkout: &Checkout, choice: &[&str]) -> [Step; 2] {
+    let (words, runner): (&[&str], _) = if checkout.has_cargo_command("nextest") {
+        (&["nextest", "run"], Runner::Nextest)
+    } else {
+        (&["test", "--lib", "--bins", "--tests"], Runner::CargoTest)
+    };
+    let build = build_step(checkout, &[words, choice, &["--no-run"]].concat());
+    let run = run_step(checkout, &[words, choice, &["--no-fail-fast"]].concat(), runner, RUN_LIMIT);
+    [build, run]
 }
 
 /// The pages must build without a warning (a broken link is one), and their
-/// examples must work.
-fn doc(checkout: &Checkout) -> [Step; 2] {
-    let mut pages = cargo_step(checkout, &["doc", "--workspace", "--no-deps"], Runner::ExitCode);
+/// examples must work. Examples are built while they run.
+fn doc(checkout: &Checkout) -> Vec<Step> {
+    let mut pages = build_step(checkout, &["doc", "--workspace", "--no-deps"]);
     pages.command.env("RUSTDOCFLAGS", "-D warnings");
+    let pages = Step { runner: Runner::ExitCode, is_needed: false, ..pages };
     let examples = ["test", "--workspace", "--doc", "--no-fail-fast"];
-    [pages, cargo_step(checkout, &examples, Runner::CargoTest)]
+    vec![pages, run_step(checkout, &examples, Runner::CargoTest, BUILD_LIMIT)]
 }
 
 /// A suite in Rust, in a workspace of its own.
-fn rust(checkout: &Checkout, directory: &str) -> Vec<StepOutcome> {
+fn rust(checkout: &Checkout, directory: &str) -> Result<Vec<Step>, String> {
     let manifest = format!("{directory}/Cargo.toml");
-    if let Err(missing) = ready_for_suite(checkout, &manifest) {
-        return vec![missing];
-    }
     // Foreign crates stay out of the product's target directory: another lock
     // file there would rebuild what the two have in common.
-    let mut step = cargo_step(checkout, &["run", "--locked", "--manifest-path", &manifest], Runner::Suite);
-    step.command.arg("--target-dir").arg(checkout.path(&format!("{directory}/target")));
-    step.command.env(SERVER_VARIABLE, checkout.server());
-    vec![process::run(step)]
+    let target = format!("{directory}/target");
+    let server = server_for(checkout, &manifest)?;
+    let [build, mut run] = program(checkout, &manifest, &target);
+    run.command.env(SERVER_VARIABLE, checkout.server());
+    Ok(vec![server, build, run])
 }
 
 /// The published provider begins workflows on our server and is stopped; the
 /// provider's own tests move what it left, and finish it.
-fn migration(checkout: &Checkout) -> Vec<StepOutcome> {
+fn migration(checkout: &Checkout) -> Result<Vec<Step>, String> {
     let manifest = "interop/migration/Cargo.toml";
-    if let Err(missing) = ready_for_suite(checkout, manifest) {
-        return vec![missing];
-    }
+    let server = server_for(checkout, manifest)?;
     let left = checkout.target().join("published-container.json");
-    let mut begin = cargo_step(checkout, &["run", "--locked", "--manifest-path", manifest], Runner::Suite);
     // Most of what it needs is built for the holes.
-    begin.command.arg("--target-dir").arg(checkout.path("interop/holes/target"));
+    let [build, mut begin] = program(checkout, manifest, "interop/holes/target");
     begin.command.env(SERVER_VARIABLE, checkout.server()).arg("--").arg(&left);
-    let begun = process::run(begin);
-    if begun.tally.failed > 0 {
-        return vec![begun];
-    }
+    begin.is_needed = true;
     // Of the whole workspace, so that nothing is built again.
     let words = ["test", "--workspace", "--test", "it", "migration::"];
-    let mut finish = cargo_step(checkout, &words, Runner::CargoTest);
+    let mut finish = run_step(checkout, &words, Runner::CargoTest, SUITE_LIMIT);
     finish.command.env(LEFT_VARIABLE, &left);
-    vec![begun, process::run(finish)]
+    Ok(vec![server, build, begin, finish])
 }
 
-fn suite(checkout: &Checkout, program: &str, script: &str) -> Vec<StepOutcome> {
-    if let Err(missing) = ready_for_suite(checkout, script) {
-        return vec![missing];
+/// Builds a suite's program, then runs it.
+fn program(checkout: &Checkout, manifest: &str, target: &str) -> [Step; 2] {
+    let words = ["--locked", "--manifest-path", manifest];
+    let mut build = build_step(checkout, &[&["build"], words.as_slice()].concat());
+    let mut run = run_step(checkout, &[&["run"], words.as_slice()].concat(), Runner::Suite, SUITE_LIMIT);
+    for step in [&mut build, &mut run] {
+        step.command.arg("--target-dir").arg(checkout.path(target));
     }
+    [build, run]
+}
+
+fn suite(checkout: &Checkout, program: &str, script: &str) -> Result<Vec<Step>, String> {
+    let server = server_for(checkout, script)?;
     let mut command = checkout.command(&OsString::from(program));
     command.arg(script).env(SERVER_VARIABLE, checkout.server());
     let name = format!("{program} {script}");
-    vec![process::run(Step { name, command, runner: Runner::Suite, limit: SUITE_LIMIT })]
+    let run = Step {
+        name,
+        command,
+        runner: Runner::Suite,
+        phase: Phase::Run,
+        limit: SUITE_LIMIT,
+        is_needed: false,
+    };
+    Ok(vec![server, run])
 }
 
-/// A suite can run when it exists and the server builds. The build is not a
-/// check of its own: it says nothing that the unit tests have not said. It is
-/// asked for with all tests, because a build of the server alone has other
-/// features of its dependencies, and so would begin anew.
-fn ready_for_suite(checkout: &Checkout, entry: &str) -> Result<(), StepOutcome> {
+/// Builds the server that a suite starts. All tests are asked for, because a
+/// build of the server alone has other features of its dependencies, and would
+/// begin anew.
+fn server_for(checkout: &Checkout, entry: &str) -> Result<Step, String> {
     if !checkout.path(entry).is_file() {
-        return Err(StepOutcome::failed(format!("{entry} is missing")));
+        return Err(format!("{entry} is missing"));
     }
-    let build = process::run(cargo_step(checkout, &["test", "--workspace", "--no-run"], Runner::ExitCode));
-    if build.tally.failed > 0 { Err(build) } else { Ok(()) }
+    Ok(build_step(checkout, &["test", "--workspace", "--no-run"]))
 }
 
-fn cargo_step(checkout: &Checkout, words: &[&str], runner: Runner) -> Step {
+/// A build is not a check of its own: only its failure counts, and ends its
+/// part.
+fn build_step(checkout: &Checkout, words: &[&str]) -> Step {
+    let step = run_step(checkout, words, Runner::Build, BUILD_LIMIT);
+    Step { phase: Phase::Build, is_needed: true, ..step }
+}
+
+fn run_step(checkout: &Checkout, words: &[&str], runner: Runner, limit: Duration) -> Step {
     let mut command = checkout.cargo();
     command.args(words);
-    Step { name: format!("cargo {}", words.join(" ")), command, runner, limit: BUILDING_STEP_LIMIT }
+    let name = format!("cargo {}", words.join(" "));
+    Step { name, command, runner, phase: Phase::Run, limit, is_needed: false }
 }
 
 /// Installs a component that a minimal toolchain comes without.
@@ -211,5 +275,45 @@ fn ensure_component(checkout: &Checkout, cargo_command: &str, component: &str) -
     match added {
         Ok(status) if status.success() => Ok(()),
         _ => Err(format!("cargo {cargo_command} is not installed; try: rustup component add {component}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(step: &Step) -> Vec<String> {
+        step.command.get_args().map(|word| word.to_string_lossy().into_owned()).collect()
+    }
+
+    #[test]
+    fn tests_are_built_before_they_run_and_with_a_limit_of_their_own() {
+        let checkout = Checkout::of_this_program();
+        for steps in [unit(&checkout, Scope::Whole), oldest(&checkout)] {
+            let [build, run, ..] = steps.as_slice() else { panic!("two steps at least") };
+            assert!(build.phase == Phase::Build && build.is_needed && build.limit == BUILD_LIMIT);
+            assert!(words(build).contains(&"--no-run".to_owned()));
+            assert!(run.phase == Phase::Run && run.limit == RUN_LIMIT);
+        }
+    }
+
+    #[test]
+    fn quick_leaves_out_slow_tests_and_the_whole_none() {
+        let checkout = Checkout::of_this_program();
+        let skips = |scope| words(&unit(&checkout, scope)[1]).iter().filter(|word| *word == "--skip").count();
+        assert_eq!(skips(Scope::Quick), SLOW_TESTS.len());
+        assert_eq!(skips(Scope::Whole), 0);
+    }
+
+    #[test]
+    fn a_needed_step_that_fails_ends_its_part() {
+        let checkout = Checkout::of_this_program();
+        let step = |words: &str, is_needed| {
+            let step = run_step(&checkout, &[words], Runner::ExitCode, RUN_LIMIT);
+            Step { is_needed, ..step }
+        };
+        let fails = "there-is-no-such-command";
+        assert_eq!(run_steps(vec![step(fails, true), step("--version", false)]).len(), 1);
+        assert_eq!(run_steps(vec![step(fails, false), step("--version", false)]).len(), 2);
     }
 }

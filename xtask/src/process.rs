@@ -1,7 +1,9 @@
-//! Runs one step: its output goes to ours as it comes and is read on the way.
-//! Every wait has an end: a step has its time limit, after which it and its
-//! descendants are killed, and a step that ends while something it started
-//! still holds its output is not waited for either.
+//! Runs one step: its output is printed as it comes, and read on the way.
+//!
+//! Every wait has an end. A step that exceeds its time limit is killed with its
+//! descendants, and the reason is printed at once. A step that has exited is not
+//! waited for when a process that it started still holds its output open. A step
+//! that prints nothing for a while is reported with its phase and its last line.
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, IsTerminal, Read, Write};
@@ -9,17 +11,20 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
-use crate::outcome::{Ending, StepOutcome};
+use crate::outcome::{Ending, Phase, StepOutcome};
 use crate::runners::{Reading, Runner};
 
-/// Lines read but not yet printed; a step that prints faster waits for us.
+/// Lines read but not yet printed; a step that prints faster has to wait.
 const LINES_WAITING_MAX: usize = 1024;
 
 /// How often a silent step is asked whether it still runs.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// From the exit of a step to the end of its output. What is in the pipe by
-/// then is read in far less.
+/// A step that prints nothing for so long is reported, and again after as long.
+const SILENCE_MAX: Duration = Duration::from_secs(30);
+
+/// From the exit of a step to the end of its output. What is in the pipe at
+/// the exit is read in far less.
 const OUTPUT_LIMIT_AFTER_EXIT: Duration = Duration::from_secs(5);
 
 /// One command and how to read it.
@@ -27,10 +32,13 @@ pub(crate) struct Step {
     pub(crate) name: String,
     pub(crate) command: Command,
     pub(crate) runner: Runner,
+    pub(crate) phase: Phase,
     pub(crate) limit: Duration,
+    /// Whether the steps after it make no sense when it fails.
+    pub(crate) is_needed: bool,
 }
 
-/// A line of a child's output, or why there will be no more of them.
+/// A line of a step's output, or the error after which there are no more.
 type Line = std::io::Result<(Source, Vec<u8>)>;
 
 #[derive(Clone, Copy)]
@@ -40,14 +48,34 @@ enum Source {
 }
 
 pub(crate) fn run(step: Step) -> StepOutcome {
-    let Step { name, mut command, runner, limit } = step;
-    eprintln!("\n=== {name}");
-    let mut reading = Reading::new(runner);
+    let Step { name, mut command, runner, phase, limit, .. } = step;
+    eprintln!("\n=== {}, {} s at most: {name}", phase.name(), limit.as_secs());
+    let started = Instant::now();
+    let mut progress = Progress { phase, started, reading: Reading::new(runner), last_line: String::new() };
     let ending = match start(&mut command) {
-        Ok((child, lines)) => watch(child, &lines, limit, &mut reading),
+        Ok((child, lines)) => watch(child, &lines, limit, &mut progress),
         Err(error) => Ending::NotRun(format!("cannot start {}: {error}", command.get_program().display())),
     };
-    reading.finish(&name, &ending)
+    if let Ending::TimedOut(_) = &ending {
+        eprintln!("=== CUT OFF at its limit: {}", progress.describe());
+    }
+    let outcome = progress.reading.finish(&name, &ending);
+    StepOutcome { phase, took: started.elapsed(), ..outcome }
+}
+
+/// How far a step has come.
+struct Progress {
+    phase: Phase,
+    started: Instant,
+    reading: Reading,
+    last_line: String,
+}
+
+impl Progress {
+    fn describe(&self) -> String {
+        let (phase, seconds) = (self.phase.name(), self.started.elapsed().as_secs());
+        format!("{phase} for {seconds} s; its last line: {}", self.last_line)
+    }
 }
 
 fn start(command: &mut Command) -> std::io::Result<(Child, Receiver<Line>)> {
@@ -65,8 +93,8 @@ fn start(command: &mut Command) -> std::io::Result<(Child, Receiver<Line>)> {
     Ok((child, lines))
 }
 
-/// Reads lines on a thread of its own, which ends with the output or with the
-/// interest in it.
+/// Reads lines on a thread of its own, which ends when the output does or when
+/// the receiver is dropped.
 fn forward(output: impl Read + Send + 'static, source: Source, sender: SyncSender<Line>) {
     std::thread::spawn(move || {
         let mut output = BufReader::new(output);
@@ -86,14 +114,20 @@ fn forward(output: impl Read + Send + 'static, source: Source, sender: SyncSende
 }
 
 /// Prints and reads until the output ends, then collects the exit code.
-fn watch(mut child: Child, lines: &Receiver<Line>, limit: Duration, reading: &mut Reading) -> Ending {
+fn watch(mut child: Child, lines: &Receiver<Line>, limit: Duration, progress: &mut Progress) -> Ending {
     let deadline = Instant::now() + limit;
     let mut exited_at: Option<Instant> = None;
+    let mut heard_at = Instant::now();
     loop {
-        match lines.recv_timeout(LOOK_EVERY) {
+        match lines.recv_timeout(CHECK_INTERVAL) {
             Ok(Ok((source, line))) => {
                 print(source, &line);
-                reading.line(&String::from_utf8_lossy(&line));
+                let line = String::from_utf8_lossy(&line);
+                progress.reading.line(&line);
+                heard_at = Instant::now();
+                if !line.trim().is_empty() {
+                    progress.last_line = line.trim().to_owned();
+                }
             }
             Ok(Err(error)) => {
                 kill_tree(&mut child);
@@ -103,6 +137,10 @@ fn watch(mut child: Child, lines: &Receiver<Line>, limit: Duration, reading: &mu
             Err(RecvTimeoutError::Timeout) => {}
         }
         let now = Instant::now();
+        if now - heard_at > SILENCE_MAX {
+            eprintln!("... {}", progress.describe());
+            heard_at = now;
+        }
         if exited_at.is_none() && matches!(child.try_wait(), Ok(Some(_))) {
             exited_at = Some(now);
         }
@@ -117,7 +155,7 @@ fn watch(mut child: Child, lines: &Receiver<Line>, limit: Duration, reading: &mu
     await_exit(&mut child, deadline, limit)
 }
 
-/// The output has ended, so the process is about to.
+/// The output has ended, so the process is about to exit.
 fn await_exit(child: &mut Child, deadline: Instant, limit: Duration) -> Ending {
     loop {
         match child.try_wait() {
@@ -133,16 +171,16 @@ fn await_exit(child: &mut Child, deadline: Instant, limit: Duration) -> Ending {
 }
 
 fn print(source: Source, line: &[u8]) {
-    // A reader that has gone away (`cargo xtask test | head`) is no reason to
-    // stop checking; the exit code still tells.
+    // A reader that has gone away (`cargo xtask test | head`) does not stop the
+    // tests; the exit code still tells.
     let _gone = match source {
         Source::Stdout => std::io::stdout().write_all(line),
         Source::Stderr => std::io::stderr().write_all(line),
     };
 }
 
-/// Kills the step and whatever it started that is still its descendant: a
-/// runner killed alone would leave its tests running.
+/// Kills the step and its descendants: a runner killed alone would leave its
+/// tests running.
 fn kill_tree(child: &mut Child) {
     let descendants = descendants(child.id(), &parents());
     if !descendants.is_empty() {
@@ -153,8 +191,8 @@ fn kill_tree(child: &mut Child) {
     let _reaped = child.wait();
 }
 
-/// `(process, its parent)` of everything that runs; empty where there is no
-/// `/proc`, and then only the step itself is killed.
+/// `(process, its parent)` of every process; empty without `/proc`, and then
+/// only the step itself is killed.
 fn parents() -> Vec<(u32, u32)> {
     let Ok(entries) = std::fs::read_dir("/proc") else {
         return Vec::new();
@@ -201,14 +239,15 @@ mod tests {
     fn shell(script: &str, runner: Runner, limit: Duration) -> StepOutcome {
         let mut command = Command::new("sh");
         command.args(["-c", script]);
-        run(Step { name: "sh".to_owned(), command, runner, limit })
+        run(Step { name: "sh".to_owned(), command, runner, phase: Phase::Run, limit, is_needed: false })
     }
 
     #[test]
     fn both_outputs_are_read_and_the_exit_code_counts() {
         let limit = Duration::from_secs(60);
         let good = shell("echo '2 passed, 0 failed, 1 skipped' >&2", Runner::Suite, limit);
-        assert_eq!(good, StepOutcome { tally: Tally { passed: 2, failed: 0, skipped: 1 }, failures: vec![] });
+        assert_eq!(good.tally, Tally { passed: 2, failed: 0, skipped: 1 });
+        assert_eq!(good.failures, [""; 0]);
         let bad = shell("echo FAIL it; echo '2 passed, 1 failed, 0 skipped'; exit 1", Runner::Suite, limit);
         assert_eq!(bad.tally, Tally { passed: 2, failed: 1, skipped: 0 });
         assert_eq!(bad.failures, ["it"]);
@@ -227,6 +266,7 @@ mod tests {
         let outcome = shell("sleep 600 & sleep 600", Runner::ExitCode, Duration::from_millis(300));
         assert_eq!(outcome.failures, ["sh: not done after 0 s"]);
         assert!(started.elapsed() < Duration::from_secs(60));
+        assert!(outcome.took >= Duration::from_millis(300));
     }
 
     #[test]
@@ -236,7 +276,9 @@ mod tests {
             name: "node run.mjs".to_owned(),
             command,
             runner: Runner::Suite,
+            phase: Phase::Run,
             limit: Duration::from_secs(9),
+            is_needed: false,
         };
         let outcome = run(step);
         assert_eq!(outcome.tally.failed, 1);

@@ -1,27 +1,19 @@
-//! The closing report: a line per part, the names of what failed, and the one
-//! line that sums everything, which is always the last.
+//! The closing report: the names of what failed, a table of where the time
+//! went, and the sum of all tests, which is always the last line.
 
 use std::fmt::Write;
+use std::time::Duration;
 
 use crate::outcome::{NAMED_FAILURES_MAX, PartOutcome, Tally};
 
 pub(crate) fn closing(outcomes: &[PartOutcome]) -> String {
-    let mut report = String::from("\n");
-    let mut sum = Tally::default();
-    for outcome in outcomes {
-        sum += outcome.tally;
-        let Tally { passed, failed, skipped } = outcome.tally;
-        let verdict = if outcome.is_good() { "ok" } else { "FAILED" };
-        let name = outcome.part.name();
-        let seconds = outcome.took.as_secs_f64();
-        let _infallible = writeln!(
-            report,
-            "{name:<11} {verdict:<6} {passed:>5} passed {failed:>3} failed {skipped:>3} skipped {seconds:>7.1} s"
-        );
-    }
+    let mut report = String::new();
     for outcome in outcomes.iter().filter(|outcome| !outcome.is_good()) {
         write_failures(&mut report, outcome);
     }
+    write_table(&mut report, outcomes);
+    let mut sum = Tally::default();
+    outcomes.iter().for_each(|outcome| sum += outcome.tally);
     let Tally { passed, failed, skipped } = sum;
     let _infallible = writeln!(report, "\n{passed} passed, {failed} failed, {skipped} skipped");
     report
@@ -38,35 +30,64 @@ fn write_failures(report: &mut String, outcome: &PartOutcome) {
     }
 }
 
+fn write_table(report: &mut String, outcomes: &[PartOutcome]) {
+    report.push_str("\npart        result  build s    run s  passed  failed  skipped\n");
+    for outcome in outcomes {
+        let Tally { passed, failed, skipped } = outcome.tally;
+        let verdict = if outcome.is_good() { "ok" } else { "FAILED" };
+        let name = outcome.part.name();
+        let (build, run) = (outcome.build.as_secs_f64(), outcome.run.as_secs_f64());
+        let _infallible = writeln!(
+            report,
+            "{name:<11} {verdict:<6} {build:>8.1} {run:>8.1} {passed:>7} {failed:>7} {skipped:>8}"
+        );
+    }
+    let build: Duration = outcomes.iter().map(|outcome| outcome.build).sum();
+    let run: Duration = outcomes.iter().map(|outcome| outcome.run).sum();
+    let (build, run) = (build.as_secs_f64(), run.as_secs_f64());
+    let _infallible = writeln!(report, "{:<18} {build:>8.1} {run:>8.1}", "all");
+}
+
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
-    use crate::outcome::StepOutcome;
+    use crate::outcome::{Phase, StepOutcome};
     use crate::part::Part;
 
     #[test]
-    fn the_sum_is_the_last_line_and_failures_are_named_above_it() {
+    fn failures_stand_above_the_table_and_the_sum_is_the_last_line() {
+        let timed = |phase, milliseconds, outcome| StepOutcome {
+            phase,
+            took: Duration::from_millis(milliseconds),
+            ..outcome
+        };
         let tests = StepOutcome {
             tally: Tally { passed: 10, failed: 2, skipped: 1 },
             failures: vec!["engine::it a_split_loses_nothing".to_owned()],
+            ..StepOutcome::default()
         };
         let outcomes = [
             PartOutcome::new(
                 Part::Fmt,
-                Duration::from_millis(1250),
-                vec![StepOutcome::passed(), StepOutcome::passed()],
+                vec![
+                    timed(Phase::Run, 1000, StepOutcome::passed()),
+                    timed(Phase::Run, 250, StepOutcome::passed()),
+                ],
             ),
-            PartOutcome::new(Part::Unit, Duration::from_secs(61), vec![tests]),
+            PartOutcome::new(
+                Part::Unit,
+                vec![timed(Phase::Build, 312_000, StepOutcome::default()), timed(Phase::Run, 61_000, tests)],
+            ),
         ];
         let expected = "
-fmt         ok         2 passed   0 failed   0 skipped     1.2 s
-unit        FAILED    10 passed   2 failed   1 skipped    61.0 s
-
 failed in unit:
   engine::it a_split_loses_nothing
   and 1 more, see above
+
+part        result  build s    run s  passed  failed  skipped
+fmt         ok          0.0      1.2       2       0        0
+unit        FAILED    312.0     61.0      10       2        1
+all                   312.0     62.2
 
 12 passed, 2 failed, 1 skipped
 ";

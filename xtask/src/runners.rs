@@ -1,14 +1,16 @@
-//! Reads what each runner prints, line by line, for its closing tally and the
-//! names of what failed. It never guesses: a runner that ends without its
-//! closing line has failed, whatever its exit code, and one that ends badly
-//! has failed, whatever its closing line.
+//! Reads the output of each runner, line by line, for its closing tally and the
+//! names of what failed. A runner that ends without its closing line has failed,
+//! whatever its exit code; a runner with a bad exit code has failed, whatever its
+//! closing line.
 
 use crate::outcome::{Ending, StepOutcome, Tally};
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Runner {
-    /// Says it all by its exit code: one check.
+    /// One check: the exit code says whether it passed.
     ExitCode,
+    /// Not a check of its own: only a failure counts.
+    Build,
     /// `Summary [ 0.1s] 3 tests run: 2 passed (1 slow), 1 failed, 4 skipped`
     Nextest,
     /// `test result: ok. 3 passed; 0 failed; 1 ignored; …`, once per binary.
@@ -30,10 +32,10 @@ impl Reading {
     }
 
     pub(crate) fn line(&mut self, line: &str) {
-        let line = without_colour(line);
+        let line = without_colors(line);
         let line = line.trim();
         match self.runner {
-            Runner::ExitCode => {}
+            Runner::ExitCode | Runner::Build => {}
             Runner::Nextest => self.nextest_line(line),
             Runner::CargoTest => self.cargo_test_line(line),
             Runner::Suite => self.suite_line(line),
@@ -51,7 +53,7 @@ impl Reading {
     fn cargo_test_line(&mut self, line: &str) {
         if let Some(rest) = line.strip_prefix("test result: ") {
             let counts = rest.split_once(". ").map_or("", |(_, counts)| counts);
-            if let Some(tally) = counted(counts, ';') {
+            if let Some(tally) = parse_counts(counts, ';') {
                 *self.closing.get_or_insert_default() += tally;
             }
         } else if let Some(name) =
@@ -76,11 +78,14 @@ impl Reading {
             Ending::NotRun(why) => return StepOutcome::failed(format!("{step}: {why}")),
             Ending::TimedOut(_) | Ending::LeftBehind => false,
         };
-        if self.runner == Runner::ExitCode && success {
-            return StepOutcome::passed();
+        match self.runner {
+            Runner::ExitCode if success => return StepOutcome::passed(),
+            Runner::Build if success => return StepOutcome::default(),
+            _ => {}
         }
+        let has_closing_line = !matches!(self.runner, Runner::ExitCode | Runner::Build);
         let tally = self.closing.unwrap_or_default();
-        let mut outcome = StepOutcome { tally, failures: self.named.failures };
+        let mut outcome = StepOutcome { tally, failures: self.named.failures, ..StepOutcome::default() };
         match ending {
             Ending::TimedOut(limit) => {
                 outcome.add_failure(format!("{step}: not done after {} s", limit.as_secs()));
@@ -88,7 +93,7 @@ impl Reading {
             Ending::LeftBehind => {
                 outcome.add_failure(format!("{step}: a process that it started outlives it"));
             }
-            _ if self.runner != Runner::ExitCode && self.closing.is_none() => {
+            _ if has_closing_line && self.closing.is_none() => {
                 outcome.add_failure(format!("{step}: ended without its closing line"));
             }
             _ if !success && tally.failed == 0 => {
@@ -104,12 +109,12 @@ impl Reading {
     }
 }
 
-/// A cancelled run says `3/10 tests run`: what was not run shows in the exit
-/// code, hence no count is made up for it here.
+/// A cancelled run says `3/10 tests run`. The tests that did not run show in the
+/// exit code, so they are not counted here.
 fn nextest_closing(line: &str) -> Option<Tally> {
     let rest = line.strip_prefix("Summary [")?;
     let (_, counts) = rest.split_once("run: ")?;
-    counted(counts, ',')
+    parse_counts(counts, ',')
 }
 
 /// `FAIL [   0.079s] (2/2) nx::bin/nx c`, and the same for the other bad ends.
@@ -133,7 +138,7 @@ fn suite_closing(line: &str) -> Option<Tally> {
     if shape != ["passed", "failed", "skipped"] {
         return None;
     }
-    counted(line, ',')
+    parse_counts(line, ',')
 }
 
 /// `FAIL name: why`, `not ok 3 name`, `✗ name`.
@@ -143,12 +148,12 @@ fn suite_failure(line: &str) -> Option<String> {
     (!name.is_empty()).then(|| name.to_owned())
 }
 
-/// Reads `2 passed (1 slow), 1 failed, 4 skipped`; `None` when a count is not a
-/// number, or none is of a kind that we know.
-fn counted(counts: &str, separator: char) -> Option<Tally> {
+/// Reads `2 passed (1 slow), 1 failed, 4 skipped`; `None` when no count is known.
+fn parse_counts(counts: &str, separator: char) -> Option<Tally> {
     let mut tally = Tally::default();
-    let mut known = false;
-    for count in without_remarks(counts).split(separator).map(str::trim).filter(|count| !count.is_empty()) {
+    let mut is_known = false;
+    for count in without_parentheses(counts).split(separator).map(str::trim).filter(|count| !count.is_empty())
+    {
         let (number, kind) = count.split_once(' ')?;
         let Ok(number) = number.parse::<u64>() else {
             // `finished in 0.07s` closes cargo's line.
@@ -160,12 +165,12 @@ fn counted(counts: &str, separator: char) -> Option<Tally> {
             "skipped" | "ignored" => tally.skipped += number,
             _ => continue,
         }
-        known = true;
+        is_known = true;
     }
-    known.then_some(tally)
+    is_known.then_some(tally)
 }
 
-fn without_remarks(text: &str) -> String {
+fn without_parentheses(text: &str) -> String {
     let mut depth = 0_usize;
     let mut kept = String::with_capacity(text.len());
     for letter in text.chars() {
@@ -180,7 +185,7 @@ fn without_remarks(text: &str) -> String {
 }
 
 /// Drops the escape sequences that a runner writes for a terminal.
-fn without_colour(line: &str) -> String {
+fn without_colors(line: &str) -> String {
     let mut kept = String::with_capacity(line.len());
     let mut letters = line.chars();
     while let Some(letter) = letters.next() {
@@ -200,7 +205,7 @@ mod tests {
     fn read(runner: Runner, output: &str, ending: Ending) -> (u64, u64, u64, Vec<String>) {
         let mut reading = Reading::new(runner);
         output.lines().for_each(|line| reading.line(line));
-        let StepOutcome { tally, failures } = reading.finish("the step", &ending);
+        let StepOutcome { tally, failures, .. } = reading.finish("the step", &ending);
         (tally.passed, tally.failed, tally.skipped, failures)
     }
 
@@ -214,6 +219,12 @@ mod tests {
     fn a_step_without_a_summary_is_one_check() {
         check(Runner::ExitCode, "Diff in /x.rs", false, (0, 1, 0), &["the step: ended with an error"]);
         check(Runner::ExitCode, "", true, (1, 0, 0), &[]);
+    }
+
+    #[test]
+    fn only_the_failure_of_a_build_counts() {
+        check(Runner::Build, "error[E0308]", false, (0, 1, 0), &["the step: ended with an error"]);
+        check(Runner::Build, "Finished", true, (0, 0, 0), &[]);
     }
 
     #[test]
