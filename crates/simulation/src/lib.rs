@@ -1,6 +1,6 @@
-//! Nothing is here: this crate is its tests, `tests/it/`.
+//! This crate is its tests, `tests/it/`.
 //!
-//! They run duroxide's runtime, our provider, driver, server and engine in one
-//! thread under a virtual clock, and let every request fail in every way. It is
-//! a crate of its own because it replaces two functions of libc in its test
-//! binary, which no other test should have to live with.
+//! They run duroxide's runtime, the provider, the driver, the server and the
+//! engine in one thread and in virtual time, and let every request fail in every
+//! way. The tests are a crate of their own because they replace two functions of
+//! libc in their binary, which other tests should not depend on.

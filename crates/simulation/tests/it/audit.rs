@@ -1,5 +1,6 @@
-//! What must hold when everything has ended: outputs, histories, the ledger,
-//! and a container in which nothing is left to do.
+//! The audit after a run: every workflow has its expected output, every history
+//! is whole, activities ran as often as they may, and nothing in the container
+//! waits for work.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
@@ -10,28 +11,28 @@ use duroxide::{Client, ErrorDetails, Event, EventKind};
 use perihelion_client::Query;
 use serde_json::Value;
 
-use crate::ledger::Ledger;
+use crate::activity_log::ActivityLog;
 use crate::process::User;
 use crate::scenarios::{Ending, Endings};
 
-/// How long what was left half done may take: locks run out, sessions become
-/// idle, and the reconciler comes round every ten seconds.
-const SETTLED_WITHIN: Duration = Duration::from_secs(90);
+/// Cleanup may take so long: locks expire, sessions become idle, and the
+/// reconciler runs every ten seconds.
+const SETTLE_LIMIT: Duration = Duration::from_secs(90);
 
-/// How often it is looked at.
-const GLANCE: Duration = Duration::from_secs(1);
+/// How often the container is read while cleanup goes on.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What is asked of the ledger.
+/// How often an activity may run.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Strictness {
-    /// An activity runs once, and once more at most for each kill.
+    /// Once, and once more at most for each kill.
     Runs,
-    /// It runs at least once: locks ran out while nothing could be reached.
+    /// At least once: locks expired while the service could not be reached.
     Completions,
 }
 
 impl Strictness {
-    /// How many runs too many that makes.
+    /// How often an activity may run beyond its schedules.
     pub(crate) fn allowing(self, kills: u32) -> u32 {
         match self {
             Strictness::Runs => kills,
@@ -40,15 +41,20 @@ impl Strictness {
     }
 }
 
-/// Looks at everything and says what is wrong. An activity may have run as often
-/// again as it says.
-pub(crate) async fn audit(user: &User, ledger: &Ledger, endings: &Endings, again: u32) -> Vec<String> {
-    let left = settled(user).await;
+/// Checks everything and returns the problems. An activity may have run `again`
+/// times more than it was scheduled.
+pub(crate) async fn audit(
+    user: &User,
+    activity_log: &ActivityLog,
+    endings: &Endings,
+    again: u32,
+) -> Vec<String> {
+    let left = wait_until_settled(user).await;
     let mut problems: Vec<String> = left.into_iter().map(|left| format!("left behind: {left}")).collect();
     let provider = user.auditor().await;
     let client = Client::new(provider.clone() as std::sync::Arc<dyn Provider>);
     for (instance, ending) in endings {
-        problems.extend(ends_with(&client, instance, ending).await);
+        problems.extend(check_ending(&client, instance, ending).await);
     }
     let Some(admin) = provider.as_management_capability() else {
         problems.push("the provider does not manage".to_owned());
@@ -65,12 +71,13 @@ pub(crate) async fn audit(user: &User, ledger: &Ledger, endings: &Endings, again
     for instance in &instances {
         problems.extend(histories(admin, instance, &mut schedules).await);
     }
-    problems.extend(check_runs(ledger, &schedules, again));
+    problems.extend(check_runs(activity_log, &schedules, again));
     problems
 }
 
-/// Waits until nothing is left to do in the container; what is, after a while.
-pub(crate) async fn settled(user: &User) -> Vec<String> {
+/// Waits until nothing in the container waits for work. Returns the documents
+/// that still do when the time is over.
+pub(crate) async fn wait_until_settled(user: &User) -> Vec<String> {
     let (container, begun) = (user.container(), tokio::time::Instant::now());
     loop {
         let rows = container.query::<Value>(Query::new("SELECT * FROM c")).collect().await;
@@ -78,18 +85,19 @@ pub(crate) async fn settled(user: &User) -> Vec<String> {
             Ok(rows) => leftovers(&rows),
             Err(error) => vec![format!("the container cannot be read: {error}")],
         };
-        if left.is_empty() || begun.elapsed() > SETTLED_WITHIN {
+        if left.is_empty() || begun.elapsed() > SETTLE_LIMIT {
             return left;
         }
-        tokio::time::sleep(GLANCE).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
-/// Documents that nobody would ever look at again, or that wait to be.
+/// Documents that still wait for work, or that nothing refers to.
 fn leftovers(rows: &[Value]) -> Vec<String> {
     let mut left = Vec::new();
     let named: HashSet<(String, String)> = rows.iter().flat_map(names).collect();
-    // What was staged and never committed goes with the record of it.
+    // Documents that were staged and never committed are deleted with the
+    // record of the staging.
     let staged: HashSet<(&Value, &Value)> = rows
         .iter()
         .filter(|row| row["type"] == "litter" && row["staging"].is_string())
@@ -100,16 +108,16 @@ fn leftovers(rows: &[Value]) -> Vec<String> {
         let is_named = named.contains(&(text(&row["instanceId"]), text(&row["id"])));
         let is_staged = staged.contains(&(&row["instanceId"], &row["mark"]));
         let is_left = match kind {
-            // What is cancelled or deleted goes by itself.
+            // The service deletes these after their time to live.
             "cancelled" => row["ttl"].is_null(),
             "deleted" => row["ttl"].is_null() || !row["purge"].is_null(),
             "history" if row["id"] == "i" => !row["lock"].is_null() || !row["del"].is_null(),
             "history" | "part" => is_named == is_staged,
             "staged" => !is_staged,
-            // Of what a commit dropped it is due at once.
+            // A record of what a commit dropped is due at once.
             "litter" => !row["staging"].is_string(),
             "execution" => false,
-            // Sessions are swept when they are idle; heartbeats go by themselves.
+            // Idle sessions are swept; heartbeats have a time to live.
             _ => row["ttl"].is_null(),
         };
         if is_left {
@@ -124,12 +132,12 @@ fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
-/// The chunks of history and parts of texts that a document refers to, each
-/// with its instance.
+/// The chunks of history and parts of texts that a document refers to, as
+/// instance and id.
 fn names(row: &Value) -> Vec<(String, String)> {
     let mut ids = Vec::new();
     let execution = &row["execution"];
-    // Runs of chunks: how many, and what their ids end with if they were staged.
+    // Runs of chunks: how many, and the end of their ids if they were staged.
     for run in row["chunks"].as_array().into_iter().flatten() {
         let mark = run[1].as_str().map(|mark| format!(":{mark}")).unwrap_or_default();
         for _ in 0..run[0].as_u64().unwrap_or(0) {
@@ -143,7 +151,7 @@ fn names(row: &Value) -> Vec<(String, String)> {
     ids.into_iter().map(|id| (text(&row["instanceId"]), id)).collect()
 }
 
-/// References to parts, wherever they are in a document.
+/// Finds references to parts, wherever they are in a document.
 fn parts(value: &Value, found: &mut impl FnMut(&str, u64)) {
     if let (Some(begin), Some(count), true) =
         (value["b"].as_str(), value["n"].as_u64(), value["len"].is_number())
@@ -157,7 +165,7 @@ fn parts(value: &Value, found: &mut impl FnMut(&str, u64)) {
     }
 }
 
-async fn ends_with(client: &Client, instance: &str, ending: &Ending) -> Option<String> {
+async fn check_ending(client: &Client, instance: &str, ending: &Ending) -> Option<String> {
     let status = client.get_orchestration_status(instance).await;
     match (&status, ending) {
         (Ok(OrchestrationStatus::Completed { output, .. }), Ending::Output(expected))
@@ -177,8 +185,8 @@ async fn ends_with(client: &Client, instance: &str, ending: &Ending) -> Option<S
     }
 }
 
-/// Every execution's history is whole: dense ids, one terminal event and it is
-/// the last, and each completion has its schedule, which has no other.
+/// Checks that every execution's history is whole: event ids are dense, one
+/// terminal event is the last, and each completion belongs to one schedule.
 async fn histories(
     admin: &dyn ProviderAdmin,
     instance: &str,
@@ -208,7 +216,7 @@ fn check_history(history: &[Event], schedules: &mut BTreeMap<String, u32>) -> Re
     if ids != dense {
         return Err(format!("event ids are {ids:?}"));
     }
-    // What was under way is cancelled after the end: the runtime writes it so.
+    // The runtime writes cancellations of pending work after the terminal event.
     let is_cancelling = |event: &&Event| {
         matches!(
             event.kind,
@@ -221,12 +229,12 @@ fn check_history(history: &[Event], schedules: &mut BTreeMap<String, u32>) -> Re
     if ends.len() != 1 || ends.first().copied() != last {
         return Err(format!("terminal events are {ends:?}: {history:?}"));
     }
-    // What was scheduled and is not completed, by its event.
+    // Scheduled and not yet completed, by event id.
     let mut open = HashMap::new();
     for event in history {
         match &event.kind {
             EventKind::ActivityScheduled { input, .. } => {
-                *schedules.entry(ledger_name(input)).or_default() += 1;
+                *schedules.entry(logged_name(input)).or_default() += 1;
                 open.insert(event.event_id(), "activity");
             }
             EventKind::TimerCreated { .. } => drop(open.insert(event.event_id(), "timer")),
@@ -244,8 +252,8 @@ fn check_history(history: &[Event], schedules: &mut BTreeMap<String, u32>) -> Re
     Ok(())
 }
 
-/// What an activity with that input is called in the ledger.
-fn ledger_name(input: &str) -> String {
+/// The name under which an activity with that input is in the activity log.
+fn logged_name(input: &str) -> String {
     input.split('|').next().unwrap_or_default().trim_matches('"').to_owned()
 }
 
@@ -257,10 +265,10 @@ fn close(open: &mut HashMap<u64, &str>, event: &Event, what: &str) -> Result<(),
     }
 }
 
-/// An activity runs once for each time it was scheduled, and at most once more
-/// for each process that was killed. Cancelled ones may not have run at all.
-fn check_runs(ledger: &Ledger, schedules: &BTreeMap<String, u32>, again: u32) -> Vec<String> {
-    let runs = ledger.runs();
+/// Checks that an activity ran once for each time it was scheduled, and at most
+/// `again` times more. A cancelled activity may not have run at all.
+fn check_runs(activity_log: &ActivityLog, schedules: &BTreeMap<String, u32>, again: u32) -> Vec<String> {
+    let runs = activity_log.runs();
     let mut problems = Vec::new();
     for (activity, runs) in &runs {
         let scheduled = schedules.get(activity).copied().unwrap_or(0);

@@ -1,4 +1,4 @@
-//! The ways in which one request can go wrong.
+//! Faults: the ways in which one request can fail.
 
 use std::time::Duration;
 
@@ -8,53 +8,55 @@ use perihelion_wire::transport::{Failure, FailureKind, Response, Sent};
 
 use crate::network::Role;
 
-/// What a throttled request is told to wait, in milliseconds. More than stock
-/// duroxide bears in an ack (310 ms), so that the provider must wait itself.
+/// The wait that a throttled request is told, in milliseconds. Longer than
+/// duroxide itself retries an ack (310 ms), so that the provider must wait.
 const RETRY_AFTER_MS: u64 = 400;
 
-/// How long an outage lasts. Stock duroxide fails a workflow for good when an
-/// ack fails for 310 milliseconds, and its failure is then recorded.
+/// How long an outage lasts. duroxide fails a workflow for good when an ack fails
+/// for 310 milliseconds.
 pub(crate) const OUTAGE: Duration = Duration::from_millis(800);
 
-/// How long a bad one lasts: longer than the driver bears (1.75 s), so that the
-/// provider must go on, and shorter than a lock.
+/// How long a long outage lasts: longer than the driver retries (1.75 s), so that
+/// the provider must retry, and shorter than a lock.
 pub(crate) const LONG_OUTAGE: Duration = Duration::from_millis(2400);
 
-/// How long a connection that has ended is waited on: longer than other
-/// processes take to find what was written, shorter than a user's patience.
+/// After this time a lost connection is noticed: other processes have found what
+/// was written by then, and a user still waits.
 pub(crate) const LATE: Duration = Duration::from_secs(4);
 
 /// What happens to one request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// 429 with a hint; nothing was done.
+    /// 429 with a wait; the request is not served.
     Throttled,
-    /// 449: a conflict inside the service; nothing was done.
+    /// 449, a conflict inside the service; the request is not served.
     RetryWith,
-    /// 503; nothing was done.
+    /// 503; the request is not served.
     Unavailable,
-    /// 503 to this and every other request, for a while; nothing is done.
+    /// 503 for this and every other request during [`OUTAGE`].
     Outage,
-    /// The same for longer. In tests of its own.
+    /// 503 for this and every other request during [`LONG_OUTAGE`]. Only in tests
+    /// of its own.
     LongOutage,
-    /// 410: the replica has moved; nothing was done.
+    /// 410, the replica has moved; the request is not served.
     Gone,
-    /// No connection, and certainly nothing was sent.
-    Unsent,
-    /// The connection ends, nothing was done, and nobody can know.
+    /// There is no connection, and the sender knows that nothing was sent.
+    NotConnected,
+    /// The connection ends before the request is served; the sender cannot know.
     LostRequest,
-    /// It was done, and the connection ends before the answer.
+    /// The request is served, and the connection ends before the answer.
     LostAnswer,
-    /// It was done, and that the connection has ended is noticed only seconds
-    /// later: what was written may have been read, consumed and removed by then.
-    LostLate,
-    /// It was done, and the answer is 408.
+    /// The request is served, and the sender notices only after [`LATE`] that the
+    /// connection has ended. Other processes may have read, consumed and deleted
+    /// what was written by then.
+    LostAnswerLate,
+    /// The request is served, and the answer is 408.
     DoneButTimeout,
-    /// It was done, and then the process that asked is killed.
+    /// The request is served, and then the process that sent it is killed.
     Kill,
-    /// Nothing of that process gets through for so long, and then everything
-    /// does that was on its way. In tests of its own.
-    Stuck(Duration),
+    /// No request of that process reaches the server for so long; then all that
+    /// were sent meanwhile do. Only in tests of its own.
+    CutOff(Duration),
 }
 
 impl Fault {
@@ -64,18 +66,18 @@ impl Fault {
         Fault::Unavailable,
         Fault::Outage,
         Fault::Gone,
-        Fault::Unsent,
+        Fault::NotConnected,
         Fault::LostRequest,
         Fault::LostAnswer,
-        Fault::LostLate,
+        Fault::LostAnswerLate,
         Fault::DoneButTimeout,
         Fault::Kill,
     ];
 
-    /// What strikes the request of that number in systematic runs: everything
-    /// that differs to a client, and one in turn of those that differ little.
+    /// Faults for the request of that number: every fault that a client handles
+    /// in its own way, and one of those that differ little.
     pub(crate) fn many_at(index: u64) -> Vec<Fault> {
-        let in_turn = [Fault::Gone, Fault::Unsent, Fault::DoneButTimeout];
+        let in_turn = [Fault::Gone, Fault::NotConnected, Fault::DoneButTimeout];
         vec![
             Fault::Throttled,
             Fault::RetryWith,
@@ -83,13 +85,13 @@ impl Fault {
             Fault::Outage,
             Fault::LostRequest,
             Fault::LostAnswer,
-            Fault::LostLate,
+            Fault::LostAnswerLate,
             Fault::Kill,
             in_turn[index as usize % in_turn.len()],
         ]
     }
 
-    /// The same in short: what leaves a doubt, and one of the others in turn.
+    /// Fewer faults: those that leave the outcome unknown, and one of the others.
     pub(crate) fn few_at(index: u64) -> Vec<Fault> {
         let in_turn = [
             Fault::Throttled,
@@ -97,42 +99,43 @@ impl Fault {
             Fault::Unavailable,
             Fault::Outage,
             Fault::Gone,
-            Fault::Unsent,
+            Fault::NotConnected,
             Fault::DoneButTimeout,
         ];
         let in_turn = in_turn[index as usize % in_turn.len()];
-        vec![Fault::LostRequest, Fault::LostAnswer, Fault::LostLate, Fault::Kill, in_turn]
+        vec![Fault::LostRequest, Fault::LostAnswer, Fault::LostAnswerLate, Fault::Kill, in_turn]
     }
 
-    /// Only workers are killed: what a user who is killed had asked for is
-    /// nobody's to finish. Only users wait long for nothing: a worker's locks
-    /// would run out.
-    pub(crate) fn may_befall(self, role: Role) -> bool {
+    /// Only workers are killed: no process finishes the request of a killed user.
+    /// Only users wait long for a lost answer: a worker's locks would expire.
+    pub(crate) fn applies_to(self, role: Role) -> bool {
         match self {
-            Fault::Kill | Fault::Stuck(_) => role == Role::Worker,
-            Fault::LostLate => role == Role::User,
-            _ => role != Role::Watcher,
+            Fault::Kill | Fault::CutOff(_) => role == Role::Worker,
+            Fault::LostAnswerLate => role == Role::User,
+            _ => role != Role::Observer,
         }
     }
 
     /// Whether the server sees the request.
     pub(crate) fn is_served(self) -> bool {
         match self {
-            Fault::LostAnswer | Fault::LostLate | Fault::DoneButTimeout | Fault::Kill | Fault::Stuck(_) => {
-                true
-            }
+            Fault::LostAnswer
+            | Fault::LostAnswerLate
+            | Fault::DoneButTimeout
+            | Fault::Kill
+            | Fault::CutOff(_) => true,
             Fault::Throttled
             | Fault::RetryWith
             | Fault::Unavailable
             | Fault::Outage
             | Fault::LongOutage
             | Fault::Gone
-            | Fault::Unsent
+            | Fault::NotConnected
             | Fault::LostRequest => false,
         }
     }
 
-    /// What the driver gets instead of the answer.
+    /// What the driver gets instead of the server's answer.
     pub(crate) fn outcome(self) -> Result<Response, Failure> {
         let closed = |sent, message| Err(Failure::new(FailureKind::Closed, sent, message));
         match self {
@@ -141,9 +144,11 @@ impl Fault {
             Fault::Unavailable | Fault::Outage | Fault::LongOutage => Ok(answer(503, 0, None)),
             Fault::Gone => Ok(answer(410, 0, None)),
             Fault::DoneButTimeout => Ok(answer(408, 0, None)),
-            Fault::Unsent => Err(Failure::new(FailureKind::Connect, Sent::No, "injected: no connection")),
+            Fault::NotConnected => {
+                Err(Failure::new(FailureKind::Connect, Sent::No, "injected: no connection"))
+            }
             Fault::LostRequest => closed(Sent::Unknown, "injected: closed before the request was served"),
-            Fault::LostAnswer | Fault::LostLate | Fault::Kill | Fault::Stuck(_) => {
+            Fault::LostAnswer | Fault::LostAnswerLate | Fault::Kill | Fault::CutOff(_) => {
                 closed(Sent::Yes, "injected: closed before the answer")
             }
         }

@@ -1,49 +1,49 @@
-//! What must hold of everything that was written, in the order in which the
-//! server did: whoever writes goes by what is there. The end of a run may hide
-//! that someone did not, because most races are won by the right one.
+//! Checks every write of a run, in the order in which the server made them: no
+//! process may overwrite what it has not seen. The end of a run may hide that one
+//! did, because most races end well by luck.
 //!
-//! Checked of every instance: its state goes on from commit to commit, and no
-//! commit is of a state that is past; an activity is made once, goes with its
-//! lock in the hands of who completes it, and is completed once.
+//! Checked for every instance: each commit of its state follows the last one; an
+//! activity is created once, is completed by the holder of its lock, and is
+//! completed once.
 
 use std::collections::{HashMap, HashSet};
 
 use http::Method;
 use serde_json::Value;
 
-use crate::network::Served;
+use crate::network::ServedRequest;
 
-/// A document that was written.
+/// One document that was written.
 struct Write<'a> {
     id: &'a str,
-    /// `None` when it was removed.
+    /// `None` for a delete.
     body: Option<&'a Value>,
-    /// Whether there may have been none before.
-    is_made: bool,
+    /// Whether the document may be new.
+    is_create: bool,
 }
 
-/// What the last write of a state says.
+/// The members of a state document that tell its commits apart.
 #[derive(Debug, Clone, PartialEq)]
-struct Step {
+struct State {
     incarnation: String,
     seq: u64,
     ack: String,
 }
 
-/// One partition, as far as the writes have come.
+/// One partition after the writes so far.
 #[derive(Default)]
 struct Partition {
-    step: Option<Step>,
-    /// The lock of each activity that is there.
+    state: Option<State>,
+    /// The lock of each activity in the queue.
     locks: HashMap<String, Option<String>>,
-    made: HashSet<String>,
+    created: HashSet<String>,
 }
 
-/// Goes through all that was written and says what is wrong.
-pub(crate) fn check(served: &[Served]) -> Vec<String> {
+/// Goes through all writes and returns the problems.
+pub(crate) fn check(served: &[ServedRequest]) -> Vec<String> {
     let (mut partitions, mut problems) = (HashMap::<&str, Partition>::new(), Vec::new());
     for exchange in served.iter().filter(|exchange| (200..300).contains(&exchange.status)) {
-        // A batch that was refused.
+        // 207 is a batch that was refused.
         if exchange.status == 207 || exchange.method == Method::GET {
             continue;
         }
@@ -60,21 +60,21 @@ pub(crate) fn check(served: &[Served]) -> Vec<String> {
     problems
 }
 
-fn parsed(exchange: &Served) -> Result<Value, serde_json::Error> {
+fn parsed(exchange: &ServedRequest) -> Result<Value, serde_json::Error> {
     if exchange.body.is_empty() { Ok(Value::Null) } else { serde_json::from_slice(&exchange.body) }
 }
 
-/// What one exchange wrote: a batch, or a single document. Queries write nothing,
-/// and patches nothing that is looked at here.
-fn writes<'a>(exchange: &'a Served, body: &'a Value) -> Vec<Write<'a>> {
+/// The writes of one request: a batch, or a single document. Queries write
+/// nothing, and patches nothing that is checked here.
+fn writes<'a>(exchange: &'a ServedRequest, body: &'a Value) -> Vec<Write<'a>> {
     if let Some(operations) = body.as_array() {
         return operations.iter().filter_map(operation).collect();
     }
     let named = exchange.target.rsplit('/').next().unwrap_or_default();
     let write = match exchange.method {
-        Method::POST => body["id"].as_str().map(|id| Write { id, body: Some(body), is_made: true }),
-        Method::PUT => body["id"].as_str().map(|id| Write { id, body: Some(body), is_made: false }),
-        Method::DELETE => Some(Write { id: named, body: None, is_made: false }),
+        Method::POST => body["id"].as_str().map(|id| Write { id, body: Some(body), is_create: true }),
+        Method::PUT => body["id"].as_str().map(|id| Write { id, body: Some(body), is_create: false }),
+        Method::DELETE => Some(Write { id: named, body: None, is_create: false }),
         _ => None,
     };
     write.into_iter().collect()
@@ -83,9 +83,9 @@ fn writes<'a>(exchange: &'a Served, body: &'a Value) -> Vec<Write<'a>> {
 fn operation(operation: &Value) -> Option<Write<'_>> {
     let (body, id) = (&operation["resourceBody"], operation["id"].as_str());
     match operation["operationType"].as_str()? {
-        "Create" | "Upsert" => Some(Write { id: body["id"].as_str()?, body: Some(body), is_made: true }),
-        "Replace" => Some(Write { id: id?, body: Some(body), is_made: false }),
-        "Delete" => Some(Write { id: id?, body: None, is_made: false }),
+        "Create" | "Upsert" => Some(Write { id: body["id"].as_str()?, body: Some(body), is_create: true }),
+        "Replace" => Some(Write { id: id?, body: Some(body), is_create: false }),
+        "Delete" => Some(Write { id: id?, body: None, is_create: false }),
         _ => None,
     }
 }
@@ -95,9 +95,9 @@ impl Partition {
         let mut problems = Vec::new();
         for write in writes {
             let outcome = match (write.id, write.body) {
-                ("i", Some(body)) => self.goes_on(body),
-                (id, body) if id.starts_with("a:") => self.activity(id, body, write.is_made, writes),
-                (id, Some(_)) if id.starts_with("c:") => self.makes(id),
+                ("i", Some(body)) => self.check_state(body),
+                (id, body) if id.starts_with("a:") => self.activity(id, body, write.is_create, writes),
+                (id, Some(_)) if id.starts_with("c:") => self.record_created(id),
                 _ => Ok(()),
             };
             problems.extend(outcome.err());
@@ -106,14 +106,14 @@ impl Partition {
     }
 
     /// A state is written again as it was committed, or is the next commit.
-    fn goes_on(&mut self, body: &Value) -> Result<(), String> {
+    fn check_state(&mut self, body: &Value) -> Result<(), String> {
         let text = |name: &str| body[name].as_str().unwrap_or_default().to_owned();
-        let next = Step {
+        let next = State {
             incarnation: text("incarnation"),
             seq: body["seq"].as_u64().unwrap_or_default(),
             ack: text("ack"),
         };
-        let Some(last) = self.step.replace(next.clone()) else { return Ok(()) };
+        let Some(last) = self.state.replace(next.clone()) else { return Ok(()) };
         let is_next = next.seq == last.seq + 1 && next.ack != last.ack;
         if next.incarnation != last.incarnation || next == last || is_next {
             return Ok(());
@@ -125,18 +125,18 @@ impl Partition {
         &mut self,
         id: &str,
         body: Option<&Value>,
-        is_made: bool,
+        is_create: bool,
         writes: &[Write<'_>],
     ) -> Result<(), String> {
         match body {
-            // Cancelled, which nobody's lock prevents.
+            // A cancelled activity; its lock does not protect it.
             Some(body) if body["type"] != "worker_queue" => {
                 self.locks.remove(id);
                 Ok(())
             }
             Some(body) => {
                 self.locks.insert(id.to_owned(), body["lock"].as_str().map(str::to_owned));
-                if is_made { self.makes(id) } else { Ok(()) }
+                if is_create { self.record_created(id) } else { Ok(()) }
             }
             None => {
                 let lock = self.locks.remove(id).flatten();
@@ -153,7 +153,7 @@ impl Partition {
         }
     }
 
-    fn makes(&mut self, id: &str) -> Result<(), String> {
-        if self.made.insert(id.to_owned()) { Ok(()) } else { Err(format!("{id} was made twice")) }
+    fn record_created(&mut self, id: &str) -> Result<(), String> {
+        if self.created.insert(id.to_owned()) { Ok(()) } else { Err(format!("{id} was made twice")) }
     }
 }

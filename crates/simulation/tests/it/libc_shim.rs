@@ -1,16 +1,16 @@
-//! The virtual clock and the seeded entropy, where all code of this binary
-//! meets them: `clock_gettime` and `getrandom` of libc, defined here, so that
-//! the linker prefers these to the real ones.
+//! Virtual time and seeded randomness for all code of this binary:
+//! `clock_gettime` and `getrandom` of libc are defined here, and the linker takes
+//! these instead of the real ones.
 //!
-//! It has this shape because duroxide reads the wall clock and makes identifiers
-//! itself, and tokio's paused clock reaches neither. Both functions are the real
-//! ones on every thread that does not play a world; on one that does, time is
-//! the current tokio runtime's, or the world's between two steps of it, and
-//! chance comes from the seed. What always holds: no value of the machine's
-//! clock or entropy reaches a thread that plays a world.
+//! They are needed because duroxide reads the wall clock and makes identifiers
+//! itself, which tokio's paused clock does not change. On a thread with a
+//! [`VirtualClock`], time is the current tokio runtime's, or the simulation's
+//! between two steps, and randomness comes from the seed. On every other thread
+//! both functions call the kernel. What always holds: no value of the machine's
+//! clock or entropy reaches a thread with a virtual clock.
 //!
-//! This is the one file with `unsafe` code: the two functions have C's
-//! signatures, and asking the kernel instead is a system call.
+//! This is the only file with `unsafe` code: the two functions have C's
+//! signatures, and a call of the kernel is a system call.
 #![allow(unsafe_code)]
 
 use std::cell::Cell;
@@ -19,10 +19,10 @@ use std::time::{Duration, Instant};
 
 use perihelion_testkit::Random;
 
-/// When every world begins, in nanoseconds since 1970: some day in 2027.
+/// The first moment of virtual time, in nanoseconds since 1970: a day in 2027.
 const BEGINNING: u64 = 1_800_000_000_000_000_000;
 
-/// The clock whose readings are dates; all others only measure.
+/// The clock with dates; all others only measure.
 const CLOCK_REALTIME: c_int = 0;
 
 #[cfg(target_arch = "x86_64")]
@@ -37,74 +37,74 @@ mod number {
 }
 
 thread_local! {
-    /// Whether this thread plays a world.
+    /// Whether this thread has virtual time.
     static IS_VIRTUAL: Cell<bool> = const { Cell::new(false) };
-    /// Whether the shim itself is asking for the time.
-    static IS_ASKING: Cell<bool> = const { Cell::new(false) };
-    /// Time outside of every tokio runtime, since the beginning.
+    /// Whether the shim itself is reading the time.
+    static IS_READING: Cell<bool> = const { Cell::new(false) };
+    /// Virtual time outside of every tokio runtime, since the beginning.
     static ELAPSED: Cell<Duration> = const { Cell::new(Duration::ZERO) };
     /// The beginning, as the standard library has it.
     static ORIGIN: Cell<Option<Instant>> = const { Cell::new(None) };
-    /// How far the dates of the host that runs now are ahead, in milliseconds.
-    static AHEAD_MS: Cell<i64> = const { Cell::new(0) };
-    static CHANCE: Cell<u64> = const { Cell::new(0) };
+    /// How far the clock of the current host is ahead, in milliseconds.
+    static CLOCK_SKEW_MS: Cell<i64> = const { Cell::new(0) };
+    static RANDOM_STATE: Cell<u64> = const { Cell::new(0) };
 }
 
-/// While it lives, its thread has virtual time and seeded entropy.
-pub(crate) struct Virtual(());
+/// Its thread has virtual time and seeded randomness until it is dropped.
+pub(crate) struct VirtualClock(());
 
-impl Virtual {
-    pub(crate) fn begin(seed: u64) -> Virtual {
+impl VirtualClock {
+    pub(crate) fn begin(seed: u64) -> VirtualClock {
         IS_VIRTUAL.set(true);
         ELAPSED.set(Duration::ZERO);
-        CHANCE.set(seed);
-        IS_ASKING.set(true);
+        RANDOM_STATE.set(seed);
+        IS_READING.set(true);
         ORIGIN.set(Some(Instant::now()));
-        IS_ASKING.set(false);
-        Virtual(())
+        IS_READING.set(false);
+        VirtualClock(())
     }
 
-    /// The world has come this far. Only between steps of its hosts.
+    /// Sets the virtual time between two steps of the hosts.
     pub(crate) fn set_elapsed(&self, elapsed: Duration) {
         ELAPSED.set(elapsed);
     }
 
-    /// The dates that are read from now on are this far ahead.
-    pub(crate) fn set_ahead_ms(&self, ahead: i64) {
-        AHEAD_MS.set(ahead);
+    /// Sets how far the dates that are read from now on are ahead.
+    pub(crate) fn set_clock_skew_ms(&self, ahead: i64) {
+        CLOCK_SKEW_MS.set(ahead);
     }
 
-    /// That moment, as timers have it.
+    /// A moment of virtual time, as timers have it.
     pub(crate) fn instant(&self, elapsed: Duration) -> Instant {
         ORIGIN.get().expect("it has begun") + elapsed
     }
 }
 
-impl Drop for Virtual {
+impl Drop for VirtualClock {
     fn drop(&mut self) {
-        AHEAD_MS.set(0);
+        CLOCK_SKEW_MS.set(0);
         IS_VIRTUAL.set(false);
     }
 }
 
-/// Virtual time since the beginning, wherever it is asked.
+/// Virtual time since the beginning, inside and outside of a runtime.
 pub(crate) fn elapsed() -> Duration {
     match ORIGIN.get() {
-        Some(origin) if !IS_ASKING.get() => {
-            IS_ASKING.set(true);
+        Some(origin) if !IS_READING.get() => {
+            IS_READING.set(true);
             let now = tokio::time::Instant::now().into_std();
-            IS_ASKING.set(false);
+            IS_READING.set(false);
             now.saturating_duration_since(origin)
         }
         _ => ELAPSED.get(),
     }
 }
 
-/// The next 64 bits of the thread's seed (SplitMix64).
-fn chance() -> u64 {
-    let mut random = Random::new(CHANCE.get());
+/// The next 64 bits from the thread's seed (SplitMix64).
+fn next_random() -> u64 {
+    let mut random = Random::new(RANDOM_STATE.get());
     let bits = random.bits();
-    CHANCE.set(random.state());
+    RANDOM_STATE.set(random.state());
     bits
 }
 
@@ -120,14 +120,14 @@ unsafe extern "C" {
 }
 
 /// # Safety
-/// As of libc: `time` points to a `struct timespec` that may be written.
+/// As in libc: `time` points to a `struct timespec` that may be written.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn clock_gettime(clock: c_int, time: *mut Timespec) -> c_int {
     if !IS_VIRTUAL.get() {
-        // SAFETY: the caller's promise is the one that the kernel wants.
+        // SAFETY: the caller promises what the kernel requires.
         return unsafe { syscall(number::CLOCK_GETTIME, clock, time) as c_int };
     }
-    let ahead = if clock == CLOCK_REALTIME { AHEAD_MS.get() * 1_000_000 } else { 0 };
+    let ahead = if clock == CLOCK_REALTIME { CLOCK_SKEW_MS.get() * 1_000_000 } else { 0 };
     let elapsed = u64::try_from(elapsed().as_nanos()).unwrap_or(u64::MAX);
     let nanoseconds = BEGINNING.saturating_add(elapsed).saturating_add_signed(ahead);
     let value = Timespec {
@@ -140,16 +140,16 @@ unsafe extern "C" fn clock_gettime(clock: c_int, time: *mut Timespec) -> c_int {
 }
 
 /// # Safety
-/// As of libc: `buffer` points to `length` bytes that may be written.
+/// As in libc: `buffer` points to `length` bytes that may be written.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn getrandom(buffer: *mut c_void, length: usize, flags: c_uint) -> isize {
     if !IS_VIRTUAL.get() {
-        // SAFETY: the caller's promise is the one that the kernel wants.
+        // SAFETY: the caller promises what the kernel requires.
         return unsafe { syscall(number::GETRANDOM, buffer, length, flags) as isize };
     }
     for place in 0..length {
         // SAFETY: the caller promises that all of them may be written.
-        unsafe { buffer.cast::<u8>().add(place).write(chance() as u8) };
+        unsafe { buffer.cast::<u8>().add(place).write(next_random() as u8) };
     }
     length as isize
 }

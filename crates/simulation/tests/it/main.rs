@@ -1,30 +1,36 @@
-//! The simulation: the whole stack in one thread under virtual time.
+//! The simulation: duroxide's runtime, the provider, the driver and the engine in
+//! one thread, in virtual time, with faults.
 //!
-//! `world` has the hosts and their common clock, `network` stands between the
-//! hosts and the server and lets requests fail as `weather` plans it, `workflows`
-//! and `scenarios` are what is run, `audit` is what must hold at the end.
-//! `systematic` lets each request of each scenario fail in each way, `operations`
-//! does so with the operations that the runtime never calls, `random` draws
-//! everything from seeds, `contested` lets several processes meet in the
-//! same instances, `foreign` has what one process writes while another is busy.
-//! `fences` looks at every write of a run: nobody may have written past another.
+//! | module | what it has |
+//! |---|---|
+//! | `world` | the hosts and their common clock |
+//! | `network` | the transport between hosts and server: numbers requests, injects faults, keeps a log |
+//! | `fault`, `fault_plan` | the faults, and which request gets which |
+//! | `process` | the programs of the hosts |
+//! | `workflows`, `scenarios` | what is run |
+//! | `activity_log`, `audit`, `fences` | what is checked afterwards |
+//! | `single_faults` | each request of each scenario fails in each way |
+//! | `operations` | the same for operations that the runtime does not call |
+//! | `random` | everything is drawn from a seed |
+//! | `contention` | several processes work on the same instances |
+//! | `remote_events` | one process writes to an instance while another is busy with it |
 
-// The shim knows the system calls of these.
+// The shim knows the system calls of these platforms.
 #![cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 
+mod activity_log;
 mod audit;
-mod contested;
+mod contention;
 mod fault;
+mod fault_plan;
 mod fences;
-mod foreign;
-mod ledger;
 mod libc_shim;
 mod network;
 mod operations;
 mod process;
 mod random;
+mod remote_events;
 mod scenarios;
-mod systematic;
-mod weather;
+mod single_faults;
 mod workflows;
 mod world;

@@ -1,10 +1,10 @@
-//! Between the hosts and the server: numbers every request, lets it fail as it
-//! is planned, and remembers what happened.
+//! The network between the hosts and the server: numbers every request, injects
+//! the planned faults, and keeps a log.
 //!
 //! A request under way belongs to the network and not to the process that sent
-//! it: it runs on the server's host, and goes on when the sender gives up or is
-//! killed, as one on a real network does. What always holds: a dead process
-//! sends nothing and hears nothing.
+//! it: it runs on the server's host, and goes on when its sender times out or is
+//! killed, as on a real network. What always holds: a killed process sends and
+//! receives nothing.
 
 use std::fmt::Write as _;
 use std::future::pending;
@@ -23,53 +23,53 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use crate::fault::{Fault, LATE, LONG_OUTAGE, OUTAGE};
+use crate::fault_plan::{Delivery, FaultPlan};
 use crate::libc_shim;
-use crate::weather::{Plan, Ruling};
 
-/// Requests of one run. Ten times what the longest needs: more is a hot loop,
-/// which would otherwise never let virtual time go on.
+/// Requests of one run, ten times what the longest needs. More are a busy loop,
+/// in which virtual time would stand still.
 const REQUESTS_MAX: u64 = 60_000;
 
-/// How long the server may take; it answers at once, so that this is never met.
+/// The deadline that the server sees. It answers at once, so it is never reached.
 const SERVED_WITHIN: Duration = Duration::from_secs(3600);
 
-/// What of a batch is its first operation's kind and id.
+/// So many bytes of a batch hold the kind and id of its first operation.
 const BEGINNING: usize = 64;
 
-/// Who sends.
+/// The part that a host plays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// A process with a runtime: its requests fail, and it can be killed.
+    /// A process with a runtime: its requests can fail, and it can be killed.
     Worker,
-    /// A program that starts workflows: its requests fail.
+    /// A program that starts workflows: its requests can fail.
     User,
-    /// Looks from outside: nothing of it fails or counts.
-    Watcher,
+    /// Reads from outside: its requests never fail and are not numbered.
+    Observer,
 }
 
-/// One process, from its start to its end.
+/// One process, from its start until it is killed.
 #[derive(Debug)]
-pub(crate) struct Life {
+pub(crate) struct ProcessRun {
     pub(crate) name: String,
     pub(crate) role: Role,
-    is_dead: AtomicBool,
+    is_killed: AtomicBool,
 }
 
-impl Life {
+impl ProcessRun {
     pub(crate) fn new(name: String, role: Role) -> Self {
-        Life { name, role, is_dead: AtomicBool::new(false) }
+        ProcessRun { name, role, is_killed: AtomicBool::new(false) }
     }
 
-    pub(crate) fn is_dead(&self) -> bool {
-        self.is_dead.load(Ordering::SeqCst)
+    pub(crate) fn is_killed(&self) -> bool {
+        self.is_killed.load(Ordering::SeqCst)
     }
 
     pub(crate) fn end(&self) {
-        self.is_dead.store(true, Ordering::SeqCst);
+        self.is_killed.store(true, Ordering::SeqCst);
     }
 }
 
-/// One request, as it went.
+/// One request and its answer.
 #[derive(Debug)]
 struct Exchange {
     number: Option<u64>,
@@ -81,15 +81,15 @@ struct Exchange {
     partition: String,
     body: Bytes,
     fault: Option<Fault>,
-    /// What the server said, if it was asked, and when.
+    /// The server's status and when it was given, if the request was served.
     status: Option<(u16, Duration)>,
-    /// Its place in the order in which the server said so.
+    /// The place of the answer among all answers.
     order: u64,
 }
 
-/// An exchange that the server has answered, whoever heard of it.
+/// A request that the server has answered, whether or not the answer arrived.
 #[derive(Debug)]
-pub(crate) struct Served {
+pub(crate) struct ServedRequest {
     pub(crate) sender: String,
     pub(crate) method: Method,
     pub(crate) target: String,
@@ -99,7 +99,7 @@ pub(crate) struct Served {
     pub(crate) at_ms: u128,
 }
 
-/// The network of one world.
+/// The network of one simulation.
 #[derive(Debug)]
 pub(crate) struct Network {
     state: Mutex<State>,
@@ -107,16 +107,16 @@ pub(crate) struct Network {
 
 #[derive(Debug)]
 struct State {
-    plan: Plan,
+    plan: FaultPlan,
     numbered: u64,
     under_way: usize,
-    is_stirred: bool,
+    is_active: bool,
     kills: u32,
-    struck: u64,
-    /// Until then nothing is served.
+    faults: u64,
+    /// Until then every request gets 503.
     outage_until: Duration,
-    /// Until then nothing of that process gets through.
-    stuck: Option<(String, Duration)>,
+    /// A process that is cut off, and until when.
+    cut_off: Option<(String, Duration)>,
     answers: u64,
     log: Vec<Exchange>,
     hash: u64,
@@ -125,14 +125,14 @@ struct State {
 impl Network {
     pub(crate) fn new() -> Self {
         let state = State {
-            plan: Plan::Calm,
+            plan: FaultPlan::None,
             numbered: 0,
             under_way: 0,
-            is_stirred: false,
+            is_active: false,
             kills: 0,
-            struck: 0,
+            faults: 0,
             outage_until: Duration::ZERO,
-            stuck: None,
+            cut_off: None,
             answers: 0,
             log: Vec::new(),
             hash: 0xcbf2_9ce4_8422_2325,
@@ -144,14 +144,14 @@ impl Network {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// From now on requests are numbered, from 0, and this happens to them.
-    pub(crate) fn plan(&self, plan: Plan) {
+    /// Sets the plan and numbers requests from 0 again.
+    pub(crate) fn plan(&self, plan: FaultPlan) {
         let mut state = self.state();
         state.numbered = 0;
         state.plan = plan;
     }
 
-    /// Requests since the plan was made.
+    /// Numbered requests since the plan was set.
     pub(crate) fn numbered(&self) -> u64 {
         self.state().numbered
     }
@@ -161,28 +161,28 @@ impl Network {
     }
 
     /// How many requests failed.
-    pub(crate) fn struck(&self) -> u64 {
-        self.state().struck
+    pub(crate) fn faults(&self) -> u64 {
+        self.state().faults
     }
 
     pub(crate) fn requests(&self) -> u64 {
         self.state().log.len() as u64
     }
 
-    /// No process is killed any more.
-    pub(crate) fn spare(&self) {
-        if let Plan::Storm(storm) = &mut self.state().plan {
-            storm.faults.retain(|fault| *fault != Fault::Kill);
+    /// Removes kills from the plan.
+    pub(crate) fn stop_kills(&self) {
+        if let FaultPlan::Random(random) = &mut self.state().plan {
+            random.faults.retain(|fault| *fault != Fault::Kill);
         }
     }
 
-    /// A process is gone for another reason than a request.
+    /// Counts a kill that no request caused.
     pub(crate) fn count_kill(&self) {
         self.state().kills += 1;
     }
 
-    /// Who sent each request since the plan was made.
-    pub(crate) fn senders(&self) -> Vec<Role> {
+    /// The sender of each numbered request since the plan was set.
+    pub(crate) fn request_roles(&self) -> Vec<Role> {
         let state = self.state();
         let first =
             state.log.iter().rposition(|exchange| exchange.number == Some(0)).unwrap_or(state.log.len());
@@ -190,20 +190,20 @@ impl Network {
         numbered.map(|exchange| exchange.role).collect()
     }
 
-    /// How long a process is stuck yet.
-    pub(crate) fn stuck_for(&self) -> Duration {
-        let until = self.state().stuck.as_ref().map_or(Duration::ZERO, |(_, until)| *until);
+    /// How long a process is still cut off.
+    pub(crate) fn cut_off_for(&self) -> Duration {
+        let until = self.state().cut_off.as_ref().map_or(Duration::ZERO, |(_, until)| *until);
         until.saturating_sub(libc_shim::elapsed())
     }
 
-    /// Everything that was served, in that order.
-    pub(crate) fn served_in_order(&self) -> Vec<Served> {
+    /// Every request that was served, in the order of the answers.
+    pub(crate) fn served_in_order(&self) -> Vec<ServedRequest> {
         let state = self.state();
         let mut answered: Vec<&Exchange> = state.log.iter().filter(|one| one.status.is_some()).collect();
         answered.sort_by_key(|exchange| exchange.order);
         let served = answered.into_iter().filter_map(|exchange| {
             let (status, at) = exchange.status?;
-            Some(Served {
+            Some(ServedRequest {
                 sender: exchange.sender.clone(),
                 method: exchange.method.clone(),
                 target: exchange.target.path().to_owned(),
@@ -216,7 +216,8 @@ impl Network {
         served.collect()
     }
 
-    /// Numbers of batches whose first operation is of a document with such an id.
+    /// Numbers of the batches whose first operation is on a document with an id
+    /// that begins so.
     pub(crate) fn batches_of(&self, id: &str) -> Vec<u64> {
         let state = self.state();
         let is_of = |exchange: &&Exchange| {
@@ -226,24 +227,24 @@ impl Network {
         state.log.iter().filter(is_of).filter_map(|exchange| exchange.number).collect()
     }
 
-    /// A hash of all that was sent and answered, and when.
+    /// A hash of every request and answer and their times.
     pub(crate) fn hash(&self) -> u64 {
         self.state().hash
     }
 
-    /// Whether anything happened since it was last asked, or is about to.
-    pub(crate) fn take_stirred(&self) -> bool {
+    /// Whether a request began or ended since the last call, or is under way.
+    pub(crate) fn take_activity(&self) -> bool {
         let mut state = self.state();
-        std::mem::take(&mut state.is_stirred) || state.under_way > 0
+        std::mem::take(&mut state.is_active) || state.under_way > 0
     }
 
     /// Whether there were more requests than any workflow needs.
-    pub(crate) fn is_flooded(&self) -> bool {
+    pub(crate) fn has_too_many_requests(&self) -> bool {
         self.state().log.len() as u64 >= REQUESTS_MAX
     }
 
-    /// What was sent, a line each, around the one of that number.
-    pub(crate) fn story(&self, around: Option<u64>, lines: usize) -> String {
+    /// The log around the request of that number, or its end: a line per request.
+    pub(crate) fn log_around(&self, around: Option<u64>, lines: usize) -> String {
         let state = self.state();
         let center = match around {
             Some(number) => state.log.iter().position(|exchange| exchange.number == Some(number)),
@@ -269,52 +270,52 @@ impl Network {
         text
     }
 
-    fn begin(&self, life: &Life, request: &Request) -> (usize, Ruling) {
+    fn begin(&self, process: &ProcessRun, request: &Request) -> (usize, Delivery) {
         let mut state = self.state();
-        let is_counted = life.role != Role::Watcher;
+        let is_counted = process.role != Role::Observer;
         let number = is_counted.then_some(state.numbered);
         state.numbered += u64::from(is_counted);
         let at = libc_shim::elapsed();
-        let mut ruling = state.plan.rule(life, number);
+        let mut delivery = state.plan.next(process, number);
         if is_counted && at < state.outage_until {
-            ruling.fault = Some(Fault::Unavailable);
+            delivery.fault = Some(Fault::Unavailable);
         }
-        match ruling.fault {
+        match delivery.fault {
             Some(Fault::Outage) => state.outage_until = at + OUTAGE,
             Some(Fault::LongOutage) => state.outage_until = at + LONG_OUTAGE,
-            Some(Fault::Stuck(time)) => state.stuck = Some((life.name.clone(), at + time)),
+            Some(Fault::CutOff(time)) => state.cut_off = Some((process.name.clone(), at + time)),
             _ => {}
         }
-        if let Some((name, until)) = &state.stuck
-            && *name == life.name
+        if let Some((name, until)) = &state.cut_off
+            && *name == process.name
         {
-            ruling.there = ruling.there.max(until.saturating_sub(at));
+            delivery.request_delay = delivery.request_delay.max(until.saturating_sub(at));
         }
-        state.struck += u64::from(ruling.fault.is_some());
+        state.faults += u64::from(delivery.fault.is_some());
         state.under_way += 1;
-        state.is_stirred = true;
+        state.is_active = true;
         let partition = request.headers.get("x-ms-documentdb-partitionkey");
         let partition = partition.and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned();
-        state.fold(life.name.as_bytes());
-        state.fold(request.method.as_str().as_bytes());
-        state.fold(request.target.as_str().as_bytes());
-        state.fold(partition.as_bytes());
-        state.fold(&request.body);
-        state.fold(&at.as_nanos().to_le_bytes());
+        state.hash_bytes(process.name.as_bytes());
+        state.hash_bytes(request.method.as_str().as_bytes());
+        state.hash_bytes(request.target.as_str().as_bytes());
+        state.hash_bytes(partition.as_bytes());
+        state.hash_bytes(&request.body);
+        state.hash_bytes(&at.as_nanos().to_le_bytes());
         state.log.push(Exchange {
             number,
             at,
-            sender: life.name.clone(),
-            role: life.role,
+            sender: process.name.clone(),
+            role: process.role,
             method: request.method.clone(),
             target: request.target.clone(),
             partition,
             body: request.body.clone(),
-            fault: ruling.fault,
+            fault: delivery.fault,
             status: None,
             order: 0,
         });
-        (state.log.len() - 1, ruling)
+        (state.log.len() - 1, delivery)
     }
 
     fn served(&self, place: usize, outcome: &Result<Response, Failure>) {
@@ -323,18 +324,18 @@ impl Network {
         let at = libc_shim::elapsed();
         state.answers += 1;
         (state.log[place].status, state.log[place].order) = (Some((status, at)), state.answers);
-        state.fold(&status.to_le_bytes());
-        state.fold(&at.as_nanos().to_le_bytes());
+        state.hash_bytes(&status.to_le_bytes());
+        state.hash_bytes(&at.as_nanos().to_le_bytes());
     }
 
-    fn end(&self, kill: Option<&Life>) {
+    fn end(&self, kill: Option<&ProcessRun>) {
         let mut state = self.state();
         state.under_way -= 1;
-        state.is_stirred = true;
-        if let Some(life) = kill
-            && !life.is_dead()
+        state.is_active = true;
+        if let Some(process) = kill
+            && !process.is_killed()
         {
-            life.end();
+            process.end();
             state.kills += 1;
         }
     }
@@ -342,56 +343,56 @@ impl Network {
 
 impl State {
     /// FNV-1a.
-    fn fold(&mut self, bytes: &[u8]) {
+    fn hash_bytes(&mut self, bytes: &[u8]) {
         for byte in bytes {
             self.hash = (self.hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
         }
     }
 }
 
-impl Tap {
-    /// The process ends here and now, by its own doing.
+impl SimulatedTransport {
+    /// Kills the process from inside.
     pub(crate) fn die(&self) {
-        if !self.life.is_dead() {
-            self.life.end();
+        if !self.process.is_killed() {
+            self.process.end();
             self.network.count_kill();
         }
     }
 }
 
-/// A process's way to the server.
+/// The transport that connects a process to the server.
 #[derive(Debug, Clone)]
-pub(crate) struct Tap {
+pub(crate) struct SimulatedTransport {
     pub(crate) network: Arc<Network>,
-    pub(crate) life: Arc<Life>,
+    pub(crate) process: Arc<ProcessRun>,
     pub(crate) server: Handle,
     pub(crate) inner: InProcess,
 }
 
-impl Transport for Tap {
+impl Transport for SimulatedTransport {
     async fn send(&self, mut request: Request) -> Result<Response, Failure> {
-        if self.life.is_dead() || self.network.is_flooded() {
+        if self.process.is_killed() || self.network.has_too_many_requests() {
             return pending().await;
         }
-        let (place, ruling) = self.network.begin(&self.life, &request);
+        let (place, delivery) = self.network.begin(&self.process, &request);
         let deadline = Instant::from_std(request.deadline);
-        // The server does not know how long its client waits.
+        // The server does not know the deadline of its client.
         request.deadline = (Instant::now() + SERVED_WITHIN).into_std();
         let (answer, answered) = oneshot::channel();
         let way = self.clone();
         self.server.spawn(async move {
-            tokio::time::sleep(ruling.there).await;
-            let outcome = way.cross(request, place, ruling.fault).await;
-            tokio::time::sleep(ruling.back).await;
-            if ruling.fault == Some(Fault::LostLate) {
+            tokio::time::sleep(delivery.request_delay).await;
+            let outcome = way.cross(request, place, delivery.fault).await;
+            tokio::time::sleep(delivery.response_delay).await;
+            if delivery.fault == Some(Fault::LostAnswerLate) {
                 tokio::time::sleep(LATE).await;
             }
-            way.network.end((ruling.fault == Some(Fault::Kill)).then_some(&*way.life));
-            // Nobody may be waiting any more.
+            way.network.end((delivery.fault == Some(Fault::Kill)).then_some(&*way.process));
+            // The receiver is gone when its process was killed.
             let _ = answer.send(outcome);
         });
         let outcome = tokio::time::timeout_at(deadline, answered).await;
-        if self.life.is_dead() {
+        if self.process.is_killed() {
             return pending().await;
         }
         match outcome {
@@ -402,11 +403,11 @@ impl Transport for Tap {
     }
 }
 
-impl Tap {
+impl SimulatedTransport {
     async fn cross(&self, request: Request, place: usize, fault: Option<Fault>) -> Result<Response, Failure> {
         let outcome = match fault {
             Some(fault) if !fault.is_served() => fault.outcome(),
-            Some(fault) if !matches!(fault, Fault::Stuck(_)) => {
+            Some(fault) if !matches!(fault, Fault::CutOff(_)) => {
                 self.network.served(place, &self.inner.send(request).await);
                 fault.outcome()
             }
@@ -420,7 +421,7 @@ impl Tap {
     }
 }
 
-/// Says when it was sent, by the server's clock, as answers over a socket do.
+/// Adds the server's date, as answers over a socket have.
 fn dated(mut response: Response) -> Response {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let date = perihelion_wire::date::format(now.as_secs());

@@ -1,8 +1,8 @@
-//! Operations that the runtime never calls, or only when something is wrong:
-//! each request of each of them fails in each way. An operator's program makes
-//! them beside a runtime to which nothing happens. Unless it is killed, no
-//! operation may report a failure; an operator who was killed does it again, as
-//! a person would, and then everything must be as if it had been done once.
+//! Operations that the runtime calls never or only after an error: each request
+//! of each of them fails in each way. An operator's program calls them; a runtime
+//! beside it has no faults. An operation may not fail unless the operator is
+//! killed. A killed operator is restarted and repeats the operation; then the
+//! result must be the same as of one call.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -17,61 +17,60 @@ use duroxide::providers::{
 use duroxide::{Event, EventKind};
 use duroxide_cdb::{CommitTier, CosmosDBProvider};
 
-use crate::audit::settled;
+use crate::activity_log::ActivityLog;
+use crate::audit::wait_until_settled;
 use crate::fault::Fault;
-use crate::ledger::Ledger;
+use crate::fault_plan::FaultPlan;
 use crate::network::Role;
 use crate::process::{self, Settings, Slot, User, worker};
 use crate::scenarios::{by_name, ended};
-use crate::weather::Plan;
 use crate::world::{self, Program};
 
-/// An operation that takes longer hangs. A deletion that was given up is undone
-/// after a minute, and the reconciler comes round after that.
+/// An operation that takes longer hangs. An abandoned deletion is undone after a
+/// minute, and the reconciler runs after that.
 const TIME: Duration = Duration::from_secs(400);
 
-/// A killed operator is back after this.
-const AWAY: Duration = Duration::from_millis(300);
+/// A killed operator is restarted after this time.
+const RESTART_AFTER: Duration = Duration::from_millis(300);
 
-/// Between attempts of an operator who was killed before.
+/// Between attempts of an operator that was killed before.
 const AGAIN: Duration = Duration::from_secs(3);
 
-/// Attempts of that one: a deletion that was given up holds its instances for
-/// over a minute.
+/// Attempts of an operator that was killed before: an abandoned deletion blocks
+/// its instances for over a minute.
 const AGAIN_MAX: usize = 60;
 
 /// Failing runs shown in full.
 const SHOWN_MAX: usize = 3;
 
-/// Locks that are taken here, and how long it takes until they have run out.
+/// How long a lock lasts.
 const LOCK: Duration = Duration::from_secs(4);
 
-/// An instance that no runtime runs: nobody has registered its orchestration,
-/// and no runtime is there.
+/// An instance that no runtime runs: its orchestration is not registered.
 const LONE: &str = "lone";
 
-type Acted<'p> = Pin<Box<dyn Future<Output = Result<(), ProviderError>> + Send + 'p>>;
-type Seen<'u> = Pin<Box<dyn Future<Output = Result<(), String>> + Send + 'u>>;
+type CallFuture<'p> = Pin<Box<dyn Future<Output = Result<(), ProviderError>> + Send + 'p>>;
+type CheckFuture<'u> = Pin<Box<dyn Future<Output = Result<(), String>> + Send + 'u>>;
 
 /// One operation.
 #[derive(Clone, Copy)]
 struct Case {
     name: &'static str,
-    /// The scenario that is played to its end before; without one there is no
-    /// runtime either.
+    /// The scenario that runs to its end before the operation. Without one, there
+    /// is no runtime either.
     before: Option<&'static str>,
-    act: for<'p> fn(&'p CosmosDBProvider) -> Acted<'p>,
-    /// What must hold afterwards, when so many processes were killed.
-    see: for<'u> fn(&'u User, u32) -> Seen<'u>,
+    call: for<'p> fn(&'p CosmosDBProvider) -> CallFuture<'p>,
+    /// Checks the result; takes how many processes were killed.
+    check: for<'u> fn(&'u User, u32) -> CheckFuture<'u>,
 }
 
 macro_rules! case {
-    ($name:literal, $before:expr, $act:path, $see:path) => {
+    ($name:literal, $before:expr, $call:path, $check:path) => {
         Case {
             name: $name,
             before: $before,
-            act: |provider| Box::pin($act(provider)),
-            see: |user, kills| Box::pin($see(user, kills)),
+            call: |provider| Box::pin($call(provider)),
+            check: |user, kills| Box::pin($check(user, kills)),
         }
     };
 }
@@ -97,7 +96,8 @@ async fn enqueue(provider: &CosmosDBProvider) -> Result<(), ProviderError> {
     provider.enqueue_for_orchestrator(start(), None).await
 }
 
-/// What an operator does who was killed and does not know how far it came.
+/// Enqueues unless a message is there: a restarted operator does not know
+/// whether it has enqueued.
 async fn enqueue_if_missing(provider: &CosmosDBProvider) -> Result<(), ProviderError> {
     if manage(provider)?.get_queue_depths().await?.orchestrator_queue == 0 {
         provider.enqueue_for_orchestrator(start(), None).await?;
@@ -105,7 +105,7 @@ async fn enqueue_if_missing(provider: &CosmosDBProvider) -> Result<(), ProviderE
     Ok(())
 }
 
-/// Whoever was killed has enqueued and does it again: another message.
+/// A restarted operator has enqueued a second message.
 async fn one_message(user: &User, kills: u32) -> Result<(), String> {
     let depths = admin(&*user.auditor().await)?.get_queue_depths().await.map_err(text)?;
     expect(depths.orchestrator_queue, |depth| *depth == 1 || (*depth == 2 && kills > 0))
@@ -117,7 +117,7 @@ async fn abandon_turn(provider: &CosmosDBProvider) -> Result<(), ProviderError> 
     provider.abandon_orchestration_item(&token, None, false).await
 }
 
-/// It can be taken again, with its message, and the attempt counts.
+/// The turn can be fetched again, with its message, and the attempt counts.
 async fn a_turn_is_there(user: &User, kills: u32) -> Result<(), String> {
     tokio::time::sleep(LOCK).await;
     let (messages, _, attempts) = fetch(&*user.auditor().await).await.map_err(text)?;
@@ -181,14 +181,14 @@ async fn work(provider: &CosmosDBProvider) -> Result<(), ProviderError> {
     provider.ack_work_item(&token, Some(completion)).await
 }
 
-/// Whoever was killed has enqueued the activity and does it again: another one.
+/// A restarted operator has enqueued a second activity.
 async fn one_completion(user: &User, kills: u32) -> Result<(), String> {
     let depths = admin(&*user.auditor().await)?.get_queue_depths().await.map_err(text)?;
     expect(depths.orchestrator_queue, |depth| *depth == 1 || (*depth == 2 && kills > 0))?;
     expect(depths.worker_queue, |depth| *depth == 0 || (*depth == 1 && kills > 0))
 }
 
-/// Appends what is not there yet.
+/// Appends the events that are missing.
 async fn append(provider: &CosmosDBProvider) -> Result<(), ProviderError> {
     let events = provider.read_with_execution(LONE, 1).await?.len();
     if events < 2 {
@@ -222,9 +222,9 @@ async fn delete_bulk(provider: &CosmosDBProvider) -> Result<(), ProviderError> {
     manage(provider)?.delete_instance_bulk(InstanceFilter::default()).await.map(drop)
 }
 
-/// No instance, and no document but tombstones.
+/// There is no instance, and no document but tombstones.
 async fn nothing_is_left(user: &User, _: u32) -> Result<(), String> {
-    let left = settled(user).await;
+    let left = wait_until_settled(user).await;
     expect(left, Vec::is_empty)?;
     let instances = admin(&*user.auditor().await)?.list_instances().await.map_err(text)?;
     expect(instances, Vec::is_empty)?;
@@ -244,13 +244,14 @@ async fn one_execution(user: &User, _: u32) -> Result<(), String> {
     expect(executions, |executions| *executions == [3])?;
     let history = provider.read("eternal").await.map_err(text)?;
     expect(history.len(), |events| *events > 4)?;
-    expect(settled(user).await, Vec::is_empty)?;
+    expect(wait_until_settled(user).await, Vec::is_empty)?;
     let query = perihelion_client::Query::new("SELECT c.id FROM c WHERE c.hx < 3 OR c.type = 'execution'");
     let rows = user.container().query::<serde_json::Value>(query).collect().await;
     expect(rows.map_err(|error| error.to_string())?, Vec::is_empty)
 }
 
-/// Takes the turn of the one instance; how many messages came with it.
+/// Fetches the turn of the one instance: how many messages it has, its token, and
+/// its attempts.
 async fn fetch(provider: &CosmosDBProvider) -> Result<(usize, String, u32), ProviderError> {
     let fetched = provider.fetch_orchestration_item(LOCK, LOCK * 2, None).await?;
     let (item, token, attempts) =
@@ -286,77 +287,82 @@ fn expect<T: std::fmt::Debug>(value: T, is_right: impl FnOnce(&T) -> bool) -> Re
 struct Outcome {
     requests: u64,
     problem: Option<String>,
-    story: String,
+    log: String,
 }
 
-fn run(case: Case, strike: Option<(u64, Fault)>) -> Outcome {
-    world::play(1, 1, |world| {
-        let ledger = Ledger::default();
+fn run(case: Case, fault_at: Option<(u64, Fault)>) -> Outcome {
+    world::simulate(1, 1, |world| {
+        let activity_log = ActivityLog::default();
         if case.before.is_some() {
-            world.add(Role::Watcher, 0, AWAY, worker(Settings::default(), ledger.clone(), &Slot::empty()));
+            world.add_host(
+                Role::Observer,
+                0,
+                RESTART_AFTER,
+                worker(Settings::default(), activity_log.clone(), &Slot::empty()),
+            );
         }
         let (counted, result) = (Slot::empty(), Slot::empty());
-        world.add(Role::Worker, 0, AWAY, operator(case, strike, &counted, &result));
+        world.add_host(Role::Worker, 0, RESTART_AFTER, operator(case, fault_at, &counted, &result));
         world.run(TIME, |_| result.is_full());
         let problem = match result.take() {
             Some(Ok(())) => None,
             Some(Err(problem)) => Some(problem),
             None => Some("it hangs".to_owned()),
         };
-        let story = match problem {
-            Some(_) => world.network().story(strike.map(|(index, _)| index), 12),
+        let log = match problem {
+            Some(_) => world.network().log_around(fault_at.map(|(index, _)| index), 12),
             None => String::new(),
         };
-        Outcome { requests: counted.take().unwrap_or_default(), problem, story }
+        Outcome { requests: counted.take().unwrap_or_default(), problem, log }
     })
 }
 
-/// The operator's program, which may be started more than once.
+/// The operator's program; it may be started more than once.
 fn operator(
     case: Case,
-    strike: Option<(u64, Fault)>,
+    fault_at: Option<(u64, Fault)>,
     counted: &Slot<u64>,
     result: &Slot<Result<(), String>>,
 ) -> Program {
     let (counted, result) = (counted.clone(), result.clone());
     let is_prepared = Arc::new(AtomicBool::new(false));
-    Arc::new(move |site| {
+    Arc::new(move |connection| {
         let (counted, result, is_prepared) = (counted.clone(), result.clone(), Arc::clone(&is_prepared));
         Box::pin(async move {
-            let network = Arc::clone(&site.tap.network);
-            let user = User::open(site).await;
+            let network = Arc::clone(&connection.transport.network);
+            let user = User::open(connection).await;
             if !is_prepared.swap(true, Ordering::SeqCst) {
                 if let Some(scenario) = case.before {
-                    let calm = User::open(user.site.watching()).await;
-                    match (by_name(scenario).play)(&calm, scenario.to_owned()).await {
+                    let calm = User::open(user.connection.as_observer()).await;
+                    match (by_name(scenario).run)(&calm, scenario.to_owned()).await {
                         Ok(endings) => ended(&calm, &endings).await,
                         Err(problem) => return result.put(Err(problem)),
                     }
                 }
-                network.plan(match strike {
-                    Some((index, fault)) => Plan::Strike { index, fault },
-                    None => Plan::Calm,
+                network.plan(match fault_at {
+                    Some((index, fault)) => FaultPlan::One { index, fault },
+                    None => FaultPlan::None,
                 });
             }
-            let acted = act(case, &user, network.kills()).await;
+            let called = call(case, &user, network.kills()).await;
             counted.put(network.numbered());
-            network.plan(Plan::Calm);
-            let seen = match acted {
-                Ok(()) => (case.see)(&user, network.kills()).await,
+            network.plan(FaultPlan::None);
+            let checked = match called {
+                Ok(()) => (case.check)(&user, network.kills()).await,
                 Err(problem) => Err(problem),
             };
-            result.put(seen);
+            result.put(checked);
         })
     })
 }
 
-/// Once; or as often as it takes, for an operator who was killed before.
-async fn act(case: Case, user: &User, kills: u32) -> Result<(), String> {
+/// Calls the operation once, or until it succeeds for a restarted operator.
+async fn call(case: Case, user: &User, kills: u32) -> Result<(), String> {
     let mut last = String::new();
     for _ in 0..if kills == 0 { 1 } else { AGAIN_MAX } {
-        match (case.act)(&user.provider).await {
+        match (case.call)(&user.provider).await {
             Ok(()) => return Ok(()),
-            // What the one before had finished cannot be done again.
+            // An operation that was finished before the kill cannot be repeated.
             Err(error) if kills > 0 && is_done_before(&error) => return Ok(()),
             Err(error) => last = format!("{}: {error}", case.name),
         }
@@ -389,8 +395,8 @@ every_request! {
     every_request_of_appending_may_fail: case!("append", None, append, four_events),
     every_request_of_deleting_a_tree_may_fail:
         case!("delete a tree", Some("parent"), delete_tree, nothing_is_left),
-    every_request_of_deleting_what_runs_may_fail:
-        case!("delete what runs", Some("parked"), delete_running, nothing_is_left),
+    every_request_of_deleting_a_running_tree_may_fail:
+        case!("delete a running tree", Some("parked"), delete_running, nothing_is_left),
     every_request_of_deleting_in_bulk_may_fail:
         case!("delete in bulk", Some("detach"), delete_bulk, nothing_is_left),
     every_request_of_pruning_may_fail: case!("prune", Some("eternal"), prune, one_execution),
@@ -399,15 +405,15 @@ every_request! {
 fn check(case: Case) {
     let (began, mut failed) = (Instant::now(), Vec::new());
     let calm = run(case, None);
-    assert_eq!(calm.problem, None, "{} without faults\n{}", case.name, calm.story);
+    assert_eq!(calm.problem, None, "{} without faults\n{}", case.name, calm.log);
     assert!(calm.requests > 0, "{} sends nothing", case.name);
     for index in 0..calm.requests {
         let faults = if case.before.is_some() { Fault::few_at(index) } else { Fault::many_at(index) };
-        for fault in faults.into_iter().filter(|fault| fault.may_befall(Role::Worker)) {
-            let Outcome { problem, story, .. } = run(case, Some((index, fault)));
+        for fault in faults.into_iter().filter(|fault| fault.applies_to(Role::Worker)) {
+            let Outcome { problem, log, .. } = run(case, Some((index, fault)));
             let Some(problem) = problem else { continue };
             if failed.len() < SHOWN_MAX {
-                eprintln!("{} request {index} {fault:?}: {problem}\n{story}", case.name);
+                eprintln!("{} request {index} {fault:?}: {problem}\n{log}", case.name);
             }
             failed.push(format!("{index} {fault:?}: {problem}"));
         }
@@ -416,7 +422,8 @@ fn check(case: Case) {
     assert!(failed.is_empty(), "{}: {} runs fail:\n{}", case.name, failed.len(), failed.join("\n"));
 }
 
-/// Opening, over a client that is connected: database and container are made.
+/// Opening a provider over a client that is connected creates the database and
+/// the container.
 #[test]
 fn every_request_of_opening_may_fail() {
     let requests = open(None).expect("it opens without faults");
@@ -430,23 +437,24 @@ fn every_request_of_opening_may_fail() {
     }
 }
 
-fn open(strike: Option<(u64, Fault)>) -> Result<u64, String> {
-    world::play(1, 1, |world| {
+fn open(fault_at: Option<(u64, Fault)>) -> Result<u64, String> {
+    world::simulate(1, 1, |world| {
         let result: Slot<Result<(), String>> = Slot::empty();
         let put = result.clone();
-        let program: Program = Arc::new(move |site| {
+        let program: Program = Arc::new(move |connection| {
             let result = put.clone();
             Box::pin(async move {
-                let client = perihelion_client::Client::over(&site.endpoint, site.tap.clone()).await;
-                site.tap.network.plan(match strike {
-                    Some((index, fault)) => Plan::Strike { index, fault },
-                    None => Plan::Calm,
+                let client =
+                    perihelion_client::Client::over(&connection.endpoint, connection.transport.clone()).await;
+                connection.transport.network.plan(match fault_at {
+                    Some((index, fault)) => FaultPlan::One { index, fault },
+                    None => FaultPlan::None,
                 });
                 let client = client.expect("nothing happens to it before the plan");
                 result.put(process::provider_over(client, CommitTier::default()).await.map(drop));
             })
         });
-        world.add(Role::User, 0, AWAY, program);
+        world.add_host(Role::User, 0, RESTART_AFTER, program);
         world.run(TIME, |_| result.is_full());
         let opened = result.take().unwrap_or_else(|| Err("it hangs".to_owned()));
         opened.map(|()| world.network().numbered())

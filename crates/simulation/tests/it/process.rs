@@ -1,5 +1,5 @@
-//! Programs of the hosts: a worker is the provider with duroxide's runtime on
-//! it, a user is the provider with a client, and someone who looks.
+//! The programs of the hosts: a worker has a provider and duroxide's runtime, a
+//! user has a provider and duroxide's client.
 
 use std::future::pending;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,34 +11,35 @@ use duroxide::runtime::{ObservabilityConfig, Runtime, RuntimeOptions};
 use duroxide_cdb::{CommitTier, CosmosDBProvider};
 use serde_json::Value;
 
-use crate::ledger::Ledger;
+use crate::activity_log::ActivityLog;
 use crate::workflows;
-use crate::world::{Program, Site};
+use crate::world::{Connection, Program};
 
 pub(crate) const DATABASE: &str = "simulated";
 pub(crate) const CONTAINER: &str = "workflows";
 
-/// Locks of instances, activities and sessions. Short, so that what was killed
-/// is soon taken up again, and longer than any wait that is injected.
+/// Locks of instances, activities and sessions: short, so that work of a killed
+/// process is soon fetched again, and longer than any injected delay.
 const LOCK: Duration = Duration::from_secs(4);
 
-/// How long an activity that is cancelled may go on.
+/// How long a cancelled activity may go on.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// Sessions without work, and how often they are swept.
+/// After this time a session without work is idle; also how often idle sessions
+/// are swept.
 const SESSION_IDLE: Duration = Duration::from_secs(5);
 
-/// Between attempts of a process to open the database.
+/// Between attempts of a process to open the provider.
 const OPEN_PAUSE: Duration = Duration::from_millis(500);
 
-/// How workers are set up.
+/// The settings of a worker.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
-    /// The commit tier of the provider.
+    /// The provider's commit tier.
     pub(crate) tier: CommitTier,
     pub(crate) dispatchers: usize,
     pub(crate) workers: usize,
-    /// Attempts before a message counts as poison: above the number of kills.
+    /// Attempts before a message counts as poison: more than there are kills.
     pub(crate) attempts_max: u32,
 }
 
@@ -48,13 +49,16 @@ impl Default for Settings {
     }
 }
 
-/// A provider at that site, as a process opens it.
-pub(crate) async fn provider(site: &Site, tier: CommitTier) -> Result<Arc<CosmosDBProvider>, String> {
-    let client = perihelion_client::Client::over(&site.endpoint, site.tap.clone()).await;
+/// Opens a provider over that connection.
+pub(crate) async fn provider(
+    connection: &Connection,
+    tier: CommitTier,
+) -> Result<Arc<CosmosDBProvider>, String> {
+    let client = perihelion_client::Client::over(&connection.endpoint, connection.transport.clone()).await;
     provider_over(client.map_err(|error| error.to_string())?, tier).await
 }
 
-/// A provider over a client that is connected.
+/// Opens a provider over a client that is connected.
 pub(crate) async fn provider_over(
     client: perihelion_client::Client,
     tier: CommitTier,
@@ -64,23 +68,27 @@ pub(crate) async fn provider_over(
     Ok(Arc::new(builder.open().await.map_err(|error| error.to_string())?))
 }
 
-/// The same, as often as it takes: a process that cannot open is started again.
-pub(crate) async fn provider_at_last(site: &Site, tier: CommitTier) -> Arc<CosmosDBProvider> {
+/// Opens a provider, and tries until it succeeds.
+pub(crate) async fn provider_at_last(connection: &Connection, tier: CommitTier) -> Arc<CosmosDBProvider> {
     loop {
-        match provider(site, tier).await {
+        match provider(connection, tier).await {
             Ok(provider) => return provider,
             Err(_) => tokio::time::sleep(OPEN_PAUSE).await,
         }
     }
 }
 
-/// A process that runs workflows. Its provider is left in the slot.
-pub(crate) fn worker(settings: Settings, ledger: Ledger, left: &Slot<Arc<CosmosDBProvider>>) -> Program {
+/// A process that runs workflows. Its provider is put into the slot.
+pub(crate) fn worker(
+    settings: Settings,
+    activity_log: ActivityLog,
+    left: &Slot<Arc<CosmosDBProvider>>,
+) -> Program {
     let left = left.clone();
-    Arc::new(move |site| {
-        let (settings, ledger, left) = (settings.clone(), ledger.clone(), left.clone());
+    Arc::new(move |connection| {
+        let (settings, activity_log, left) = (settings.clone(), activity_log.clone(), left.clone());
         Box::pin(async move {
-            let provider = provider_at_last(&site, settings.tier).await;
+            let provider = provider_at_last(&connection, settings.tier).await;
             left.put(Arc::clone(&provider));
             let options = RuntimeOptions {
                 orchestration_concurrency: settings.dispatchers,
@@ -96,7 +104,7 @@ pub(crate) fn worker(settings: Settings, ledger: Ledger, left: &Slot<Arc<CosmosD
                 worker_tag_filter: TagFilter::default_and([workflows::TAG]),
                 ..RuntimeOptions::default()
             };
-            let (activities, orchestrations) = workflows::registries(&ledger, &site.tap);
+            let (activities, orchestrations) = workflows::registries(&activity_log, &connection.transport);
             let _runtime = Runtime::start_with_options(provider, activities, orchestrations, options).await;
             pending::<()>().await;
         })
@@ -105,42 +113,42 @@ pub(crate) fn worker(settings: Settings, ledger: Ledger, left: &Slot<Arc<CosmosD
 
 /// A program that uses workflows.
 pub(crate) struct User {
-    pub(crate) site: Site,
-    /// What it does goes through here, and may fail.
+    pub(crate) connection: Connection,
+    /// The user's own calls; their requests can fail.
     pub(crate) client: Client,
     pub(crate) provider: Arc<CosmosDBProvider>,
-    /// What it waits for it sees through here: nothing of it fails.
-    pub(crate) watch: perihelion_client::Client,
+    /// For waiting and checking; its requests never fail.
+    pub(crate) observer: perihelion_client::Client,
 }
 
 impl User {
-    pub(crate) async fn open(site: Site) -> User {
-        let provider = provider_at_last(&site, CommitTier::default()).await;
-        let watching = site.watching();
-        let watch = perihelion_client::Client::over(&watching.endpoint, watching.tap).await;
+    pub(crate) async fn open(connection: Connection) -> User {
+        let provider = provider_at_last(&connection, CommitTier::default()).await;
+        let observing = connection.as_observer();
+        let observer = perihelion_client::Client::over(&observing.endpoint, observing.transport).await;
         let client = Client::new(Arc::clone(&provider) as Arc<dyn Provider>);
-        User { site, client, provider, watch: watch.expect("nobody who watches fails") }
+        User { connection, client, provider, observer: observer.expect("nobody who watches fails") }
     }
 
-    /// The container, to look at.
+    /// The container, for waiting and checking.
     pub(crate) fn container(&self) -> perihelion_client::Container {
-        self.watch.database(DATABASE).container(CONTAINER)
+        self.observer.database(DATABASE).container(CONTAINER)
     }
 
-    /// What an instance's state document says, which costs less than to ask
-    /// the provider; null before there is one.
+    /// An instance's state document, or null before there is one. Reading it takes
+    /// fewer requests than the provider's own calls.
     pub(crate) async fn state(&self, instance: &str) -> Value {
         let found = self.container().find::<Value>(instance, "i").await;
         found.ok().flatten().map(perihelion_client::Item::into_value).unwrap_or_default()
     }
 
-    /// A provider that nothing happens to.
+    /// A provider whose requests never fail.
     pub(crate) async fn auditor(&self) -> Arc<CosmosDBProvider> {
-        provider_over(self.watch.clone(), CommitTier::default()).await.expect("nobody who watches fails")
+        provider_over(self.observer.clone(), CommitTier::default()).await.expect("nobody who watches fails")
     }
 }
 
-/// Where one host leaves something for whoever plays the world.
+/// A value that a host hands to the test.
 #[derive(Debug)]
 pub(crate) struct Slot<T>(Arc<Mutex<Option<T>>>);
 

@@ -1,13 +1,13 @@
-//! Random runs: everything is drawn from a seed, which replays it exactly.
+//! Random runs: everything is drawn from a seed, which repeats a run exactly.
 //!
-//! A run has two phases. In the storm requests fail, are late and overtake each
-//! other, and processes are killed; what was promised must hold, but nothing need
-//! get done. Then all is calm, and everything must end. A gentle storm stays
-//! within what a lock bears, so that an activity runs again only for a kill; a
-//! rough one does not, and then only completions are counted.
+//! A run has two phases. In the first, requests fail, are late and overtake each
+//! other, and processes are killed; no work has to be finished. In the second,
+//! nothing fails, and everything must end. In a gentle run no fault lasts longer
+//! than a lock, so that an activity runs again only after a kill; in a rough run
+//! locks expire, and only completions are counted.
 //!
-//! `SIMULATION_SEEDS=17..18 cargo test -p perihelion-simulation --test it seeds_draw`
-//! plays a seed again; with `SIMULATION_LOG=duroxide_cdb=debug` it tells more.
+//! `SIMULATION_SEEDS=17..18 cargo test -p perihelion-simulation --test it random_faults`
+//! repeats a seed; `SIMULATION_LOG=duroxide_cdb=debug` prints what the provider logs.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -15,53 +15,52 @@ use std::time::{Duration, Instant};
 
 use duroxide_cdb::CommitTier;
 
+use crate::activity_log::ActivityLog;
 use crate::audit::{Strictness, audit};
 use crate::fault::Fault;
+use crate::fault_plan::{FaultPlan, RandomFaults};
 use crate::fences;
-use crate::ledger::Ledger;
 use crate::network::Role;
 use crate::process::{Settings, Slot, User, worker};
 use crate::scenarios::{Endings, FAN_OUT, SMALL, STAGED, Scenario, ended};
-use crate::weather::{Plan, Storm};
 use crate::world::{self, Program, World};
 
-/// Seeds of CI, in two parts for two cores.
+/// Seeds of CI, in two tests for two cores.
 const FIRST_HALF: Range<u64> = 0..250;
 const SECOND_HALF: Range<u64> = 250..500;
 
-/// After the storm everything ends within this: locks run out, the reconciler
-/// comes round twice, and a queue of work is done.
+/// Without faults everything ends within this: locks expire, the reconciler runs
+/// twice, and the queues are emptied.
 const CALM: Duration = Duration::from_secs(300);
 
 /// Failing seeds shown in full.
 const SHOWN_MAX: usize = 3;
 
-/// Kills of one run: attempts before a message is poison are above it.
+/// Kills of one run: fewer than the attempts before a message is poison.
 const KILLS_MAX: u32 = 20;
 
-/// Attempts in a rough run, in which locks also run out while the network does
-/// not answer.
+/// Attempts in a rough run, in which locks also expire during outages.
 const ATTEMPTS_ROUGH: u32 = 1000;
 
-/// What is drawn for a run.
+/// What a seed decides about a run.
 #[derive(Debug)]
-struct Draw {
+struct RandomRun {
     is_rough: bool,
     partitions: u32,
-    /// How far each worker's dates are ahead, in milliseconds.
-    ahead_ms: Vec<i64>,
-    /// How each worker is set up.
+    /// How far each worker's clock is ahead, in milliseconds.
+    clock_skew_ms: Vec<i64>,
+    /// Each worker's settings.
     settings: Vec<Settings>,
-    storm: Storm,
-    storm_time: Duration,
-    /// Between two kills that no request is the cause of.
+    faults: RandomFaults,
+    fault_time: Duration,
+    /// The mean time between kills that no request causes.
     kill_every: Option<Duration>,
-    away: Duration,
+    restart_after: Duration,
     scenarios: Vec<(Scenario, Duration)>,
     rng: fastrand::Rng,
 }
 
-fn draw(seed: u64) -> Draw {
+fn draw(seed: u64) -> RandomRun {
     let mut rng = fastrand::Rng::with_seed(seed);
     let is_rough = rng.u8(..3) == 0;
     let workers = rng.usize(1..=3);
@@ -76,32 +75,32 @@ fn draw(seed: u64) -> Draw {
         scenarios.push((scenario, Duration::from_millis(rng.u64(..6000))));
     }
     let mut faults: Vec<Fault> = Fault::ALL.into_iter().filter(|_| rng.bool()).collect();
-    // Two in a row are longer than what is left of a lock.
+    // Two outages in a row are longer than the rest of a lock.
     faults.retain(|fault| is_rough || *fault != Fault::Outage);
-    let storm = Storm {
+    let faults = RandomFaults {
         faults,
         rate: 10f64.powf(-0.7 - 1.8 * rng.f64()) * if is_rough { 1.0 } else { 0.3 },
-        again: if is_rough { rng.f64() * 0.95 } else { 0.0 },
-        is_again: false,
+        repeat_rate: if is_rough { rng.f64() * 0.95 } else { 0.0 },
+        was_faulty: false,
         latency_ms: [0, 2, 10, 40][rng.usize(..4)],
-        straggle: if is_rough { (0.02 * rng.f64(), rng.u64(100..20_000)) } else { (0.0, 0) },
+        slow_tail: if is_rough { (0.02 * rng.f64(), rng.u64(100..20_000)) } else { (0.0, 0) },
         rng: rng.fork(),
     };
-    Draw {
+    RandomRun {
         is_rough,
         partitions: if rng.u8(..4) == 0 { 3 } else { 1 },
-        ahead_ms: (0..workers).map(|_| rng.i64(-skew..=skew)).collect(),
+        clock_skew_ms: (0..workers).map(|_| rng.i64(-skew..=skew)).collect(),
         settings: (0..workers).map(|_| settings(&mut rng, is_rough)).collect(),
-        storm,
-        storm_time: Duration::from_secs(rng.u64(5..40)),
+        faults,
+        fault_time: Duration::from_secs(rng.u64(5..40)),
         kill_every: rng.bool().then(|| Duration::from_millis(rng.u64(500..15_000))),
-        away: Duration::from_millis(rng.u64(0..4000)),
+        restart_after: Duration::from_millis(rng.u64(0..4000)),
         scenarios,
         rng,
     }
 }
 
-/// Most have the default tier, and those of one container may differ.
+/// Most workers have the default tier; workers of one container may differ.
 fn settings(rng: &mut fastrand::Rng, is_rough: bool) -> Settings {
     Settings {
         tier: [CommitTier::Durable, CommitTier::Optimistic, CommitTier::Cached, CommitTier::Cached]
@@ -112,102 +111,107 @@ fn settings(rng: &mut fastrand::Rng, is_rough: bool) -> Settings {
     }
 }
 
-/// How a run went.
+/// The result of a run.
 #[derive(Debug, PartialEq)]
 struct Outcome {
     problems: Vec<String>,
     hash: u64,
     requests: u64,
-    struck: u64,
+    faults: u64,
     kills: u32,
     took: Duration,
 }
 
 fn run(seed: u64) -> Outcome {
     let draw = draw(seed);
-    world::play(seed, draw.partitions, move |world| play(world, draw))
+    world::simulate(seed, draw.partitions, move |world| simulate(world, draw))
 }
 
-fn play(world: &mut World, draw: Draw) -> Outcome {
-    let Draw { storm, settings, storm_time, away, scenarios, mut rng, .. } = draw;
-    let ledger = Ledger::default();
-    for (ahead_ms, settings) in draw.ahead_ms.iter().zip(settings) {
-        world.add(Role::Worker, *ahead_ms, away, worker(settings, ledger.clone(), &Slot::empty()));
+fn simulate(world: &mut World, draw: RandomRun) -> Outcome {
+    let RandomRun { faults, settings, fault_time, restart_after, scenarios, mut rng, .. } = draw;
+    let activity_log = ActivityLog::default();
+    for (clock_skew_ms, settings) in draw.clock_skew_ms.iter().zip(settings) {
+        world.add_host(
+            Role::Worker,
+            *clock_skew_ms,
+            restart_after,
+            worker(settings, activity_log.clone(), &Slot::empty()),
+        );
     }
     let result = Slot::empty();
     let strictness = if draw.is_rough { Strictness::Completions } else { Strictness::Runs };
-    world.add(Role::User, 0, away, user(scenarios, &ledger, strictness, &result));
-    world.network().plan(Plan::Storm(Box::new(storm)));
+    world.add_host(Role::User, 0, restart_after, user(scenarios, &activity_log, strictness, &result));
+    world.network().plan(FaultPlan::Random(Box::new(faults)));
     let mut next_kill = draw.kill_every;
-    world.run(storm_time, |world| {
+    world.run(fault_time, |world| {
         if let (Some(at), Some(every)) = (next_kill, draw.kill_every)
             && world.elapsed() >= at
         {
             next_kill = Some(at + every.mul_f64(0.5 + rng.f64()));
-            world.kill(rng.usize(..draw.ahead_ms.len()));
+            world.kill(rng.usize(..draw.clock_skew_ms.len()));
         }
         if world.network().kills() >= KILLS_MAX {
-            world.network().spare();
+            world.network().stop_kills();
             next_kill = None;
         }
         result.is_full()
     });
-    world.network().plan(Plan::Calm);
+    world.network().plan(FaultPlan::None);
     world.run(CALM, |_| result.is_full());
     let network = world.network();
     let mut problems =
-        result.take().unwrap_or_else(|| vec![format!("it hangs; the ledger has {:?}", ledger.runs())]);
+        result.take().unwrap_or_else(|| vec![format!("it hangs; activities ran: {:?}", activity_log.runs())]);
     problems.extend(fences::check(&network.served_in_order()));
     if !problems.is_empty() && std::env::var_os("SIMULATION_STORY").is_some() {
-        eprintln!("{}", network.story(Some(0), usize::MAX / 8));
+        eprintln!("{}", network.log_around(Some(0), usize::MAX / 8));
     }
     Outcome {
         problems,
         hash: network.hash(),
         requests: network.requests(),
-        struck: network.struck(),
+        faults: network.faults(),
         kills: network.kills(),
         took: world.elapsed(),
     }
 }
 
-/// Plays all scenarios beside each other.
+/// The user's program: runs all scenarios at the same time.
 fn user(
     scenarios: Vec<(Scenario, Duration)>,
-    ledger: &Ledger,
+    activity_log: &ActivityLog,
     strictness: Strictness,
     result: &Slot<Vec<String>>,
 ) -> Program {
-    let (ledger, result) = (ledger.clone(), result.clone());
-    Arc::new(move |site| {
-        let (scenarios, ledger, result) = (scenarios.clone(), ledger.clone(), result.clone());
+    let (activity_log, result) = (activity_log.clone(), result.clone());
+    Arc::new(move |connection| {
+        let (scenarios, activity_log, result) = (scenarios.clone(), activity_log.clone(), result.clone());
         Box::pin(async move {
-            let user = Arc::new(User::open(site).await);
-            let mut playing = tokio::task::JoinSet::new();
+            let user = Arc::new(User::open(connection).await);
+            let mut running = tokio::task::JoinSet::new();
             for (place, (scenario, after)) in scenarios.into_iter().enumerate() {
                 let user = Arc::clone(&user);
-                playing.spawn(async move {
+                running.spawn(async move {
                     tokio::time::sleep(after).await;
-                    (scenario.play)(&user, format!("{}{place}", scenario.name)).await
+                    (scenario.run)(&user, format!("{}{place}", scenario.name)).await
                 });
             }
             let (mut endings, mut problems) = (Endings::new(), Vec::new());
-            while let Some(played) = playing.join_next().await {
-                match played {
+            while let Some(finished) = running.join_next().await {
+                match finished {
                     Ok(Ok(more)) => endings.extend(more),
                     Ok(Err(problem)) => problems.push(problem),
                     Err(error) => problems.push(error.to_string()),
                 }
             }
             ended(&user, &endings).await;
-            let kills = user.site.tap.network.kills();
-            problems.extend(audit(&user, &ledger, &endings, strictness.allowing(kills)).await);
+            let kills = user.connection.transport.network.kills();
+            problems.extend(audit(&user, &activity_log, &endings, strictness.allowing(kills)).await);
             result.put(problems);
         })
     })
 }
 
-/// The seeds to play: those of CI, or those that are asked for.
+/// The seeds of CI, or those of `SIMULATION_SEEDS`.
 fn seeds(usual: Range<u64>) -> Range<u64> {
     let Ok(text) = std::env::var("SIMULATION_SEEDS") else { return usual };
     let (first, end) = text.split_once("..").expect("SIMULATION_SEEDS is written as 0..100");
@@ -215,13 +219,13 @@ fn seeds(usual: Range<u64>) -> Range<u64> {
 }
 
 #[test]
-fn workflows_survive_what_seeds_draw() {
+fn workflows_survive_random_faults() {
     check(seeds(FIRST_HALF));
 }
 
-/// With `SIMULATION_SEEDS` the other one plays all of them.
+/// With `SIMULATION_SEEDS` the test above runs all of them.
 #[test]
-fn workflows_survive_what_more_seeds_draw() {
+fn workflows_survive_more_random_faults() {
     if std::env::var_os("SIMULATION_SEEDS").is_none() {
         check(SECOND_HALF);
     }
@@ -229,10 +233,10 @@ fn workflows_survive_what_more_seeds_draw() {
 
 fn check(seeds: Range<u64>) {
     let began = Instant::now();
-    let (mut failed, mut requests, mut struck, mut kills, mut took) = (Vec::new(), 0, 0, 0, Duration::ZERO);
+    let (mut failed, mut requests, mut faults, mut kills, mut took) = (Vec::new(), 0, 0, 0, Duration::ZERO);
     for seed in seeds.clone() {
         let outcome = run(seed);
-        (requests, struck) = (requests + outcome.requests, struck + outcome.struck);
+        (requests, faults) = (requests + outcome.requests, faults + outcome.faults);
         (kills, took) = (kills + outcome.kills, took + outcome.took);
         if !outcome.problems.is_empty() {
             if failed.len() < SHOWN_MAX {
@@ -242,14 +246,14 @@ fn check(seeds: Range<u64>) {
         }
     }
     println!(
-        "{:?}: {requests} requests, {struck} struck, {kills} kills, {} virtual hours, {:?}",
+        "{:?}: {requests} requests, {faults} faults, {kills} kills, {} virtual hours, {:?}",
         seeds,
         took.as_secs() / 3600,
         began.elapsed()
     );
     assert!(
         failed.is_empty(),
-        "{} seeds fail: {failed:?}; SIMULATION_SEEDS={}..{} plays the first again",
+        "{} seeds fail: {failed:?}; SIMULATION_SEEDS={}..{} repeats the first",
         failed.len(),
         failed[0],
         failed[0] + 1
@@ -257,7 +261,7 @@ fn check(seeds: Range<u64>) {
 }
 
 #[test]
-fn a_seed_is_one_run() {
+fn a_seed_repeats_a_run_exactly() {
     for seed in [3, 11, 42] {
         let (first, second) = (run(seed), run(seed));
         assert!(first.requests > 100, "a run is more than {} requests", first.requests);

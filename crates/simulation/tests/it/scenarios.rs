@@ -1,5 +1,5 @@
-//! What users do with the workflows: each scenario is small, so that every one
-//! of its requests can fail in every way.
+//! Scenarios: what a user does with the workflows. Each is small, so that every
+//! one of its requests can fail in every way.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -10,30 +10,30 @@ use duroxide::runtime::OrchestrationStatus;
 use crate::process::User;
 use crate::workflows::{CROWD, FAN, LARGE, READY, WIDE};
 
-/// How often a user looks at what it waits for.
-const GLANCE: Duration = Duration::from_millis(400);
+/// How often a user checks what it waits for.
+const POLL_INTERVAL: Duration = Duration::from_millis(400);
 
-/// What a workflow must end with.
+/// How a workflow must end.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Ending {
     Output(String),
-    /// Cancelled, by its user or with its parent.
+    /// Cancelled by its user, or with its parent.
     Cancelled,
-    /// Given up, because every attempt at a turn ended the process.
+    /// Failed as poison, because every attempt at a turn ended the process.
     Poison,
 }
 
-/// What a scenario leaves behind: instances, and how each must end.
+/// The instances of a scenario, and how each must end.
 pub(crate) type Endings = Vec<(String, Ending)>;
 
-type Play<'u> = Pin<Box<dyn Future<Output = Result<Endings, String>> + Send + 'u>>;
+type ScenarioFuture<'u> = Pin<Box<dyn Future<Output = Result<Endings, String>> + Send + 'u>>;
 
-/// A user's part.
+/// One scenario.
 #[derive(Clone, Copy)]
 pub(crate) struct Scenario {
     pub(crate) name: &'static str,
-    /// Plays it, with instances named after the text.
-    pub(crate) play: for<'u> fn(&'u User, String) -> Play<'u>,
+    /// Runs it, with instances named after the text.
+    pub(crate) run: for<'u> fn(&'u User, String) -> ScenarioFuture<'u>,
 }
 
 impl std::fmt::Debug for Scenario {
@@ -43,8 +43,8 @@ impl std::fmt::Debug for Scenario {
 }
 
 macro_rules! scenario {
-    ($name:literal, $play:path) => {
-        Scenario { name: $name, play: |user, name| Box::pin($play(user, name)) }
+    ($name:literal, $run:path) => {
+        Scenario { name: $name, run: |user, name| Box::pin($run(user, name)) }
     };
 }
 
@@ -65,22 +65,22 @@ pub(crate) const SMALL: [Scenario; 13] = [
     scenario!("stats", stats),
 ];
 
-/// A fan-out that needs a bundle.
+/// A fan-out of so many activities that a turn commits them in a bundle.
 pub(crate) const FAN_OUT: Scenario = scenario!("fan", fan);
 
-/// One that takes several steps to unpack.
+/// A fan-out whose bundle takes several steps to unpack.
 pub(crate) const WIDE_FAN: Scenario = scenario!("wide", wide);
 
-/// Two workflows in which turns of several processes meet.
+/// Two workflows whose turns run in several processes at the same time.
 pub(crate) const CROWDED: Scenario = scenario!("crowd", crowd);
 
-/// A workflow that ends every process which runs it.
+/// A workflow that ends every process that runs it.
 pub(crate) const DEADLY: Scenario = scenario!("deadly", deadly);
 
-/// A turn that must be staged.
+/// A turn that is too large for one commit and must be staged.
 pub(crate) const STAGED: Scenario = scenario!("large", large);
 
-/// A scenario by name, `parked` included: a parent and a child that go on.
+/// A scenario by name; also `parked`, a parent and a child that do not end.
 pub(crate) fn by_name(name: &str) -> Scenario {
     const PARKED: Scenario = scenario!("parked", parked);
     let all = SMALL.into_iter().chain([FAN_OUT, STAGED, PARKED]);
@@ -96,18 +96,18 @@ async fn start(user: &User, instance: &str, orchestration: &str) -> Result<(), S
     started.map_err(|error| format!("start of {instance}: {error}"))
 }
 
-/// Waits until it says that it is ready for its user.
+/// Waits until the instance says that it is ready for its user.
 async fn ready(user: &User, instance: &str) {
     while user.state(instance).await["customStatus"] != READY {
-        tokio::time::sleep(GLANCE).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
-/// Waits until all of them have ended, in whatever way.
+/// Waits until all instances have ended.
 pub(crate) async fn ended(user: &User, endings: &Endings) {
     for (instance, _) in endings {
         while !matches!(user.state(instance).await["status"].as_str(), Some("Completed" | "Failed")) {
-            tokio::time::sleep(GLANCE).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 }
@@ -201,7 +201,7 @@ async fn crowd(user: &User, name: String) -> Result<Endings, String> {
     let mut endings = simple(user, &one, "Crowd", output.clone()).await?;
     endings.extend(simple(user, &two, "Crowd", output).await?);
     for message in ["one", "two", "three"] {
-        tokio::time::sleep(GLANCE).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
         for instance in [&one, &two] {
             let sent = user.client.enqueue_event(instance, "inbox", message).await;
             sent.map_err(|error| format!("message {message}: {error}"))?;
@@ -221,7 +221,7 @@ async fn large(user: &User, name: String) -> Result<Endings, String> {
     simple(user, &name, "Large", outputs.join(" ")).await
 }
 
-/// A running parent is cancelled, its child and the child's activity with it.
+/// A running parent is cancelled, and with it its child and the child's activity.
 async fn cancel(user: &User, name: String) -> Result<Endings, String> {
     start(user, &name, "Family").await?;
     ready(user, &name).await;
@@ -232,18 +232,18 @@ async fn cancel(user: &User, name: String) -> Result<Endings, String> {
     Ok(vec![(name, Ending::Cancelled), (child, Ending::Cancelled)])
 }
 
-/// Started, and left to itself.
+/// The workflow is started and keeps running.
 async fn parked(user: &User, name: String) -> Result<Endings, String> {
     start(user, &name, "Family").await?;
     ready(user, &name).await;
     while user.state(&format!("{name}-stuck")).await["status"] != "Running" {
-        tokio::time::sleep(GLANCE).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
-    tokio::time::sleep(GLANCE).await;
+    tokio::time::sleep(POLL_INTERVAL).await;
     Ok(Endings::new())
 }
 
-/// What a client reads while and after a workflow runs.
+/// The reads of a client after a workflow has ended.
 async fn stats(user: &User, name: String) -> Result<Endings, String> {
     let endings = simple(user, &name, "Chain", format!("{name}/1 {name}/2")).await?;
     ended(user, &endings).await;

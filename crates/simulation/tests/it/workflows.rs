@@ -1,6 +1,6 @@
-//! The workflows that the simulation runs: each uses one thing that the runtime
-//! asks of a provider. Their outputs say what happened, and inputs of activities
-//! are unique, so that the ledger can tell them apart.
+//! The workflows of the simulation: each uses one feature that the runtime needs a
+//! provider for. Outputs say what happened, and the inputs of activities are
+//! unique, so that the activity log can tell them apart.
 
 use std::time::Duration;
 
@@ -9,68 +9,71 @@ use duroxide::{
     ActivityContext, BackoffStrategy, Either2, OrchestrationContext, OrchestrationRegistry, RetryPolicy,
 };
 
-use crate::ledger::Ledger;
-use crate::network::Tap;
+use crate::activity_log::ActivityLog;
+use crate::network::SimulatedTransport;
 
-/// Some activities ask for workers with this tag.
+/// Some activities need a worker with this tag.
 pub(crate) const TAG: &str = "gpu";
 
-/// More than a turn commits one by one: it takes a bundle.
+/// More activities than a turn commits one by one: they are put in a bundle.
 pub(crate) const FAN: usize = 34;
 
-/// More than one step of unpacking makes: it takes three.
+/// More activities than one step of unpacking creates: it takes three.
 pub(crate) const WIDE: usize = 210;
 
-/// Lanes of a crowded workflow, and how many steps each takes.
+/// The lanes of a crowded workflow, and the steps of each lane.
 pub(crate) const CROWD: (usize, usize) = (3, 4);
 
-/// So many values of so many bytes are more than one commit takes.
+/// So many inputs of so many bytes are too large for one commit.
 pub(crate) const LARGE: usize = 3;
 const LARGE_BYTES: usize = 700_000;
 
-/// What is always under way in a busy workflow.
+/// Activities of a busy workflow that are always under way.
 const LANES: usize = 3;
 
-/// Steps of each lane at most: a workflow that nobody tells to stop does end.
+/// The most steps of a lane: a workflow that is never stopped ends, too.
 const LANE_STEPS: usize = 400;
 
-/// What a workflow says of itself when it waits for its user.
+/// The status of a workflow that waits for its user.
 pub(crate) const READY: &str = "ready";
 
-/// Longer than a lock: it has to be renewed.
+/// Longer than a lock, which has to be renewed.
 const SLOW: Duration = Duration::from_secs(7);
 
-/// Longer than any workflow: only cancelling ends it.
+/// Longer than any workflow: only a cancellation ends it.
 const ENDLESS: Duration = Duration::from_secs(3600);
 
-pub(crate) fn registries(ledger: &Ledger, tap: &Tap) -> (ActivityRegistry, OrchestrationRegistry) {
-    let [step, slow, flaky, endless, large, pause] = [0; 6].map(|_| ledger.clone());
-    let tap = tap.clone();
+pub(crate) fn registries(
+    activity_log: &ActivityLog,
+    transport: &SimulatedTransport,
+) -> (ActivityRegistry, OrchestrationRegistry) {
+    let [step, slow, flaky, endless, large, pause] = [0; 6].map(|_| activity_log.clone());
+    let transport = transport.clone();
     let activities = ActivityRegistry::builder()
         .register("Step", move |_: ActivityContext, input: String| {
-            step.note(&input);
+            step.record(&input);
             async move { Ok(input) }
         })
         .register("Slow", move |_: ActivityContext, input: String| {
-            slow.note(&input);
+            slow.record(&input);
             async move {
                 tokio::time::sleep(SLOW).await;
                 Ok(input)
             }
         })
         .register("Pause", move |_: ActivityContext, input: String| {
-            pause.note(&input);
+            pause.record(&input);
             async move {
                 tokio::time::sleep(pause_of(&input)).await;
                 Ok(input)
             }
         })
         .register("Flaky", move |_: ActivityContext, input: String| {
-            let run = flaky.note(&input);
+            let run = flaky.record(&input);
             async move { if run < 2 { Err("not yet".to_owned()) } else { Ok(input) } }
         })
         .register("Endless", move |context: ActivityContext, input: String| {
-            endless.note(&input);
+            endless.record(&input);
             async move {
                 let _ = tokio::time::timeout(ENDLESS, context.cancelled()).await;
                 Err(format!("{input} was cancelled"))
@@ -78,7 +81,7 @@ pub(crate) fn registries(ledger: &Ledger, tap: &Tap) -> (ActivityRegistry, Orche
         })
         .register("Large", move |_: ActivityContext, input: String| {
             let name = input.split('|').next().unwrap_or_default().to_owned();
-            large.note(&name);
+            large.record(&name);
             async move { Ok(format!("{name}:{}", input.len())) }
         })
         .build();
@@ -101,7 +104,7 @@ pub(crate) fn registries(ledger: &Ledger, tap: &Tap) -> (ActivityRegistry, Orche
         .register("Family", family)
         .register("Busy", busy)
         .register("Crowd", crowd)
-        .register("Deadly", move |context, name| deadly(context, name, tap.clone()))
+        .register("Deadly", move |context, name| deadly(context, name, transport.clone()))
         .build();
     (activities, orchestrations)
 }
@@ -160,7 +163,7 @@ async fn inbox(context: OrchestrationContext, _: String) -> Result<String, Strin
     Ok(all.join(" "))
 }
 
-/// Three executions: each takes a step and a message and hands both on.
+/// Three executions: each runs an activity, takes a message, and passes both on.
 async fn eternal(context: OrchestrationContext, state: String) -> Result<String, String> {
     let (name, so_far) = state.split_once('|').unwrap_or((state.as_str(), ""));
     let round = context.execution_id();
@@ -207,7 +210,7 @@ async fn fan(context: OrchestrationContext, name: String) -> Result<String, Stri
     Ok(format!("{count} of {name}"))
 }
 
-/// One turn whose activities have inputs that no single commit holds.
+/// A turn whose activities have inputs that are too large for one commit.
 async fn large_turn(context: OrchestrationContext, name: String) -> Result<String, String> {
     let filler = "x".repeat(LARGE_BYTES);
     let steps = (0..LARGE)
@@ -221,7 +224,7 @@ async fn slow_step(context: OrchestrationContext, name: String) -> Result<String
     context.schedule_activity("Slow", format!("{name}/slow")).await
 }
 
-/// Ends only by being cancelled, child and all.
+/// Ends only when it is cancelled, with its child.
 async fn family(context: OrchestrationContext, name: String) -> Result<String, String> {
     context.set_custom_status(READY);
     let child = format!("{name}-stuck");
@@ -232,8 +235,8 @@ async fn stuck(context: OrchestrationContext, name: String) -> Result<String, St
     context.schedule_activity("Endless", format!("{name}/endless")).await
 }
 
-/// Works without a pause, in lanes, until its user tells it to stop: a turn of it
-/// is always under way or about to be.
+/// Runs activities in lanes without a pause until its user stops it: a turn is
+/// always under way or about to be.
 async fn busy(context: OrchestrationContext, name: String) -> Result<String, String> {
     context.set_custom_status(READY);
     let lane = |lane: usize| {
@@ -255,8 +258,8 @@ async fn busy(context: OrchestrationContext, name: String) -> Result<String, Str
     }
 }
 
-/// Lanes of activities that take their time, which several processes share, and
-/// a queue that a user fills meanwhile: turns of all of them meet.
+/// Runs activities in lanes, each for some time and shared by several processes,
+/// while a user fills a queue: turns of all processes meet.
 async fn crowd(context: OrchestrationContext, name: String) -> Result<String, String> {
     context.set_custom_status(READY);
     let lane = |lane: usize| {
@@ -280,15 +283,19 @@ async fn crowd(context: OrchestrationContext, name: String) -> Result<String, St
     Ok(format!("{} steps, {messages}", steps?.into_iter().sum::<usize>()))
 }
 
-/// Up to 0.7 seconds, by what it is called.
+/// Up to 0.7 seconds, derived from the input.
 fn pause_of(input: &str) -> Duration {
     let sum = input.bytes().fold(7_u64, |sum, byte| sum.wrapping_mul(31).wrapping_add(u64::from(byte)));
     Duration::from_millis(sum % 700)
 }
 
 /// Its second turn ends the process that runs it, every time.
-async fn deadly(context: OrchestrationContext, name: String, tap: Tap) -> Result<String, String> {
+async fn deadly(
+    context: OrchestrationContext,
+    name: String,
+    transport: SimulatedTransport,
+) -> Result<String, String> {
     context.schedule_activity("Step", format!("{name}/1")).await?;
-    tap.die();
+    transport.die();
     std::future::pending().await
 }

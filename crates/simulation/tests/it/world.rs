@@ -1,12 +1,11 @@
-//! A world: one server and some processes, each on a tokio runtime of its own,
-//! all on this thread and by one virtual clock.
+//! The world of a simulation: one server and some processes, each on a tokio
+//! runtime of its own, all on one thread and with one virtual clock.
 //!
-//! The world goes on in steps. In a step every host runs until the same moment:
-//! its paused clock goes from timer to timer and stops there. A step is short
-//! while requests are under way and grows while nothing happens. What one host
-//! does reaches another in the next step, so that nothing comes before its
-//! cause. Killing a process drops its runtime with every task where it stands;
-//! none gets to say goodbye, and its locks stay.
+//! Time goes in steps. In a step every host runs until the same moment: its paused
+//! clock goes from timer to timer and stops there. A step is short while requests
+//! are under way and grows while nothing happens. An effect of one host reaches
+//! another in the next step, so that no effect comes before its cause. A killed
+//! process loses its runtime and all tasks at once; its locks stay.
 
 use std::cell::Cell;
 use std::future::Future;
@@ -18,31 +17,34 @@ use perihelion_server::{Embedded, EmbeddedOptions};
 use perihelion_wire::transport::Endpoint;
 use tokio::runtime::{Builder, Runtime};
 
-use crate::libc_shim::Virtual;
-use crate::network::{Life, Network, Role, Tap};
+use crate::libc_shim::VirtualClock;
+use crate::network::{Network, ProcessRun, Role, SimulatedTransport};
 
-/// The length of a step while requests are under way: what timers count in.
+/// The length of a step while requests are under way: the resolution of timers.
 const STEP_MIN: Duration = Duration::from_millis(1);
 
-/// The longest step: what a timer of one host may make another wait, beside
-/// which a lock's seconds and a poll's interval are long.
+/// The longest step: how late a host may see an effect of another. Locks and poll
+/// intervals are much longer.
 const STEP_MAX: Duration = Duration::from_millis(50);
 
-/// What a process runs, from its start; called again when it is restarted.
-pub(crate) type Program = Arc<dyn Fn(Site) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
+/// A process's program, called at its start and at every restart.
+pub(crate) type Program = Arc<dyn Fn(Connection) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
 
-/// Where a process finds itself.
+/// A process's connection to the server.
 #[derive(Clone)]
-pub(crate) struct Site {
+pub(crate) struct Connection {
     pub(crate) endpoint: Endpoint,
-    pub(crate) tap: Tap,
+    pub(crate) transport: SimulatedTransport,
 }
 
-impl Site {
-    /// The same place for someone who only looks.
-    pub(crate) fn watching(&self) -> Site {
-        let life = Arc::new(Life::new("watcher".to_owned(), Role::Watcher));
-        Site { endpoint: self.endpoint.clone(), tap: Tap { life, ..self.tap.clone() } }
+impl Connection {
+    /// The same server as an observer, whose requests never fail.
+    pub(crate) fn as_observer(&self) -> Connection {
+        let process = Arc::new(ProcessRun::new("observer".to_owned(), Role::Observer));
+        Connection {
+            endpoint: self.endpoint.clone(),
+            transport: SimulatedTransport { process, ..self.transport.clone() },
+        }
     }
 }
 
@@ -50,15 +52,15 @@ struct Host {
     name: String,
     role: Role,
     program: Program,
-    ahead_ms: i64,
-    /// How long it stays away when it was killed.
-    away: Duration,
-    running: Option<(Runtime, Arc<Life>)>,
+    clock_skew_ms: i64,
+    /// The time from a kill to the restart.
+    restart_after: Duration,
+    running: Option<(Runtime, Arc<ProcessRun>)>,
     starts_at: Duration,
     starts: u32,
 }
 
-/// See above.
+/// The hosts, the server, and the clock.
 pub(crate) struct World {
     hosts: Vec<Host>,
     embedded: Option<Embedded>,
@@ -66,21 +68,21 @@ pub(crate) struct World {
     network: Arc<Network>,
     elapsed: Duration,
     step: Duration,
-    // The last field: everything above ends in virtual time.
-    shim: Virtual,
+    // The last field, so that everything above is dropped in virtual time.
+    shim: VirtualClock,
 }
 
 thread_local! {
     static PANICS: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Plays on a thread of its own: hash maps and generators then begin alike for
-/// every seed. Problems that are found are returned.
-pub(crate) fn play<R: Send>(seed: u64, partitions: u32, scene: impl FnOnce(&mut World) -> R + Send) -> R {
+/// Runs a simulation on a thread of its own, so that hash maps and random numbers
+/// begin alike for every seed. Returns what `scene` returns.
+pub(crate) fn simulate<R: Send>(seed: u64, partitions: u32, scene: impl FnOnce(&mut World) -> R + Send) -> R {
     watch_panics();
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| {
-            let shim = Virtual::begin(seed);
+            let shim = VirtualClock::begin(seed);
             fastrand::seed(seed);
             let mut world = World::open(shim, partitions);
             let result = logged(|| scene(&mut world));
@@ -91,17 +93,17 @@ pub(crate) fn play<R: Send>(seed: u64, partitions: u32, scene: impl FnOnce(&mut 
     })
 }
 
-/// With `SIMULATION_LOG` set (to a filter such as `duroxide_cdb=debug`), what
-/// the stack logs goes to standard error.
+/// With `SIMULATION_LOG` set (to a filter such as `duroxide_cdb=debug`), logs go to
+/// standard error.
 fn logged<R>(scene: impl FnOnce() -> R) -> R {
     let Ok(filter) = std::env::var("SIMULATION_LOG") else { return scene() };
     let filter = tracing_subscriber::EnvFilter::new(filter);
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).finish();
-    let _while_played = tracing_subscriber::util::SubscriberInitExt::set_default(log);
+    let _until_dropped = tracing_subscriber::util::SubscriberInitExt::set_default(log);
     scene()
 }
 
-/// tokio keeps panics of tasks to itself: they are counted here.
+/// Counts panics: tokio does not report those of tasks.
 fn watch_panics() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -118,7 +120,7 @@ fn runtime() -> Runtime {
 }
 
 impl World {
-    fn open(shim: Virtual, partitions: u32) -> World {
+    fn open(shim: VirtualClock, partitions: u32) -> World {
         let server = runtime();
         let options = EmbeddedOptions::default().with_partitions(partitions);
         let embedded = server.block_on(Embedded::open(options)).expect("the engine opens in memory");
@@ -141,32 +143,39 @@ impl World {
         self.elapsed
     }
 
-    /// Adds a host whose dates are ahead of the server's by so much, and which
-    /// comes back so long after it was killed.
-    pub(crate) fn add(&mut self, role: Role, ahead_ms: i64, away: Duration, program: Program) -> usize {
+    /// Adds a host. Its clock is ahead of the server's by `clock_skew_ms`, and its
+    /// process is restarted so long after a kill.
+    pub(crate) fn add_host(
+        &mut self,
+        role: Role,
+        clock_skew_ms: i64,
+        restart_after: Duration,
+        program: Program,
+    ) -> usize {
         let name = format!("{role:?}{}", self.hosts.len());
         let starts_at = self.elapsed;
-        let host = Host { name, role, program, ahead_ms, away, running: None, starts_at, starts: 0 };
+        let host =
+            Host { name, role, program, clock_skew_ms, restart_after, running: None, starts_at, starts: 0 };
         self.hosts.push(host);
         self.hosts.len() - 1
     }
 
-    /// Kills the process of that host, wherever it stands.
+    /// Kills the process of that host, whatever it is doing.
     pub(crate) fn kill(&mut self, host: usize) {
-        if let Some((_, life)) = &self.hosts[host].running
-            && !life.is_dead()
+        if let Some((_, process)) = &self.hosts[host].running
+            && !process.is_killed()
         {
-            life.end();
+            process.end();
             self.network.count_kill();
         }
     }
 
-    /// Goes on until it is done; `false` when the time is up before, or when
-    /// requests never end.
+    /// Runs until `is_done`. Returns `false` when the time is over before, or when
+    /// there are too many requests.
     pub(crate) fn run(&mut self, time: Duration, mut is_done: impl FnMut(&mut World) -> bool) -> bool {
         let end = self.elapsed + time;
-        while self.elapsed < end && !self.network.is_flooded() {
-            self.go_on();
+        while self.elapsed < end && !self.network.has_too_many_requests() {
+            self.step_once();
             if is_done(self) {
                 return true;
             }
@@ -174,52 +183,52 @@ impl World {
         false
     }
 
-    fn go_on(&mut self) {
+    fn step_once(&mut self) {
         let until = self.elapsed + self.step;
         run_until(&self.server, &self.shim, until);
         for place in 0..self.hosts.len() {
-            self.bury(place);
-            self.wake(place);
+            self.remove_killed(place);
+            self.start_if_due(place);
             let host = &self.hosts[place];
             if let Some((runtime, _)) = &host.running {
-                self.shim.set_ahead_ms(host.ahead_ms);
+                self.shim.set_clock_skew_ms(host.clock_skew_ms);
                 run_until(runtime, &self.shim, until);
-                self.shim.set_ahead_ms(0);
+                self.shim.set_clock_skew_ms(0);
             }
         }
         self.elapsed = until;
         self.shim.set_elapsed(until);
-        let is_stirred = self.network.take_stirred();
-        self.step = if is_stirred { STEP_MIN } else { (self.step * 2).min(STEP_MAX) };
+        let is_active = self.network.take_activity();
+        self.step = if is_active { STEP_MIN } else { (self.step * 2).min(STEP_MAX) };
     }
 
-    /// Drops a process that was killed, with all it was doing.
-    fn bury(&mut self, place: usize) {
+    /// Drops a killed process with all its tasks.
+    fn remove_killed(&mut self, place: usize) {
         let host = &mut self.hosts[place];
-        if host.running.as_ref().is_some_and(|(_, life)| life.is_dead()) {
+        if host.running.as_ref().is_some_and(|(_, process)| process.is_killed()) {
             host.running = None;
-            host.starts_at = self.elapsed + host.away;
+            host.starts_at = self.elapsed + host.restart_after;
         }
     }
 
-    /// Starts a process whose time has come.
-    fn wake(&mut self, place: usize) {
+    /// Starts a process that is due.
+    fn start_if_due(&mut self, place: usize) {
         let host = &mut self.hosts[place];
         let (Some(embedded), None) = (&self.embedded, &host.running) else { return };
         if host.starts_at > self.elapsed {
             return;
         }
         host.starts += 1;
-        let life = Arc::new(Life::new(format!("{}.{}", host.name, host.starts), host.role));
-        let tap = Tap {
+        let process = Arc::new(ProcessRun::new(format!("{}.{}", host.name, host.starts), host.role));
+        let transport = SimulatedTransport {
             network: Arc::clone(&self.network),
-            life: Arc::clone(&life),
+            process: Arc::clone(&process),
             server: self.server.handle().clone(),
             inner: embedded.transport(),
         };
         let runtime = runtime();
-        runtime.spawn((host.program)(Site { endpoint: embedded.endpoint(), tap }));
-        host.running = Some((runtime, life));
+        runtime.spawn((host.program)(Connection { endpoint: embedded.endpoint(), transport }));
+        host.running = Some((runtime, process));
     }
 }
 
@@ -230,7 +239,7 @@ impl Drop for World {
     }
 }
 
-fn run_until(runtime: &Runtime, shim: &Virtual, until: Duration) {
+fn run_until(runtime: &Runtime, shim: &VirtualClock, until: Duration) {
     let until = tokio::time::Instant::from_std(shim.instant(until));
     runtime.block_on(async { tokio::time::sleep_until(until).await });
 }

@@ -1,62 +1,67 @@
-//! What one process writes while another is busy with the same instance. The
-//! busy one has all it needs in its memory, and must look at the partition all
-//! the same.
+//! An event from another process reaches an instance that is always busy. The
+//! process that runs the instance has its state in memory, and must read the
+//! partition all the same.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::ledger::Ledger;
+use crate::activity_log::ActivityLog;
+use crate::fault_plan::{FaultPlan, RandomFaults};
 use crate::network::Role;
 use crate::process::{Settings, Slot, User, worker};
-use crate::weather::{Plan, Storm};
 use crate::world::{self, Program};
 
-/// When the workflow is told to stop: polls have become rare by then.
+/// The event is raised after this time: polls have become rare by then.
 const BUSY_FOR: Duration = Duration::from_secs(4);
 
-/// Within this it must have heard: a poll comes round every 1.8 seconds, and a
-/// few turns may pass until the one that reads.
+/// The event must be handled within this: a poll runs every 1.8 seconds, and a few
+/// turns may pass until one reads its result.
 const HEARD_WITHIN: Duration = Duration::from_millis(2500);
 
-/// How long a request and its answer take at most: turns follow each other
-/// without a gap, and there are not too many of them.
+/// The longest delay of a request or answer: turns follow each other without a
+/// gap, and there are not too many.
 const LATENCY_MS: u64 = 30;
 
-/// How often the user looks whether it was heard.
-const GLANCE: Duration = Duration::from_millis(20);
+/// How often the user checks whether the event was handled.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// A run that takes longer hangs.
 const TIME: Duration = Duration::from_secs(60);
 
-/// How long it took until an event of another process was heard.
+/// The time from raising an event to the end of the workflow that waits for it.
 fn heard_after(seed: u64, dispatchers: usize, workers: usize) -> Option<Duration> {
-    world::play(seed, 1, |world| {
-        let ledger = Ledger::default();
+    world::simulate(seed, 1, |world| {
+        let activity_log = ActivityLog::default();
         for _ in 0..workers {
             let settings = Settings { dispatchers, workers: 3, ..Settings::default() };
-            world.add(Role::Worker, 0, Duration::ZERO, worker(settings, ledger.clone(), &Slot::empty()));
+            world.add_host(
+                Role::Worker,
+                0,
+                Duration::ZERO,
+                worker(settings, activity_log.clone(), &Slot::empty()),
+            );
         }
-        world.network().plan(Plan::Storm(Box::new(Storm::slow(seed, LATENCY_MS))));
+        world.network().plan(FaultPlan::Random(Box::new(RandomFaults::latency_only(seed, LATENCY_MS))));
         let heard = Slot::empty();
-        world.add(Role::User, 0, Duration::ZERO, user(&heard));
+        world.add_host(Role::User, 0, Duration::ZERO, user(&heard));
         world.run(TIME, |_| heard.is_full());
         heard.take()
     })
 }
 
-/// Starts a busy workflow, tells it to stop, and waits for it.
+/// Starts a busy workflow, raises the event that stops it, and waits for its end.
 fn user(heard: &Slot<Duration>) -> Program {
     let heard = heard.clone();
-    Arc::new(move |site| {
+    Arc::new(move |connection| {
         let heard = heard.clone();
         Box::pin(async move {
-            let user = User::open(site).await;
+            let user = User::open(connection).await;
             user.client.start_orchestration("busy", "Busy", "busy").await.expect("it is started");
             tokio::time::sleep(BUSY_FOR).await;
             user.client.raise_event("busy", "stop", "enough").await.expect("it is told");
             let told = tokio::time::Instant::now();
             while user.state("busy").await["status"] != "Completed" {
-                tokio::time::sleep(GLANCE).await;
+                tokio::time::sleep(POLL_INTERVAL).await;
             }
             heard.put(told.elapsed());
         })
@@ -64,7 +69,7 @@ fn user(heard: &Slot<Duration>) -> Program {
 }
 
 #[test]
-fn a_busy_instance_hears_what_another_process_tells_it() {
+fn a_busy_instance_handles_an_event_of_another_process() {
     for (dispatchers, workers) in [(1, 1), (2, 1), (2, 2)] {
         for seed in 0..2 {
             let heard = heard_after(seed, dispatchers, workers);

@@ -1,57 +1,61 @@
 //! Every request fails in every way, one at a time: a first run counts the
-//! requests of a scenario, then each of them is struck by each fault in a run of
-//! its own.
+//! requests of a scenario, then each fault of each request has a run of its own.
 
 use std::time::{Duration, Instant};
 
 use duroxide_cdb::{CommitTier, ProviderMetrics};
 
+use crate::activity_log::ActivityLog;
 use crate::audit::audit;
 use crate::fault::Fault;
+use crate::fault_plan::FaultPlan;
 use crate::fences;
-use crate::ledger::Ledger;
 use crate::network::Role;
 use crate::process::{Settings, Slot, User, worker};
 use crate::scenarios::{FAN_OUT, SMALL, STAGED, Scenario, by_name, ended};
-use crate::weather::Plan;
 use crate::world::{self, Program};
 
-/// A scenario that takes longer hangs. Four locks that run out one after the
-/// other, and a reconciler that comes round, fit.
+/// A scenario that takes longer hangs. Four locks may expire one after the other,
+/// and a reconciler run.
 const TIME: Duration = Duration::from_secs(180);
 
-/// A killed process is back after this.
-const AWAY: Duration = Duration::from_millis(300);
+/// A killed process is restarted after this time.
+const RESTART_AFTER: Duration = Duration::from_millis(300);
 
-/// Requests that follow the end of a workflow are struck too, for as long.
+/// Requests within this time after the end of a workflow fail, too.
 const AFTERMATH: Duration = Duration::from_millis(600);
 
 /// Problems shown of a test that fails.
 const SHOWN_MAX: usize = 3;
 
-/// Requests shown before and after the struck one.
+/// Requests shown before and after the one that failed.
 const STORY_LINES: usize = 12;
 
 struct Outcome {
-    /// Who sent each of the requests that can be struck.
+    /// The sender of each request that can fail.
     requests: Vec<Role>,
     problems: Vec<String>,
-    story: String,
+    log: String,
 }
 
-/// Plays a scenario with one worker process.
-fn run(scenario: Scenario, tier: CommitTier, strike: Option<(u64, Fault)>) -> Outcome {
-    world::play(1, 1, |world| {
-        let ledger = Ledger::default();
+/// Runs a scenario with one worker process.
+fn run(scenario: Scenario, tier: CommitTier, fault_at: Option<(u64, Fault)>) -> Outcome {
+    world::simulate(1, 1, |world| {
+        let activity_log = ActivityLog::default();
         let (settings, provider) = (Settings { tier, ..Settings::default() }, Slot::empty());
-        world.add(Role::Worker, 0, AWAY, worker(settings, ledger.clone(), &provider));
+        world.add_host(Role::Worker, 0, RESTART_AFTER, worker(settings, activity_log.clone(), &provider));
         let (counted, result) = (Slot::empty(), Slot::empty());
-        world.add(Role::User, 0, AWAY, user(scenario, Plan::strike(strike), 0, &ledger, &counted, &result));
+        world.add_host(
+            Role::User,
+            0,
+            RESTART_AFTER,
+            user(scenario, FaultPlan::one(fault_at), 0, &activity_log, &counted, &result),
+        );
         let is_over = world.run(TIME, |_| result.is_full());
         let mut problems = match result.take() {
             Some(problems) => problems,
             None if is_over => Vec::new(),
-            None => vec![format!("it hangs; the ledger has {:?}", ledger.runs())],
+            None => vec![format!("it hangs; activities ran: {:?}", activity_log.runs())],
         };
         if world.network().kills() == 0
             && let Some(provider) = provider.take()
@@ -59,17 +63,17 @@ fn run(scenario: Scenario, tier: CommitTier, strike: Option<(u64, Fault)>) -> Ou
             problems.extend(failures(scenario, &provider.metrics()));
         }
         problems.extend(fences::check(&world.network().served_in_order()));
-        let story = match problems.is_empty() {
+        let log = match problems.is_empty() {
             true => String::new(),
-            false => world.network().story(strike.map(|(index, _)| index), STORY_LINES),
+            false => world.network().log_around(fault_at.map(|(index, _)| index), STORY_LINES),
         };
-        Outcome { requests: counted.take().unwrap_or_default(), problems, story }
+        Outcome { requests: counted.take().unwrap_or_default(), problems, log }
     })
 }
 
-/// Calls of the runtime that failed and must not: nobody was killed, so every
-/// lock was kept, and what passes is waited out inside. A cancelled activity's
-/// lock is taken away, and its worker is told so.
+/// Calls of the runtime that failed although they must not: no process was
+/// killed, so every lock was kept, and the provider retries inside. A cancelled
+/// activity loses its lock, and its worker may see that.
 fn failures(scenario: Scenario, metrics: &ProviderMetrics) -> Vec<String> {
     let kept: &[&str] = match scenario.name {
         "race" | "cancel" => &["ack_orchestration_item"],
@@ -80,30 +84,31 @@ fn failures(scenario: Scenario, metrics: &ProviderMetrics) -> Vec<String> {
     failed.map(|method| format!("{method} failed {} times", count(method))).collect()
 }
 
-/// The user's program: plays, waits, and looks at what is left. An activity may
-/// run again as often as it says, and for each kill.
+/// The user's program: runs the scenario, waits, and audits. An activity may run
+/// `again` times more, and once more for each kill.
 pub(crate) fn user(
     scenario: Scenario,
-    plan: Plan,
+    plan: FaultPlan,
     again: u32,
-    ledger: &Ledger,
+    activity_log: &ActivityLog,
     counted: &Slot<Vec<Role>>,
     result: &Slot<Vec<String>>,
 ) -> Program {
-    let (ledger, counted, result) = (ledger.clone(), counted.clone(), result.clone());
-    std::sync::Arc::new(move |site| {
-        let (ledger, counted, result, plan) = (ledger.clone(), counted.clone(), result.clone(), plan.clone());
+    let (activity_log, counted, result) = (activity_log.clone(), counted.clone(), result.clone());
+    std::sync::Arc::new(move |connection| {
+        let (activity_log, counted, result, plan) =
+            (activity_log.clone(), counted.clone(), result.clone(), plan.clone());
         Box::pin(async move {
-            let user = User::open(site).await;
-            let network = std::sync::Arc::clone(&user.site.tap.network);
+            let user = User::open(connection).await;
+            let network = std::sync::Arc::clone(&user.connection.transport.network);
             network.plan(plan);
-            let problems = match (scenario.play)(&user, scenario.name.to_owned()).await {
+            let problems = match (scenario.run)(&user, scenario.name.to_owned()).await {
                 Ok(endings) => {
                     ended(&user, &endings).await;
-                    // What is on its way still may do harm.
-                    tokio::time::sleep(network.stuck_for() + AFTERMATH).await;
-                    counted.put(network.senders());
-                    audit(&user, &ledger, &endings, network.kills().saturating_add(again)).await
+                    // Requests that are still under way may do harm.
+                    tokio::time::sleep(network.cut_off_for() + AFTERMATH).await;
+                    counted.put(network.request_roles());
+                    audit(&user, &activity_log, &endings, network.kills().saturating_add(again)).await
                 }
                 Err(problem) => vec![problem],
             };
@@ -112,8 +117,8 @@ pub(crate) fn user(
     })
 }
 
-/// Strikes those requests of a scenario that are chosen: as the provider is by
-/// default with everything, with durable claims with less.
+/// Lets the chosen requests of a scenario fail: with the default commit tier in
+/// many ways, with the durable tier in few.
 fn check(scenario: Scenario, is_chosen: impl Fn(u64) -> bool) {
     check_tier(scenario, CommitTier::default(), &is_chosen, Fault::many_at);
     check_tier(scenario, CommitTier::Durable, &is_chosen, Fault::few_at);
@@ -127,16 +132,10 @@ fn check_tier(
 ) {
     let began = Instant::now();
     let calm = run(scenario, tier, None);
-    assert!(
-        calm.problems.is_empty(),
-        "{} without faults: {:#?}\n{}",
-        scenario.name,
-        calm.problems,
-        calm.story
-    );
+    assert!(calm.problems.is_empty(), "{} without faults: {:#?}\n{}", scenario.name, calm.problems, calm.log);
     let (mut failed, mut runs) = (Vec::new(), 0);
     for (index, role) in (0..).zip(&calm.requests).filter(|(index, _)| is_chosen(*index)) {
-        for fault in faults(index).into_iter().filter(|fault| fault.may_befall(*role)) {
+        for fault in faults(index).into_iter().filter(|fault| fault.applies_to(*role)) {
             let outcome = run(scenario, tier, Some((index, fault)));
             runs += 1;
             if !outcome.problems.is_empty() {
@@ -150,7 +149,7 @@ fn check_tier(
         eprintln!(
             "{name}, {tier:?}, request {index} {fault:?}:\n  {}\n{}",
             outcome.problems.join("\n  "),
-            outcome.story
+            outcome.log
         );
     }
     let names: Vec<String> = failed.iter().map(|(index, fault, _)| format!("{index} {fault:?}")).collect();
@@ -184,10 +183,10 @@ every_request! {
     every_request_of_a_client_that_reads_may_fail: "stats",
 }
 
-/// What lasts longer than the driver waits is waited out by the provider: no call
-/// of the runtime may fail.
+/// The provider retries through outages that are longer than the driver's own
+/// retries: no call of the runtime may fail.
 #[test]
-fn an_outage_of_seconds_is_outlasted() {
+fn the_provider_retries_through_an_outage_of_seconds() {
     for tier in [CommitTier::default(), CommitTier::Durable] {
         check_tier(by_name("chain"), tier, |_| true, |_| vec![Fault::LongOutage]);
     }
@@ -198,14 +197,14 @@ fn every_small_scenario_has_its_test() {
     assert_eq!(SMALL.map(|scenario| scenario.name), *COVERED);
 }
 
-/// Those up to the bundle's end, then some: activities are all alike.
+/// Requests until the bundle is unpacked, then some: activities are all alike.
 #[test]
 fn requests_of_a_fan_out_may_fail() {
     check(FAN_OUT, |index| index < 14 || index % 29 == 0);
 }
 
-/// Those up to the first activity, in which the turn is staged and committed:
-/// megabytes take their time.
+/// Requests until the first activity, in which the turn is staged and committed.
+/// Not all faults: megabytes take their time.
 #[test]
 fn requests_of_a_staged_turn_may_fail() {
     let is_chosen = |index| (8..22).contains(&index);
