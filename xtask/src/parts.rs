@@ -40,12 +40,11 @@ const OLDEST_MANIFEST: &str = "compat/duroxide-0.1.29/Cargo.toml";
 const QUICK_SEEDS: (&str, &str) = ("SIMULATION_SEEDS", "0..25");
 
 /// Tests that `--quick` leaves out: those with one of these in their names.
-const SLOW_TESTS: [&str; 6] = [
-    // The provider's worlds beside the engine in memory.
-    "on_disk",
-    "wire_with_four_partitions",
+const SLOW_TESTS: [&str; 5] = [
+    // duroxide's validations on disk and over a socket; in memory they run.
+    "real_time::",
     // Faults at every request of every scenario.
-    "systematic::",
+    "single_faults::",
     "operations::",
     // Programs that are killed, and simulated power cuts.
     "kills::",

@@ -1,9 +1,38 @@
 //! What duroxide 0.1.29 asks of a provider: its validations, as that version
-//! has them, and the workflows of the provider's own tests on its runtime.
+//! has them, and the workflows of the provider's own tests on its runtime. The
+//! list of validations is the one of `crates/validations`, without those that
+//! came later, and is compared with the source of 0.1.29.
 
-#[allow(dead_code, reason = "the worlds over the wire and on disk are the provider's own tests' concern")]
+// The virtual clock knows the system calls of these platforms.
+#![cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+
+#[path = "../../../../crates/validations/tests/it/complete.rs"]
+mod complete;
+#[path = "../../../../crates/validations/tests/it/factory.rs"]
+mod factory;
+#[allow(dead_code, reason = "the simulation of several processes needs more of it")]
+#[path = "../../../../crates/simulation/tests/it/libc_shim.rs"]
+mod libc_shim;
+#[path = "../../../../crates/validations/tests/it/list.rs"]
+mod list;
+#[allow(dead_code, reason = "accounts on disk and over a socket are for tests on the newest duroxide")]
 #[path = "../../../../crates/provider/tests/it/place.rs"]
 mod place;
-mod validations;
+#[path = "../../../../crates/validations/tests/it/suite.rs"]
+mod suite;
+#[path = "../../../../crates/validations/tests/it/virtual_time/clock.rs"]
+mod virtual_time;
 #[path = "../../../../crates/provider/tests/it/workflow.rs"]
 mod workflow;
+
+use list::every_validation;
+use suite::{names_of, tests_in};
+
+every_validation!(tests_in[embedded Embedded virtual_time]);
+
+every_validation!(names_of[NAMES]);
+
+#[test]
+fn every_validation_of_this_version_is_listed_and_no_other() {
+    complete::check(&[NAMES]);
+}

@@ -1,8 +1,8 @@
-//! What duroxide's validations ask of us: fresh providers, and the two hooks
-//! that reach behind a provider's back. The hooks go through a client of their
-//! own and touch only what the published crate's test helpers touch: documents
-//! of type `history` with their `eventData`, documents of type `orch_queue`
-//! with their `attemptCount`.
+//! The factory that duroxide's validations ask for: it makes fresh providers,
+//! and has two hooks that change and read stored documents past the provider.
+//! The hooks have a client of their own and touch only what the published
+//! crate's test helpers touch: `eventData` of documents of type `history`, and
+//! `attemptCount` of documents of type `orch_queue`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -16,19 +16,20 @@ use serde_json::Value;
 use crate::place::{Account, CONTAINER, Place, Polls};
 
 /// Long enough for a handful of requests on a busy machine; two dozen
-/// validations wait it out.
+/// validations wait until it has passed.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// An empty short poll of half a second is over well before that.
+/// An empty short poll must return within this. The validations poll for half
+/// a second.
 const SHORT_POLL_MAX: Duration = Duration::from_millis(250);
 
 /// Neither JSON nor an event.
-const RUBBISH: &str = "{ this was an event once";
+const CORRUPTED_EVENT: &str = "{ this was an event once";
 
 /// Makes providers, each in a database of its own in one account.
-pub(super) struct Factory {
+pub(crate) struct Factory {
     account: Account,
-    /// Not one of a provider: what it does happens behind their backs.
+    /// For the hooks; no provider uses it.
     client: Client,
     polls: Polls,
     /// How many databases there are; the hooks act on the last.
@@ -36,32 +37,32 @@ pub(super) struct Factory {
 }
 
 impl Factory {
-    pub(super) async fn open(place: Place, polls: Polls) -> Factory {
+    pub(crate) async fn open(place: Place, polls: Polls) -> Factory {
         let account = Account::open(place).await;
         let client = account.client().await;
         Factory { account, client, polls, databases: AtomicU32::new(0) }
     }
 
-    pub(super) async fn close(self) {
+    pub(crate) async fn close(self) {
         drop(self.client);
         self.account.close().await;
     }
 
-    /// Where the youngest provider keeps its documents.
+    /// The container of the last provider.
     fn container(&self) -> Container {
-        let youngest = self.databases.load(Ordering::SeqCst);
-        self.client.database(&database(youngest)).container(CONTAINER)
+        let last = self.databases.load(Ordering::SeqCst);
+        self.client.database(&database_name(last)).container(CONTAINER)
     }
 
-    async fn documents(&self, instance: &str, kind: &str) -> Vec<Value> {
+    async fn documents(&self, instance: &str, document_type: &str) -> Vec<Value> {
         let query = Query::new("SELECT * FROM c WHERE c.type = @type")
-            .with_parameter("@type", kind)
+            .with_parameter("@type", document_type)
             .in_partition(instance);
         self.container().query(query).collect().await.unwrap()
     }
 }
 
-fn database(number: u32) -> String {
+fn database_name(number: u32) -> String {
     format!("validation-{number}")
 }
 
@@ -69,7 +70,7 @@ fn database(number: u32) -> String {
 impl ProviderFactory for Factory {
     async fn create_provider(&self) -> Arc<dyn Provider> {
         let number = self.databases.fetch_add(1, Ordering::SeqCst) + 1;
-        self.account.provider(&database(number), self.polls).await
+        self.account.provider(&database_name(number), self.polls).await
     }
 
     fn lock_timeout(&self) -> Duration {
@@ -86,7 +87,7 @@ impl ProviderFactory for Factory {
         for mut document in documents {
             let id = document["id"].as_str().expect("documents have ids").to_owned();
             assert!(document["eventData"].is_string(), "{document}");
-            document["eventData"] = RUBBISH.into();
+            document["eventData"] = CORRUPTED_EVENT.into();
             self.container().replace(instance, &id, &document).await.unwrap();
         }
     }

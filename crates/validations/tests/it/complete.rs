@@ -1,6 +1,6 @@
-//! Holds the list against the source of the duroxide this build uses, found
-//! by the lock file's version in cargo's registry: what is public there is
-//! listed here, and nothing else is.
+//! Compares the lists with the source of the duroxide that this build uses:
+//! every public validation is listed, and nothing else is. The source is found
+//! in cargo's registry by the version in the lock file.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 /// A validation: its module, its name.
 type Validation = (String, String);
 
-/// Panics with the difference when the lists together are not the suite.
-pub(super) fn check(lists: &[&[(&str, &str)]]) {
+/// Panics with the difference when the lists together are not duroxide's suite.
+pub(crate) fn check(lists: &[&[(&str, &str)]]) {
     let names = || lists.iter().copied().flatten();
     let listed: BTreeSet<Validation> =
         names().map(|(module, name)| ((*module).to_owned(), (*name).to_owned())).collect();
@@ -27,7 +27,7 @@ fn only_public_functions_at_the_left_margin_are_validations() {
     assert_eq!(public_functions(source).collect::<Vec<_>>(), ["one", "two"]);
 }
 
-/// What the modules of the suite declare public.
+/// The public functions of the suite's modules.
 fn public_validations(duroxide: &Path) -> BTreeSet<Validation> {
     let suite = duroxide.join("src/provider_validation");
     let entries = std::fs::read_dir(&suite).unwrap_or_else(|error| panic!("{}: {error}", suite.display()));
@@ -51,7 +51,7 @@ fn public_functions(source: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Where cargo unpacked the crate that this build uses.
+/// The directory in which cargo unpacked duroxide.
 fn source_of_duroxide() -> PathBuf {
     let lock = Path::new(env!("CARGO_MANIFEST_DIR"))
         .ancestors()

@@ -1,8 +1,6 @@
 //! Every validation function that duroxide has had since 0.1.29, by module and
-//! by what it takes, as data: `every_validation!` hands the list to another
-//! macro, which makes tests of it in a world, or names for `complete` to compare
-//! with the crate's source. A function is added here, or in `newer` when 0.1.29
-//! lacks it, and nowhere else.
+//! by what it takes, as data. `every_validation!` hands the list to a macro of
+//! `suite`. A new function is added here, or in `newer` when 0.1.29 lacks it.
 
 /// Calls the macro `$then` with its arguments in brackets and the list.
 macro_rules! every_validation {
@@ -278,4 +276,4 @@ macro_rules! every_validation {
     };
 }
 
-pub(super) use every_validation;
+pub(crate) use every_validation;

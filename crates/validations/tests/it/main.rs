@@ -1,0 +1,39 @@
+//! duroxide's validation suite, one test for each of its functions in each kind
+//! of account. The functions are listed once, in `list`; those that duroxide
+//! 0.1.29 lacks are in `newer`. `complete` compares the lists with duroxide's
+//! source, so that an upgrade cannot add a validation that is not run.
+//!
+//! Most validations wait until a lock expires. In an account in memory only
+//! timers make them wait, so they run in virtual time (`virtual_time`). Where a
+//! disk or a socket makes them wait too, they run in real time (`real_time`).
+//!
+//! `compat/duroxide-0.1.29` includes all files but `newer` and `real_time`.
+
+mod complete;
+mod factory;
+// The virtual clock knows the system calls of these platforms.
+#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+#[allow(dead_code, reason = "the simulation of several processes needs more of it")]
+#[path = "../../../simulation/tests/it/libc_shim.rs"]
+mod libc_shim;
+mod list;
+mod newer;
+#[allow(dead_code, reason = "the provider's own tests need more of it")]
+#[path = "../../../provider/tests/it/place.rs"]
+mod place;
+mod real_time;
+mod suite;
+#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+mod virtual_time;
+
+use list::every_validation;
+use newer::every_newer_validation;
+use suite::names_of;
+
+every_validation!(names_of[NAMES]);
+every_newer_validation!(names_of[NEWER]);
+
+#[test]
+fn every_public_validation_is_listed_and_no_other() {
+    complete::check(&[NAMES, NEWER, newer::STAMPED]);
+}

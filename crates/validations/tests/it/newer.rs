@@ -1,0 +1,78 @@
+//! Validations that came with duroxide 0.1.31. The build against 0.1.29
+//! (`compat/duroxide-0.1.29`) does without them. One of them has another
+//! argument, the version of duroxide that wrote the history it makes: it is not
+//! in the list, and runs here with a version before and one after the change.
+
+use duroxide::provider_validation::race_replay::test_continue_as_new_transition_delivery;
+
+use crate::factory::Factory;
+use crate::place::{Place, Polls};
+
+/// Calls the macro `$then` with its arguments in brackets and the list.
+macro_rules! every_newer_validation {
+    ($then:ident [$($argument:tt)*]) => {
+        $then! {
+            [$($argument)*]
+            factory {
+                poison_message {
+                    orchestration_delayed_abandon_preserves_unlocked_rows
+                    orchestration_ignore_attempt_preserves_hidden_start
+                }
+                race_replay {
+                    test_duplicate_start_preserves_pinned_handler
+                    test_continue_as_new_unregistered_backoff
+                    test_continue_as_new_poisoned_successor_is_own_execution
+                    test_continue_as_new_duplicate_start
+                    test_queue_race_cancellation_replay
+                    test_continue_as_new_queue_race_replay
+                    test_queue_replay_version_stamp_roundtrip
+                    test_positional_wait_race_replay
+                    test_legacy_queue_race_decision_preserved
+                }
+            }
+            short_polls {}
+            long_polls {}
+            any_polls {}
+        }
+    };
+}
+
+pub(crate) use every_newer_validation;
+
+/// The validation that is run here, as the list would have it.
+pub(crate) const STAMPED: &[(&str, &str)] = &[("race_replay", "test_continue_as_new_transition_delivery")];
+
+/// The versions of duroxide on both sides of the change that the validation
+/// guards.
+pub(crate) const STAMP_BEFORE: &str = "0.1.30";
+pub(crate) const STAMP_AFTER: &str = "0.1.31";
+
+/// Runs the validation with a history that the given version wrote.
+pub(crate) async fn transition(place: Place, stamp: &str) {
+    let factory = Factory::open(place, Polls::AnswerAtOnce).await;
+    test_continue_as_new_transition_delivery(&factory, stamp).await;
+    factory.close().await;
+}
+
+/// `module place time`: see `suite`.
+macro_rules! stamped_tests_in {
+    ($world:ident $place:ident $time:ident) => {
+        mod $world {
+            use crate::newer::{STAMP_AFTER, STAMP_BEFORE, transition};
+            use crate::place::Place;
+            use crate::$time::run;
+
+            #[test]
+            fn a_history_from_before_the_change_continues() {
+                run(transition(Place::$place, STAMP_BEFORE));
+            }
+
+            #[test]
+            fn a_history_from_after_the_change_continues() {
+                run(transition(Place::$place, STAMP_AFTER));
+            }
+        }
+    };
+}
+
+pub(crate) use stamped_tests_in;

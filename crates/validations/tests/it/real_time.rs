@@ -1,0 +1,27 @@
+//! Validations in real time, where a disk or a socket makes them wait:
+//!
+//! - on disk, with one physical partition;
+//! - over a socket, with four physical partitions. A socket with one partition
+//!   would show a validation nothing new: one partition is seen on disk and in
+//!   memory, and a socket is seen with four.
+
+use std::future::Future;
+
+use crate::list::every_validation;
+use crate::newer::{every_newer_validation, stamped_tests_in};
+use crate::suite::tests_in;
+
+every_validation!(tests_in[on_disk OnDisk real_time]);
+every_validation!(tests_in[wire_with_four_partitions WireWithFourPartitions real_time]);
+
+every_newer_validation!(tests_in[newer_on_disk OnDisk real_time]);
+every_newer_validation!(tests_in[newer_wire_with_four_partitions WireWithFourPartitions real_time]);
+
+stamped_tests_in!(stamped_on_disk OnDisk real_time);
+stamped_tests_in!(stamped_wire_with_four_partitions WireWithFourPartitions real_time);
+
+/// Runs a validation as `#[tokio::test]` would.
+pub(crate) fn run(validation: impl Future<Output = ()>) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.expect("a runtime starts").block_on(validation);
+}

@@ -1,0 +1,102 @@
+//! Makes tests of the list: `tests_in` a module with a test for every
+//! validation, `names_of` the names.
+//!
+//! Two pairs of validations exclude each other: one pair wants an empty short
+//! poll to return at once, the other wants it to wait until its timeout. The
+//! provider's long-poll threshold decides, so each pair runs with its own.
+
+/// `[module place time]`: the module's name, the `Place` of the account, and
+/// `real_time` or `virtual_time`, whose `run` runs a validation to its end.
+macro_rules! tests_in {
+    ([$world:ident $place:ident $time:ident]
+     factory { $($module:ident { $($name:ident)* })* }
+     short_polls { $($short:ident)* }
+     long_polls { $($long:ident)* }
+     any_polls { $($any:ident)* }) => {
+        #[allow(unused_imports, reason = "a list may have no polls")]
+        mod $world {
+            use duroxide::provider_validation as validation;
+            use duroxide::provider_validation::ProviderFactory as _;
+
+            use crate::$time::run;
+            use crate::factory::Factory;
+            use crate::place::{Place, Polls};
+
+            $(mod $module {
+                use super::*;
+
+                $(#[test]
+                fn $name() {
+                    run(async {
+                        let factory = Factory::open(Place::$place, Polls::AnswerAtOnce).await;
+                        validation::$module::$name(&factory).await;
+                        factory.close().await;
+                    });
+                })*
+            })*
+
+            mod short_polls {
+                use super::*;
+
+                $(#[test]
+                fn $short() {
+                    run(async {
+                        let factory = Factory::open(Place::$place, Polls::AnswerAtOnce).await;
+                        let provider = factory.create_provider().await;
+                        validation::long_polling::$short(&*provider, factory.short_poll_threshold()).await;
+                        factory.close().await;
+                    });
+                })*
+
+                $(#[test]
+                fn $any() {
+                    run(async {
+                        let factory = Factory::open(Place::$place, Polls::AnswerAtOnce).await;
+                        validation::long_polling::$any(&*factory.create_provider().await).await;
+                        factory.close().await;
+                    });
+                })*
+            }
+
+            mod long_polls {
+                use super::*;
+
+                $(#[test]
+                fn $long() {
+                    run(async {
+                        let factory = Factory::open(Place::$place, Polls::Wait).await;
+                        validation::long_polling::$long(&*factory.create_provider().await).await;
+                        factory.close().await;
+                    });
+                })*
+
+                $(#[test]
+                fn $any() {
+                    run(async {
+                        let factory = Factory::open(Place::$place, Polls::Wait).await;
+                        validation::long_polling::$any(&*factory.create_provider().await).await;
+                        factory.close().await;
+                    });
+                })*
+            }
+        }
+    };
+}
+
+/// A constant with the list as pairs of a module and a function.
+macro_rules! names_of {
+    ([$names:ident]
+     factory { $($module:ident { $($name:ident)* })* }
+     short_polls { $($short:ident)* }
+     long_polls { $($long:ident)* }
+     any_polls { $($any:ident)* }) => {
+        const $names: &[(&str, &str)] = &[
+            $($((stringify!($module), stringify!($name)),)*)*
+            $(("long_polling", stringify!($short)),)*
+            $(("long_polling", stringify!($long)),)*
+            $(("long_polling", stringify!($any)),)*
+        ];
+    };
+}
+
+pub(crate) use {names_of, tests_in};

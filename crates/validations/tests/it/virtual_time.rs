@@ -1,0 +1,23 @@
+//! Validations in virtual time, on an account in memory: when every task waits
+//! for a timer, the clock goes to the next one at once.
+//!
+//! In memory the whole stack runs on the thread of the test, so that the clock
+//! never goes on while a request is under way. On disk a thread of the engine
+//! commits, and virtual time would pass while the test waits for it.
+
+mod clock;
+
+use crate::list::every_validation;
+use crate::newer::{every_newer_validation, stamped_tests_in};
+use crate::suite::tests_in;
+
+pub(crate) use clock::run;
+
+every_validation!(tests_in[embedded Embedded virtual_time]);
+every_validation!(tests_in[optimistic EmbeddedOptimistic virtual_time]);
+
+every_newer_validation!(tests_in[newer_embedded Embedded virtual_time]);
+every_newer_validation!(tests_in[newer_optimistic EmbeddedOptimistic virtual_time]);
+
+stamped_tests_in!(stamped_embedded Embedded virtual_time);
+stamped_tests_in!(stamped_optimistic EmbeddedOptimistic virtual_time);

@@ -1,0 +1,31 @@
+//! Runs a validation in virtual time, on a thread of its own.
+
+use std::future::Future;
+use std::time::Duration;
+
+use tokio::runtime::Builder;
+
+use crate::libc_shim::{self, VirtualClock};
+
+/// Every run begins alike.
+const SEED: u64 = 1;
+
+/// In virtual time. A validation that takes longer waits for something that never
+/// comes: the longest takes less than a minute.
+const LIMIT: Duration = Duration::from_secs(600);
+
+pub(crate) fn run(validation: impl Future<Output = ()> + Send) {
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            // Dropped after the runtime, whose tasks end in virtual time too.
+            let clock = VirtualClock::begin(SEED);
+            fastrand::seed(SEED);
+            let runtime = Builder::new_current_thread().enable_time().start_paused(true).build();
+            let runtime = runtime.expect("a runtime starts");
+            let outcome = runtime.block_on(async { tokio::time::timeout(LIMIT, validation).await });
+            clock.set_elapsed(runtime.block_on(async { libc_shim::elapsed() }));
+            outcome.expect("the validation ends within its limit of virtual time");
+        });
+        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    });
+}
