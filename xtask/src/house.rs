@@ -16,21 +16,7 @@ use crate::outcome::StepOutcome;
 
 /// Files and directories in which a check may still fail. It must become
 /// empty: remove an entry as soon as its files pass.
-const NOT_YET: &[&str] = &[
-    "ARCHITECTURE.md",
-    "bench",
-    "crates/cli",
-    "crates/client",
-    "crates/driver",
-    "crates/engine",
-    "crates/model",
-    "crates/provider",
-    "crates/query",
-    "crates/server",
-    "crates/wire",
-    "docs",
-    "interop",
-];
+const NOT_YET: &[&str] = &["crates/client", "docs/driver.md"];
 
 /// The page with the arrows.
 const ARCHITECTURE: &str = "ARCHITECTURE.md";

@@ -9,8 +9,6 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashSet;
-use std::ffi::OsStr;
 use std::path::{Component, Path, PathBuf};
 
 use super::Problem;
@@ -32,7 +30,7 @@ const OWN_FILES: &str = "xtask/src/house/outside";
 const MANIFEST_DIRECTORY: &str = "CARGO_MANIFEST_DIR";
 
 pub(super) fn check(root: &Path, tracked: &[PathBuf]) -> Vec<Problem> {
-    let pages: HashSet<&OsStr> = tracked.iter().filter_map(|file| file.file_name()).collect();
+    let pages: Vec<&Path> = tracked.iter().map(PathBuf::as_path).filter(|file| is_page(file)).collect();
     let mut problems = Vec::new();
     for file in tracked.iter().filter(|file| !file.to_string_lossy().starts_with(OWN_FILES)) {
         let path = root.join(file);
@@ -70,15 +68,23 @@ fn problems_of(root: &Path, file: &Path, text: &str) -> Vec<String> {
 }
 
 /// Pages that are cited and not there; those of the web are.
-fn missing_pages(pages: &HashSet<&OsStr>, text: &str) -> Vec<String> {
+fn missing_pages(pages: &[&Path], text: &str) -> Vec<String> {
     let mut missing = Vec::new();
     for (at, line) in text.lines().enumerate().filter(|(_, line)| line.contains(".md")) {
         let cited = paths_in(line).map(|path| path.trim_end_matches('.'));
         let cited = cited.filter(|path| path.ends_with(".md") && !path.starts_with("//"));
-        let cited = cited.filter(|path| !pages.contains(OsStr::new(path.rsplit('/').next().unwrap_or(path))));
+        // `docs/a.md` names the page from any directory that it may be read from.
+        let cited = cited.filter(|path| {
+            let path = path.trim_start_matches("../").trim_start_matches("./");
+            !pages.iter().any(|page| page.ends_with(path))
+        });
         missing.extend(cited.map(|path| format!("line {}: there is no page {path} in the checkout", at + 1)));
     }
     missing
+}
+
+fn is_page(file: &Path) -> bool {
+    file.extension().is_some_and(|extension| extension == "md")
 }
 
 /// The nearest directory with a manifest.

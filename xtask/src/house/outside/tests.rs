@@ -58,6 +58,7 @@ fn ranges_and_the_checkout_seen_from_beside_it_are_fine() {
 fn a_page_that_is_cited_is_there() {
     assert!(!is_problem("crates/x/src/a.rs", "//! See `docs/cosmos.md`, and cosmos.md."));
     assert!(is_problem("crates/x/src/a.rs", "//! See facts.md."));
+    assert!(is_problem("crates/x/src/a.rs", "//! See `facts/cosmos.md`."));
     assert!(!is_problem("docs/a.md", "[a](https://example.org/facts.md)"));
 }
 
