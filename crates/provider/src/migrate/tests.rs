@@ -1,4 +1,4 @@
-//! What becomes of single documents; whole containers are in `tests/it`.
+//! The conversion of single documents. Tests of whole containers are in `tests/it`.
 
 use std::time::Duration;
 

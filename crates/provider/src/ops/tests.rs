@@ -1,5 +1,5 @@
-//! Turns that are too large for one batch, answers that are lost, and holders
-//! that come too late: each on the real engine, in this process.
+//! Tests of operations on the real engine in this process: turns that are too large for
+//! one batch, lost answers, and holders of expired locks.
 
 mod cut;
 mod deletions;
@@ -21,7 +21,7 @@ use crate::{CosmosDBProvider, OutboxFaultInjector};
 const LOCK: Duration = Duration::from_secs(30);
 const NOW: Duration = Duration::ZERO;
 
-/// The engine and providers to it, each with a client of its own.
+/// The engine, and providers on it, each with a client of its own.
 struct World {
     engine: Embedded,
 }
@@ -35,7 +35,7 @@ impl World {
         self.provider_looking(Duration::from_millis(50)).await
     }
 
-    /// One whose reconciler looks so often.
+    /// A provider whose reconciler runs at this interval.
     async fn provider_looking(&self, interval: Duration) -> CosmosDBProvider {
         let client = Client::over(&self.engine.endpoint(), self.engine.transport()).await.unwrap();
         CosmosDBProvider::builder().with_client(client).with_reconciler(interval, NOW).open().await.unwrap()
@@ -88,7 +88,7 @@ fn named() -> ExecutionMetadata {
     }
 }
 
-/// Takes the next instance; its token, and what it was told.
+/// Fetches the next instance. Returns its token and messages.
 async fn take(provider: &CosmosDBProvider) -> (String, Vec<WorkItem>) {
     let found = provider.fetch_orchestration_item(LOCK, NOW, None).await.unwrap();
     let (item, token, _) = found.expect("there is something to take");
@@ -105,7 +105,7 @@ async fn ack(
     provider.ack_orchestration_item(token, 1, history, works, messages, named(), Vec::new()).await
 }
 
-/// Takes and completes all activities; their numbers and inputs.
+/// Fetches and completes all activities. Returns their numbers and inputs.
 async fn run_activities(provider: &CosmosDBProvider) -> Vec<(u64, String)> {
     let mut seen = Vec::new();
     while let Some((item, token, attempt)) =
@@ -209,8 +209,8 @@ async fn a_commit_whose_answer_is_lost_is_made_once() {
     }
 }
 
-/// Before each activity the runtime reads the history, and takes a failure for
-/// an empty one.
+/// The runtime reads the history before each activity, and takes a failed read for an
+/// empty history.
 #[tokio::test(start_paused = true)]
 async fn a_read_outlasts_an_outage_of_seconds() {
     let world = World::open().await;
@@ -260,7 +260,7 @@ async fn a_message_that_could_not_be_delivered_after_the_commit_arrives_later_an
     assert_eq!(told, messages);
 }
 
-/// Puts a message where it goes, whatever became of it before.
+/// Writes a message to its queue, whether or not it was there before.
 async fn post(provider: &CosmosDBProvider, message: &crate::documents::Message) {
     let until = tokio::time::Instant::now() + LOCK;
     let now = provider.core.clock.stamp();
@@ -290,7 +290,7 @@ async fn a_stale_holder_cannot_commit() {
     let world = World::open().await;
     let (first, second) = (world.provider().await, world.provider().await);
     first.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
-    // A busy machine may take a while from here to the next line.
+    // On a busy machine the lock may expire before the next line.
     let short = Duration::from_secs(1);
     let (_, stale, _) = first.fetch_orchestration_item(short, NOW, None).await.unwrap().unwrap();
     assert!(second.fetch_orchestration_item(LOCK, NOW, None).await.unwrap().is_none(), "it is locked");
@@ -310,7 +310,7 @@ async fn renewing_and_appending_keep_the_lock() {
     let (first, second) = (world.provider().await, world.provider().await);
     first.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
     let (token, _) = take(&first).await;
-    // Through another process, so that what the first remembers is stale.
+    // By another process, so that the cache of the first one is stale.
     second.renew_orchestration_item_lock(&token, LOCK).await.unwrap();
     second.append_with_execution("a", 1, vec![event("a", 1, "behind its back".into())]).await.unwrap();
     ack(&first, &token, vec![event("a", 2, "then".into())], vec![], vec![]).await.unwrap();

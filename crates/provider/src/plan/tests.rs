@@ -6,7 +6,7 @@ use super::*;
 use crate::documents::Lock;
 
 const INSTANCE: &str = "order-1";
-/// What a batch of the service holds.
+/// Operations of a batch: the service's limit.
 const OPERATIONS_MAX: usize = 100;
 
 mod random;

@@ -1,7 +1,6 @@
-//! What the smallest workflow costs, counted by the server: one activity, the
-//! real runtime with its default options, one physical partition, a client that
-//! does not wait. The bounds are those of the issue; the published crate needs
-//! 31 round trips and about 208 RU.
+//! The cost of the smallest workflow, counted by the server: one activity, the real
+//! runtime with default options, one physical partition, a client that does not wait. The
+//! published crate needs 31 round trips and about 208 RU.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,8 +12,8 @@ use duroxide_cdb::{CommitTier, CosmosDBProvider};
 use perihelion_server::{Embedded, EmbeddedOptions};
 use serde_json::Value;
 
-/// Long enough for what was begun to end, and shorter than the pause between
-/// polls. The clock is paused: nothing waits for it in earnest.
+/// Long enough for open work to end, and shorter than the pause between polls. The clock
+/// is virtual.
 const MOMENT: Duration = Duration::from_millis(150);
 
 /// Exchanges and request units since the counters were cleared.
@@ -42,7 +41,7 @@ async fn smallest_workflow(tier: CommitTier) -> (u64, f64, Value) {
         .build();
     let runtime = Runtime::start_with_store(provider.clone(), activities, orchestrations).await;
     let client = Client::new(provider.clone());
-    // The first one learns what the container is like.
+    // The first workflow loads the container's metadata.
     for instance in ["first", "counted"] {
         tokio::time::sleep(MOMENT).await;
         engine.manage(http::Method::DELETE, "counters", "").await.unwrap();

@@ -1,9 +1,8 @@
-//! Ways to lose, double or block work, and that ours knows none of them. The
-//! cases themselves are in `interop/holes/cases`, because the published crate
-//! runs them too; here each is a test, on a server of its own over the wire.
-//! What needs to look inside is in `src/ops/tests/` and beside the file it is
-//! about; `docs/provider-holes.md` says which test closes which hole, and
-//! `table` that what it names exists.
+//! Ways in which a provider can lose, double or block work, and the proof that this one
+//! does not. The cases are in `interop/holes/cases`, because they also run on the
+//! published crate; here each is a test on a server of its own, over the wire. Tests that
+//! need access to internals are in `src/ops/tests/` and beside the file they test.
+//! `docs/provider-holes.md` lists the test of each hole, and `table` checks that list.
 
 mod regions;
 mod table;
@@ -15,7 +14,7 @@ use perihelion_server::{Server, ServerOptions};
 
 use crate::cases::world::{CaseFailure, Opener, Outcome, World, as_published};
 
-/// How long requests under way may take when a test ends.
+/// The time limit for open requests at the end of a test.
 const DRAIN_GRACE: Duration = Duration::from_secs(2);
 
 /// Runs a case on a server of its own.
@@ -23,7 +22,7 @@ async fn keeps(case: impl AsyncFnOnce(World) -> Outcome) {
     keeps_by(as_published, case).await;
 }
 
-/// The same, its providers opened in another way.
+/// Runs a case on a server of its own, with providers opened by `open`.
 async fn keeps_by(open: Opener, case: impl AsyncFnOnce(World) -> Outcome) {
     let options = ServerOptions { management: true, ..ServerOptions::default() };
     let server = Server::start(options).await.unwrap();

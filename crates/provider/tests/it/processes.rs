@@ -2,13 +2,11 @@
 //! go, and one is killed under load. The processes are this test binary, run
 //! again; the server is in this one.
 //!
-//! How a gap is measured: every few milliseconds the parent asks the server
-//! which jobs are completed. A gap is the time between two moments at which
-//! there were more than before, from the first completion to the last. A
-//! machine that is busy with other things stops everyone, the parent included:
-//! by how much (its longest answer and oversleep) is measured in the same loop,
-//! and six times that, for as many requests in a row, is added to what is
-//! allowed. On a quiet machine that is a tenth of a second.
+//! How a gap is measured: every few milliseconds the parent asks the server which jobs
+//! are completed. A gap is the time between two answers with new completions. A busy
+//! machine delays all processes, including the parent; the same loop measures the
+//! parent's longest delay, and six times that (for six requests in a row) is added to the
+//! limit. On a quiet machine that is a tenth of a second.
 
 mod child;
 mod fleet;
@@ -19,17 +17,17 @@ use std::time::Duration;
 use child::Role;
 use fleet::Fleet;
 
-/// Locks of children that may be killed: their work rests for that long.
+/// The lock timeout of children that may be killed: their work waits for that long.
 const SHORT_LOCK: Duration = Duration::from_secs(2);
 
-/// Locks of children that live: no busy machine makes them run out.
+/// The lock timeout of children that are not killed: long enough for a busy machine.
 const LONG_LOCK: Duration = Duration::from_secs(20);
 
-/// The longest time without a completion, and after a lock's end until the work
-/// behind it is done.
+/// The limit for a gap between completions, and for the time from the end of a lock to
+/// the completion of its work.
 const GAP_MAX: Duration = Duration::from_secs(2);
 
-/// Between starts of jobs, at least.
+/// The shortest time between two starts of jobs.
 const PACE: Duration = Duration::from_millis(40);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -52,9 +50,8 @@ async fn one_of_five_processes_is_killed_under_load_and_the_others_continue() {
     kill_one_of(5, 90).await;
 }
 
-/// A process with other numbers of dispatchers joins; one with nothing but
-/// workers of one tag serves that tag, leaves in good order, and another one
-/// takes its place.
+/// A process with other numbers of dispatchers joins. A process with workers of one tag
+/// only serves that tag and shuts down, and another takes its place.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn processes_with_other_dispatchers_and_with_tagged_workers_only_join_and_leave() {
     let mut fleet = Fleet::open(LONG_LOCK).await;
@@ -68,7 +65,7 @@ async fn processes_with_other_dispatchers_and_with_tagged_workers_only_join_and_
     assert!(!before.is_empty() && before.iter().all(|run| run.ends_with("/b")), "{before:?}");
 
     let load = fleet.load("gpu", 20..30, PACE);
-    // The second steps wait for somebody who serves their tag.
+    // The second steps wait for a worker of their tag.
     fleet.ledger().begun("gpu-00029/a").await;
     let next = fleet.join(Role { turns: 0, works: 2, tag: Some("gpu".to_owned()) }).await;
     let watch = load.await;
@@ -97,7 +94,7 @@ async fn kill_one_of(count: usize, jobs: usize) {
         fleet.join(Role { turns: 2, works: 2, tag: None }).await;
     }
     let load = fleet.load("any", 0..jobs, PACE);
-    // It is in the middle of an activity, and others are queued.
+    // It runs an activity now, and others are queued.
     let (victim, killed) = fleet.kill_whoever_runs("any-00030/a").await;
     let watch = load.await;
     let late = watch.latest_started_before(killed).saturating_duration_since(killed);

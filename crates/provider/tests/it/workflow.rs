@@ -1,8 +1,7 @@
 //! The real runtime on the provider: an order with activities, a timer, a
-//! sub-orchestration, an external event and a second execution. Its process
-//! ends half way, once in good order and once by being cut off inside an
-//! activity; another one finishes it, and nothing is done twice that was
-//! recorded once.
+//! sub-orchestration, an external event and a second execution. Its process ends half
+//! way, once by a shutdown and once by an abort inside an activity. Another process
+//! completes the order, and no recorded step is repeated.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -19,20 +18,20 @@ use crate::place::{Account, Place, Polls};
 const ORDER: &str = "order-1";
 const SHIPMENT: &str = "shipment";
 
-/// What the order says of itself when only the approval is missing.
+/// The custom status of the order while it waits for the approval.
 const AWAITING: &str = "awaiting approval";
 
-/// Long enough for a turn on a busy machine, short enough to wait for when its
-/// holder was cut off.
+/// A lock timeout that is long enough for a turn on a busy machine, and short enough to
+/// wait for.
 const LOCK: Duration = Duration::from_secs(2);
 
-/// A workflow that takes longer has hung.
+/// The time limit of a workflow.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// How often a client looks for a new status.
 const GLANCE: Duration = Duration::from_millis(20);
 
-/// How long a runtime that shuts down in good order may take, in milliseconds.
+/// The time limit of a shutdown, in milliseconds.
 const SHUTDOWN_MS: u64 = 2_000;
 
 /// How often each activity ran, by its input, in all processes together.
@@ -40,7 +39,7 @@ const SHUTDOWN_MS: u64 = 2_000;
 struct Ledger(Arc<Mutex<BTreeMap<String, u32>>>);
 
 impl Ledger {
-    /// Notes a run and tells which one it is.
+    /// Counts a run and returns its number.
     fn note(&self, what: &str) -> u32 {
         let mut runs = self.0.lock().unwrap();
         let count = runs.entry(what.to_owned()).or_default();
@@ -81,8 +80,8 @@ async fn an_order_survives_a_restart_and_every_step_happens_once() {
     }
 }
 
-/// The process dies while it charges: the charge runs again elsewhere when its
-/// lock has expired, and is recorded once.
+/// The process dies during the charge. Another process runs the charge again when the
+/// lock has expired, and it is recorded once.
 #[tokio::test]
 async fn an_interrupted_activity_runs_once_more_and_completes_once() {
     for place in [Place::Embedded, Place::Wire] {
@@ -115,7 +114,7 @@ async fn an_interrupted_activity_runs_once_more_and_completes_once() {
     }
 }
 
-/// A tokio runtime of its own, which can be torn down with all it was doing.
+/// A tokio runtime that can be dropped with all its tasks.
 struct Process(tokio::runtime::Runtime);
 
 impl Process {
@@ -128,7 +127,7 @@ impl Process {
         self.0.handle()
     }
 
-    /// Drops every task where it stands; none gets to say goodbye.
+    /// Drops every task at once, without a shutdown.
     fn kill(self) {
         self.0.shutdown_background();
     }
@@ -193,8 +192,7 @@ async fn output(client: &Client) -> String {
     }
 }
 
-/// Histories hold one completion of each thing that was scheduled, and
-/// nothing is left in any queue.
+/// Histories have one completion for each scheduled step, and all queues are empty.
 async fn assert_one_completion_for_each(provider: &Arc<dyn Provider>) {
     let admin = provider.as_management_capability().expect("the provider manages");
     assert_eq!(admin.list_executions(ORDER).await.unwrap(), [1, 2]);

@@ -1,5 +1,5 @@
-//! Polls on the real engine, in this process: what is hidden, what cannot be
-//! read, who shares an answer.
+//! Polls on the real engine in this process: known rows at the head, unreadable documents,
+//! and fetches that share one poll.
 
 use std::time::Duration;
 
@@ -58,8 +58,8 @@ fn work(id: u64, tag: Option<&str>) -> WorkItem {
     }
 }
 
-/// More parked instances than a poll can be told to leave out, and more than
-/// the pages of one poll: the next one goes on behind them.
+/// More parked instances than a poll can leave out, and more than one poll pages over:
+/// the next poll continues behind them.
 #[tokio::test(start_paused = true)]
 async fn known_rows_at_the_head_of_a_poll_hide_nothing_behind_them() {
     const PARKED: usize = 1000;
@@ -88,7 +88,7 @@ async fn known_rows_at_the_head_of_a_poll_hide_nothing_behind_them() {
     assert_eq!(found.expect("and so is the next").0.instance, "parked-again");
 }
 
-/// Documents that no writer of ours makes, each malformed in another way.
+/// Malformed documents, which the provider never writes.
 #[tokio::test(start_paused = true)]
 async fn an_unreadable_queue_document_is_set_aside_and_blocks_nothing() {
     let engine = engine().await;

@@ -1,5 +1,6 @@
-//! A process that ends at any of its requests: the transport answers so many,
-//! and never again. The last one is sent or not, and its answer is not heard.
+//! Simulates a process that ends at any of its requests: the transport answers a number
+//! of requests and none after that. The last request is sent or not, and its answer is
+//! lost.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,14 +14,14 @@ use tokio::sync::Notify;
 use super::World;
 use crate::CosmosDBProvider;
 
-/// What becomes of the request at which the process ends.
+/// What happens to the request at which the process ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Last {
     Unsent,
     Applied,
 }
 
-/// A transport that ends.
+/// A transport that stops answering.
 #[derive(Clone)]
 pub(super) struct Cut {
     transport: InProcess,
@@ -48,15 +49,15 @@ impl Cut {
         Cut { transport: world.engine.transport(), last, left, reached }
     }
 
-    /// A provider whose requests go through it; its reconciler does not look.
+    /// A provider on this transport, without a reconciler.
     pub(super) async fn provider(&self, world: &World) -> CosmosDBProvider {
         let client = Client::over(&world.engine.endpoint(), self.clone()).await.unwrap();
         let never = Duration::from_secs(3600);
         CosmosDBProvider::builder().with_client(client).with_reconciler(never, never).open().await.unwrap()
     }
 
-    /// Runs until the process ends at its `count`th request from now; `None` if
-    /// it did. What it was doing is dropped.
+    /// Runs an operation until it ends, or until the process ends at its `count`th
+    /// request: then `None`, and the operation is dropped.
     pub(super) async fn at<T>(&self, count: usize, work: impl Future<Output = T>) -> Option<T> {
         self.left.store(count, Ordering::SeqCst);
         tokio::select! {

@@ -1,6 +1,6 @@
-//! Deletions of a tree whose process ends at every one of its requests: another
-//! process finishes or takes back what is left, all of it, and nothing of the
-//! tree is left or comes back.
+//! Deletions of a tree by a process that ends at any of its requests: another process
+//! completes the deletion or rolls it back, and no document of a deleted tree is left or
+//! created again.
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use super::cut::{Cut, Last};
 use super::{LOCK, NOW, World, ack, event, start, take};
 use crate::{CosmosDBProvider, OutboxFaultInjector};
 
-/// How long what must happen may take.
+/// The time limit of a wait.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// More requests than a deletion takes.
+/// More requests than a deletion sends.
 const REQUESTS_MAX: usize = 200;
 
 /// A child of `parent`.
@@ -37,8 +37,8 @@ fn child(instance: &str, parent: &str) -> WorkItem {
     }
 }
 
-/// A parent, a child of it that is queued, one whose start is in the outbox, and
-/// beside it the start of an instance that is nobody's child.
+/// A parent with one child that is queued and one whose start is in the outbox. The
+/// outbox also has the start of a detached instance.
 async fn tree(world: &World, provider: &mut CosmosDBProvider) {
     provider.enqueue_for_orchestrator(start("parent", String::new()), None).await.unwrap();
     let (token, _) = take(provider).await;
@@ -72,7 +72,7 @@ async fn names(provider: &CosmosDBProvider) -> Vec<String> {
     tree
 }
 
-/// Waits until another process has nothing left to do, and says what is left.
+/// Waits until the other process has no work left. Returns the remaining documents.
 async fn settled(provider: &CosmosDBProvider) -> Vec<Value> {
     let left = "SELECT c.id, c.type, c.instanceId FROM c WHERE c.type = 'deletion' OR IS_DEFINED(c.del) OR \
                 IS_DEFINED(c.purge) OR c.type = 'outbox' OR c.type = 'litter'";
@@ -101,8 +101,8 @@ async fn finisher(world: &World) -> CosmosDBProvider {
         .unwrap()
 }
 
-/// Nothing of the tree comes back or is left, and what is not of it is there. A
-/// start that was on its way goes when it is met.
+/// Checks that no document of the tree is left or created again, and that the detached
+/// instance exists. A start in delivery is removed when a fetch finds it.
 async fn assert_gone(provider: &CosmosDBProvider, what: &str) {
     settled(provider).await;
     loop {
@@ -110,7 +110,7 @@ async fn assert_gone(provider: &CosmosDBProvider, what: &str) {
         let (item, token, _) = waited.expect("the detached one starts");
         let instance = item.instance.as_str();
         let turn = ack(provider, &token, vec![event(instance, 1, String::new())], vec![], vec![]).await;
-        // Taken without a read it may be, but not committed.
+        // It may be fetched from the cache, but its commit fails.
         assert_eq!(turn.is_ok(), instance == "detached", "{what}: {instance}");
         if turn.is_ok() {
             break;
@@ -172,8 +172,8 @@ async fn a_child_that_is_only_in_an_outbox_is_deleted_with_its_parent() {
     assert_eq!(marked, Vec::<Value>::new(), "no mark is left");
 }
 
-/// The outbox is being delivered while its instance goes: what was read before
-/// arrives after, and finds that it was consumed.
+/// The outbox is delivered while its instance is deleted: a message that was read before
+/// the deletion arrives after it, and counts as consumed.
 #[tokio::test]
 async fn a_start_in_delivery_while_its_parent_is_deleted_starts_nothing() {
     let world = World::open().await;
@@ -193,7 +193,7 @@ async fn one_of_two_overlapping_deletions_succeeds_and_no_mark_is_left() {
     let mut first = world.provider_looking(Duration::from_secs(3600)).await;
     tree(&world, &mut first).await;
     let second = finisher(&world).await;
-    // What the reconciler of the second delivers is part of the tree as well.
+    // Messages that the second process's reconciler delivers belong to the tree too.
     let set = names(&first).await;
     let (one, two) =
         tokio::join!(first.delete_instances_atomic(&set, true), second.delete_instances_atomic(&set, true));
@@ -255,7 +255,7 @@ fn answer(result: &str) -> WorkItem {
     }
 }
 
-/// Starts the parent, which starts its child; the child's token.
+/// Starts the parent, which starts its child. Returns the child's token.
 async fn parent_and_child(provider: &CosmosDBProvider) -> String {
     provider.enqueue_for_orchestrator(start("parent", String::new()), None).await.unwrap();
     let (token, _) = take(provider).await;
@@ -267,7 +267,7 @@ async fn parent_and_child(provider: &CosmosDBProvider) -> String {
     token
 }
 
-/// The child ends with that answer.
+/// Completes the child with this output.
 async fn end(provider: &CosmosDBProvider, token: &str, result: &str) {
     let history = vec![event("child", 1, String::new())];
     let metadata = duroxide::providers::ExecutionMetadata {
@@ -281,8 +281,8 @@ async fn end(provider: &CosmosDBProvider, token: &str, result: &str) {
         .unwrap();
 }
 
-/// The child has ended, and its answer is on its way while the whole tree is
-/// deleted and begun anew, with the same ids of instances and events.
+/// The child has ended, and its result is in delivery while the whole tree is deleted and
+/// started again with the same instance and event ids.
 #[tokio::test]
 async fn a_result_for_a_deleted_parent_does_not_reach_a_new_instance_of_that_name() {
     let world = World::open().await;
@@ -290,7 +290,7 @@ async fn a_result_for_a_deleted_parent_does_not_reach_a_new_instance_of_that_nam
     let token = parent_and_child(&provider).await;
     provider.set_outbox_fault_injector(OutboxFaultInjector::fail_next(1));
     end(&provider, &token, "old").await;
-    // What the parent has delivered may not be removed yet.
+    // The parent's delivered messages may still exist.
     let outboxes = documents(&world, "outbox").await;
     let outbox = outboxes.into_iter().find(|outbox| outbox["instanceId"] == "child").unwrap();
     let outbox: crate::documents::Outbox = serde_json::from_value(outbox).unwrap();
@@ -305,8 +305,8 @@ async fn a_result_for_a_deleted_parent_does_not_reach_a_new_instance_of_that_nam
     assert_eq!(messages, [answer("new")]);
 }
 
-/// A child that another incarnation of its parent wants too: the runtime tells
-/// that one that the name is taken, and it must hear it.
+/// Another incarnation of the parent starts the same child: the runtime answers that the
+/// name is taken, and that answer must arrive.
 #[tokio::test]
 async fn the_failure_of_a_colliding_start_reaches_the_parent_that_exists() {
     let world = World::open().await;

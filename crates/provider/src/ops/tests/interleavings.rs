@@ -1,6 +1,5 @@
-//! Interleavings that only who knows the documents can bring about: a crash
-//! between two steps, a holder that comes too late to a turn of many documents,
-//! a hint that is stale. Each on the real engine, in this process.
+//! Interleavings that need access to the documents: a crash between two steps, a late
+//! commit of a staged turn, a stale hint. On the real engine in this process.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -14,10 +13,10 @@ use crate::CosmosDBProvider;
 use crate::documents::{Deletion, DeletionStage, DocumentType, Outbox, State};
 use crate::plan::session_of;
 
-/// How long what must happen may take.
+/// The time limit of a wait.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// More than one commit takes, in one value and in several.
+/// More data than one commit takes, in one value and in several.
 const LARGE: usize = 700_000;
 
 impl World {
@@ -36,7 +35,7 @@ async fn rows(provider: &CosmosDBProvider, instance: &str, text: &str) -> Vec<Va
     provider.core.store.rows(Query::new(text).in_partition(instance)).await.unwrap()
 }
 
-/// Waits until something holds.
+/// Waits until the condition holds.
 async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     let wait = async {
         while !holds().await {
@@ -57,7 +56,7 @@ async fn a_stale_staged_turn_changes_nothing() {
     first.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
     let short = Duration::from_millis(800);
     let (_, stale, _) = first.fetch_orchestration_item(short, NOW, None).await.unwrap().unwrap();
-    // Its documents are there, its commit comes when another has the lock.
+    // Its documents are staged; it commits when another process has the lock.
     world.fault_on_batches(r#""count":1,"delayMs":2500"#).await;
     let late = tokio::spawn(async move { ack(&first, &stale, large_history("s"), vec![], vec![]).await });
     let found = second.fetch_orchestration_item(LOCK, PATIENCE, None).await.unwrap();
@@ -70,7 +69,7 @@ async fn a_stale_staged_turn_changes_nothing() {
 
 #[tokio::test]
 async fn staged_documents_are_removed_unless_they_are_committed() {
-    // The records that let what was staged be collected.
+    // The garbage records of the staging.
     const EXPIRING: &str = "SELECT c.id FROM c WHERE c.type = 'litter' AND IS_DEFINED(c.staging)";
     let world = World::open().await;
     let provider = world.provider().await;
@@ -102,7 +101,7 @@ async fn an_activity_cancelled_before_its_bundle_is_unpacked_never_runs() {
     let crashing = world.provider_looking(Duration::from_secs(3600)).await;
     crashing.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
     let (token, _) = take(&crashing).await;
-    // The commit passes, all that unpacks it does not.
+    // The commit succeeds, and every unpacking fails.
     world.fault_on_batches(r#""count":1,"delayMs":1"#).await;
     world.fault_on_batches(r#""status":400"#).await;
     let works = (1..=COUNT).map(|id| work("a", id, String::new())).collect();
@@ -134,8 +133,8 @@ async fn an_activity_cancelled_before_its_bundle_is_unpacked_never_runs() {
     assert_eq!(ran, expected);
 }
 
-/// The hint of an activity is stale, its session is free: whoever claims the
-/// session and then finds no activity gives it back.
+/// The hint of an activity is stale and its session is free: a worker that claims the
+/// session and finds no activity releases the session.
 #[tokio::test]
 async fn a_session_whose_activity_was_lost_is_given_back() {
     let in_session = |id| match work("a", id, String::new()) {
@@ -155,7 +154,7 @@ async fn a_session_whose_activity_was_lost_is_given_back() {
     let (token, _) = take(&hinted).await;
     ack(&hinted, &token, vec![event("a", 1, String::new())], vec![in_session(1)], vec![]).await.unwrap();
 
-    // Another worker does it, and its session runs out.
+    // Another worker completes the activity, and its session expires.
     let (_, done, _) = fetch(&other, worker("other", Duration::from_millis(50))).await.expect("the activity");
     other.ack_work_item(&done, None).await.unwrap();
     tokio::time::sleep(Duration::from_millis(100)).await;
@@ -168,7 +167,7 @@ async fn a_session_whose_activity_was_lost_is_given_back() {
     assert!(fetch(&other, worker("third", LOCK)).await.is_some(), "the session is free");
 }
 
-/// Two instances, and a deletion of both that has come so far.
+/// Two instances, and a deletion of both that stopped at this stage.
 async fn deletion_cut_off(world: &World, stage: DeletionStage, marked: &[&str]) -> CosmosDBProvider {
     let provider = world.provider_looking(Duration::from_secs(3600)).await;
     for name in ["a", "b"] {
@@ -233,8 +232,8 @@ async fn a_deletion_interrupted_after_its_commit_is_completed() {
     }
 }
 
-/// A message that no partition takes: it is tried ever more rarely, and what
-/// can be delivered is.
+/// A message that the service refuses is retried with growing pauses; other messages are
+/// delivered.
 #[tokio::test]
 async fn an_undeliverable_outbox_is_retried_with_growing_pauses() {
     let world = World::open().await;
@@ -253,7 +252,7 @@ async fn an_undeliverable_outbox_is_retried_with_growing_pauses() {
     };
     provider.core.store.container.create("a", &outbox).await.unwrap();
     world.engine.manage(http::Method::DELETE, "counters", "").await.unwrap();
-    // Thirty intervals: one, two, four, eight and sixteen after each other.
+    // Thirty-one intervals: pauses of one, two, four, eight and sixteen.
     tokio::time::sleep(Duration::from_millis(30 * 50)).await;
     let counters = world.engine.manage(http::Method::GET, "counters", "").await.unwrap();
     let counters: Value = serde_json::from_slice(counters.body()).unwrap();
@@ -286,7 +285,7 @@ async fn tombstones_expire_and_only_queried_paths_are_indexed() {
     assert_eq!(left, [json!({"id": "i", "goes": true})], "a deleted instance is one document, for a day");
 }
 
-/// Where documents are is for ever: another release must find them.
+/// Document ids never change: the next release must find the documents.
 #[test]
 fn stored_hashes_never_change() {
     let (id, key) = session_of("printer");

@@ -1,5 +1,5 @@
-//! Values of any size, and many of them: all that a workflow hands over comes
-//! back, documents stay small, and what is done with is gone.
+//! Large values, and many of them: all values are read back, documents stay small, and
+//! unused documents are removed.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -18,8 +18,8 @@ use crate::store::versioned;
 
 const TEN_MEGABYTES: usize = 10 * 1024 * 1024;
 
-/// Text that is larger as JSON, and with characters of several bytes: input,
-/// result and output of ten megabytes, the rest of a quarter of that.
+/// A text that is longer as JSON, with characters of several bytes. Input, result and
+/// output have ten megabytes, the other values a quarter of that.
 fn large(fill: char) -> String {
     let unit = format!("{fill}{}\"ä\n", "x".repeat(60));
     let bytes = if matches!(fill, 'i' | 'r' | 'o') { TEN_MEGABYTES } else { TEN_MEGABYTES / 4 };
@@ -111,7 +111,7 @@ async fn a_thousand_values_of_ten_kilobytes_are_kept_beside_a_small_state() {
     assert!(all.len() == 1000 && all.values().all(|value| value.len() == 10_240));
     assert_eq!(provider.get_instance_stats("a").await.unwrap().unwrap().kv_total_value_bytes, 10_240_000);
 
-    // Overwritten and cleared, then the base of what comes next.
+    // Values are overwritten and cleared, then become the base of the next execution.
     provider.enqueue_for_orchestrator(raised("a", "1"), None).await.unwrap();
     let (token, _) = take(&provider).await;
     let cleared = EventKind::KeyValueCleared { key: "key 2 / # ☃".into() };
@@ -150,14 +150,14 @@ async fn a_history_of_a_hundred_thousand_events_is_read_whole() {
         ack(&provider, &token, events.collect(), vec![], vec![next]).await.unwrap();
     }
     assert!(state_bytes(&provider, "a").await < 20_000);
-    // One who has nothing of it in memory.
+    // A provider without any of it in memory.
     let other = world.provider().await;
     let ids: Vec<u64> = other.read("a").await.unwrap().iter().map(|event| event.event_id).collect();
     assert!(ids == (1..=TURNS * EVENTS).collect::<Vec<_>>());
 }
 
-/// What was staged for a commit that never came is collected, what a commit has
-/// taken is not, wherever the process ends.
+/// Wherever the process ends, staged documents without a commit are removed, and those
+/// with a commit are kept.
 #[tokio::test]
 async fn a_large_turn_interrupted_at_any_request_leaves_no_documents() {
     for last in [Last::Unsent, Last::Applied] {
@@ -182,7 +182,7 @@ async fn a_large_turn_interrupted_at_any_request_leaves_no_documents() {
                 let (_, token, _) = waited.expect("the lock runs out");
                 ack(&other, &token, history.clone(), works, vec![]).await.unwrap();
             }
-            // Nobody waits a day here.
+            // Makes the record due now instead of after a day.
             for row in rows(&other, "a", "SELECT * FROM c WHERE c.type = 'litter'").await {
                 let found: Versioned<Garbage> = versioned(row).unwrap();
                 garbage::finish(&other.core.store, found).await.unwrap();
@@ -208,7 +208,7 @@ async fn a_large_turn_interrupted_at_any_request_leaves_no_documents() {
     }
 }
 
-/// A record that was read before its commit came.
+/// The garbage record is read before the commit removes it.
 #[tokio::test]
 async fn committed_documents_are_never_collected_as_garbage() {
     let world = World::open().await;
@@ -232,8 +232,8 @@ async fn committed_documents_are_never_collected_as_garbage() {
     assert!(other.read("a").await.unwrap() == history);
 }
 
-/// The answer to an enqueue is lost; hundreds of others come and are consumed
-/// before it is repeated. Whatever happens to the instance, it comes once.
+/// The answer to an enqueue is lost, and hundreds of other messages are consumed before
+/// it is repeated. The event is delivered once, whatever happens to the instance.
 #[tokio::test]
 async fn an_event_that_is_repeated_late_is_delivered_once() {
     let world = World::open().await;

@@ -1,6 +1,5 @@
-//! What a process leaves behind when it ends, and what cannot be read: others
-//! finish the one, and go on beside the other. Each on the real engine, in this
-//! process.
+//! Unfinished work of ended processes, which others finish, and unreadable documents,
+//! which block nothing else. On the real engine in this process.
 
 use std::time::Duration;
 
@@ -11,10 +10,10 @@ use serde_json::json;
 use super::{LOCK, NOW, World, ack, event, start, take, work};
 use crate::CosmosDBProvider;
 
-/// How long what must happen may take.
+/// The time limit of a wait.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Each of them is met again and again and can never be unpacked.
+/// Bundles that the reconciler finds in every round and can never unpack.
 #[tokio::test]
 async fn a_document_that_cannot_be_finished_does_not_delay_later_ones() {
     let world = World::open().await;
@@ -39,7 +38,7 @@ async fn a_document_that_cannot_be_finished_does_not_delay_later_ones() {
     assert_eq!(left.len(), 70, "nothing is lost that cannot be read");
 }
 
-/// Its own reconciler rests for an hour: the poll calls it.
+/// The reconciler pauses for an hour, so it is the poll that calls it.
 #[tokio::test]
 async fn a_waiting_process_finishes_the_work_of_a_killed_one() {
     let world = World::open().await;
@@ -77,7 +76,7 @@ async fn a_restarted_process_renews_the_sessions_it_had() {
     assert_eq!(renew(&["worker-1", "worker-2"]).await.unwrap(), 2, "and again");
 }
 
-/// An instance with a history of several documents, and a message.
+/// An instance with a history of several documents and one message.
 async fn long_history(provider: &CosmosDBProvider, instance: &str) {
     provider.enqueue_for_orchestrator(start(instance, String::new()), None).await.unwrap();
     let (token, _) = take(provider).await;
@@ -119,7 +118,7 @@ async fn an_instance_whose_state_cannot_be_read_does_not_stop_the_others() {
     assert_eq!(found.expect("the other one is there").0.instance, "sound");
 }
 
-/// More of them than one turn takes, and the start after all of them.
+/// More events than one turn takes, and then the start.
 #[tokio::test]
 async fn a_start_behind_a_hundred_events_is_fetched_first() {
     let world = World::open().await;
@@ -128,7 +127,7 @@ async fn a_start_behind_a_hundred_events_is_fetched_first() {
         provider.enqueue_for_orchestrator(super::raised("a", &number.to_string()), None).await.unwrap();
     }
     assert!(provider.fetch_orchestration_item(LOCK, NOW, None).await.unwrap().is_none());
-    // By a process that only starts things.
+    // The start comes from a process that runs no dispatchers.
     let client = world.provider().await;
     client.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
     let (mut told, mut turn) = (Vec::new(), 0);

@@ -1,11 +1,11 @@
-//! Activities that are locked ahead for a worker that comes back.
+//! Prefetch: an activity is locked for a worker before it fetches again.
 
 use super::*;
 
-/// Long enough to count as waiting for work.
+/// A poll timeout that counts as waiting for work.
 const WAIT: Duration = Duration::from_secs(5);
 
-/// Takes the next activity as the runtime does; its number, token and attempt.
+/// Fetches the next activity as the runtime does. Returns its number, token and attempt.
 async fn next(provider: &CosmosDBProvider) -> (u64, String, u32) {
     let found = provider.fetch_work_item(LOCK, WAIT, None, &TagFilter::default()).await.unwrap();
     let (WorkItem::ActivityExecute { id, .. }, token, attempt) = found.expect("an activity") else {

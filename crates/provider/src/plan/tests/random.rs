@@ -1,5 +1,5 @@
-//! Random turns, each planned on what the one before it left: a commit always
-//! fits a batch, and nothing of the turn is lost, doubled or named twice.
+//! Random turns, each planned from the state that the last one left: every commit fits a
+//! batch, and nothing of a turn is lost, doubled or stored under a used id.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ use crate::documents::Lock;
 use crate::ops::orchestration::commit::{CommitBasis, as_batch};
 use crate::ops::orchestration::stage::Staged;
 
-/// A document of the service.
+/// Bytes of a document: the service's limit.
 const DOCUMENT_BYTES_MAX: usize = 2 * 1024 * 1024;
 
 /// Turns of one instance.
@@ -107,7 +107,7 @@ impl World {
         ack
     }
 
-    /// The history is what it was, and then the turn's.
+    /// The history is the old one followed by the turn's events.
     fn check_history(&mut self, plan: &TurnPlan, ack: &TurnAck, what: &str) {
         self.events += ack.history_delta.len() as u64;
         self.text.extend(plan.chunks.iter().map(|chunk| chunk.event_data.as_str()));
@@ -122,7 +122,7 @@ impl World {
         assert_eq!(execution.events, self.events, "{what}");
     }
 
-    /// No document has the id of another, of this turn or before.
+    /// No two documents of this or earlier turns have the same id.
     fn check_ids(&mut self, plan: &TurnPlan, what: &str) {
         let bundled = plan.bundles.iter().flat_map(|bundle| &bundle.activities).map(|activity| &activity.id);
         let told = plan.bundles.iter().flat_map(|bundle| &bundle.messages).map(|message| &message.id);
@@ -144,7 +144,7 @@ fn etag() -> Etag {
     Etag::parse("\"1\"").expect("an etag")
 }
 
-/// Mostly little, sometimes much.
+/// A count: usually small, sometimes large.
 fn amount(random: &mut Rng, most: u64) -> u64 {
     match random.u8(..4) {
         0 => 0,
@@ -153,7 +153,7 @@ fn amount(random: &mut Rng, most: u64) -> u64 {
     }
 }
 
-/// Mostly short, sometimes longer than a document.
+/// A text: usually short, sometimes longer than a document may be.
 fn text(random: &mut Rng) -> String {
     let bytes = match random.u16(..2000) {
         0 => random.usize(..3_000_000),
@@ -199,7 +199,7 @@ fn identifier(activity: &Activity) -> Option<ScheduledActivityIdentifier> {
     Some(cancel(id))
 }
 
-/// Every document is small enough, and the commit is one batch.
+/// Every document is within the limit, and the commit fits one batch.
 fn check_fits(plan: &TurnPlan, what: &str) {
     let staged = plan.staging.as_ref().map(|mark| Staged { id: format!("g:{mark}"), etag: etag() });
     let etag = etag();
@@ -219,7 +219,7 @@ fn check_fits(plan: &TurnPlan, what: &str) {
     assert!(state < DOCUMENT_BYTES_MAX / 2, "{what}: the state has {state} bytes");
 }
 
-/// What is here or in parts, whole.
+/// The whole text, inline or from its parts.
 fn whole(plan: &TurnPlan, text: &Text) -> String {
     match text {
         Text::Here(text) => text.clone(),
@@ -233,8 +233,8 @@ fn whole(plan: &TurnPlan, text: &Text) -> String {
     }
 }
 
-/// Each activity, message and cancellation of the turn is there once, loose or
-/// packed, and says what it said.
+/// Each activity, message and cancellation of the turn is stored once and unchanged, in
+/// the commit or in a bundle.
 fn check_scheduled(plan: &TurnPlan, ack: &TurnAck, open: &[Versioned<Bundle>], what: &str) {
     let mut expected: Vec<String> = Vec::new();
     let mut cancelled: BTreeSet<String> =
@@ -272,7 +272,7 @@ fn check_scheduled(plan: &TurnPlan, ack: &TurnAck, open: &[Versioned<Bundle>], w
     assert_eq!(gone.into_iter().collect::<BTreeSet<_>>(), cancelled, "{what}: cancellations");
 }
 
-/// What the turn set is what the state has, here or in parts.
+/// The state has the values that the turn set, inline or in parts.
 fn check_values(plan: &TurnPlan, ack: &TurnAck, what: &str) {
     let mut last: BTreeMap<&String, &String> = BTreeMap::new();
     for event in &ack.history_delta {
