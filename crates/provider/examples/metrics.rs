@@ -1,5 +1,5 @@
-//! What a provider tells of itself: runs some workflows on the engine in this
-//! process, and prints what each method of the contract took.
+//! Metrics of a provider: runs some workflows on the engine in this process and prints
+//! calls, requests and latency of each provider method.
 //!
 //! `cargo run -p duroxide-cdb --example metrics`
 

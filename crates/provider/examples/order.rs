@@ -1,7 +1,6 @@
-//! One workflow, wherever it is kept: in memory, in the directory that is named,
-//! or in the account of `AZURE_COSMOS_CONNECTION_STRING` (of Azure, or of
-//! `perihelion dev`). Run twice on the same directory or account, it finds the
-//! order completed.
+//! One workflow, stored in memory, in a directory, or in the account of
+//! `AZURE_COSMOS_CONNECTION_STRING` (Azure or `perihelion dev`). A second run on the same
+//! directory or account finds the order completed.
 //!
 //! `cargo run -p duroxide-cdb --example order -- ./data`
 
@@ -14,7 +13,7 @@ use duroxide::runtime::{OrchestrationStatus, Runtime};
 use duroxide::{ActivityContext, Client, OrchestrationContext, OrchestrationRegistry};
 use duroxide_cdb::CosmosDBProvider;
 
-/// How long the order may take.
+/// The time limit of the order.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 #[tokio::main]

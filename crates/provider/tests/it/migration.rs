@@ -1,6 +1,6 @@
-//! Containers of the published crate: recognised and refused by whoever opens
-//! them, moved by the migration, and every workflow in them finished. The
-//! container is a real one: see `interop/migration`.
+//! Containers of the published crate: a provider refuses to open them, the migration copies
+//! them, and every workflow in them completes. The container was recorded with the
+//! published crate: see `interop/migration`.
 
 mod finish;
 mod fixture;
@@ -16,7 +16,7 @@ use fixture::{DATABASE, Fixture};
 
 const OLD: &str = "old";
 
-/// What opening a container is refused with; `None` if it is not.
+/// The error of opening a container; `None` if it opens.
 async fn refusal(client: &Client, container: &str) -> Option<String> {
     let builder = CosmosDBProvider::builder()
         .with_client(client.clone())
@@ -56,7 +56,7 @@ async fn a_container_of_the_published_crate_is_refused_and_the_error_names_migra
     }
 }
 
-/// Its own index is one sign, its documents are another; either suffices.
+/// Its index or its documents suffice to recognise it.
 #[tokio::test]
 async fn a_container_of_the_published_crate_is_recognised_by_index_or_documents() {
     let fixture = Fixture::read();

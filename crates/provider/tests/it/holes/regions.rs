@@ -1,5 +1,5 @@
-//! Accounts of several regions: a provider near a region that lags sees its own
-//! turns all the same.
+//! Accounts of several regions: a provider that reads from a lagging region still sees
+//! its own turns.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::cases::world::{CaseFailure, Outcome};
 
 const REGIONS: [&str; 2] = ["East US", "West US"];
 
-/// Longer than a turn takes: nothing has arrived when the next one begins.
+/// A replication delay that is longer than a turn.
 const LAG: Duration = Duration::from_secs(5);
 
 async fn serve() -> Server {

@@ -1,5 +1,5 @@
-//! `docs/provider-holes.md` says which test closes which hole: every hole and
-//! every interleaving has a row, and every test it names exists.
+//! Checks `docs/provider-holes.md`: every hole and every interleaving has a row, and every
+//! test named there exists.
 
 use perihelion_testkit::named_tests::{Sources, in_backticks, table_rows};
 use perihelion_testkit::repository;

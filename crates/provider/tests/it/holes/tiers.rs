@@ -1,6 +1,6 @@
-//! Optimistic turns and kept states (tiers T1 and T2): first every case again,
-//! with each fetch by the highest tier, also those that look once and would
-//! claim durably otherwise; then what only these tiers could get wrong.
+//! Optimistic turns and cached states (tiers T1 and T2). First every case of `holes` runs
+//! with the highest tier for each fetch, also for those that look once and otherwise lock
+//! durably. Then come the cases that only these tiers can get wrong.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::cases::steps::{
 };
 use crate::cases::world::{CaseFailure, Opening, Outcome, World, ensure};
 
-/// Opens a provider whose every fetch goes by the highest tier.
+/// Opens a provider that uses the highest tier for every fetch.
 fn optimistic(config: CosmosDBProviderConfig) -> Opening {
     Box::pin(async move {
         let credential = Credential::key(&config.key).expect("a key");
@@ -61,8 +61,8 @@ async fn a_renewal_makes_a_lock_in_memory_durable() {
     .await;
 }
 
-/// Two nodes take one turn, as nobody has written a lock: one commit wins, the
-/// other is told that it lost, and the message is consumed once.
+/// Two processes take the same turn, because no lock is written: one commit succeeds, the
+/// other fails, and the message is consumed once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_of_two_optimistic_turns_is_committed() {
     keeps_by(optimistic, async |world: World| {
@@ -101,8 +101,8 @@ async fn an_event_of_another_node_keeps_its_place_before_a_local_one() {
     .await;
 }
 
-/// A turn from a kept state, while another node has gone on from it: it is
-/// lost, and the next look reads what there is.
+/// A turn from a cached state that another process has replaced: the turn is lost, and the
+/// next fetch reads.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_turn_on_an_old_state_is_lost_and_nothing_else() {
     keeps_by(optimistic, async |world: World| {
@@ -132,8 +132,8 @@ async fn a_turn_on_an_old_state_is_lost_and_nothing_else() {
     .await;
 }
 
-/// Workers wait, activities are handed to them, and some of them are gone by
-/// then: what they were handed goes to the next, without a lock to wait for.
+/// Activities are dispatched to waiting workers, some of which are gone by then. Their
+/// activities go to the next worker without waiting for a lock to expire.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_activity_dispatched_to_a_gone_worker_goes_to_the_next() {
     const ROUNDS: u64 = 20;
@@ -156,7 +156,7 @@ async fn an_activity_dispatched_to_a_gone_worker_goes_to_the_next() {
             let leaving = provider.clone();
             let turn = Turn { works, ..Turn::of("order", round + 1) };
             let acked = tokio::spawn(async move { ack(&leaving, &taken.token, turn).await });
-            // Now early, now late; a worker that was quicker has it and is gone.
+            // At varying times: a quick worker has received the activity and is gone.
             if round % 2 == 0 {
                 tokio::time::sleep(Duration::from_micros(200 * round)).await;
             }
@@ -170,8 +170,8 @@ async fn an_activity_dispatched_to_a_gone_worker_goes_to_the_next() {
                 provider.fetch_work_item(LOCK, Duration::ZERO, None, &TagFilter::default()).await
             });
             let Some((WorkItem::ActivityExecute { id, .. }, token, _)) = next.await? else {
-                // A worker that came late took it by itself and was cut off in
-                // the middle: that lock has to run out.
+                // A late worker fetched it and was aborted half way: its lock has to
+                // expire.
                 ensure!(
                     world.was_applied(claim).await?,
                     "round {round}: the activity waits for a lock to run out"
@@ -218,8 +218,8 @@ async fn an_activity_of_a_foreign_session_is_not_dispatched_directly() {
     .await;
 }
 
-/// A commit is held for longer than the lease of the worker that waits; it has
-/// the whole lease all the same.
+/// A commit takes longer than the lease of the waiting worker. The worker still gets the
+/// whole lease.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lease_begins_with_the_attempt_that_was_committed() {
     const LEASE: Duration = Duration::from_millis(1500);
@@ -249,8 +249,8 @@ async fn a_lease_begins_with_the_attempt_that_was_committed() {
     .await;
 }
 
-/// A start is taken without a read, and the instance exists: the commit fails
-/// on that, and the next look is a read.
+/// A start is taken without a read although the instance exists: the commit fails, and
+/// the next fetch reads.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_optimistic_start_of_an_existing_instance_is_read_again() {
     keeps_by(optimistic, async |world: World| {

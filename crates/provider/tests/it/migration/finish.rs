@@ -1,5 +1,5 @@
-//! Finishing what the published crate began: the runtime on the new container,
-//! with the same workflows, until every one of them has ended as it should.
+//! Completes the workflows that the published crate began: the runtime runs the same
+//! workflows on the new container until each has ended as expected.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,10 +13,10 @@ use serde_json::Value;
 use super::fixture::{DATABASE, Fixture};
 use super::workflows::{self, ENDED, ENDS, Side};
 
-/// A workflow that takes longer has hung; its timer may take twelve seconds.
+/// The time limit of a workflow. Its timer may take twelve seconds.
 const PATIENCE: Duration = Duration::from_secs(40);
 
-/// How long a runtime may take to stop, in milliseconds.
+/// The time limit of a shutdown, in milliseconds.
 const SHUTDOWN_MS: u64 = 2_000;
 
 pub(super) async fn open(client: &perihelion_client::Client, container: &str) -> Arc<dyn Provider> {
@@ -27,7 +27,7 @@ pub(super) async fn open(client: &perihelion_client::Client, container: &str) ->
     Arc::new(builder.open().await.unwrap())
 }
 
-/// Everything is there as it was: histories event by event, values, statuses.
+/// Histories, values and statuses are the same as in the old container.
 pub(super) async fn assert_moved(provider: &Arc<dyn Provider>, fixture: &Fixture) {
     let admin = provider.as_management_capability().expect("the provider manages");
     let client = Client::new(Arc::clone(provider));
@@ -82,7 +82,7 @@ fn as_json(events: &[Event]) -> Vec<Value> {
     events.iter().map(|event| serde_json::to_value(event).expect("JSON")).collect()
 }
 
-/// Runs everything to its end.
+/// Runs all workflows to their end.
 pub(super) async fn finish(provider: Arc<dyn Provider>) {
     let (activities, orchestrations) = (workflows::activities(Side::Finishes), workflows::orchestrations());
     let runtime = Runtime::start_with_store(Arc::clone(&provider), activities, orchestrations).await;
@@ -110,7 +110,7 @@ async fn end(client: &Client, instance: &str) -> Result<String, String> {
     }
 }
 
-/// One completion for each thing that was scheduled, and empty queues.
+/// Histories have one completion for each scheduled step, and all queues are empty.
 async fn assert_nothing_left(provider: &Arc<dyn Provider>) {
     let admin = provider.as_management_capability().expect("the provider manages");
     let depths = admin.get_queue_depths().await.unwrap();

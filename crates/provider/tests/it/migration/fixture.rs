@@ -1,11 +1,10 @@
-//! A container as the published crate left it, and putting it back: the file in
-//! the repository, or a fresh one of `interop/migration` when a variable names
-//! it.
+//! A recorded container of the published crate, and how to restore it: the file in the
+//! repository, or a new recording of `interop/migration` when a variable names it.
 
 use perihelion_client::{Client, Container, ContainerProperties, IndexingPolicy};
 use serde_json::Value;
 
-/// Names a file to use in place of the recorded one.
+/// The variable with the path of a recording to use instead.
 const VARIABLE: &str = "PERIHELION_PUBLISHED_CONTAINER";
 
 const RECORDED: &str = include_str!("../../fixtures/published-0.1.10.json");
@@ -31,8 +30,7 @@ impl Fixture {
         Fixture { policy, documents }
     }
 
-    /// Makes a container as the published crate makes it, and fills it with
-    /// those documents.
+    /// Creates a container as the published crate does, with the recorded documents.
     pub(super) async fn put(
         &self,
         client: &Client,
@@ -42,7 +40,7 @@ impl Fixture {
         self.put_with(client, name, Some(self.policy.clone()), is_wanted).await
     }
 
-    /// The same with another policy.
+    /// Creates the container with another indexing policy.
     pub(super) async fn put_with(
         &self,
         client: &Client,

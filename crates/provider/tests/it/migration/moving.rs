@@ -1,4 +1,4 @@
-//! The migration itself: whole, cut off, refused, and what it does not touch.
+//! Migrations: complete, interrupted and refused ones, and what they leave unchanged.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,8 +21,7 @@ fn name(container: &str) -> ContainerName {
     ContainerName { database: DATABASE.to_owned(), container: container.to_owned() }
 }
 
-/// A migration that does not ask whether the old container is at rest: it was
-/// filled a moment ago.
+/// A migration that ignores that the old container was written to a moment ago.
 fn migration(client: &Client) -> Migration {
     Migration::new(client.clone(), name(OLD), name(NEW)).with_force(true)
 }
@@ -35,7 +34,7 @@ async fn exists(client: &Client, container: &str) -> bool {
     client.database(DATABASE).container(container).properties().await.is_ok()
 }
 
-/// An account in memory with the old container, whole.
+/// An account in memory with the old container.
 async fn with_old(fixture: &Fixture) -> (Account, Client) {
     let account = Account::open(Place::Embedded).await;
     let client = account.client().await;
@@ -72,8 +71,7 @@ async fn workflows_of_the_published_crate_are_migrated_and_complete() {
     }
 }
 
-/// Cut off in the middle of whatever was under way, after each few instances,
-/// until a run gets through.
+/// The migration is aborted after every few instances until a run completes.
 #[tokio::test]
 async fn an_interrupted_migration_continues_and_copies_nothing_twice() {
     let fixture = Fixture::read();
@@ -134,8 +132,8 @@ async fn an_unreadable_instance_is_named_and_keeps_the_new_container_closed() {
     account.close().await;
 }
 
-/// An intent whose message was delivered, and one whose child has run: neither
-/// is delivered again.
+/// An outbox entry whose message was delivered, and one whose child has run: neither is
+/// delivered again.
 #[tokio::test]
 async fn a_message_that_was_delivered_is_not_sent_again() {
     let mut fixture = Fixture::read();
@@ -195,8 +193,8 @@ async fn a_wrong_source_or_target_is_refused() {
     account.close().await;
 }
 
-/// Programs of the published crate seem to run while the container changes, and
-/// while a lock in it is valid. The account's clock is the test's.
+/// A container counts as in use while it changes or has a valid lock. The test sets the
+/// account's clock.
 #[tokio::test]
 async fn a_container_in_use_is_migrated_only_by_force() {
     let fixture = Fixture::read();

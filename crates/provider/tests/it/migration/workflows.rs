@@ -1,16 +1,16 @@
-//! Workflows that the published crate begins and ours finishes. The generator
-//! of `interop/migration` includes this file, so that both run the same code;
-//! hence nothing in it knows a provider.
+//! Workflows that the published crate begins and this crate completes. The recorder in
+//! `interop/migration` includes this file, so that both run the same code; so the file
+//! does not depend on a provider.
 //!
-//! The activity `Held` never ends for whoever begins (its process is gone by
-//! then), and returns at once for whoever finishes.
+//! The activity `Held` never ends in the process that begins the workflows, and returns
+//! at once in the one that completes them.
 
 use std::time::Duration;
 
 use duroxide::runtime::registry::ActivityRegistry;
 use duroxide::{ActivityContext, OrchestrationContext, OrchestrationRegistry};
 
-/// Who runs the workflows.
+/// The side that runs the workflows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[allow(dead_code, reason = "each of the two who include this file is one of them")]
 pub(crate) enum Side {
@@ -18,11 +18,11 @@ pub(crate) enum Side {
     Finishes,
 }
 
-/// Long enough to be pending still when the container is written down, short
-/// enough to be waited for.
+/// A timer that is still pending when the container is recorded, and short enough to wait
+/// for.
 const TIMER: Duration = Duration::from_secs(12);
 
-/// Instances that wait when they are left, and how each ends.
+/// Instances that are waiting when the container is recorded, and how each ends.
 #[allow(dead_code, reason = "whoever begins does not see the end")]
 pub(crate) const ENDS: &[(&str, &str)] = &[
     ("activity-1", "first held"),
@@ -40,7 +40,7 @@ pub(crate) const ENDS: &[(&str, &str)] = &[
     ("order::7", "first held"),
 ];
 
-/// Instances that have ended when they are left.
+/// Instances that have ended when the container is recorded.
 #[allow(dead_code, reason = "whoever begins does not look")]
 pub(crate) const ENDED: &[(&str, Result<&str, &str>)] =
     &[("done-1", Ok("done")), ("failed-1", Err("it was bound to fail"))];
@@ -101,7 +101,7 @@ async fn child(context: OrchestrationContext, input: String) -> Result<String, S
     context.schedule_activity("Held", input).await
 }
 
-/// Three executions; values of the first two are what the third begins with.
+/// Three executions. The third begins with the values of the first two.
 async fn eternal(context: OrchestrationContext, input: String) -> Result<String, String> {
     let round: u32 = input.parse().map_err(|_| "no round".to_owned())?;
     if round < 3 {
@@ -127,7 +127,7 @@ async fn session(context: OrchestrationContext, _: String) -> Result<String, Str
     context.schedule_activity_on_session("Held", "held", "session-of-1").await
 }
 
-/// A detached start and a child, both still undelivered when it is left.
+/// A detached start and a child, both undelivered when the container is recorded.
 async fn spawner(context: OrchestrationContext, _: String) -> Result<String, String> {
     context.schedule_orchestration("Spawned", "spawned-1", "");
     let said = context.schedule_sub_orchestration_with_id("Spawned", "spawned-2", "").await?;

@@ -1,5 +1,4 @@
-//! Accounts and containers that a provider must not run on, and what it says of
-//! them.
+//! Accounts and containers that a provider refuses, and its error texts.
 
 use std::time::Duration;
 
@@ -9,7 +8,7 @@ use perihelion_server::{Embedded, EmbeddedOptions, RegionNames};
 
 use super::client;
 
-/// Two regions that both take writes may both accept a commit under one etag.
+/// Two write regions may both accept a commit under the same etag.
 #[tokio::test]
 async fn a_multi_write_account_is_refused_with_the_reason() {
     let regions = RegionNames::parse("West US,East US").unwrap();
@@ -32,8 +31,8 @@ async fn a_multi_write_account_is_refused_with_the_reason() {
     }
 }
 
-/// Tombstones and retention need documents that go by themselves; a default time
-/// to live would remove workflows that wait.
+/// Tombstones and retention need documents that expire. A default time to live would
+/// remove waiting workflows.
 #[tokio::test]
 async fn time_to_live_is_switched_on_and_a_default_expiry_is_refused() {
     let engine = Embedded::open(EmbeddedOptions::default()).await.unwrap();
@@ -55,7 +54,7 @@ async fn time_to_live_is_switched_on_and_a_default_expiry_is_refused() {
     let error = open("hour").await.unwrap_err();
     assert!(error.message.contains("3600 seconds") && !error.is_retryable(), "{error}");
 
-    // Where it may not be switched on, the provider runs all the same.
+    // Without the right to switch it on, the provider still runs.
     database.create_container(&ContainerProperties::new("locked", "/instanceId")).await.unwrap();
     let forbidden = r#"{"operation":"container","container":"locked","status":403,"count":1}"#;
     let open = open("locked");
@@ -69,7 +68,7 @@ async fn time_to_live_is_switched_on_and_a_default_expiry_is_refused() {
     assert_eq!(locked.properties().await.unwrap().ttl, None);
 }
 
-/// Without these indexes every fetch would be refused, one by one, for ever.
+/// Without these indexes the service refuses every fetch.
 #[tokio::test]
 async fn a_foreign_container_is_refused_with_the_reason() {
     let engine = Embedded::open(EmbeddedOptions::default()).await.unwrap();
@@ -92,7 +91,7 @@ async fn a_foreign_container_is_refused_with_the_reason() {
     engine.close().await;
 }
 
-/// An identity of Entra ID reads and writes documents, and makes no containers.
+/// An Entra ID identity may read and write documents but not create containers.
 #[tokio::test]
 async fn without_the_right_to_create_the_container_the_error_says_what_to_do() {
     let engine = Embedded::open(EmbeddedOptions::default()).await.unwrap();

@@ -1,5 +1,4 @@
-//! Machines whose clocks disagree by two minutes, and a service whose clock is
-//! the one that counts.
+//! Machines whose clocks differ by two minutes. The service's clock decides.
 
 use duroxide::providers::{Provider, WorkItem};
 use duroxide_cdb::CosmosDBProvider;
@@ -10,7 +9,7 @@ use super::{LOCK, NOW, RARELY, event, metadata, start};
 
 const MINUTE_MS: i64 = 60_000;
 
-/// A provider on a machine whose clock is wrong by that much.
+/// A provider on a machine whose clock is wrong by this much.
 async fn provider_with(server: &Server, error_ms: i64) -> CosmosDBProvider {
     let endpoint = format!("http://{}", server.local_addr());
     let client = Client::with_credential(&endpoint, Credential::emulator()).await.unwrap();
@@ -25,7 +24,7 @@ async fn clocks_two_minutes_apart_neither_steal_locks_nor_hide_messages() {
         let (holder, other) = (provider_with(&server, holder).await, provider_with(&server, other).await);
         let instance = format!("of {}", holder.metrics().clock_offset_ms.signum());
 
-        // What the other one enqueues is seen here at once, and taken.
+        // A message of the other machine is visible here at once.
         other.enqueue_for_orchestrator(start(&instance, None), None).await.unwrap();
         let taken = holder.fetch_orchestration_item(LOCK, NOW, None).await.unwrap();
         let (item, token, attempts) = taken.expect("the message is seen");

@@ -11,7 +11,7 @@ use super::{LOCK, NOW, client, event, metadata, start};
 
 const COUNT: usize = 23;
 
-/// What a filter should leave.
+/// The instances that a filter should select.
 type Suits = Box<dyn Fn(&ListedInstance) -> bool>;
 
 async fn world(partitions: u32) -> (Embedded, CosmosDBProvider) {
@@ -23,14 +23,14 @@ async fn world(partitions: u32) -> (Embedded, CosmosDBProvider) {
         let parent = (n % 5 == 4).then_some("even-00");
         commit(&provider, &instance, parent, n).await;
     }
-    // A message without a start, and an instance that is gone: no instances.
+    // A message without a start and a deleted instance are not listed.
     provider.enqueue_for_orchestrator(start("queued", None), None).await.unwrap();
     commit(&provider, "gone", None, 0).await;
     provider.delete_instance("gone", true).await.unwrap();
     (engine, provider)
 }
 
-/// One turn of a new instance; of every three one completes and one fails.
+/// One turn of a new instance. Of every three instances one completes and one fails.
 async fn commit(provider: &CosmosDBProvider, instance: &str, parent: Option<&str>, n: usize) {
     provider.enqueue_for_orchestrator(start(instance, parent), None).await.unwrap();
     let (item, token, _) = loop {
@@ -45,7 +45,7 @@ async fn commit(provider: &CosmosDBProvider, instance: &str, parent: Option<&str
     provider.ack_orchestration_item(&token, 1, history, vec![], vec![], metadata, vec![]).await.unwrap();
 }
 
-/// All pages of a listing; none is longer than it may be.
+/// All pages of a listing. None is longer than the page size.
 async fn pages(provider: &CosmosDBProvider, options: &ListOptions, size: u32) -> Vec<ListPage> {
     let (mut pages, mut options) = (Vec::new(), options.clone().with_page_size(size));
     loop {
@@ -123,7 +123,7 @@ async fn filters_select_instances_and_rows_have_all_fields() {
     assert!(ended.completed_at.is_some_and(|at| at >= ended.created_at && at <= ended.updated_at));
     let running = all.iter().find(|row| row.status == "Running").unwrap();
     assert_eq!((running.output_length, running.completed_at), (None, None));
-    // A row whose output is kept apart says how long it is, and nothing more.
+    // A row with a large output has its length only.
     let container = client(&engine).await.database("duroxide").container("duroxide");
     let apart =
         perihelion_client::Patch::new().set("/output", serde_json::json!({"b": "b:1", "n": 2, "len": 4096}));

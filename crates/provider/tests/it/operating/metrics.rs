@@ -1,4 +1,4 @@
-//! What a provider tells of its own requests is what the server counted.
+//! The provider's own counts of requests agree with the server's.
 
 use duroxide::providers::{Provider, ProviderAdmin};
 use duroxide_cdb::CosmosDBProvider;
@@ -17,7 +17,7 @@ async fn counters(engine: &Embedded) -> Value {
 async fn the_provider_counts_what_the_server_counts() {
     let engine = Embedded::open(EmbeddedOptions::default()).await.unwrap();
     let provider = provider(&engine).await;
-    // Learning the container is the driver's affair, and over with the first.
+    // The first request loads the container's metadata, which the provider does not count.
     smallest_workflow(&provider, "first").await;
     let before = provider.metrics();
     engine.manage(Method::DELETE, "counters", "").await.unwrap();
@@ -60,8 +60,8 @@ async fn throttled_requests_failed_calls_and_stolen_locks_are_counted() {
     assert!(second.metrics().polls > 0);
 }
 
-/// The runtime asks once a minute in every process, tools as they like: a writer
-/// sees what it wrote, and whoever asks without end is answered from memory.
+/// The runtime asks once a minute in every process, tools as often as they like: a writer
+/// sees its own writes, and a frequent reader is answered from the cache.
 #[tokio::test]
 async fn counts_are_fresh_for_a_writer_and_cached_for_a_frequent_reader() {
     let engine = Embedded::open(EmbeddedOptions::default()).await.unwrap();
@@ -80,8 +80,8 @@ async fn counts_are_fresh_for_a_writer_and_cached_for_a_frequent_reader() {
         let (metrics, depths) = tokio::join!(provider.get_system_metrics(), provider.get_queue_depths());
         assert_eq!((metrics.unwrap().total_instances, depths.unwrap().worker_queue), (3, 0));
     }
-    // Nothing was written since the first of these; a count takes a plan and an
-    // answer, and queues take three counts.
+    // Nothing was written since the first of these. A count takes two requests (plan and
+    // query), and queue depths take three counts.
     assert!(requests("get_system_metrics") <= before.0 + 2);
     assert!(requests("get_queue_depths") <= before.1 + 3 * 2);
     for n in 0..100 {
@@ -91,8 +91,8 @@ async fn counts_are_fresh_for_a_writer_and_cached_for_a_frequent_reader() {
     assert!(requests("get_queue_depths") <= before.1 + 25 * 3 * 2, "{}", requests("get_queue_depths"));
 }
 
-/// What could not be delivered after its commit is seen to wait, and then to
-/// have arrived.
+/// An outbox that could not be delivered after its commit has an age until it is
+/// delivered.
 #[tokio::test]
 async fn an_outbox_that_waits_has_an_age_until_it_is_delivered() {
     let engine = Embedded::open(EmbeddedOptions::default()).await.unwrap();

@@ -1,5 +1,5 @@
-//! Opening a provider with something wrong: it says what, of what and what to
-//! try, at once, and never a key.
+//! Opening a provider with a wrong setting fails at once. The error names the setting and
+//! what to try, and never contains a key.
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use tokio::net::TcpListener;
 const KEY: &str = "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw==";
 const WRONG_KEY: &str = "bm90IHRoZSBrZXkgb2YgdGhpcyBhY2NvdW50";
 
-/// Somebody waits for the answer: nobody answering is noticed by then.
+/// The time limit for an error: a person waits for it.
 const AT_ONCE: Duration = Duration::from_secs(15);
 
-/// What opening is refused with: every word of these is in it, no key is.
+/// Opening fails with an error that contains all of these words and no key.
 async fn check(opened: impl Future<Output = Result<CosmosDBProvider, ProviderError>>, words: &[&str]) {
     let opened = tokio::time::timeout(AT_ONCE, opened).await.unwrap_or_else(|_| panic!("{words:?} hangs"));
     let text = match opened {
@@ -28,7 +28,7 @@ async fn check(opened: impl Future<Output = Result<CosmosDBProvider, ProviderErr
     assert!(!text.contains(KEY) && !text.contains(WRONG_KEY), "{text}");
 }
 
-/// A web server of something else.
+/// A web server that is not Cosmos DB.
 async fn answering_404() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let endpoint = format!("http://{}", listener.local_addr().unwrap());
@@ -36,7 +36,7 @@ async fn answering_404() -> String {
         while let Ok((mut stream, _)) = listener.accept().await {
             let mut asked = [0; 4096];
             if stream.read(&mut asked).await.is_ok() {
-                // Whoever does not read it has hung up.
+                // A client that does not read the answer has closed the connection.
                 let _ = stream.write_all(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n").await;
             }
         }

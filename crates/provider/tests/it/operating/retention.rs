@@ -1,6 +1,6 @@
-//! Retention: what has ended goes after its time, whole, and nothing else does.
-//! The engine's clock stands still but for what a test adds to it; a provider of
-//! the future is one whose own clock is ahead.
+//! Retention: ended instances are removed whole after their time, and nothing else is.
+//! The test advances the engine's clock. A provider whose own clock is ahead stands for
+//! one that runs later.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,12 +17,12 @@ use super::{LOCK, NOW, RARELY, client, event, metadata, smallest_workflow, start
 const DAY: Duration = Duration::from_secs(24 * 3600);
 const OFTEN: Duration = Duration::from_millis(50);
 
-/// How long a test waits for the reconciler.
+/// The time limit for the reconciler.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 struct World {
     engine: Embedded,
-    /// Seconds that have passed beyond the real ones.
+    /// Seconds added to the real clock.
     passed: Arc<AtomicU64>,
 }
 
@@ -43,8 +43,8 @@ impl World {
         self.passed.fetch_add(time.as_secs(), Ordering::SeqCst);
     }
 
-    /// A provider that keeps finished instances for a day, and is so far ahead: by
-    /// more than a day, so that it does not take the engine's time for its own.
+    /// A provider that keeps ended instances for a day, with its clock this far ahead: by
+    /// more than a day, so that it does not adjust to the engine's time.
     async fn provider(&self, ahead: Duration) -> CosmosDBProvider {
         let retention = RetentionOptions::new().with_finished_for(DAY).with_executions_kept(3);
         let builder = CosmosDBProvider::builder().with_client(client(&self.engine).await);
@@ -53,7 +53,7 @@ impl World {
         builder.with_clock_error_ms(ahead.as_millis() as i64).open().await.unwrap()
     }
 
-    /// How many documents of instances there are.
+    /// The number of documents of instances.
     async fn documents(&self) -> u64 {
         let container = client(&self.engine).await.database("duroxide").container("duroxide");
         let query = "SELECT VALUE COUNT(1) FROM c WHERE IS_STRING(c.instanceId)";
@@ -68,7 +68,7 @@ async fn listed(provider: &CosmosDBProvider) -> Vec<String> {
     ids
 }
 
-/// Takes the one instance that has something to do, and ends its turn.
+/// Fetches the one instance with messages and commits its turn.
 async fn turn(
     provider: &CosmosDBProvider,
     execution: u64,
@@ -106,7 +106,7 @@ async fn an_instance_of_one_document_expires_and_its_name_is_free_again() {
     assert_eq!(world.documents().await, 1, "only what runs is left");
     assert!(provider.metrics().requests - spent <= 5, "nobody had to remove anything");
 
-    // A completion that comes late changes nothing, and the name is free.
+    // A late completion changes nothing, and the name is free.
     smallest_workflow(&provider, "done").await;
     assert_eq!(provider.get_instance_info("done").await.unwrap().status, "Completed");
     assert_eq!(provider.read("done").await.unwrap().len(), 2);
@@ -144,7 +144,7 @@ async fn a_tree_is_removed_whole_after_its_root_has_ended_and_not_while_a_child_
     assert_eq!(world.documents().await, tombstones);
 }
 
-/// Waits until exactly these are left.
+/// Waits until exactly these instances are left.
 async fn gone(provider: &CosmosDBProvider, left: &[&str]) {
     let all = async {
         while listed(provider).await != left {
@@ -160,7 +160,7 @@ async fn retention_keeps_the_last_executions_of_an_eternal_instance() {
     let provider = world.provider(Duration::ZERO).await;
     provider.enqueue_for_orchestrator(start("eternal", None), None).await.unwrap();
     for execution in 1..=24 {
-        // As text, because its members differ between versions of duroxide.
+        // As JSON text, because the fields differ between duroxide versions.
         let next = json!({"ContinueAsNew": {
             "instance": "eternal", "orchestration": "Order", "input": "", "version": "1.0.0",
             "carry_forward_events": [], "initial_custom_status": null,
