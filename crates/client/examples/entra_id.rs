@@ -7,12 +7,10 @@
 //! `cargo run -p perihelion-client --example entra_id`
 
 use std::error::Error;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use perihelion_client::credential::{AccessToken, TokenSource};
+use perihelion_client::credential::{AccessToken, TokenFuture, TokenSource};
 use perihelion_client::{Client, Credential};
 use perihelion_server::{AuthMode, Embedded, EmbeddedOptions, Keys, MasterKey};
 
@@ -20,10 +18,7 @@ use perihelion_server::{AuthMode, Embedded, EmbeddedOptions, Keys, MasterKey};
 struct Identity;
 
 impl TokenSource for Identity {
-    fn token<'a>(
-        &'a self,
-        scope: &'a str,
-    ) -> Pin<Box<dyn Future<Output = Result<AccessToken, perihelion_client::Error>> + Send + 'a>> {
+    fn token<'a>(&'a self, scope: &'a str) -> TokenFuture<'a> {
         Box::pin(async move {
             println!("a token for {scope}");
             // A real one comes from the platform, and is asked for again before it expires.

@@ -48,4 +48,5 @@ pub use options::{DriverOptions, OperationOptions};
 pub use perihelion_wire::status;
 pub use region::Region;
 pub use response::Response;
+pub use routing::ranges::{Range, RangeMap};
 pub use status::Status;
