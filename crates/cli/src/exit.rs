@@ -14,7 +14,7 @@ const DATA_DIRECTORY: u8 = 3;
 /// The address cannot be bound.
 const ADDRESS: u8 = 4;
 
-/// The codes, as `--help` explains them.
+/// The explanation of the exit codes in `--help`.
 pub(crate) const HELP: &str = "\
 Exit codes:
   0  success; also after SIGTERM and SIGINT
@@ -51,7 +51,7 @@ impl Failure {
         Failure { code, message: error.to_string(), advice }
     }
 
-    /// Writes the message to standard error.
+    /// Writes the message to standard error and returns the exit code.
     pub(crate) fn report(&self) -> ExitCode {
         eprintln!("perihelion: {}", self.message);
         if let Some(advice) = self.advice {

@@ -1,5 +1,5 @@
 //! Numbers as queries see them: integers are exact to i64, everything else is
-//! a double. Comparisons lose nothing, integers against doubles included, so
+//! a double. Comparisons are exact, also between an integer and a double, so
 //! the order of numbers is total.
 
 use std::cmp::Ordering;
@@ -10,8 +10,8 @@ use perihelion_model::json::Number;
 pub fn compare_numbers(a: Number, b: Number) -> Ordering {
     match (as_query_number(a), as_query_number(b)) {
         (Number::Int(a), Number::Int(b)) => a.cmp(&b),
-        (Number::Int(a), Number::Double(b)) => compare_integer(a, b),
-        (Number::Double(a), Number::Int(b)) => compare_integer(b, a).reverse(),
+        (Number::Int(a), Number::Double(b)) => compare_integer_to_double(a, b),
+        (Number::Double(a), Number::Int(b)) => compare_integer_to_double(b, a).reverse(),
         (a, b) => a.as_f64().total_cmp(&b.as_f64()),
     }
 }
@@ -24,7 +24,7 @@ pub(crate) fn as_query_number(number: Number) -> Number {
     }
 }
 
-/// The double that an operator or function results in. Minus zero becomes
+/// Makes a number of the result of an operator or function. Minus zero becomes
 /// zero, as in the service. The value may be infinite or NaN; it is refused
 /// only if it reaches the output of the statement.
 pub(crate) fn computed(value: f64) -> Number {
@@ -34,7 +34,7 @@ pub(crate) fn computed(value: f64) -> Number {
 /// 2 to the power 63, the first double above every i64.
 const INTEGERS_END: f64 = 9_223_372_036_854_775_808.0;
 
-fn compare_integer(a: i64, b: f64) -> Ordering {
+fn compare_integer_to_double(a: i64, b: f64) -> Ordering {
     if b.is_nan() || b >= INTEGERS_END {
         return Ordering::Less;
     }

@@ -64,7 +64,7 @@ impl StartError {
 
     pub(crate) fn wrong_store(region: &str, owner: &str) -> StartError {
         let text = format!(
-            "the directory of the region {region} holds the data of {owner}: put its own directory back"
+            "the directory of region {region} holds the data of region {owner}: restore its own directory"
         );
         StartError { kind: StartErrorKind::DataDirectory, text }
     }

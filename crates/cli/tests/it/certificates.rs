@@ -44,8 +44,8 @@ fn the_printed_ca_verifies_the_served_certificate() {
         assert!(answer.starts_with("HTTP/1.1 200 "), "{name}: {answer}");
     }
     assert!(get_trusting(&running, &ca, "elsewhere").is_err());
-    let stranger = printed(&ScratchDirectory::new(), &["cert", "ca"]);
-    assert!(get_trusting(&running, &stranger, "localhost").is_err());
+    let other_ca = printed(&ScratchDirectory::new(), &["cert", "ca"]);
+    assert!(get_trusting(&running, &other_ca, "localhost").is_err());
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use perihelion_testkit::ScratchDirectory;
 
-/// A program without output for this long has failed its test.
+/// How long a test waits for output of the program before it fails.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The binary with an empty environment, except for the scratch directory as its
@@ -86,7 +86,7 @@ impl Running {
         assert!(status.success());
     }
 
-    /// Waits for the end of the program, when its output ends.
+    /// Waits until the program ends. Returns its exit status and standard error.
     pub(crate) fn end(mut self) -> (ExitStatus, String) {
         loop {
             match self.lines.recv_timeout(TIMEOUT) {
@@ -100,7 +100,7 @@ impl Running {
         (status, standard_error)
     }
 
-    /// Ends the program and returns its standard error.
+    /// Kills the program and returns its standard error.
     fn standard_error(&mut self) -> String {
         let _ = self.child.kill();
         let mut standard_error = String::new();

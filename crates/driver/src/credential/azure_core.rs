@@ -1,6 +1,6 @@
 //! Credentials of Azure's SDK: any credential of `azure_identity` can be used as a
-//! token source. Needs the feature `azure-core`, because that crate has many
-//! dependencies.
+//! token source. Needs the feature `azure-core`, because the crate `azure_core` has
+//! many dependencies.
 
 #[cfg(test)]
 mod tests;

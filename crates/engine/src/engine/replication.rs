@@ -16,13 +16,13 @@ use crate::region::{RegionId, Replica};
 use crate::replication::{self, OutboxEntry, Role};
 
 impl Engine {
-    /// The region that this engine is; `None` when there is one region only.
+    /// The region of this engine; `None` if the account has only one region.
     pub fn replica(&self) -> Option<Replica> {
         self.store.replication().map(|replication| replication.replica)
     }
 
-    /// Sets what this region may do. When this returns, every write that
-    /// passed under the old role is in the outbox.
+    /// Sets the role of this region. When this returns, every write that was
+    /// accepted under the old role is in the outbox.
     pub async fn set_role(&self, role: Role) -> Result<(), Refusal> {
         if let Some(replication) = self.store.replication() {
             replication.set_role(role);
@@ -31,12 +31,14 @@ impl Engine {
         self.store.write(|_| Ok(())).await
     }
 
-    /// The number of the last outbox entry, and a notice of each new one.
+    /// The number of the last outbox entry. The receiver is notified of each new
+    /// entry.
     pub fn written(&self) -> Option<watch::Receiver<u64>> {
         self.store.replication().map(|replication| replication.written.subscribe())
     }
 
-    /// A notice of each commit that applied entries of another region.
+    /// The number of commits that applied entries of other regions. The receiver
+    /// is notified of each such commit.
     pub fn arrivals(&self) -> Option<watch::Receiver<u64>> {
         self.store.replication().map(|replication| replication.applied.subscribe())
     }
@@ -46,8 +48,9 @@ impl Engine {
         replication::read(&*self.store.view()?, after, to)
     }
 
-    /// Removes outbox entries that every other region has applied. One call
-    /// removes a bounded number; it returns the last entry that is removed.
+    /// Removes outbox entries up to `to`, which every other region has applied.
+    /// One call removes a bounded number. Returns the number of the last entry
+    /// that is removed.
     pub async fn trim_outbox(&self, to: u64) -> Result<u64, Refusal> {
         let trimmed = self.store.write(move |transaction| replication::trim(transaction, to)).await?;
         if let Some(replication) = self.store.replication() {
@@ -56,7 +59,8 @@ impl Engine {
         Ok(trimmed)
     }
 
-    /// The last entry of a region's outbox up to which all are applied here.
+    /// How far the outbox of `source` is applied here: the number of the last
+    /// applied entry. All entries before it are applied too.
     pub fn applied_from(&self, source: RegionId) -> Result<u64, Refusal> {
         Ok(documents::applied_position(self.store.view()?.get(&keys::applied(source.0))?))
     }
@@ -73,8 +77,8 @@ impl Engine {
         Ok(applied)
     }
 
-    /// Makes this region's databases, containers, ranges, offers and scripts
-    /// those of `lead`. Calling it again changes nothing.
+    /// Copies the catalog of the lead region to this region: databases,
+    /// containers, ranges, offers and scripts. Idempotent.
     pub async fn adopt(&self, lead: &Engine) -> Result<(), Refusal> {
         let catalog = lead.catalog();
         let scripts = admin::script_records(&*lead.store.view()?, &catalog)?;
@@ -94,13 +98,14 @@ impl Engine {
         maintenance::oversized(&self.store, self.options.partition_bytes_max)
     }
 
-    /// A short text that the engine's owner keeps with the data.
+    /// Reads a short text that the owner of the engine stored with
+    /// [`Engine::set_note`], for example the name of the write region.
     pub fn note(&self, name: &str) -> Result<Option<String>, Refusal> {
         let text = self.store.view()?.get(&keys::note(name))?;
         Ok(text.map(|text| String::from_utf8_lossy(&text).into_owned()))
     }
 
-    /// Stores a short text with the data.
+    /// Stores a short text under a name, next to the data.
     pub async fn set_note(&self, name: &str, text: &str) -> Result<(), Refusal> {
         let (key, text) = (keys::note(name), text.as_bytes().to_vec());
         self.store

@@ -6,6 +6,7 @@ use duroxide::providers::TagFilter;
 use serde::{Deserialize, Serialize};
 
 use super::DocumentType;
+
 /// The partition key of all heartbeats. The partition key of a session is a hash
 /// and may be the same number; that is harmless, because their ids differ.
 pub(crate) const NODES_KEY: u64 = 2;
@@ -13,9 +14,9 @@ pub(crate) const NODES_KEY: u64 = 2;
 /// The work that a process fetches.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Roles {
-    /// Whether it fetches instances.
+    /// Whether the process fetches orchestration turns.
     pub(crate) turns: bool,
-    /// The tags of the activities it fetches.
+    /// The tags of the activities that the process fetches.
     #[serde(default)]
     pub(crate) works: Tags,
 }
@@ -32,7 +33,7 @@ pub(crate) struct NodeDocument {
     #[serde(flatten)]
     pub(crate) roles: Roles,
     pub(crate) ttl: u32,
-    /// When it was written: seconds since 1970 by the service's clock.
+    /// The time of the last write: seconds since 1970 by the service's clock.
     #[serde(rename = "_ts", default, skip_serializing)]
     pub(crate) written: u64,
 }

@@ -1,5 +1,5 @@
 //! `RetentionOptions`: how long finished instances and old executions are kept.
-//! `plan::retention` applies them to a state that ends.
+//! `plan::retention` applies them when an execution ends.
 
 use std::time::Duration;
 
@@ -16,8 +16,8 @@ use std::time::Duration;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RetentionOptions {
-    /// Instances are deleted this long after they completed or failed, each with its
-    /// whole tree.
+    /// Instances are deleted this long after they completed or failed, each with all
+    /// its sub-orchestrations.
     pub finished_for: Option<Duration>,
     /// Executions are deleted this long after they continued as new.
     pub executions_for: Option<Duration>,

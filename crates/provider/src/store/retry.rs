@@ -1,6 +1,7 @@
-//! Retries above the driver's own. `retry_until` waits out transient failures until
-//! a deadline: a lock's end, or `RETRY_FOR`. `ConflictBudget` bounds the loops that
-//! repeat a conditional write which lost against another writer.
+//! Retries on top of the driver's retries. `retry_until` repeats an attempt after
+//! transient failures until a deadline: the end of a lock, or `RETRY_FOR`.
+//! `ConflictBudget` bounds the loops that repeat a conditional write after another
+//! writer changed the document first.
 
 use std::future::Future;
 use std::time::Duration;
@@ -9,9 +10,10 @@ use tokio::time::Instant;
 
 use crate::failure::Failure;
 
-/// The first wait between attempts; it doubles up to the last.
+/// The first wait between attempts. Each wait is twice the one before, up to
+/// `BACKOFF_MAX`.
 const BACKOFF_FIRST: Duration = Duration::from_millis(20);
-const BACKOFF_LAST: Duration = Duration::from_secs(1);
+const BACKOFF_MAX: Duration = Duration::from_secs(1);
 
 /// Repeats `attempt` after transient failures. Returns its first other outcome, or
 /// the last transient failure when the next wait would pass `until`.
@@ -25,14 +27,14 @@ where
             Err(failure) if failure.is_transient() && Instant::now() + wait < until => {
                 tracing::debug!(?failure, "waiting before another attempt");
                 tokio::time::sleep(wait.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
-                wait = (wait * 2).min(BACKOFF_LAST);
+                wait = (wait * 2).min(BACKOFF_MAX);
             }
             outcome => return outcome,
         }
     }
 }
 
-/// What a series of conditional writes is about, for the error text.
+/// The document that several writers change, as the error text names it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Contended<'a> {
     State(&'a str),
@@ -50,8 +52,8 @@ impl std::fmt::Display for Contended<'_> {
     }
 }
 
-/// How often a conditional write may lose against other writers before its operation
-/// gives up. Every read-modify-write loop spends one of these.
+/// How often a conditional write may find a changed document before its operation gives
+/// up. Every read-modify-write loop has its own budget.
 #[derive(Debug)]
 pub(crate) struct ConflictBudget<'a> {
     what: Contended<'a>,
@@ -63,7 +65,7 @@ impl<'a> ConflictBudget<'a> {
         ConflictBudget { what, attempts_left: attempts_max }
     }
 
-    /// Begins an attempt; fails when all are spent.
+    /// Begins an attempt; fails when no attempts are left.
     pub(crate) fn spend(&mut self) -> Result<(), Failure> {
         let left = self.attempts_left.checked_sub(1);
         self.attempts_left =

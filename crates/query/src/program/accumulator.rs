@@ -1,4 +1,4 @@
-//! Collecting documents into groups.
+//! `Accumulator`: collects documents into groups, for GROUP BY and aggregates.
 
 use perihelion_model::json::Value;
 
@@ -27,7 +27,7 @@ impl Accumulator<'_> {
         Ok(())
     }
 
-    /// One row per group, in order of appearance.
+    /// Returns one row per group, in the order in which the groups appeared.
     pub fn finish(self) -> Result<Vec<Row>, EvaluationError> {
         let Some(table) = self.table else { return Ok(Vec::new()) };
         self.context.budget.renew();

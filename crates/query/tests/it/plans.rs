@@ -11,7 +11,7 @@ const ALL_FEATURES: &str = "Aggregate, CompositeAggregate, CountIf, Distinct, Gr
 
 const PARAMETERS: &str = r#"[{"name":"@TOPCOUNT","value":42},{"name":"@LIKEPATTERN","value":"%a%"}]"#;
 
-/// Cases with another plan here, by group and description, with the reason.
+/// Cases for which our planner differs from the file: group, description, reason.
 const EXCEPTIONS: &[(&str, &str, &str)] = &[
     (
         "OffsetLimit",
@@ -41,10 +41,11 @@ const EXCEPTIONS: &[(&str, &str, &str)] = &[
     ("VectorSearch", "Dot Product with inline vector", VECTOR),
 ];
 
-const SPATIAL: &str = "spatial functions are not supported yet (P2)";
-const VECTOR: &str = "vector search is not supported yet (P3)";
+const SPATIAL: &str = "spatial functions are not supported yet";
+const VECTOR: &str = "vector search is not supported yet";
 
-/// Cases with narrower `ranges` in the file; our plan is for every partition.
+/// Cases for which the file has narrower `ranges` than our plan, which is for every
+/// partition: description, reason.
 const WIDER_RANGES: &[(&str, &str)] = &[
     ("ABS", "function calls are not inverted"),
     ("_TRY_ARRAY_CONTAINS", "function calls are not inverted"),
@@ -65,7 +66,7 @@ fn every_plan_of_the_conformance_file_is_matched() {
         match (difference, excepted) {
             (None, false) => passed += 1,
             (Some(_), true) => {}
-            (None, true) => failures.push(format!("{group} / {name}: it is an exception, but it passes")),
+            (None, true) => failures.push(format!("{group} / {name} passes: remove it from EXCEPTIONS")),
             (Some(difference), false) => failures.push(format!("{group} / {name}: {difference}")),
         }
     }
@@ -82,13 +83,13 @@ fn compare(case: &Value, parameters: &Parameters) -> Option<String> {
     match (found, case.get("error")) {
         (Ok(plan), None) => compare_info(case, &plan).or_else(|| compare_ranges(case, &plan)),
         (Err(error), Some(wanted)) => compare_error(&error, wanted, query),
-        (Ok(_), Some(wanted)) => Some(format!("planned, wanted {}", to_text(wanted, Style::Query))),
+        (Ok(_), Some(wanted)) => Some(format!("got a plan, wanted {}", to_text(wanted, Style::Query))),
         (Err(error), None) => Some(format!("refused: {error}")),
     }
 }
 
-/// Compares a plan with the file's, which has PascalCase names, counts as text
-/// and null for empty lists.
+/// Compares a plan with the plan in the file. The file has PascalCase names, counts
+/// as text, and null for empty lists.
 fn compare_info(case: &Value, plan: &QueryPlan) -> Option<String> {
     let body = plan.to_json();
     let info = body.get("queryInfo").expect("a plan has its info");
@@ -142,18 +143,18 @@ fn our_types(info: &Value) -> String {
     types.join(",")
 }
 
-/// Compares the ranges. The file has only the last one of several, so our list
-/// must contain that one.
+/// Compares the ranges. When a plan has several, the file has only the last, so our
+/// list must contain the range of the file.
 fn compare_ranges(case: &Value, plan: &QueryPlan) -> Option<String> {
     let name = text(case, "description");
     if WIDER_RANGES.iter().any(|(wider, _)| *wider == name) {
-        return (*plan.partition_keys() != PartitionKeyFilter::All).then(|| "not wider".to_owned());
+        return (*plan.partition_keys() != PartitionKeyFilter::All).then(|| "not every partition".to_owned());
     }
     let wanted = case.get("ranges")?.as_array()?.first()?.as_str()?;
     let fits = match plan.partition_keys() {
         PartitionKeyFilter::All => wanted == r#"[[],"Infinity")"#,
         PartitionKeyFilter::Nothing => wanted == "[[],[]]",
-        // Doubles of the file end in `.0`.
+        // Whole numbers end in `.0` in the file.
         PartitionKeyFilter::Keys(keys) => keys.iter().any(|key| range_text(key) == wanted.replace(".0", "")),
     };
     (!fits).then(|| format!("ranges: wanted {wanted}, found {:?}", plan.partition_keys()))
@@ -164,8 +165,8 @@ fn range_text(key: &[Value]) -> String {
     format!("[{point},{point}]")
 }
 
-/// Compares errors. The statements were recorded with an indentation that the
-/// file lacks, so locations are compared up to a common shift.
+/// Compares errors. The recorded statements were indented, those in the file are not,
+/// so all locations may differ by the same number.
 fn compare_error(error: &PlanError, wanted: &Value, query: &str) -> Option<String> {
     let found = match error {
         PlanError::Invalid(diagnostics) => {
@@ -186,7 +187,8 @@ fn compare_error(error: &PlanError, wanted: &Value, query: &str) -> Option<Strin
     (wanted != found).then(|| format!("error\n  wanted {wanted}\n  found  {found}"))
 }
 
-/// The table of plans in `docs/cosmos.md`, and the vendor's ordered DISTINCT.
+/// The plans in the table of `docs/cosmos.md`, and Microsoft's plan for an ordered
+/// DISTINCT.
 #[test]
 fn rewritten_statements_are_as_recorded() {
     let rewritten = |query: &str| {

@@ -1,5 +1,5 @@
-//! Partition key ranges: a feed with an etag. A client reads it until it gets 304,
-//! so there must be a 304 (`docs/cosmos.md`, partition keys and ranges).
+//! Partition key ranges: a feed with an etag. A client reads the feed until the server
+//! answers 304 Not Modified (`docs/cosmos.md`, partition keys and ranges).
 
 use http::Method;
 use perihelion_engine::{Container, ContainerState, PartitionRange, Refusal};

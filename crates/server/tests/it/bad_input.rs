@@ -65,7 +65,7 @@ async fn unknown_paths_and_verbs_get_the_services_statuses() {
 }
 
 #[tokio::test]
-async fn a_bad_header_is_named_in_the_error() {
+async fn bad_headers_are_refused_with_400() {
     let world = World::new(PLAIN).await;
     world.create(r#"["a"]"#, r#"{"id":"1","pk":"a"}"#).await;
     for (name, value) in [

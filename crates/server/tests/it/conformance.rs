@@ -1,4 +1,5 @@
-//! The recorded behaviour of the service, run against this server.
+//! Sends recorded requests to this server and compares its answers with the answers
+//! of the service.
 
 mod case;
 mod judge;

@@ -72,10 +72,10 @@ fn every_way_a_known_client_signs_is_accepted() {
 }
 
 #[test]
-fn the_header_has_the_same_value_and_is_marked_sensitive() {
+fn authorization_header_equals_the_authorization_text_and_is_sensitive() {
     let key = MasterKey::from_base64(DOCUMENTED_KEY).unwrap();
     let date = "thu, 27 apr 2017 00:51:12 gmt";
-    // With this many links every letter that is escaped occurs.
+    // 100 links, so that every escaped character occurs in some signature.
     for number in 0..100 {
         let link = format!("dbs/D{number}/colls/hé");
         for (verb, resource_type) in [("GET", "docs"), ("PATCH", "Docs"), ("a-long-and-Unusual-VERB", "")] {
@@ -97,7 +97,7 @@ fn the_signed_text_is_in_lower_case_except_for_the_link() {
 }
 
 #[test]
-fn headers_are_parsed_encoded_or_not() {
+fn authorization_headers_are_parsed_percent_encoded_or_plain() {
     let plain = "type=master&ver=1.0&sig=c09PEVJrgp2uQRkr934kFbTqhByc7TVr3OHyqlu+c+c=";
     assert_eq!(signature_in(plain), signature_in(DOCUMENTED_HEADER));
     assert_eq!(

@@ -1,9 +1,9 @@
-//! `Journal`: the knowledge of one client. It has the documents as they were
-//! acknowledged, and the write that was in flight when the server was killed.
+//! `Journal`: the documents that one client has written, as the server acknowledged
+//! them, and the write that was in flight when the server was killed.
 //!
-//! No other client writes a client's documents, so the last acknowledged version
-//! must be there. Every change makes a new body, so that a document before a
-//! change can be told from the document after it.
+//! Each document is written by one client only, so the last acknowledged version must
+//! exist after a restart. Every change makes a new body, so that the versions before
+//! and after a change differ.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ use super::PARTITION_KEYS;
 /// A document: its partition key and its id.
 pub(super) type Key = (String, String);
 
-/// A document as acknowledged.
+/// A document as the server acknowledged it.
 #[derive(Clone, Debug)]
 pub(super) struct Known {
     /// The whole body, system properties included.
@@ -49,12 +49,15 @@ pub(super) struct Journal {
     pub(super) increments_in_flight: [u64; PARTITION_KEYS],
     /// The positions of the writes since the last check.
     pub(super) positions: Vec<Position>,
-    /// Answers that no server may give.
+    /// Answers that are never correct.
     pub(super) violations: Vec<String>,
     /// Counts bodies and ids, so that each is used once.
     pub(super) count: u64,
+    /// Counts acknowledged writes.
     pub(super) acknowledged: u64,
+    /// Counts writes without an answer.
     pub(super) in_doubt: u64,
+    /// Counts writes without an answer that took effect.
     pub(super) landed: u64,
 }
 
@@ -82,7 +85,7 @@ impl Journal {
         self.count
     }
 
-    /// The writes in flight were acknowledged, with these bodies.
+    /// Records that the writes in flight were acknowledged, with these bodies.
     pub(super) fn acknowledge(&mut self, bodies: Vec<Option<Value>>, position: Position) {
         for (change, body) in std::mem::take(&mut self.in_flight).into_iter().zip(bodies) {
             self.adopt(change.key, body, position.1);
@@ -91,7 +94,7 @@ impl Journal {
         self.acknowledged += 1;
     }
 
-    /// Takes over the state of a document.
+    /// Records the current body of a document, or its deletion.
     pub(super) fn adopt(&mut self, key: Key, body: Option<Value>, lsn: u64) {
         self.touched.insert(key.clone());
         match body {

@@ -1,6 +1,7 @@
 //! Claims an instance: reads its state and visible messages with one query, then
-//! locks it with one conditional write of the state document. A cached state needs no
-//! query, and a first attempt no written lock (see [`CommitTier`]).
+//! locks it with one conditional write of the state document. A claim from a cached
+//! state needs no query, and a claim for a first attempt does not write the lock (see
+//! [`CommitTier`]).
 //!
 //! Invariants: nothing is written before the capability check and the read of the
 //! history, so a dispatcher that cannot run an instance does not change it. A claim
@@ -36,21 +37,21 @@ pub(crate) enum Claim {
     Taken(Box<LockedItem>),
     /// No message is visible.
     Idle,
-    /// Another process has the lock until then, in milliseconds since 1970.
+    /// Another process has the lock. Holds its end, in milliseconds since 1970.
     Locked(u64),
-    /// Another process was faster.
+    /// Another process changed the state first.
     Lost,
-    /// Its execution is pinned to a version that this dispatcher does not run.
+    /// The execution is pinned to a version that this dispatcher does not run.
     Incompatible,
-    /// There are messages but no start yet. Holds the stamp of the last message.
+    /// The instance has messages, but none starts it. Holds the stamp of the last one.
     Unstarted(Stamp),
-    /// It is being deleted.
+    /// The instance is being deleted.
     Deleting,
-    /// Its documents are unreadable.
+    /// The documents of the instance are unreadable.
     Unreadable,
 }
 
-/// How a dispatcher claims.
+/// What a dispatcher asks of a claim.
 #[derive(Clone, Copy)]
 pub(crate) struct ClaimOptions<'a> {
     pub(crate) lock_timeout: Duration,
@@ -108,14 +109,14 @@ pub(crate) async fn claim(
             if is_more { Some(now) } else { messages.iter().map(|(message, _)| message.enqueued_at).max() };
         return unstarted(core, instance, &messages, last.unwrap_or_default()).await;
     };
-    let is_optimistic =
-        options.tier >= CommitTier::Optimistic && is_first(&core.membership, candidate, before, &messages);
+    let is_optimistic = options.tier >= CommitTier::Optimistic
+        && is_first_attempt(&core.membership, candidate, before, &messages);
     let (history, kv_snapshot) = match before.map(|state| read::snapshot(&core.store, state)) {
         None => (history, HashMap::new()),
         Some(snapshot) => match snapshot.await {
             Ok(kv_snapshot) => (history, kv_snapshot),
-            // A value was replaced while it was read, and so was the state: no
-            // commit from this claim can succeed.
+            // Another commit replaced a value while it was read. It also replaced
+            // the state, so no commit from this claim can succeed.
             Err(Failure::Contended(error)) => (Err(error), HashMap::new()),
             Err(failure) => return Err(failure),
         },
@@ -130,11 +131,11 @@ pub(crate) async fn claim(
     Ok(locked.map_or(Claim::Lost, |locked| Claim::Taken(Box::new(locked))))
 }
 
-/// Whether no process can have tried this turn before. Then no count of attempts is
-/// lost when the lock is not written. True for messages that this process wrote
-/// itself, and for messages that arrived while this process owned their slot. A
-/// message that was there before may have crashed another process.
-fn is_first(
+/// Whether this is the first attempt of the turn in any process. Then the lock need not
+/// be written, because there is no count of attempts to keep. True for messages that
+/// this process wrote itself, and for messages that arrived while this process owned
+/// their slot. An older message may have crashed another process.
+fn is_first_attempt(
     membership: &Membership,
     candidate: &Candidate,
     state: Option<&State>,
@@ -143,15 +144,15 @@ fn is_first(
     let is_untouched = !candidate.is_suspect && state.is_none_or(|state| state.lock.is_none());
     let owned_since = membership.owned_since(&candidate.instance);
     let is_new = |message: &Message| {
-        let is_own = candidate.messages.iter().any(|known| known.id == message.id);
-        let is_ours = || owned_since.is_some_and(|since| message.seen_from() > since);
-        message.attempt_count == 0 && (is_own || is_ours())
+        let is_written_here = candidate.messages.iter().any(|known| known.id == message.id);
+        let is_since_owned = || owned_since.is_some_and(|since| message.seen_from() > since);
+        message.attempt_count == 0 && (is_written_here || is_since_owned())
     };
     is_untouched && messages.iter().all(|(message, _)| is_new(message))
 }
 
-/// Whether the dispatcher runs the version that the execution is pinned to. One range
-/// has to match; an execution without a pin is compatible with all.
+/// Whether the dispatcher runs the version that the execution is pinned to. One version
+/// range of the filter has to match. An execution without a pin is always compatible.
 pub(crate) fn is_compatible(state: &State, filter: Option<&DispatcherCapabilityFilter>) -> bool {
     let Some(filter) = filter else { return true };
     let pin = state.execution.pinned_version.as_deref().and_then(|pin| semver::Version::parse(pin).ok());
@@ -185,8 +186,9 @@ pub(crate) fn identity(
     Some(Identity { name, version, execution })
 }
 
-/// Handles messages without a start. The contract drops queue messages to an unknown
-/// instance. Others wait for the start, unless retention has removed their instance.
+/// Handles messages to an instance that has not started. If all of them are queue
+/// messages, or older than the retention, they are dropped: duroxide's contract drops
+/// queue messages to an unknown instance. Otherwise they wait for the start.
 async fn unstarted(
     core: &Core,
     instance: &str,
