@@ -78,17 +78,17 @@ async fn sigkill_under_load_loses_nothing_acknowledged() {
             panic!("seed {seed}, kill {kill}: {} violation(s)\n  {shown}", violations.len());
         }
     }
-    let (acknowledged, in_doubt, landed) = history.totals();
+    let (acknowledged, in_doubt, took_effect) = history.totals();
     println!(
         "{kills} kills, {} during start: {acknowledged} writes acknowledged, 0 lost; {in_doubt} in flight, \
-         {landed} of them landed; {} ranges, {} documents, {:?}",
+         {took_effect} of them took effect; {} ranges, {} documents, {:?}",
         history.killed_starting,
         history.audit.ranges(),
         history.audit.documents(&history.journals),
         begun.elapsed(),
     );
     assert!(acknowledged > kills * CLIENTS as u64, "seed {seed}: hardly anything was written");
-    assert!(in_doubt > kills, "seed {seed}: the kills struck an idle server");
+    assert!(in_doubt > kills, "seed {seed}: the kills hit an idle server");
 }
 
 /// How many violations are shown. A defect may cause very many.

@@ -165,7 +165,7 @@ fn a_key_is_never_shown_by_debug() {
 fn an_impossible_name_is_an_error_that_says_what_to_check() {
     let names = Names::local_and(["no\u{e9}l"]);
     let error = Certificates::load_or_create(None, &names, SystemTime::now()).expect_err("not ASCII");
-    assert!(error.to_string().contains("extra names"), "{error}");
+    assert!(error.to_string().contains("additional names"), "{error}");
 }
 
 #[test]

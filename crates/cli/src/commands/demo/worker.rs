@@ -61,21 +61,21 @@ pub(super) async fn run(data: PathBuf) -> Result<(), Failure> {
 async fn serve(engine: &Embedded, client: Client) -> Result<(), Failure> {
     let client = Arc::new(client);
     let (failed, mut failures) = mpsc::channel::<String>(1);
-    let mut command = listen();
+    let mut commands = listen();
     let mut ticks = tokio::time::interval(COST_INTERVAL);
-    let mut hung = Instant::now() + STALL_TIMEOUT;
+    let mut stalled_at = Instant::now() + STALL_TIMEOUT;
     loop {
         let command = tokio::select! {
-            command = command.recv() => command,
+            command = commands.recv() => command,
             _ = ticks.tick() => {
                 send_cost(engine).await;
                 continue;
             }
-            () = tokio::time::sleep_until(hung) => return Err(Failure::runtime("no order makes progress")),
+            () = tokio::time::sleep_until(stalled_at) => return Err(Failure::runtime("no order makes progress")),
             failure = failures.recv() => return Err(Failure::runtime(failure.unwrap_or_default())),
         };
         let Some(command) = command else { return Ok(()) };
-        hung = Instant::now() + STALL_TIMEOUT;
+        stalled_at = Instant::now() + STALL_TIMEOUT;
         if command == WorkerCommand::Finish {
             send_cost(engine).await;
             return Ok(());

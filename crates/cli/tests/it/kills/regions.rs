@@ -85,9 +85,9 @@ async fn sigkill_between_regions_loses_nothing_acknowledged() {
     let (kills, seed) = (setting("REGION_KILLS", 8), setting("KILLS_SEED", 1));
     let (scratch, mut random) = (ScratchDirectory::new(), Random::new(seed));
     let mut acknowledged: BTreeSet<String> = BTreeSet::new();
-    for life in 0..kills {
+    for run in 0..kills {
         let (running, addresses) = start(&scratch);
-        if life == 0 {
+        if run == 0 {
             let client = HttpClient::new(addresses[0]);
             let container = r#"{"id":"c","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2}}"#;
             for (path, body) in [("/dbs", r#"{"id":"d"}"#), ("/dbs/d/colls", container)] {
@@ -98,7 +98,7 @@ async fn sigkill_between_regions_loses_nothing_acknowledged() {
         let mut writers = Vec::new();
         for (region, address) in addresses.iter().enumerate() {
             for client in 0..CLIENTS {
-                let name = format!("{life}-{region}-{client}");
+                let name = format!("{run}-{region}-{client}");
                 writers.push(tokio::spawn(write_until_the_end(*address, name)));
             }
         }
@@ -113,11 +113,11 @@ async fn sigkill_between_regions_loses_nothing_acknowledged() {
         send(&HttpClient::new(addresses[0]), wait, 200).await;
         let first = documents(addresses[0]).await;
         for (name, address) in REGIONS.iter().zip(&addresses).skip(1) {
-            assert_eq!(first, documents(*address).await, "seed {seed}, life {life}: {name} differs");
+            assert_eq!(first, documents(*address).await, "seed {seed}, run {run}: {name} differs");
         }
         let found: BTreeSet<&String> = first.iter().map(|(id, _)| id).collect();
         let lost: Vec<&String> = acknowledged.iter().filter(|id| !found.contains(id)).collect();
-        assert!(lost.is_empty(), "seed {seed}, life {life}: lost {lost:?}");
+        assert!(lost.is_empty(), "seed {seed}, run {run}: lost {lost:?}");
         kill(running);
     }
     println!("{kills} kills: {} writes acknowledged, in three regions, 0 lost", acknowledged.len());

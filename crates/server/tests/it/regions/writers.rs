@@ -1,29 +1,18 @@
 //! Every region takes writes: the last writer wins, and all regions converge.
 
-use std::hash::{BuildHasher, RandomState};
-
+use perihelion_testkit::Random;
 use perihelion_testkit::http_client::{HttpClient, HttpRequest};
 
 use crate::multi_region::{EAST, MultiRegion, NAMES, NORTH, WEST, send, upsert};
 use crate::world::docs;
 
-/// A die that needs no crate: every `RandomState` is keyed differently.
-struct Dice(RandomState, u64);
-
-impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
-        self.1 += 1;
-        self.0.hash_one(self.1) % sides
-    }
-}
-
-async fn write_at_random(client: HttpClient, writes: usize) {
-    let mut dice = Dice(RandomState::new(), 0);
+async fn write_at_random(client: HttpClient, writes: usize, seed: u64) {
+    let mut random = Random::new(seed);
     for _ in 0..writes {
-        let id = dice.roll(12).to_string();
-        let call: HttpRequest = match dice.roll(5) {
+        let id = random.below(12).to_string();
+        let call: HttpRequest = match random.below(5) {
             0 => docs("DELETE", &id, r#"["a"]"#),
-            _ => upsert(&id, dice.roll(1_000_000)),
+            _ => upsert(&id, random.below(1_000_000)),
         };
         let status = send(&client, call).await.status;
         assert!(matches!(status, 200 | 201 | 204 | 404), "{status}");
@@ -36,7 +25,7 @@ async fn regions_that_all_take_writes_converge() {
     let mut writers = tokio::task::JoinSet::new();
     for writer in 0..6 {
         let client = world.server.region_http_client(NAMES[writer % 3]);
-        writers.spawn(write_at_random(client, 250));
+        writers.spawn(write_at_random(client, 250, writer as u64));
     }
     // Meanwhile links are cut and healed, and a range is split.
     for round in 0..6 {
