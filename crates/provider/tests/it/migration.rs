@@ -56,7 +56,7 @@ async fn a_container_of_the_published_crate_is_refused_and_the_error_names_migra
     }
 }
 
-/// Its index or its documents suffice to recognise it.
+/// Either the index or the documents of the published crate suffice.
 #[tokio::test]
 async fn a_container_of_the_published_crate_is_recognised_by_index_or_documents() {
     let fixture = Fixture::read();
@@ -74,9 +74,9 @@ async fn a_container_of_the_published_crate_is_recognised_by_index_or_documents(
         assert!(refusal(&client, name).await.is_some(), "{name}");
     }
     fixture.put_with(&client, "plain", None, nothing).await;
-    assert_eq!(refusal(&client, "plain").await, None, "an empty container of anybody's");
+    assert_eq!(refusal(&client, "plain").await, None, "an empty container opens");
     assert_eq!(refusal(&client, "new").await, None);
-    assert_eq!(refusal(&client, "new").await, None, "one of ours");
+    assert_eq!(refusal(&client, "new").await, None, "a container of this crate opens");
     drop(client);
     account.close().await;
 }

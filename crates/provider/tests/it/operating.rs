@@ -1,6 +1,5 @@
-//! Operating a provider: what it refuses to run on, whose clock it goes by, and
-//! what it tells of itself. Each test drives the public interface and asks the
-//! server what really happened.
+//! Operating a provider: accounts it refuses, clocks, listing, metrics and retention.
+//! Each test uses the public interface and asks the server for the result.
 
 mod account;
 mod clocks;
@@ -19,10 +18,10 @@ use perihelion_server::Embedded;
 
 const LOCK: Duration = Duration::from_secs(30);
 
-/// A fetch that looks once.
+/// The timeout of a fetch that polls once.
 const NOW: Duration = Duration::ZERO;
 
-/// The reconciler out of the way.
+/// An interval so long that the reconciler does not run during a test.
 const RARELY: Duration = Duration::from_secs(3600);
 
 async fn client(engine: &Embedded) -> Client {
@@ -64,7 +63,7 @@ fn event(instance: &str, id: u64) -> Event {
     Event::with_event_id(id, instance, 1, None, kind)
 }
 
-/// What a turn says of its instance.
+/// The metadata of a turn: the name and status of its orchestration.
 fn metadata(name: &str, status: Option<&str>) -> ExecutionMetadata {
     ExecutionMetadata {
         orchestration_name: Some(name.into()),

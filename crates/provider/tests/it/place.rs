@@ -1,6 +1,6 @@
-//! Where the tests run: an account that answers, whatever it is made of, and
-//! providers to it. Each provider has a client of its own, as one in another
-//! process would.
+//! `Account`: the account that a test runs on, in this process or behind a socket, and
+//! providers on it. Each provider has its own client, like a provider in another
+//! process.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,33 +13,35 @@ use http::Method;
 use perihelion_client::{Client, Credential, Endpoint};
 use perihelion_server::{Embedded, EmbeddedOptions, InProcess, Server, ServerOptions};
 
-/// The container of every provider; databases tell them apart.
+/// The container of every provider. Tests use different databases.
 pub(crate) const CONTAINER: &str = "workflows";
 
 /// How long requests under way may take when a test ends.
 const DRAIN_GRACE: Duration = Duration::from_secs(2);
 
-/// What an account is made of.
+/// The kind of account: in process or behind a socket, in memory or on disk.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Place {
-    /// The engine in this process.
+    /// The engine in this process, with its data in memory.
     Embedded,
-    /// The same, its data in a directory: commits wait for the disk.
+    /// The engine in this process, with its data in a directory: commits wait for the
+    /// disk.
     OnDisk,
-    /// In memory, and every claim is as optimistic as can be, whatever the poll.
+    /// The engine in this process, with its data in memory. Every provider uses the
+    /// most optimistic commit tier, for any poll timeout.
     EmbeddedOptimistic,
     /// Our server behind a socket.
     Wire,
-    /// The same, and each container begins with four physical partitions.
+    /// Our server behind a socket. Each container begins with four physical partitions.
     WireWithFourPartitions,
 }
 
-/// What a provider does with a poll that finds nothing.
+/// When a provider answers a fetch that finds nothing.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Polls {
-    /// Answers a poll under a second at once: the default.
+    /// A fetch with a timeout under a second is answered at once: the default.
     AnswerAtOnce,
-    /// Waits every poll out.
+    /// Every fetch waits until its timeout.
     Wait,
 }
 
@@ -47,11 +49,11 @@ pub(crate) enum Polls {
 pub(crate) struct Account {
     host: Host,
     is_optimistic: bool,
-    /// Goes after the host does.
+    /// Dropped after the host, so that no open file is removed.
     _directory: Option<Directory>,
 }
 
-/// A directory for data, removed when its owner is done with it.
+/// A directory for data. Dropping it removes the directory.
 struct Directory(PathBuf);
 
 impl Directory {
@@ -65,7 +67,7 @@ impl Directory {
 
 impl Drop for Directory {
     fn drop(&mut self) {
-        // What cannot be removed is the temporary directory's to keep.
+        // A directory that cannot be removed stays in the system's temporary directory.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
@@ -81,12 +83,12 @@ enum Host {
 pub(crate) struct Counted {
     pub(crate) requests: u64,
     pub(crate) request_units: f64,
-    /// By operation; only shown.
-    #[expect(dead_code, reason = "for whoever reads a failure")]
+    /// The counts of each operation.
+    #[expect(dead_code, reason = "printed in assertion messages")]
     operations: serde_json::Value,
 }
 
-/// How an account is reached, from any task.
+/// The address of an account. Any task can connect with it.
 #[derive(Clone)]
 enum Way {
     Embedded(Endpoint, InProcess),
@@ -114,12 +116,12 @@ impl Account {
         self.way().client().await
     }
 
-    /// A provider in a database, which is made when it is missing.
+    /// Opens a provider in a database. Creates the database if it is missing.
     pub(crate) async fn provider(&self, database: &str, polls: Polls) -> Arc<dyn Provider> {
         self.way().provider(database, polls, self.is_optimistic).await
     }
 
-    /// The same, its tasks and connections belonging to another tokio runtime.
+    /// Opens a provider whose tasks and connections belong to another tokio runtime.
     pub(crate) async fn provider_in(
         &self,
         runtime: &tokio::runtime::Handle,
@@ -130,19 +132,19 @@ impl Account {
         runtime.spawn(async move { way.provider(&database, polls, is_optimistic).await }).await.unwrap()
     }
 
-    /// What the account was asked since it counts anew.
+    /// The requests since the last [`Account::count_anew`].
     pub(crate) async fn counted(&self) -> Counted {
         let report = self.manage(Method::GET).await;
         serde_json::from_slice(&report).expect("counters are readable")
     }
 
-    /// Counts from zero on.
+    /// Resets the counters to zero.
     pub(crate) async fn count_anew(&self) {
         self.manage(Method::DELETE).await;
     }
 
     async fn manage(&self, method: Method) -> Vec<u8> {
-        let Host::Embedded(embedded) = &self.host else { panic!("only the engine in process is asked") };
+        let Host::Embedded(embedded) = &self.host else { panic!("only an embedded account has counters") };
         let answer = embedded.manage(method, "counters", "").await.unwrap();
         assert!(answer.status().is_success());
         answer.into_body().to_vec()

@@ -69,7 +69,7 @@ async fn processes_with_other_dispatchers_and_with_tagged_workers_only_join_and_
     fleet.ledger().begun("gpu-00029/a").await;
     let next = fleet.join(Role { turns: 0, works: 2, tag: Some("gpu".to_owned()) }).await;
     let watch = load.await;
-    assert_eq!(fleet.ledger().runs_of(tagged), before, "whoever has left does nothing");
+    assert_eq!(fleet.ledger().runs_of(tagged), before, "a process that has left runs nothing");
     assert_eq!(fleet.ledger().runs_of(next).len(), watch.completed());
     fleet.check_every_job_completed_once(true).await;
     fleet.close().await;
@@ -83,7 +83,7 @@ async fn share(count: usize, jobs: usize) {
     let watch = fleet.load("any", 0..jobs, PACE).await;
     let shares = fleet.ledger().shares();
     println!("{count} processes: {watch:?}, activities run by each: {shares:?}");
-    assert_eq!(shares.len(), count, "each of them did something: {shares:?}");
+    assert_eq!(shares.len(), count, "every process runs activities: {shares:?}");
     fleet.check_every_job_completed_once(true).await;
     fleet.close().await;
 }
@@ -94,7 +94,7 @@ async fn kill_one_of(count: usize, jobs: usize) {
         fleet.join(Role { turns: 2, works: 2, tag: None }).await;
     }
     let load = fleet.load("any", 0..jobs, PACE);
-    // It runs an activity now, and others are queued.
+    // The victim runs an activity at that moment, and others are queued.
     let (victim, killed) = fleet.kill_whoever_runs("any-00030/a").await;
     let watch = load.await;
     let late = watch.latest_started_before(killed).saturating_duration_since(killed);

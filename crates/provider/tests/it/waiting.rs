@@ -1,6 +1,6 @@
-//! What waiting costs: an idle process, and a fetch before a long queue,
-//! counted by the server; and what is not waited for. Time is tokio's own and
-//! paused, so that nothing but what is counted happens meanwhile.
+//! The requests of a process that waits for work, counted by the server: an idle
+//! process, and a fetch from a long queue. Also how long fetches wait. The tests run in
+//! tokio's paused time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,22 +20,24 @@ const MINUTE: Duration = Duration::from_secs(60);
 const LOCK: Duration = Duration::from_secs(30);
 const NOW: Duration = Duration::ZERO;
 
-/// A process that has just begun to fetch is busy with itself for so long.
+/// The time after which a process that has begun to fetch sends only regular requests.
 const SETTLED: Duration = Duration::from_secs(3);
 
-/// How many messages or instances are few, and how many are a backlog.
+/// Numbers of messages or instances: a short queue and a long one.
 const FEW: usize = 64;
 const MANY: usize = 1000;
 
-/// A minute beside many instances that cannot be run here: as when idle, a look
-/// at one of them every ten seconds, and polls that page over them.
+/// The most requests in a minute when many instances cannot run here: those of an idle
+/// process, one read of a parked instance every ten seconds, and polls that page over
+/// the parked instances.
 const PARKED_REQUESTS_MAX: u64 = 120;
 
-/// Charges grow a little, by hundredths of a unit, with the size of an index.
+/// The factor by which two equal charges may differ: a charge grows by hundredths of a
+/// request unit with the size of the index.
 const SAME: f64 = 1.05;
 
-/// Heartbeats, polls, reconciler, metrics, sessions: all of it, from the first
-/// minute on. The sixth minute has the clean-up of sessions.
+/// Counts all requests from the first minute: heartbeats, polls, reconciler, metrics,
+/// sessions. The clean-up of sessions runs in the sixth minute.
 #[tokio::test(start_paused = true)]
 async fn an_idle_process_with_default_options_sends_at_most_one_request_per_second() {
     let account = Account::open(Place::Embedded).await;
@@ -47,19 +49,19 @@ async fn an_idle_process_with_default_options_sends_at_most_one_request_per_seco
         let counted = account.counted().await;
         println!("minute {minute}: {counted:?}");
         assert!(counted.requests <= MINUTE.as_secs(), "minute {minute}: {counted:?}");
-        assert!(counted.requests > MINUTE.as_secs() / 4, "minute {minute}: it looks for work: {counted:?}");
+        assert!(counted.requests > MINUTE.as_secs() / 4, "minute {minute}: too few polls: {counted:?}");
         account.count_anew().await;
     }
     runtime.shutdown(None).await;
 }
 
-/// Each has a message, and none of them a dispatcher here that runs its version.
+/// Each instance has a message, and no dispatcher here runs its version.
 #[tokio::test(start_paused = true)]
 async fn a_thousand_instances_of_another_version_cost_an_idle_process_little() {
     let account = Account::open(Place::Embedded).await;
     pin(&account, "idle", MANY).await;
     let runtime = idle_runtime(account.provider("idle", Polls::AnswerAtOnce).await).await;
-    // Each is looked at once.
+    // In the first minute each instance is read once.
     tokio::time::sleep(MINUTE).await;
     for minute in 2..=5 {
         account.count_anew().await;
@@ -68,15 +70,15 @@ async fn a_thousand_instances_of_another_version_cost_an_idle_process_little() {
         println!("minute {minute}: {counted:?}");
         assert!(counted.requests <= PARKED_REQUESTS_MAX, "minute {minute}: {counted:?}");
     }
-    // What it can run it finds behind all of them.
+    // An instance that the process can run is found behind the others.
     let client = account.provider("idle", Polls::AnswerAtOnce).await;
     client.enqueue_for_orchestrator(start("ours"), None).await.unwrap();
     tokio::time::sleep(SETTLED).await;
-    assert!(!client.read("ours").await.unwrap().is_empty(), "it was taken");
+    assert!(!client.read("ours").await.unwrap().is_empty(), "the instance has not run");
     runtime.shutdown(None).await;
 }
 
-/// Each has an event that came before its start.
+/// Each instance has an event, but no start.
 #[tokio::test(start_paused = true)]
 async fn a_thousand_instances_without_a_start_cost_an_idle_process_little() {
     let account = Account::open(Place::Embedded).await;
@@ -91,11 +93,11 @@ async fn a_thousand_instances_without_a_start_cost_an_idle_process_little() {
     let counted = account.counted().await;
     println!("{counted:?}");
     assert!(counted.requests <= PARKED_REQUESTS_MAX, "{counted:?}");
-    // The start of one of them is no less news for the others.
+    // When one of these instances gets its start, it runs.
     let client = account.provider("idle", Polls::AnswerAtOnce).await;
     client.enqueue_for_orchestrator(start("early-0500"), None).await.unwrap();
     tokio::time::sleep(SETTLED).await;
-    assert!(!client.read("early-0500").await.unwrap().is_empty(), "it was taken");
+    assert!(!client.read("early-0500").await.unwrap().is_empty(), "the instance has not run");
     runtime.shutdown(None).await;
 }
 
@@ -118,7 +120,8 @@ async fn a_fetch_costs_the_same_before_sixty_four_instances_and_before_a_thousan
     compare(starts(FEW), starts(MANY)).await;
 }
 
-/// One instance's thousand messages, held by another process, hide nothing.
+/// Another process holds an instance with a thousand messages. They do not hide the
+/// instance behind them.
 #[tokio::test(start_paused = true)]
 async fn an_instance_behind_the_long_queue_of_another_is_found() {
     let account = Account::open(Place::Embedded).await;
@@ -134,9 +137,9 @@ async fn an_instance_behind_the_long_queue_of_another_is_found() {
     assert_eq!(found.instance, "other");
 }
 
-/// duroxide asks without sessions, and for 30 seconds, when its workers have as
-/// many sessions as they may. A worker that gave an activity back still has its
-/// session: it must not sleep through the end of another's.
+/// When its workers have as many sessions as allowed, duroxide fetches without sessions
+/// and with a timeout of 30 seconds. A worker keeps its session after it abandoned an
+/// activity. The fetch must return early, so that duroxide notices when a session ends.
 #[tokio::test(start_paused = true)]
 async fn a_worker_at_its_limit_of_sessions_waits_a_second_and_no_longer() {
     let account = Account::open(Place::Embedded).await;
@@ -147,7 +150,7 @@ async fn a_worker_at_its_limit_of_sessions_waits_a_second_and_no_longer() {
         assert!(found.is_none(), "{found:?}");
         begun.elapsed()
     };
-    assert!(waited().await >= LOCK, "nobody has a session");
+    assert!(waited().await >= LOCK, "without a session the fetch waits until its timeout");
     provider.enqueue_for_worker(activity("order", Some("basket"))).await.unwrap();
     let session = SessionFetchConfig { owner_id: "one".to_owned(), lock_timeout: LOCK };
     let taken = provider.fetch_work_item(LOCK, NOW, Some(&session), &TagFilter::default()).await.unwrap();
@@ -156,7 +159,7 @@ async fn a_worker_at_its_limit_of_sessions_waits_a_second_and_no_longer() {
     assert!((SECOND..2 * SECOND).contains(&waited), "{waited:?}");
 }
 
-/// Times without end are taken for very long ones.
+/// `Duration::MAX` counts as a very long time and does not overflow.
 #[tokio::test(start_paused = true)]
 async fn a_fetch_with_an_endless_timeout_gets_the_next_work() {
     let account = Account::open(Place::Embedded).await;
@@ -180,7 +183,7 @@ async fn a_fetch_with_an_endless_timeout_gets_the_next_work() {
     provider.abandon_work_item(&token, Some(Duration::MAX), false).await.unwrap();
 }
 
-/// One with default options, and nothing to run at first.
+/// Starts a runtime with default options.
 async fn idle_runtime(provider: Arc<dyn Provider>) -> Arc<Runtime> {
     let activities = ActivityRegistry::builder().build();
     let orchestrations = OrchestrationRegistry::builder()
@@ -189,7 +192,7 @@ async fn idle_runtime(provider: Arc<dyn Provider>) -> Arc<Runtime> {
     Runtime::start_with_options(provider, activities, orchestrations, RuntimeOptions::default()).await
 }
 
-/// A process whose clock is ten minutes behind: what it does was done then.
+/// A provider whose clock is ten minutes behind, so that its messages are old.
 async fn old_provider(account: &Account, database: &str) -> CosmosDBProvider {
     let builder = CosmosDBProvider::builder().with_client(account.client().await).with_database(database);
     builder.with_container(CONTAINER).with_clock_error_ms(-10 * 60_000).open().await.unwrap()
@@ -200,8 +203,8 @@ fn news(instance: &str) -> WorkItem {
     WorkItem::ExternalRaised { instance: instance.to_owned(), name, data }
 }
 
-/// So many instances that have begun under a version that nobody runs, each with
-/// a message of ten minutes ago.
+/// Creates `count` instances that are pinned to a version that no process runs, each
+/// with a message that is ten minutes old.
 async fn pin(account: &Account, database: &str, count: usize) {
     let provider = old_provider(account, database).await;
     let metadata = || ExecutionMetadata {
@@ -221,7 +224,7 @@ async fn pin(account: &Account, database: &str, count: usize) {
     for instance in names {
         provider.enqueue_for_orchestrator(news(&instance), None).await.unwrap();
     }
-    // Nobody else is there.
+    // Closed, so that the process under test is the only one.
     provider.close().await;
 }
 
@@ -250,7 +253,7 @@ fn start(instance: &str) -> WorkItem {
     }
 }
 
-/// Two fetches before few, and before many.
+/// Compares the cost of two fetches from a short queue and from a long one.
 async fn compare(few: Vec<WorkItem>, many: Vec<WorkItem>) {
     let (few, many) = (two_fetches(few).await, two_fetches(many).await);
     for (few, many) in few.into_iter().zip(many) {
@@ -261,8 +264,8 @@ async fn compare(few: Vec<WorkItem>, many: Vec<WorkItem>) {
     }
 }
 
-/// The cost of two fetches by a process that knows of nothing: the first has
-/// to look.
+/// The cost of two fetches by a process without hints, so that the first fetch has to
+/// poll.
 async fn two_fetches(queued: Vec<WorkItem>) -> [Counted; 2] {
     let account = Account::open(Place::Embedded).await;
     let producer = account.provider("queue", Polls::AnswerAtOnce).await;

@@ -133,7 +133,7 @@ impl Process {
     }
 }
 
-/// Starts a runtime; with `cut_off` the first charge says so and never ends.
+/// Starts a runtime. With `cut_off`, the first charge signals its start and never ends.
 async fn start(provider: Arc<dyn Provider>, ledger: &Ledger, cut_off: Option<Arc<Notify>>) -> Arc<Runtime> {
     let notes = ledger.clone();
     let step = move |_: ActivityContext, what: String| {

@@ -52,7 +52,7 @@ async fn a_lagging_region_hides_none_of_its_own_turns() {
         ack(&provider, &taken.token, Turn::of("order", 2)).await?;
         assert_eq!(provider.read("order").await?.len(), 2);
         let more = provider.fetch_work_item(LOCK, Duration::ZERO, None, &TagFilter::default()).await?;
-        assert!(more.is_none(), "what was acked is seen again");
+        assert!(more.is_none(), "acked messages are fetched again");
         Ok(())
     }
     .await;

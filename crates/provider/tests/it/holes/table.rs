@@ -25,7 +25,7 @@ fn every_hole_and_interleaving_has_a_test_that_exists() {
         .into_iter()
         .flat_map(|(letter, count)| (1..=count).map(move |n| format!("{letter}{n}")));
     let expected: Vec<String> = (1..=HOLES).map(|n| n.to_string()).chain(interleavings).collect();
-    assert_eq!(numbers, expected, "a row for each, in order");
+    assert_eq!(numbers, expected, "the table needs one row per hole, in order");
 
     let sources = Sources::read(&["crates", "interop/holes/cases"]);
     for cells in &rows {

@@ -52,11 +52,11 @@ async fn workflows_of_the_published_crate_are_migrated_and_complete() {
         let before = documents(&old).await;
         let mut last = MigrationReport::default();
         let report = migration(&client).run(|so_far| last = so_far.clone()).await.unwrap();
-        assert_eq!(last, report, "the last word is the sum");
+        assert_eq!(last, report, "the last progress report is the result");
         let count = |kinds: &[&str]| {
             fixture.documents.iter().filter(|it| kinds.iter().any(|kind| it["type"] == *kind)).count()
         };
-        assert_eq!(report.instances, count(&["instance"]) + 1, "and one that was never started");
+        assert_eq!(report.instances, count(&["instance"]) + 1, "one instance was never started");
         assert_eq!(report.events, count(&["history"]));
         assert_eq!(report.messages, count(&["orch_queue", "outbox_intent"]));
         assert_eq!(report.activities, count(&["worker_queue"]));
@@ -209,7 +209,7 @@ async fn a_container_in_use_is_migrated_only_by_force() {
     let careful = |to: &str| Migration::new(client.clone(), name(OLD), name(to));
 
     behind.store(0, Ordering::SeqCst);
-    assert_eq!(careful("first").run(|_| {}).await.unwrap().instances, 1, "it is at rest");
+    assert_eq!(careful("first").run(|_| {}).await.unwrap().instances, 1, "no lock is valid and nothing changes");
 
     let until = u64::try_from(wall().as_millis()).expect("this age") + 30_000;
     let locked = json!({ "id": "x", "instanceId": "busy", "type": "orch_queue", "lockedUntil": until,

@@ -60,8 +60,8 @@ async fn throttled_requests_failed_calls_and_stolen_locks_are_counted() {
     assert!(second.metrics().polls > 0);
 }
 
-/// The runtime asks once a minute in every process, tools as often as they like: a writer
-/// sees its own writes, and a frequent reader is answered from the cache.
+/// The runtime asks for counts once a minute in every process, tools may ask more often.
+/// A writer sees its own writes, and a frequent reader is answered from the cache.
 #[tokio::test]
 async fn counts_are_fresh_for_a_writer_and_cached_for_a_frequent_reader() {
     let engine = Embedded::open(EmbeddedOptions::default()).await.unwrap();
@@ -107,13 +107,13 @@ async fn an_outbox_that_waits_has_an_age_until_it_is_delivered() {
     provider.ack_orchestration_item(&token, 1, history, vec![], child, running, vec![]).await.unwrap();
     let mut ages = Vec::new();
     let delivered = async {
-        // The round that finds it delivers it; the next one finds nothing.
+        // The repair round that finds the outbox delivers it; the next round finds none.
         while provider.metrics().messages_delivered == 0 || provider.metrics().outbox_age_ms.is_some() {
             ages.extend(provider.metrics().outbox_age_ms);
             tokio::time::sleep(std::time::Duration::from_millis(5)).await;
         }
     };
     tokio::time::timeout(std::time::Duration::from_secs(20), delivered).await.expect("it is delivered");
-    assert!(!ages.is_empty(), "nobody saw it wait");
+    assert!(!ages.is_empty(), "no round reported the age of the outbox");
     assert!(provider.metrics().methods["reconcile"].calls > 0);
 }

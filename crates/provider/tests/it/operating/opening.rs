@@ -12,7 +12,7 @@ use tokio::net::TcpListener;
 const KEY: &str = "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw==";
 const WRONG_KEY: &str = "bm90IHRoZSBrZXkgb2YgdGhpcyBhY2NvdW50";
 
-/// The time limit for an error: a person waits for it.
+/// The time limit for an error, because a person waits for it.
 const AT_ONCE: Duration = Duration::from_secs(15);
 
 /// Opening fails with an error that contains all of these words and no key.

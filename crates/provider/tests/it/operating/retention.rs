@@ -103,8 +103,8 @@ async fn an_instance_of_one_document_expires_and_its_name_is_free_again() {
     assert!(provider.get_instance_info("done").await.is_err());
     assert!(provider.read("done").await.unwrap().is_empty());
     world.engine.manage(http::Method::POST, "maintain", "").await.unwrap();
-    assert_eq!(world.documents().await, 1, "only what runs is left");
-    assert!(provider.metrics().requests - spent <= 5, "nobody had to remove anything");
+    assert_eq!(world.documents().await, 1, "only the running instance is left");
+    assert!(provider.metrics().requests - spent <= 5, "the service's TTL removes the document");
 
     // A late completion changes nothing, and the name is free.
     smallest_workflow(&provider, "done").await;
@@ -120,13 +120,13 @@ async fn a_tree_is_removed_whole_after_its_root_has_ended_and_not_while_a_child_
     let child = vec![start("child", Some("root"))];
     assert_eq!(turn(&provider, 1, vec![event("root", 1)], child, Some("Completed")).await, "root");
     assert_eq!(turn(&provider, 1, vec![event("child", 1)], vec![], None).await, "child");
-    // Its history is too long for one document.
+    // The history of the instance `long` does not fit into one document.
     let long = EventKind::ExternalEvent { name: "long".into(), data: "x".repeat(20_000) };
     provider.enqueue_for_orchestrator(start("long", None), None).await.unwrap();
     let events = vec![Event::with_event_id(1, "long", 1, None, long)];
     assert_eq!(turn(&provider, 1, events, vec![], Some("Failed")).await, "long");
     world.pass(2 * DAY);
-    assert_eq!(listed(&provider).await, ["child", "long", "root"], "none of them goes by itself");
+    assert_eq!(listed(&provider).await, ["child", "long", "root"], "TTL removes none of these instances");
 
     let future = world.provider(2 * DAY).await;
     gone(&future, &["child", "root"]).await;
@@ -134,7 +134,7 @@ async fn a_tree_is_removed_whole_after_its_root_has_ended_and_not_while_a_child_
         WorkItem::ExternalRaised { instance: "child".into(), name: "go".into(), data: String::new() };
     provider.enqueue_for_orchestrator(raised, None).await.unwrap();
     turn(&provider, 1, vec![event("child", 2)], vec![], Some("Completed")).await;
-    assert_eq!(listed(&provider).await, ["child", "root"], "a tree is kept until the last of it has ended");
+    assert_eq!(listed(&provider).await, ["child", "root"], "a tree is kept until its last instance has ended");
     future.close().await;
 
     let later = world.provider(4 * DAY).await;
@@ -186,7 +186,7 @@ async fn a_message_to_a_removed_instance_is_kept_for_the_retention() {
     let raised = WorkItem::ExternalRaised { instance: "gone".into(), name: "go".into(), data: String::new() };
     provider.enqueue_for_orchestrator(raised, None).await.unwrap();
     assert!(provider.fetch_orchestration_item(LOCK, NOW, None).await.unwrap().is_none());
-    assert_eq!(world.documents().await, 1, "its start may still come");
+    assert_eq!(world.documents().await, 1, "the message waits for a start");
     let later = world.provider(2 * DAY).await;
     assert!(later.fetch_orchestration_item(LOCK, NOW, None).await.unwrap().is_none());
     assert_eq!(world.documents().await, 0);

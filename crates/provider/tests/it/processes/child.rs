@@ -1,5 +1,5 @@
-//! A process of the fleet: the real runtime on a provider of its own. It says
-//! on its output what it runs, and leaves in good order when its input ends.
+//! A child process of the fleet: duroxide's runtime on its own provider. The child
+//! prints the activities that it runs, and shuts down when its standard input ends.
 
 use std::io::Read;
 use std::process::{Child, Command, Stdio};
@@ -15,37 +15,40 @@ use perihelion_client::{Client, Credential};
 
 use crate::place::CONTAINER;
 
-/// Tells a child what it is: endpoint, lock in milliseconds, dispatchers, tag.
+/// The environment variable with the settings of a child: endpoint, lock timeout in
+/// milliseconds, numbers of orchestration and work dispatchers, tag.
 const CHILD: &str = "PERIHELION_PROVIDER_TEST_CHILD";
 
 pub(super) const DATABASE: &str = "fleet";
 
-/// What a child says before the names of things.
+/// The line that a child prints when it serves.
 pub(super) const READY: &str = "child is ready";
+/// What a child prints before the name of an activity that it runs.
 pub(super) const RUNS: &str = "child runs ";
 
-/// An activity takes as long as a small request to somewhere else.
+/// The duration of an activity, like that of a small request to another service.
 const ACTIVITY: Duration = Duration::from_millis(20);
 
-/// How long a runtime that shuts down in good order may take, in milliseconds.
+/// How long the shutdown of a runtime may take, in milliseconds.
 const SHUTDOWN_MS: u64 = 2_000;
 
-/// What a process does.
+/// The work that a process fetches: numbers of orchestration and work dispatchers.
 #[derive(Debug, Clone)]
 pub(super) struct Role {
     pub(super) turns: usize,
     pub(super) works: usize,
-    /// Activities of this tag only; without it, those without a tag.
+    /// The workers take activities with this tag only; `None` for activities without a
+    /// tag.
     pub(super) tag: Option<String>,
 }
 
 /// Starts a child.
 pub(super) fn spawn(endpoint: &str, lock: Duration, role: &Role) -> Child {
     let tag = role.tag.as_deref().unwrap_or_default();
-    let told = format!("{endpoint} {} {} {} {tag}", lock.as_millis(), role.turns, role.works);
+    let settings = format!("{endpoint} {} {} {} {tag}", lock.as_millis(), role.turns, role.works);
     Command::new(std::env::current_exe().expect("this binary"))
         .args(["--exact", "processes::child::serves_until_its_input_ends", "--ignored", "--nocapture"])
-        .env(CHILD, told)
+        .env(CHILD, settings)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
@@ -55,9 +58,9 @@ pub(super) fn spawn(endpoint: &str, lock: Duration, role: &Role) -> Child {
 #[tokio::test]
 #[ignore = "not a test: a child process of the tests in `processes`"]
 async fn serves_until_its_input_ends() {
-    let told = std::env::var(CHILD).expect("started by a test of `processes`");
-    let told: Vec<&str> = told.split(' ').collect();
-    let [endpoint, lock, turns, works, tag] = told[..] else { panic!("{told:?}") };
+    let settings = std::env::var(CHILD).expect("started by a test of `processes`");
+    let settings: Vec<&str> = settings.split(' ').collect();
+    let [endpoint, lock, turns, works, tag] = settings[..] else { panic!("{settings:?}") };
     let lock = Duration::from_millis(lock.parse().expect("milliseconds"));
     let client = Client::with_credential(endpoint, Credential::emulator()).await.unwrap();
     let builder = CosmosDBProvider::builder().with_client(client);
@@ -78,7 +81,7 @@ async fn serves_until_its_input_ends() {
     let runtime = Runtime::start_with_options(store, activities, orchestrations, options).await;
     println!("{READY}");
     let input = tokio::task::spawn_blocking(|| std::io::stdin().read_to_end(&mut Vec::new()));
-    input.await.unwrap().expect("the parent says nothing and goes");
+    input.await.unwrap().expect("standard input is readable until the parent closes it");
     runtime.shutdown(Some(SHUTDOWN_MS)).await;
     provider.close().await;
 }
@@ -89,7 +92,7 @@ async fn work(_: ActivityContext, what: String) -> Result<String, String> {
     Ok(format!("[{what}]"))
 }
 
-/// Two steps, one after the other; the second may want a worker of its own.
+/// Runs two activities, one after the other. The second may need a worker with a tag.
 async fn job(context: OrchestrationContext, name: String) -> Result<String, String> {
     let first = context.schedule_activity("Work", format!("{name}/a")).await?;
     let second = context.schedule_activity("Work", format!("{name}/b"));

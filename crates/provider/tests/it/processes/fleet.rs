@@ -20,38 +20,38 @@ use super::child::{DATABASE, READY, RUNS, Role, spawn};
 use super::watch::{Ledger, Started, Watch};
 use crate::place::CONTAINER;
 
-/// How often the parent looks which jobs are completed.
+/// How often the parent asks which jobs are completed.
 const GLANCE: Duration = Duration::from_millis(25);
 
-/// How long a child may take to start, or to leave in good order.
+/// How long a child may take to start or to shut down.
 const CHILD_PATIENCE: Duration = Duration::from_secs(30);
 
-/// Jobs that one look can see.
+/// The most jobs that one poll of the parent returns.
 const JOBS_MAX: u32 = 1000;
 
-/// When nothing happens for so long, something has hung.
+/// A test fails when nothing happens for this long.
 pub(super) const PATIENCE: Duration = Duration::from_secs(40);
 
-/// Jobs under way at a time: a load that every machine carries, at its own pace.
+/// The most jobs under way at a time, so that a slow machine is not overloaded.
 const UNDER_WAY_MAX: usize = 16;
 
 pub(super) struct Fleet {
     server: Server,
     endpoint: String,
     lock: Duration,
-    /// The parent's own provider: it starts jobs and takes none.
+    /// The parent's provider. It starts jobs and fetches none.
     provider: Arc<CosmosDBProvider>,
     container: Container,
     children: Vec<Member>,
     ledger: Ledger,
 }
 
-/// A child; killed when it is dropped, so that a failed test leaves none.
+/// A child process. Dropping it kills the process, so that a failed test leaves none.
 struct Member(Child);
 
 impl Drop for Member {
     fn drop(&mut self) {
-        // One that has ended is no matter.
+        // Fails if the process has ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -74,7 +74,7 @@ impl Fleet {
         &self.ledger
     }
 
-    /// Starts a child and waits until it serves; its number.
+    /// Starts a child, waits until it serves, and returns its number.
     pub(super) async fn join(&mut self, role: Role) -> usize {
         let number = self.children.len();
         let mut child = spawn(&self.endpoint, self.lock, &role);
@@ -82,7 +82,7 @@ impl Fleet {
         self.children.push(Member(child));
         let (ready, is_ready) = oneshot::channel();
         let ledger = self.ledger.clone();
-        // It ends with the child's output.
+        // The thread ends when the child's output ends.
         std::thread::spawn(move || {
             let mut ready = Some(ready);
             for line in output.lines().map_while(Result::ok) {
@@ -97,7 +97,7 @@ impl Fleet {
         number
     }
 
-    /// A child leaves in good order.
+    /// Shuts a child down and waits for its end.
     pub(super) async fn leave(&mut self, number: usize) {
         drop(self.children[number].0.stdin.take());
         let deadline = Instant::now() + CHILD_PATIENCE;
@@ -112,15 +112,16 @@ impl Fleet {
         assert!(status.success(), "child {number}: {status}");
     }
 
-    /// SIGKILL for whoever begins that activity; who it was, and when.
+    /// Kills the child that begins the activity `run`, with SIGKILL. Returns its number
+    /// and the time.
     pub(super) async fn kill_whoever_runs(&mut self, run: &str) -> (usize, Instant) {
         let victim = self.ledger.begun(run).await;
         self.children[victim].0.kill().expect("a process to kill");
         (victim, Instant::now())
     }
 
-    /// Starts jobs, one after the other, and watches until all of them are
-    /// completed, while the caller does other things.
+    /// Starts jobs in a background task, one after the other, and watches until all are
+    /// completed.
     pub(super) fn load(
         &self,
         kind: &'static str,
@@ -148,8 +149,8 @@ impl Fleet {
         }
     }
 
-    /// Every job has its output, and its history one completion of each of its
-    /// steps. With `is_run_once`, none was even begun twice.
+    /// Checks that every job has its output, and that its history has one completion of
+    /// each step. With `is_run_once`, also that no activity was begun twice.
     pub(super) async fn check_every_job_completed_once(&self, is_run_once: bool) {
         let admin = self.provider.as_management_capability().expect("the provider manages");
         for job in completed(&self.container).await {
@@ -178,7 +179,7 @@ impl Fleet {
     }
 }
 
-/// Watches until so many jobs were started and are completed.
+/// Watches until `wanted` jobs are completed.
 async fn watch(
     container: Container,
     started: Arc<Mutex<Started>>,

@@ -1,5 +1,5 @@
-//! What the parent sees: which activities each child runs, as it says so, and
-//! which jobs are completed when, as the server says.
+//! The observations of the parent process. `Ledger`: the activities that each child
+//! printed. `Watch`: when the server reported each job as completed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::fleet::PATIENCE;
 
-/// Which child ran what, in the order in which they said so.
+/// The activities that each child ran, in the order in which they were printed.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Ledger(Arc<Page>);
 
@@ -43,7 +43,7 @@ impl Ledger {
         shares
     }
 
-    /// Waits until an activity begins; who runs it.
+    /// Waits until an activity begins. Returns the child that runs it.
     pub(super) async fn begun(&self, run: &str) -> usize {
         let seen = async {
             loop {
@@ -60,28 +60,28 @@ impl Ledger {
     }
 }
 
-/// Requests one after the other, from a lock's end to a completion, that a busy
-/// machine may hold up as it held up one of the parent's.
+/// The number of requests in a row from the end of a lock to a completion. A busy
+/// machine may delay each of them as long as it delayed a request of the parent.
 const STALLS: u32 = 6;
 
 /// When each job was started.
 pub(super) type Started = BTreeMap<String, Instant>;
 
-/// Completions as they were seen.
+/// The completions of jobs, with the times at which the parent saw them.
 #[derive(Default)]
 pub(super) struct Watch {
     started: Started,
     seen: BTreeMap<String, Instant>,
     last: Option<Instant>,
-    /// The longest time without one, between the first and the last.
+    /// The longest time without a completion, between the first and the last one.
     pub(super) gap: Duration,
-    /// The longest time that the machine took from the parent itself.
+    /// The longest time by which the machine delayed the parent.
     pub(super) stall: Duration,
 }
 
 impl Watch {
-    /// One look: what was started and completed by then, and how late it was;
-    /// how many completions are new.
+    /// Records one poll of the server: the jobs started and completed until `now`, and
+    /// the delay of the poll. Returns the number of new completions.
     pub(super) fn look(
         &mut self,
         started: Started,
@@ -102,7 +102,7 @@ impl Watch {
         self.seen.len() - before
     }
 
-    /// What a busy machine may add to any time here.
+    /// The time that a busy machine may add to every limit.
     pub(super) fn allowance(&self) -> Duration {
         self.stall * STALLS
     }
@@ -111,7 +111,7 @@ impl Watch {
         self.seen.len()
     }
 
-    /// When the last of the jobs was completed that were started before then.
+    /// When the last job that was started before `then` was completed.
     pub(super) fn latest_started_before(&self, then: Instant) -> Instant {
         let early = self.started.iter().filter(|(_, started)| **started < then);
         early.filter_map(|(job, _)| self.seen.get(job)).max().copied().unwrap_or(then)
