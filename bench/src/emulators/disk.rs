@@ -1,4 +1,4 @@
-//! What the disk itself can do, so that durable figures can be read: the time
+//! The speed of the disk itself, to compare figures of durable stores with: the time
 //! to append 4 KiB to a file and flush it, one after the other.
 
 use std::fs::{self, File};

@@ -82,7 +82,7 @@ impl Plan {
         if target != Target::Vercel || queue.size <= PEER_WARM_MAX {
             return Some(window);
         }
-        // Its first query was warm-up enough.
+        // The target's first query was the warm-up.
         let cold = Window { warm_up: Duration::ZERO, ..self.window };
         (repeat > 0 && queue.size <= PEER_QUEUE_MAX).then_some(cold)
     }

@@ -1,5 +1,4 @@
-//! What every command does with its process: it runs a future on all threads, and
-//! it prints its result.
+//! Functions that every command uses: run a future on all threads, print the result.
 
 use std::future::Future;
 use std::io::Write;

@@ -67,7 +67,7 @@ pub struct Attempt {
 /// Why an attempt was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Context {
-    /// It is the first.
+    /// The first attempt of the operation.
     Initial,
     /// A retry in the same region.
     Retry,
@@ -119,7 +119,7 @@ pub enum Outcome {
 /// How a write whose answer was lost was resolved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Resolution {
-    /// Its witness was found: it had been applied.
+    /// The attempt had been applied: its witness was found.
     Witnessed,
     /// A repeated delete found that the document is gone.
     AlreadyGone,

@@ -36,7 +36,7 @@ use crate::storage::{StoreError, View};
 /// off for so long that the outbox is full, this region refuses writes.
 pub(crate) const OUTBOX_MAX: u64 = 1_000_000;
 
-/// What a region may do.
+/// The tasks of a region besides replication.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Role {
     /// Accept writes from clients. Otherwise they are refused with

@@ -15,7 +15,7 @@ use std::fmt;
 pub struct SessionToken {
     /// The id of the range.
     pub range: String,
-    /// What the client has seen of it.
+    /// How far the client has seen the range.
     pub progress: Progress,
 }
 

@@ -68,7 +68,7 @@ const LAYOUTS: [Layout; 3] = [
 /// refused.
 const RECENT_NONCES_MAX: usize = 8;
 
-/// What the runtime passes at the end of a turn.
+/// The arguments of an ack: everything that the runtime passes at the end of a turn.
 pub(crate) struct TurnAck {
     pub(crate) execution: u64,
     pub(crate) history_delta: Vec<Event>,
@@ -82,7 +82,7 @@ pub(crate) struct TurnAck {
     pub(crate) retention: Retention,
 }
 
-/// What a turn is planned from, together with the ack.
+/// The stored data that a turn is planned from, together with the ack.
 pub(crate) struct Basis<'a> {
     pub(crate) state: &'a State,
     /// The execution of the ack, when it is an earlier one that exists.

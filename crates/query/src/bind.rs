@@ -88,7 +88,7 @@ struct Binder<'q> {
     computes: bool,
 }
 
-/// What one frame of the evaluation will hold.
+/// One level of the scope, for one frame of the evaluation: a row or a group.
 enum ScopeEntry<'q> {
     Row { name: Option<&'q str>, document: bool },
     Group(GroupScope<'q>),

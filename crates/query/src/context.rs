@@ -13,7 +13,7 @@ pub(crate) use budget::Budget;
 use crate::error::Evaluated;
 use crate::parameters::Now;
 
-/// What evaluation needs besides the row.
+/// The inputs of an evaluation other than the row.
 #[derive(Debug)]
 pub(crate) struct Context {
     pub(crate) now: Now,

@@ -1,7 +1,7 @@
 //! Test support that several crates share. It is a dev-dependency and is never
 //! published.
 //!
-//! What needs no feature depends on no other crate: seeded random numbers
+//! Modules without a feature depend on no other crate: seeded random numbers
 //! ([`random`]), directories and names of a test's own ([`scratch`]), the files
 //! of `conformance/` ([`conformance`]), and the tests that a document names
 //! ([`named_tests`]). The features `server`, `driver` and `client` add running

@@ -65,7 +65,7 @@ pub fn table_rows(markdown: &str) -> Vec<Vec<&str>> {
     rows.map(|row| row.split('|').map(str::trim).collect()).collect()
 }
 
-/// What stands between backticks in a cell.
+/// The texts between backticks in a cell.
 pub fn in_backticks(cell: &str) -> Vec<&str> {
     cell.split('`').skip(1).step_by(2).collect()
 }

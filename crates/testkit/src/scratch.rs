@@ -37,7 +37,7 @@ impl ScratchDirectory {
 
 impl Drop for ScratchDirectory {
     fn drop(&mut self) {
-        // What cannot be removed stays in the system's temporary directory.
+        // A directory that cannot be removed stays in the system's temporary directory.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }

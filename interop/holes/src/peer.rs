@@ -23,9 +23,9 @@ const CASE_LIMIT: Duration = Duration::from_secs(40);
 /// What the published crate is known to do with a case.
 #[derive(Clone, Copy)]
 enum Expected {
-    /// It fails with a message that contains this text.
+    /// The case fails with a message that contains this text.
     Fails(&'static str),
-    /// It passes, for this reason.
+    /// The case passes, for this reason.
     Passes(&'static str),
 }
 

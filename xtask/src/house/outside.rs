@@ -16,14 +16,14 @@ use super::Problem;
 /// Where people and CI keep their checkouts.
 const HOMES: [&str; 5] = ["/work/", "/home/", "/Users/", "/root/", "/mnt/"];
 
-/// A directory that stands beside some checkouts and is no part of them.
+/// A directory beside some checkouts that does not belong to the repository.
 const BESIDE: &str = "shared";
 
-/// How a checkout is called by those who stand beside it, in examples of a
-/// program's own manifest.
+/// The name of the checkout in manifest examples of programs that are stored beside
+/// it.
 const OWN_NAME: &str = "perihelion";
 
-/// These files say what is looked for.
+/// The files of this check, which contain the patterns themselves.
 const OWN_FILES: &str = "xtask/src/house/outside";
 
 /// In a Rust source, paths on such a line and its neighbours begin at the crate.

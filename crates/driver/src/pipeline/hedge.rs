@@ -28,9 +28,9 @@ pub(crate) struct Race {
 
 /// How the other leg ended.
 pub(crate) enum Loser {
-    /// It has ended as well.
+    /// The other leg has ended as well.
     Ended(Leg),
-    /// It was cancelled; this is its record.
+    /// The other leg was cancelled; this is its record.
     Cancelled(Attempt),
 }
 

@@ -30,7 +30,7 @@ pub(super) enum NewConnection {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum KnownProtocol {
     Unknown,
-    /// Its last connection was HTTP/1.1.
+    /// The last connection to the endpoint was HTTP/1.1.
     Http1,
 }
 

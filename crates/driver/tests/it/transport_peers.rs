@@ -77,7 +77,7 @@ impl Peer {
         }
     }
 
-    /// The same with little time.
+    /// A GET request with a short deadline.
     pub(crate) fn get_soon(&self) -> Request {
         Request { deadline: (Instant::now() + SOON).into_std(), ..self.get() }
     }
@@ -88,7 +88,7 @@ impl Peer {
     }
 }
 
-/// What a failure must say.
+/// Checks the kind of a failure, and whether the request was sent.
 #[track_caller]
 pub(crate) fn check(failure: &Failure, kind: FailureKind, sent: Sent) {
     assert_eq!((failure.kind, failure.sent), (kind, sent), "{failure}");
@@ -147,7 +147,7 @@ where
         let body = http_body_util::BodyExt::collect(request.into_body()).await?.to_bytes();
         Ok::<_, hyper::Error>(http::Response::new(Full::new(body)))
     });
-    // It does not matter how the connection ends.
+    // The end of the connection is not checked.
     let _ = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), echo).await;
 }
 

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 const PREFIX: &str = "v1.";
 
-/// What a lock is on.
+/// The token of a lock: names the lock and the instance or activity that it is on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct LockToken {
     pub(crate) kind: LockKind,

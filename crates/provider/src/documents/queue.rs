@@ -38,23 +38,23 @@ pub(crate) struct Message {
     /// The incarnation of the instance that it is for. Another incarnation drops it.
     #[serde(rename = "inc", default, skip_serializing_if = "Option::is_none")]
     pub(crate) incarnation: Option<String>,
-    /// Of a start: the parent instance.
+    /// The parent instance, if the message is a start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) start_parent: Option<String>,
-    /// Of a start: the incarnation of the parent.
+    /// The incarnation of the parent, if the message is a start.
     #[serde(rename = "parentInc", default, skip_serializing_if = "Option::is_none")]
     pub(crate) parent_incarnation: Option<String>,
-    /// Of a completion: the nonce of the activity's lock. It shows, when the answer
-    /// was lost, that the completion was written.
+    /// The nonce of the activity's lock, if the message is a completion. When the answer
+    /// was lost, the nonce shows that the completion was written.
     #[serde(rename = "by", default, skip_serializing_if = "Option::is_none")]
     pub(crate) lock_nonce: Option<String>,
 }
 
 impl Message {
-    /// The earliest time at which a process can have seen it.
+    /// The earliest time at which a process can have seen the message.
     pub(crate) fn seen_from(&self) -> Stamp {
-        // The start of a next execution is always first in the order, so its
-        // enqueue time tells nothing.
+        // The start of a next execution is always first in the order: its enqueue time
+        // is not a real time.
         if self.enqueued_at <= FIRST {
             self.visible_at.after(SKEW_MAX)
         } else {
@@ -62,7 +62,7 @@ impl Message {
         }
     }
 
-    /// Its entry for the dedup record, if it must not be delivered twice.
+    /// The entry of the message in the dedup record; `None` if it may be delivered twice.
     pub(crate) fn as_once(&self) -> Option<Once> {
         self.once.then(|| Once { id: self.id.clone(), sender_floor: self.sender_floor })
     }

@@ -74,7 +74,7 @@ pub(crate) struct State {
     /// whatever the status of the current execution.
     #[serde(skip_serializing_if = "is_false")]
     pub(crate) is_continued: bool,
-    /// It has started at least one child.
+    /// The instance has started at least one child.
     #[serde(skip_serializing_if = "is_false")]
     pub(crate) has_children: bool,
     /// At least one of its activities has, or had, its input in parts.
@@ -83,7 +83,7 @@ pub(crate) struct State {
     /// The deletion that this instance is part of.
     #[serde(rename = "del", skip_serializing_if = "Option::is_none")]
     pub(crate) deletion: Option<String>,
-    /// Of a deleted instance: the messages and activities to remove with all other
+    /// If the instance is deleted: the messages and activities to remove with all other
     /// documents. `None` when the purge is done.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) purge: Option<Vec<String>>,

@@ -57,7 +57,7 @@ async fn state(store: &Store, instance: &str) -> Result<Versioned<State>, Failur
     Ok(Versioned { value: blank, etag })
 }
 
-/// What the commit of the last execution adds to its turn.
+/// Data that only the commit of the last execution writes.
 type End<'a> = (Option<&'a Head>, &'a BTreeMap<String, KeyValue>);
 
 async fn execution(

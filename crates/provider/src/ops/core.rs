@@ -115,7 +115,7 @@ impl Core {
         let tasks = std::mem::take(&mut *lock(&self.tasks));
         for task in tasks {
             task.abort();
-            // It ends with a cancellation error.
+            // An aborted task ends with a cancellation error.
             let _ = task.await;
         }
     }

@@ -71,8 +71,8 @@ impl Poller {
         self.schedule.next(ticket.interest())
     }
 
-    /// Polls before a look through the hints, now and then. Without it, fetches that
-    /// always find work in the hints would never poll, and work of other processes
+    /// Polls now and then before a fetch looks through the hints. Otherwise fetches
+    /// that always find work in the hints would never poll, and work of other processes
     /// would wait. A failure is ignored.
     pub(crate) async fn glance(&self, core: &Core, ticket: &Ticket<'_>) {
         if !ticket.is_eager()
@@ -148,7 +148,8 @@ async fn sweep(
             match answer {
                 Ok(rows) if rows.len() < PAGE_ROWS as usize => {
                     ingest(core, rows, &mut found).await;
-                    // It began behind known rows: these come last.
+                    // The scan began behind known rows. When these are due, they are
+                    // read last.
                     let is_due = scan.from > Stamp(0) && cursors.is_due(&scan.range, at, is_eager);
                     left.extend(is_due.then(|| ask(scan.range, Stamp(0))));
                 }

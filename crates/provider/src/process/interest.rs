@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::documents::node::Tags;
 use crate::sync::lock;
 
-/// What a fetch can take.
+/// The work that a fetch can take.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Interest {
     Instances,

@@ -7,13 +7,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;
 
-/// Its type and its id.
+/// The type and the id of the marker.
 pub(crate) const KIND: &str = "migration";
 /// The status from before the first write of a migration until after the last.
 pub(crate) const COPYING: &str = "copying";
 const DONE: &str = "done";
 
-/// Its partition key; it is the only document there.
+/// The partition key of the marker. No other document is in that partition.
 const KEY: u64 = 0;
 
 #[derive(Debug, Clone, Serialize, Deserialize)]

@@ -8,8 +8,8 @@ use perihelion_wire::transport::{Failure, FailureKind, Response, Sent};
 
 use crate::network::Role;
 
-/// The wait that a throttled request is told, in milliseconds. Longer than
-/// duroxide itself retries an ack (310 ms), so that the provider must wait.
+/// The `retry-after` of a throttled request, in milliseconds. Longer than duroxide
+/// retries an ack (310 ms), so that the provider must wait.
 const RETRY_AFTER_MS: u64 = 400;
 
 /// How long an outage lasts. duroxide fails a workflow for good when an ack fails
@@ -24,7 +24,7 @@ pub(crate) const LONG_OUTAGE: Duration = Duration::from_millis(2400);
 /// was written by then, and a user still waits.
 pub(crate) const LATE: Duration = Duration::from_secs(4);
 
-/// What happens to one request.
+/// The ways in which one request fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// 429 with a wait; the request is not served.
@@ -35,8 +35,8 @@ pub(crate) enum Fault {
     Unavailable,
     /// 503 for this and every other request during [`OUTAGE`].
     Outage,
-    /// 503 for this and every other request during [`LONG_OUTAGE`]. Only in tests
-    /// of its own.
+    /// 503 for this and every other request during [`LONG_OUTAGE`]. Not drawn at
+    /// random.
     LongOutage,
     /// 410, the replica has moved; the request is not served.
     Gone,
@@ -54,8 +54,8 @@ pub(crate) enum Fault {
     DoneButTimeout,
     /// The request is served, and then the process that sent it is killed.
     Kill,
-    /// No request of that process reaches the server for so long; then all that
-    /// were sent meanwhile do. Only in tests of its own.
+    /// For this time no request of the process reaches the server. Then all requests
+    /// that it sent in that time arrive. Not drawn at random.
     CutOff(Duration),
 }
 

@@ -46,8 +46,8 @@ impl FaultPlan {
         fault_at.map_or(FaultPlan::None, |(index, fault)| FaultPlan::One { index, fault })
     }
 
-    /// What happens to the request of that number. An observer's request has no
-    /// number, and never fails.
+    /// Decides about request `number`. A request of an observer has no number and
+    /// never fails.
     pub(crate) fn next(&mut self, process: &ProcessRun, number: Option<u64>) -> Delivery {
         match (self, number) {
             (FaultPlan::One { index, fault }, Some(number)) if *index == number => {
@@ -60,7 +60,7 @@ impl FaultPlan {
     }
 }
 
-/// What happens to one request.
+/// The fate of one request: its fault and its delays.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Delivery {
     pub(crate) fault: Option<Fault>,
@@ -69,7 +69,7 @@ pub(crate) struct Delivery {
 }
 
 impl RandomFaults {
-    /// Nothing fails, and every delay is at most so long.
+    /// Nothing fails, and no delay is longer than `latency_ms`.
     pub(crate) fn latency_only(seed: u64, latency_ms: u64) -> Self {
         RandomFaults {
             rng: fastrand::Rng::with_seed(seed),

@@ -22,7 +22,7 @@ use perihelion_testkit::Random;
 /// The first moment of virtual time, in nanoseconds since 1970: a day in 2027.
 const BEGINNING: u64 = 1_800_000_000_000_000_000;
 
-/// The clock with dates; all others only measure.
+/// The id of the clock that returns dates. All other clocks measure durations.
 const CLOCK_REALTIME: c_int = 0;
 
 #[cfg(target_arch = "x86_64")]
@@ -50,7 +50,7 @@ thread_local! {
     static RANDOM_STATE: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Its thread has virtual time and seeded randomness until it is dropped.
+/// A guard: its thread has virtual time and seeded randomness until it is dropped.
 pub(crate) struct VirtualClock(());
 
 impl VirtualClock {

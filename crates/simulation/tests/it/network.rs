@@ -33,10 +33,11 @@ const REQUESTS_MAX: u64 = 60_000;
 /// The deadline that the server sees. It answers at once, so it is never reached.
 const SERVED_WITHIN: Duration = Duration::from_secs(3600);
 
-/// So many bytes of a batch hold the kind and id of its first operation.
+/// The bytes of a batch that are logged: they hold the kind and id of its first
+/// operation.
 const BEGINNING: usize = 64;
 
-/// The part that a host plays.
+/// The role of a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
     /// A process with a runtime: its requests can fail, and it can be killed.
@@ -113,7 +114,7 @@ struct State {
     is_active: bool,
     kills: u32,
     faults: u64,
-    /// Until then every request gets 503.
+    /// The end of an outage, in which every request gets 503.
     outage_until: Duration,
     /// A process that is cut off, and until when.
     cut_off: Option<(String, Duration)>,
@@ -216,8 +217,8 @@ impl Network {
         served.collect()
     }
 
-    /// Numbers of the batches whose first operation is on a document with an id
-    /// that begins so.
+    /// Numbers of the batches whose first operation is on a document with this id
+    /// prefix.
     pub(crate) fn batches_of(&self, id: &str) -> Vec<u64> {
         let state = self.state();
         let is_of = |exchange: &&Exchange| {

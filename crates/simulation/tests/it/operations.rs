@@ -33,7 +33,7 @@ const TIME: Duration = Duration::from_secs(400);
 /// A killed operator is restarted after this time.
 const RESTART_AFTER: Duration = Duration::from_millis(300);
 
-/// Between attempts of an operator that was killed before.
+/// The wait between two attempts of an operator that was killed before.
 const AGAIN: Duration = Duration::from_secs(3);
 
 /// Attempts of an operator that was killed before: an abandoned deletion blocks

@@ -29,7 +29,7 @@ const GRACE: Duration = Duration::from_secs(1);
 /// are swept.
 const SESSION_IDLE: Duration = Duration::from_secs(5);
 
-/// Between attempts of a process to open the provider.
+/// The wait between two attempts of a process to open the provider.
 const OPEN_PAUSE: Duration = Duration::from_millis(500);
 
 /// The settings of a worker.

@@ -42,7 +42,7 @@ const KILLS_MAX: u32 = 20;
 /// Attempts in a rough run, in which locks also expire during outages.
 const ATTEMPTS_ROUGH: u32 = 1000;
 
-/// What a seed decides about a run.
+/// The settings of a run, drawn from its seed.
 #[derive(Debug)]
 struct RandomRun {
     is_rough: bool,

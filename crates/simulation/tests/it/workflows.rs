@@ -24,7 +24,7 @@ pub(crate) const WIDE: usize = 210;
 /// The lanes of a crowded workflow, and the steps of each lane.
 pub(crate) const CROWD: (usize, usize) = (3, 4);
 
-/// So many inputs of so many bytes are too large for one commit.
+/// The number of large inputs and the bytes of each: too large for one commit.
 pub(crate) const LARGE: usize = 3;
 const LARGE_BYTES: usize = 700_000;
 
@@ -289,7 +289,7 @@ fn pause_of(input: &str) -> Duration {
     Duration::from_millis(sum % 700)
 }
 
-/// Its second turn ends the process that runs it, every time.
+/// A workflow whose second turn always ends the process that runs it.
 async fn deadly(
     context: OrchestrationContext,
     name: String,

@@ -38,7 +38,7 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// The same server as an observer, whose requests never fail.
+    /// A connection of an observer to the same server. Its requests never fail.
     pub(crate) fn as_observer(&self) -> Connection {
         let process = Arc::new(ProcessRun::new("observer".to_owned(), Role::Observer));
         Connection {
@@ -77,7 +77,7 @@ thread_local! {
 }
 
 /// Runs a simulation on a thread of its own, so that hash maps and random numbers
-/// begin alike for every seed. Returns what `scene` returns.
+/// begin with the same state for every seed. Returns the result of `scene`.
 pub(crate) fn simulate<R: Send>(seed: u64, partitions: u32, scene: impl FnOnce(&mut World) -> R + Send) -> R {
     watch_panics();
     std::thread::scope(|scope| {
@@ -143,8 +143,8 @@ impl World {
         self.elapsed
     }
 
-    /// Adds a host. Its clock is ahead of the server's by `clock_skew_ms`, and its
-    /// process is restarted so long after a kill.
+    /// Adds a host. Its clock is ahead of the server's by `clock_skew_ms`. A killed
+    /// process is restarted after `restart_after`.
     pub(crate) fn add_host(
         &mut self,
         role: Role,
@@ -160,7 +160,7 @@ impl World {
         self.hosts.len() - 1
     }
 
-    /// Kills the process of that host, whatever it is doing.
+    /// Kills the process of a host.
     pub(crate) fn kill(&mut self, host: usize) {
         if let Some((_, process)) = &self.hosts[host].running
             && !process.is_killed()

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::messages::{Order, Step, WorkerCommand, WorkerMessage};
 use super::shop;
 
-/// What the shop knows of its orders.
+/// The orders of the shop and their states.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     orders: BTreeMap<Order, OrderRecord>,
@@ -16,7 +16,7 @@ pub(super) struct Ledger {
     costs: Vec<(u64, f64)>,
 }
 
-/// What the shop knows of one order.
+/// The state of one order.
 #[derive(Debug, Default)]
 struct OrderRecord {
     done: BTreeSet<Step>,

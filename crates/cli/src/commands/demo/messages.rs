@@ -50,7 +50,7 @@ impl Step {
     }
 }
 
-/// What the worker sends to the shop.
+/// A message from the worker to the shop.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) enum WorkerMessage {
     /// A step was done.
@@ -63,7 +63,7 @@ pub(super) enum WorkerMessage {
     Failed { why: String },
 }
 
-/// What the shop sends to the worker.
+/// A message from the shop to the worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum WorkerCommand {
     /// Start an order. Another worker may have started it already.

@@ -56,7 +56,7 @@ pub(crate) enum ThrottleVerdict {
 /// Why a throttled request is not repeated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum GiveUp {
-    /// It was repeated as often as it may be.
+    /// The attempt has used all its retries.
     RetriesSpent,
     /// The wait is longer than one wait may be.
     WaitTooLong,

@@ -23,7 +23,7 @@ const WRITERS: usize = 6;
 const READERS: usize = 6;
 const EPOCHS: usize = 4;
 
-/// What every task shares.
+/// State that all tasks of the load share.
 struct Ledger {
     epoch: AtomicU64,
     /// For each container and key, the highest value acknowledged or read: no later

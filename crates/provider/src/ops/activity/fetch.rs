@@ -110,7 +110,7 @@ impl ActivityQueue<'_> {
             id: activity.id.clone(),
         };
         let attempts = activity.attempt_count;
-        // It is on offer again when the lock expires.
+        // The activity is offered again when the lock expires.
         hints.activities.quietly(|hints| hints.offer((activity.clone(), etag.clone())));
         let held = LockedActivity {
             until: lock_table::deadline(activity.visible_at.ms(), clock.now_ms()),
@@ -159,7 +159,7 @@ pub(super) async fn lock(
     session: Option<&SessionFetchConfig>,
 ) -> Result<Option<Locked>, Failure> {
     let texts = payload::texts(&core.store, &activity.instance_id, &[&activity.item]).await?;
-    // Its parts are gone when it was completed or cancelled in the meantime.
+    // The parts are gone if it was completed or cancelled in the meantime.
     let Some(text) = texts.into_iter().next().flatten() else { return Ok(None) };
     let Ok(item) = serde_json::from_str::<WorkItem>(&text) else {
         set_aside(&core.store, &activity.instance_id, &activity.id).await;

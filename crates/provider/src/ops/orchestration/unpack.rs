@@ -57,7 +57,7 @@ pub(crate) async fn run(store: &Store, hints: &Hints, instance: &str, id: &str) 
                 // The next step starts from the bundle that this one wrote.
                 known = version(0).map(|etag| Versioned { value: step.rest, etag });
             }
-            // Another process was faster: read what is left.
+            // Another process changed or deleted the bundle: read it again.
             Err(error) if error.is_precondition_failed() || error.is_not_found() => {}
             // A document with that id exists, or the activity was cancelled.
             Err(error) if error.is_conflict() => skip(store, instance, &etag, step, &error).await?,

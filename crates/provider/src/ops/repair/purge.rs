@@ -37,7 +37,7 @@ pub(crate) struct DocumentHead {
     part_prefix: Option<String>,
     #[serde(rename = "n", default)]
     part_count: u32,
-    /// Of a garbage document: the staging whose commit it waits for.
+    /// If this is a garbage document: the staging whose commit it waits for.
     #[serde(default)]
     staging: Option<String>,
 }

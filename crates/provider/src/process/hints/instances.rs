@@ -25,14 +25,14 @@ const INSTANCES_MAX: usize = 65_536;
 /// Bytes of all messages held. Beyond it turns read their messages.
 const HELD_BYTES_MAX: u64 = 32 << 20;
 
-/// InstanceHints by when they can be taken.
+/// The hints of all instances, ordered by the time at which each can be taken.
 #[derive(Debug, Default)]
 pub(crate) struct InstanceHints {
     instances: HashMap<String, InstanceHint>,
     /// (when it can be taken, instance), for every instance with a due time that
     /// no dispatcher has parked.
     order: BTreeSet<(Stamp, String)>,
-    /// The same for instances that a dispatcher has parked.
+    /// (when it can be taken, instance), for every parked instance with a due time.
     parked_order: BTreeSet<(Stamp, String)>,
     parked: Parked,
     /// Bytes of all messages held.

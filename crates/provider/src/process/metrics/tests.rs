@@ -44,7 +44,7 @@ async fn concurrent_and_dropped_calls_are_counted_separately() {
     assert_eq!(text["methods"]["b"]["requests"], 6);
 }
 
-/// Writes down what spans are told.
+/// Records the fields of spans.
 #[derive(Clone, Default)]
 struct Notebook(Arc<Mutex<Vec<String>>>);
 

@@ -209,7 +209,7 @@ async fn a_container_in_use_is_migrated_only_by_force() {
     let careful = |to: &str| Migration::new(client.clone(), name(OLD), name(to));
 
     behind.store(0, Ordering::SeqCst);
-    assert_eq!(careful("first").run(|_| {}).await.unwrap().instances, 1, "no lock is valid and nothing changes");
+    assert_eq!(careful("first").run(|_| {}).await.unwrap().instances, 1, "a container not in use");
 
     let until = u64::try_from(wall().as_millis()).expect("this age") + 30_000;
     let locked = json!({ "id": "x", "instanceId": "busy", "type": "orch_queue", "lockedUntil": until,

@@ -134,7 +134,7 @@ async fn a_tree_is_removed_whole_after_its_root_has_ended_and_not_while_a_child_
         WorkItem::ExternalRaised { instance: "child".into(), name: "go".into(), data: String::new() };
     provider.enqueue_for_orchestrator(raised, None).await.unwrap();
     turn(&provider, 1, vec![event("child", 2)], vec![], Some("Completed")).await;
-    assert_eq!(listed(&provider).await, ["child", "root"], "a tree is kept until its last instance has ended");
+    assert_eq!(listed(&provider).await, ["child", "root"], "a tree is kept until all of it has ended");
     future.close().await;
 
     let later = world.provider(4 * DAY).await;

@@ -16,7 +16,7 @@ async fn an_offline_region_fails_its_clients_and_serves_again_at_once() {
     world.manage("POST", "regions/offline", r#"{"region":"East US","mode":"refuse"}"#).await;
     assert_eq!(world.read(EAST, "1").await.status, 503);
     assert_eq!(world.read(NORTH, "1").await.status, 200, "others do not notice");
-    // Its store goes on: writes of other regions are there when the outage ends.
+    // The region still applies writes of other regions, so it has them when the outage ends.
     world.upsert(WEST, "1", 2).await;
     world.wait_for_replication().await;
     world.manage_region("regions/online", EAST).await;

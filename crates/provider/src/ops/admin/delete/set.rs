@@ -57,11 +57,11 @@ pub(super) async fn delete(
     }
     deletion.stage = DeletionStage::Committed;
     if !retry_until(until, || decide(&core.store, &deletion, &etag)).await? {
-        // It took so long that another process has aborted it.
+        // The deletion took so long that another process has aborted it.
         unmark(&core.store, &deletion).await?;
         return Err(Failure::Contended("the deletion was interrupted".to_owned()));
     }
-    // It is committed; any process can finish it.
+    // The deletion is committed; any process can finish it.
     if let Err(failure) = roll_forward(core, &deletion, result).await {
         tracing::warn!(id = deletion.id, ?failure, "a deletion waits for the reconciler");
         core.repair.leave_work();

@@ -79,7 +79,7 @@ async fn with_items(
     let texts = payload::texts(store, instance, &texts).await?;
     let mut readable = Vec::new();
     for (message, text) in messages.into_iter().zip(texts) {
-        // Its parts are gone when it was consumed in the meantime.
+        // The parts are gone if the message was consumed in the meantime.
         let Some(text) = text else { continue };
         match serde_json::from_str(&text) {
             Ok(item) => readable.push((message, item)),
