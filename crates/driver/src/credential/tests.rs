@@ -26,7 +26,7 @@ async fn a_key_signs_what_the_server_checks() {
 }
 
 #[tokio::test]
-async fn a_resource_token_goes_encoded_whatever_its_form() {
+async fn a_resource_token_is_always_sent_encoded() {
     let encoded = "type%3Dresource%26ver%3D1%26sig%3Dab%2Fc%3D%3D%3Bde%2Bf%3B";
     for given in ["type=resource&ver=1&sig=ab/c==;de+f;", encoded, " type=resource&ver=1&sig=ab/c==;de+f;\n"]
     {
@@ -35,7 +35,7 @@ async fn a_resource_token_goes_encoded_whatever_its_form() {
 }
 
 #[tokio::test]
-async fn a_token_goes_as_the_server_reads_it() {
+async fn a_token_is_sent_in_the_form_that_the_server_parses() {
     struct Fixed;
     impl TokenSource for Fixed {
         fn token<'a>(&'a self, scope: &'a str) -> TokenFuture<'a> {
@@ -81,7 +81,7 @@ fn debug_shows_the_kind_and_no_secret() {
 }
 
 #[test]
-fn the_scope_is_the_account_unless_told_otherwise() {
+fn the_default_scope_is_the_account() {
     let account = Endpoint::parse("https://shop.documents.azure.com:443/").unwrap();
     assert_eq!(scope_of(&account, None), "https://shop.documents.azure.com/.default");
     assert_eq!(

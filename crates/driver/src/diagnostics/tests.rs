@@ -114,8 +114,11 @@ fn attempts_beyond_the_bound_are_counted_and_not_kept() {
             .record(Attempt { charge: Some(1.0), ..attempt(Context::Retry, "West US", 0, answered(449, 0)) });
     }
     diagnostics.note("partition_failed");
-    assert!(diagnostics.attempts().all(|attempt| attempt.effects.is_empty()), "its attempt was not kept");
-    assert_eq!(diagnostics.charge(), (ATTEMPTS_MAX + 7) as f64, "its charge counts");
+    assert!(
+        diagnostics.attempts().all(|attempt| attempt.effects.is_empty()),
+        "the effect of an omitted attempt"
+    );
+    assert_eq!(diagnostics.charge(), (ATTEMPTS_MAX + 7) as f64, "omitted attempts are charged");
     assert_eq!((diagnostics.attempts().count(), diagnostics.omitted()), (ATTEMPTS_MAX, 7));
     assert!(diagnostics.to_string().ends_with("; and 7 more"));
     assert!(diagnostics.to_json().ends_with(r#","omitted_attempts":7}"#));

@@ -77,5 +77,5 @@ async fn a_hedged_delete_is_not_refused_because_its_other_leg_succeeded() {
     let deleted = world.driver.execute(&world.delete("1"), &options).await.unwrap();
     assert_eq!(deleted.diagnostics.resolution(), Some(Resolution::AlreadyGone));
     let absent = world.driver.execute(&world.delete("1"), &options).await.unwrap_err();
-    assert!(absent.is_not_found(), "where both find nothing, there was nothing: {absent:?}");
+    assert!(absent.is_not_found(), "404 from both legs is returned: {absent:?}");
 }

@@ -74,7 +74,7 @@ fn hedges(response: &Response) -> usize {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_slow_region_does_not_show_in_the_tail() {
+async fn one_slow_region_does_not_raise_the_tail_latency() {
     let world = with_an_order(without_breaker()).await;
     read_many(&world, 200).await;
     slow_east(&world).await;

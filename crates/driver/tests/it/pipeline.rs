@@ -15,7 +15,7 @@ fn witness(id: &str, stamp: &str) -> Witness {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_written_is_read() {
+async fn a_written_document_can_be_read() {
     let world = World::new().await;
     let created = world.run(&world.write(Verb::Create, "1", "a")).await.unwrap();
     assert_eq!(created.status, Status::new(201, 0));
@@ -56,7 +56,7 @@ async fn every_throttled_answer_is_counted_and_a_lost_one_has_an_activity_id() {
     world.fault(r#"{"operation":"read_item","count":1,"drop":"after"}"#).await;
     let error = world.run(&world.read("1")).await.unwrap_err();
     let lost = error.diagnostics().attempts().next().unwrap();
-    assert_eq!(lost.activity_id.as_ref().unwrap().len(), 36, "to find it in the service's log");
+    assert_eq!(lost.activity_id.as_ref().unwrap().len(), 36, "a lost answer has our activity id");
 }
 
 #[tokio::test(start_paused = true)]
@@ -143,7 +143,7 @@ async fn a_create_that_never_arrived_is_repeated() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_may_be_done_twice_is_repeated() {
+async fn an_idempotent_write_is_repeated_after_a_lost_answer() {
     let world = World::new().await;
     world.run(&world.write(Verb::Create, "1", "a")).await.unwrap();
     for operation in ["upsert_item", "replace_item", "delete_item"] {
@@ -159,7 +159,7 @@ async fn what_may_be_done_twice_is_repeated() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_must_not_be_done_twice_is_not_repeated() {
+async fn a_write_that_is_not_idempotent_is_not_repeated() {
     let world = World::new().await;
     world.run(&world.write(Verb::Create, "1", "a")).await.unwrap();
     world.fault(r#"{"operation":"patch_item","count":1,"drop":"after"}"#).await;

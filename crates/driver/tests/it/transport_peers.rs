@@ -278,7 +278,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Frames<T> {
         self.go_away(last).await;
         self.send(PING, 0, 0, b"heard it").await;
         loop {
-            let frame = self.next().await.expect("the client goes on");
+            let frame = self.next().await.expect("the client is connected");
             if (frame.kind, frame.flags) == (PING, ACK) {
                 return;
             }

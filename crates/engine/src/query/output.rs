@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_is_copied_only_if_a_query_spells_it_alike() {
+    fn a_stored_text_is_copied_only_if_a_query_prints_it_the_same() {
         for text in [
             r#"{"id":"a","n":1,"f":-2.5,"l":[0.1,true,null,1e300,5e-324,3e-100]}"#,
             r#"{"n":999999999999999999,"m":-999999999999999999,"d":0.33333333333333331}"#,

@@ -433,7 +433,7 @@ async fn random_history(seed: u64) {
 }
 
 #[tokio::test]
-async fn regions_that_all_write_end_up_alike() {
+async fn regions_that_all_write_converge() {
     for seed in 0..60 {
         random_history(seed).await;
     }

@@ -298,7 +298,7 @@ fn after_a_failed_sync_nothing_is_committed_and_no_sync_is_tried_again() {
                 Ok(()) => acknowledged += 1,
                 Err(error) => break error,
             }
-            assert!(acknowledged < 100, "a checkpoint comes before that");
+            assert!(acknowledged < 100, "no checkpoint within 100 commits");
         };
         assert_eq!(error.kind, StoreErrorKind::Io);
         for _ in 0..3 {
@@ -311,7 +311,7 @@ fn after_a_failed_sync_nothing_is_committed_and_no_sync_is_tried_again() {
         drop(view);
         drop(store);
         let syncs = disk.syncs_after_failure.load(Ordering::SeqCst);
-        assert_eq!(syncs, 1, "{ending}: the sync that failed was tried again, or another one");
+        assert_eq!(syncs, 1, "{ending}: a sync after the failed one");
     }
 }
 
@@ -326,7 +326,8 @@ fn child_that_commits_until_it_is_killed() {
     // Small, so that there are checkpoints between two kills.
     let log = LogLimits { file_bytes: 8192, file_writes: 1000, removals: 100, record_bytes: 4096 };
     let options = DiskOptions::new().with_log(log);
-    let store = DiskStore::open_with(Path::new(&directory), options).expect("the parent left it free");
+    let store =
+        DiskStore::open_with(Path::new(&directory), options).expect("the parent has closed the store");
     let start = get(&store, b"a").map_or(0, |value| number(&value));
     for next in start + 1.. {
         let value = next.to_be_bytes();

@@ -112,7 +112,7 @@ async fn run_activities(provider: &CosmosDBProvider) -> Vec<(u64, String)> {
         provider.fetch_work_item(LOCK, NOW, None, &TagFilter::default()).await.unwrap()
     {
         let WorkItem::ActivityExecute { instance, execution_id, id, input, .. } = item else {
-            panic!("{item:?} is no activity")
+            panic!("{item:?} is not an activity")
         };
         assert_eq!(attempt, 1);
         seen.push((id, input));
@@ -148,7 +148,7 @@ async fn a_turn_of_a_thousand_activities_is_one_commit_and_each_is_run_once() {
             let (WorkItem::ActivityCompleted { id, .. } | WorkItem::TimerFired { id, .. }) = message else {
                 panic!("{message:?} was never sent")
             };
-            assert!(told.insert(*id), "{id} was told twice");
+            assert!(told.insert(*id), "{id} was delivered twice");
         }
         ack(&provider, &token, vec![event("fan", next, String::new())], vec![], vec![]).await.unwrap();
         next += 1;
@@ -293,7 +293,7 @@ async fn a_stale_holder_cannot_commit() {
     // On a busy machine the lock may expire before the next line.
     let short = Duration::from_secs(1);
     let (_, stale, _) = first.fetch_orchestration_item(short, NOW, None).await.unwrap().unwrap();
-    assert!(second.fetch_orchestration_item(LOCK, NOW, None).await.unwrap().is_none(), "it is locked");
+    assert!(second.fetch_orchestration_item(LOCK, NOW, None).await.unwrap().is_none(), "a locked instance");
     let waited = second.fetch_orchestration_item(LOCK, Duration::from_secs(10), None).await.unwrap();
     let (_, token, attempts) = waited.expect("the lock runs out");
     assert_eq!(attempts, 2);

@@ -48,7 +48,7 @@ async fn a_container_of_the_published_crate_is_refused_and_the_error_names_migra
         let client = account.client().await;
         let old = fixture.put(&client, OLD, |_| true).await;
         let before = documents(&old).await;
-        let why = refusal(&client, OLD).await.expect("it is not ours");
+        let why = refusal(&client, OLD).await.expect("a refusal");
         assert!(why.contains("perihelion migrate --from shop/old --to shop/"), "{why}");
         assert_eq!(documents(&old).await, before, "{place:?}: something was written");
         drop((client, old));
@@ -90,7 +90,7 @@ async fn the_target_of_a_migration_is_refused_until_it_is_complete() {
     let mut marker = json!({ "id": "migration", "instanceId": 0, "type": "migration", "status": "copying",
         "source": "shop/old" });
     container.create(0, &marker).await.unwrap();
-    let why = refusal(&client, "new").await.expect("it is not full");
+    let why = refusal(&client, "new").await.expect("a refusal");
     assert!(why.contains("is not finished") && why.contains("--to shop/new"), "{why}");
     marker["status"] = "done".into();
     container.replace(0, "migration", &marker).await.unwrap();

@@ -501,7 +501,7 @@ async fn a_client_that_never_reads_cannot_hold_up_a_drain() {
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_takes_its_request_with_it() {
+async fn a_request_is_cancelled_when_its_client_disconnects() {
     let fixture = Fixture::start(Limits::default()).await;
     let mut leaving = fixture.connect().await;
     leaving.write_all(b"GET /wait HTTP/1.1\r\n\r\n").await.unwrap();

@@ -91,7 +91,7 @@ async fn bulk_operations_bring_their_own_keys() {
 }
 
 #[tokio::test]
-async fn a_batch_has_one_lsn_and_one_etag_each() {
+async fn a_batch_has_one_lsn_and_an_etag_per_document() {
     let world = World::new(PLAIN).await;
     let body = r#"[{"operationType":"Create","resourceBody":{"id":"1","pk":"a"}},{"operationType":"Create","resourceBody":{"id":"2","pk":"a"}}]"#;
     world.send(batch(r#"["a"]"#, body).header("x-ms-cosmos-batch-atomic", "True")).await;

@@ -117,7 +117,7 @@ fn cut_off(scenario: Scenario, time: Duration, is_chosen: impl Fn(&Outcome, u64)
             failed.push(format!("request {index}:\n  {}", outcome.problems.join("\n  ")));
         }
     }
-    assert!(runs > 0, "{scenario:?}: nobody was cut off");
+    assert!(runs > 0, "{scenario:?}: no process was cut off");
     assert!(failed.is_empty(), "{scenario:?}: {} of {runs} runs fail: {}", failed.len(), failed.join("\n"));
 }
 

@@ -74,9 +74,9 @@ impl VirtualClock {
         CLOCK_SKEW_MS.set(ahead);
     }
 
-    /// A moment of virtual time, as timers have it.
+    /// Converts a moment of virtual time into an `Instant`.
     pub(crate) fn instant(&self, elapsed: Duration) -> Instant {
-        ORIGIN.get().expect("it has begun") + elapsed
+        ORIGIN.get().expect("virtual time has begun") + elapsed
     }
 }
 

@@ -426,7 +426,7 @@ fn check(case: Case) {
 /// the container.
 #[test]
 fn every_request_of_opening_may_fail() {
-    let requests = open(None).expect("it opens without faults");
+    let requests = open(None).expect("opening without faults");
     assert!(requests > 2, "opening takes more than {requests} requests");
     for index in 0..requests {
         for fault in Fault::ALL.into_iter().filter(|fault| *fault != Fault::Kill) {
@@ -450,7 +450,7 @@ fn open(fault_at: Option<(u64, Fault)>) -> Result<u64, String> {
                     Some((index, fault)) => FaultPlan::One { index, fault },
                     None => FaultPlan::None,
                 });
-                let client = client.expect("nothing happens to it before the plan");
+                let client = client.expect("no fault before the plan is set");
                 result.put(process::provider_over(client, CommitTier::default()).await.map(drop));
             })
         });

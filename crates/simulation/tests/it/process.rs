@@ -127,7 +127,7 @@ impl User {
         let observing = connection.as_observer();
         let observer = perihelion_client::Client::over(&observing.endpoint, observing.transport).await;
         let client = Client::new(Arc::clone(&provider) as Arc<dyn Provider>);
-        User { connection, client, provider, observer: observer.expect("nobody who watches fails") }
+        User { connection, client, provider, observer: observer.expect("an observer has no faults") }
     }
 
     /// The container, for waiting and checking.
@@ -144,7 +144,7 @@ impl User {
 
     /// A provider whose requests never fail.
     pub(crate) async fn auditor(&self) -> Arc<CosmosDBProvider> {
-        provider_over(self.observer.clone(), CommitTier::default()).await.expect("nobody who watches fails")
+        provider_over(self.observer.clone(), CommitTier::default()).await.expect("an observer has no faults")
     }
 }
 

@@ -56,9 +56,9 @@ fn user(heard: &Slot<Duration>) -> Program {
         let heard = heard.clone();
         Box::pin(async move {
             let user = User::open(connection).await;
-            user.client.start_orchestration("busy", "Busy", "busy").await.expect("it is started");
+            user.client.start_orchestration("busy", "Busy", "busy").await.expect("a started workflow");
             tokio::time::sleep(BUSY_FOR).await;
-            user.client.raise_event("busy", "stop", "enough").await.expect("it is told");
+            user.client.raise_event("busy", "stop", "enough").await.expect("a raised event");
             let told = tokio::time::Instant::now();
             while user.state("busy").await["status"] != "Completed" {
                 tokio::time::sleep(POLL_INTERVAL).await;

@@ -104,7 +104,7 @@ async fn a_token_is_fetched_once_by_many_and_then_kept() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failure_is_shared_by_those_who_waited_and_not_kept() {
+async fn waiting_requests_share_a_failure_that_is_not_cached() {
     let source = Scripted::new([Step::Failure { after: 1 }, HOUR]);
     let cache = Arc::new(TokenCache::new(source.clone()));
     for token in twenty_requests(&cache).await {

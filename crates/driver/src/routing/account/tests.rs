@@ -39,7 +39,7 @@ fn names(sites: &[Arc<Site>]) -> Vec<&str> {
 const THREE: [&str; 3] = ["West US", "East US", "North Europe"];
 
 #[test]
-fn before_it_was_read_there_is_only_the_configured_endpoint() {
+fn before_the_account_is_read_there_is_only_the_configured_endpoint() {
     let account = bootstrap();
     assert_eq!(account.generation, 0);
     for sites in [&account.reads, &account.writes] {
@@ -141,7 +141,7 @@ fn time_alone_does_not_make_an_endpoint_available() {
     let marked = account.mark_unavailable(&west, Usage::Read, now, PERIOD);
     assert!(account.is_available(&west, Usage::Read), "the earlier snapshot stays as it was");
     assert!(!marked.is_available(&west, Usage::Read));
-    assert!(marked.is_available(&west, Usage::Write), "it may still take writes");
+    assert!(marked.is_available(&west, Usage::Write), "only reads are marked");
     assert!(marked.is_available(&east, Usage::Read));
     assert_eq!(marked.due_for_probe(now + PERIOD - Duration::from_millis(1)), []);
     assert_eq!(marked.due_for_probe(now + PERIOD), std::slice::from_ref(&west));
@@ -160,7 +160,7 @@ fn a_later_failure_puts_the_probe_off() {
     assert_eq!(again.due_for_probe(now + PERIOD), []);
     let both = again.mark_unavailable(&hub, Usage::Write, now + PERIOD * 2, PERIOD);
     assert_eq!(both.due_for_probe(now + PERIOD * 2), [], "the later of its two marks counts");
-    assert_eq!(both.due_for_probe(now + PERIOD * 3), std::slice::from_ref(&hub), "and it is probed once");
+    assert_eq!(both.due_for_probe(now + PERIOD * 3), std::slice::from_ref(&hub), "one probe for both");
     let cleared = both.mark_available(&hub);
     assert!(cleared.is_available(&hub, Usage::Read) && cleared.is_available(&hub, Usage::Write));
 }
@@ -192,11 +192,11 @@ fn a_region_that_becomes_the_write_region_is_no_longer_avoided_for_writes() {
     let marked = marked.mark_unavailable(&west, Usage::Read, now, PERIOD);
     let third = moved_to("West US", &marked);
     assert!(third.is_available(&west, Usage::Write));
-    assert!(!third.is_available(&west, Usage::Read), "of reads the account says nothing");
+    assert!(!third.is_available(&west, Usage::Read), "the mark for reads stays");
     let again = third.mark_unavailable(&west, Usage::Write, now, PERIOD);
     let again = again.mark_unavailable(&east, Usage::Write, now, PERIOD);
     let fourth = moved_to("West US", &again);
-    assert!(!fourth.is_available(&west, Usage::Write), "it was named before, and failed");
+    assert!(!fourth.is_available(&west, Usage::Write), "West US is not new as the write region");
     assert!(!fourth.is_available(&east, Usage::Write));
 }
 

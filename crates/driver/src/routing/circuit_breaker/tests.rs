@@ -90,7 +90,7 @@ fn check(story: &[Step]) {
 }
 
 #[test]
-fn consecutive_failures_open_it() {
+fn consecutive_failures_open_the_breaker() {
     check(&[Forgotten, Fails(Read), Has(Closed, Closed), Fails(Read), Has(Open, Closed)]);
     check(&[
         Fails(Write),
@@ -146,7 +146,7 @@ fn one_request_probes_after_a_while() {
 }
 
 #[test]
-fn only_one_of_two_gets_the_probe() {
+fn one_of_two_requests_gets_the_probe() {
     let now = Instant::now();
     let opened = breakers().failed(first().key(Read), now, 0.0).unwrap();
     let opened = opened.failed(first().key(Read), now, 0.0).unwrap();
@@ -188,7 +188,7 @@ fn two_containers_have_separate_breakers_for_their_range_0() {
 }
 
 #[test]
-fn ranges_and_regions_are_told_apart() {
+fn each_range_and_region_has_its_own_breaker() {
     let now = Instant::now();
     let (east, other_range) = (Place::new("rid1", "0", EAST), Place::new("rid1", "1", WEST));
     let mut all = breakers();
@@ -217,7 +217,7 @@ fn jitter_adds_at_most_half_to_the_wait() {
 }
 
 #[test]
-fn the_sweep_forgets_what_is_too_old() {
+fn the_sweep_removes_old_counts() {
     check(&[Sweeps, Forgotten, Fails(Read), Waits(299), Sweeps, Fails(Read), Has(Open, Closed)]);
     check(&[Fails(Read), Waits(300), Sweeps, Forgotten]);
     // The reads may be stale, and the writes not.
@@ -239,7 +239,7 @@ fn the_sweep_forgets_what_is_too_old() {
 }
 
 #[test]
-fn switched_off_it_counts_nothing() {
+fn a_breaker_that_is_switched_off_counts_nothing() {
     let off = Breakers::new(CircuitBreakerOptions { enabled: false, ..CircuitBreakerOptions::default() });
     let now = Instant::now();
     assert!(off.failed(first().key(Read), now, 0.0).is_none());
@@ -247,7 +247,7 @@ fn switched_off_it_counts_nothing() {
 }
 
 #[test]
-fn when_full_the_oldest_closed_breaker_goes() {
+fn a_full_table_drops_the_oldest_closed_breaker() {
     let start = Instant::now();
     let mut breakers = breakers();
     let place = |range: usize| Place::new("rid", &range.to_string(), WEST);

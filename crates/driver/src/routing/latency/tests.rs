@@ -91,7 +91,7 @@ fn under_load_only_the_last_seconds_count() {
     let now = traffic(&[(&site, 300)], start, Duration::from_secs(20));
     assert!(site.latency.p99(now).unwrap() >= millis(300));
     let now = traffic(&[(&site, 5)], now, SLICE + Duration::from_secs(3));
-    assert!(site.latency.p99(now).unwrap() < millis(6), "faster again within a slice and a bit");
+    assert!(site.latency.p99(now).unwrap() < millis(6), "slow samples count for little more than a slice");
     let now = traffic(&[(&site, 300)], now, millis(100));
     assert!(site.latency.p99(now + KEPT_FOR).unwrap() >= millis(300), "slower at once");
 }
@@ -125,7 +125,7 @@ fn a_slow_region_that_is_measured_alone_cannot_raise_its_threshold() {
     assert!((millis(200)..millis(214)).contains(&threshold(&both, MIN, MAX, now)), "twice the usual");
     assert!(
         threshold(&[&west], MIN, MAX, now) >= millis(300),
-        "without another region there is no other threshold"
+        "with one region its own latency is the threshold"
     );
     // The hedges that this causes find the other region as slow: the threshold follows.
     let measured = traffic(&[(&west, 300), (&east, 320)], now, Duration::from_secs(2));

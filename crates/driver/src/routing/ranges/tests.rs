@@ -128,7 +128,7 @@ fn a_feed_that_is_not_whole_is_refused() {
 }
 
 #[test]
-fn of_a_range_listed_twice_the_later_one_counts() {
+fn the_later_entry_of_a_range_listed_twice_counts() {
     let map = RangeMap::from_feed(&[page(&[("0", "", "20", &[])]), page(&[("0", "", "FF", &[])])]).unwrap();
     assert_eq!(map.get("0").unwrap().range, EffectiveRange::whole());
 }

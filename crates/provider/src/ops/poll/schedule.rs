@@ -124,7 +124,7 @@ mod tests {
             schedule.end(round, &[Interest::Instances], &found);
         };
         assert!(schedule.is_urgent(&Interest::Instances));
-        assert!(!schedule.is_urgent(&Interest::Instances), "one is enough, even when it fails");
+        assert!(!schedule.is_urgent(&Interest::Instances), "one poll is enough, even if it fails");
         tokio::time::sleep(POLL_INTERVAL_LAST).await;
         assert!(schedule.is_urgent(&Interest::Instances));
         result();

@@ -58,7 +58,7 @@ mod tests {
         assert_eq!((wait(Rank::Owner, 0), wait(Rank::Owner, 100), wait(Rank::Owner, 250)), (250, 150, 0));
         assert_eq!((wait(Rank::Behind(1), 0), wait(Rank::Behind(1), 1000)), (1000, 0));
         assert_eq!((wait(Rank::Behind(3), 1000), wait(Rank::Behind(99), 1000)), (100, 200));
-        assert_eq!(wait(Rank::Behind(99), 1200), 0, "after some time every process may take it");
+        assert_eq!(wait(Rank::Behind(99), 1200), 0, "after some time every process may take work");
     }
 
     #[test]

@@ -79,7 +79,7 @@ async fn known_rows_at_the_head_of_a_poll_hide_nothing_behind_them() {
     for _ in 0..2 {
         found = found.or(finder.fetch_orchestration_item(LOCK, NOW, None).await.unwrap());
     }
-    assert_eq!(found.expect("it is found").0.instance, "behind");
+    assert_eq!(found.expect("an instance").0.instance, "behind");
     producer.enqueue_for_orchestrator(start("parked-again"), None).await.unwrap();
     let mut found = None;
     for _ in 0..2 {
@@ -118,7 +118,7 @@ async fn an_unreadable_queue_document_is_set_aside_and_blocks_nothing() {
     assert!(provider.fetch_orchestration_item(LOCK, NOW, None).await.unwrap().is_none());
     for document in &bad {
         let id = document["id"].as_str().unwrap();
-        let kept = container.find::<Value>("bad", id).await.unwrap().expect("nothing is thrown away");
+        let kept = container.find::<Value>("bad", id).await.unwrap().expect("bad documents are kept");
         assert_eq!(kept.into_value()["type"], "unreadable", "{id}");
     }
 }

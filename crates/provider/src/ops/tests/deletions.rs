@@ -86,7 +86,7 @@ async fn settled(provider: &CosmosDBProvider) -> Vec<Value> {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, wait).await.expect("another process finishes it")
+    tokio::time::timeout(PATIENCE, wait).await.expect("another process finishes the deletion")
 }
 
 async fn finisher(world: &World) -> CosmosDBProvider {
@@ -142,7 +142,7 @@ async fn a_deletion_interrupted_at_any_request_is_all_or_nothing() {
             let other = finisher(&world).await;
             let left = settled(&other).await;
             if left.iter().any(|row| row["instanceId"] == "parent") {
-                assert!(done.is_none(), "{what}: it was done");
+                assert!(done.is_none(), "{what}: a completed deletion left the parent");
                 let names = names(&other).await;
                 let all = ["late", "parent", "queued"];
                 assert!(all.iter().all(|name| names.iter().any(|found| found == name)), "{what}: {names:?}");
@@ -299,7 +299,10 @@ async fn a_result_for_a_deleted_parent_does_not_reach_a_new_instance_of_that_nam
     provider.delete_instances_atomic(&set, true).await.unwrap();
     let token = parent_and_child(&provider).await;
     crate::ops::orchestration::deliver::attempt(&provider.core, outbox).await.unwrap();
-    assert!(provider.fetch_orchestration_item(LOCK, NOW, None).await.unwrap().is_none(), "it was not asked");
+    assert!(
+        provider.fetch_orchestration_item(LOCK, NOW, None).await.unwrap().is_none(),
+        "an old result is delivered"
+    );
     end(&provider, &token, "new").await;
     let (_, messages) = take(&provider).await;
     assert_eq!(messages, [answer("new")]);

@@ -158,7 +158,7 @@ async fn a_session_whose_activity_was_lost_is_given_back() {
     let (_, done, _) = fetch(&other, worker("other", Duration::from_millis(50))).await.expect("the activity");
     other.ack_work_item(&done, None).await.unwrap();
     tokio::time::sleep(Duration::from_millis(100)).await;
-    assert!(fetch(&hinted, worker("late", LOCK)).await.is_none(), "it was done");
+    assert!(fetch(&hinted, worker("late", LOCK)).await.is_none(), "the activity is completed");
 
     let (id, key) = session_of("printer");
     let held = other.core.store.container.find::<Value>(key, &id).await.unwrap();
@@ -209,7 +209,7 @@ async fn a_deletion_interrupted_before_its_commit_is_rolled_back() {
     for name in ["a", "b"] {
         provider.enqueue_for_orchestrator(raised(name, "1"), None).await.unwrap();
         let waited = provider.fetch_orchestration_item(LOCK, PATIENCE, None).await.unwrap();
-        let (item, token, _) = waited.expect("it goes on");
+        let (item, token, _) = waited.expect("the instance can run");
         assert_eq!((item.instance.as_str(), item.history.len()), (name, 1));
         ack(&provider, &token, vec![event(name, 2, String::new())], vec![], vec![]).await.unwrap();
     }
@@ -266,7 +266,7 @@ async fn tombstones_expire_and_only_queried_paths_are_indexed() {
     let provider = world.provider().await;
     let properties = provider.core.store.container.properties().await.unwrap();
     let properties = serde_json::to_value(&properties).unwrap();
-    assert_eq!(properties["defaultTtl"], -1, "documents may say when they go");
+    assert_eq!(properties["defaultTtl"], -1, "documents may have a TTL");
     let policy = &properties["indexingPolicy"];
     assert!(policy["excludedPaths"].as_array().is_some_and(|paths| paths.iter().any(|p| p["path"] == "/*")));
     assert!(policy["compositeIndexes"].as_array().is_none_or(Vec::is_empty));

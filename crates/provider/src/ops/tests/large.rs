@@ -128,7 +128,7 @@ async fn a_thousand_values_of_ten_kilobytes_are_kept_beside_a_small_state() {
         .unwrap();
     provider.core.background.done().await;
     let parts = rows(&provider, "a", "SELECT c.id FROM c WHERE c.type = 'part'").await;
-    assert_eq!(parts.len(), 998, "what was overwritten or cleared is gone");
+    assert_eq!(parts.len(), 998, "parts of replaced and cleared values are deleted");
     provider.enqueue_for_orchestrator(raised("a", "2"), None).await.unwrap();
     let (item, _, _) = provider.fetch_orchestration_item(LOCK, NOW, None).await.unwrap().unwrap();
     assert_eq!(item.kv_snapshot.len(), 999);
@@ -201,7 +201,7 @@ async fn a_large_turn_interrupted_at_any_request_leaves_no_documents() {
                 left.iter().filter(|id| id.as_str().is_some_and(|id| id.starts_with("h:1:"))).count();
             assert!(chunks == left.len() && marks.len() == 1, "{last:?} {count}: {left:?}");
             if is_done {
-                assert!(count > 4, "it takes a record, documents and a commit");
+                assert!(count > 4, "a staged turn takes more requests");
                 break;
             }
         }
@@ -269,7 +269,7 @@ async fn an_event_that_is_repeated_late_is_delivered_once() {
     post(&provider, &message).await;
     provider.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
     let (_, messages) = take(&provider).await;
-    assert_eq!(messages, [start("a", String::new())], "it was meant for the one before");
+    assert_eq!(messages, [start("a", String::new())], "a message to the deleted instance");
     drop(ticket);
 }
 

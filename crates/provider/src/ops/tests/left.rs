@@ -35,7 +35,7 @@ async fn a_document_that_cannot_be_finished_does_not_delay_later_ones() {
     assert_eq!(found.expect("the reconciler delivers").0.instance, "b");
     let broken = "SELECT VALUE c.id FROM c WHERE c.type = 'bundle'";
     let left: Vec<String> = provider.core.store.rows(Query::new(broken)).await.unwrap();
-    assert_eq!(left.len(), 70, "nothing is lost that cannot be read");
+    assert_eq!(left.len(), 70, "unreadable bundles are kept");
 }
 
 /// The reconciler pauses for an hour, so it is the poll that calls it.
@@ -73,7 +73,7 @@ async fn a_restarted_process_renews_the_sessions_it_had() {
     let renew = |owner| after.renew_session_lock(owner, LOCK, LOCK);
     assert_eq!(renew(&["worker-1"]).await.unwrap(), 2);
     assert_eq!(renew(&["worker-2"]).await.unwrap(), 0);
-    assert_eq!(renew(&["worker-1", "worker-2"]).await.unwrap(), 2, "and again");
+    assert_eq!(renew(&["worker-1", "worker-2"]).await.unwrap(), 2, "sessions of both owners");
 }
 
 /// An instance with a history of several documents and one message.
@@ -96,7 +96,7 @@ async fn an_instance_with_a_lost_history_chunk_is_fetched_with_the_error() {
     let other = world.provider().await;
     for attempt in 1..=2 {
         let found = other.fetch_orchestration_item(LOCK, NOW, None).await.unwrap();
-        let (item, token, attempts) = found.expect("it is not hidden");
+        let (item, token, attempts) = found.expect("the instance is fetched");
         assert!(item.history_error.is_some_and(|error| error.contains("has lost its part")));
         assert_eq!((attempts, item.history.len()), (attempt, 0));
         other.abandon_orchestration_item(&token, None, false).await.unwrap();

@@ -100,7 +100,7 @@ mod tests {
     fn a_correct_clock_is_not_adjusted() {
         assert_eq!(learn(0, 1), 0);
         assert_eq!(learn(0, 1000), 0);
-        assert_eq!(learn(300, 1000), 0, "within what a date can tell");
+        assert_eq!(learn(300, 1000), 0, "a date has whole seconds only");
     }
 
     #[test]

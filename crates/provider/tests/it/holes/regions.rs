@@ -35,7 +35,7 @@ async fn open(server: &Server, preferred: &str) -> Result<CosmosDBProvider, Case
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lagging_region_hides_none_of_its_own_turns() {
+async fn a_provider_sees_its_own_turns_in_a_lagging_region() {
     let server = serve().await;
     let lived: Outcome = async {
         let provider = open(&server, REGIONS[1]).await?;

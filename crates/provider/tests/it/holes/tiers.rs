@@ -104,7 +104,7 @@ async fn an_event_of_another_node_keeps_its_place_before_a_local_one() {
 /// A turn from a cached state that another process has replaced: the turn is lost, and the
 /// next fetch reads.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_turn_on_an_old_state_is_lost_and_nothing_else() {
+async fn only_the_turn_on_an_old_state_is_lost() {
     keeps_by(optimistic, async |world: World| {
         let (here, there) = (world.provider().await?, world.provider().await?);
         let works = vec![work("order", 1)];
@@ -121,7 +121,7 @@ async fn a_turn_on_an_old_state_is_lost_and_nothing_else() {
             event = event.max(taken.item.history.len() as u64 + 1);
             match ack(&here, &taken.token, Turn::of("order", event)).await {
                 Ok(()) => break,
-                Err(error) => ensure!(rounds == 0, "it was lost again: {error}"),
+                Err(error) => ensure!(rounds == 0, "the second attempt failed too: {error}"),
             }
             rounds += 1;
         }
@@ -208,11 +208,11 @@ async fn an_activity_of_a_foreign_session_is_not_dispatched_directly() {
         let works = vec![special_work("order", 2, Some("printer"), None)];
         ack(&here, &taken.token, Turn { works, ..Turn::of("order", 2) }).await?;
         let found = waits.await??;
-        ensure!(found.is_none(), "it was handed to a worker that does not own its session");
+        ensure!(found.is_none(), "a worker got an activity of a session that it does not own");
         let found = until(async || {
             there.fetch_work_item(LOCK, Duration::ZERO, Some(&owner), &TagFilter::default()).await
         });
-        ensure!(found.await?.is_some(), "the owner was not given it");
+        ensure!(found.await?.is_some(), "the owner did not get the activity");
         Ok(())
     })
     .await;
@@ -265,11 +265,11 @@ async fn an_optimistic_start_of_an_existing_instance_is_read_again() {
         .await;
         if outcome.is_err() {
             let taken = take(&here).await?;
-            ensure!(taken.item.history.len() == 1, "the history that exists came with it");
+            ensure!(taken.item.history.len() == 1, "the fetch did not return the existing history");
             ack(&here, &taken.token, Turn::of("order", 2)).await?;
         }
         ensure!(there.read("order").await?.len() == 2, "both turns are recorded");
-        ensure!(admin(&there)?.list_instances().await? == ["order"], "it is one instance");
+        ensure!(admin(&there)?.list_instances().await? == ["order"], "more than one instance");
         Ok(())
     })
     .await;

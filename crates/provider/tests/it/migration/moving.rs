@@ -90,7 +90,7 @@ async fn an_interrupted_migration_continues_and_copies_nothing_twice() {
             () = reached.notified() => {}
             outcome = run => panic!("not cut off after {cut}: {outcome:?}"),
         }
-        let why = refusal(&client, NEW).await.expect("it is half full");
+        let why = refusal(&client, NEW).await.expect("a refusal");
         assert!(why.contains("is not finished"), "{why}");
     }
     let report = migration(&client).run(|_| {}).await.unwrap();

@@ -55,7 +55,7 @@ async fn throttled_requests_failed_calls_and_stolen_locks_are_counted() {
     let short = std::time::Duration::from_millis(50);
     first.fetch_orchestration_item(short, NOW, None).await.unwrap().expect("a lock that runs out");
     let wait = std::time::Duration::from_secs(20);
-    second.fetch_orchestration_item(LOCK, wait, None).await.unwrap().expect("what the first left");
+    second.fetch_orchestration_item(LOCK, wait, None).await.unwrap().expect("the instance");
     assert_eq!((first.metrics().steals, second.metrics().steals), (0, 1));
     assert!(second.metrics().polls > 0);
 }

@@ -33,9 +33,9 @@ async fn replication_and_the_write_region_survive_a_restart() {
     world.stop().await;
 
     let world = MultiRegion::open(options(&scratch)).await;
-    assert_eq!(world.assert_regions_agree().await.len(), 20, "what was under way has arrived");
+    assert_eq!(world.assert_regions_agree().await.len(), 20, "pending entries are replicated");
     assert_eq!(world.upsert(WEST, "x", 1).await.status, 403);
-    assert_eq!(world.upsert(EAST, "x", 1).await.status, 201, "the write region is where it was");
+    assert_eq!(world.upsert(EAST, "x", 1).await.status, 201, "East is still the write region");
     assert_eq!(world.assert_regions_agree().await.len(), 21);
     world.stop().await;
 }

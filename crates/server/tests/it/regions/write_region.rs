@@ -17,7 +17,7 @@ async fn the_new_write_region_has_every_acknowledged_write() {
     }
     assert_eq!(world.documents(EAST).await.len(), 0);
     world.manage_region("regions/write", EAST).await;
-    assert_eq!(world.documents(EAST).await.len(), 300, "all that it lacked, without the delay");
+    assert_eq!(world.documents(EAST).await.len(), 300, "the move replicates without the delay");
     assert_eq!(world.upsert(WEST, "late", 1).await.header("x-ms-substatus"), Some("3"));
     assert_eq!(world.upsert(EAST, "late", 1).await.status, 201);
     world.manage("POST", "replication/delay", r#"{"milliseconds":0}"#).await;

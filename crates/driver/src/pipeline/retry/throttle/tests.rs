@@ -41,7 +41,7 @@ fn without_a_hint_waits_double() {
     let millis: Vec<_> = waits.iter().map(Duration::as_millis).collect();
     assert_eq!(millis, [5, 10, 20, 40, 80, 160, 320, 640, 1280]);
     assert_eq!(why, GiveUp::RetriesSpent);
-    assert_eq!(follow(metadata(), Some(Duration::ZERO), MIDDLE).0, waits, "a hint of nothing is none");
+    assert_eq!(follow(metadata(), Some(Duration::ZERO), MIDDLE).0, waits, "a hint of zero is no hint");
 }
 
 #[test]

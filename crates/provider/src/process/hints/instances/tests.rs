@@ -110,7 +110,7 @@ fn a_delayed_message_is_read_when_it_is_due_whatever_turns_came_before() {
     assert!(hints.take(stamp(2), anyone).is_some_and(|taken| taken.is_partial));
     hints.committed("a");
     assert!(hints.take(stamp(49), anyone).is_none());
-    assert!(hints.take(stamp(51), anyone).is_some_and(|taken| taken.is_partial), "it is read");
+    assert!(hints.take(stamp(51), anyone).is_some_and(|taken| taken.is_partial), "the turn reads");
     hints.committed("a");
     assert!(hints.instances.is_empty());
 }
@@ -170,7 +170,7 @@ fn an_instance_abandoned_without_delay_keeps_its_place() {
 /// Every poll leaves out an instance that is always known here. What other
 /// processes write to it must be read all the same.
 #[test]
-fn every_third_turn_of_an_instance_that_polls_leave_out_reads() {
+fn an_instance_that_polls_leave_out_is_read_in_every_third_turn() {
     let mut hints = InstanceHints::default();
     let anyone = Capability::of(None);
     let mut turn = |is_polled: bool| {

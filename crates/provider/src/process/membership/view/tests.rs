@@ -83,10 +83,10 @@ fn activities_belong_to_processes_that_serve_their_tag() {
         node("n:c", roles(true, &["cpu", "gpu"]), 5),
     ];
     let view = View::default().next("n:a", &roles(false, &["gpu"]), list, Stamp(1));
-    assert!(owned(&view).is_empty(), "it fetches no instances");
+    assert!(owned(&view).is_empty(), "a process without turns");
     let ranks: Vec<Rank> =
         (0..200).map(|id| view.rank_of_activity("i", &format!("a:1:{id}"), Some("gpu"))).collect();
-    assert!(ranks.contains(&Rank::Owner) && ranks.contains(&Rank::Behind(1)), "two share them");
+    assert!(ranks.contains(&Rank::Owner) && ranks.contains(&Rank::Behind(1)), "two processes share the tag");
     assert!(!ranks.contains(&Rank::Behind(2)));
     let before = View::default();
     assert_eq!(before.rank_of_instance("i"), Rank::Alone, "nothing is known yet");

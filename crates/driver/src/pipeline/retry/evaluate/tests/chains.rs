@@ -160,7 +160,7 @@ fn a_chain_that_spends_every_budget_in_turn_still_ends() {
     let (waits, last, _) = follow(
         nature("guarded", false),
         regions(3, true),
-        || endings.next().expect("the last of them ends it").ending(),
+        || endings.next().expect("the last ending ends the operation").ending(),
         || 1.0,
     );
     assert_eq!(last, Verdict::AbortAmbiguous);
@@ -232,7 +232,7 @@ fn the_services_hint_wins_in_the_region_it_is_for() {
     assert_eq!(after("never", "449/0", millis(30_001), 1), None, "a wait that overruns is a refusal");
     assert_eq!(after("read", "503/0", millis(40), 1), Some(millis(40)));
     assert_eq!(after("read", "503/0", Duration::MAX, 1), Some(millis(4000)), "cut to our longest");
-    assert_eq!(after("read", "503/0", millis(40), 2), Some(millis(0)), "the other region did not say it");
+    assert_eq!(after("read", "503/0", millis(40), 2), Some(millis(0)), "the hint is not for this region");
 }
 
 #[test]
