@@ -203,7 +203,7 @@ fn migration(checkout: &Checkout) -> Result<Vec<Step>, String> {
     let manifest = "interop/migration/Cargo.toml";
     let server = server_for(checkout, manifest)?;
     let left = checkout.target().join("published-container.json");
-    // Most of what it needs is built for the holes.
+    // The suite of the holes has built most dependencies.
     let [build, mut begin] = program(checkout, manifest, "interop/holes/target");
     begin.command.env(SERVER_VARIABLE, checkout.server()).arg("--").arg(&left);
     begin.is_needed = true;

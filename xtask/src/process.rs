@@ -1,4 +1,4 @@
-//! Runs one step: its output is printed as it comes, and read on the way.
+//! Runs one step: prints its output as it arrives, and parses it.
 //!
 //! Every wait has an end. A step that exceeds its time limit is killed with its
 //! descendants, and the reason is printed at once. A step that has exited is not
@@ -20,11 +20,11 @@ const LINES_WAITING_MAX: usize = 1024;
 /// How often a silent step is asked whether it still runs.
 const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// A step that prints nothing for so long is reported, and again after as long.
+/// A step that prints nothing for this long is reported, repeatedly.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 
-/// From the exit of a step to the end of its output. What is in the pipe at
-/// the exit is read in far less.
+/// The time limit from the exit of a step to the end of its output. Reading the rest
+/// of the pipe takes far less.
 const OUTPUT_LIMIT_AFTER_EXIT: Duration = Duration::from_secs(5);
 
 /// One command and how to read it.
@@ -34,7 +34,7 @@ pub(crate) struct Step {
     pub(crate) runner: Runner,
     pub(crate) phase: Phase,
     pub(crate) limit: Duration,
-    /// Whether the steps after it make no sense when it fails.
+    /// Whether the following steps are skipped when this step fails.
     pub(crate) is_needed: bool,
 }
 
@@ -172,7 +172,7 @@ fn await_exit(child: &mut Child, deadline: Instant, limit: Duration) -> Ending {
 
 fn print(source: Source, line: &[u8]) {
     // A reader that has gone away (`cargo xtask test | head`) does not stop the
-    // tests; the exit code still tells.
+    // tests; the exit code still has the result.
     let _gone = match source {
         Source::Stdout => std::io::stdout().write_all(line),
         Source::Stderr => std::io::stderr().write_all(line),

@@ -52,8 +52,8 @@ async fn crates(program: Program) -> anyhow::Result<usize> {
     Ok(unique_crates(&String::from_utf8_lossy(&output.stdout)))
 }
 
-/// Lines are `name v1.2.3`, some with a remark behind. Each version counts,
-/// because each is compiled.
+/// Counts the lines `name v1.2.3` of `cargo tree`; some end with a remark. Each version
+/// counts, because each is compiled.
 fn unique_crates(tree: &str) -> usize {
     let crates: BTreeSet<(&str, &str)> = tree
         .lines()

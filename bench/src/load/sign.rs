@@ -17,7 +17,7 @@ const SIGNATURE_CHARACTERS: usize = 44;
 #[derive(Clone)]
 pub struct Signer {
     keyed: Hmac<Sha256>,
-    /// As it is sent, and in lower case as it is signed.
+    /// The date as it is sent, and in lower case as it is signed.
     date: String,
     signed_date: String,
     dated: Instant,

@@ -17,7 +17,7 @@ use super::places::Place;
 use super::plan::Plan;
 use crate::load::Connection;
 
-/// Per workflow.
+/// The counts per workflow.
 pub struct Count {
     pub requests: f64,
     pub request_units: f64,

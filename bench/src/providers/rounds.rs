@@ -51,7 +51,7 @@ impl Row {
     pub fn ratios(&self, name: &str, above: Place, below: Place) -> Vec<f64> {
         let (above, below) = (self.figures(above, name), self.figures(below, name));
         let ratios = above.iter().zip(&below).filter_map(|(above, below)| Some((*above)? / (*below)?));
-        // On the ceiling an end may be recorded before its start: leave out zeros.
+        // The in-memory provider may record an end before its start: leave out zeros.
         ratios.filter(|ratio| ratio.is_finite()).collect()
     }
 }

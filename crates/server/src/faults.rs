@@ -182,13 +182,13 @@ impl Rule {
             None | Some("any") => None,
             Some(name) => Some(Operation::parse(name).ok_or_else(|| {
                 let known: Vec<&str> = Operation::ALL.iter().map(|operation| operation.name()).collect();
-                bad(&format!("'{name}' is not an operation; they are any, {}.", known.join(", ")))
+                bad(&format!("'{name}' is not an operation. Use any, {}.", known.join(", ")))
             })?),
         };
         let region = match text("region") {
             None => None,
             Some(name) => {
-                let unknown = || bad(&format!("'{name}' is not a region; they are {regions}."));
+                let unknown = || bad(&format!("'{name}' is not a region. The regions are {regions}."));
                 Some(regions.find(name).ok_or_else(unknown)?)
             }
         };

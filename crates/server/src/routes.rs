@@ -249,7 +249,7 @@ fn wrong_method(method: &Method) -> Refusal {
 fn unsupported(what: &str) -> Refusal {
     Refusal::gateway(
         status::BAD_REQUEST.code,
-        format!("{what} are not supported by this server. COMPAT.md lists what is."),
+        format!("{what} are not supported by this server. COMPAT.md lists the supported features."),
     )
 }
 

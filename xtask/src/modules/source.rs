@@ -1,4 +1,4 @@
-//! What one source file says about modules: the child modules it declares, the
+//! Reads one source file for its modules: the child modules it declares, the
 //! paths it names, and the names it imports. Items under `#[cfg(test)]` and
 //! modules called `tests` are left out.
 //!
@@ -12,14 +12,14 @@ use super::tokens::{Token, tokens};
 /// An absolute path, without `crate`.
 pub(super) type Path = Vec<String>;
 
-/// What was read from one file.
+/// The modules, paths and imports of one file.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Source {
     /// Modules whose text is in another file.
     pub(super) children: Vec<Child>,
-    /// What each module of the file names.
+    /// Pairs of a module of the file and a path that it names.
     pub(super) paths: Vec<(Path, Path)>,
-    /// What the crate's root imports: the name there, and what it stands for.
+    /// Imports of the crate's root: the imported name, and its full path.
     pub(super) imports: Vec<(String, Path)>,
     /// Words of the root outside of imports: they may be imported names.
     pub(super) root_words: Vec<String>,

@@ -10,7 +10,7 @@ use crate::{Arguments, Client, Problem, cpu_of};
 pub(crate) struct Figures {
     sample: Sample,
     cpu_us: f64,
-    /// Number and bytes per operation.
+    /// Allocations per operation: their number and their bytes.
     allocations: Option<(f64, f64)>,
 }
 

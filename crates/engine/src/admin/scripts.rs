@@ -128,7 +128,7 @@ pub(crate) fn put_script(
         return Err(Refusal::new(
             status::FORBIDDEN,
             Layer::Backend,
-            format!("The container has its most of {} scripts of this kind.", kind.quota()),
+            format!("The container already has {} scripts of this kind, the maximum.", kind.quota()),
         ));
     }
     let mut state = transaction.state(container.number())?;

@@ -90,7 +90,7 @@ fn named_region(regions: &Regions, body: &Object) -> Result<usize, Refusal> {
     let unknown = || {
         Refusal::gateway(
             status::BAD_REQUEST.code,
-            format!("'{name}' is not a region; they are {}.", regions.names),
+            format!("'{name}' is not a region. The regions are {}.", regions.names),
         )
     };
     regions.names.find(name).ok_or_else(unknown)
