@@ -101,7 +101,7 @@ impl Error {
         Error::new(ErrorKind::Transport, failure.message.to_string())
     }
 
-    /// The same failure, for a write that may have been applied.
+    /// Marks the failure as ambiguous: the write may have been applied.
     pub(crate) fn into_ambiguous(mut self) -> Self {
         self.0.kind = ErrorKind::Ambiguous;
         self

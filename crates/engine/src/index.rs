@@ -19,9 +19,9 @@ use crate::keys::{self, ContainerNumber, LogicalKey, SegmentId};
 /// One index of a container.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct IndexDefinition {
-    /// Its number within the container.
+    /// The number of the index within the container.
     pub id: u16,
-    /// Its scope and columns.
+    /// The scope and columns of the index.
     pub shape: IndexShape,
     /// Whether every document is in it.
     pub is_ready: bool,

@@ -13,7 +13,7 @@ use crate::path::{encode, path};
 /// The resource of an operation.
 #[derive(Debug, Clone)]
 pub struct Target {
-    /// Its kind.
+    /// The kind of the resource.
     pub kind: ResourceKind,
     /// The path, percent-encoded.
     pub path: PathAndQuery,

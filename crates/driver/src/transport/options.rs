@@ -7,7 +7,7 @@ use std::time::Duration;
 /// is the better choice.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The same as in Microsoft's driver: a dead connection is noticed within three
+/// As in Microsoft's driver: a dead connection is noticed within three
 /// seconds.
 const PING_INTERVAL: Duration = Duration::from_secs(1);
 const PING_TIMEOUT: Duration = Duration::from_secs(2);

@@ -51,7 +51,7 @@ pub struct Container {
 /// One physical partition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PartitionRange {
-    /// Its number within the container.
+    /// The number of the range within the container.
     pub id: RangeId,
     /// The part of the store where its documents lie. The children of a split
     /// share their parent's segment.

@@ -7,7 +7,7 @@ use super::record::{text_member, u32_member, u64_member};
 /// The throughput of a database or a container.
 #[derive(Debug, Clone)]
 pub struct Offer {
-    /// Its number, unique in the account.
+    /// The number of the offer, unique in the account.
     pub number: u32,
     /// The `_self` of the database or container.
     pub resource: String,

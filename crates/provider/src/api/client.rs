@@ -35,9 +35,9 @@ pub use batch::{BatchOperation, BatchOperationResult};
 /// A parameter of a query.
 #[derive(Debug, Clone)]
 pub struct QueryParameter {
-    /// Its name, with the `@`.
+    /// The name of the parameter, with the `@`.
     pub name: String,
-    /// Its value.
+    /// The value of the parameter.
     pub value: Value,
 }
 

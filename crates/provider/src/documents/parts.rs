@@ -51,7 +51,7 @@ pub(crate) struct Garbage {
     /// The execution whose history it covers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) history: Option<u64>,
-    /// Its documents are being removed: the staged commit can no longer arrive.
+    /// The staged documents are being removed: their commit can no longer arrive.
     #[serde(default, skip_serializing_if = "is_false")]
     pub(crate) is_closed: bool,
 }

@@ -84,7 +84,7 @@ pub struct ListPage {
 #[serde(rename_all(deserialize = "camelCase"))]
 #[non_exhaustive]
 pub struct ListedInstance {
-    /// Its id.
+    /// The id of the instance.
     pub instance_id: String,
     /// The orchestration.
     #[serde(default)]
@@ -104,17 +104,17 @@ pub struct ListedInstance {
     /// The number of its current execution.
     #[serde(rename(deserialize = "execution"))]
     pub execution_id: u64,
-    /// Its parent instance.
+    /// The parent instance.
     #[serde(default)]
     pub parent_instance_id: Option<String>,
-    /// Its custom status, unless that is too large for a row.
+    /// The custom status, unless it is too large for a row.
     #[serde(default)]
     pub custom_status: Option<String>,
     /// The length of its output or error in characters; in bytes when it is too large for
     /// a row.
     #[serde(default)]
     pub output_length: Option<u64>,
-    /// Its output or error, if asked for and not too large for a row.
+    /// The output or error, if asked for and not too large for a row.
     /// `get_instance_info` returns it whole.
     #[serde(default)]
     pub output: Option<String>,

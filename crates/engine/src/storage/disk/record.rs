@@ -112,13 +112,13 @@ pub(super) fn at(file: &Bytes, offset: usize, instance: Option<u64>) -> Option<F
 }
 
 impl FoundRecord {
-    /// Its bytes in the log, padding included.
+    /// The size of the record in the log, padding included.
     pub(super) fn size(&self) -> usize {
         (HEADER_BYTES + self.payload.len()).next_multiple_of(SECTOR_BYTES)
     }
 
-    /// Its writes, or `None` if its lengths contradict each other. With a right
-    /// checksum that happens only when another program wrote the record.
+    /// The writes of the record; `None` if its lengths contradict each other. With a right
+    /// checksum that happens only if another program wrote the record.
     pub(super) fn entries(&self) -> Option<Vec<LoggedWrite>> {
         let mut entries = Vec::new();
         let mut rest = self.payload.clone();

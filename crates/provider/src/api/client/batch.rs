@@ -27,7 +27,7 @@ pub enum BatchOperation {
     },
     /// Replaces a document that must exist.
     Replace {
-        /// Its id.
+        /// The id of the document.
         id: String,
         /// The document.
         body: Value,
@@ -36,12 +36,12 @@ pub enum BatchOperation {
     },
     /// Deletes a document that must exist.
     Delete {
-        /// Its id.
+        /// The id of the document.
         id: String,
     },
     /// Reads a document that must exist.
     Read {
-        /// Its id.
+        /// The id of the document.
         id: String,
     },
 }
@@ -84,7 +84,7 @@ impl BatchOperation {
 /// The result of one operation of an applied batch.
 #[derive(Debug, Clone)]
 pub struct BatchOperationResult {
-    /// Its status.
+    /// The HTTP status of the operation.
     pub status_code: u16,
     /// The etag that was read or written.
     pub etag: Option<String>,

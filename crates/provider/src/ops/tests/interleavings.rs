@@ -56,7 +56,7 @@ async fn a_stale_staged_turn_changes_nothing() {
     first.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
     let short = Duration::from_millis(800);
     let (_, stale, _) = first.fetch_orchestration_item(short, NOW, None).await.unwrap().unwrap();
-    // Its documents are staged; it commits when another process has the lock.
+    // The turn is staged, and commits after another process has taken the lock.
     world.fault_on_batches(r#""count":1,"delayMs":2500"#).await;
     let late = tokio::spawn(async move { ack(&first, &stale, large_history("s"), vec![], vec![]).await });
     let found = second.fetch_orchestration_item(LOCK, PATIENCE, None).await.unwrap();

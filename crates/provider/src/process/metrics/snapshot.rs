@@ -65,9 +65,9 @@ pub struct MethodMetrics {
 pub struct Latency {
     /// The number of durations.
     pub count: u64,
-    /// Their sum, in microseconds.
+    /// The sum of the durations, in microseconds.
     pub total_us: u64,
-    /// The longest, in microseconds.
+    /// The longest duration, in microseconds.
     pub max_us: u64,
     /// Counts by size: bucket n has the durations below 2^n microseconds that are not in
     /// an earlier bucket. Empty buckets at the end are left out.
