@@ -33,7 +33,7 @@ const REQUESTS_MAX: u64 = 60_000;
 /// The deadline that the server sees. It answers at once, so it is never reached.
 const SERVED_WITHIN: Duration = Duration::from_secs(3600);
 
-/// The bytes of a batch that are logged: they hold the kind and id of its first
+/// The first bytes of a batch that are searched: they hold the kind and id of its first
 /// operation.
 const BEGINNING: usize = 64;
 
