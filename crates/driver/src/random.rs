@@ -19,8 +19,8 @@ pub(crate) fn activity_id() -> ActivityId {
 }
 
 impl ActivityId {
-    /// The id as a header. It is printed on each call: only a request without an
-    /// answer needs it twice.
+    /// The id as a header. It is formatted on each call: only a failed request
+    /// needs the header a second time, for its diagnostics.
     pub(crate) fn header(self) -> HeaderValue {
         HeaderValue::from_bytes(&self.0.text()).expect("hexadecimal digits and hyphens")
     }

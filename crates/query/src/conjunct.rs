@@ -37,8 +37,8 @@ pub enum Condition {
     In(Vec<Value>),
 }
 
-/// The conjuncts of a filter; `document_hops` is the distance from the filter's
-/// frame to the document's.
+/// The conjuncts of a filter. `document_hops` is the number of frames from the
+/// filter outwards to the frame that binds the document.
 pub(crate) fn conjuncts(filter: &Node, document_hops: usize) -> Vec<Conjunct> {
     let mut found = Vec::new();
     collect(filter, document_hops, &mut found);

@@ -1,5 +1,5 @@
-//! The files of `conformance/`: the service's recorded behaviour. A crate parses
-//! them with the JSON values it tests.
+//! The files of `conformance/`: the service's recorded behaviour. They are returned
+//! as text, because each crate parses them with its own JSON parser.
 
 /// The text of one file of `conformance/`.
 pub fn read(file: &str) -> String {

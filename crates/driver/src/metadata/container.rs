@@ -1,6 +1,6 @@
-//! A container as the driver uses it: its names, with everything that follows
-//! from them, and its current metadata (`_rid`, partition key, ranges and
-//! sessions), which is replaced whole.
+//! A container as the driver uses it: its names, the paths built from them, and
+//! its current metadata (`_rid`, partition key, ranges and sessions), which is
+//! replaced whole.
 //!
 //! All operations on one container share one [`Container`], so that a point
 //! read finds its route and its session without looking anything up by name.
@@ -106,7 +106,7 @@ impl Container {
         &self.items_path
     }
 
-    /// Whether path and link are the same text.
+    /// Whether path and link are the same text, because nothing had to be encoded.
     pub(crate) fn is_plain(&self) -> bool {
         self.path[1..] == self.link
     }

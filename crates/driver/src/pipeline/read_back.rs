@@ -1,10 +1,10 @@
-//! Reads a witness, to find out whether a write whose answer was lost was
-//! applied.
+//! Finds out whether a write whose answer was lost was applied, by reading its
+//! [`Witness`]: a value that only this write can have left behind.
 //!
 //! The witness is read in the write region and with the current session, whatever
-//! the operation's own options say about reads. If it is found, in any region, the
-//! write was applied. If it is absent, that is a proof only in a write region:
-//! other regions may not have it yet.
+//! the operation's own options say about reads. A witness that is found, in any
+//! region, proves that the write was applied. A witness that is not found counts
+//! as absent only in a write region: other regions may be behind.
 
 use super::prepare::Task;
 use super::run::run;
@@ -21,8 +21,8 @@ pub(super) enum Evidence {
     Applied(Response),
     /// The write region does not have the witness.
     Absent(Diagnostics),
-    /// Nothing: the witness could not be read, or only in a region that may be
-    /// behind.
+    /// The reading proves nothing: it failed, or it did not find the witness in a
+    /// region that may be behind.
     None(Diagnostics),
 }
 
@@ -56,7 +56,8 @@ fn holds(response: &Response, witness: &Witness) -> bool {
         .is_ok_and(|document| document.pointer(&witness.pointer) == Some(&witness.value))
 }
 
-/// A witness that was not found. It is absent only if a write region was asked.
+/// The evidence when the witness was not found. It counts as absent only if the
+/// region that answered takes writes.
 fn without(core: &Core, diagnostics: Diagnostics) -> Evidence {
     let writes = &core.topology().snapshot().account.writes;
     let takes_writes = diagnostics

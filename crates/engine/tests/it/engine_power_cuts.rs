@@ -30,37 +30,42 @@ use crate::engine_model::{create, shape};
 use crate::shop::setting;
 use crate::sim_disk::SimDisk;
 
-/// Cuts in one history; then a new disk, so that creation is cut as well.
+/// Power cuts in one history. The next history begins with an empty disk, so that
+/// cuts also strike while the container is created.
 const CUTS_PER_DISK: u64 = 25;
 
-/// Disk operations before the cut: about twenty commits.
+/// The most disk operations before a cut: about twenty commits.
 const OPERATIONS_MAX: u64 = 350;
 
-/// Disk operations while a store is opened and repaired, about; one cut in six
-/// strikes within them.
+/// About as many disk operations as it takes to open and repair a store. One cut in
+/// six strikes within them.
 const OPENING_OPERATIONS: u64 = 10;
 
-/// The most concurrent writers, so that some commits have as many writes.
+/// The most concurrent writers, and so the most writes that share a commit.
 const WRITERS_MAX: u64 = 6;
 
 const BATCH_OPERATIONS_MAX: u64 = 5;
 
 const RANGES_MAX: usize = 5;
 
-/// Mostly within one page of the file, sometimes over several.
+/// The longest padding of a document, in bytes. Most writes fit into one page of the
+/// file, some take several.
 const PADDING_MAX: u64 = 1500;
 
-/// More rounds of writes than disk operations: each round takes one at least.
+/// The most rounds of writes before a cut. Each round takes at least one disk
+/// operation, so the cut strikes earlier.
 const ROUNDS_MAX: u64 = OPERATIONS_MAX + 1;
 
 /// The counts of a run. With an honest disk `violations` is empty.
 #[derive(Debug, Default)]
 struct Tally {
     cuts: u64,
-    /// The cuts before the engine was open.
+    /// The cuts before the engine was open and its container created.
     cuts_opening: u64,
     acknowledged: u64,
+    /// Writes in flight when the power failed.
     in_doubt: u64,
+    /// Writes in doubt that the engine had after the cut.
     landed: u64,
     violations: Vec<String>,
 }
@@ -75,11 +80,12 @@ enum End {
     Writing,
 }
 
+/// One disk through many power cuts, and the model of what it must hold.
 struct History {
     disk: SimDisk,
     workload: Workload,
     model: Model,
-    /// The writes that failed for lack of power.
+    /// The writes in flight when the power failed: each was applied or not.
     in_doubt: Vec<Write>,
     /// The newest acknowledged LSN of each range, including ranges that were split.
     lsns: BTreeMap<RangeId, u64>,
@@ -136,7 +142,7 @@ impl History {
         for scope in [IndexScope::Partition, IndexScope::Range] {
             engine.build_index(&made, shape(scope, &["b"])).await?;
         }
-        // Maintenance finishes an index whose building was cut.
+        // Maintenance finishes an index whose build was interrupted by a cut.
         engine.maintain().await?;
         self.is_set_up = true;
         Ok(())
@@ -209,12 +215,13 @@ impl History {
         Ok(())
     }
 
-    /// Several writes at once, to different documents.
+    /// Sends several writes at once, to different documents; sometimes splits a
+    /// partition before.
     async fn write_round(&mut self, engine: &Arc<Engine>, tally: &mut Tally) -> Result<(), String> {
         let container = container(engine)?;
         if container.ranges.len() < RANGES_MAX && self.workload.random.one_in(60) {
             let range = self.workload.random.below(container.ranges.len() as u64) as usize;
-            // The next catalog shows whether it succeeded.
+            // The next round reads from the catalog whether the split succeeded.
             let _ = engine.split(&container, container.ranges[range].id).await;
         }
         let mut running = JoinSet::new();
@@ -290,9 +297,9 @@ async fn perform(
     done.results.into_iter().collect()
 }
 
-/// Checks that no write is acknowledged after a failed commit. When the cut struck
-/// a checkpoint, the next commit fails with 500. So this sends two writes, to a
-/// document that does not exist.
+/// Checks that no write is acknowledged after the cut. A cut that struck a
+/// checkpoint has not failed a commit yet: the first write then fails with 500, and
+/// only the second is refused with 503. The document written does not exist.
 async fn check_refuses_writes(engine: &Engine) -> Result<(), String> {
     let container = container(engine)?;
     let operation =

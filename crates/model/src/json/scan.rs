@@ -29,8 +29,9 @@ fn is_special(byte: u8) -> bool {
     byte < 0x20 || byte == b'"' || byte == b'\\'
 }
 
-/// A word with the highest bit set in each special byte. A borrow can also set
-/// it in bytes above a special one, but never below, so the lowest is right.
+/// A word with the highest bit set in each special byte. The subtraction borrows
+/// from higher bytes, so the bit can also be set in a plain byte above a special
+/// one, but never below it: the lowest bit set is always right.
 fn marks(word: u64) -> u64 {
     let below = |word: u64, limit: u64| word.wrapping_sub(ONES * limit) & !word;
     let equal = |byte: u8| below(word ^ (ONES * u64::from(byte)), 1);

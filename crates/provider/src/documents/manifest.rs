@@ -1,6 +1,6 @@
-//! `Manifest`: the chunk documents of a history, in few bytes. Chunks are numbered, and
-//! a run of chunks is one entry; a list of ids would fill the state document of a
-//! workflow that never ends.
+//! `Manifest`: a compact list of the chunk documents of a history. Chunks are numbered,
+//! and a run of consecutive chunks is one entry. A list of ids would fill the state
+//! document of a workflow that never ends.
 
 use serde::{Deserialize, Serialize};
 
@@ -24,7 +24,8 @@ impl Manifest {
         self.runs.iter().map(|run| run.0).sum()
     }
 
-    /// Adds a chunk and returns its id.
+    /// Adds a chunk and returns its id. `mark` is the staging under which the chunk is
+    /// written, if it is staged.
     pub(crate) fn push(&mut self, execution: u64, mark: Option<&str>) -> String {
         let id = name(execution, self.len(), mark);
         match self.runs.last_mut() {

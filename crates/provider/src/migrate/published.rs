@@ -58,7 +58,7 @@ pub(super) struct Queued {
     pub(super) attempt_count: u32,
 }
 
-/// An outbox entry: a message to another instance in the sender's partition.
+/// An outbox entry: a message to another instance, stored in the sender's partition.
 #[derive(Debug, Clone)]
 pub(super) struct Intent {
     pub(super) target: String,
@@ -136,7 +136,8 @@ impl Partition {
                 let value: KeyValue = read(document)?;
                 self.values.insert(value.key.clone(), value);
             }
-            // An execution's changes are in its history; sessions are leases.
+            // Key-value changes of the current execution are in its history too. Sessions
+            // are leases, which are not migrated.
             Some("kv_delta" | "session") => {}
             Some(other) => return Err(format!("the published crate writes no type {other:?}")),
             None => return Err("it has no type".to_owned()),

@@ -4,7 +4,8 @@ use std::time::SystemTime;
 use super::*;
 use crate::credential::TokenFuture;
 
-/// A source that follows a script, one step per fetch, and counts.
+/// A token source that follows a script, one step per fetch, and records the scopes
+/// that it was asked for.
 #[derive(Default)]
 struct Scripted {
     script: Mutex<VecDeque<Step>>,
@@ -69,7 +70,7 @@ async fn token_in(cache: &TokenCache) -> Result<String, String> {
     Ok(text.strip_prefix("type%3Daad%26ver%3D1.0%26sig%3D").unwrap().to_owned())
 }
 
-/// What twenty requests at the same time get.
+/// The tokens that twenty concurrent requests get.
 async fn twenty_requests(cache: &Arc<TokenCache>) -> Vec<Result<String, String>> {
     let mut requests = JoinSet::new();
     for _ in 0..20 {
@@ -146,7 +147,7 @@ async fn a_failed_renewal_keeps_the_valid_token_and_is_tried_again_after_a_pause
     assert_eq!(token_in(&cache).await.unwrap(), "token-1");
     settle().await;
     assert_eq!(source.count(), 3, "the pause is over");
-    // The third fetch does not answer; the fourth follows its timeout.
+    // The third fetch never answers. After its timeout and a pause comes the fourth.
     advance(31).await;
     advance(31).await;
     token_in(&cache).await.unwrap();

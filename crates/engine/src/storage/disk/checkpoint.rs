@@ -1,11 +1,12 @@
 //! Checkpoints: moving the log's commits into the data file, while commits
 //! continue.
 //!
-//! A checkpoint is one redb transaction with all commits since the last one and
-//! the sequence number of the last of them. One checkpoint runs at a time. In
-//! production it runs on a thread of its own, because its syncs block as long as
-//! several hundred commits take. In simulation it runs inside a later commit, so
-//! that the seed decides what happens.
+//! A checkpoint is one redb transaction. It writes all commits since the
+//! previous checkpoint, and the sequence number of the newest of these commits.
+//! One checkpoint runs at a time. In production it runs on a thread of its own,
+//! because its syncs block as long as several hundred commits take. In
+//! simulation it runs inside a later commit, so that the seed decides what
+//! happens.
 //!
 //! Always true: a checkpoint that failed closes the store to writes; the thread
 //! ends before the store that owns it.
@@ -26,8 +27,8 @@ pub enum CheckpointMode {
     Thread,
     /// Inside a later commit.
     Inline {
-        /// How many commits after the one that began the checkpoint. It runs
-        /// earlier when the log is full before.
+        /// The checkpoint runs this many commits after the commit that started
+        /// it, or earlier if the log is full.
         commits_later: u32,
     },
 }
@@ -38,6 +39,8 @@ pub(super) struct Job {
     pub(super) covers: u64,
 }
 
+/// Runs checkpoints. In `Thread`, `waits` says that a checkpoint was started and
+/// its outcome has not been received.
 pub(super) enum Checkpointer {
     Thread { jobs: SyncSender<Job>, done: Receiver<Result<(), Failure>>, thread: JoinHandle<()>, waits: bool },
     Inline { job: Option<Job>, commits_later: u32, commits_left: u32 },
@@ -125,7 +128,7 @@ impl Checkpointer {
     pub(super) fn stop(self) {
         if let Checkpointer::Thread { jobs, thread, .. } = self {
             drop(jobs);
-            // The panic hook has reported a panic of the thread.
+            // If the thread panicked, the panic hook has already reported it.
             let _ = thread.join();
         }
     }

@@ -36,6 +36,7 @@ pub(super) fn guarded<T>(call: impl FnOnce() -> Result<T, Failure>) -> Result<T,
 pub(super) struct Location(pub(super) String);
 
 impl Location {
+    /// The error for a failed operation, with advice. `what` is a verb, such as "open".
     pub(super) fn failed(&self, what: &str, failure: impl Into<Failure>) -> StoreError {
         let Failure { kind, detail } = failure.into();
         let advice = match kind {
@@ -50,6 +51,7 @@ impl Location {
         StoreError { kind, message: format!("cannot {what} {location}: {detail}. {advice}") }
     }
 
+    /// The error for a write after an earlier write failed.
     pub(super) fn closed_to_writes(&self, failure: &str) -> StoreError {
         let location = &self.0;
         let message = format!(

@@ -32,6 +32,9 @@ struct Count {
     events: u64,
 }
 
+/// The numbers of instances, executions and events. The state document of an instance
+/// (type `history`, `created`) counts as the instance and as its current execution;
+/// documents of type `execution` are its earlier executions.
 async fn instances(store: &Store) -> Result<(SystemMetrics, f64), Failure> {
     let query = Query::new(
         "SELECT c.type, c.status, COUNT(1) AS n, SUM(c.events) AS events FROM c WHERE \
@@ -56,8 +59,8 @@ async fn instances(store: &Store) -> Result<(SystemMetrics, f64), Failure> {
     Ok((metrics, charge))
 }
 
-/// Visible messages, visible activities, and messages that are not visible yet
-/// (timers).
+/// The numbers of visible messages, of visible activities, and of messages that are not
+/// visible yet (timers).
 async fn queues(store: &Store, clock: &HybridClock) -> Result<(QueueDepths, f64), Failure> {
     let now = clock.stamp();
     let mut charge = 0.0;

@@ -1,6 +1,6 @@
-//! Direct dispatch (T1, T2): when a worker of this process waits for an activity like
-//! the one that a turn schedules, the commit creates the activity with its lock, and
-//! fetching it needs no request.
+//! Direct dispatch (commit tiers T1 and T2): when a turn schedules an activity and a
+//! worker of this process is waiting for one like it, the commit creates the activity
+//! already locked. The worker then fetches it without a request.
 //!
 //! Invariants: a dispatched activity that is not fetched is not lost. It stays in the
 //! hints for the next worker, and when its lock expires any process may take it. Each
@@ -22,7 +22,8 @@ use crate::process::clock::HybridClock;
 use crate::process::hints::{Hints, Ready};
 use crate::store::{RETRY_FOR, Store, retry_until};
 
-/// The workers that the activities of one plan go to, in order.
+/// The direct dispatch of one plan's activities. `promises` has one entry per activity,
+/// in order; it is empty when no activity is dispatched.
 pub(crate) struct DirectDispatch<'a> {
     store: &'a Store,
     clock: &'a HybridClock,
@@ -32,6 +33,7 @@ pub(crate) struct DirectDispatch<'a> {
     since_ms: AtomicU64,
 }
 
+/// The waiting worker that gets an activity, and the lock it gets it with.
 #[derive(Debug, Clone)]
 struct Promise {
     worker: u64,
@@ -58,7 +60,7 @@ impl<'a> DirectDispatch<'a> {
         DirectDispatch::new(core, promises)
     }
 
-    /// For commits without activities.
+    /// A dispatch for a commit without activities.
     pub(crate) fn nothing(core: &'a Core) -> Self {
         DirectDispatch::new(core, Vec::new())
     }
@@ -68,7 +70,8 @@ impl<'a> DirectDispatch<'a> {
         DirectDispatch { store, clock, hints, promises, since_ms: AtomicU64::new(0) }
     }
 
-    /// The activities as an attempt writes them that begins now.
+    /// The activities in the form that the next attempt of the commit writes: their leases
+    /// begin now.
     pub(crate) fn stamped(&self, activities: &[Activity]) -> Vec<Activity> {
         let now_ms = self.clock.now_ms();
         self.since_ms.store(now_ms, Ordering::Relaxed);
@@ -81,7 +84,8 @@ impl<'a> DirectDispatch<'a> {
         activities
     }
 
-    /// After the commit: gives promised activities to their workers and offers the rest.
+    /// Called after the commit: hands promised activities to their workers, and offers the
+    /// others to all workers of this process.
     pub(crate) async fn conclude(mut self, activities: Vec<Activity>, versions: Vec<Option<Etag>>) {
         let promises = std::mem::take(&mut self.promises);
         let since_ms = self.since_ms.load(Ordering::Relaxed);
@@ -98,7 +102,7 @@ impl<'a> DirectDispatch<'a> {
                 (None, Some(etag)) => {
                     self.hints.activities.quietly(|hints| hints.offer((activity, etag)));
                 }
-                // A poll finds it.
+                // Without its etag the activity cannot be locked from here. A poll finds it.
                 (None, None) => {}
             }
         }
@@ -133,6 +137,7 @@ impl<'a> DirectDispatch<'a> {
     }
 }
 
+/// Frees the workers for other promises when the commit failed.
 impl Drop for DirectDispatch<'_> {
     fn drop(&mut self) {
         if self.promises.is_empty() {

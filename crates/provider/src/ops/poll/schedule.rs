@@ -12,9 +12,11 @@ use crate::process::interest::Interest;
 use crate::sync::lock;
 use crate::timing::{POLL_INTERVAL_FIRST, POLL_INTERVAL_LAST};
 
-/// Each poll that finds nothing multiplies the interval, up to the last. So work is
-/// found within two seconds.
+/// A poll that finds nothing multiplies the interval by this, up to
+/// [`POLL_INTERVAL_LAST`]. So work is found within two seconds.
 const INTERVAL_GROWTH: f64 = 2.0;
+
+/// Decides when the next poll is due. A poll has a number, its round.
 #[derive(Debug, Default)]
 pub(super) struct Schedule(Mutex<Rounds>);
 
@@ -24,7 +26,7 @@ struct Rounds {
     interval: Duration,
     /// The last result for each interest; old ones are forgotten.
     results: HashMap<Interest, PollResult>,
-    /// When a fetch that had hints was last told to poll.
+    /// When a fetch with hints was last told to poll for an interest.
     urged: HashMap<Interest, Instant>,
 }
 
@@ -48,14 +50,14 @@ impl Schedule {
         lock(&self.0).begun
     }
 
-    /// Begins a poll; its number.
+    /// Begins a poll and returns its number.
     pub(super) fn begin(&self) -> u64 {
         let mut rounds = lock(&self.0);
         rounds.begun += 1;
         rounds.begun
     }
 
-    /// Ends a poll that asked_at for these interests.
+    /// Ends a poll that asked for these interests.
     pub(super) fn end(&self, round: u64, interests: &[Interest], found: &Found) {
         let mut rounds = lock(&self.0);
         let at = Instant::now();
@@ -67,7 +69,8 @@ impl Schedule {
         }
     }
 
-    /// The result for an interest of a poll that began after the first `rounds`.
+    /// Whether a poll found work for an interest. Counts only polls after the first
+    /// `rounds`; `None` if no such poll has ended.
     pub(super) fn result_since(&self, rounds: u64, interest: &Interest) -> Option<bool> {
         let result = lock(&self.0).results.get(interest).copied()?;
         (result.round > rounds).then_some(result.found)
@@ -77,7 +80,7 @@ impl Schedule {
         self.next(interest) <= Instant::now()
     }
 
-    /// Whether no poll has asked_at for this interest for the longest interval. Then the
+    /// Whether no poll has asked for this interest for the longest interval. Then the
     /// next fetch polls even if it has hints. Returns true once in that time, however
     /// the poll ends.
     pub(super) fn is_urgent(&self, interest: &Interest) -> bool {
@@ -97,8 +100,8 @@ impl Schedule {
     }
 }
 
-/// The next interval. Work that is left to other processes for now is polled for again
-/// when this process may take it.
+/// The next interval. `matures_in` is the time until this process may take work that is
+/// left to other processes for now.
 fn next_interval(interval: Duration, is_found: bool, matures_in: Option<Duration>) -> Duration {
     match matures_in {
         _ if is_found => POLL_INTERVAL_FIRST,

@@ -1,7 +1,7 @@
-//! The evaluation against tables: what every ending means for every kind of operation,
-//! account and history (`table`), how sequences of endings end (`chains`), what holds
-//! for all statuses (`invariants`), and that no case is left to a wildcard
-//! (`spelled_out`).
+//! Tests of the evaluation. `table`: the verdict on every ending, for every kind of
+//! operation, account and earlier attempts. `chains`: the verdicts on sequences of
+//! endings. `invariants`: what holds for all statuses. `spelled_out`: no case of the
+//! evaluation is left to a wildcard.
 
 mod chains;
 mod invariants;
@@ -19,16 +19,16 @@ use crate::pipeline::retry::effects::Effect;
 use crate::pipeline::retry::rules::Budget;
 use crate::pipeline::retry::verdict::{Budgets, Ending, Limits, Nature, Regions, Verdict};
 
-/// The defaults.
+/// The default limits.
 const LIMITS: Limits = Limits { failovers_max: 3, session_retries_max: None };
 
-/// The sample that spreads nothing.
+/// The jitter sample that leaves a wait as it is.
 const MIDDLE: f64 = 0.5;
 
-/// The columns of the tables.
+/// The kinds of operations: the columns of the tables.
 const KINDS: [&str; 5] = ["read", "never", "guarded", "freely", "delete"];
 
-/// Every verb with every repeat, by column.
+/// The verbs of a kind, each with every [`Repeat`] that belongs to the kind.
 fn natures(kind: &str) -> Vec<(Verb, Repeat)> {
     let reads = [Verb::Read, Verb::Query, Verb::QueryPlan, Verb::ReadFeed, Verb::ChangeFeed];
     let writes = [Verb::Create, Verb::Upsert, Verb::Replace, Verb::Patch, Verb::Batch];
@@ -45,7 +45,7 @@ fn natures(kind: &str) -> Vec<(Verb, Repeat)> {
     }
 }
 
-/// One nature of a column.
+/// One operation of a kind.
 fn nature(kind: &str, has_witness: bool) -> Nature {
     let (verb, repeat) = natures(kind)[0];
     Nature { verb, repeat, has_witness, is_data_plane: true }
@@ -55,7 +55,8 @@ fn regions(candidates: u32, is_multi_write: bool) -> Regions {
     Regions { candidates, is_multi_write, has_breaker: false }
 }
 
-/// An ending as the tables write it: `503/0`, or `unknown-timeout`.
+/// An ending as the tables write it: status and sub-status (`503/0`), or whether the
+/// request was sent and how it failed (`unknown-timeout`).
 #[derive(Debug, Clone)]
 enum EndingText {
     Status(Status),
@@ -94,7 +95,7 @@ impl EndingText {
     }
 }
 
-/// A verdict in the usual circumstances.
+/// The verdict on an operation without a witness, with the default limits and no jitter.
 fn judge(kind: &str, ending: &str, regions: Regions, budgets: Budgets) -> Verdict {
     evaluate(nature(kind, false), EndingText::read(ending).ending(), regions, LIMITS, budgets, MIDDLE).0
 }

@@ -2,7 +2,9 @@
 
 use super::*;
 
+/// The jitter sample that leaves a wait as it is.
 const MIDDLE: f64 = 0.5;
+/// The time until the deadline, long enough not to matter.
 const LONG: Duration = Duration::from_secs(3600);
 
 fn data() -> ThrottleBudget {
