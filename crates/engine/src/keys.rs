@@ -1,11 +1,12 @@
 //! The layout of the keyspace: which key holds what.
 //!
 //! Every key begins with a byte for its kind of content. Numbers are big-endian,
-//! so that bytes sort as numbers do. Documents lie by segment and then by the
-//! counter in their `_rid`, which is the order in which the service returns rows
-//! without ORDER BY. (A segment belongs to a physical partition, or to the
-//! children of a split together.) Ids and members lie by logical partition, so a
-//! point operation is two look-ups, and a query of one partition reads no other.
+//! so that bytes sort as numbers do. Documents are sorted by segment and then by
+//! the counter in their `_rid`, which is the order in which the service returns
+//! rows without ORDER BY. (A segment belongs to a physical partition, or to the
+//! children of a split together.) Ids and members (the lists of the documents in
+//! each logical partition) are sorted by logical partition, so a point operation
+//! is two look-ups, and a query of one partition reads no other.
 
 use std::ops::{Bound, ControlFlow};
 
@@ -143,7 +144,7 @@ pub(crate) fn pending_expiry_updates() -> Vec<u8> {
     KeyBuilder::new(KeyPrefix::PendingExpiryUpdate).done()
 }
 
-/// The container that a key of the last two kinds, or of a script, names.
+/// The container of a key of a pending purge, a pending expiry update or a script.
 pub(crate) fn parse_container(key: &[u8]) -> Option<ContainerNumber> {
     Some(number_at(key, 1, 4)? as u32)
 }
@@ -169,12 +170,12 @@ pub(crate) fn documents(container: ContainerNumber, segment: SegmentId) -> Vec<u
     KeyBuilder::new(KeyPrefix::Document).u32(container).u32(segment).done()
 }
 
-/// From (logical partition, id) to the counter in the `_rid`.
+/// Maps (logical partition, id) to the counter in the document's `_rid`.
 pub(crate) fn id(container: ContainerNumber, partition: &LogicalKey, id: &str) -> Vec<u8> {
     KeyBuilder::new(KeyPrefix::Id).u32(container).bytes(&partition.0).bytes(id.as_bytes()).done()
 }
 
-/// The documents of a logical partition (or a prefix of it) in `_rid` order.
+/// An entry of the list of a logical partition's documents, in `_rid` order.
 pub(crate) fn member(container: ContainerNumber, partition: &LogicalKey, rid: u64) -> Vec<u8> {
     KeyBuilder::new(KeyPrefix::Member).u32(container).bytes(&partition.0).u64(rid).done()
 }
@@ -192,7 +193,8 @@ pub(crate) fn feeds(container: ContainerNumber, segment: SegmentId) -> Vec<u8> {
     KeyBuilder::new(KeyPrefix::Feed).u32(container).u32(segment).done()
 }
 
-/// Every version and delete, for containers whose full feed is read.
+/// A version or a delete of a document, for containers whose change feed is read
+/// in the mode "all versions and deletes".
 pub(crate) fn version(container: ContainerNumber, segment: SegmentId, lsn: u64, ordinal: u64) -> Vec<u8> {
     KeyBuilder::new(KeyPrefix::Version).u32(container).u32(segment).u64(lsn).u64(ordinal).done()
 }
@@ -211,12 +213,12 @@ pub(crate) fn unique(
     KeyBuilder::new(KeyPrefix::Unique).u32(container).bytes(&partition.0).u16(constraint).bytes(values).done()
 }
 
-/// Everything of one index.
+/// The prefix of all entries of one index.
 pub(crate) fn index(container: ContainerNumber, index: u16) -> Vec<u8> {
     KeyBuilder::new(KeyPrefix::Index).u32(container).u16(index).done()
 }
 
-/// When a document expires.
+/// An entry of the expiry list: the time at which a document expires.
 pub(crate) fn expiry(at: u64, container: ContainerNumber, segment: SegmentId, rid: u64) -> Vec<u8> {
     KeyBuilder::new(KeyPrefix::Expiry).u64(at).u32(container).u32(segment).u64(rid).done()
 }
@@ -241,13 +243,13 @@ pub(crate) fn parse_expiry(key: &[u8]) -> Option<(u64, ContainerNumber, SegmentI
     ))
 }
 
-/// A text that the engine's owner keeps with the data.
+/// A named text that the engine's owner stores, see [`crate::Engine::set_note`].
 pub(crate) fn note(name: &str) -> Vec<u8> {
     KeyBuilder::new(KeyPrefix::Note).bytes(name.as_bytes()).done()
 }
 
-/// A change that other regions are to apply: the outbox entry of its write, and
-/// its ordinal there.
+/// A change that other regions are to apply, by the number of its outbox entry and
+/// its ordinal in that entry.
 pub(crate) fn outbox(sequence: u64, ordinal: u64) -> Vec<u8> {
     KeyBuilder::new(KeyPrefix::Outbox).u64(sequence).u64(ordinal).done()
 }
@@ -266,12 +268,12 @@ pub(crate) fn applied(region: u8) -> Vec<u8> {
     KeyBuilder::new(KeyPrefix::Applied).bytes(&[region]).done()
 }
 
-/// The version of a delete.
+/// The tombstone of a document: the version of its delete.
 pub(crate) fn tombstone(container: ContainerNumber, partition: &LogicalKey, id: &str) -> Vec<u8> {
     KeyBuilder::new(KeyPrefix::Tombstone).u32(container).bytes(&partition.0).bytes(id.as_bytes()).done()
 }
 
-/// Tombstones by the time of their delete.
+/// An entry of the list of tombstones, sorted by the time of the delete.
 pub(crate) fn tombstone_age(time: u64, tombstone: &[u8]) -> Vec<u8> {
     KeyBuilder::new(KeyPrefix::TombstoneAge).u64(time).bytes(tombstone).done()
 }

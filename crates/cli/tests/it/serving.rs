@@ -1,5 +1,5 @@
-//! Serving: the banner, HTTP and TLS, signals, addresses, and the options of the
-//! emulator image.
+//! Tests of `dev` and `server` as running programs: the banner, HTTP and TLS,
+//! signals, addresses, and the options of Microsoft's emulator image.
 
 use std::net::TcpListener;
 
@@ -119,8 +119,8 @@ fn the_emulator_images_variables_and_arguments_are_accepted() {
         .env("CERT_PATH", "/nowhere.pfx");
     let running = Running::start(&mut command);
     assert!(running.banner().contains("AccountEndpoint=https://cosmos:8081;"), "{}", running.banner());
-    // Test containers also wait for the account document, without a signature. No
-    // other path is open.
+    // Tests that start the image as a container also wait for the account document at
+    // `/`, and do not sign that request. Requests for other resources need a signature.
     for path in ["/alive", "/ready", "/status", "/"] {
         assert!(get(running.connect(), path).starts_with("HTTP/1.1 200 "), "{path}");
     }

@@ -18,7 +18,8 @@ pub(crate) struct Settings {
     pub(crate) read_consistency: ReadConsistency,
     pub(crate) session_token: Option<Arc<str>>,
     pub(crate) failovers_max: u32,
-    /// `None`: it depends on the account, see [`OperationOptions::session_retries_max`].
+    /// `None`: the limit depends on the account, see
+    /// [`OperationOptions::session_retries_max`].
     pub(crate) session_retries_max: Option<u32>,
     pub(crate) throttle_retries_max: u32,
     pub(crate) throttle_wait_max: Duration,
@@ -33,11 +34,11 @@ struct Defaults {
     throttle_wait_max: Duration,
 }
 
-/// Operations on documents. A request has 6 s, as in Microsoft's driver. That
-/// driver has no timeout for the whole operation; here 65 s allow every retry
-/// budget but throttling to be used up (four attempts of 6 s, 5 s for a moving
-/// write region, 30 s for conflicting writes). To wait out minutes of throttling,
-/// set a longer timeout.
+/// Defaults for documents. A request has 6 s, as in Microsoft's driver. That driver
+/// has no timeout for the whole operation. Here the timeout is 65 s, enough to use
+/// up every retry budget except the one for throttling: four attempts of 6 s, 5 s
+/// for a moving write region, 30 s for conflicting writes. To wait out minutes of
+/// throttling, set a longer timeout.
 const DATA: Defaults = Defaults {
     timeout: Duration::from_secs(65),
     attempt_timeout: Duration::from_secs(6),
@@ -45,8 +46,8 @@ const DATA: Defaults = Defaults {
     throttle_wait_max: Duration::from_secs(270),
 };
 
-/// Operations on metadata. The service may take most of a minute to create a
-/// container, so a request has 65 s. The whole operation has time for two of them
+/// Defaults for metadata. The service may take most of a minute to create a
+/// container, so a request has 65 s. The whole operation has time for two requests
 /// and for throttling.
 const METADATA: Defaults = Defaults {
     timeout: Duration::from_secs(160),
@@ -55,7 +56,7 @@ const METADATA: Defaults = Defaults {
     throttle_wait_max: Duration::from_secs(30),
 };
 
-/// Retries in other regions; the same as in Microsoft's driver.
+/// Retries in other regions; the same number as in Microsoft's driver.
 const FAILOVERS_MAX: u32 = 3;
 
 /// The layers that all operations of a driver share, and the settings of
@@ -102,8 +103,8 @@ impl Layers {
     }
 }
 
-/// The value of each field: the operation's, the driver's, the environment's, or
-/// the default.
+/// Combines the layers: a field has the value of the operation, else of the driver,
+/// else of the environment, else the default.
 pub(crate) fn resolve(
     environment: &OperationOptions,
     driver: &OperationOptions,
@@ -136,7 +137,8 @@ pub(crate) fn resolve(
     }
 }
 
-/// Keeps the bounds of a dynamic threshold within the widest ones.
+/// Limits a dynamic threshold to the widest bounds that are allowed, and a fixed
+/// one to the longest time.
 fn within_bounds(hedging: Hedging) -> Hedging {
     let clamp = |time: Duration| time.clamp(Hedging::DYNAMIC_MIN, Hedging::DYNAMIC_MAX);
     match hedging {

@@ -1,6 +1,6 @@
 //! One attempt on one route: builds the headers, signs them, and sends the
 //! request. Within an attempt, a throttled request is sent again after the wait
-//! that the service asks for, as long as its own budget lasts, and a request
+//! that the service asks for, as long as the throttle budget lasts, and a request
 //! whose access token was refused is sent once more with a new token. A request
 //! ends by its own timeout or by the operation's deadline, whichever is earlier.
 
@@ -44,16 +44,18 @@ pub(crate) type AttemptResult = Result<Response, Failure>;
 pub(crate) struct Leg {
     pub(crate) result: AttemptResult,
     pub(crate) record: Attempt,
-    /// The caller's time was too short: the end says nothing about the region.
+    /// The caller left the attempt too little time: its failure says nothing about
+    /// the region.
     pub(crate) is_cut_short: bool,
 }
 
 /// An attempt that had less time than this and got no answer does not count
-/// against its region. A round trip over a continent and a slow query fit in it.
+/// against its region. This is enough time for a round trip across a continent and
+/// a slow query.
 const SHORT_ATTEMPT: Duration = Duration::from_millis(500);
 
-/// Makes one attempt. Only an unusable credential is an error here; every other
-/// end is evaluated by `retry`.
+/// Makes one attempt. Only an unusable credential is an error here; `retry`
+/// evaluates every other outcome.
 pub(crate) async fn attempt(core: &Core, sending: Sending<'_>) -> Result<Leg, Error> {
     let begun = Instant::now();
     let mut budget = throttle_budget(&sending);
@@ -110,7 +112,7 @@ impl Throttles {
 
 /// Records the latency of the region, which decides when to hedge. Only answers
 /// to operations that may be hedged count: a connection that is refused at once
-/// does not make a region fast.
+/// must not make the region look fast.
 fn note_latency(sending: &Sending<'_>, result: &AttemptResult, sent_at: Instant) {
     let is_answer = result.as_ref().is_ok_and(|response| {
         response.status().is_success()
@@ -218,7 +220,7 @@ fn record(
     }
 }
 
-/// The sum of the charges that are stated; `None` when none is.
+/// The sum of the charges that are known; `None` when neither is known.
 fn sum(one: Option<f64>, other: Option<f64>) -> Option<f64> {
     one.into_iter().chain(other).reduce(|one, other| one + other)
 }

@@ -2,8 +2,8 @@
 //! preference, exclusions, unavailable endpoints, circuit breakers and the
 //! regions tried before.
 //!
-//! It always finds a route: regions that are known to fail rank last, and are
-//! used when no other region is left. It allocates nothing.
+//! [`resolve`] always finds a route: regions that are known to fail rank last, and
+//! are used when no other region is left. It allocates nothing.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use super::account::{Account, Site, Usage};
 use super::circuit_breaker::{BreakerKey, Breakers, Gate, Partition};
 use crate::region::Region;
 
-/// Where the next attempt goes.
+/// The region that the verdict on one attempt asks for in the next attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RouteTo {
     /// The region just tried.
@@ -24,17 +24,18 @@ pub(crate) enum RouteTo {
     WriteRegion,
 }
 
-/// Where an attempt goes.
+/// The region chosen for an attempt.
 #[derive(Debug, Clone)]
 pub(crate) struct Route {
     pub(crate) site: Arc<Site>,
-    /// Regions the operation may use, this one included; at least 1.
+    /// The number of regions that the operation may use, this one included; at
+    /// least 1.
     pub(crate) candidates: u32,
     /// The attempt is a probe: it finds out whether an open breaker may close.
     pub(crate) is_probe: bool,
 }
 
-/// The inputs of the choice.
+/// The inputs of [`resolve`] and [`alternate`].
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RouteRequest<'a> {
     pub(crate) usage: Usage,
@@ -82,8 +83,8 @@ pub(crate) fn alternate(request: &RouteRequest<'_>, primary: &Route) -> Option<R
     Some(Route { site, candidates: primary.candidates, is_probe: false })
 }
 
-/// Smaller is better. Regions not tried yet come first; then regions without a
-/// known failure; then the order of preference. Once all were tried, the order
+/// The rank of a region: smaller is better. Regions not tried yet come first; then
+/// regions without a known failure; then the order of preference. Once all were tried, the order
 /// continues after the last one tried.
 type Rank = (bool, bool, bool, usize);
 

@@ -1,10 +1,11 @@
 //! Queries that need every document before their first row: DISTINCT,
 //! aggregates, GROUP BY, statements in stages, and those that read no document.
 //!
-//! Each page computes all rows and returns a part of them by count. A program in
-//! stages is evaluated from the inside out: the rows of the inner program, sorted
-//! and cut, take the role of documents in the outer one. At most two stages are
-//! in memory at a time, each within [`ROWS_HELD_MAX`] and [`BYTES_HELD_MAX`].
+//! Each page computes all rows again, skips those that earlier pages returned,
+//! and returns the next ones. A program in stages is evaluated from the inside
+//! out: the rows of the inner program, sorted and cut, take the role of
+//! documents in the outer one. At most two stages are in memory at a time, each
+//! within [`ROWS_HELD_MAX`] and [`BYTES_HELD_MAX`].
 
 use std::ops::ControlFlow;
 
@@ -46,7 +47,8 @@ pub(super) fn gather(context: &Context<'_>, continuation: Continuation) -> Resul
 }
 
 impl Context<'_> {
-    /// All rows of a program, not yet sorted; at most `enough` are needed.
+    /// The rows of a program, not yet sorted. Stops early when there are `enough`
+    /// rows.
     fn collect(&self, program: &Program, enough: usize, documents: &mut u64) -> Result<Vec<Row>, Refusal> {
         let mut collector = Collector::new(program, enough);
         match program.inner() {
@@ -125,7 +127,7 @@ impl<'p> Collector<'p> {
         Ok(())
     }
 
-    /// Whether further documents cannot change the rows.
+    /// Whether there are enough rows, so that no further document is needed.
     fn is_settled(&self) -> bool {
         self.rows.len() >= self.enough
     }
@@ -138,7 +140,8 @@ impl<'p> Collector<'p> {
     }
 }
 
-/// How many rows of an inner program are enough.
+/// How many rows of an inner program its OFFSET, LIMIT and TOP need. With ORDER BY
+/// all rows are needed.
 fn rows_enough(program: &Program) -> usize {
     if !program.order().is_empty() {
         return usize::MAX;

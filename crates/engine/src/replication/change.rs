@@ -1,5 +1,5 @@
 //! A change of one document, as an outbox holds it: everything that another
-//! region needs to store the same document, and the writes that it must have
+//! region needs to store the same document, and which writes that region must have
 //! applied before.
 
 use bytes::{Buf, Bytes};
@@ -12,8 +12,8 @@ use crate::region::REGIONS_MAX;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Version {
     pub(crate) timestamp: u64,
-    /// Unique over all regions, and above every counter that the write's region
-    /// had seen.
+    /// Unique over all regions, and greater than every counter that the writing
+    /// region had seen before.
     pub(crate) etag_counter: u64,
 }
 
@@ -21,12 +21,12 @@ pub(crate) struct Version {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Change {
     pub(crate) container: ContainerNumber,
-    /// The range and the LSN of the write in its own region.
+    /// The range of the write in the writing region; `lsn` is the write's LSN there.
     pub(crate) range: RangeId,
     pub(crate) lsn: u64,
     pub(crate) version: Version,
-    /// The LSN of each region's last write that the write's region had applied in
-    /// that range.
+    /// For each region, the LSN of its last write in `range` that the writing region
+    /// had applied. A region applies this change only after those writes.
     pub(crate) seen: [u64; REGIONS_MAX],
     pub(crate) rid: u64,
     pub(crate) partition: LogicalKey,

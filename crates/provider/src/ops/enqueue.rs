@@ -1,5 +1,5 @@
 //! `enqueue_for_orchestrator` and `enqueue_for_worker`. Ids are chosen before the
-//! first attempt, so that a repeated attempt finds the document of the first.
+//! first attempt, so that a retry finds the document that the first attempt created.
 
 use std::time::Duration;
 
@@ -39,7 +39,8 @@ pub(crate) async fn for_worker(core: &Core, item: &WorkItem) -> Result<(), Failu
     let until = Instant::now() + RETRY_FOR;
     let mut version = retry_until(until, || create_activity(&core.store, &activity)).await?;
     if version.is_none() {
-        // The runtime never does this; other callers may use an id that exists.
+        // Another activity has this id, so this one gets a new id. The runtime never uses
+        // an id twice; other callers may.
         activity.id = format!("{}:{}", activity.id, nonce());
         version = retry_until(until, || create_activity(&core.store, &activity)).await?;
     }

@@ -64,7 +64,7 @@ impl<'q> Binder<'q> {
         exprs.iter().map(|expr| self.expr(expr)).collect()
     }
 
-    /// The expression as a key of a group in scope, if it is one.
+    /// The key of a group in scope that equals the expression, if there is one.
     fn group_key(&self, expr: &Expr) -> Option<Node> {
         for (position, entry) in self.scope.iter().enumerate().rev() {
             if let ScopeEntry::Group(group) = entry
@@ -117,8 +117,8 @@ impl<'q> Binder<'q> {
         }
     }
 
-    /// Resolves a name, from the innermost scope outwards. The error for a name
-    /// that a group hides is about the whole path.
+    /// Resolves a name, from the innermost scope outwards. A group hides
+    /// the names of its rows; the error for such a name quotes the whole path.
     pub(super) fn identifier(&mut self, name: &str, span: Span, whole: Option<&Expr>) -> Node {
         for (position, entry) in self.scope.iter().enumerate().rev() {
             match entry {
@@ -224,7 +224,8 @@ impl ScopeEntry<'_> {
     }
 }
 
-/// A list of constants is sorted here, for binary search.
+/// The list of an IN expression. A list of constants is sorted here, so that the
+/// evaluation can use binary search.
 fn in_list(nodes: Vec<Node>) -> InList {
     if !nodes.iter().all(|node| matches!(node, Node::Constant(Some(_)))) {
         return InList::Nodes(nodes);
@@ -240,7 +241,8 @@ fn in_list(nodes: Vec<Node>) -> InList {
     InList::Sorted(values)
 }
 
-/// RegexMatch; a constant pattern is compiled here and not for every row.
+/// The node of a call of RegexMatch. A constant pattern is compiled here once and
+/// not for every row.
 fn regex_node(function: Function, mut arguments: Vec<Node>) -> Node {
     let text = |node: Option<&Node>| match node {
         Some(Node::Constant(Some(Value::String(text)))) => Some(text.clone()),

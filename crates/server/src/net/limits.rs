@@ -17,8 +17,8 @@ const BODY_BYTES_TOTAL: usize = 512 * 1024 * 1024;
 /// tens of kilobytes of them.
 const HEADER_BYTES: usize = 64 * 1024;
 
-/// SDKs send about 25 fields. 100 is also what hyper parses without an
-/// allocation per request.
+/// SDKs send about 25 header fields. 100 is also the most that hyper parses
+/// without an allocation per request.
 const HEADERS: usize = 100;
 
 /// Ids are at most 1023 bytes, nine times that when percent-encoded UTF-8, and
@@ -36,10 +36,12 @@ const FIRST_BYTE_TIMEOUT: Duration = Duration::from_secs(30);
 /// A handshake is two round trips and a signature.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A header block fits in a few packets; slower is an attack or a dead link.
+/// A header block fits in a few packets. A client that needs longer is an attack
+/// or has a dead link.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// 4 MiB in 30 s is a bad mobile link; slower is an attack or a dead one.
+/// A bad mobile link carries 4 MiB in 30 s. A client that needs longer is an
+/// attack or has a dead link.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Longer than the pools of the official SDKs keep an idle connection, so that
@@ -55,22 +57,24 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(30);
 /// response, and many clients write the whole request before they read.
 pub(super) const LINGER_BYTES: usize = 16 * 1024 * 1024;
 
-/// A client that reads at all has read the response by then.
+/// How long the rest of a rejected request is read. A client that reads at all
+/// has read the response by then.
 pub(super) const LINGER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// More than any local use needs, few enough that buffers stay under a gigabyte.
-/// Further clients wait in the kernel's queue.
+/// Open connections: more than any local use needs, and few enough that their
+/// buffers stay under a gigabyte. Further clients wait in the kernel's queue.
 const CONNECTIONS: usize = 4096;
 
-/// What the service and most servers announce.
+/// Concurrent streams of an HTTP/2 connection: the number that the service and
+/// most servers announce.
 const STREAMS: u32 = 100;
 
-/// Streams that the peer may reset before they are accepted (rapid reset): with
-/// more the connection is closed. h2's own default.
+/// Streams that the peer may reset before they are accepted (rapid reset). With
+/// more resets the connection is closed. This is h2's own default.
 pub(super) const STREAMS_RESET_PENDING: usize = 20;
 
 /// Streams that may be reset because of the peer's errors over the life of a
-/// connection: with more it is closed.
+/// connection. With more resets the connection is closed.
 pub(super) const STREAMS_RESET_BY_ERROR: usize = 256;
 
 /// Flow-control window of a stream and of a connection: a 1 MiB batch body
@@ -83,7 +87,7 @@ pub(super) const WINDOW_BYTES: u32 = 1024 * 1024;
 pub struct Limits {
     /// Longest body of a request.
     pub body_bytes: usize,
-    /// Body bytes of all requests together.
+    /// Most body bytes of all requests together.
     pub body_bytes_total: usize,
     /// Longest header block, request line included.
     pub header_bytes: usize,
@@ -91,21 +95,23 @@ pub struct Limits {
     pub headers: usize,
     /// Longest path with its query.
     pub uri_bytes: usize,
-    /// From connecting to the first byte, and from there to the first request.
+    /// Longest time from connecting to the first byte, and from there to the first
+    /// request.
     pub first_byte_timeout: Duration,
-    /// For a TLS handshake.
+    /// Longest time for a TLS handshake.
     pub handshake_timeout: Duration,
-    /// From the first byte of an HTTP/1.1 header block to its last.
+    /// Longest time from the first byte of an HTTP/1.1 header block to its last.
     pub header_timeout: Duration,
-    /// For a whole body.
+    /// Longest time for a whole body of a request.
     pub body_timeout: Duration,
-    /// Between two requests on one connection.
+    /// Longest time between two requests on one connection.
     pub idle_timeout: Duration,
-    /// For a draining connection to deliver its last responses and close.
+    /// Longest time for a draining connection to deliver its last responses and
+    /// close.
     pub close_timeout: Duration,
-    /// Open connections; further ones wait.
+    /// Most open connections; further ones wait.
     pub connections: usize,
-    /// Concurrent requests on one HTTP/2 connection.
+    /// Most concurrent requests on one HTTP/2 connection.
     pub streams: u32,
 }
 

@@ -5,11 +5,11 @@ use perihelion_model::json::{DEPTH_MAX, Number, Object, Value};
 use super::{Pointer, Reason};
 use crate::binary_json::depth;
 
-/// New members at the top level are inserted before this one, as in the
+/// A new member at the top level is inserted before this member, as in the
 /// service: after `_attachments`, before `_ts`.
 const FIRST_AFTER_ADDED: &str = "_ts";
 
-/// A container on the way to a leaf.
+/// An object or an array on the path to the leaf.
 pub(super) enum Node<'d> {
     Root(&'d mut Object),
     Object(&'d mut Object),
@@ -31,12 +31,12 @@ fn index(token: &str) -> Option<usize> {
     (is_canonical && token.bytes().all(|byte| byte.is_ascii_digit())).then(|| token.parse().ok())?
 }
 
-/// What happens to an array element at the index.
+/// What `insert` does when the path names an array element that exists.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Mode {
-    /// The new element is inserted before it.
+    /// The new element is inserted before the existing one.
     Add,
-    /// The new element replaces it.
+    /// The new element replaces the existing one.
     Set,
 }
 
@@ -99,7 +99,8 @@ pub(super) fn increment(document: &mut Object, path: &Pointer, by: Number) -> Re
     }
 }
 
-/// The sum of two numbers: exact for integers while it fits, else of doubles.
+/// The sum of two numbers. Integers are added exactly if the sum fits into 64
+/// bits; otherwise both are added as doubles.
 fn sum(a: Number, b: Number) -> Option<Number> {
     if let (Number::Int(_) | Number::Uint(_), Number::Int(_) | Number::Uint(_)) = (a, b) {
         let exact = integer(a) + integer(b);

@@ -1,5 +1,5 @@
-//! The breaker of one partition in one region: what is counted for its reads
-//! and for its writes, and whether it is open for either.
+//! The breaker of one partition in one region: the counters of its reads and of
+//! its writes, and whether the breaker is open for either.
 
 use std::time::Duration;
 
@@ -13,8 +13,8 @@ use crate::routing::account::Usage;
 /// caller was cancelled), and another request may probe.
 const CLAIM_MAX: Duration = Duration::from_secs(10);
 
-/// The breaker of a partition that gets no requests is removed after this many
-/// times the period after which counters are reset.
+/// An open breaker is removed when its probe has been due for this many reset
+/// periods (`CircuitBreakerOptions::counter_reset`) and no request is probing.
 const STALE_AFTER_RESETS: u32 = 2;
 
 /// The breaker of one partition in one region.
@@ -32,9 +32,11 @@ pub(super) struct Breaker {
 pub(super) struct UsageState {
     /// Failures since the last success.
     pub(super) failures: u32,
-    /// Hedges won by another region since this one last answered in time.
+    /// Hedges that another region won, since this region last won a hedge or
+    /// succeeded.
     pub(super) hedge_losses: u32,
-    /// When the last of either was counted; `None` at rest.
+    /// When the last failure or hedge loss was counted; `None` when nothing is
+    /// counted and the breaker is closed.
     pub(super) last: Option<Instant>,
     pub(super) open: Option<OpenState>,
 }
@@ -43,7 +45,7 @@ pub(super) struct UsageState {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct OpenState {
     pub(super) probe_from: Instant,
-    /// A request is probing; until then no other request may.
+    /// A request is probing, and no other request may probe before this time.
     pub(super) claimed_until: Option<Instant>,
 }
 
@@ -119,7 +121,8 @@ impl OpenState {
         OpenState { claimed_until: Some(now + CLAIM_MAX), ..self }
     }
 
-    /// Whether an outcome at `now` is that of a probe, claimed or not.
+    /// Whether an outcome at `now` counts as the outcome of a probe, even if no
+    /// request claimed the probe.
     pub(super) fn is_probed(&self, now: Instant) -> bool {
         now >= self.probe_from
     }

@@ -41,7 +41,8 @@ fn seconds(count: u64) -> Duration {
     Duration::from_secs(count)
 }
 
-/// What happens to reads or writes of range 0 of the first container in West US.
+/// A step of a test: an event of reads or writes of range 0 of the first container
+/// in West US, or a check.
 #[derive(Debug, Clone, Copy)]
 enum Step {
     Fails(Usage),
@@ -51,7 +52,7 @@ enum Step {
     Claims(Usage),
     Waits(u64),
     Sweeps,
-    /// The gates of reads and writes now.
+    /// Checks the gates of reads and of writes.
     Has(Gate, Gate),
     Forgotten,
 }
@@ -132,13 +133,13 @@ fn one_request_probes_after_a_while() {
     let opened = [Fails(Read), Fails(Read), Waits(4), Has(Open, Closed), Waits(1), Has(ProbeDue, Closed)];
     let claimed = [&opened[..], &[Claims(Read), Has(Open, Closed)]].concat();
     check(&[&claimed[..], &[Works(Read), Forgotten]].concat());
-    // A failed probe puts the next one off, at once, whatever the thresholds.
+    // A single failed probe postpones the next probe: no threshold applies.
     let probe_fails =
         [Fails(Read), Has(Open, Closed), Waits(4), Has(Open, Closed), Waits(1), Has(ProbeDue, Closed)];
     check(&[&claimed[..], &probe_fails[..]].concat());
     let probe_is_slow = [LosesHedge(Read), Waits(4), Has(Open, Closed), Waits(1), Has(ProbeDue, Closed)];
     check(&[&claimed[..], &probe_is_slow[..]].concat());
-    // A probe that is never heard of again blocks the next one for a while only.
+    // A probe whose outcome is never reported blocks the next probe for ten seconds only.
     check(
         &[&claimed[..], &[Waits(9), Has(Open, Closed), Waits(1), Has(ProbeDue, Closed), Claims(Read)]]
             .concat(),
@@ -171,8 +172,8 @@ fn failures_of_an_open_breaker_change_nothing() {
     assert!(breakers().hedge_won(first().key(Read)).is_none());
 }
 
-/// The published driver keys its breakers by the bare id of a range, so that
-/// the range "0" of every container in the account shares one.
+/// Microsoft's driver keys its breakers by the id of the range alone, so that the
+/// ranges "0" of all containers in the account share one breaker.
 #[test]
 fn two_containers_have_separate_breakers_for_their_range_0() {
     let now = Instant::now();
@@ -220,7 +221,7 @@ fn jitter_adds_at_most_half_to_the_wait() {
 fn the_sweep_removes_old_counts() {
     check(&[Sweeps, Forgotten, Fails(Read), Waits(299), Sweeps, Fails(Read), Has(Open, Closed)]);
     check(&[Fails(Read), Waits(300), Sweeps, Forgotten]);
-    // The reads may be stale, and the writes not.
+    // The counters of reads may be stale while those of writes are not.
     check(&[Fails(Read), Waits(200), Fails(Write), Waits(100), Sweeps, Fails(Read), Has(Closed, Closed)]);
     // An open breaker waits for its probe, but not for ever: the partition may be gone.
     check(&[
@@ -255,7 +256,7 @@ fn a_full_table_drops_the_oldest_closed_breaker() {
         let at = start + Duration::from_millis(range as u64);
         breakers = breakers.failed(place(range).key(Read), at, 0.0).unwrap();
     }
-    // The oldest is open, the second oldest is not.
+    // The oldest breaker is open, the second oldest is closed.
     breakers = breakers.failed(place(0).key(Read), start, 0.0).unwrap();
     let now = start + seconds(4);
     let next = breakers.failed(first().key(Read), now, 0.0).unwrap();

@@ -1,16 +1,16 @@
 //! Workflows that the published crate begins and this crate completes. The recorder in
-//! `interop/migration` includes this file, so that both run the same code; so the file
-//! does not depend on a provider.
+//! `interop/migration` includes this file, so that both run the same code. Therefore the
+//! file does not depend on a provider.
 //!
-//! The activity `Held` never ends in the process that begins the workflows, and returns
-//! at once in the one that completes them.
+//! The activity `Held` never ends in the recorder, which begins the workflows. It returns
+//! at once in the test, which completes them.
 
 use std::time::Duration;
 
 use duroxide::runtime::registry::ActivityRegistry;
 use duroxide::{ActivityContext, OrchestrationContext, OrchestrationRegistry};
 
-/// The side that runs the workflows.
+/// The program that runs the workflows: the recorder begins them, the test finishes them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[allow(dead_code, reason = "each of the two who include this file is one of them")]
 pub(crate) enum Side {
@@ -18,8 +18,8 @@ pub(crate) enum Side {
     Finishes,
 }
 
-/// A timer that is still pending when the container is recorded, and short enough to wait
-/// for.
+/// A timer that is still pending when the container is recorded, and short enough for a
+/// test to wait for it.
 const TIMER: Duration = Duration::from_secs(12);
 
 /// Instances that are waiting when the container is recorded, and how each ends.
@@ -101,7 +101,7 @@ async fn child(context: OrchestrationContext, input: String) -> Result<String, S
     context.schedule_activity("Held", input).await
 }
 
-/// Three executions. The third begins with the values of the first two.
+/// Runs three executions. The third reads the values that the first two have set.
 async fn eternal(context: OrchestrationContext, input: String) -> Result<String, String> {
     let round: u32 = input.parse().map_err(|_| "no round".to_owned())?;
     if round < 3 {
@@ -127,7 +127,8 @@ async fn session(context: OrchestrationContext, _: String) -> Result<String, Str
     context.schedule_activity_on_session("Held", "held", "session-of-1").await
 }
 
-/// A detached start and a child, both undelivered when the container is recorded.
+/// Starts a detached workflow and a child. Neither start message is delivered when the
+/// container is recorded.
 async fn spawner(context: OrchestrationContext, _: String) -> Result<String, String> {
     context.schedule_orchestration("Spawned", "spawned-1", "");
     let said = context.schedule_sub_orchestration_with_id("Spawned", "spawned-2", "").await?;
