@@ -66,7 +66,8 @@ pub struct DiskOptions {
 pub struct LogLimits {
     /// Bytes in one of the two files.
     pub file_bytes: u64,
-    /// Writes in one of the two files: small writes take more memory than log.
+    /// Writes in one of the two files. This bounds the memory of the overlay, in
+    /// which a small write takes more bytes than in the log.
     pub file_writes: usize,
     /// After this many removals a checkpoint begins early, if none is running: a
     /// scan has to pass over each removal and over the entry it hides.

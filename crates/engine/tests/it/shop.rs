@@ -1,6 +1,6 @@
 //! A small engine for tests: one database, containers with the partition key
-//! `/pk`, documents `0, 1, 2, ...` over some keys. And helpers that several tests
-//! use.
+//! `/pk`, documents `0, 1, 2, ...` spread over some keys. Also helpers that several
+//! tests use.
 
 use std::sync::Arc;
 

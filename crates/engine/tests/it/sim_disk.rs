@@ -1,12 +1,13 @@
 //! A simulated disk whose power can fail, for `DiskStore::with_backend`.
 //!
 //! It holds a directory of files. Synced data is safe. Of unsynced data any
-//! combination of 512-byte sectors may survive a cut, whatever order it was
-//! written in; likewise a changed file length, and a created or removed name until
-//! the directory is synced. A cut strikes at a chosen operation, also while a
-//! store is being opened or repaired, and every operation after it fails until the
-//! power returns. A disk can also lie: report some syncs as done without doing
-//! them, which a test must notice.
+//! combination of 512-byte sectors may survive a cut, in whatever order they
+//! were written. A changed file length may survive or not until the file is
+//! synced, and a created or removed name until the directory is synced. A cut
+//! strikes at a chosen operation, also while a store is being opened or
+//! repaired, and every operation after it fails until the power returns. A disk
+//! can also lie: report some syncs as done without doing them, which a test must
+//! notice.
 
 use std::collections::BTreeMap;
 use std::io;

@@ -17,14 +17,16 @@ const LOGS: [&str; 2] = ["perihelion-0.log", "perihelion-1.log"];
 const MARKER: TableDefinition<'static, &str, u64> = TableDefinition::new("perihelion.marker");
 const SECTOR: usize = 512;
 
-/// Commits of one key each, number `n` writing `n`; one sector of log each.
+/// Makes one commit for each number. Commit `n` writes the key `n` and takes one
+/// sector of the log.
 fn commit_numbers(store: &DiskStore, numbers: std::ops::RangeInclusive<u32>) {
     for number in numbers {
         put(store, &number.to_be_bytes(), &number.to_le_bytes()).expect("commit");
     }
 }
 
-/// The number of keys from 1 on that exist without a gap; none may exist beyond.
+/// The number of keys that exist, counted from 1 to the first gap. No key may exist
+/// behind the gap.
 fn count_numbers(store: &DiskStore) -> u32 {
     let is_there = |number: u32| get(store, &number.to_be_bytes()).is_some();
     let count = (1..).take_while(|number| is_there(*number)).last().unwrap_or(0);
@@ -32,8 +34,8 @@ fn count_numbers(store: &DiskStore) -> u32 {
     count
 }
 
-/// The directory that `kill -9` leaves of a store with this many commits in its
-/// log, ten of them in the first file, none checkpointed.
+/// The directory of a store after `kill -9`. Its log has this many commits, ten of
+/// them in the first file, and no checkpoint was made.
 fn killed(scratch: &ScratchDirectory, commits: u32) -> std::path::PathBuf {
     let (alive, killed) = (scratch.join("alive"), scratch.join("killed"));
     let log =

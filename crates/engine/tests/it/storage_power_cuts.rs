@@ -20,11 +20,12 @@ use perihelion_testkit::Random;
 use crate::shop::setting;
 use crate::sim_disk::{Lies, SimDisk};
 
-/// Cuts in one history; then a new disk, so that creation is cut as well.
+/// Power cuts in one history. The next history begins with an empty disk, so that
+/// cuts also strike while the store is created.
 const CUTS_PER_DISK: u64 = 20;
 
-/// Disk operations before the cut. A commit takes about 15, so a cut strikes
-/// between the first write of an opening and about 25 commits later.
+/// The most disk operations before a cut. A commit takes about 15 of them, so a cut
+/// strikes between the first write of an opening and about 25 commits later.
 const OPERATIONS_MAX: u64 = 400;
 
 /// The number of keys: small, so that commits often overwrite and remove.

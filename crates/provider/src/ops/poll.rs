@@ -37,8 +37,8 @@ use ingest::{Found, ingest};
 /// Rows of one page of one physical partition.
 const PAGE_ROWS: u32 = 64;
 
-/// The most pages that one poll reads of a partition while all rows are known. The
-/// next poll continues from there.
+/// The most pages that one poll reads of a partition while it finds nothing new. The
+/// next poll continues where this one stopped.
 const PAGES_MAX: usize = 8;
 
 /// The most partitions that are queried at the same time.
@@ -49,7 +49,7 @@ const PARALLEL_MAX: usize = 32;
 pub(crate) struct Poller {
     interests: Interests,
     schedule: Schedule,
-    /// Where a poll begins in each partition. The fetch that has this lock polls.
+    /// Where a poll begins in each partition. The fetch that holds this mutex polls.
     cursors: tokio::sync::Mutex<Cursors>,
 }
 
@@ -139,7 +139,7 @@ async fn sweep(
     for _ in 0..PAGES_MAX {
         let mut left = Vec::new();
         let answers = pages(scans).await;
-        // The other processes matter only when there is work to share.
+        // Which other processes are alive matters only when there is work to share.
         if !is_eager && answers.iter().any(|(_, rows)| rows.as_ref().is_ok_and(|rows| !rows.is_empty())) {
             heartbeat::refresh(&core.store, &core.clock, &core.membership).await;
             found.update_view(&core.membership);
@@ -148,8 +148,8 @@ async fn sweep(
             match answer {
                 Ok(rows) if rows.len() < PAGE_ROWS as usize => {
                     ingest(core, rows, &mut found).await;
-                    // The scan began behind known rows. When these are due, they are
-                    // read last.
+                    // The scan began behind the known rows at the head. When these are due
+                    // to be read again, they are read last.
                     let is_due = scan.from > Stamp(0) && cursors.is_due(&scan.range, at, is_eager);
                     left.extend(is_due.then(|| ask(scan.range, Stamp(0))));
                 }

@@ -30,7 +30,7 @@ impl<H> Queue<H> {
         result
     }
 
-    /// Changes or reads the hints and wakes nothing.
+    /// Changes or reads the hints without waking the waiting fetches.
     pub(crate) fn quietly<R>(&self, change: impl FnOnce(&mut H) -> R) -> R {
         change(&mut self.hints.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
     }

@@ -76,8 +76,8 @@ fn scan_layers(
     let mut changed = overlays.next();
     let mut entry = base.next()?;
     loop {
-        // Which of the two comes first; at the same key the overlay hides the
-        // data file's entry.
+        // Whether the overlay's entry or the data file's comes first. At the same
+        // key the overlay hides the data file's entry.
         let order = match (&changed, &entry) {
             (None, None) => return Ok(()),
             (Some(_), None) => Ordering::Less,

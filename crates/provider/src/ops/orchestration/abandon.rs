@@ -16,8 +16,8 @@ use crate::ops::orchestration::instance_lock;
 use crate::process::lock_table::LockedInstance;
 use crate::store::{ConflictBudget, Contended, RETRY_FOR, quiet_operation, retry_until};
 
-/// Attempts when the state changes or messages are deleted under the lock: one for
-/// each message, and some more.
+/// The most attempts, when the state changes or messages are deleted under the lock:
+/// one for each message, and some more.
 const ATTEMPTS_MAX: usize = 80;
 
 pub(crate) async fn run(
@@ -55,8 +55,8 @@ pub(crate) async fn run(
     Ok(())
 }
 
-/// Which message a batch was refused for because it does not exist any more. The
-/// first operation of the batch is the state.
+/// The index of the message that no longer exists, if the batch was refused for that
+/// reason. The first operation of the batch writes the state.
 fn gone_message(failure: &Failure) -> Option<usize> {
     let Failure::Storage(error) = failure else { return None };
     error.operation_index().filter(|_| error.is_not_found())?.checked_sub(1)
@@ -79,7 +79,7 @@ fn as_batch(
     let mut batch = Batch::new(next.instance_id.as_str());
     match etag {
         Some(etag) => batch.replace_if_match(STATE, next, etag)?,
-        // The lock was in memory only and there is no document yet.
+        // The lock was in memory only, and the instance has no state document yet.
         None => batch.create(next)?,
     };
     for (id, attempts) in messages {

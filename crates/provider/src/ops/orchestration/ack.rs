@@ -1,8 +1,8 @@
 //! `ack_orchestration_item`: load, plan, commit, deliver.
 //!
-//! Invariant: no transient failure leaves this function before the lock expires,
-//! because the runtime fails the workflow for one. When an answer was lost, the state
-//! is read to find out whether the commit was applied.
+//! Invariant: transient failures are retried until the lock expires and not returned
+//! before, because the runtime would fail the workflow. When an answer was lost, the
+//! state is read to find out whether the commit was applied.
 
 use std::sync::Arc;
 
@@ -54,8 +54,8 @@ struct Committed<'a> {
     dispatch: DirectDispatch<'a>,
 }
 
-/// Plans and commits the turn. `None` when the state changed: then the lock still
-/// holds, and the turn is planned again.
+/// Plans and commits the turn. `None` when the state changed but the lock still holds:
+/// the caller plans the turn again.
 async fn commit_turn<'a>(
     core: &'a Core,
     token: &LockToken,
@@ -117,13 +117,15 @@ async fn open_bundles(store: &Store, state: &State) -> Result<Vec<Versioned<Bund
     Ok(bundles)
 }
 
-/// Whether this commit is the one that the state comes from, or an earlier one.
+/// Whether the commit with this nonce was applied: the state has the nonces of its
+/// recent commits.
 async fn is_applied(store: &Store, token: &LockToken, nonce: &str) -> Result<bool, Failure> {
     let state = store.state(&token.instance).await?;
     Ok(state.is_some_and(|state| state.value.recent_nonces.iter().any(|ack| ack == nonce)))
 }
 
-/// The work after a commit. The reconciler of any process does what fails here.
+/// Does the work after a commit: hints, dispatch, bundles, outboxes and garbage. If a
+/// step fails, the reconciler of any process repeats it.
 async fn conclude(
     core: &Core,
     token: &LockToken,
@@ -171,8 +173,8 @@ async fn conclude(
     }
 }
 
-/// Puts the new state into the cache, for the next turn and for reads. Skipped when
-/// its etag or its history is not known.
+/// Puts the new state into the cache, for the next turn and for reads. Does nothing if
+/// the etag of the state or the history is not known.
 fn keep(
     store: &Store,
     held: &mut LockedInstance,

@@ -15,7 +15,7 @@ use crate::ops::orchestration::stage;
 use crate::plan::{self, Basis, TurnAck, past_id};
 use crate::store::{ConflictBudget, Contended, RETRY_FOR, Store, retry_until};
 
-/// Attempts when the state changes in the meantime.
+/// The most attempts, when other writers change the state in the meantime.
 const ATTEMPTS_MAX: usize = 16;
 
 pub(crate) async fn run(

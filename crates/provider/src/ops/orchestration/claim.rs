@@ -131,10 +131,10 @@ pub(crate) async fn claim(
     Ok(locked.map_or(Claim::Lost, |locked| Claim::Taken(Box::new(locked))))
 }
 
-/// Whether this is the first attempt of the turn in any process. Then the lock need not
-/// be written, because there is no count of attempts to keep. True for messages that
-/// this process wrote itself, and for messages that arrived while this process owned
-/// their slot. An older message may have crashed another process.
+/// Whether no process has attempted the turn before. Then the lock need not be written,
+/// because there is no count of attempts to keep. This is known for messages that this
+/// process wrote itself, and for messages that arrived while this process owned their
+/// slot. Another process may have attempted an older message, and crashed.
 fn is_first_attempt(
     membership: &Membership,
     candidate: &Candidate,
@@ -159,6 +159,8 @@ pub(crate) fn is_compatible(state: &State, filter: Option<&DispatcherCapabilityF
     pin.is_none_or(|pin| filter.is_compatible(&pin))
 }
 
+/// The name, version and execution of an instance: from its state, its history, or the
+/// message that starts it. `None` if it has not started.
 pub(crate) fn identity(
     state: Option<&State>,
     history: &[Event],

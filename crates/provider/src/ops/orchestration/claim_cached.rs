@@ -1,9 +1,9 @@
-//! Claims without a read (T2): the hints have all messages, and the state is in the
-//! cache or does not exist yet.
+//! Claims without a read (commit tier T2): the hints have all messages, and the state is
+//! in the cache or does not exist yet.
 //!
-//! Only for completions, timers and starts: their order among other messages does not
-//! matter. An event of another process that was raised earlier is seen only by a read,
-//! so turns with events read the partition.
+//! Only completions, timers and starts are claimed this way: their order among other
+//! messages does not matter. The order of events does, and only a read shows an earlier
+//! event that another process raised. So turns with events read the partition.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -104,8 +104,8 @@ fn continues(snapshot: &Snapshot, messages: &[(Message, WorkItem)]) -> bool {
     is_free && messages.iter().all(is_expected)
 }
 
-/// Whether the message starts an instance that this process has not seen. If it
-/// exists, the commit fails, and the next claim reads.
+/// Whether the message starts an instance that this process has not seen. If the
+/// instance exists, the commit fails, and the next claim reads the state.
 fn begins(messages: &[(Message, WorkItem)]) -> bool {
     matches!(messages, [(message, WorkItem::StartOrchestration { .. })] if message.incarnation.is_none())
 }

@@ -20,9 +20,9 @@ const TIMEOUT_MIN: Duration = Duration::from_millis(200);
 pub(crate) enum Outcome {
     /// Applied.
     Committed(Versions),
-    /// The state has changed, or a bundle.
+    /// Another writer has changed the state or a bundle.
     Stale,
-    /// A message of the turn is gone, or a document that it creates exists.
+    /// A message of the turn is gone, or a document that the turn creates exists already.
     Refused(Error),
 }
 
@@ -79,7 +79,7 @@ fn is_gone(error: &Error) -> bool {
     error.is_not_found() || error.is_precondition_failed()
 }
 
-/// The whole commit.
+/// The whole commit as one batch.
 pub(crate) fn as_batch(
     plan: &TurnPlan,
     activities: &[Activity],

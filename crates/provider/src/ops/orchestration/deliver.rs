@@ -1,6 +1,6 @@
 //! Delivers an outbox: messages to other instances, in order for each target. Every
-//! attempt uses the same message ids. A second delivery finds the message of the
-//! first, or the target has the id among its consumed ones.
+//! attempt uses the same message ids, so a second delivery has no effect: the message
+//! exists already, or its id is among those that the target has consumed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -56,8 +56,8 @@ pub(crate) async fn attempt(core: &Core, outbox: Outbox) -> Result<(), Failure> 
     remove(&core.store, &instance, &id, garbage).await
 }
 
-/// Sends all messages. When this is not the first attempt, a message may have been
-/// consumed before: then the hint makes the target's next claim read.
+/// Sends all messages. After the first attempt a message may have been consumed already.
+/// Then only a hint is added, without the message, so that the target's next claim reads.
 async fn send(core: &Core, outbox: Outbox, is_first: bool) -> Result<(), Failure> {
     let now = core.clock.stamp();
     let mut targets: BTreeMap<String, Vec<Message>> = BTreeMap::new();

@@ -1,5 +1,5 @@
-//! An instance's lock, by its token: checked, read again when the state changed, or
-//! given up.
+//! The lock of an instance, found by its token. Functions to read it again after the
+//! state changed, and to give it up.
 
 use std::sync::Arc;
 
@@ -47,8 +47,8 @@ pub(crate) async fn refresh(
     Ok(())
 }
 
-/// Gives the lock up without a commit. The token is invalid, and fetches look at the
-/// instance again.
+/// Gives up the lock without a commit. After that the token is invalid, and fetches look
+/// at the instance again.
 pub(crate) fn lose(core: &Core, token: &LockToken) {
     core.instance_locks.remove(&token.nonce);
     core.store.state_cache.forget(&token.instance);

@@ -1,6 +1,6 @@
-//! Locks an instance for a dispatcher. The lock is written to the state document (T0)
-//! or kept in this process (T1, T2), and the lock table keeps the state, so that the
-//! ack needs no read.
+//! Locks an instance for a dispatcher. The lock is written to the state document (commit
+//! tier T0) or kept in this process (T1, T2), and the lock table keeps the state, so that
+//! the ack needs no read.
 //!
 //! Invariant: a lock is the same in every tier: the state with the lock in it, and the
 //! etag that the commit is conditional on. Without a written lock other processes may
@@ -34,7 +34,8 @@ pub(crate) struct Identity {
 /// The instance to lock, with all that its turn needs.
 pub(crate) struct LockRequest<'a> {
     pub(crate) instance: &'a str,
-    /// The stored state. Of a tombstone only its consumed ids are used.
+    /// The stored state. Of a tombstone only the consumed ids and the commit number are
+    /// used.
     pub(crate) before: Option<Versioned<State>>,
     pub(crate) identity: Identity,
     pub(crate) history: Result<Arc<Vec<Event>>, String>,
@@ -43,7 +44,7 @@ pub(crate) struct LockRequest<'a> {
     pub(crate) messages: Vec<(Message, WorkItem)>,
     /// There are more messages than this turn takes.
     pub(crate) is_more: bool,
-    /// Attempts by this process that were never written.
+    /// Attempts by this process that were never written, by message id.
     pub(crate) attempts: &'a BTreeMap<String, u32>,
 }
 
@@ -110,6 +111,7 @@ impl LockRequest<'_> {
         (state, most)
     }
 
+    /// Puts the lock into the lock table and returns the item with its token.
     fn handed(
         self,
         core: &Core,
@@ -157,10 +159,10 @@ impl LockRequest<'_> {
     }
 }
 
-/// The parent that started an instance, recorded in its first turn. When another
-/// incarnation of the parent, or an unknown one, starts it too, the runtime answers
-/// both and the answers cannot be told apart: then no incarnation is recorded, and
-/// both go to the current one.
+/// The parent that started an instance, recorded in its first turn. If another or an
+/// unknown incarnation of the parent starts it too, the runtime answers both, and the
+/// answers cannot be told apart. Then no incarnation is recorded, and both answers go to
+/// the parent's current incarnation.
 fn started_by(state: &State, messages: &[(Message, WorkItem)]) -> Option<StartedBy> {
     let starts = messages.iter().filter_map(|(message, _)| {
         let parent = message.start_parent.as_deref()?;

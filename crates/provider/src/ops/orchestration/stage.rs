@@ -1,11 +1,11 @@
 //! Staging: a turn that is too large for one batch writes its chunks, parts, bundles
 //! and outboxes first, where no query finds them. The commit makes them visible.
 //!
-//! Invariants: a record is written before anything is staged. It is due for garbage
-//! collection long after the commit, and the commit deletes it. So staged documents of
-//! a commit are never collected, those without a commit always are, and one operation
-//! of the commit stands for any number of documents. The ids of staged documents
-//! contain a mark of this attempt; they are created and never overwritten.
+//! Invariants: a garbage record is written before anything is staged. It is due long
+//! after the commit, and the commit deletes it. So staged documents of a commit are never
+//! collected, those without a commit always are, and the commit needs one operation for
+//! any number of chunks and parts. The ids of staged documents contain a mark of this
+//! attempt; the documents are created and never overwritten.
 
 use std::time::Duration;
 
@@ -124,7 +124,8 @@ impl<'a> Writer<'a> {
         let batch = batch.with_options(quiet_operation());
         retry_until(self.until, || async {
             match self.store.container.batch(batch.clone()).await {
-                // Only an earlier attempt of this one uses these ids.
+                // On a conflict an earlier attempt of this batch was applied: no other
+                // batch uses these ids.
                 Err(error) if !error.is_conflict() => Err(Failure::from(error)),
                 _ => Ok(()),
             }

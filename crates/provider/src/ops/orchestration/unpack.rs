@@ -1,6 +1,6 @@
-//! Unpacks bundles. Each batch creates documents and removes them from the bundle, so
-//! that none is created twice or lost, even when several processes unpack or one stops
-//! in between.
+//! Unpacks bundles. Each batch creates documents and removes them from the bundle. So no
+//! document is created twice or lost, even when several processes unpack a bundle or one
+//! of them stops in between.
 
 use std::collections::HashSet;
 
@@ -16,14 +16,15 @@ use crate::store::{Store, quiet_operation};
 /// the bundle.
 const STEP_MAX: usize = 98;
 
-/// The most bytes of one step, in addition to the rest of the bundle, which is written
-/// again.
+/// The most bytes of the documents of one step. The batch also contains the rest of the
+/// bundle.
 const STEP_BYTES_MAX: usize = 700_000;
 
 /// The size of a cancelled activity's tombstone, with its instance id.
 const TOMBSTONE_BYTES: usize = 2048 + 128;
 
-/// The most steps of a bundle, with attempts that other processes made useless.
+/// The most steps of a bundle, including those that fail because another process was
+/// faster.
 const STEPS_MAX: usize = 10_000;
 
 /// One step: the documents to create, and the bundle without them.
@@ -59,7 +60,8 @@ pub(crate) async fn run(store: &Store, hints: &Hints, instance: &str, id: &str) 
             }
             // Another process changed or deleted the bundle: read it again.
             Err(error) if error.is_precondition_failed() || error.is_not_found() => {}
-            // A document with that id exists, or the activity was cancelled.
+            // A document with that id exists: it was created before, or it is the tombstone
+            // of a cancelled activity.
             Err(error) if error.is_conflict() => skip(store, instance, &etag, step, &error).await?,
             Err(error) => return Err(error.into()),
         }
@@ -127,7 +129,7 @@ fn announce(
     });
 }
 
-/// Removes the document that exists from the bundle.
+/// Removes from the bundle the document whose creation failed because it exists.
 async fn skip(store: &Store, instance: &str, etag: &Etag, step: Step, error: &Error) -> Result<(), Failure> {
     let Step { mut activities, mut messages, cancelled, mut rest } = step;
     let position = error.operation_index().unwrap_or(0).saturating_sub(1);

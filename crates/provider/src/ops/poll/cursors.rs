@@ -1,8 +1,8 @@
-//! Cursors: where the next poll begins in each partition. Rows that this process knows
-//! and cannot take stay at the head of a partition: locked elsewhere, of another
-//! version, or without a start. A few of them are read again by every poll. When there
-//! are more than a page, the next poll begins behind them, and old ones are skipped for
-//! a while: new work is never that old.
+//! Cursors: where the next poll begins in each partition. Some rows stay at the head of
+//! a partition, because this process knows them and cannot take them: their instance is
+//! locked by another process, needs another version, or has not started. If they fit
+//! into a page, every poll reads them again. If not, the next poll begins behind them,
+//! and those that are too old to be new work are skipped for a while.
 //!
 //! Invariants: a poll with another query begins at the head, because it may see other
 //! rows. So does the poll of a fetch that looks once.
@@ -17,11 +17,11 @@ use super::query::PollQuery;
 use crate::documents::stamp::Stamp;
 use crate::timing::SKEW_MAX;
 
-/// How long old, known rows at the head are skipped.
+/// How long old and known rows at the head of a partition are skipped.
 const HEAD_EVERY: Duration = Duration::from_secs(30);
 
-/// New work may be stamped this long ago: writers stamp it one clock difference in the
-/// past, and their clock may be behind by another.
+/// The greatest age in the stamp of new work. Writers stamp work [`SKEW_MAX`] in the
+/// past, and their clock may be behind by as much again.
 const NEW_FOR: Duration = SKEW_MAX.saturating_mul(2);
 
 /// One cursor for each partition with known rows.
@@ -36,7 +36,7 @@ pub(super) struct Cursors {
 struct Cursor {
     /// All rows before this stamp were known.
     until: Stamp,
-    /// When they were read.
+    /// When these rows were read.
     since: Instant,
     /// The poll stopped before the end of the partition.
     is_open: bool,
@@ -67,7 +67,7 @@ impl Cursors {
         is_eager || !self.cursors.get(range).is_some_and(|cursor| Self::is_quiet(cursor, at))
     }
 
-    /// All rows from `from` up to `until` were known.
+    /// Records that all rows of a page, from `from` up to `until`, were known.
     pub(super) fn paged(&mut self, range: &FeedRange, from: Stamp, until: Stamp, at: Instant) {
         let before = self.cursors.get(range).filter(|cursor| from > Stamp(0) && from <= cursor.until);
         let since = before.map_or(at, |cursor| cursor.since);
@@ -76,13 +76,15 @@ impl Cursors {
         self.cursors.insert(range.clone(), Cursor { until, since, is_open: false });
     }
 
-    /// The poll stopped before the end of a partition: the next one continues there.
+    /// Records that the poll stopped before the end of a partition. The next poll
+    /// continues there.
     pub(super) fn left(&mut self, range: &FeedRange) {
         if let Some(cursor) = self.cursors.get_mut(range) {
             cursor.is_open = true;
         }
     }
 
+    /// Whether the known rows at the head are still skipped.
     fn is_quiet(cursor: &Cursor, at: Instant) -> bool {
         at.saturating_duration_since(cursor.since) < HEAD_EVERY
     }
@@ -112,7 +114,7 @@ mod tests {
         cursors.paged(&range, Stamp(0), ago(60), begun);
         assert_eq!(cursors.from(&range, NOW, after(1), false), ago(60));
         assert!(!cursors.is_due(&range, after(1), false));
-        // Continuing from there does not extend the time.
+        // A poll that continues from there does not extend the half minute.
         cursors.paged(&range, ago(60), ago(30), after(20));
         assert_eq!(cursors.from(&range, NOW, after(29), false), ago(30));
         assert_eq!(cursors.from(&range, NOW, after(30), false), Stamp(0));
@@ -129,7 +131,7 @@ mod tests {
         let (mut cursors, range, begun) = cursors();
         cursors.paged(&range, Stamp(0), ago(1), begun);
         assert_eq!(cursors.from(&range, NOW, begun, false), ago(4));
-        // Unless the poll before stopped there.
+        // They are skipped only when the poll before has read them and stopped there.
         cursors.left(&range);
         assert_eq!(cursors.from(&range, NOW, begun, false), ago(1));
         cursors.paged(&range, ago(1), ago(1), begun);

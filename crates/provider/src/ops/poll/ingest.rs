@@ -23,7 +23,7 @@ use crate::process::membership::{Membership, Rank, View};
 pub(super) struct Found {
     instances: usize,
     activities: usize,
-    /// How long until this process may take work that it now leaves to others.
+    /// The time until this process may take work that it leaves to others for now.
     matures_in: Option<Duration>,
     /// This process may take work of any age.
     is_eager: bool,
@@ -64,6 +64,7 @@ impl Found {
         self.is_eager
     }
 
+    /// Whether this process may take the work now. If not, records when it may.
     fn is_ours(&mut self, rank: Rank, age: Age) -> bool {
         let wait = wait(rank, age, self.now);
         if self.is_eager || wait.is_zero() {
@@ -162,8 +163,8 @@ fn read_message(row: &Value, instance: String, id: String) -> Row {
     }
 }
 
-/// Adds a hint for an instance, unless it is known: then this process takes its
-/// messages anyway.
+/// Adds a hint for an instance that is not known yet; this process takes the messages
+/// of a known one anyway. Returns whether the hint is new.
 fn hint(
     hints: &Hints,
     instance: &str,
@@ -186,8 +187,8 @@ fn hint(
     })
 }
 
-/// Whether the reconciler of this process should finish it. Its age counts from when it
-/// became due.
+/// Whether the reconciler of this process should finish an outbox or a bundle. Its age
+/// counts from when it became due.
 fn unfinished(options: &Options, instance: &str, made_at: Stamp, found: &mut Found) -> bool {
     let since = made_at.after(options.reconciler_age);
     let rank = found.view.rank_of_instance(instance);

@@ -1,8 +1,8 @@
-//! The query of a poll: work for the waiting fetches (roles, tags, sessions), without
-//! what this process knows. Messages are returned as a few members; activities are
-//! returned whole, because locking one needs no other read. Unfinished outboxes and
-//! bundles are returned too, for a short time after they became due; the reconciler
-//! finds older ones itself.
+//! The query of a poll. It selects work for the waiting fetches (by queue, tags and
+//! sessions), and leaves out instances that this process knows. Messages are returned as
+//! a few members; activities are returned whole, because locking one needs no other
+//! read. Unfinished outboxes and bundles are returned too, for a short time after they
+//! became due; the reconciler finds older ones itself.
 
 use std::collections::BTreeSet;
 
@@ -15,14 +15,14 @@ use crate::process::hints::Hints;
 use crate::process::interest::Interest;
 use crate::timing::UNFINISHED_REPORTED_FOR;
 
-/// The most instances, and foreign sessions, that a query excludes. More are filtered
-/// from its rows.
+/// The most instances, and the most sessions of other workers, that a query excludes.
+/// Rows of any others are filtered out after the query.
 const EXCLUDED_MAX: usize = 256;
 
 /// Members of an activity that messages do not have.
 const ACTIVITY_MEMBERS: [&str; 6] = ["item", "tag", "sessionId", "lock", "inc", "attemptCount"];
 
-/// Unfinished work whose process should have finished it.
+/// Outboxes and bundles that their process should have finished by now.
 const UNFINISHED: &str =
     "((c.type = 'outbox' OR c.type = 'bundle') AND c.visibleAt >= @left AND c.visibleAt <= @old)";
 

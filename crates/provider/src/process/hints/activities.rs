@@ -11,10 +11,11 @@ use crate::documents::Activity;
 use crate::documents::stamp::{Stamp, ends_ms};
 use crate::process::lock_table::Offered;
 
-/// Activities remembered. Beyond it hints are dropped and polls find the activities.
+/// The most activities remembered. Further hints are dropped, and polls find the
+/// activities.
 const WORKS_MAX: usize = 8192;
 
-/// Place in the queue, then instance and document id.
+/// When the activity becomes visible, when it was enqueued, its instance, its id.
 type Key = (Stamp, Stamp, String, String);
 
 /// Activities by when they can be taken.
@@ -31,7 +32,7 @@ pub(crate) struct ActivityHints {
     ready: VecDeque<Ready>,
     /// Workers that will fetch again in a moment.
     returning: usize,
-    /// Activities that are being locked for them.
+    /// Activities that are being locked for these workers.
     locking: usize,
 }
 
@@ -52,8 +53,8 @@ pub(crate) struct Ready {
     pub(crate) lease: Duration,
 }
 
-/// A locked activity may wait for one part in ten of its lease before a worker
-/// takes it: the worker counts on a whole lease.
+/// A locked activity may wait for a worker for a tenth of its lease, and not longer:
+/// the worker counts on a whole lease.
 const WAITED_PART: u32 = 10;
 
 /// A worker that asks for work.
@@ -98,7 +99,7 @@ impl ActivityHints {
     /// Promises an activity that is about to be created to a waiting worker.
     /// Returns the worker's number and its lock duration.
     pub(crate) fn promise(&mut self, activity: &Activity) -> Option<(u64, Duration)> {
-        // An input in parts takes a read anyway.
+        // A large input, stored in parts, needs a read anyway.
         if activity.session_id.is_some() || activity.item.parts().is_some() {
             return None;
         }
@@ -139,13 +140,13 @@ impl ActivityHints {
         self.locking -= usize::from(is_locking);
     }
 
-    /// An activity is locked for a worker of this process.
+    /// Adds an activity that is locked for a worker of this process.
     pub(crate) fn ready(&mut self, ready: Ready) {
         self.ready.push_back(ready);
     }
 
-    /// Takes an activity that is locked already. One that has waited too long goes
-    /// back to the queue, and this attempt does not count.
+    /// Takes an activity that is locked already. An activity that has waited too long
+    /// goes back to the queue, and the attempt is not counted.
     pub(crate) fn take_ready(&mut self, now_ms: u64, claimant: &Claimant<'_>) -> Option<Ready> {
         let suits = |ready: &Ready| claimant.tags.matches(ready.activity.tag.as_deref());
         while let Some(position) = self.ready.iter().position(suits) {
@@ -171,12 +172,12 @@ impl ActivityHints {
         self.offers.remove(&key)
     }
 
-    /// When the next activity is due that this worker may run.
+    /// When the next activity that this worker may run is due.
     pub(crate) fn next(&self, now: Stamp, claimant: &Claimant<'_>) -> Option<Stamp> {
         self.offers.iter().find(|(_, offer)| self.suits(offer, now, claimant)).map(|(key, _)| key.0)
     }
 
-    /// Notes that another worker holds this session until then.
+    /// Notes that another worker holds this session until `until`.
     pub(crate) fn foreign(&mut self, session: &str, owner: String, until: Stamp) {
         self.foreign.insert(session.to_owned(), (owner, until));
     }

@@ -19,10 +19,10 @@ use crate::documents::stamp::Stamp;
 pub(crate) use instance::Candidate;
 use instance::InstanceHint;
 
-/// InstanceHints remembered. Beyond it hints are dropped and polls find the work.
+/// The most instances remembered. Further hints are dropped, and polls find the work.
 const INSTANCES_MAX: usize = 65_536;
 
-/// Bytes of all messages held. Beyond it turns read their messages.
+/// The most bytes of all messages held. Turns read messages that are not held.
 const HELD_BYTES_MAX: u64 = 32 << 20;
 
 /// The hints of all instances, ordered by the time at which each can be taken.
@@ -60,7 +60,7 @@ impl InstanceHints {
     }
 
     /// Takes the next instance that can be taken. It stays blocked until the
-    /// dispatcher says what became of it.
+    /// dispatcher reports the outcome.
     pub(crate) fn take(&mut self, now: Stamp, dispatcher: Dispatcher<'_>) -> Option<Candidate> {
         let instance = self.first(dispatcher).filter(|(when, _)| *when <= now)?.1.clone();
         Some(self.change(&instance, |hints| hints.examine(&instance, now)))
@@ -128,13 +128,13 @@ impl InstanceHints {
         self.unpark(instance);
     }
 
-    /// When the next instance can be taken that this dispatcher has not parked.
+    /// When the next instance that this dispatcher has not parked can be taken.
     pub(crate) fn next(&self, dispatcher: Dispatcher<'_>) -> Option<Stamp> {
         self.first(dispatcher).map(|(when, _)| *when)
     }
 
-    /// Whether a message of this instance that a poll found tells nothing new:
-    /// the instance is looked at anyway, now or when its block ends.
+    /// Whether a message that a poll found tells nothing new, because the instance
+    /// is examined anyway, now or when its block ends.
     pub(crate) fn is_known(&self, instance: &str, enqueued_at: Stamp, now: Stamp) -> bool {
         let is_known = self.instances.get(instance).is_some_and(|hints| hints.is_known(now));
         is_known && !self.parked.may_be_start(instance, enqueued_at)

@@ -1,5 +1,5 @@
-//! Parked instances: they have messages but cannot be taken, for now or for
-//! good. Each was read once and is read again ever less often.
+//! Parked instances: instances that have messages but cannot be taken, for now or
+//! for good. Each was read once, and is read again at growing intervals.
 //!
 //! An instance is parked for one of two reasons:
 //! - Its execution is pinned to a duroxide version that a dispatcher does not
@@ -19,21 +19,21 @@ use tokio::time::{Duration, Instant};
 
 use crate::documents::stamp::Stamp;
 
-/// The first pause before an instance is looked at again; each look doubles it,
-/// up to the last.
+/// The first and the longest pause before an instance is looked at again. Each look
+/// doubles the pause.
 const PAUSE_FIRST: Duration = Duration::from_secs(5);
 const PAUSE_LAST: Duration = Duration::from_secs(60);
 
-/// The interval between two looks for one reason: six requests a minute of the
-/// sixty that an idle process may send.
+/// The interval between two looks at the instances of one reason. These are six of
+/// the sixty requests that an idle process may send in a minute.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 
-/// Reasons kept apart: usually the filters of the runtimes that share a
-/// provider. Beyond it the reason that was used longest ago is forgotten with
-/// its instances.
+/// The most reasons: usually one for each filter of the runtimes that share a
+/// provider. When there are more, the reason that was used longest ago is
+/// forgotten with its instances.
 const REASONS_MAX: usize = 8;
 
-/// Instances parked for one reason: as many as there are hints.
+/// The most instances parked for one reason: as many as there can be hints.
 const PARKED_MAX: usize = 65_536;
 
 /// The duroxide versions that a dispatcher runs, in a form that can be
@@ -67,7 +67,7 @@ pub(crate) struct Parked {
 /// Why an instance cannot be taken.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Reason {
-    /// Dispatchers that run these versions do not run the instance's.
+    /// Dispatchers that run these versions do not run the instance's version.
     Version(Capability),
     /// No start is among its messages.
     Unstarted,
@@ -125,8 +125,8 @@ impl Parked {
         group.instances.insert(instance.to_owned(), ParkedInstance { until, pause, seen });
     }
 
-    /// Whether this dispatcher leaves the instance alone. Once per interval the
-    /// instance that has waited longest is not left alone.
+    /// Whether this dispatcher must not take the instance. Once per interval it may
+    /// take the instance that has waited longest.
     pub(super) fn is_parked(&self, instance: &str, dispatcher: Dispatcher<'_>) -> bool {
         let hides = |group: &Group| {
             group.instances.contains_key(instance) && group.due(dispatcher.now) != Some(instance)

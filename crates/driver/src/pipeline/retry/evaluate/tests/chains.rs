@@ -1,5 +1,5 @@
-//! Sequences of attempts that end the same way, or in any way: their waits, their
-//! number, and how the operation ends.
+//! Sequences of attempts, in which all attempts end the same way or each in a random
+//! way. The tests check the waits, the number of attempts, and how the operation ends.
 
 use super::*;
 
@@ -46,14 +46,13 @@ const CHAINS: &str = "
     404/0           delete  one 1 |                           | Abort
 ";
 
-/// Attempts that an operation can make at most, whatever happens: the first,
-/// and 3 failovers, 1 reconnect, 5 session retries, 10 after
-/// 403, 30 after 449, 8 with new maps.
+/// The most attempts that an operation can make: the first, 3 failovers, 1
+/// reconnect, 5 session retries, 10 after 403, 30 after 449, 8 with new maps.
 const ATTEMPTS_MAX: usize = 1 + 3 + 1 + 5 + 10 + 30 + 8;
 
-/// Waiting at most, in whole seconds: failovers 1.75, sessions 2.5, moving
-/// write regions 5, 449 24.4 (30 with hints), maps 7.1; all but 449 a quarter
-/// longer with the worst jitter.
+/// The longest that an operation can wait in total. The sums, in seconds: failovers
+/// 1.75, sessions 2.5, moving write regions 5, status 449 24.4 (30 with hints), maps
+/// 7.1. With the worst jitter all but 449 take a quarter longer.
 const WAIT_MAX: Duration = Duration::from_secs(50);
 
 /// Evaluates attempts until the operation ends.
@@ -74,7 +73,8 @@ fn follow<'a>(
     }
 }
 
-/// No count became smaller, one grew by one, and a write stays ambiguous.
+/// Whether no count became smaller, exactly one grew by one, and an ambiguous write
+/// is still ambiguous.
 fn has_grown(before: Budgets, after: Budgets) -> bool {
     let spent = |budgets: Budgets| Budget::ALL.iter().map(move |budget| budgets.spent(*budget));
     let retries = |budgets: Budgets| spent(budgets).map(|spent| spent.retries).sum::<u32>();

@@ -29,7 +29,7 @@ const SUBS: [u32; 21] = [
     u32::MAX,
 ];
 
-/// Whether a write that ended so was certainly not applied.
+/// Whether a write with this ending was certainly not applied.
 fn is_certainly_not_applied(ending: &EndingText) -> bool {
     match ending {
         EndingText::Status(status) => (300..500).contains(&status.code) && status.code != 408,

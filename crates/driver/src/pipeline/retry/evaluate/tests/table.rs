@@ -1,11 +1,11 @@
 //! The retry rules as tables, written by hand and not derived from the code, and the
 //! check of every cell.
 //!
-//! A line of the four action tables says what happens to a read, to a write that must
-//! never be done twice, to a guarded write, to one that may be done freely, and to a
-//! free delete. `?` after an action: from then on the write is ambiguous. [`WORDS`]
-//! says what an action means in one, two or three regions, [`EFFECTS`] which effects
-//! follow.
+//! A line of the four action tables has the action for a read, for a write that must
+//! never be done twice, for a guarded write, for a write that may be repeated freely,
+//! and for a delete that may be repeated freely. `?` after an action means that from
+//! then on the write is ambiguous. [`WORDS`] says what an action means in one, two or
+//! three regions, and [`EFFECTS`] says which effects follow.
 
 use std::collections::BTreeMap;
 
@@ -289,7 +289,7 @@ fn effects(cell: &str, has_breaker: bool) -> impl Iterator<Item = Effect> {
     cell.split('+').filter_map(effect)
 }
 
-/// The other inputs, which have no line in the tables.
+/// All combinations of the inputs that are not columns or lines of the tables.
 fn circumstances(plane: &str) -> Vec<(Regions, bool, bool)> {
     let planes = [("data", true), ("metadata", false)];
     let mut all = Vec::new();
