@@ -175,8 +175,8 @@ impl Pointer {
         self.tokens.last().map_or("", String::as_str)
     }
 
-    /// The container of the leaf; an error is the first token that is missing
-    /// or a scalar.
+    /// The object or array that contains the leaf; the error is the first token of
+    /// the path that is missing or a scalar.
     fn parent<'d>(&self, document: &'d mut Object) -> Result<Node<'d>, &str> {
         let mut node = Node::Root(document);
         for token in &self.tokens[..self.tokens.len() - 1] {

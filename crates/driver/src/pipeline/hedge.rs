@@ -2,11 +2,12 @@
 //! the threshold, a second leg asks another region, and the first final answer
 //! wins.
 //!
-//! An end that would be retried is not final: the other leg is awaited. The same
-//! holds when the state of the data refuses a write, because the other leg may
-//! have made that state, and when the second region does not know some metadata,
-//! because it may not have been replicated yet. The loser is cancelled by
-//! dropping it; if it has answered by then, its charge is reported.
+//! A leg whose outcome would be retried is not final: the other leg is awaited. A
+//! write that is refused because of the state of the data is not final either,
+//! because the other leg may have caused that state. Nor is an answer that the
+//! second region does not know some metadata, because the metadata may not have
+//! been replicated yet. The loser is cancelled by dropping it; if it has answered
+//! by then, its charge is reported.
 
 use std::pin::pin;
 
@@ -37,7 +38,7 @@ pub(crate) enum Loser {
 /// Which leg answered first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Winner {
-    /// The first, before the threshold: there was no second leg.
+    /// The first leg answered before the threshold: there was no second leg.
     Alone,
     Primary,
     Alternate,
@@ -115,7 +116,7 @@ fn settle(
 ) -> Result<Race, Error> {
     let early_name = if late_name == Winner::Primary { Winner::Alternate } else { Winner::Primary };
     match (early, late) {
-        // About metadata the first region's answer is better.
+        // For metadata the answer of the first region is preferred.
         (Ok(early), Ok(late)) if late_name == Winner::Alternate && !is_final(&late, late_name) => {
             Ok(Race { leg: early, winner: early_name, loser: Some(Loser::Ended(late)) })
         }
@@ -139,15 +140,15 @@ async fn cancel(
     }
 }
 
-/// The record of an alternate that was cancelled. Its latency is not known. It
-/// counts as the primary's, so that a threshold at which hedges do not help
-/// rises until they are no longer sent.
+/// The record of an alternate leg that was cancelled. Its latency is not known, so
+/// the primary's latency is recorded for it. Then a threshold at which hedges do
+/// not help rises until hedges are no longer sent.
 fn cancelled_alternate(alternate: &Sending<'_>, begun: Instant, primary: &Leg) -> Attempt {
     alternate.site.latency.record(begun, primary.record.elapsed);
     alternate.abandoned(begun)
 }
 
-/// The record of a primary that was cancelled. The time so far counts as its
+/// The record of a primary leg that was cancelled. The time so far counts as its
 /// latency; otherwise only the region's fast answers would be recorded.
 fn cancelled_primary(primary: &Sending<'_>, begun: Instant) -> Attempt {
     primary.site.latency.record(begun, begun.elapsed());

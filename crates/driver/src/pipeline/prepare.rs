@@ -35,7 +35,7 @@ pub(super) struct Prepared<'a> {
     pub(super) task: Task<'a>,
     pub(super) metadata: Option<Arc<ContainerMetadata>>,
     pub(super) partition: Option<Partition>,
-    /// The range of the session token; `None`: the token is of all ranges.
+    /// The range of the session token; `None` when the token covers all ranges.
     pub(super) session_range: Option<Arc<str>>,
     pub(super) snapshot: Snapshot,
     pub(super) route: Route,
@@ -85,7 +85,7 @@ async fn current(
 ) -> Result<Arc<ContainerMetadata>, Error> {
     match container.metadata() {
         None => Box::pin(metadata::load(core, container, deadline)).await,
-        // If that fails, the old metadata is used, with a token of all ranges.
+        // If reading fails, the old metadata is used, with a token that covers all ranges.
         Some(metadata) if container.has_unknown_range() => {
             Ok(Box::pin(metadata::try_refresh(core, container, metadata, deadline)).await)
         }
@@ -133,8 +133,8 @@ pub(super) fn route_request<'a>(
 }
 
 /// The region that the verdict asks for. But when the account names another write
-/// region than at the last attempt, a write goes there: the attempts before say
-/// nothing about it.
+/// region than at the last attempt, a write goes to that region: earlier attempts
+/// say nothing about it.
 fn next_region(account: &Account, operation: &Operation, state: &State) -> Option<RouteTo> {
     let has_moved = state.write_region.as_ref().zip(account.only_write_region()).is_some_and(|(a, b)| a != b);
     if has_moved && !operation.verb.is_read() { Some(RouteTo::WriteRegion) } else { state.route_to }

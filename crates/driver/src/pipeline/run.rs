@@ -1,5 +1,5 @@
 //! The loop of an operation: prepare, send, judge, apply, act. Each stage has its
-//! own file; this one has their order.
+//! own file; this file calls them in order.
 
 use http::StatusCode;
 use perihelion_wire::status;
@@ -84,8 +84,8 @@ async fn drive(core: &Core, task: Task<'_>, state: &mut State) -> Result<Respons
     }
 }
 
-/// Records the session token of an answer. An answer that the session is not
-/// available yet has none that counts.
+/// Records the session token of an answer. The token of an answer which says that
+/// the session is not available yet is ignored.
 fn note_session(prepared: &Prepared<'_>, result: &AttemptResult) {
     let operation = prepared.task.operation;
     let (Some(container), Some(metadata), Ok(response)) =

@@ -73,8 +73,8 @@ fn hedge_plan(prepared: &Prepared<'_>, state: &State) -> Option<(Route, Instant)
     Some((other, now + threshold))
 }
 
-/// Whether this leg ends the race. While the other leg is under way, it may apply
-/// a write.
+/// Whether this leg ends the race. As long as the other leg is under way, that leg
+/// may apply a write.
 fn is_final(prepared: &Prepared<'_>, state: &State, leg: &Leg, winner: Winner) -> bool {
     let operation = prepared.task.operation;
     let in_doubt = state.budgets.with_ambiguity(true);
@@ -93,7 +93,7 @@ fn is_final(prepared: &Prepared<'_>, state: &State, leg: &Leg, winner: Winner) -
     }
 }
 
-/// Counts for the breaker of the first region whether it won.
+/// Reports to the breaker of the first region whether that region won.
 fn note_race(core: &Core, prepared: &Prepared<'_>, winner: Winner) {
     let Some(partition) = &prepared.partition else { return };
     let usage = usage(prepared.task.operation);

@@ -2,7 +2,7 @@
 //! endpoints are unavailable.
 //!
 //! An [`Account`] is a snapshot. Reading the account document, and marking an
-//! endpoint, return the next one. A region keeps its [`Site`], and so its
+//! endpoint, return the next snapshot. A region keeps its [`Site`], and so its
 //! latencies, from snapshot to snapshot as long as its endpoint stays the same.
 //!
 //! What always holds: there is at least one site to read from and one to write
@@ -41,7 +41,7 @@ pub(crate) struct Account {
     pub(crate) generation: u64,
     /// Sites for reads, best first.
     pub(crate) reads: Vec<Arc<Site>>,
-    /// Sites for writes, best first; one unless `is_multi_write`.
+    /// Sites for writes, best first; exactly one unless `is_multi_write`.
     pub(crate) writes: Vec<Arc<Site>>,
     /// Whether every region takes writes.
     pub(crate) is_multi_write: bool,
@@ -171,8 +171,8 @@ impl Account {
         asked
     }
 
-    /// The account when `endpoint` has failed: it is avoided, and may be probed
-    /// after `period`.
+    /// The next snapshot when `endpoint` has failed: the endpoint is avoided, and may
+    /// be probed after `period`.
     pub(crate) fn mark_unavailable(
         &self,
         endpoint: &Endpoint,
@@ -190,7 +190,7 @@ impl Account {
         next
     }
 
-    /// The account when `endpoint` has answered a probe.
+    /// The next snapshot when `endpoint` has answered a probe.
     pub(crate) fn mark_available(&self, endpoint: &Endpoint) -> Account {
         let mut next = self.clone();
         next.unavailable.retain(|mark| mark.endpoint != *endpoint);
@@ -212,8 +212,8 @@ impl Account {
         !self.unavailable.is_empty()
     }
 
-    /// Endpoints that are to be probed, each once. An endpoint that is marked for
-    /// reads and for writes waits for the later of the two.
+    /// Endpoints that are to be probed now, each once. An endpoint that is marked for
+    /// reads and for writes is probed when the later mark is due.
     pub(crate) fn due_for_probe(&self, now: Instant) -> Vec<Endpoint> {
         let is_waiting = |endpoint: &Endpoint| {
             self.unavailable.iter().any(|mark| mark.endpoint == *endpoint && mark.probe_from > now)

@@ -24,8 +24,8 @@ use super::account::Usage;
 use crate::options::CircuitBreakerOptions;
 use crate::region::Region;
 
-/// The breakers of one snapshot. Each change copies the snapshot, one pointer
-/// for each breaker; this many take about ten microseconds.
+/// The most breakers in one snapshot. Each change copies the snapshot, one pointer
+/// for each breaker; copying this many takes about ten microseconds.
 const BREAKERS_MAX: usize = 2048;
 
 /// A physical partition of a container.
@@ -37,8 +37,7 @@ pub(crate) struct Partition {
     pub(crate) range: Arc<str>,
 }
 
-/// What a breaker opens and closes for: reads or writes of one partition in one
-/// region.
+/// The key of a breaker: reads or writes of one partition in one region.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BreakerKey<'a> {
     pub(crate) partition: &'a Partition,

@@ -28,18 +28,19 @@ const SLICE: Duration = Duration::from_secs(5);
 /// Slices kept: half a minute, for regions with little traffic.
 const SLICES: usize = 6;
 
-/// With this many requests in the newest slices, older ones are not looked at.
+/// When the newest slices hold this many requests, older slices are not used.
 const SAMPLES_ENOUGH: u32 = 200;
 
 /// With fewer requests than this there is no percentile: the largest of ten is a
 /// rough upper bound, the largest of two is random.
 const SAMPLES_MIN: u32 = 10;
 
-/// With fewer requests than this, a percentile does not count as usual: the largest
-/// of a few is often too small.
+/// A percentile of fewer requests than this is not used as the usual percentile:
+/// the largest of a few latencies is often too small.
 const SAMPLES_TRUSTED: u32 = 100;
 
-/// The usual percentile is the least one of this period and the one before.
+/// The usual percentile is the least percentile of the current period of this many
+/// slices and of the period before.
 const USUAL_SLICES: u64 = 30;
 
 /// Where no other region was measured, the threshold rises to at most this many
@@ -65,10 +66,10 @@ const BUCKETS: usize = (LAST_OCTAVE - FIRST_OCTAVE) as usize * STEPS + 1;
 /// The threshold when no region was measured yet.
 const THRESHOLD_UNKNOWN: Duration = Duration::from_secs(1);
 
-/// The shortest threshold, whatever was measured or set.
+/// The shortest threshold; shorter ones that were measured or set are raised to it.
 const THRESHOLD_FLOOR: Duration = Duration::from_millis(50);
 
-/// The longest threshold, whatever was measured or set.
+/// The longest threshold; longer ones that were measured or set are lowered to it.
 const THRESHOLD_CEILING: Duration = Duration::from_millis(4000);
 
 /// Recent latencies of one region.
@@ -119,8 +120,8 @@ impl LatencyWindow {
         }
     }
 
-    /// The threshold by this region: its P99. When no other region was measured,
-    /// not much more than the usual percentile.
+    /// The threshold that follows from this region: its P99. When no other region was
+    /// measured, at most [`RISE_ALONE_MAX`] times the usual percentile.
     fn threshold(&self, is_alone: bool, now: Instant) -> Option<Duration> {
         let p99 = self.p99(now)?;
         let period = slice_number(*self.origin.get()?, now) / USUAL_SLICES;
@@ -163,7 +164,8 @@ impl LatencyWindow {
 
 /// The latency that all but the slowest hundredth of `count` stayed under.
 fn percentile(slices: &[Option<&Slice>], count: u32) -> Option<Duration> {
-    // At least one is above, so that of a few requests the largest counts.
+    // At least one request is above the percentile: with few requests, the slowest one
+    // decides.
     let mut above = (count / 100).max(1);
     for bucket in (0..BUCKETS).rev() {
         let counts = slices.iter().flatten().map(|slice| slice.buckets[bucket].load(Ordering::Relaxed));

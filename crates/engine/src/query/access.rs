@@ -1,7 +1,7 @@
 //! Choosing the keys to read.
 //!
-//! The shape of index that a query can use: equalities on plain paths, then the
-//! ORDER BY keys, or else one IN list and a range on one path. An existing index
+//! A query can use an index whose columns are the equalities on plain paths, then
+//! the ORDER BY keys, or else one IN list and a range on one path. An existing index
 //! fits when its first columns are the equalities in any order and the next ones
 //! the order keys, all as written or all reversed. An IN list is a list of
 //! equalities, each with a part of the index to scan; the parts together have no
@@ -36,12 +36,13 @@ pub(super) struct Plan {
 /// An index and the parts of it to scan.
 pub(super) struct IndexUse {
     pub(super) definition: IndexDefinition,
-    /// The equalities' values, encoded; several, in order, for an IN list.
+    /// The encoded values of the equalities: one prefix, or several sorted prefixes
+    /// for an IN list.
     pub(super) prefixes: Vec<Vec<u8>>,
-    /// Bounds on the column after them, encoded, relative to a prefix.
+    /// Encoded bounds on the column after the prefix, relative to it.
     pub(super) from: Bound<Vec<u8>>,
     pub(super) to: Bound<Vec<u8>>,
-    /// Whether scanning it gives the rows in order; then there is one prefix.
+    /// Whether scanning the index gives the rows in order; then there is one prefix.
     pub(super) gives_order: bool,
     pub(super) is_backward: bool,
     /// Whether there is one prefix and its entries are in `_rid` order.
@@ -262,7 +263,7 @@ impl<'q> Shape<'q> {
 /// The encoded prefixes that the equalities and an IN list select.
 struct Lookup {
     prefixes: Vec<Vec<u8>>,
-    /// How many columns they cover.
+    /// How many columns the prefixes cover.
     columns: usize,
     has_choice: bool,
 }
@@ -301,7 +302,7 @@ fn is_scalar(value: &Value) -> bool {
     !matches!(value, Value::Array(_) | Value::Object(_))
 }
 
-/// A comparison holds only within the type of its value.
+/// The bounds of a condition. A comparison is true only for values of its own type.
 fn bounds_of(condition: &Condition) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
     let encoded = |value: &Value| {
         let mut key = Vec::new();

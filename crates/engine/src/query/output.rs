@@ -84,7 +84,7 @@ fn is_padded_exponent(rest: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    /// The point text of a value is copied only if it is the query text.
+    /// The text for point reads is copied only if it is also the text for queries.
     #[track_caller]
     fn check(text: &str, is_copied: bool) {
         let value = json::parse_str(text).expect(text);

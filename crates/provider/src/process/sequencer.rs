@@ -1,6 +1,6 @@
 //! The sequencer numbers the messages that this process enqueues, for each target
-//! instance, and knows a low-water mark: no message below it will arrive again.
-//! [`crate::documents::dedup`] uses both to recognise duplicates.
+//! instance, and keeps a low-water mark: no message with a lower number will arrive
+//! again. [`crate::documents::dedup`] uses both to recognise duplicates.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Mutex;
@@ -12,11 +12,12 @@ use crate::documents::lock_token::nonce;
 use crate::sync::lock;
 use crate::timing::LATE_ATTEMPT_MAX;
 
-/// The resolution of that time.
+/// How often a target records its next number. The floor may therefore rise up to this
+/// much later than [`LATE_ATTEMPT_MAX`] allows.
 const MARK_EVERY: Duration = Duration::from_secs(10);
 
-/// The most targets. Beyond it, targets without messages in flight are forgotten, and
-/// this process gets a new sender id for them.
+/// The most targets. When there are more, targets without messages in flight are
+/// forgotten, and this process gets a new sender id for them.
 const TARGETS_MAX: usize = 4096;
 
 /// The instances that this process enqueues to.
@@ -30,20 +31,20 @@ struct Target {
     sender: String,
     next: u64,
     in_flight: BTreeSet<u64>,
-    /// No message below will arrive again.
+    /// No message with a lower number will arrive again.
     floor: u64,
-    /// Values of `next` at recent times.
+    /// The values that `next` had at recent times.
     marks: VecDeque<(Instant, u64)>,
 }
 
-/// A message in flight. Dropping it ends the flight.
+/// A message that is being sent. It is in flight until this value is dropped.
 #[derive(Debug)]
 pub(crate) struct InFlight<'a> {
     sequencer: &'a Sequencer,
     target: String,
     pub(crate) sender: String,
     pub(crate) number: u64,
-    /// No message below this number will arrive again.
+    /// No message with a lower number will arrive again.
     pub(crate) low: u64,
 }
 

@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 
-/// What a connection has been told to do. Grows, never shrinks.
+/// What a connection has been told to do. A directive is only replaced by a greater
+/// one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub(super) enum Directive {
@@ -30,7 +31,7 @@ pub(super) struct ConnectionState {
     events: AtomicU64,
     /// Bytes arrived since the last request began: part of a header block.
     head_pending: AtomicBool,
-    /// The connection speaks HTTP. Before that there is nothing to drain.
+    /// The connection speaks HTTP. Before, it has no requests to drain.
     http_started: AtomicBool,
     /// A request was rejected before it was read to its end: the connection
     /// closes only once the client has seen the response.
@@ -136,7 +137,7 @@ pub(super) struct Observation {
 }
 
 /// Runs a connection until it ends or is told to close. A connection that does
-/// not speak HTTP yet has nothing to drain, so it ends at that directive too.
+/// not speak HTTP yet has no requests to drain, so `Directive::Drain` ends it too.
 pub(super) async fn run_supervised<F: Future<Output = ()>>(state: &ConnectionState, connection: F) {
     let mut connection = std::pin::pin!(connection);
     std::future::poll_fn(|cx| {

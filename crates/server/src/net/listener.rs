@@ -18,12 +18,12 @@ use super::connection_state::{ConnectionState, Directive, run_supervised};
 use super::supervisor::ConnectionTable;
 use super::{Handler, Limits};
 
-/// The pause after a failed accept, for lack of file descriptors or memory: a retry
-/// at once would spin. Connections that end meanwhile free resources.
+/// The pause after an accept that failed for lack of file descriptors or memory: a
+/// retry at once would spin. Connections that end meanwhile free resources.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Connections that are told to close do so at their next poll; this only bounds
-/// the wait for the scheduler to get to them.
+/// The longest wait for connections that are told to close. They close at their next
+/// poll, so this only bounds how long the scheduler takes to poll them.
 const CLOSE_WAIT: Duration = Duration::from_secs(1);
 
 /// Binds every address that `host` stands for, all on one port (`localhost`

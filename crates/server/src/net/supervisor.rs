@@ -16,8 +16,8 @@ use tokio::time::Instant;
 use super::Limits;
 use super::connection_state::{ConnectionState, Directive, Observation, lock};
 
-/// A bound is checked this many times within its length, so it acts at most a
-/// quarter of its length late.
+/// A timeout is checked this many times within its length, so it takes effect at
+/// most a quarter of its length late.
 const TICKS_PER_BOUND: u32 = 4;
 
 /// The shortest tick, so that the tiny bounds of tests do not make the

@@ -28,11 +28,11 @@ pub enum PatchError {
 /// Why one operation cannot be applied. The texts are paths or path segments.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reason {
-    /// The parent of an added node is missing or a scalar.
+    /// The parent of the node is missing or a scalar.
     NoParent {
         /// The operation is `add`.
         is_add: bool,
-        /// The segment that does not exist.
+        /// The first path segment that is missing or a scalar.
         beyond: String,
     },
     /// `replace` of a node that does not exist.

@@ -4,7 +4,8 @@
 use perihelion_client::{Client, Container, ContainerProperties, IndexingPolicy};
 use serde_json::Value;
 
-/// The variable with the path of a recording to use instead.
+/// The environment variable with the path of a recording to use instead of the file in
+/// the repository.
 const VARIABLE: &str = "PERIHELION_PUBLISHED_CONTAINER";
 
 const RECORDED: &str = include_str!("../../fixtures/published-0.1.10.json");
