@@ -3,7 +3,7 @@
 //! Three layers hold the same [`OperationOptions`]: the environment, the driver
 //! and the operation. A value of the operation wins over the driver's, and the
 //! driver's over the environment's. `Settings` is the result, with a value for
-//! every field. Operations without options of their own share one.
+//! every field. Operations without options of their own share one `Settings`.
 
 mod check;
 mod driver;
@@ -140,17 +140,17 @@ impl OperationOptions {
 /// Hedging: whether and when a second region is asked too.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Hedging {
-    /// Never.
+    /// No request is hedged.
     Off,
-    /// After the P99 of recent requests to the fastest eligible region, kept
-    /// within these bounds (and within 50 to 4000 ms).
+    /// A second region is asked after the P99 of recent requests to the fastest
+    /// eligible region, kept within these bounds (and within 50 to 4000 ms).
     Dynamic {
         /// The lower bound.
         min: Duration,
         /// The upper bound.
         max: Duration,
     },
-    /// After this time.
+    /// A second region is asked after this time.
     Fixed(Duration),
 }
 

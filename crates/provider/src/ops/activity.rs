@@ -8,6 +8,6 @@ mod prefetch;
 pub(crate) mod renew;
 pub(crate) mod sessions;
 
-/// Attempts of a conditional write when the activity document changes under its
-/// lock: only renewals of the same token change it.
+/// The most attempts of a conditional write. The activity document changes under its
+/// lock only when the same token is renewed.
 const ATTEMPTS_MAX: usize = 16;

@@ -11,14 +11,14 @@ use crate::ops::core::Core;
 use crate::ops::wait::FetchWait;
 use crate::process::interest::Ticket;
 
-/// Polls of one look, each without what was found before.
+/// The most polls of one look. Each poll leaves out work that earlier ones found.
 const ROUNDS_MAX: usize = 8;
 
 /// One queue, as one fetch sees it.
 pub(crate) trait Queue {
     /// What the fetch returns.
     type Item;
-    /// Lives while the fetch waits.
+    /// A guard that exists while the fetch waits.
     type Waiting;
 
     /// Notified when hints change.

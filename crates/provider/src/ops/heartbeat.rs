@@ -19,7 +19,8 @@ use crate::store::{Store, quiet};
 use crate::sync::lock;
 use crate::timing::{HEARTBEAT_INTERVAL, HEARTBEAT_TTL};
 
-/// Every third heartbeat reads the heartbeats of the others, even when no poll asks.
+/// Every third heartbeat reads the heartbeats of other processes, even when no poll
+/// asks for them.
 const LIST_EVERY: u32 = 3;
 
 /// How old the list of processes may be when a poll finds work of other processes.
@@ -32,7 +33,8 @@ const GOODBYE_MAX: Duration = Duration::from_secs(1);
 /// The most heartbeats that are read. Work of further processes is only taken later.
 const NODES_MAX: u32 = 500;
 
-/// Writes heartbeats until the provider is dropped; none while nothing is fetched.
+/// Writes heartbeats until the provider is dropped. While nothing is fetched, no
+/// heartbeat is written.
 pub(crate) async fn run(core: Weak<Core>) {
     let Some(woken) = core.upgrade().map(|core| Arc::clone(&core.membership.woken)) else { return };
     let mut count = 0;

@@ -44,7 +44,7 @@ impl FoundState {
     }
 }
 
-/// The state of an instance; `None` for a deleted one.
+/// The state of an instance; `None` for a deleted instance.
 pub(crate) async fn live(store: &Store, instance: &str) -> Result<Option<State>, Failure> {
     let found = state(store, instance).await?;
     Ok(found.map(FoundState::into_state).filter(|state| !state.is_deleted()))
@@ -57,7 +57,8 @@ pub(crate) async fn created(store: &Store, instance: &str) -> Result<State, Fail
 }
 
 /// The history of the latest execution; empty for an unknown instance. Failures are
-/// retried, because the runtime takes one for an empty history before each activity.
+/// retried: the runtime reads the history before each activity, and treats a failure as
+/// an empty history.
 pub(crate) async fn latest(store: &Store, instance: &str) -> Result<Vec<Event>, Failure> {
     retry_until(Instant::now() + RETRY_FOR, || latest_now(store, instance)).await
 }

@@ -1,6 +1,6 @@
 //! `FetchWait`: how long a fetch waits for work. A fetch with a short timeout looks
-//! once. One with a long timeout waits for hints, polls now and then, and waits out
-//! an outage.
+//! once. A fetch with a long timeout waits for hints, polls now and then, and keeps
+//! waiting through an outage.
 
 use std::time::Duration;
 
@@ -11,11 +11,11 @@ use crate::failure::Failure;
 use crate::options::config::Options;
 use crate::process::clock::HybridClock;
 
-/// Between attempts of a waiting fetch while the database does not answer.
+/// The pause between attempts of a waiting fetch while the database does not answer.
 const OUTAGE_PAUSE: Duration = Duration::from_millis(500);
 
-/// The longest wait, whatever the caller asks for: it is added to an `Instant`,
-/// which must not overflow.
+/// The longest wait. A longer one is cut to it, because the wait is added to an
+/// `Instant`, which must not overflow.
 const WAIT_MAX: Duration = Duration::from_secs(24 * 3600);
 
 /// The waiting time of one fetch.

@@ -1,5 +1,5 @@
-//! Background work after a commit. No caller waits for it, up to a limit; when all permits
-//! are taken, the caller runs the work inline.
+//! Background work after a commit. No caller waits for it while there are permits; when
+//! all permits are taken, the caller runs the work inline.
 //!
 //! Invariant: background work may be cut off anywhere, because the reconciler finds it
 //! and does it again.

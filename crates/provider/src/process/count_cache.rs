@@ -5,8 +5,9 @@
 //! is counted again while the budget allows. The budget is in request units: a count
 //! costs its charge, at least [`PRICE_LEAST`], and a process earns
 //! [`EARNED_PER_SECOND`]. So an occasional caller sees its own writes at once. A caller
-//! that asks all the time, or of a container with millions of instances, gets an older
-//! count (up to a minute, or the time to earn one count), and the cost is bounded.
+//! that asks all the time, or asks for a container with millions of instances, gets an
+//! older count, so the cost is bounded. That count is at most a minute old, or as old as
+//! it takes to earn one count.
 //! Concurrent callers share one count.
 
 use std::future::Future;
@@ -24,7 +25,8 @@ const AGE_MAX: Duration = Duration::from_secs(60);
 /// the smallest container.
 const EARNED_PER_SECOND: f64 = 5.0;
 
-/// The most that can be saved: twenty cheap counts in a row, as a tool or a test asks for.
+/// The most request units that can be saved: enough for twenty cheap counts in a row, as
+/// a tool or a test makes them.
 const SAVED_MAX: f64 = 2000.0;
 
 /// The least price of a count, so that there are three a minute on average.

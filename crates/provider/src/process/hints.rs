@@ -1,6 +1,6 @@
 //! Hints: the work that this process knows of, in memory. Every enqueue and
 //! commit adds hints, polls add the work of other processes, and fetches take
-//! from here. A wrong hint costs a request; a missing one is found by the next
+//! from here. A wrong hint costs a request; work without a hint is found by the next
 //! poll.
 
 mod activities;

@@ -1,5 +1,5 @@
-//! Interests: what each waiting fetch can take. A poll asks for these and nothing else,
-//! so a process with tagged workers only does not read other work.
+//! Interests: the work that each waiting fetch can take. A poll asks for this work and
+//! nothing else, so a process whose workers all have tags does not read other work.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -12,7 +12,7 @@ use crate::sync::lock;
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Interest {
     Instances,
-    /// Activities. Those of sessions only with an owner.
+    /// Activities. Activities of a session are included only with an owner.
     Activities {
         tags: Tags,
         owner: Option<String>,
@@ -29,7 +29,7 @@ pub(crate) struct Interests {
 /// The interests of all waiting fetches.
 #[derive(Debug)]
 pub(crate) struct Asked {
-    /// Without duplicates.
+    /// The interests, without duplicates.
     pub(crate) interests: Vec<Interest>,
     /// One of the fetches looks once and takes work of any age.
     pub(crate) is_eager: bool,

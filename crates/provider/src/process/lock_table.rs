@@ -16,8 +16,8 @@ use crate::documents::dedup::Once;
 use crate::documents::{Activity, State, Versioned};
 use crate::sync::lock;
 
-/// The most locks in a table: more than a process has dispatchers. Beyond it the oldest
-/// are forgotten, which costs one read each.
+/// The most locks in a table: more than a process has dispatchers. When there are more,
+/// the oldest are forgotten, which costs one read each.
 const HELD_MAX: usize = 4096;
 
 /// A lock on an instance. Operations with the same token run one after the other.
@@ -35,7 +35,7 @@ pub(crate) struct LockedInstance {
     /// Messages of the turn that must not be delivered twice.
     pub(crate) once: Vec<Once>,
     pub(crate) until: Instant,
-    /// There were more messages than the turn takes.
+    /// The instance had more messages than one turn takes.
     pub(crate) is_more: bool,
 }
 
@@ -44,7 +44,7 @@ pub(crate) struct LockedInstance {
 pub(crate) struct LockedActivity {
     pub(crate) activity: Versioned<Activity>,
     pub(crate) until: Instant,
-    /// The worker that has it, if it will fetch again.
+    /// The worker that has the activity, if it will fetch again.
     pub(crate) worker: Option<Worker>,
 }
 

@@ -33,7 +33,7 @@ pub(crate) struct Membership {
     pub(crate) me: String,
     /// The roles of fetches since the last heartbeat. Fetches write it.
     pub(crate) called: Mutex<Roles>,
-    /// Wakes the heartbeat at the first fetch after a while.
+    /// Wakes the heartbeat task at the first fetch after a time without fetches.
     pub(crate) woken: Arc<Notify>,
     /// The newest view.
     pub(crate) view: Mutex<Arc<View>>,
@@ -55,7 +55,8 @@ impl Default for Membership {
 
 impl Membership {
     /// Since when this process owns the slot of an instance; `None` if another process
-    /// does, or nothing is known yet. Work enqueued later was never another process's.
+    /// owns it, or nothing is known yet. Work that was enqueued later never belonged to
+    /// another process.
     pub(crate) fn owned_since(&self, instance: &str) -> Option<Stamp> {
         self.view().owned_since(instance)
     }

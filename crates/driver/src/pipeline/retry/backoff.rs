@@ -2,7 +2,8 @@
 //! spread by a quarter either way, so that clients that failed at the same time
 //! do not retry at the same time.
 //!
-//! Any count and any sample give a wait of at most five quarters of the longest.
+//! For every count and every sample, the wait is at most five quarters of the
+//! longest wait.
 
 use std::time::Duration;
 
@@ -15,10 +16,10 @@ pub(crate) struct Backoff {
     pub(crate) longest: Duration,
 }
 
-/// The share by which a wait is shortened or lengthened at most.
+/// The largest share by which a wait is shortened or lengthened.
 const SPREAD: f64 = 0.25;
 
-/// The sample that replaces one that is not between 0 and 1.
+/// The sample that is used instead of one that is not between 0 and 1.
 const MIDDLE: f64 = 0.5;
 
 impl Backoff {

@@ -24,28 +24,32 @@ use crate::diagnostics::Context;
 use crate::operation::{Repeat, Verb};
 use crate::routing::resolve::RouteTo;
 
-/// Between rounds over regions that are all unavailable. With three failovers in
-/// one region these are 1.75 s, enough for a connection or a process to come
-/// back.
+/// The waits between rounds over regions that are all unavailable. With one region
+/// and three failovers they are 1.75 s in all, enough for a connection or a process
+/// to come back.
 const UNAVAILABLE: Backoff = Backoff { first: Duration::from_millis(250), longest: Duration::from_secs(4) };
 
-/// New connections in place of one that was closing. When the second one closes
-/// as well, that is not a coincidence.
+/// How often a new connection is opened in place of one that was closing. When the
+/// second connection closes as well, the endpoint is at fault.
 const RECONNECTS_MAX: u32 = 1;
 
-/// While replication brings what a session has seen (tens of milliseconds
-/// between regions), once every region that may have it was asked.
+/// The waits until replication has brought the writes that the session has seen
+/// (tens of milliseconds between regions). They begin once every region that may
+/// have those writes was asked.
 const SESSION: Backoff = Backoff { first: Duration::from_millis(100), longest: Duration::from_secs(1) };
-/// One retry in the write region (or in each, where all take writes); the others
-/// wait for replication, 1.5 to 2.5 s in all, which outlasts a usual delay
-/// between regions.
+/// Retries of a read whose session a region does not have yet. One retry goes to the
+/// write region (or one to each, where all take writes). The other retries wait for
+/// replication, 1.5 to 2.5 s in all, which is longer than the usual delay between
+/// regions.
 const SESSION_RETRIES_USUAL: u32 = 5;
 
-/// While another write of the same document is in progress.
+/// The waits while another write of the same document is in progress.
 const RETRY_WITH: Backoff = Backoff { first: Duration::from_millis(10), longest: Duration::from_secs(1) };
-/// Added to each wait, so that two writers in lockstep separate.
+/// The most that is added to each of these waits, so that two writers that retry at
+/// the same times get different waits.
 const RETRY_WITH_SALT_MAX: Duration = Duration::from_millis(5);
-/// Without hints these are about 24 s of waiting, so the count ends it first.
+/// Retries while another write is in progress. Without hints of the service they wait
+/// about 24 s in all, so this count is reached before the limit on the waiting time.
 const RETRY_WITH_RETRIES_MAX: u32 = 30;
 const RETRY_WITH_WAIT_MAX: Duration = Duration::from_secs(30);
 
@@ -69,7 +73,7 @@ pub(crate) fn evaluate(
     (case.verdict(rule.action), rule.effects)
 }
 
-/// Whether a write whose attempt ended so was applied, or may have been.
+/// Whether a write whose attempt has this ending was applied, or may have been.
 pub(crate) fn may_have_applied(nature: Nature, ending: Ending<'_>, regions: Regions) -> bool {
     rules::rule(finding(ending), nature, regions).may_have_applied
 }
@@ -116,11 +120,11 @@ impl Case {
     /// The state of the data refuses the write. After an ambiguous attempt, that
     /// attempt may have made this state.
     ///
-    /// A guard that holds no longer (the id exists, the etag has changed) also
-    /// prevents that an earlier attempt, if it is still under way, is applied
-    /// later. So if the witness is absent, the refusal stands. This is not so
-    /// without a guard, nor when the earlier attempt may have gone to another
-    /// write region, where the guard was checked against other data.
+    /// A guard that no longer holds (the id exists, the etag has changed) also keeps
+    /// an earlier attempt that is still under way from being applied later. So if
+    /// the witness is absent, the refusal is final. It is not final without a guard,
+    /// nor when the earlier attempt may have gone to another write region, where
+    /// the guard was checked against other data.
     fn end_refused(self) -> Verdict {
         if !self.budgets.is_ambiguous {
             return Verdict::Abort;
@@ -157,8 +161,8 @@ impl Case {
         self.again(policy.budget, wait.min(wait_left), policy.route_to, policy.context)
     }
 
-    /// Another region may have what the session has seen: the write region, or
-    /// any region where all take writes.
+    /// Retries in a region that may have the writes that the session has seen: the
+    /// write region, or any region where all take writes.
     fn retry_session(self) -> Verdict {
         let others = self.others();
         let (route_to, elsewhere) = match (self.regions.is_multi_write, others) {

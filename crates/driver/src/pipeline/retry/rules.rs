@@ -6,7 +6,7 @@
 //! |---|---|---|
 //! | 429 (not 429/3092) | retries in the same region after the service's hint, inside the attempt (`throttle`) | 18 retries, 270 s; metadata 9, 30 s |
 //! | 429/3092, 410 | goes to the next region at once; with one region, waits and retries there | 3 failovers |
-//! | 503, 408, other 5xx | does the same; a write only if it may be repeated | 3 failovers |
+//! | 503, 408, other 5xx | goes to the next region, with the same waits as after 410; a write only if it may be repeated | 3 failovers |
 //! | 403/3, 403/1008 | reads the account again (at most every 5 s) and goes to the next region | 10 retries, 5 s of waiting |
 //! | 404/1002 | goes to the write region; where all regions take writes, to the next one; then waits for replication, 100 ms doubling | 5 retries, or one for each region and one more |
 //! | 449 | retries in the same region, 10 ms doubling to 1 s | 30 retries, 30 s |
@@ -31,8 +31,8 @@ use super::verdict::{Nature, Regions};
 use crate::diagnostics::Context;
 use crate::routing::resolve::RouteTo;
 
-/// The meaning of an attempt's end. Unless it says otherwise, a write whose
-/// attempt ended so was certainly not applied.
+/// The meaning of an attempt's end. Unless a finding says otherwise, a write whose
+/// attempt had this finding was certainly not applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Finding {
     /// The service did what was asked, or (304) the condition holds.
@@ -82,8 +82,8 @@ pub(super) enum Finding {
 }
 
 /// The finding for a status. The compiler checks that the ranges cover all
-/// numbers; sub-statuses with a rule of their own come before the rest of their
-/// code.
+/// numbers. Sub-statuses with a rule of their own come before the other
+/// sub-statuses of the same code.
 pub(super) fn answered(status: Status) -> Finding {
     match status {
         Status { code: 0..=199, .. } => Finding::Nonsense,
@@ -153,7 +153,7 @@ pub(super) enum Action {
     /// Give the caller the answer, unless it refuses the repeat of a batch that
     /// the first attempt may have applied.
     CompleteBatch,
-    /// Nothing exists: what the repeat of a delete expects.
+    /// The resource does not exist. After a repeated delete that is success.
     EndAbsent,
     /// The state of the data refuses the write.
     EndRefused,
@@ -200,21 +200,21 @@ macro_rules! budgets {
 }
 
 budgets! {
-    /// After unavailability.
+    /// Retries after unavailability.
     Failover,
-    /// Over a new connection to the same endpoint.
+    /// Retries over a new connection to the same endpoint.
     Reconnect,
-    /// For a session that the region did not have yet.
+    /// Retries of reads whose session the region did not have yet.
     Session,
-    /// After 403/3 and 403/1008.
+    /// Retries after 403/3 and 403/1008.
     Forbidden,
-    /// After 449.
+    /// Retries after 449.
     RetryWith,
-    /// With metadata that was read again.
+    /// Retries with metadata that was read again.
     Reroute,
 }
 
-/// While a write region moves (seconds). The first retry does not wait: in most
+/// Retries while a write region moves, which takes seconds. The first retry does not wait: in most
 /// cases the move is over and only this client did not know of it. After 10
 /// retries or 5 s the region's refusal is final.
 const FORBIDDEN: RetryPolicy = RetryPolicy {
@@ -227,9 +227,9 @@ const FORBIDDEN: RetryPolicy = RetryPolicy {
     context: Context::Failover,
 };
 
-/// While a split, a merge or a move completes. The first retry does not wait:
-/// in most cases it is over and only this client's ranges were old. Eight
-/// retries are about 7 s, which outlasts the end of a split.
+/// Retries while a split, a merge or a move completes. The first retry does not
+/// wait: in most cases the change is complete and only this client's ranges were
+/// old. Eight retries take about 7 s, longer than the last phase of a split.
 const REROUTE: RetryPolicy = RetryPolicy {
     budget: Budget::Reroute,
     retries_max: 8,

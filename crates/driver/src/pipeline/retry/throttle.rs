@@ -13,7 +13,7 @@ use perihelion_wire::status::{self, Status};
 
 use super::backoff::Backoff;
 
-/// Used when the service does not say how long to wait.
+/// The waits when the service does not say how long to wait.
 const BACKOFF: Backoff = Backoff { first: Duration::from_millis(5), longest: Duration::from_secs(5) };
 
 /// The longest single wait of an operation on documents. Callers rarely want to
@@ -27,7 +27,7 @@ const METADATA_WAIT_MAX: Duration = Duration::from_secs(5);
 /// arrive.
 const DEADLINE_MARGIN: Duration = Duration::from_millis(100);
 
-/// What one attempt may still spend on being throttled.
+/// The retries and waits that one attempt has left for throttled requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ThrottleBudget {
     retries: u32,
@@ -37,7 +37,7 @@ pub(crate) struct ThrottleBudget {
 }
 
 impl ThrottleBudget {
-    /// Nothing spent yet.
+    /// A budget of which nothing is spent yet.
     pub(crate) fn new(retries_max: u32, wait_max: Duration, is_data_plane: bool) -> Self {
         let one_wait_max = if is_data_plane { DATA_WAIT_MAX } else { METADATA_WAIT_MAX };
         ThrottleBudget { retries: 0, retries_max, wait_left: wait_max, one_wait_max }
@@ -47,7 +47,7 @@ impl ThrottleBudget {
 /// What to do about a throttled answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ThrottleVerdict {
-    /// Send it again after the wait, with what is left.
+    /// Send the request again after the wait; `budget` is what is left then.
     RetryAfter { wait: Duration, budget: ThrottleBudget },
     /// Return the answer to the operation.
     GiveUp(GiveUp),
@@ -60,7 +60,7 @@ pub(crate) enum GiveUp {
     RetriesSpent,
     /// The wait is longer than one wait may be.
     WaitTooLong,
-    /// The waits together would be longer than they may be.
+    /// The sum of the waits would exceed its limit.
     WaitSpent,
     /// The wait would end too near the deadline.
     DeadlineNear,
@@ -79,8 +79,8 @@ pub(crate) fn is_throttle(status: Status) -> bool {
 
 /// Decides about a throttled request. The wait that the service asks for wins over
 /// the backoff. A wait that would exceed the budget or the deadline ends the
-/// retries; it is not shortened. `jitter` is a sample from 0 to 1, `time_left` ends with the
-/// operation's deadline.
+/// retries; it is not shortened. `jitter` is a sample from 0 to 1, `time_left` is the
+/// time until the operation's deadline.
 pub(crate) fn judge(
     budget: ThrottleBudget,
     retry_after: Option<Duration>,

@@ -19,7 +19,7 @@ pub(crate) struct Nature {
     pub(crate) verb: Verb,
     pub(crate) repeat: Repeat,
     pub(crate) has_witness: bool,
-    /// Documents, rather than metadata.
+    /// The operation is on documents, not on metadata.
     pub(crate) is_data_plane: bool,
 }
 
@@ -37,7 +37,8 @@ pub(crate) enum Ending<'a> {
 /// The regions that this operation may use, by the attempt's snapshot.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Regions {
-    /// Regions it may use, the one just tried included; at least 1.
+    /// The number of regions that the operation may use, the one just tried
+    /// included; at least 1.
     pub(crate) candidates: u32,
     /// Every region takes writes.
     pub(crate) is_multi_write: bool,
@@ -49,7 +50,8 @@ pub(crate) struct Regions {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
     pub(crate) failovers_max: u32,
-    /// `None`: once in every region that may have the session, and once more.
+    /// `None` means one retry in every region that may have the session, and one
+    /// more.
     pub(crate) session_retries_max: Option<u32>,
 }
 
