@@ -26,10 +26,10 @@ pub(crate) use retry::{ConflictBudget, Contended, retry_until, unless_stale};
 use crate::documents::{STATE, State, Versioned};
 use crate::failure::Failure;
 
-/// The indexed paths: what queries order by, or find a few documents among many by. A
-/// path costs 0.4 request units with every write of a document that has it, so most of
-/// these are members of few documents. Filters over a few documents, such as sessions
-/// by their lock, need no index.
+/// The indexed paths: those that queries order by, or use to find a few documents among
+/// many. An indexed path costs 0.4 request units with every write of a document that has
+/// it, so most of these are members of few documents. Filters over a few documents, such
+/// as sessions by their lock, need no index.
 const INDEXED: [&str; 10] = [
     "/type/?",
     "/visibleAt/?",
@@ -118,8 +118,8 @@ impl Store {
     }
 
     /// Creates the state document, or replaces it if it has this etag. `witness` is a
-    /// value at `pointer` that no other write has left there; by it a lost answer is
-    /// found out.
+    /// value at `pointer` that no other write leaves there. When the answer is lost, it
+    /// shows whether the write was applied.
     pub(crate) async fn put_state(
         &self,
         state: &State,

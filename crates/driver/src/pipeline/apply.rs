@@ -1,5 +1,6 @@
-//! Applies effects. Only here does the evaluation of an attempt change what all
-//! operations share. Each change publishes a new snapshot.
+//! Applies the effects that the evaluation of an attempt returned. The evaluation
+//! itself does not change what all operations share. Each change publishes a new
+//! snapshot.
 
 use std::sync::Arc;
 

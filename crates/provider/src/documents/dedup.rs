@@ -20,15 +20,15 @@ const POSITION_BITS: u32 = 20;
 /// How long an enqueuing process is remembered after its last message.
 const ENQUEUER_MS: u64 = ENQUEUER_KEPT_FOR.as_millis() as u64;
 
-/// Senders remembered, about sixty bytes each. Most instances have a handful. The
+/// The most senders remembered, about sixty bytes each. Most instances have a handful. The
 /// sender that sent least recently is forgotten first.
 const SENDERS_MAX: usize = 1024;
 
-/// Ranges of one sender. Each gap is a message in delivery or one that was given up.
-/// Beyond it the lowest ranges are forgotten.
+/// The most ranges of one sender. Each gap is a message in delivery or one that was given
+/// up. When there are more ranges, the lowest are forgotten.
 const RANGES_MAX: usize = 256;
 
-/// Ranges of all senders: about ninety kilobytes.
+/// The most ranges of all senders: about ninety kilobytes.
 const RANGES_TOTAL_MAX: usize = 4096;
 
 /// The sender and number in a message id.
@@ -48,7 +48,8 @@ pub(crate) fn sent_id(source: &str, seq: u64, position: usize) -> String {
     format!("x:{source}:{:x}", sent_number(seq, position))
 }
 
-/// The number of a message: those of a commit follow those of earlier commits.
+/// The number of a message that a commit sends. It is greater than all numbers of earlier
+/// commits.
 pub(crate) fn sent_number(seq: u64, position: usize) -> u64 {
     (seq << POSITION_BITS) | position as u64
 }
@@ -78,7 +79,7 @@ pub(crate) struct Consumed {
 /// The numbers consumed from one sender.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 struct Seen {
-    /// When the last one was consumed: milliseconds since 1970.
+    /// When the last message was consumed: milliseconds since 1970.
     at: u64,
     /// The first and last number of each range, in order. No two ranges touch.
     #[serde(rename = "r")]

@@ -12,8 +12,8 @@ const PREFIX: &str = "v1.";
 pub(crate) struct LockToken {
     pub(crate) kind: LockKind,
     pub(crate) instance: String,
-    /// The incarnation of the instance: one that was deleted and created again has
-    /// another.
+    /// The incarnation of the instance. An instance that was deleted and created again
+    /// has a new incarnation.
     pub(crate) incarnation: String,
     pub(crate) execution: u64,
     /// The unique nonce of the lock.

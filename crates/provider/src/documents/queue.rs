@@ -1,5 +1,5 @@
-//! Documents of the two queues: messages and activities, each as a document of its
-//! own or many in one (bundle, outbox).
+//! Documents of the two queues: messages and activities. Each is a document of its
+//! own, or one of many in a bundle or an outbox.
 
 use serde::{Deserialize, Serialize};
 
@@ -29,13 +29,15 @@ pub(crate) struct Message {
     /// The work item as JSON text: an item that cannot be read does not make
     /// other messages of the same query unreadable.
     pub(crate) item: Text,
-    /// Must not be delivered twice, and is recognised by its id alone.
+    /// Whether the message must not be delivered twice. A duplicate is recognised by
+    /// its id alone.
     #[serde(default, skip_serializing_if = "is_false")]
     pub(crate) once: bool,
     /// With `once`: the sender will not send numbers below this one again.
     #[serde(rename = "low", default, skip_serializing_if = "is_zero")]
     pub(crate) sender_floor: u64,
-    /// The incarnation of the instance that it is for. Another incarnation drops it.
+    /// The incarnation of the instance that the message is for. Another incarnation
+    /// drops the message.
     #[serde(rename = "inc", default, skip_serializing_if = "Option::is_none")]
     pub(crate) incarnation: Option<String>,
     /// The parent instance, if the message is a start.

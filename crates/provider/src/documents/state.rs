@@ -22,8 +22,8 @@ pub(crate) struct State {
     /// Zero, so that a fetch's query returns the state before the messages.
     #[serde(rename = "enq")]
     pub(crate) enqueued_at: Stamp,
-    /// Whether management operations see the instance. A turn without a name does
-    /// not set it.
+    /// Whether management operations see the instance. A turn that does not report the
+    /// orchestration's name does not set this.
     pub(crate) created: bool,
     pub(crate) incarnation: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -136,10 +136,10 @@ pub(crate) struct Lock {
     pub(crate) nonce: String,
     /// Milliseconds since 1970.
     pub(crate) until: u64,
-    /// Attempts per message that was taken with the lock.
+    /// The number of attempts of each message that was taken with the lock.
     #[serde(rename = "att")]
     pub(crate) attempts: BTreeMap<String, u32>,
-    /// The parts of those messages, which are removed with them.
+    /// The parts of these messages, which are removed together with the messages.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) parts: Vec<Parts>,
 }
@@ -201,8 +201,8 @@ pub(crate) struct Chunk {
     pub(crate) instance_id: String,
     #[serde(rename = "type")]
     pub(crate) document_type: DocumentType,
-    /// The execution. Its stored name is used by chunks alone, and queries find
-    /// chunks by it.
+    /// The number of the execution. Only chunks have a member with this stored name, so
+    /// queries find chunks by it.
     #[serde(rename = "hx")]
     pub(crate) execution: u64,
     pub(crate) event_data: String,

@@ -10,7 +10,7 @@ use crate::documents::stamp::Stamp;
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Session {
     pub(crate) id: String,
-    /// A number, because it is a system document.
+    /// The partition key: a number, because this is a system document.
     pub(crate) instance_id: u64,
     #[serde(rename = "type")]
     pub(crate) document_type: DocumentType,

@@ -1,8 +1,8 @@
 //! `Text`: text of any size. A small text is stored inline; a large one is split into
 //! part documents, and a reference takes its place.
 //!
-//! Invariants: a reference is small whatever its text, parts belong to one reference,
-//! and they never change.
+//! Invariants: a reference is small, however large its text is. A part belongs to one
+//! reference and never changes.
 
 use serde::{Deserialize, Serialize};
 
@@ -79,8 +79,8 @@ fn width(character: char) -> usize {
     }
 }
 
-/// Cuts a text into pieces of at most `bytes_max` bytes as JSON. Joined, they are the
-/// text.
+/// Cuts a text into pieces of at most `bytes_max` bytes as JSON. The pieces, joined, give
+/// the text again.
 pub(crate) fn cut(text: &str, bytes_max: usize) -> Vec<&str> {
     let mut pieces = Vec::new();
     let (mut start, mut bytes) = (0, 0);

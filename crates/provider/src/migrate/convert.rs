@@ -2,8 +2,8 @@
 //! execution with its whole history; the last turn also has the queued activities. The
 //! planner does the rest, so nothing here depends on the layout of our documents.
 //!
-//! The ids of messages derive from the old ids. A message that is written again, by a
-//! second run or because the old container has it twice, is found to exist.
+//! The ids of messages derive from the old ids. So a message that is written again, by a
+//! second run or because the old container has it twice, exists already and is skipped.
 
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
@@ -22,7 +22,7 @@ use crate::plan::{TurnAck, message};
 /// A converted instance.
 pub(super) struct Moved {
     pub(super) instance: String,
-    /// Messages to it, and its messages to other instances.
+    /// Messages to the instance, and its messages to other instances.
     pub(super) messages: Vec<Message>,
     /// Activities of an instance without a history: there is no turn to schedule them.
     pub(super) loose: Vec<WorkItem>,
@@ -77,7 +77,8 @@ pub(super) fn convert(partition: Partition, now_ms: u64) -> Result<Moved, Failur
         Some(turn) => turn.ack.worker_items = waiting,
         None => loose.extend(waiting),
     }
-    // A fetch of messages without a start creates a document that is not an instance.
+    // The published crate also creates an instance document, without a name, when it
+    // fetches messages of an instance that has not started. It is not migrated.
     let head = head.filter(|head| !head.orchestration_name.is_empty() || !turns.is_empty());
     Ok(Moved { instance, messages: moved, loose, turns, head, values })
 }
@@ -110,7 +111,7 @@ fn turn(execution: u64, events: Vec<Event>, head: Option<&Head>) -> MovedTurn {
         orchestrator_items: Vec::new(),
         metadata,
         cancelled: Vec::new(),
-        // Only new timers need it, and there are none.
+        // Only new timers need the offset, and a migrated turn has none.
         clock_offset_ms: 0,
         // The programs that use the new container apply their own retention.
         retention: Default::default(),
@@ -153,9 +154,9 @@ fn unpacked(packed: u64) -> Version {
 
 fn as_message(queued: &Queued, now_ms: u64) -> Result<Message, Failure> {
     let delay = match queued.item {
-        // A timer has its own time.
+        // The due time of a timer is in its work item.
         WorkItem::TimerFired { .. } => None,
-        // A delay that is over would change the order.
+        // Only a delay that is not over is kept: another would change the order.
         _ if queued.visible_at > now_ms => Some(queued.visible_at.saturating_sub(queued.enqueued_at)),
         _ => None,
     };
@@ -166,8 +167,8 @@ fn as_message(queued: &Queued, now_ms: u64) -> Result<Message, Failure> {
     Ok(message)
 }
 
-/// The activities without duplicates: ids are random there, so an activity may occur
-/// twice.
+/// The activities without duplicates: in the old container ids are random, so an activity
+/// may occur twice.
 fn distinct(activities: Vec<Queued>) -> Vec<WorkItem> {
     let mut seen = HashSet::new();
     let is_new = |item: &WorkItem| match item {

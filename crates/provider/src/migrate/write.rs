@@ -67,7 +67,7 @@ async fn execution(
     end: Option<End<'_>>,
 ) -> Result<(), Failure> {
     if let Some((head, values)) = end {
-        // Pruned executions have no history.
+        // The values of pruned executions cannot be derived: these have no history.
         complete(&mut found.value, head, values);
     }
     let (now, nonce) = (core.clock.reserve(turn.ack.stamps()), nonce());

@@ -49,7 +49,7 @@ struct CacheState<T> {
 struct CachedCount<T> {
     count: T,
     at: Instant,
-    /// The writes of this process when the count began.
+    /// The number of writes that this process had made when the count began.
     writes: u64,
 }
 

@@ -31,7 +31,7 @@ pub(crate) struct Interests {
 pub(crate) struct Asked {
     /// The interests, without duplicates.
     pub(crate) interests: Vec<Interest>,
-    /// One of the fetches looks once and takes work of any age.
+    /// Whether one of the fetches looks once and takes work of any age.
     pub(crate) is_eager: bool,
 }
 

@@ -16,7 +16,7 @@ pub(crate) struct SessionTable {
 #[derive(Debug, Default)]
 struct Owned {
     names: HashSet<String>,
-    /// Sessions from before this process started are included.
+    /// Whether sessions from before this process started are included.
     is_complete: bool,
 }
 

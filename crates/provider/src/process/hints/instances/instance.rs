@@ -6,15 +6,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::documents::Message;
 use crate::documents::stamp::Stamp;
 
-/// Due times kept for one instance. Most are timers; a poll finds the rest.
+/// The most due times kept for one instance. Most are those of timers. A poll finds
+/// messages whose due time is not kept.
 const DUE_MAX: usize = 256;
 
-/// Messages held for one instance: as many as one turn takes.
+/// The most messages held for one instance: as many as one turn takes.
 const MESSAGES_MAX: usize = 64;
 
-/// Turns of an instance in a row without a read while polls leave the instance
-/// out. The next turn reads, and so sees what other processes wrote. The
-/// smallest workflow takes two turns.
+/// The most turns in a row without a read, for an instance that polls leave out.
+/// The next turn reads, and so sees what other processes wrote. It is two because
+/// the smallest workflow takes two turns.
 const TURNS_UNREAD_MAX: u32 = 2;
 
 /// Where an instance stands, as far as this process knows.
@@ -23,7 +24,8 @@ pub(super) enum Phase {
     /// No dispatcher of this process has it.
     #[default]
     Free,
-    /// A dispatcher of this process reads it, to see whether it can be locked.
+    /// A dispatcher of this process reads the instance, to see whether it can be
+    /// locked.
     Examined { came_for: Option<Stamp> },
     /// A dispatcher of this process has locked it. The due time that the
     /// dispatcher came for is kept: it applies again if the lock is given back.
@@ -57,8 +59,8 @@ impl Phase {
 struct KnownMessages {
     /// Messages held in full, in queue order.
     held: BTreeMap<(Stamp, String), Message>,
-    /// Visible-from times of messages that are not held. A turn before such a
-    /// time need not read for it.
+    /// The times from which messages that are not held are visible. A turn must
+    /// read if one of these times has come.
     not_held: BTreeSet<Stamp>,
     /// The partition may have messages of which nothing is known here.
     is_partial: bool,
