@@ -56,7 +56,7 @@ pub enum Verb {
     QueryPlan,
     /// Lists the children of a resource.
     ReadFeed,
-    /// Reads what changed.
+    /// Reads the change feed of a container.
     ChangeFeed,
     /// Several writes or reads of one partition, all or none.
     Batch,
@@ -158,13 +158,14 @@ pub struct KeyScope {
 /// Whether an operation may be sent again when its answer was lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Repeat {
-    /// Twice has the same result as once: reads, and unconditional upserts,
-    /// replaces and deletes.
+    /// Yes, the operation is idempotent: reads, and unconditional upserts, replaces
+    /// and deletes.
     Freely,
-    /// The service applies at most one of two: creates and conditional writes. When
-    /// the repeat is refused (409, 412, 404), the first attempt may be the reason.
+    /// Yes, the service applies at most one of two attempts: creates and conditional
+    /// writes. When the second attempt is refused (409, 412, 404), the first attempt
+    /// may be the reason.
     Guarded,
-    /// Both may be applied: increments, unconditional batches.
+    /// No, the service may apply both attempts: increments, unconditional batches.
     Never,
 }
 
@@ -181,7 +182,7 @@ pub struct Witness {
     pub id: String,
     /// A JSON pointer (RFC 6901) into it.
     pub pointer: String,
-    /// The value that no other write gives this member.
+    /// A value that no other write stores at `pointer`.
     pub value: serde_json::Value,
 }
 
@@ -247,8 +248,8 @@ impl KeyScope {
     }
 }
 
-/// Headers are ASCII, so other letters are written as `\uXXXX`, which is the same
-/// JSON.
+/// Writes letters that are not ASCII as `\uXXXX`, because headers are ASCII. The text
+/// is the same JSON value.
 fn escape_non_ascii(text: &str) -> std::borrow::Cow<'_, str> {
     use std::fmt::Write;
     if text.bytes().all(|byte| (0x20..0x7F).contains(&byte)) {

@@ -23,7 +23,7 @@ const RANGE_PAGES_MAX: usize = 1000;
 /// answer named a range that the feed does not list yet.
 const REFRESH_PAUSE: Duration = Duration::from_millis(500);
 
-/// How long such a read may delay one operation.
+/// How long a read of the ranges that an answer has started may delay one operation.
 const REFRESH_WAIT_MAX: Duration = Duration::from_secs(2);
 
 /// Reads the metadata of a container that has none yet.

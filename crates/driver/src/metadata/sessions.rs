@@ -6,7 +6,7 @@
 //! changes nothing and allocates nothing.
 //!
 //! What always holds: the progress of a range never goes back, and a request to a
-//! range that replaced others asks for at least what was seen of those.
+//! range that replaced others asks for at least the progress of those others.
 
 use std::sync::Arc;
 
@@ -17,8 +17,8 @@ use perihelion_model::session_token::{self, Progress};
 
 use crate::routing::ranges::{Range, RangeMap};
 
-/// The ranges in one map; no container has as many. Tokens of further ranges are
-/// ignored.
+/// The most ranges in one map. No container has as many; tokens of further ranges
+/// are ignored.
 const RANGES_MAX: usize = 4096;
 
 /// The longest token of several ranges. HTTP servers commonly refuse more than
@@ -55,7 +55,8 @@ impl Sessions {
         if !range.parents.iter().any(lacks) {
             return own.map(|seen| seen.header.clone());
         }
-        // This happens once per range after a split; then it has its own token.
+        // This happens once per range after a split; afterwards the range has a token of
+        // its own.
         drop(map);
         self.map.rcu(|map| map.with_inherited(range));
         self.map.load().find(&range.id).map(|seen| seen.header.clone())
@@ -81,8 +82,8 @@ impl Sessions {
         if text.is_empty() { None } else { HeaderValue::from_maybe_shared(Bytes::from(text)).ok() }
     }
 
-    /// Whether the sessions name a range that is neither one of these nor one that
-    /// they replaced.
+    /// Whether the sessions name a range that is neither one of `ranges` nor one that
+    /// those ranges replaced.
     pub(crate) fn has_range_outside(&self, ranges: &RangeMap) -> bool {
         let is_ancestor =
             |id: &str| ranges.iter().any(|range| range.parents.iter().any(|parent| **parent == *id));
@@ -204,7 +205,7 @@ impl RangeProgress {
 
 /// Whether a token (without its range id) is ahead of the known progress. It is
 /// parsed and compared in one pass, without a copy. A token that cannot be parsed
-/// is not.
+/// is not ahead.
 fn is_ahead(token: &str, known: &Progress) -> bool {
     let (head, regions) = match token.match_indices('#').nth(1) {
         Some((end, _)) => (&token[..end], Some(&token[end + 1..])),

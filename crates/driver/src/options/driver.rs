@@ -13,7 +13,7 @@ use crate::region::Region;
 pub struct DriverOptions {
     /// Regions in order of preference; the account's own order when empty.
     pub preferred_regions: Vec<Region>,
-    /// Defaults for its operations.
+    /// Defaults for the driver's operations.
     pub operation: OperationOptions,
     /// Thresholds of the circuit breaker.
     pub circuit_breaker: CircuitBreakerOptions,
@@ -26,21 +26,23 @@ pub struct DriverOptions {
     pub token_scope: Option<String>,
 }
 
-/// When a partition in a region is taken out of use, and when it is tried again.
+/// Options of the circuit breaker: when a partition in a region is taken out of use,
+/// and when it is tried again.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct CircuitBreakerOptions {
-    /// Whether it is on (default yes).
+    /// Whether circuit breakers are on (default yes).
     pub enabled: bool,
-    /// The consecutive failed reads that open it (default 2).
+    /// The number of consecutive failed reads that open a breaker (default 2).
     pub read_failures: u32,
-    /// The consecutive failed writes that open it (default 5).
+    /// The number of consecutive failed writes that open a breaker (default 5).
     pub write_failures: u32,
-    /// The consecutive hedges won by another region that open it (default 5).
+    /// The number of consecutive hedges won by another region that open a breaker
+    /// (default 5).
     pub hedge_losses: u32,
     /// Failures further apart than this are not consecutive (default 5 min).
     pub counter_reset: Duration,
-    /// How long it stays open before one request may probe (default 5 s).
+    /// How long a breaker stays open before one request may probe (default 5 s).
     pub probe_after: Duration,
     /// How often old breakers are removed (default 300 s).
     pub failback_interval: Duration,
@@ -127,25 +129,26 @@ impl DriverOptions {
 }
 
 impl CircuitBreakerOptions {
-    /// Sets whether it is on.
+    /// Sets whether circuit breakers are on.
     pub fn with_enabled(mut self, enabled: bool) -> Self {
         self.enabled = enabled;
         self
     }
 
-    /// Sets the consecutive failed reads that open it.
+    /// Sets the number of consecutive failed reads that open a breaker.
     pub fn with_read_failures(mut self, count: u32) -> Self {
         self.read_failures = count;
         self
     }
 
-    /// Sets the consecutive failed writes that open it.
+    /// Sets the number of consecutive failed writes that open a breaker.
     pub fn with_write_failures(mut self, count: u32) -> Self {
         self.write_failures = count;
         self
     }
 
-    /// Sets the consecutive hedges won by another region that open it.
+    /// Sets the number of consecutive hedges won by another region that open a
+    /// breaker.
     pub fn with_hedge_losses(mut self, count: u32) -> Self {
         self.hedge_losses = count;
         self
@@ -157,7 +160,7 @@ impl CircuitBreakerOptions {
         self
     }
 
-    /// Sets how long it stays open before one request may probe.
+    /// Sets how long a breaker stays open before one request may probe.
     pub fn with_probe_after(mut self, wait: Duration) -> Self {
         self.probe_after = wait;
         self

@@ -4,11 +4,11 @@
 use crate::documents::stamp::Stamp;
 use crate::documents::{Activity, Bundle, DocumentType, Message, Outbox};
 
-/// Bytes of a bundle or outbox as JSON. A step of unpacking writes some of its documents
-/// and the rest of the bundle in one batch, so both must fit.
+/// The most bytes of a bundle or outbox as JSON. A step of unpacking writes some of its
+/// documents and the rest of the bundle in one batch, so both must fit.
 pub(super) const BYTES_MAX: usize = 900_000;
 
-/// Work items or cancellations of one bundle.
+/// The most work items or cancellations in one bundle.
 const ITEMS_MAX: usize = 2000;
 
 /// The turn that bundles and outboxes belong to.
@@ -16,7 +16,7 @@ pub(super) struct Origin<'a> {
     pub(super) instance: &'a str,
     pub(super) seq: u64,
     pub(super) now: Stamp,
-    /// The staging id, if they are written before the commit.
+    /// The staging id, if the bundles and outboxes are written before the commit.
     pub(super) mark: Option<&'a str>,
 }
 

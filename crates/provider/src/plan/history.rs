@@ -8,7 +8,7 @@ use crate::documents::text::{PART_BYTES_MAX, Text, cut};
 use crate::documents::{Chunk, DocumentType, Execution, ExecutionStatus, PastExecution, State};
 use crate::failure::Failure;
 
-/// Bytes of history that the state document keeps. Every commit rewrites them.
+/// The most bytes of history that the state document keeps. Every commit rewrites them.
 const TAIL_BYTES_MAX: usize = 8 * 1024;
 
 pub(crate) fn past_id(execution: u64) -> String {
@@ -16,7 +16,7 @@ pub(crate) fn past_id(execution: u64) -> String {
 }
 
 /// Appends the turn's events. A newer execution becomes the current one; events of an
-/// older one are appended to its own document.
+/// older execution are appended to the document of that execution.
 pub(super) fn advance(plan: &mut TurnPlan, basis: &Basis<'_>, ack: &TurnAck) -> Result<(), Failure> {
     let now_ms = basis.now.ms();
     if ack.execution < plan.state.execution.number {
@@ -113,8 +113,8 @@ fn append(execution: &mut Execution, text: &mut String, events: &[Event]) -> Res
     Ok(())
 }
 
-/// Moves text into chunks. A cut may fall within an event: joined, the chunks are the
-/// text.
+/// Moves text into chunks. A cut may fall within an event: readers join the chunks before
+/// they parse events.
 fn flush(plan: &mut TurnPlan, execution: &mut Execution, text: &mut String) {
     let mark = plan.staging.as_deref();
     for piece in cut(text, PART_BYTES_MAX) {

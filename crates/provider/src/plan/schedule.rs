@@ -13,11 +13,12 @@ use crate::documents::{
 use crate::failure::Failure;
 use crate::timing::CANCELLED_TTL;
 
-/// Activities, messages and cancellations that become documents of the commit; more are
-/// packed into bundles. A batch needs room for 64 consumed messages and the state.
+/// The most activities, messages and cancellations that become documents of the commit.
+/// If there are more, they are packed into bundles. A batch needs room for 64 consumed
+/// messages and the state.
 const LOOSE_MAX: usize = 30;
 
-/// Bytes of the activities and messages that become documents of the commit.
+/// The most bytes of activities and messages that become documents of the commit.
 const LOOSE_BYTES_MAX: usize = 600_000;
 
 /// Adds the scheduled work to the plan.
@@ -66,9 +67,9 @@ pub(super) fn apply(
 /// The scheduled work as documents.
 struct Scheduled {
     activities: Vec<Activity>,
-    /// To the instance itself.
+    /// Messages to the instance itself.
     messages: Vec<Message>,
-    /// To other instances.
+    /// Messages to other instances.
     outgoing: Vec<Message>,
     /// Ids of cancelled activities of earlier turns.
     cancelled: HashSet<String>,

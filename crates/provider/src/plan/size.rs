@@ -5,17 +5,18 @@ use serde::Serialize;
 
 use super::TurnPlan;
 
-/// Operations of a batch: the service's limit.
+/// The most operations of a batch: the service's limit.
 pub(crate) const OPERATIONS_MAX: usize = 100;
 
-/// Bytes of a commit. The service allows 2 MiB; the rest is for its own accounting.
+/// The most bytes of a commit. The service allows 2 MiB; the difference is for the
+/// service's own accounting.
 pub(crate) const BYTES_MAX: usize = 1_800_000;
 
 /// Bytes of an operation without its document: its kind, id and etag.
 const OPERATION_BYTES: usize = 160;
 
-/// Bytes of the state document: well below the service's limit, so that a lock can
-/// always be added.
+/// The most bytes of the state document: well below the service's limit, so that a lock
+/// can always be added.
 const STATE_BYTES_MAX: usize = 1_200_000;
 
 impl TurnPlan {

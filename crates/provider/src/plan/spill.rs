@@ -5,13 +5,14 @@
 use crate::documents::text::{PART_BYTES_MAX, Parts, Text, cut, escaped};
 use crate::documents::{Activity, DocumentType, Execution, KvValue, Message, Part, State};
 
-/// Bytes of a value (not a key-value pair) that stays in the state.
+/// The most bytes of a value (other than a key-value pair) that stays in the state.
 const STATE_VALUE_BYTES_MAX: usize = 96 * 1024;
 
-/// Bytes of all key-value pairs in the state. Every commit writes them again.
+/// The most bytes of all key-value pairs in the state. Every commit writes them again.
 const KV_BYTES_MAX: usize = 192 * 1024;
 
-/// When there are more, values above the first limit are split, then above the next.
+/// When the key-value pairs have more bytes than [`KV_BYTES_MAX`], values above the first
+/// of these sizes are split, then values above the next.
 const KV_LIMITS: [usize; 3] = [16 * 1024, 2 * 1024, 128];
 
 /// Creates parts, under ids that no other plan has.

@@ -1,5 +1,5 @@
 //! The repair signal tells the reconciler of this process that there is something
-//! to repair: left behind by this process (`leave_work`), or by another (`call`).
+//! to repair: work that this process (`leave_work`) or another one (`call`) left behind.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -1,5 +1,5 @@
 //! The session table: sessions that workers of this process own, by owner. Renewals
-//! go through it, so that no query has to find them.
+//! use the table, so that no query has to find the sessions.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Mutex;
@@ -39,7 +39,8 @@ impl SessionTable {
         lock(&self.owners).get(owner).map(|owned| owned.names.clone()).unwrap_or_default()
     }
 
-    /// Whether the sessions that the owner had before are here too.
+    /// Whether the table also has the sessions that the owner had before this process
+    /// started.
     pub(crate) fn is_complete(&self, owner: &str) -> bool {
         lock(&self.owners).get(owner).is_some_and(|owned| owned.is_complete)
     }
