@@ -1,8 +1,9 @@
-//! Several writes of one partition, all or none.
+//! A transactional batch: several writes to one partition, all applied or none.
 //!
 //! `cargo run -p perihelion-client --example batch`
 
-mod common;
+#[path = "common/account.rs"]
+mod account;
 
 use std::error::Error;
 
@@ -11,8 +12,8 @@ use serde_json::{Value, json};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let place = common::Place::find("batch").await?;
-    let orders = place.orders().await?;
+    let account = account::ExampleAccount::open("batch").await?;
+    let orders = account.orders().await?;
     orders.create("ada", &json!({"id": "cart", "customer": "ada", "orders": 0})).await?;
 
     let mut batch = Batch::new("ada");
@@ -29,7 +30,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         println!("the cart within the batch: {} orders", cart.value::<Value>()?["orders"]);
     }
 
-    // One refusal refuses all, and says which one it was.
+    // One refused operation refuses the batch; the error names it.
     let mut refused = Batch::new("ada");
     refused
         .create(&json!({"id": "order-2", "customer": "ada", "total": 1}))?
@@ -39,5 +40,5 @@ async fn main() -> Result<(), Box<dyn Error>> {
         outcome => println!("unexpected: {outcome:?}"),
     }
     println!("order-2 exists: {}", orders.find::<Value>("ada", "order-2").await?.is_some());
-    place.leave().await
+    account.close().await
 }

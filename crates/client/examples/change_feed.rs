@@ -1,9 +1,10 @@
-//! What changed: from the beginning, then from where we stopped, and every
-//! version with its deletions.
+//! The change feed: from the beginning, then from a token, then with all versions
+//! and deletes.
 //!
 //! `cargo run -p perihelion-client --example change_feed`
 
-mod common;
+#[path = "common/account.rs"]
+mod account;
 
 use std::error::Error;
 
@@ -19,8 +20,8 @@ struct Order {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let place = common::Place::find("change-feed").await?;
-    let orders = place.orders().await?;
+    let account = account::ExampleAccount::open("change-feed").await?;
+    let orders = account.orders().await?;
     for n in 0..10 {
         let customer = format!("customer-{}", n % 4);
         orders.create(customer.as_str(), &json!({"id": n.to_string(), "customer": customer})).await?;
@@ -32,22 +33,22 @@ async fn main() -> Result<(), Box<dyn Error>> {
             println!("order {} of {}", order.id, order.customer);
         }
     }
-    // Nothing more for now. The token holds where we are; keep it with the work.
+    // All changes were read. The token is the position; store it.
     let token = feed.token();
 
-    // Somewhere else, some time later, after any number of splits:
+    // Later, in another process, after any number of splits:
     orders.create("customer-0", &json!({"id": "later", "customer": "customer-0"})).await?;
     let mut resumed = orders.change_feed::<Order>(ChangeFeedOptions::resume(token));
     let page = resumed.wait_for_page(std::time::Duration::from_millis(100)).await?;
     println!("since then: {:?}", page.items);
 
-    // Every version, and deletions with what was deleted.
+    // All versions, and deletes with the deleted document.
     let mut versions = orders.all_changes::<Order>(ChangeFeedOptions::from_now());
     match versions.next_page().await {
         Ok(_) => {}
         Err(error) => {
             println!("this account keeps no versions: {error}");
-            return place.leave().await;
+            return account.close().await;
         }
     }
     orders.delete("customer-0", "later").await?;
@@ -56,5 +57,5 @@ async fn main() -> Result<(), Box<dyn Error>> {
             println!("{:?} of {:?}", change.metadata.kind, change.previous.map(|order| order.id));
         }
     }
-    place.leave().await
+    account.close().await
 }

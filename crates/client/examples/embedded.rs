@@ -1,5 +1,5 @@
-//! The database in this process: no server, no socket, no account; on disk, so
-//! that what was written is there the next time.
+//! The database in this process, without a server or an account. Its data is on
+//! disk, so the next run finds it.
 //!
 //! `cargo run -p perihelion-client --example embedded`
 

@@ -1,8 +1,8 @@
-//! Entra ID instead of a key: anything that gives tokens will do.
+//! Entra ID instead of a key: a credential made from a token source.
 //!
-//! With the feature `azure-core`, a credential of `azure_identity` is such a
-//! source as it is. Here one is written by hand, and the database in this
-//! process takes any token, as a local one may.
+//! With the feature `azure-core`, a credential of `azure_identity` is a token
+//! source. Here one is written by hand, and the database in this process accepts
+//! any token.
 //!
 //! `cargo run -p perihelion-client --example entra_id`
 
@@ -14,14 +14,14 @@ use perihelion_client::credential::{AccessToken, TokenFuture, TokenSource};
 use perihelion_client::{Client, Credential};
 use perihelion_server::{AuthMode, Embedded, EmbeddedOptions, Keys, MasterKey};
 
-/// Asks whoever it is that knows who we are.
+/// Gets tokens from the platform's identity service.
 struct Identity;
 
 impl TokenSource for Identity {
     fn token<'a>(&'a self, scope: &'a str) -> TokenFuture<'a> {
         Box::pin(async move {
             println!("a token for {scope}");
-            // A real one comes from the platform, and is asked for again before it expires.
+            // A real token comes from the platform and is renewed before it expires.
             Ok(AccessToken::new("header.payload.signature", SystemTime::now() + Duration::from_secs(3600)))
         })
     }
@@ -31,7 +31,7 @@ impl TokenSource for Identity {
 async fn main() -> Result<(), Box<dyn Error>> {
     let credential = Credential::token_source(Arc::new(Identity));
     if let Ok(endpoint) = std::env::var("COSMOS_ENDPOINT") {
-        // Against a real account the made-up token above is refused: put yours there.
+        // A real account refuses the made-up token above: put yours there.
         let client = Client::with_credential(&endpoint, credential).await?;
         println!("regions: {:?}", client.account().read_regions);
         return Ok(());

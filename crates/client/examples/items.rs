@@ -1,8 +1,9 @@
-//! One document's life: create, read, replace if unchanged, upsert, delete.
+//! One document: create, read, replace if unchanged, upsert, delete.
 //!
 //! `cargo run -p perihelion-client --example items`
 
-mod common;
+#[path = "common/account.rs"]
+mod account;
 
 use std::error::Error;
 
@@ -20,18 +21,18 @@ struct Order {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let place = common::Place::find("items").await?;
-    let orders = place.orders().await?;
+    let account = account::ExampleAccount::open("items").await?;
+    let orders = account.orders().await?;
 
     let order = Order { id: "1".to_owned(), customer: "ada".to_owned(), total: 12.5, etag: None };
     let created = orders.create("ada", &order).await?;
     println!("created for {} RU, version {}", created.charge(), created.etag()?);
 
-    // The same id again is a conflict, and errors answer questions.
+    // The same id again is a conflict; errors have methods to ask for the kind.
     let again = orders.create("ada", &order).await;
     println!("again: {}", if again.is_err_and(|error| error.is_conflict()) { "conflict" } else { "?" });
 
-    // Read, change, and write back only if nobody else was faster.
+    // Read, change, and write back only if the document is unchanged.
     let mut read = orders.read::<Order>("ada", "1").await?;
     read.value.total += 1.0;
     let unchanged = ItemOptions::new().with_if_match(read.etag()?);
@@ -39,7 +40,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let late = orders.replace_with("ada", "1", &read.value, &unchanged).await;
     println!("second writer: {}", late.map_or_else(|error| error.to_string(), |_| "?".to_owned()));
 
-    // A document may carry its own etag.
+    // A document has its own etag as a member.
     let now = orders.read::<Order>("ada", "1").await?.into_value();
     println!("total {} at version {:?}", now.total, now.etag);
     if let Some(etag) = &now.etag {
@@ -51,5 +52,5 @@ async fn main() -> Result<(), Box<dyn Error>> {
     println!("upserted, new: {}", upserted.is_new());
     orders.delete("ada", "1").await?;
     println!("after deletion: {:?}", orders.find::<Order>("ada", "1").await?.map(|order| order.value.id));
-    place.leave().await
+    account.close().await
 }

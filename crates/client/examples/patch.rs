@@ -2,7 +2,8 @@
 //!
 //! `cargo run -p perihelion-client --example patch`
 
-mod common;
+#[path = "common/account.rs"]
+mod account;
 
 use std::error::Error;
 
@@ -11,8 +12,8 @@ use serde_json::{Value, json};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let place = common::Place::find("patch").await?;
-    let orders = place.orders().await?;
+    let account = account::ExampleAccount::open("patch").await?;
+    let orders = account.orders().await?;
     let order = json!({"id": "1", "customer": "ada", "status": "open", "revision": 1, "lines": ["tea"]});
     orders.create("ada", &order).await?;
 
@@ -29,5 +30,5 @@ async fn main() -> Result<(), Box<dyn Error>> {
         Err(error) if error.is_precondition_failed() => println!("already paid"),
         outcome => println!("unexpected: {outcome:?}"),
     }
-    place.leave().await
+    account.close().await
 }

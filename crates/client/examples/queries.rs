@@ -3,7 +3,8 @@
 //!
 //! `cargo run -p perihelion-client --example queries`
 
-mod common;
+#[path = "common/account.rs"]
+mod account;
 
 use std::error::Error;
 
@@ -20,21 +21,21 @@ struct Spent {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let place = common::Place::find("queries").await?;
-    let orders = place.orders().await?;
+    let account = account::ExampleAccount::open("queries").await?;
+    let orders = account.orders().await?;
     for n in 0..60 {
         let customer = ["ada", "bob", "cyd"][n % 3];
         let order = json!({"id": n.to_string(), "customer": customer, "total": n as f64 / 2.0});
         orders.create(customer, &order).await?;
     }
 
-    // Within one partition the service does everything.
+    // The service alone answers a query of one partition.
     let dear = Query::new("SELECT VALUE c.id FROM c WHERE c.total > @least ORDER BY c.total DESC")
         .with_parameter("@least", 25)
         .in_partition("ada");
     println!("ada's dearest: {:?}", orders.query::<String>(dear).collect().await?);
 
-    // Across partitions, orders and aggregates are merged here.
+    // Across partitions, the client merges ORDER BY and aggregates.
     let count = orders.query::<u32>("SELECT VALUE COUNT(1) FROM c").first().await?;
     println!("{count:?} orders in all");
     let spent = "SELECT c.customer, COUNT(1) AS orders, SUM(c.total) AS total FROM c GROUP BY c.customer";
@@ -42,7 +43,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         println!("{customer}: {orders} orders, {total} in all");
     }
 
-    // A page at a time; the continuation can be kept and used by another process.
+    // A page at a time; another process can use the continuation token.
     let paged = Query::new("SELECT VALUE c.total FROM c ORDER BY c.total").with_max_items(20);
     let first = orders.query::<f64>(paged.clone()).next_page().await?;
     if let Some(token) = first.as_ref().and_then(|page| page.continuation()) {
@@ -55,5 +56,5 @@ async fn main() -> Result<(), Box<dyn Error>> {
     while let Some(id) = rows.next().await {
         println!("cheap: {}", id?);
     }
-    place.leave().await
+    account.close().await
 }

@@ -1,8 +1,9 @@
-//! Many documents by key and id, in a few requests.
+//! Reads many documents by key and id with few requests.
 //!
 //! `cargo run -p perihelion-client --example read_many`
 
-mod common;
+#[path = "common/account.rs"]
+mod account;
 
 use std::error::Error;
 
@@ -10,8 +11,8 @@ use serde_json::{Value, json};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let place = common::Place::find("read-many").await?;
-    let orders = place.orders().await?;
+    let account = account::ExampleAccount::open("read-many").await?;
+    let orders = account.orders().await?;
     let customer = |n: u32| format!("customer-{}", n % 7);
     for n in 0..50 {
         orders.create(customer(n), &json!({"id": n.to_string(), "customer": customer(n)})).await?;
@@ -22,5 +23,5 @@ async fn main() -> Result<(), Box<dyn Error>> {
         found.items.iter().map(|item| item.as_ref().map(|item| &item["id"])).collect();
     println!("{ids:?}");
     println!("{} requests, {} RU", found.requests(), found.charge());
-    place.leave().await
+    account.close().await
 }

@@ -1,8 +1,9 @@
-//! Provisioned throughput: fixed, then scaling by itself.
+//! Provisioned throughput: manual, then autoscale.
 //!
 //! `cargo run -p perihelion-client --example throughput`
 
-mod common;
+#[path = "common/account.rs"]
+mod account;
 
 use std::error::Error;
 
@@ -10,11 +11,11 @@ use perihelion_client::{ContainerProperties, Throughput};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let place = common::Place::find("throughput").await?;
+    let account = account::ExampleAccount::open("throughput").await?;
     let properties = ContainerProperties::new("events", "/source").with_throughput(Throughput::manual(400));
-    let events = place.database.create_container_if_missing(&properties).await?;
+    let events = account.database.create_container_if_missing(&properties).await?;
     println!("now {:?}", events.throughput().await?);
     println!("then {:?}", events.replace_throughput(Throughput::autoscale(4000)).await?);
-    println!("the database shares {:?}", place.database.throughput().await?);
-    place.leave().await
+    println!("the database shares {:?}", account.database.throughput().await?);
+    account.close().await
 }

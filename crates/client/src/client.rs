@@ -1,28 +1,31 @@
-//! The client: one account, and the way to everything in it.
+//! The client of one account.
+
+mod builder;
 
 use perihelion_driver::credential::Credential;
 use perihelion_driver::operation::Target;
 use perihelion_driver::{AccountView, Driver};
 use perihelion_wire::transport::{Endpoint, Transport};
 
-use crate::builder::ClientBuilder;
+pub use builder::ClientBuilder;
+
 use crate::database::Database;
 use crate::properties::DatabaseProperties;
 use crate::throughput::Throughput;
 use crate::{Error, feed, manage};
 
-/// A connection to one account. Cheap to clone: clones share connections,
-/// topology and sessions. Make one per process and keep it.
+/// The client of one account. Cheap to clone: clones share connections, topology
+/// and sessions. Create one per process and keep it.
 #[derive(Clone, Debug)]
 pub struct Client {
     driver: Driver,
 }
 
 impl Client {
-    /// Connects with a connection string, as the portal shows it, or as an
-    /// emulator prints it. A server on this machine that is opened with the
-    /// emulators' published key may show any certificate; all others must show
-    /// one that is trusted here.
+    /// Connects with a connection string as the portal shows it or as an emulator
+    /// prints it. The certificate must be trusted on this machine. The exception
+    /// is a server on this machine that is used with the emulators' published
+    /// key: it may show any certificate.
     ///
     /// ```no_run
     /// # use perihelion_client::{Client, Error};
@@ -41,8 +44,8 @@ impl Client {
         Client::builder().with_endpoint(endpoint).with_credential(credential).connect().await
     }
 
-    /// Connects to what the environment names: `AZURE_COSMOS_CONNECTION_STRING`,
-    /// or `COSMOS_ENDPOINT` with `COSMOS_KEY`.
+    /// Connects to the account that the environment names:
+    /// `AZURE_COSMOS_CONNECTION_STRING`, or `COSMOS_ENDPOINT` with `COSMOS_KEY`.
     pub async fn from_env() -> Result<Client, Error> {
         let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
         if let Some(text) = variable("AZURE_COSMOS_CONNECTION_STRING") {
@@ -51,13 +54,13 @@ impl Client {
         match (variable("COSMOS_ENDPOINT"), variable("COSMOS_KEY")) {
             (Some(endpoint), Some(key)) => Client::with_credential(&endpoint, Credential::key(&key)?).await,
             _ => Err(Error::input(
-                "the environment names no account: set AZURE_COSMOS_CONNECTION_STRING, \
+                "the environment does not name an account: set AZURE_COSMOS_CONNECTION_STRING, \
                  or COSMOS_ENDPOINT and COSMOS_KEY",
             )),
         }
     }
 
-    /// Connects through a transport of the caller's: usually a database in
+    /// Connects through a transport of the caller, usually that of a database in
     /// this process.
     ///
     /// ```no_run
@@ -74,7 +77,7 @@ impl Client {
         Client::builder().with_endpoint(&endpoint.to_string()).with_transport(transport).connect().await
     }
 
-    /// For everything else: regions, certificates, transports, options.
+    /// A builder, for regions, certificates, transports and options.
     pub fn builder() -> ClientBuilder {
         ClientBuilder::default()
     }
@@ -84,7 +87,7 @@ impl Client {
         self.driver.account()
     }
 
-    /// A client over a driver that was opened by hand.
+    /// A client over a driver that the caller has opened.
     pub fn from_driver(driver: Driver) -> Self {
         Client { driver }
     }
@@ -94,13 +97,13 @@ impl Client {
         &self.driver
     }
 
-    /// A database by name; nothing is sent.
+    /// The handle of a database. Sends no request.
     pub fn database(&self, name: &str) -> Database {
         Database::new(&self.driver, name)
     }
 
-    /// Creates a database. One of the same name makes it fail with 409,
-    /// [`Error::is_conflict`].
+    /// Creates a database. Fails with 409, [`Error::is_conflict`], when it
+    /// exists.
     pub async fn create_database(&self, name: &str) -> Result<Database, Error> {
         manage::create_database(&self.driver, name, None).await?;
         Ok(self.database(name))
@@ -116,14 +119,14 @@ impl Client {
         Ok(self.database(name))
     }
 
-    /// Creates a database unless it exists; losing a race against another
-    /// creator is success.
+    /// Creates a database unless it exists. Succeeds when another process creates
+    /// it at the same time.
     pub async fn create_database_if_missing(&self, name: &str) -> Result<Database, Error> {
         manage::create_database_if_missing(&self.driver, name).await?;
         Ok(self.database(name))
     }
 
-    /// All databases.
+    /// Lists all databases.
     pub async fn databases(&self) -> Result<Vec<DatabaseProperties>, Error> {
         feed::list(&self.driver, Target::databases()).await
     }

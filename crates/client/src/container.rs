@@ -1,61 +1,59 @@
-//! A container's handle: every method is one line over one exchange.
+//! The handle of a container. Its methods call one function each of the modules
+//! `items`, `batch`, `query`, `read_many`, `change_feed` and `manage`.
 
-use std::sync::Arc;
-
-use perihelion_driver::{Container as DriverContainer, Driver, OperationOptions};
+use perihelion_driver::{Driver, OperationOptions};
 use perihelion_model::partition_key::PartitionKey;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::answer::{Item, Written, encode};
 use crate::batch::{self, Batch, BatchResults};
 use crate::change_feed::{self, Change, ChangeFeed, ChangeFeedOptions};
+use crate::handle::ContainerHandle;
 use crate::items::{self, ItemOptions};
 use crate::patch::Patch;
 use crate::properties::ContainerProperties;
-use crate::query::{self, Query, QueryFeed};
+use crate::query::{Query, QueryFeed};
 use crate::read_many::{self, ManyItems};
+use crate::response::{Item, Written, encode};
 use crate::throughput::{ProvisionedThroughput, Throughput};
 use crate::{Error, Etag, FeedRange, manage, throughput};
 
-/// A container by name: making one sends nothing, cloning one is cheap, and
-/// all handles of one client share what was learnt about the container.
+/// The handle of a container. Getting one sends no request, cloning one is cheap,
+/// and all handles of one client share the container's cached metadata.
 ///
-/// Methods take a partition key as whatever is at hand: `"ada"`, `7`, `true`,
-/// `()` for null, a tuple for a hierarchical key, or a
-/// [`PartitionKey`].
+/// Methods take as a partition key anything that converts to [`PartitionKey`]:
+/// `"ada"`, `7`, `true`, `()` for null, or a tuple for a hierarchical key.
 #[derive(Clone)]
 pub struct Container {
-    driver: Driver,
-    inner: Arc<DriverContainer>,
+    handle: ContainerHandle,
 }
 
 impl Container {
     pub(crate) fn new(driver: &Driver, database: &str, name: &str) -> Self {
-        Container { driver: driver.clone(), inner: driver.container(database, name) }
+        Container { handle: ContainerHandle::new(driver, database, name) }
     }
 
     /// The container's name.
     pub fn name(&self) -> &str {
-        self.inner.name()
+        self.handle.name()
     }
 
     /// The name of its database.
     pub fn database_name(&self) -> &str {
-        self.inner.database()
+        self.handle.database_name()
     }
 
     /// The driver underneath, for operations that have no method here.
     pub fn driver(&self) -> &Driver {
-        &self.driver
+        self.handle.driver()
     }
 
-    pub(crate) fn inner(&self) -> &Arc<DriverContainer> {
-        &self.inner
+    pub(crate) fn handle(&self) -> &ContainerHandle {
+        &self.handle
     }
 
-    /// Creates a document. One of the same id in the same partition makes it
-    /// fail with 409, [`Error::is_conflict`].
+    /// Creates a document. Fails with 409, [`Error::is_conflict`], when the
+    /// partition has a document of this id.
     ///
     /// ```no_run
     /// # async fn example(orders: perihelion_client::Container) -> Result<(), perihelion_client::Error> {
@@ -70,7 +68,7 @@ impl Container {
         key: impl Into<PartitionKey>,
         value: &T,
     ) -> Result<Written, Error> {
-        items::create(self, key.into(), encode(value)?, &ItemOptions::default()).await
+        self.create_with(key, value, &ItemOptions::default()).await
     }
 
     /// [`Container::create`] with options.
@@ -80,10 +78,11 @@ impl Container {
         value: &T,
         options: &ItemOptions,
     ) -> Result<Written, Error> {
-        items::create(self, key.into(), encode(value)?, options).await
+        items::create(&self.handle, key.into(), encode(value)?, options).await
     }
 
-    /// Reads a document. Its absence is 404, [`Error::is_not_found`].
+    /// Reads a document. Fails with 404, [`Error::is_not_found`], when it does not
+    /// exist.
     ///
     /// ```no_run
     /// # #[derive(serde::Deserialize)] struct Order { total: f64 }
@@ -98,7 +97,7 @@ impl Container {
         key: impl Into<PartitionKey>,
         id: &str,
     ) -> Result<Item<T>, Error> {
-        items::read(self, key.into(), id, &ItemOptions::default()).await
+        self.read_with(key, id, &ItemOptions::default()).await
     }
 
     /// [`Container::read`] with options.
@@ -108,16 +107,16 @@ impl Container {
         id: &str,
         options: &ItemOptions,
     ) -> Result<Item<T>, Error> {
-        items::read(self, key.into(), id, options).await
+        items::read(&self.handle, key.into(), id, options).await
     }
 
-    /// Reads a document that may be absent.
+    /// Reads a document; `None` when it does not exist.
     pub async fn find<T: DeserializeOwned>(
         &self,
         key: impl Into<PartitionKey>,
         id: &str,
     ) -> Result<Option<Item<T>>, Error> {
-        items::find(self, key.into(), id, &ItemOptions::default()).await
+        self.find_with(key, id, &ItemOptions::default()).await
     }
 
     /// [`Container::find`] with options.
@@ -127,32 +126,32 @@ impl Container {
         id: &str,
         options: &ItemOptions,
     ) -> Result<Option<Item<T>>, Error> {
-        items::find(self, key.into(), id, options).await
+        items::find(&self.handle, key.into(), id, options).await
     }
 
-    /// Reads a document unless it still has the etag `seen`; `None` then, for
-    /// 1 RU and without a body.
+    /// Reads a document if it has another etag than `seen`. Otherwise returns
+    /// `None`, for 1 RU and without transferring the document.
     pub async fn read_if_changed<T: DeserializeOwned>(
         &self,
         key: impl Into<PartitionKey>,
         id: &str,
         seen: &Etag,
     ) -> Result<Option<Item<T>>, Error> {
-        items::read_if_changed(self, key.into(), id, seen, &ItemOptions::default()).await
+        items::read_if_changed(&self.handle, key.into(), id, seen, &ItemOptions::default()).await
     }
 
-    /// Replaces a document that must exist. `value` holds the same id and
-    /// partition key.
+    /// Replaces a document that must exist. `value` has the same id and partition
+    /// key.
     pub async fn replace<T: Serialize + ?Sized>(
         &self,
         key: impl Into<PartitionKey>,
         id: &str,
         value: &T,
     ) -> Result<Written, Error> {
-        items::replace(self, key.into(), id, encode(value)?, &ItemOptions::default()).await
+        self.replace_with(key, id, value, &ItemOptions::default()).await
     }
 
-    /// [`Container::replace`] with options: only if unchanged, say.
+    /// [`Container::replace`] with options, such as an etag.
     ///
     /// ```no_run
     /// # #[derive(serde::Serialize, serde::Deserialize)] struct Order { total: f64 }
@@ -162,7 +161,7 @@ impl Container {
     /// order.value.total += 1.0;
     /// let unchanged = ItemOptions::new().with_if_match(order.etag()?);
     /// match orders.replace_with("ada", "1", &order.value, &unchanged).await {
-    ///     Err(error) if error.is_precondition_failed() => println!("someone else was faster"),
+    ///     Err(error) if error.is_precondition_failed() => println!("the document was changed meanwhile"),
     ///     outcome => drop(outcome?),
     /// }
     /// # Ok(())
@@ -175,7 +174,7 @@ impl Container {
         value: &T,
         options: &ItemOptions,
     ) -> Result<Written, Error> {
-        items::replace(self, key.into(), id, encode(value)?, options).await
+        items::replace(&self.handle, key.into(), id, encode(value)?, options).await
     }
 
     /// Creates a document or replaces it.
@@ -184,7 +183,7 @@ impl Container {
         key: impl Into<PartitionKey>,
         value: &T,
     ) -> Result<Written, Error> {
-        items::upsert(self, key.into(), encode(value)?, &ItemOptions::default()).await
+        self.upsert_with(key, value, &ItemOptions::default()).await
     }
 
     /// [`Container::upsert`] with options.
@@ -194,12 +193,13 @@ impl Container {
         value: &T,
         options: &ItemOptions,
     ) -> Result<Written, Error> {
-        items::upsert(self, key.into(), encode(value)?, options).await
+        items::upsert(&self.handle, key.into(), encode(value)?, options).await
     }
 
-    /// Deletes a document. Its absence is 404, [`Error::is_not_found`].
+    /// Deletes a document. Fails with 404, [`Error::is_not_found`], when it does
+    /// not exist.
     pub async fn delete(&self, key: impl Into<PartitionKey>, id: &str) -> Result<Written, Error> {
-        items::delete(self, key.into(), id, &ItemOptions::default()).await
+        self.delete_with(key, id, &ItemOptions::default()).await
     }
 
     /// [`Container::delete`] with options.
@@ -209,7 +209,7 @@ impl Container {
         id: &str,
         options: &ItemOptions,
     ) -> Result<Written, Error> {
-        items::delete(self, key.into(), id, options).await
+        items::delete(&self.handle, key.into(), id, options).await
     }
 
     /// Updates parts of a document on the server, without reading it first.
@@ -230,7 +230,7 @@ impl Container {
         id: &str,
         patch: &Patch,
     ) -> Result<Written, Error> {
-        items::patch(self, key.into(), id, patch, &ItemOptions::default()).await
+        self.patch_with(key, id, patch, &ItemOptions::default()).await
     }
 
     /// [`Container::patch`] with options.
@@ -241,42 +241,43 @@ impl Container {
         patch: &Patch,
         options: &ItemOptions,
     ) -> Result<Written, Error> {
-        items::patch(self, key.into(), id, patch, options).await
+        items::patch(&self.handle, key.into(), id, patch, options).await
     }
 
-    /// Deletes all documents of a partition key, in the background: some may be
-    /// seen for a while. The account must have the feature enabled.
+    /// Deletes all documents of a partition key. The service does it in the
+    /// background, so reads may return some of them for a while. The account must
+    /// have the feature enabled.
     pub async fn delete_partition(&self, key: impl Into<PartitionKey>) -> Result<(), Error> {
-        manage::delete_partition(self, key.into()).await
+        manage::delete_partition(&self.handle, key.into()).await
     }
 
-    /// What the service knows of the container.
+    /// Reads the properties of the container.
     pub async fn properties(&self) -> Result<ContainerProperties, Error> {
-        manage::read_container(self).await
+        manage::read_container(&self.handle).await
     }
 
-    /// Replaces the container's properties: index policy and time to live may
-    /// change. With the etag of properties that were read, only if nobody else
-    /// changed them since.
+    /// Replaces the properties of the container; the indexing policy and the time
+    /// to live can change. When `properties` have an etag, they are replaced only
+    /// if the container still has it.
     pub async fn replace_properties(
         &self,
         properties: &ContainerProperties,
     ) -> Result<ContainerProperties, Error> {
-        manage::replace_container(self, properties).await
+        manage::replace_container(&self.handle, properties).await
     }
 
-    /// Deletes the container, with everything in it.
+    /// Deletes the container with all its documents.
     pub async fn delete_container(&self) -> Result<(), Error> {
-        manage::delete_container(self).await
+        manage::delete_container(&self.handle).await
     }
 
-    /// The throughput of its own; `None` when it shares its database's, or the
-    /// account is serverless.
+    /// Reads the throughput of the container; `None` when it shares its database's
+    /// throughput, or the account is serverless.
     pub async fn throughput(&self) -> Result<Option<ProvisionedThroughput>, Error> {
-        throughput::read(&self.driver, &self.resource_id().await?).await
+        throughput::read(self.handle.driver(), &self.resource_id().await?).await
     }
 
-    /// Changes the throughput of its own, between fixed and scaling too.
+    /// Changes the throughput of the container, also between manual and autoscale.
     ///
     /// ```no_run
     /// # use perihelion_client::{Container, Error, Throughput};
@@ -287,7 +288,7 @@ impl Container {
     /// # }
     /// ```
     pub async fn replace_throughput(&self, throughput: Throughput) -> Result<ProvisionedThroughput, Error> {
-        throughput::replace(&self.driver, &self.resource_id().await?, throughput).await
+        throughput::replace(self.handle.driver(), &self.resource_id().await?, throughput).await
     }
 
     async fn resource_id(&self) -> Result<String, Error> {
@@ -295,14 +296,14 @@ impl Container {
         properties.resource_id.ok_or_else(|| Error::answer("the container's properties have no _rid"))
     }
 
-    /// Applies a batch: all of its operations, or none and an error that names
-    /// the one at fault ([`Error::operation_index`]).
+    /// Applies all operations of a batch, or none. The error then names the
+    /// refused operation ([`Error::operation_index`]).
     pub async fn batch(&self, batch: Batch) -> Result<BatchResults, Error> {
-        batch::execute(self, batch).await
+        batch::execute(&self.handle, batch).await
     }
 
-    /// Asks a query: over all partitions, or where [`Query::in_partition`] says.
-    /// Nothing is sent before the first page is asked for.
+    /// Runs a query over all partitions, or over one with
+    /// [`Query::in_partition`]. No request is sent before the first page is read.
     ///
     /// ```no_run
     /// # use perihelion_client::Query;
@@ -320,18 +321,18 @@ impl Container {
     /// # }
     /// ```
     pub fn query<T: DeserializeOwned>(&self, query: impl Into<Query>) -> QueryFeed<T> {
-        QueryFeed::new(self, query.into())
+        QueryFeed::new(&self.handle, query.into())
     }
 
-    /// All documents, a page or a document at a time.
+    /// Reads all documents.
     pub fn read_all<T: DeserializeOwned>(&self) -> QueryFeed<T> {
         self.query("SELECT * FROM c")
     }
 
-    /// Reads many documents by key and id, with as few requests as it takes:
-    /// one query for those that lie in the same physical partition, a point
-    /// read for one that is alone. The answers come in the order they were
-    /// asked for, `None` for what is absent.
+    /// Reads many documents by key and id with few requests: one query for the
+    /// documents of a physical partition, or a point read for a single one. The
+    /// result has the order of `items`, with `None` for a document that does not
+    /// exist.
     ///
     /// ```no_run
     /// # #[derive(serde::Deserialize)] struct Order { total: f64 }
@@ -348,37 +349,38 @@ impl Container {
         self.read_many_with(items, &OperationOptions::default()).await
     }
 
-    /// [`Container::read_many`] with options; they hold for each request.
+    /// [`Container::read_many`] with options for each of its requests.
     pub async fn read_many_with<T: DeserializeOwned>(
         &self,
         items: impl IntoIterator<Item = (impl Into<PartitionKey>, impl Into<String>)>,
         options: &OperationOptions,
     ) -> Result<ManyItems<T>, Error> {
         let items = items.into_iter().map(|(key, id)| (key.into(), id.into())).collect();
-        read_many::read_many(self, items, options).await
+        read_many::read_many(&self.handle, items, options).await
     }
 
-    /// What was created and replaced, each document as it is now. Nothing is
-    /// sent before the first page is asked for. See [`ChangeFeed`].
+    /// The change feed in latest-version mode: every document that was created or
+    /// replaced, as it is now. No request is sent before the first page is read.
+    /// See [`ChangeFeed`].
     pub fn change_feed<T: DeserializeOwned>(&self, options: ChangeFeedOptions) -> ChangeFeed<T> {
-        ChangeFeed::new(self, change_feed::Mode::Latest, options)
+        ChangeFeed::new(&self.handle, change_feed::Mode::Latest, options)
     }
 
-    /// Every version and every deletion, from now on or from a token: for
-    /// accounts with continuous backup. See [`ChangeFeed`].
+    /// The change feed with all versions and deletes, from now on or from a token.
+    /// It needs an account with continuous backup. See [`ChangeFeed`].
     pub fn all_changes<T: DeserializeOwned>(&self, options: ChangeFeedOptions) -> ChangeFeed<Change<T>> {
-        ChangeFeed::new(self, change_feed::Mode::All, options)
+        ChangeFeed::new(&self.handle, change_feed::Mode::All, options)
     }
 
-    /// One range for each physical partition that the container has now, to
-    /// divide work by; see [`Query::in_range`].
+    /// One range for each physical partition that the container has now. Several
+    /// readers can divide the container by them: see [`Query::in_range`].
     pub async fn feed_ranges(&self) -> Result<Vec<FeedRange>, Error> {
-        query::feed_ranges(self).await
+        self.handle.feed_ranges().await
     }
 }
 
 impl std::fmt::Debug for Container {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Container({}/{})", self.database_name(), self.name())
+        self.handle.fmt(f)
     }
 }

@@ -1,4 +1,4 @@
-//! A database's handle: every method is one line over one exchange.
+//! The handle of a database.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::properties::{ContainerProperties, DatabaseProperties};
 use crate::throughput::{ProvisionedThroughput, Throughput};
 use crate::{Error, feed, manage, throughput};
 
-/// A database by name: making one sends nothing, cloning one is cheap.
+/// The handle of a database. Getting one sends no request; cloning one is cheap.
 #[derive(Clone)]
 pub struct Database {
     driver: Driver,
@@ -27,13 +27,13 @@ impl Database {
         &self.name
     }
 
-    /// A container by name; nothing is sent.
+    /// The handle of a container. Sends no request.
     pub fn container(&self, name: &str) -> Container {
         Container::new(&self.driver, &self.name, name)
     }
 
-    /// Creates a container. One of the same name makes it fail with 409,
-    /// [`Error::is_conflict`].
+    /// Creates a container. Fails with 409, [`Error::is_conflict`], when one of
+    /// this name exists.
     ///
     /// ```no_run
     /// # use perihelion_client::{ContainerProperties, Database, Error, Throughput};
@@ -48,34 +48,34 @@ impl Database {
         Ok(self.container(&properties.id))
     }
 
-    /// Creates a container unless it exists; losing a race against another
-    /// creator is success. A container of that name with another partition key
-    /// is an error; its other properties are left as they are.
+    /// Creates a container unless it exists. Succeeds when another process creates
+    /// it at the same time. Fails when a container of this name has another
+    /// partition key; other properties of an existing container do not change.
     pub async fn create_container_if_missing(
         &self,
         properties: &ContainerProperties,
     ) -> Result<Container, Error> {
         let container = self.container(&properties.id);
-        manage::create_container_if_missing(&container, properties).await?;
+        manage::create_container_if_missing(container.handle(), properties).await?;
         Ok(container)
     }
 
-    /// All containers.
+    /// Lists all containers.
     pub async fn containers(&self) -> Result<Vec<ContainerProperties>, Error> {
         feed::list(&self.driver, Target::containers(&self.name)).await
     }
 
-    /// What the service knows of it.
+    /// Reads the properties of the database.
     pub async fn read(&self) -> Result<DatabaseProperties, Error> {
         manage::read_database(&self.driver, &self.name).await
     }
 
-    /// Deletes it, with everything in it.
+    /// Deletes the database with all its containers.
     pub async fn delete(&self) -> Result<(), Error> {
         manage::delete_database(&self.driver, &self.name).await
     }
 
-    /// The throughput that its containers share; `None` when there is none.
+    /// Reads the throughput that its containers share; `None` when it has none.
     pub async fn throughput(&self) -> Result<Option<ProvisionedThroughput>, Error> {
         throughput::read(&self.driver, &self.read().await?.resource_id).await
     }

@@ -1,6 +1,5 @@
-//! Etags: which version of a resource was seen. Kept as a header value, so
-//! that the etag of one answer is the condition of the next request without a
-//! copy.
+//! Etags: the version of a resource. An etag is kept as a header value, so the
+//! etag of a response becomes the condition of a request without a copy.
 
 use std::fmt;
 
@@ -9,11 +8,11 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::Error;
 
-/// The version of a resource, as the service names it. Opaque; equal etags of
-/// one resource mean equal content.
+/// The version of a resource. It is opaque; equal etags of one resource mean
+/// equal content.
 ///
-/// A document carries its own as the member `_etag`, so that a struct may have
-/// a field for it:
+/// A document has its etag in the member `_etag`, so a struct can have a field
+/// for it:
 ///
 /// ```
 /// #[derive(serde::Deserialize)]
@@ -27,7 +26,7 @@ use crate::Error;
 pub struct Etag(HeaderValue);
 
 impl Etag {
-    /// Takes an etag that was kept as text, quotes included.
+    /// Parses an etag from its text, with the quotes.
     pub fn parse(text: &str) -> Result<Self, Error> {
         match HeaderValue::from_str(text) {
             Ok(value) if !text.is_empty() => Ok(Etag(value)),
@@ -35,7 +34,7 @@ impl Etag {
         }
     }
 
-    /// The text, quotes included.
+    /// The text, with the quotes.
     pub fn as_str(&self) -> &str {
         self.0.to_str().unwrap_or_default()
     }
@@ -95,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_a_header_is_not_an_etag() {
+    fn a_text_that_cannot_be_a_header_is_not_an_etag() {
         for bad in ["", "a\nb"] {
             assert!(Etag::parse(bad).is_err(), "{bad:?}");
         }

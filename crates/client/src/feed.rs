@@ -1,4 +1,5 @@
-//! Lists of databases, containers and offers: small feeds, read whole.
+//! Lists of databases, containers and offers: small feeds that are read to their
+//! end.
 
 use bytes::Bytes;
 use http::HeaderValue;
@@ -9,13 +10,13 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::Error;
-use crate::answer::decode;
+use crate::response::decode;
 
-/// Pages of one list. An account holds some hundreds of databases and
-/// containers, a page a hundred or more: a list that goes on is broken.
+/// Pages of one list. An account has some hundreds of databases and containers,
+/// a page a hundred or more: a longer list means that the service repeats pages.
 const PAGES_MAX: usize = 1000;
 
-/// A page of any feed; the member is named after what it holds.
+/// A page of a feed. The service names the member after the resource type.
 #[derive(Deserialize)]
 pub(crate) struct Page<T> {
     #[serde(
@@ -25,7 +26,7 @@ pub(crate) struct Page<T> {
         alias = "Offers",
         alias = "PartitionKeyRanges"
     )]
-    pub(crate) entries: Vec<T>,
+    pub(crate) items: Vec<T>,
 }
 
 /// Reads a feed to its end.
@@ -33,7 +34,7 @@ pub(crate) async fn list<T: DeserializeOwned>(driver: &Driver, target: Target) -
     collect(driver, Operation::new(Verb::ReadFeed, target, Scope::Unpartitioned, Bytes::new())).await
 }
 
-/// Runs an operation that answers in pages, to its end.
+/// Runs an operation whose response comes in pages, to its end.
 pub(crate) async fn collect<T: DeserializeOwned>(
     driver: &Driver,
     mut operation: Operation,
@@ -42,10 +43,10 @@ pub(crate) async fn collect<T: DeserializeOwned>(
     for _ in 0..PAGES_MAX {
         let response = driver.execute(&operation, &OperationOptions::default()).await?;
         let page: Page<T> = decode(&response.body, &"a page of a feed")?;
-        all.extend(page.entries);
+        all.extend(page.items);
         let Some(continuation) = response.headers.get(&headers::CONTINUATION) else { return Ok(all) };
         let continuation: HeaderValue = continuation.clone();
         operation.headers.insert(headers::CONTINUATION, continuation);
     }
-    Err(Error::answer(format!("a list of {} entries does not end after {PAGES_MAX} pages", all.len())))
+    Err(Error::answer(format!("a list of {} resources does not end after {PAGES_MAX} pages", all.len())))
 }

@@ -1,5 +1,6 @@
-//! A part of a container by effective partition keys: what work can be divided
-//! by. It stays what it is when physical partitions are split or merged.
+//! Feed ranges: parts of a container, by effective partition keys, among which
+//! readers divide their work. A range stays valid when physical partitions are
+//! split or merged.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,7 +11,7 @@ use crate::Error;
 
 /// A part of a container, from one effective partition key to another.
 ///
-/// Its text (`Display`, `FromStr`) can be kept and read back anywhere.
+/// Its text (`Display`, `FromStr`) can be stored and parsed again.
 ///
 /// ```
 /// use perihelion_client::FeedRange;
@@ -22,14 +23,14 @@ use crate::Error;
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct FeedRange {
-    /// In hexadecimal, the first key within.
+    /// The first effective key of the range, in hexadecimal.
     min: String,
-    /// The first key beyond.
+    /// The first effective key after the range, in hexadecimal.
     max: String,
 }
 
 impl FeedRange {
-    /// Everything.
+    /// The whole container.
     pub fn whole() -> Self {
         FeedRange::of(&EffectiveRange::whole())
     }
@@ -63,7 +64,7 @@ impl FromStr for FeedRange {
                 EffectiveRange { min: EffectiveKey::from_hex(min)?, max: EffectiveKey::from_hex(max)? };
             (range.min < range.max && range.max <= EffectiveKey::max()).then_some(range)
         });
-        let range = ends.ok_or_else(|| Error::input(format!("{text:?} is no feed range")))?;
+        let range = ends.ok_or_else(|| Error::input(format!("{text:?} is not a feed range")))?;
         Ok(FeedRange::of(&range))
     }
 }
@@ -73,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_range_is_refused() {
+    fn a_text_that_is_not_a_range_is_refused() {
         for text in ["", "-", "00", "10-00", "00-00", "0-FF", "x-FF", "00-FFFF", "ä-FF"] {
             assert!(text.parse::<FeedRange>().is_err(), "{text}");
         }

@@ -26,39 +26,38 @@
 //!
 //! # What is where
 //!
-//! - [`Client`]: one account. Connection strings, credentials, regions:
-//!   [`Client::builder`]. Cheap to clone; make one per process.
-//! - [`Database`] and [`Container`]: names. Making one sends nothing; creating,
-//!   listing, changing and deleting what they name are methods of theirs.
+//! - [`Client`]: one account. [`Client::builder`] takes connection strings,
+//!   credentials and regions. A client is cheap to clone; create one per process.
+//! - [`Database`] and [`Container`]: handles. Getting one sends no request; its
+//!   methods create, list, change and delete the resource.
 //! - Items: [`Container::create`], [`read`](Container::read),
 //!   [`find`](Container::find), [`replace`](Container::replace),
 //!   [`upsert`](Container::upsert), [`delete`](Container::delete),
-//!   [`patch`](Container::patch), each with a `_with` twin for [`ItemOptions`].
-//! - Many at once: [`Container::read_many`], [`Container::batch`] (all or none),
-//!   [`Container::query`], [`Container::read_all`].
-//! - What changed: [`Container::change_feed`] and [`Container::all_changes`].
-//! - What it costs: every answer has its charge, every answer and every error
-//!   its [`diagnostics`]; [`Container::throughput`] is what is provisioned.
+//!   [`patch`](Container::patch), each with a `_with` variant that takes
+//!   [`ItemOptions`].
+//! - Several items: [`Container::read_many`], [`Container::batch`] (all operations
+//!   or none), [`Container::query`], [`Container::read_all`].
+//! - Changes: [`Container::change_feed`] and [`Container::all_changes`].
+//! - Cost: every response has its request charge, and every response and every
+//!   error has its [`diagnostics`]. [`Container::throughput`] reads the
+//!   provisioned throughput.
 //!
-//! # When an answer is lost
+//! # When a response is lost
 //!
-//! A write whose answer never came may have been applied. What may be repeated
-//! is repeated; what may not, and was not refused, fails with
-//! [`Error::is_ambiguous`], never as a plain failure. A write that leaves
-//! something behind that no other write leaves can be found out:
-//! [`ItemOptions::with_witness`], [`Batch::with_witness`].
+//! A write whose response never came may have been applied. The client repeats
+//! it when repeating is safe. Otherwise the write fails with
+//! [`Error::is_ambiguous`]. With [`ItemOptions::with_witness`] or
+//! [`Batch::with_witness`] the client reads back whether the write was applied.
 //!
 //! # Keys
 //!
-//! Partition keys are whatever is at hand: `"ada"`, `7`, `true`, `()` for null,
-//! [`PartitionKey::undefined`] for documents without the member, tuples or
-//! arrays for hierarchical keys: `("eu", 7)`.
+//! A partition key is anything that converts to [`PartitionKey`]: `"ada"`, `7`,
+//! `true`, `()` for null, [`PartitionKey::undefined`] for documents without the
+//! member, and tuples or arrays for hierarchical keys, such as `("eu", 7)`.
 
 #![warn(missing_docs)]
 
-mod answer;
 mod batch;
-mod builder;
 mod change_feed;
 mod client;
 mod container;
@@ -66,21 +65,22 @@ mod database;
 mod etag;
 mod feed;
 mod feed_range;
+mod handle;
 mod items;
 mod manage;
+mod page_stream;
 mod patch;
 mod properties;
 mod query;
 mod read_many;
+mod response;
 mod throughput;
 
-pub use answer::{Item, Receipt, Written};
 pub use batch::{Batch, BatchResult, BatchResults};
-pub use builder::ClientBuilder;
 pub use change_feed::{
     Change, ChangeFeed, ChangeFeedOptions, ChangeKind, ChangeMetadata, ChangePage, ChangePages,
 };
-pub use client::Client;
+pub use client::{Client, ClientBuilder};
 pub use container::Container;
 pub use database::Database;
 pub use etag::Etag;
@@ -104,4 +104,5 @@ pub use properties::{
 };
 pub use query::{Page, Pages, Query, QueryFeed, Rows};
 pub use read_many::ManyItems;
+pub use response::{Item, Receipt, Written};
 pub use throughput::{ProvisionedThroughput, Throughput};

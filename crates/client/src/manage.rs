@@ -1,4 +1,4 @@
-//! The exchanges about databases and containers themselves, one function each.
+//! Operations on databases and containers themselves, one function each.
 
 use bytes::Bytes;
 use perihelion_driver::operation::{KeyScope, Link, Operation, Repeat, ResourceKind, Scope, Target, Verb};
@@ -7,9 +7,9 @@ use perihelion_model::partition_key::PartitionKey;
 use serde_json::json;
 
 use crate::Error;
-use crate::answer::{decode, encode};
-use crate::container::Container;
+use crate::handle::ContainerHandle;
 use crate::properties::{ContainerProperties, DatabaseProperties};
+use crate::response::{decode, encode};
 use crate::throughput::Throughput;
 
 pub(crate) async fn create_database(
@@ -25,8 +25,8 @@ pub(crate) async fn create_database(
     send(driver, &operation).await.map(drop)
 }
 
-/// Looks first: a credential that may not create may still look, and usually
-/// the database is there.
+/// Reads before it creates: usually the database exists, and a credential that
+/// may not create may still read.
 pub(crate) async fn create_database_if_missing(driver: &Driver, name: &str) -> Result<(), Error> {
     match read_database(driver, name).await {
         Ok(_) => return Ok(()),
@@ -34,7 +34,7 @@ pub(crate) async fn create_database_if_missing(driver: &Driver, name: &str) -> R
         Err(error) => return Err(error),
     }
     match create_database(driver, name, None).await {
-        // Someone else was faster: it is there, which is all that was asked.
+        // Another process has created it meanwhile.
         Err(error) if error.is_conflict() => Ok(()),
         outcome => outcome,
     }
@@ -64,9 +64,9 @@ pub(crate) async fn create_container(
     send(driver, &operation).await.map(drop)
 }
 
-/// The container must end up partitioned as asked, whoever created it.
+/// Checks that an existing container has the wanted partition key.
 pub(crate) async fn create_container_if_missing(
-    container: &Container,
+    container: &ContainerHandle,
     properties: &ContainerProperties,
 ) -> Result<(), Error> {
     match read_container(container).await {
@@ -86,21 +86,21 @@ fn check_same_key(found: &ContainerProperties, wanted: &ContainerProperties) -> 
     }
     let paths = |properties: &ContainerProperties| properties.partition_key.paths.join(", ");
     Err(Error::input(format!(
-        "container `{}` exists, but is partitioned by {}, not by {}",
+        "container `{}` exists with the partition key {}, not {}: use another name or this key",
         found.id,
         paths(found),
         paths(wanted)
     )))
 }
 
-pub(crate) async fn read_container(container: &Container) -> Result<ContainerProperties, Error> {
+pub(crate) async fn read_container(container: &ContainerHandle) -> Result<ContainerProperties, Error> {
     let operation = plain(Verb::Read, Target::container(container.inner()));
     let response = send(container.driver(), &operation).await?;
     decode(&response.body, &format_args!("container `{}`", container.name()))
 }
 
 pub(crate) async fn replace_container(
-    container: &Container,
+    container: &ContainerHandle,
     properties: &ContainerProperties,
 ) -> Result<ContainerProperties, Error> {
     if properties.id != container.name() {
@@ -119,13 +119,13 @@ pub(crate) async fn replace_container(
     decode(&response.body, &format_args!("container `{}`", container.name()))
 }
 
-pub(crate) async fn delete_container(container: &Container) -> Result<(), Error> {
+pub(crate) async fn delete_container(container: &ContainerHandle) -> Result<(), Error> {
     send(container.driver(), &plain(Verb::Delete, Target::container(container.inner()))).await.map(drop)
 }
 
 /// Asks the service to delete all documents of a key. Signed as a request to
 /// the container, as the official SDKs sign it.
-pub(crate) async fn delete_partition(container: &Container, key: PartitionKey) -> Result<(), Error> {
+pub(crate) async fn delete_partition(container: &ContainerHandle, key: PartitionKey) -> Result<(), Error> {
     let inner = container.inner();
     let path = format!("{}/operations/partitionkeydelete", inner.path());
     let path = path.parse().map_err(|_| Error::input("the container's name is not a path"))?;

@@ -1,9 +1,8 @@
-//! Partial updates: up to ten operations on one document, applied in order,
-//! all or none.
+//! Partial updates: up to ten operations on one document, applied in order, all
+//! or none.
 //!
-//! A [`Patch`] cannot hold more than the service takes, and it knows whether
-//! sending it twice is the same as once: that is what decides what becomes of
-//! it when an answer is lost.
+//! A [`Patch`] never holds more operations than the service accepts, and it knows
+//! whether it may be sent again when its response is lost.
 
 #[cfg(test)]
 mod tests;
@@ -15,7 +14,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use crate::Error;
-use crate::answer::{encode, unwritable};
+use crate::response::{encode, unwritable};
 
 /// A partial update of a document.
 ///
@@ -50,13 +49,13 @@ enum PatchOperation {
     Move { from: String, path: String },
 }
 
-/// What is added to a number: an integer or a float.
+/// The amount of an increment: an integer or a float.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Amount {
-    /// Keeps an integer an integer.
+    /// An integer stays an integer.
     Integer(i64),
-    /// Makes the sum a float.
+    /// The sum becomes a float.
     Float(f64),
 }
 
@@ -85,16 +84,16 @@ impl From<f64> for Amount {
 }
 
 impl Patch {
-    /// How many operations a patch can hold.
+    /// The service's limit on operations per patch.
     pub const OPERATIONS_MAX: usize = OPERATIONS_MAX;
 
-    /// A patch without operations. It needs at least one to be sent.
+    /// An empty patch. It needs at least one operation to be sent.
     pub fn new() -> Self {
         Patch::default()
     }
 
-    /// Sets a member, whether it exists or not; an array's element must exist,
-    /// or be the one after its last.
+    /// Sets a member, whether it exists or not. An element of an array must exist
+    /// or be the one after the last.
     pub fn set(self, path: &str, value: impl Serialize) -> Result<Self, Error> {
         let (path, value) = (pointer(path)?, raw(value)?);
         self.push(PatchOperation::Set { path, value })
@@ -107,64 +106,65 @@ impl Patch {
         self.push(PatchOperation::Add { path, value })
     }
 
-    /// Replaces what must be there.
+    /// Replaces a member or element that must exist.
     pub fn replace(self, path: &str, value: impl Serialize) -> Result<Self, Error> {
         let (path, value) = (pointer(path)?, raw(value)?);
         self.push(PatchOperation::Replace { path, value })
     }
 
-    /// Removes what must be there.
+    /// Removes a member or element that must exist.
     pub fn remove(self, path: &str) -> Result<Self, Error> {
         let path = pointer(path)?;
         self.push(PatchOperation::Remove { path })
     }
 
-    /// Adds to a number, or makes one.
+    /// Adds to a number; creates the member when it does not exist.
     pub fn increment(self, path: &str, by: impl Into<Amount>) -> Result<Self, Error> {
         let (path, value) = (pointer(path)?, by.into());
         if matches!(value, Amount::Float(amount) if !amount.is_finite()) {
-            return Err(Error::input(format!("{path} cannot be incremented by what JSON cannot hold")));
+            return Err(Error::input(format!("{path} cannot be incremented by a number that is not finite")));
         }
         self.push(PatchOperation::Incr { path, value })
     }
 
-    /// Moves what must be there.
+    /// Moves a member or element that must exist.
     pub fn move_to(self, from: &str, path: &str) -> Result<Self, Error> {
         let (from, path) = (pointer(from)?, pointer(path)?);
         self.push(PatchOperation::Move { from, path })
     }
 
-    /// Only if the document answers this predicate, `FROM c WHERE ...`;
-    /// otherwise it fails with 412.
+    /// Applies the patch only if the document matches this predicate,
+    /// `FROM c WHERE ...`; otherwise it fails with 412.
     pub fn with_condition(mut self, predicate: impl Into<String>) -> Self {
         self.condition = Some(predicate.into());
         self
     }
 
-    /// How many operations it has.
+    /// The number of operations.
     pub fn len(&self) -> usize {
         self.operations.len()
     }
 
-    /// Whether it has none, and so cannot be sent.
+    /// Whether it has no operations. An empty patch cannot be sent.
     pub fn is_empty(&self) -> bool {
         self.operations.is_empty()
     }
 
-    /// What becomes of it when an answer is lost. Setting a place to a value
-    /// twice is the same as once; everything else depends on what it finds.
+    /// Whether the patch may be sent again when its response is lost. Setting a
+    /// member twice has the same effect as once; the effect of the other
+    /// operations depends on the document they find.
     pub(crate) fn repeat(&self) -> Repeat {
-        let is_same_twice = |operation: &PatchOperation| match operation {
+        let is_idempotent = |operation: &PatchOperation| match operation {
             PatchOperation::Set { path, .. } | PatchOperation::Replace { path, .. } => !path.ends_with("/-"),
             PatchOperation::Add { .. }
             | PatchOperation::Remove { .. }
             | PatchOperation::Incr { .. }
             | PatchOperation::Move { .. } => false,
         };
-        match (self.operations.iter().all(is_same_twice), &self.condition) {
+        match (self.operations.iter().all(is_idempotent), &self.condition) {
             (true, None) => Repeat::Freely,
-            // Twice does no harm, but the condition may speak of what the patch
-            // itself changes: the refusal of the second does not tell.
+            // Sending it twice is harmless. But the patch may change what its
+            // condition tests, so a refused second attempt proves nothing.
             (true, Some(_)) => Repeat::Guarded,
             (false, _) => Repeat::Never,
         }
@@ -176,7 +176,7 @@ impl Patch {
         encode(&self.as_body())
     }
 
-    /// The same as part of another body.
+    /// The patch as part of a batch's body.
     pub(crate) fn as_body(&self) -> impl Serialize + '_ {
         #[derive(Serialize)]
         struct Body<'a> {

@@ -1,7 +1,7 @@
-//! Provisioned throughput: what a database or container has, and changing it.
+//! Reads and changes the provisioned throughput of databases and containers.
 //!
-//! The service keeps throughput in *offers*, resources of their own that name
-//! the database or container by its `_rid`; nothing of that shows outside.
+//! The service keeps throughput in *offers*: resources that refer to the database
+//! or container by its `_rid`. The public interface does not show them.
 
 use bytes::Bytes;
 use http::HeaderValue;
@@ -12,45 +12,45 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::Error;
-use crate::answer::{decode, encode};
 use crate::feed;
+use crate::response::{decode, encode};
 
-/// Request units per second: a fixed number, or a ceiling up to which the
-/// service scales by itself.
+/// Request units per second: a fixed number, or a maximum up to which the service
+/// scales.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Throughput {
-    /// So many, always; in steps of 100, at least 400.
+    /// A fixed number, in steps of 100, at least 400.
     Manual(u32),
-    /// Between a tenth of the ceiling and the ceiling; in steps of 1000.
+    /// Between a tenth of the maximum and the maximum, in steps of 1000.
     Autoscale {
-        /// The ceiling.
+        /// The maximum.
         max: u32,
     },
 }
 
-/// What a database or container has.
+/// The throughput of a database or container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ProvisionedThroughput {
     /// Request units per second.
     pub throughput: Throughput,
-    /// Whether the service is still working on a change.
+    /// Whether a change is still being applied by the service.
     pub is_pending: bool,
 }
 
 impl Throughput {
-    /// So many request units per second, always.
+    /// A fixed number of request units per second.
     pub fn manual(units: u32) -> Self {
         Throughput::Manual(units)
     }
 
-    /// Up to so many request units per second.
+    /// Up to this number of request units per second.
     pub fn autoscale(max: u32) -> Self {
         Throughput::Autoscale { max }
     }
 
-    /// Asks for it when a database or container is created.
+    /// Adds the throughput to the request that creates a database or container.
     pub(crate) fn apply(self, operation: Operation) -> Operation {
         let text = |text: String| HeaderValue::from_str(&text).expect("digits and JSON of digits are ASCII");
         match self {
@@ -67,7 +67,7 @@ impl Throughput {
     }
 }
 
-/// An offer. What is not named here goes back as it came.
+/// An offer. Members that are not named here are kept and sent back.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Offer {
     id: String,
@@ -87,12 +87,12 @@ struct Content {
     other: Map<String, Value>,
 }
 
-/// The throughput of the resource with that `_rid`; `None` when it has none of
-/// its own.
+/// The throughput of the resource with this `_rid`; `None` when it has none of its
+/// own.
 pub(crate) async fn read(driver: &Driver, rid: &str) -> Result<Option<ProvisionedThroughput>, Error> {
     match find(driver, rid).await? {
         None => Ok(None),
-        // Only the offer itself, read by its id, tells whether it is settled.
+        // Only a point read of the offer says whether a change is pending.
         Some(offer) => {
             let operation =
                 Operation::new(Verb::Read, Target::offer(&offer.id), Scope::Unpartitioned, Bytes::new());
@@ -101,9 +101,9 @@ pub(crate) async fn read(driver: &Driver, rid: &str) -> Result<Option<Provisione
     }
 }
 
-/// Changes the throughput of the resource with that `_rid`, which must have
-/// one. A change between fixed and scaling takes two steps: the service turns
-/// the one into the other at a value of its own, then takes ours.
+/// Changes the throughput of the resource with this `_rid`, which must have one. A
+/// change between manual and autoscale takes two requests: the first migrates the
+/// offer, with a value that the service chooses, the second sets our value.
 pub(crate) async fn replace(
     driver: &Driver,
     rid: &str,
@@ -111,7 +111,7 @@ pub(crate) async fn replace(
 ) -> Result<ProvisionedThroughput, Error> {
     let mut offer = find(driver, rid).await?.ok_or_else(|| {
         Error::input(
-            "there is no throughput to replace: it is shared with the database, or the account is serverless",
+            "the resource has no throughput of its own: it shares the database's, or the account is serverless",
         )
     })?;
     if offer.throughput()?.is_autoscale() != wanted.is_autoscale() {
@@ -165,7 +165,7 @@ impl Offer {
                 .map(|max| Throughput::Autoscale { max }),
             None => content.offer_throughput.and_then(units).map(Throughput::Manual),
         }
-        .ok_or_else(|| Error::answer(format!("offer {} states no throughput", self.id)))
+        .ok_or_else(|| Error::answer(format!("offer {} has no throughput", self.id)))
     }
 }
 
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn offers_state_a_fixed_number_or_a_ceiling() {
+    fn offers_have_manual_or_autoscale_throughput() {
         assert_eq!(offer(r#"{"offerThroughput":400}"#).throughput().unwrap(), Throughput::manual(400));
         let scaling = r#"{"offerThroughput":400,"offerAutopilotSettings":{"maxThroughput":4000}}"#;
         assert_eq!(offer(scaling).throughput().unwrap(), Throughput::autoscale(4000));
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_keeps_what_it_does_not_concern() {
+    fn a_change_keeps_the_other_members_of_an_offer() {
         let mut offer = offer(r#"{"offerThroughput":400,"offerIsRUPerMinuteThroughputEnabled":false}"#);
         offer.content.set(Throughput::autoscale(5000));
         assert_eq!(

@@ -39,6 +39,11 @@ pub async fn create_database(driver: &Driver, name: &str) {
 /// Creates a container with this partition key path.
 pub async fn create_container(driver: &Driver, database: &str, name: &str, path: &str) {
     let partition_key = format!(r#"{{"paths":["{path}"],"kind":"Hash","version":2}}"#);
+    create_container_with_key(driver, database, name, &partition_key).await;
+}
+
+/// Creates a container whose partition key is given as the service's JSON.
+pub async fn create_container_with_key(driver: &Driver, database: &str, name: &str, partition_key: &str) {
     let body = format!(r#"{{"id":"{name}","partitionKey":{partition_key}}}"#);
     create(driver, Target::containers(database), body).await;
 }

@@ -1,4 +1,4 @@
-//! Sending a batch, and telling from its answer which operation was to blame.
+//! Sends a batch and finds in its response which operation was refused.
 
 use bytes::Bytes;
 use http::StatusCode;
@@ -7,19 +7,20 @@ use perihelion_driver::operation::{KeyScope, Operation, Scope, Target, Verb};
 use perihelion_driver::{Response, Status};
 
 use super::results::{BatchResult, BatchResults, parse};
-use super::{Batch, Entry};
+use super::{Batch, OperationName};
 use crate::Error;
-use crate::container::Container;
+use crate::handle::ContainerHandle;
 
-/// What the service says of operations that it dropped with the one it refused.
+/// The status of operations that were not applied because another one was
+/// refused.
 const FAILED_DEPENDENCY: u16 = 424;
 
-pub(crate) async fn execute(container: &Container, batch: Batch) -> Result<BatchResults, Error> {
+pub(crate) async fn execute(container: &ContainerHandle, batch: Batch) -> Result<BatchResults, Error> {
     if batch.is_empty() {
         return Err(Error::input("a batch needs at least one operation"));
     }
     let repeat = batch.repeat();
-    let Batch { key, mut body, entries, witness, options, .. } = batch;
+    let Batch { key, mut body, operations, witness, options, .. } = batch;
     body.push(b']');
     let scope = Scope::Key(KeyScope::new(key));
     let mut operation =
@@ -28,14 +29,14 @@ pub(crate) async fn execute(container: &Container, batch: Batch) -> Result<Batch
     if let Some(witness) = witness {
         operation = operation.with_witness(witness);
     }
-    let response = container.driver().execute(&operation, &options).await.or_else(refused_after_all)?;
-    conclude(&entries, response)
+    let response = container.execute(&operation, &options).await.or_else(refused_when_repeated)?;
+    conclude(&operations, response)
 }
 
-/// A batch that was repeated because its first answer was lost, and then
-/// refused: the driver gives the refusal of the second as an error, results and
-/// all. When it cannot tell what became of the first, that stays as it is.
-fn refused_after_all(error: Error) -> Result<Response, Error> {
+/// Turns the error of a repeated batch back into its response. When the first
+/// response was lost and the second attempt was refused, the driver returns the
+/// refusal as an error that holds the results. An ambiguous error stays one.
+fn refused_when_repeated(error: Error) -> Result<Response, Error> {
     match error.status() {
         Some(status) if status.code == StatusCode::MULTI_STATUS.as_u16() && !error.is_ambiguous() => {
             Ok(Response {
@@ -49,28 +50,28 @@ fn refused_after_all(error: Error) -> Result<Response, Error> {
     }
 }
 
-/// All results, or the operation that failed.
-pub(super) fn conclude(entries: &[Entry], response: Response) -> Result<BatchResults, Error> {
+/// The results, or an error that names the refused operation.
+pub(super) fn conclude(operations: &[OperationName], response: Response) -> Result<BatchResults, Error> {
     if response.diagnostics.resolution() == Some(Resolution::Witnessed) {
-        // The answer was lost; what we hold is the witness, not the results.
+        // The response was lost: this one is the read of the witness.
         return Ok(BatchResults::new(Vec::new(), response));
     }
     let results = parse(&response.body)?;
-    if results.len() != entries.len() {
+    if results.len() != operations.len() {
         return Err(Error::answer(format!(
             "a batch of {} operations has {} results",
-            entries.len(),
+            operations.len(),
             results.len()
         )));
     }
-    match culprit(&results) {
+    match failed_operation(&results) {
         None => Ok(BatchResults::new(results, response)),
-        Some(index) => Err(refusal(entries, &results, index, response)),
+        Some(index) => Err(refusal(operations, &results, index, response)),
     }
 }
 
-/// The operation that was refused on its own account.
-fn culprit(results: &[BatchResult]) -> Option<usize> {
+/// The operation that was refused for a reason of its own.
+fn failed_operation(results: &[BatchResult]) -> Option<usize> {
     let has_failed = |result: &BatchResult| result.status().code >= 400;
     results
         .iter()
@@ -79,14 +80,14 @@ fn culprit(results: &[BatchResult]) -> Option<usize> {
 }
 
 #[cold]
-fn refusal(entries: &[Entry], results: &[BatchResult], index: usize, response: Response) -> Error {
+fn refusal(operations: &[OperationName], results: &[BatchResult], index: usize, response: Response) -> Error {
     let own = results[index].status();
-    // The service states the sub-status for the whole answer only.
+    // The service states the sub-status only for the whole response.
     let status = if own.sub == 0 { Status::new(own.code, response.status.sub) } else { own };
     let message = format!(
         "operation {index} of the batch ({}) was refused; none of the {} was applied",
-        entries[index],
-        entries.len()
+        operations[index],
+        operations.len()
     );
     Error::batch_refused(index, status, message, response)
 }

@@ -1,5 +1,5 @@
-//! What a batch came to, operation by operation. Documents stay in the
-//! answer's bytes until someone asks for one.
+//! The results of a batch, one per operation. Documents stay unparsed in the
+//! response's bytes until [`BatchResult::value`].
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
-use crate::answer::{Receipt, decode};
+use crate::response::{Receipt, decode};
 use crate::{Error, Etag};
 
 /// The results of a batch that was applied, in the order of its operations.
@@ -24,9 +24,8 @@ impl BatchResults {
         BatchResults { results, receipt: Receipt::split(response).0 }
     }
 
-    /// One result per operation. None at all when the answer was lost and the
-    /// witness showed that the batch had been applied: what it then wrote must
-    /// be read.
+    /// One result per operation. Empty when the response was lost and the witness
+    /// showed that the batch was applied: read the documents then.
     pub fn results(&self) -> &[BatchResult] {
         &self.results
     }
@@ -36,12 +35,12 @@ impl BatchResults {
         self.results.get(index)
     }
 
-    /// Request units of the whole.
+    /// Request units of the whole batch.
     pub fn charge(&self) -> f64 {
         self.receipt.charge()
     }
 
-    /// Everything else that came with the answer.
+    /// Status, session token and diagnostics of the response.
     pub fn receipt(&self) -> &Receipt {
         &self.receipt
     }
@@ -66,12 +65,12 @@ pub struct BatchResult {
 }
 
 impl BatchResult {
-    /// 200, 201 for what is new, 204 for what is gone.
+    /// 200, 201 for a new document, 204 for a deletion.
     pub fn status(&self) -> Status {
         self.status
     }
 
-    /// The part of the batch's request units that this operation took.
+    /// The request units of this operation.
     pub fn charge(&self) -> f64 {
         self.charge
     }
@@ -81,8 +80,8 @@ impl BatchResult {
         self.etag.as_ref()
     }
 
-    /// The document as text; empty after a deletion, and after a write whose
-    /// content was not asked for.
+    /// The document as JSON text. Empty after a deletion, and after a write when
+    /// `content_on_write` is off.
     pub fn body(&self) -> &Bytes {
         &self.body
     }
@@ -96,7 +95,7 @@ impl BatchResult {
     }
 }
 
-/// One result on the wire.
+/// One result in the response body.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct WireResult<'a> {
@@ -113,7 +112,7 @@ struct WireResult<'a> {
 
 pub(super) fn parse(body: &Bytes) -> Result<Vec<BatchResult>, Error> {
     let list: Vec<WireResult<'_>> = serde_json::from_slice(body)
-        .map_err(|error| Error::answer(format!("the answer to a batch does not read as one: {error}")))?;
+        .map_err(|error| Error::answer(format!("the response to a batch cannot be parsed: {error}")))?;
     Ok(list.into_iter().map(|result| BatchResult::new(result, body)).collect())
 }
 

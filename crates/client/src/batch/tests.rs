@@ -1,4 +1,4 @@
-//! Batches as text, their limits, and answers to them.
+//! The request body of a batch, its limits, and its responses.
 
 use http::HeaderMap;
 use perihelion_driver::diagnostics::Diagnostics;
@@ -16,7 +16,7 @@ fn etag() -> Etag {
     Etag::parse("\"1\"").unwrap()
 }
 
-fn answer(code: u16, sub: u32, body: &'static str) -> Response {
+fn response(code: u16, sub: u32, body: &'static str) -> Response {
     Response {
         status: Status::new(code, sub),
         headers: HeaderMap::new(),
@@ -26,7 +26,7 @@ fn answer(code: u16, sub: u32, body: &'static str) -> Response {
 }
 
 #[test]
-fn a_batch_is_written_as_the_service_reads_it() {
+fn the_request_body_has_the_form_of_the_service() {
     let mut batch = Batch::new("k");
     batch
         .create(&json!({"id": "a"}))
@@ -79,7 +79,7 @@ fn an_operation_that_does_not_fit_leaves_the_batch_as_it_was() {
 }
 
 #[test]
-fn what_may_be_repeated_follows_from_the_operations() {
+fn whether_a_batch_may_be_repeated_follows_from_its_operations() {
     let check = |add: &dyn Fn(&mut Batch), expected: Repeat| {
         let mut batch = Batch::new("k");
         add(&mut batch);
@@ -95,35 +95,35 @@ fn what_may_be_repeated_follows_from_the_operations() {
 }
 
 #[test]
-fn the_operation_at_fault_is_named_and_not_those_dropped_with_it() {
+fn the_refused_operation_is_named_and_not_those_dropped_with_it() {
     let mut batch = Batch::new("k");
     batch.read("a").and_then(|batch| batch.delete("b")).and_then(|batch| batch.read("c")).unwrap();
-    let refused = answer(
+    let refused = response(
         207,
         0,
         r#"[{"statusCode":424,"requestCharge":1},{"statusCode":412,"requestCharge":1.24},{"statusCode":424,"requestCharge":0}]"#,
     );
-    let error = conclude(&batch.entries, refused).unwrap_err();
+    let error = conclude(&batch.operations, refused).unwrap_err();
     assert_eq!(error.operation_index(), Some(1));
     assert!(error.is_precondition_failed());
     assert!(error.to_string().contains("delete `b`"), "{error}");
 }
 
 #[test]
-fn the_sub_status_of_the_answer_is_the_culprits() {
+fn the_refused_operation_gets_the_sub_status_of_the_response() {
     let mut batch = Batch::new("k");
     batch.create(&json!({"id": "a", "pk": "other"})).unwrap();
-    let refused = answer(207, 1001, r#"[{"statusCode":400,"requestCharge":1.24}]"#);
-    let error = conclude(&batch.entries, refused).unwrap_err();
+    let refused = response(207, 1001, r#"[{"statusCode":400,"requestCharge":1.24}]"#);
+    let error = conclude(&batch.operations, refused).unwrap_err();
     assert_eq!(error.status(), Some(Status::new(400, 1001)));
 }
 
 #[test]
-fn results_give_etags_and_documents() {
+fn results_have_etags_and_documents() {
     let mut batch = Batch::new("k");
     batch.read("a").and_then(|batch| batch.delete("b")).unwrap();
     let body = r#"[{"statusCode":200,"requestCharge":1,"eTag":"\"7\"","resourceBody":{"id":"a"}},{"statusCode":204,"requestCharge":5}]"#;
-    let results = conclude(&batch.entries, answer(200, 0, body)).unwrap();
+    let results = conclude(&batch.operations, response(200, 0, body)).unwrap();
     let [read, deleted] = results.results() else { panic!("{results:?}") };
     assert_eq!(read.etag().map(Etag::as_str), Some("\"7\""));
     assert_eq!(read.value::<serde_json::Value>().unwrap(), json!({"id": "a"}));
@@ -132,10 +132,10 @@ fn results_give_etags_and_documents() {
 }
 
 #[test]
-fn an_answer_of_another_length_or_shape_is_refused() {
+fn a_response_of_another_length_or_shape_is_refused() {
     let mut batch = Batch::new("k");
     batch.read("a").unwrap();
     for body in ["[]", "{}", "", r#"[{"statusCode":"x"}]"#] {
-        assert!(conclude(&batch.entries, answer(200, 0, body)).is_err(), "{body}");
+        assert!(conclude(&batch.operations, response(200, 0, body)).is_err(), "{body}");
     }
 }

@@ -1,26 +1,26 @@
-//! One change, with what was there before.
+//! A change with its previous version and metadata.
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-/// One version of a document, or its end.
+/// One version of a document, or its deletion.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(bound = "T: DeserializeOwned")]
 #[non_exhaustive]
 pub struct Change<T> {
-    /// The document as it then was; `None` when it was deleted.
+    /// The document after the change; `None` when it was deleted.
     #[serde(default, deserialize_with = "document", bound = "T: DeserializeOwned")]
     pub current: Option<T>,
-    /// The document as it was before; the service tells for deletions only,
+    /// The document before the change. The service sends it for deletions only,
     /// unless the container keeps earlier versions.
     #[serde(default, deserialize_with = "document", bound = "T: DeserializeOwned")]
     pub previous: Option<T>,
-    /// What happened.
+    /// The kind, the place and the time of the change.
     pub metadata: ChangeMetadata,
 }
 
-/// What happened to a document.
+/// The kind, the place and the time of a change.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -28,29 +28,29 @@ pub struct ChangeMetadata {
     /// Whether it was created, replaced or deleted.
     #[serde(rename = "operationType")]
     pub kind: ChangeKind,
-    /// The place of the change in its partition's order.
+    /// The LSN of the change: its place in the order of its partition.
     #[serde(default)]
     pub lsn: u64,
     /// When it was made, in seconds since 1970.
     #[serde(rename = "crts", default)]
     pub timestamp: u64,
-    /// The place of the version before.
+    /// The LSN of the previous version.
     #[serde(rename = "previousImageLSN", default)]
     pub previous_lsn: Option<u64>,
-    /// Whether it was deleted because its time had come.
+    /// Whether the document was deleted because its time to live ended.
     #[serde(rename = "timeToLiveExpired", default)]
     pub is_expiry: bool,
-    /// The document's id, where the service tells it: with deletions.
+    /// The id of the document. The service sends it with deletions.
     #[serde(default)]
     pub id: Option<String>,
 }
 
-/// What was done.
+/// The kind of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum ChangeKind {
-    /// The document is new.
+    /// The document was created.
     Create,
     /// The document was replaced or patched.
     Replace,
@@ -58,7 +58,7 @@ pub enum ChangeKind {
     Delete,
 }
 
-/// A document, where an empty object stands for none.
+/// A document; the service writes an empty object when there is none.
 fn document<'de, D: Deserializer<'de>, T: DeserializeOwned>(deserializer: D) -> Result<Option<T>, D::Error> {
     let Some(raw) = Option::<Box<RawValue>>::deserialize(deserializer)? else { return Ok(None) };
     let is_empty = raw.get().chars().filter(|letter| !letter.is_whitespace()).eq("{}".chars());

@@ -1,11 +1,11 @@
-//! Where a change feed stands in one part of a container. Pure.
+//! Cursors: the position of a change feed in one part of a container. Pure.
 
 use perihelion_driver::ContainerMetadata;
 use perihelion_driver::operation::{KeyScope, Scope};
 use perihelion_model::partition_key::{EffectiveKey, EffectiveRange, PartitionKey};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// A part of a container, and how far it was read.
+/// A part of a container and the position up to which it was read.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Cursor {
     pub(crate) part: Part,
@@ -18,11 +18,11 @@ pub(crate) struct Cursor {
 pub(crate) enum Part {
     /// From one effective partition key to another.
     Range(RangeText),
-    /// One logical partition, as its header.
+    /// One logical partition, as the text of its header.
     Key(KeyText),
 }
 
-/// How far a part was read.
+/// The position in a part.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Position {
@@ -30,7 +30,7 @@ pub(crate) enum Position {
     Now,
     /// Seconds since 1970.
     Since(u64),
-    /// Behind a page with that etag.
+    /// After the page with this etag.
     After(String),
 }
 
@@ -56,7 +56,7 @@ impl Part {
 }
 
 impl Cursor {
-    /// The same cursor, once for each of these ranges that its part lies in.
+    /// This cursor, once for each of these ranges that its part overlaps.
     pub(crate) fn divided<'r>(&self, ranges: impl Iterator<Item = &'r EffectiveRange>) -> Vec<Cursor> {
         let Some(wanted) = self.part.range() else { return vec![self.clone()] };
         ranges
@@ -71,7 +71,7 @@ impl Cursor {
             .collect()
     }
 
-    /// Whom to ask; `None` when no one partition holds it all.
+    /// The scope of a request; `None` when no single partition contains the part.
     pub(crate) fn scope(&self, metadata: &ContainerMetadata) -> Option<Scope> {
         let wanted = match &self.part {
             Part::Key(KeyText(key)) => return Some(Scope::Key(KeyScope::new(key.clone()))),

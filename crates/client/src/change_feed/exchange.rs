@@ -1,4 +1,4 @@
-//! One request of a change feed.
+//! A request of a change feed.
 
 use bytes::Bytes;
 use http::{HeaderValue, StatusCode};
@@ -12,17 +12,18 @@ use super::Mode;
 use super::cursor::{Cursor, Position};
 use super::options::ChangeFeedOptions;
 use crate::Error;
-use crate::answer::{Receipt, decode};
-use crate::container::Container;
 use crate::feed;
+use crate::handle::ContainerHandle;
+use crate::response::{Receipt, decode};
 
 const FULL_FIDELITY: HeaderValue = HeaderValue::from_static("Full-Fidelity Feed");
 
-/// The form in which versions and deletions come: `current`, `previous`,
+/// The wire format of all versions and deletes: `current`, `previous`,
 /// `metadata`.
 const WIRE_FORMAT: HeaderValue = HeaderValue::from_static("2021-09-15");
 
-/// What a request found, and where it ended; no items when nothing is new.
+/// The changes of a response and the etag of its end. `items` is empty when there
+/// is no new change.
 pub(super) struct Fetched<T> {
     pub(super) items: Vec<T>,
     pub(super) etag: String,
@@ -30,13 +31,15 @@ pub(super) struct Fetched<T> {
 }
 
 pub(super) async fn fetch<T: DeserializeOwned>(
-    container: &Container,
+    container: &ContainerHandle,
     mode: Mode,
     cursor: &Cursor,
     metadata: &ContainerMetadata,
     options: &ChangeFeedOptions,
 ) -> Result<Fetched<T>, Error> {
-    let scope = cursor.scope(metadata).ok_or_else(|| Error::input("the change feed's range has moved"))?;
+    let scope = cursor
+        .scope(metadata)
+        .ok_or_else(|| Error::input("the partitions of the change feed's range have changed"))?;
     let target = Target::items(container.inner());
     let mut operation = Operation::new(Verb::ChangeFeed, target, scope, Bytes::new());
     if mode == Mode::All {
@@ -48,13 +51,14 @@ pub(super) async fn fetch<T: DeserializeOwned>(
         operation = operation.with_header(headers::MAX_ITEM_COUNT, size.into());
     }
     operation = positioned(operation, &cursor.position)?;
-    let response = container.driver().execute(&operation, &options.operation).await?;
+    let response = container.execute(&operation, &options.operation).await?;
     read(response)
 }
 
 fn positioned(operation: Operation, position: &Position) -> Result<Operation, Error> {
     let header = |text: &str| {
-        HeaderValue::from_str(text).map_err(|_| Error::input("the change feed token holds no header"))
+        HeaderValue::from_str(text)
+            .map_err(|_| Error::input("the etag in the change feed token is not a header value"))
     };
     Ok(match position {
         Position::Beginning => operation,
@@ -75,5 +79,5 @@ fn read<T: DeserializeOwned>(response: Response) -> Result<Fetched<T>, Error> {
     }
     let page: feed::Page<T> = decode(&body, &"a page of the change feed")
         .map_err(|error| error.with_diagnostics(receipt.diagnostics().clone()))?;
-    Ok(Fetched { items: page.entries, etag, receipt })
+    Ok(Fetched { items: page.items, etag, receipt })
 }

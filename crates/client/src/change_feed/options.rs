@@ -1,4 +1,4 @@
-//! Where a change feed begins, and what it is about.
+//! Options of a change feed: where it begins and which part it reads.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -9,7 +9,7 @@ use super::Mode;
 use super::cursor::{KeyText, Part, Position, RangeText};
 use crate::{Error, FeedRange};
 
-/// Where a change feed begins, and what it is about.
+/// Where a change feed begins and which part of the container it reads.
 ///
 /// ```
 /// # use perihelion_client::ChangeFeedOptions;
@@ -21,8 +21,8 @@ use crate::{Error, FeedRange};
 pub struct ChangeFeedOptions {
     pub(super) start: Start,
     pub(super) part: Part,
-    /// Changes per page, about: those of one batch come together. The service
-    /// decides when it is `None`.
+    /// About how many changes per page; changes of one batch come together. The
+    /// service decides when it is `None`.
     pub max_items: Option<u32>,
     /// Timeouts, regions, consistency.
     pub operation: OperationOptions,
@@ -35,25 +35,25 @@ pub(super) enum Start {
 }
 
 impl ChangeFeedOptions {
-    /// Everything that was ever written and is still there.
+    /// All documents that exist, then the changes.
     pub fn from_beginning() -> Self {
         ChangeFeedOptions::new(Start::At(Position::Beginning))
     }
 
-    /// What is written after the first page was asked for.
+    /// Changes after the first request.
     pub fn from_now() -> Self {
         ChangeFeedOptions::new(Start::At(Position::Now))
     }
 
-    /// What was written at that second or later.
+    /// Changes at this second or later.
     pub fn from_time(time: SystemTime) -> Self {
         let seconds = time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         ChangeFeedOptions::new(Start::At(Position::Since(seconds)))
     }
 
-    /// What was written after the position of
-    /// [`ChangeFeed::token`](crate::ChangeFeed::token). The token says which
-    /// part of the container it is about.
+    /// Changes after the position of
+    /// [`ChangeFeed::token`](crate::ChangeFeed::token). The token contains the
+    /// part of the container.
     pub fn resume(token: impl Into<String>) -> Self {
         ChangeFeedOptions::new(Start::Token(token.into()))
     }
@@ -67,8 +67,8 @@ impl ChangeFeedOptions {
         }
     }
 
-    /// Only this part of the container, so that several readers can share the
-    /// work: see [`Container::feed_ranges`](crate::Container::feed_ranges).
+    /// Only this part of the container, so that several readers can divide it:
+    /// see [`Container::feed_ranges`](crate::Container::feed_ranges).
     pub fn in_range(mut self, range: FeedRange) -> Self {
         self.part = Part::Range(RangeText(range.effective()));
         self
@@ -80,7 +80,7 @@ impl ChangeFeedOptions {
         self
     }
 
-    /// About so many changes per page.
+    /// About how many changes per page.
     pub fn with_max_items(mut self, max_items: u32) -> Self {
         self.max_items = Some(max_items);
         self
@@ -93,12 +93,13 @@ impl ChangeFeedOptions {
     }
 }
 
-/// Versions and deletions are kept for a while only: there is no beginning.
+/// Checks the start of a feed. The service keeps all versions and deletes only
+/// for a while, so such a feed cannot start at the beginning.
 pub(super) fn check_start(mode: Mode, position: &Position) -> Result<(), Error> {
     match (mode, position) {
-        (Mode::All, Position::Beginning | Position::Since(_)) => Err(Error::input(
-            "all versions and deletions can be read from now, or from a token, but not from earlier",
-        )),
+        (Mode::All, Position::Beginning | Position::Since(_)) => {
+            Err(Error::input("a feed of all versions and deletes starts now or at a token, not earlier"))
+        }
         (Mode::All, Position::Now | Position::After(_)) | (Mode::Latest, _) => Ok(()),
     }
 }

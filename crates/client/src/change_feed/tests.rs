@@ -1,4 +1,4 @@
-//! Tokens, and changes as the service writes them.
+//! Tokens, cursors, and changes in the form of the service.
 
 use serde_json::{Value, json};
 
@@ -17,7 +17,7 @@ fn cursors() -> Vec<Cursor> {
 }
 
 #[test]
-fn a_token_reads_back() {
+fn a_token_is_parsed_back() {
     let text = Token::new(Mode::Latest, Some("rid="), cursors()).to_text();
     assert!(text.starts_with(r#"{"version":1,"mode":"latest","container":"rid=","cursors":["#), "{text}");
     let read = Token::parse(&text).unwrap();
@@ -25,7 +25,7 @@ fn a_token_reads_back() {
 }
 
 #[test]
-fn a_token_is_good_for_its_own_container_and_mode_only() {
+fn a_token_is_valid_only_for_its_container_and_mode() {
     let token = || Token::new(Mode::All, Some("rid="), cursors());
     assert!(token().cursors(Mode::All, "other").is_err());
     assert!(token().cursors(Mode::Latest, "rid=").is_err());
@@ -34,7 +34,7 @@ fn a_token_is_good_for_its_own_container_and_mode_only() {
 }
 
 #[test]
-fn what_is_no_token_is_refused() {
+fn a_text_that_is_not_a_token_is_refused() {
     let future = r#"{"version":2,"mode":"latest","cursors":[]}"#;
     assert!(Token::parse(future).unwrap_err().message().contains("version 2"));
     for text in ["", "{}", "[]", r#"{"version":1,"mode":"sideways","cursors":[]}"#] {
@@ -64,7 +64,7 @@ fn a_deletion_has_no_current_version() {
 }
 
 #[test]
-fn all_versions_have_no_beginning() {
+fn a_feed_of_all_versions_cannot_start_at_the_beginning() {
     assert!(options::check_start(Mode::All, &Position::Beginning).is_err());
     assert!(options::check_start(Mode::All, &Position::Since(1)).is_err());
     assert!(options::check_start(Mode::All, &Position::Now).is_ok());

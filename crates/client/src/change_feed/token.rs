@@ -1,7 +1,5 @@
-//! A change feed's position as text that can be kept anywhere.
-//!
-//! The text is ours: JSON with a version, so that a later release can read it
-//! or say that it cannot.
+//! Tokens: the position of a change feed as text. The text is JSON with a version
+//! number, so a later release can read it or refuse it with a clear error.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,7 +7,7 @@ use super::Mode;
 use super::cursor::Cursor;
 use crate::Error;
 
-/// The form that this release writes.
+/// The version of tokens that this release reads and writes.
 const VERSION: u32 = 1;
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -36,7 +34,8 @@ impl Token {
         struct Versioned {
             version: u32,
         }
-        let bad = |error: serde_json::Error| Error::input(format!("this is no change feed token: {error}"));
+        let bad =
+            |error: serde_json::Error| Error::input(format!("this is not a change feed token: {error}"));
         let Versioned { version } = serde_json::from_str(text).map_err(bad)?;
         if version != VERSION {
             return Err(Error::input(format!(
@@ -46,10 +45,10 @@ impl Token {
         serde_json::from_str(text).map_err(bad)
     }
 
-    /// The cursors, for a feed of that mode over that container.
+    /// The cursors, checked against the mode and the container of the feed.
     pub(super) fn cursors(self, mode: Mode, container: &str) -> Result<Vec<Cursor>, Error> {
         if self.mode != mode {
-            return Err(Error::input("this token is of the other kind of change feed"));
+            return Err(Error::input("this token comes from a change feed of the other mode"));
         }
         if self.container.is_some_and(|own| own != container) {
             return Err(other_container());
@@ -61,10 +60,10 @@ impl Token {
     }
 }
 
-/// Positions in one container mean nothing in another.
+/// A position in one container is not valid in another.
 pub(super) fn other_container() -> Error {
     Error::input(
-        "the change feed was about another container: it was deleted and created again, or the token \
-         is not this container's. Begin anew",
+        "the position belongs to another container: the container was deleted and created again, or the \
+         token comes from another container. Start the change feed again",
     )
 }

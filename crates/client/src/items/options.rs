@@ -1,4 +1,4 @@
-//! What may be set for one operation on a document.
+//! Options of one operation on a document.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +23,7 @@ pub struct ItemOptions {
     /// Only if the document still has this etag; otherwise the operation fails
     /// with 412, [`Error::is_precondition_failed`](crate::Error::is_precondition_failed).
     pub if_match: Option<Etag>,
-    /// What only this write can leave behind: see [`ItemOptions::with_witness`].
+    /// A value that only this write stores: see [`ItemOptions::with_witness`].
     pub witness: Option<Witness>,
     /// Timeouts, regions, hedging, consistency.
     pub operation: OperationOptions,
@@ -41,35 +41,37 @@ impl ItemOptions {
         self
     }
 
-    /// How to find out whether this write was applied when its answer is lost:
-    /// the document `id` then holds `value` at `pointer` (RFC 6901), and only
-    /// this write can have put it there (a random token in the document, say).
-    /// The client reads it back instead of reporting an ambiguous failure.
+    /// How to find out whether this write was applied when its response is lost:
+    /// if it was, the document `id` holds `value` at `pointer` (RFC 6901). No
+    /// other write may store that value there; use a random token, for example.
+    /// The client then reads the document instead of failing with
+    /// [`Error::is_ambiguous`](crate::Error::is_ambiguous).
     pub fn with_witness(
         mut self,
         id: impl Into<String>,
         pointer: impl Into<String>,
         value: impl Into<serde_json::Value>,
     ) -> Self {
-        self.witness = Some(Witness { id: id.into(), pointer: pointer.into(), value: value.into() });
+        self.witness = Some(witness(id, pointer, value));
         self
     }
 
-    /// An answer or an error by then, retries included.
+    /// The time limit of the operation, retries included.
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
         self.operation.timeout = Some(timeout);
         self
     }
 
-    /// At least what this token covers: the
+    /// Reads at least what this session token covers: the
     /// [`Receipt::session_token`](crate::Receipt::session_token) of another process.
     pub fn with_session_token(mut self, token: impl Into<Arc<str>>) -> Self {
         self.operation.session_token = Some(token.into());
         self
     }
 
-    /// Whether a write's answer carries the document. Without it the answer is
-    /// shorter, and [`Written::into_item`](crate::Written::into_item) has nothing to give.
+    /// Whether the response to a write contains the document. Without it the
+    /// response is shorter, and
+    /// [`Written::into_item`](crate::Written::into_item) fails.
     pub fn with_content_on_write(mut self, is_wanted: bool) -> Self {
         self.operation.content_on_write = Some(is_wanted);
         self
@@ -90,4 +92,13 @@ impl ItemOptions {
         }
         operation
     }
+}
+
+/// The witness of a write.
+pub(crate) fn witness(
+    id: impl Into<String>,
+    pointer: impl Into<String>,
+    value: impl Into<serde_json::Value>,
+) -> Witness {
+    Witness { id: id.into(), pointer: pointer.into(), value: value.into() }
 }

@@ -1,4 +1,4 @@
-//! Patches as text, and what may be repeated.
+//! The request body of a patch, its limits, and whether it may be repeated.
 
 use super::*;
 
@@ -7,7 +7,7 @@ fn text(patch: &Patch) -> String {
 }
 
 #[test]
-fn a_patch_is_written_as_the_service_reads_it() {
+fn the_request_body_has_the_form_of_the_service() {
     let patch = Patch::new()
         .set("/a", "x")
         .and_then(|patch| patch.add("/list/-", [1, 2]))
@@ -53,7 +53,7 @@ fn an_empty_patch_a_relative_path_and_infinity_are_refused() {
 }
 
 #[test]
-fn only_setting_a_place_may_be_repeated() {
+fn only_set_and_replace_may_be_repeated() {
     let repeat = |patch: Result<Patch, Error>| patch.unwrap().repeat();
     assert_eq!(repeat(Patch::new().set("/a", 1)), Repeat::Freely);
     assert_eq!(repeat(Patch::new().replace("/a/0", 1)), Repeat::Freely);

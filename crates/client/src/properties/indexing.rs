@@ -1,29 +1,29 @@
-//! What a container indexes.
+//! Indexing policies.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// What a container indexes. The default indexes every path.
+/// The indexing policy of a container. The default indexes every path.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct IndexingPolicy {
-    /// Whether anything is indexed.
+    /// When documents are indexed.
     #[serde(default)]
     pub indexing_mode: IndexingMode,
-    /// Whether documents are indexed without being asked to.
+    /// Whether documents are indexed by default.
     #[serde(default = "yes")]
     pub automatic: bool,
-    /// What is indexed: `/*` for everything, `/name/?` for one value.
+    /// Paths that are indexed: `/*` for all, `/name/?` for one value.
     #[serde(default)]
     pub included_paths: Vec<IndexPath>,
-    /// What is not, although a shorter included path covers it.
+    /// Paths that are not indexed although a shorter included path covers them.
     #[serde(default)]
     pub excluded_paths: Vec<IndexPath>,
-    /// Indexes over several paths, for ORDER BY over several.
+    /// Composite indexes, for ORDER BY over several paths.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub composite_indexes: Vec<Vec<CompositePath>>,
-    /// Everything else: spatial, vector and full-text indexes.
+    /// All other members: spatial, vector and full-text indexes.
     #[serde(flatten)]
     pub other: Map<String, Value>,
 }
@@ -32,26 +32,27 @@ fn yes() -> bool {
     true
 }
 
-/// Whether anything is indexed.
+/// When documents are indexed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum IndexingMode {
-    /// With each write.
+    /// As part of each write.
     #[default]
     Consistent,
-    /// Some time later; no longer offered for new containers.
+    /// Some time after the write. The service no longer offers it for new
+    /// containers.
     Lazy,
-    /// Not at all: documents are found by id and partition key only.
+    /// Never: documents are found by id and partition key only.
     None,
 }
 
-/// A path that is indexed, or is not.
+/// An included or excluded path.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct IndexPath {
     /// The path.
     pub path: String,
-    /// Everything else.
+    /// All other members.
     #[serde(flatten)]
     pub other: Map<String, Value>,
 }
@@ -62,12 +63,12 @@ pub struct IndexPath {
 pub struct CompositePath {
     /// The path, without `/?`.
     pub path: String,
-    /// In which order.
+    /// The sort order.
     #[serde(default)]
     pub order: SortOrder,
 }
 
-/// Which way round.
+/// The order of a path in a composite index.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SortOrder {
@@ -92,7 +93,7 @@ impl Default for IndexingPolicy {
 }
 
 impl IndexingPolicy {
-    /// Nothing is indexed.
+    /// A policy that indexes nothing.
     pub fn none() -> Self {
         IndexingPolicy {
             indexing_mode: IndexingMode::None,
@@ -102,7 +103,7 @@ impl IndexingPolicy {
         }
     }
 
-    /// Nothing but these paths is indexed.
+    /// A policy that indexes only these paths.
     pub fn only<'p>(paths: impl IntoIterator<Item = &'p str>) -> Self {
         IndexingPolicy {
             included_paths: paths.into_iter().map(IndexPath::from).collect(),
@@ -111,13 +112,13 @@ impl IndexingPolicy {
         }
     }
 
-    /// This path is indexed too.
+    /// Adds an included path.
     pub fn with_included(mut self, path: &str) -> Self {
         self.included_paths.push(path.into());
         self
     }
 
-    /// This path is not indexed.
+    /// Adds an excluded path.
     pub fn with_excluded(mut self, path: &str) -> Self {
         self.excluded_paths.push(path.into());
         self

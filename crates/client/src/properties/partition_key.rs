@@ -1,8 +1,9 @@
-//! What a container is partitioned by.
+//! Partition key definitions.
 
 use serde::{Deserialize, Serialize};
 
-/// One path, or up to three for a hierarchical key.
+/// The partition key of a container: one path, or up to three for a hierarchical
+/// key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct PartitionKeyPaths {
@@ -11,7 +12,8 @@ pub struct PartitionKeyPaths {
     /// `Hash`, or `MultiHash` for a hierarchical key.
     #[serde(default = "hash")]
     pub kind: String,
-    /// 2; old containers have 1, or none, which means the same.
+    /// The version of the hash: 2 for new containers. Old containers have 1, or
+    /// `None`, which means 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<u32>,
 }

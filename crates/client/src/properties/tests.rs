@@ -1,4 +1,4 @@
-//! Descriptions as text, and back without loss.
+//! Properties in the form of the service, and parsed back without loss.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use serde_json::json;
 use super::*;
 
 #[test]
-fn a_container_is_described_as_the_service_reads_it() {
+fn properties_have_the_form_of_the_service() {
     let properties = ContainerProperties::new("orders", "/customer")
         .with_ttl(Duration::from_secs(60))
         .with_unique_key(["/number", "/year"])
@@ -43,7 +43,7 @@ fn two_or_three_paths_make_a_hierarchical_key() {
 }
 
 #[test]
-fn what_is_not_known_here_survives_reading_and_writing() {
+fn unknown_members_survive_reading_and_writing() {
     let described = json!({
         "id": "c",
         "indexingPolicy": {
@@ -62,7 +62,7 @@ fn what_is_not_known_here_survives_reading_and_writing() {
 }
 
 #[test]
-fn a_time_to_live_is_whole_seconds_and_never_nothing() {
+fn a_time_to_live_is_whole_seconds_and_never_zero() {
     assert_eq!(TimeToLive::after(Duration::from_millis(10)), TimeToLive::Seconds(1));
     assert!(serde_json::from_str::<TimeToLive>("-2").is_err());
 }

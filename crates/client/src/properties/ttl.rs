@@ -1,4 +1,4 @@
-//! When documents expire.
+//! The time to live of documents.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 /// When the documents of a container expire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TimeToLive {
-    /// When their own member `ttl` says so, otherwise never.
+    /// Only documents with a member `ttl` expire.
     PerItem,
-    /// So many seconds after their last write, unless their own `ttl` says
-    /// otherwise.
+    /// Documents expire this many seconds after their last write. A document's own
+    /// `ttl` has precedence.
     Seconds(u32),
 }
 
@@ -18,7 +18,7 @@ pub enum TimeToLive {
 const PER_ITEM: i64 = -1;
 
 impl TimeToLive {
-    /// In whole seconds, at least one.
+    /// A time to live in whole seconds, at least one.
     pub fn after(duration: Duration) -> Self {
         TimeToLive::Seconds(u32::try_from(duration.as_secs()).unwrap_or(u32::MAX).max(1))
     }

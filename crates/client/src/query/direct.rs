@@ -1,24 +1,24 @@
-//! A query that the service answers by itself: rows and continuation are
-//! passed through.
+//! A query that the service answers alone: rows and continuation tokens are
+//! passed on as they come.
 
 use bytes::Bytes;
 use perihelion_driver::operation::Scope;
 use serde::de::DeserializeOwned;
 
-use super::exchange::{Ask, page};
-use super::page::{Bill, Page};
+use super::exchange::{PageRequest, page};
+use super::page::{Page, PageCost};
 use super::statement::Query;
 use crate::Error;
-use crate::answer::decode;
-use crate::container::Container;
 use crate::feed;
+use crate::handle::ContainerHandle;
+use crate::response::decode;
 
 #[derive(Debug)]
 pub(super) struct Direct {
     scope: Scope,
     body: Bytes,
     next: Next,
-    bill: Bill,
+    cost: PageCost,
 }
 
 #[derive(Debug)]
@@ -31,19 +31,19 @@ enum Next {
 impl Direct {
     pub(super) fn new(query: &Query, scope: Scope) -> Result<Self, Error> {
         let next = query.continuation.clone().map_or(Next::Start, Next::After);
-        Ok(Direct { scope, body: query.body(&query.text)?, next, bill: Bill::default() })
+        Ok(Direct { scope, body: query.body(&query.text)?, next, cost: PageCost::default() })
     }
 
-    /// No page was asked for yet.
-    pub(super) fn is_fresh(&self) -> bool {
+    /// No page has been received yet.
+    pub(super) fn is_unstarted(&self) -> bool {
         matches!(self.next, Next::Start)
     }
 
-    /// The next page that has rows. An error changes nothing: asking again
-    /// asks for the same page.
+    /// The next page that has rows. After an error the next call requests the same
+    /// page.
     pub(super) async fn next_page<T: DeserializeOwned>(
         &mut self,
-        container: &Container,
+        container: &ContainerHandle,
         query: &Query,
     ) -> Result<Option<Page<T>>, Error> {
         loop {
@@ -53,15 +53,15 @@ impl Direct {
                 Next::Nothing => return Ok(None),
             };
             let (scope, body) = (self.scope.clone(), self.body.clone());
-            let ask = Ask { scope, body, continuation, rows_max: query.max_items };
-            let response = page(container, ask, &query.operation).await?;
-            let found: feed::Page<T> = decode(&response.body, &"a row of the query's answer")
+            let request = PageRequest { scope, body, continuation, rows_max: query.max_items };
+            let response = page(container, request, &query.operation).await?;
+            let found: feed::Page<T> = decode(&response.body, &"a row of the query result")
                 .map_err(|error| error.with_diagnostics(response.diagnostics.clone()))?;
-            self.bill.add(&response);
+            self.cost.add(&response);
             let token = response.continuation().map(str::to_owned);
             self.next = token.clone().map_or(Next::Nothing, Next::After);
-            if !found.entries.is_empty() {
-                return Ok(Some(Page::new(found.entries, token, std::mem::take(&mut self.bill))));
+            if !found.items.is_empty() {
+                return Ok(Some(Page::new(found.items, token, std::mem::take(&mut self.cost))));
             }
         }
     }

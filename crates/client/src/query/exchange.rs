@@ -7,21 +7,21 @@ use perihelion_driver::{OperationOptions, Response};
 use perihelion_wire::headers;
 
 use crate::Error;
-use crate::container::Container;
+use crate::handle::ContainerHandle;
 
-/// What the merge does, as the planner asks for it. Whatever is not listed is
-/// refused by the planner and never reaches us.
+/// The query features that the merge supports. The service refuses to plan a
+/// query that needs another one.
 const SUPPORTED_FEATURES: HeaderValue = HeaderValue::from_static(
     "Aggregate,CompositeAggregate,CountIf,DCount,Distinct,GroupBy,ListAndSetAggregate,MultipleAggregates,\
      MultipleOrderBy,NonStreamingOrderBy,NonValueAggregate,OffsetAndLimit,OrderBy,Top",
 );
 
-/// The version of the planner's answer that we read.
+/// The version of the query plan that we parse.
 const QUERY_VERSION: HeaderValue = HeaderValue::from_static("1.4");
 
-/// One page to ask for.
+/// The request of one page.
 #[derive(Debug, Clone)]
-pub(super) struct Ask {
+pub(super) struct PageRequest {
     pub(super) scope: Scope,
     pub(super) body: Bytes,
     pub(super) continuation: Option<String>,
@@ -29,22 +29,23 @@ pub(super) struct Ask {
 }
 
 pub(super) async fn page(
-    container: &Container,
-    ask: Ask,
+    container: &ContainerHandle,
+    request: PageRequest,
     options: &OperationOptions,
 ) -> Result<Response, Error> {
-    let mut operation = Operation::new(Verb::Query, Target::items(container.inner()), ask.scope, ask.body);
-    if let Some(token) = ask.continuation {
+    let mut operation =
+        Operation::new(Verb::Query, Target::items(container.inner()), request.scope, request.body);
+    if let Some(token) = request.continuation {
         operation = operation.with_header(headers::CONTINUATION, continuation(token)?);
     }
-    if let Some(rows_max) = ask.rows_max {
+    if let Some(rows_max) = request.rows_max {
         operation = operation.with_header(headers::MAX_ITEM_COUNT, rows_max.into());
     }
-    container.driver().execute(&operation, options).await
+    container.execute(&operation, options).await
 }
 
 pub(super) async fn plan(
-    container: &Container,
+    container: &ContainerHandle,
     body: Bytes,
     options: &OperationOptions,
 ) -> Result<Response, Error> {
@@ -52,10 +53,11 @@ pub(super) async fn plan(
     let operation = Operation::new(Verb::QueryPlan, target, Scope::Everywhere, body)
         .with_header(headers::SUPPORTED_QUERY_FEATURES, SUPPORTED_FEATURES)
         .with_header(headers::QUERY_VERSION, QUERY_VERSION);
-    container.driver().execute(&operation, options).await
+    container.execute(&operation, options).await
 }
 
-/// A token that did not go through would start the query anew.
+/// The token as a header. Without a token the service would start the query
+/// again.
 fn continuation(token: String) -> Result<HeaderValue, Error> {
     let header = HeaderValue::try_from(token).ok().filter(|header| header.to_str().is_ok());
     header.ok_or_else(|| Error::input("the continuation token is not printable ASCII"))

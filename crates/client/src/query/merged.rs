@@ -1,9 +1,9 @@
-//! A query that is asked of each physical partition and merged here.
+//! A query that runs on each physical partition and is merged here.
 //!
-//! The deciding is in [`perihelion_query::merge`]; this file does what it says:
-//! sends what is wanted, a bounded number at a time, and hands over what came.
-//! Requests under way are owned here and only move while the caller waits: no
-//! task of ours outlives the query, and a call that is given up loses nothing.
+//! [`perihelion_query::merge`] decides which pages to fetch and merges them; this
+//! file sends those requests, a bounded number at a time. The feed owns the
+//! requests under way and polls them only while the caller waits: no task
+//! outlives the query, and dropping the future of a call loses no page.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -12,8 +12,8 @@ use std::task::Poll;
 
 use bytes::Bytes;
 use perihelion_driver::ContainerMetadata;
+use perihelion_driver::Response;
 use perihelion_driver::operation::Scope;
-use perihelion_driver::{Response, status};
 use perihelion_model::json::{self, Value};
 use perihelion_model::partition_key::{EffectiveKey, EffectiveRange};
 use perihelion_query::merge::{
@@ -21,27 +21,28 @@ use perihelion_query::merge::{
 };
 use serde::de::DeserializeOwned;
 
-use super::exchange::{Ask, page};
-use super::page::{Bill, Page};
+use super::exchange::{PageRequest, page};
+use super::page::{Page, PageCost};
 use super::statement::Query;
 use crate::Error;
-use crate::answer::decode_value;
-use crate::container::Container;
+use crate::handle::{ContainerHandle, is_partition_gone};
+use crate::response::decode_value;
 
-/// Rows of a page where the caller does not say.
+/// Rows per page when the caller sets no limit.
 const PAGE_ROWS: usize = 100;
 
-/// Partitions asked at once where all are needed and the caller does not say.
+/// Partitions queried at the same time when the first row needs all of them and
+/// the caller sets no limit.
 const PARALLEL_MAX: usize = 8;
 
-/// A page under way.
-struct Flight {
+/// The request of a page that is under way.
+struct PendingFetch {
     id: FetchId,
     range_id: Arc<str>,
     response: Pin<Box<dyn Future<Output = Result<Response, Error>> + Send>>,
 }
 
-/// A page that was refused because its range is gone.
+/// A page that was refused because its partition was split or merged.
 struct Refused {
     id: FetchId,
     range_id: Arc<str>,
@@ -50,18 +51,19 @@ struct Refused {
 
 pub(super) struct Merged {
     merge: Merge,
-    flights: Vec<Flight>,
-    /// Waiting for the ranges in their place. Kept here, not in a call, so that
-    /// a call that is given up forgets none.
+    pending: Vec<PendingFetch>,
+    /// Refused pages whose new partitions are not known yet. They are kept here,
+    /// so that a dropped call loses none.
     refused: Vec<Refused>,
-    /// The container's `_rid`: one of the same name made later is another one.
+    /// The container's `_rid`. A container that is deleted and created again under
+    /// the same name has another one.
     rid: Arc<str>,
     body: Option<Bytes>,
-    bill: Bill,
+    cost: PageCost,
 }
 
 impl Merged {
-    /// Starts, or goes on where the query's token says.
+    /// Starts the query, or continues it at its continuation token.
     pub(super) fn new(
         query: &Query,
         plan: MergePlan,
@@ -78,14 +80,14 @@ impl Merged {
             None => Merge::within(plan, &query.text, keys, &ranges, settings),
         };
         let merge = merge.map_err(refusal)?;
-        let (rid, bill) = (metadata.rid.clone(), Bill::default());
-        Ok(Merged { merge, flights: Vec::new(), refused: Vec::new(), rid, body: None, bill })
+        let (rid, cost) = (metadata.rid.clone(), PageCost::default());
+        Ok(Merged { merge, pending: Vec::new(), refused: Vec::new(), rid, body: None, cost })
     }
 
-    /// The next page. An error changes nothing: asking again goes on.
+    /// The next page. After an error the next call continues at the same place.
     pub(super) async fn next_page<T: DeserializeOwned>(
         &mut self,
-        container: &Container,
+        container: &ContainerHandle,
         query: &Query,
     ) -> Result<Option<Page<T>>, Error> {
         loop {
@@ -95,11 +97,11 @@ impl Merged {
                 NextPage::Pending => {}
             }
             for fetch in self.merge.next_fetches() {
-                let flight = self.send(container, query, fetch)?;
-                self.flights.push(flight);
+                let fetch = self.send(container, query, fetch)?;
+                self.pending.push(fetch);
             }
             if self.refused.is_empty()
-                && let Err(error) = self.land().await
+                && let Err(error) = self.receive().await
             {
                 return Err(explained(error, container, &self.rid).await);
             }
@@ -111,19 +113,24 @@ impl Merged {
     }
 
     fn finish<T: DeserializeOwned>(&mut self, rows: Vec<Value>) -> Result<Page<T>, Error> {
-        let read = |row: Value| decode_value(row, &"a row of the query's answer");
+        let read = |row: Value| decode_value(row, &"a row of the query result");
         let rows = rows.into_iter().map(read).collect::<Result<Vec<T>, Error>>()?;
         let continuation = match self.merge.token() {
             MergeToken::Resume(token) => Some(token),
             MergeToken::Finished | MergeToken::Unavailable => None,
         };
-        Ok(Page::new(rows, continuation, std::mem::take(&mut self.bill)))
+        Ok(Page::new(rows, continuation, std::mem::take(&mut self.cost)))
     }
 
-    fn send(&mut self, container: &Container, query: &Query, fetch: Fetch) -> Result<Flight, Error> {
+    fn send(
+        &mut self,
+        container: &ContainerHandle,
+        query: &Query,
+        fetch: Fetch,
+    ) -> Result<PendingFetch, Error> {
         let body = match &self.body {
             Some(body) => body.clone(),
-            // All ranges are asked the same.
+            // All partitions get the same statement.
             None => self.body.insert(query.body(&fetch.query)?).clone(),
         };
         let range_id: Arc<str> = fetch.range_id.into();
@@ -132,42 +139,42 @@ impl Merged {
             Some((min, max)) => Scope::Slice(range_id.clone(), effective_range(&min, &max)?),
         };
         let rows_max = u32::try_from(fetch.page_rows).unwrap_or(u32::MAX);
-        let ask = Ask { scope, body, continuation: fetch.continuation, rows_max: Some(rows_max) };
+        let request = PageRequest { scope, body, continuation: fetch.continuation, rows_max: Some(rows_max) };
         let (container, options) = (container.clone(), query.operation.clone());
-        let response = Box::pin(async move { page(&container, ask, &options).await });
-        Ok(Flight { id: fetch.id, range_id, response })
+        let response = Box::pin(async move { page(&container, request, &options).await });
+        Ok(PendingFetch { id: fetch.id, range_id, response })
     }
 
-    /// Waits for the first answer to come, and hands it over.
-    async fn land(&mut self) -> Result<(), Error> {
-        let flights = &mut self.flights;
-        if flights.is_empty() {
-            return Err(Error::answer("the query waits for a page that nobody was asked for"));
+    /// Waits for the next response and passes it to the merge.
+    async fn receive(&mut self) -> Result<(), Error> {
+        let pending = &mut self.pending;
+        if pending.is_empty() {
+            return Err(Error::answer("the merge waits for a page that was not requested"));
         }
-        let (flight, outcome) = poll_fn(|context| {
-            for place in 0..flights.len() {
-                if let Poll::Ready(outcome) = flights[place].response.as_mut().poll(context) {
-                    return Poll::Ready((flights.swap_remove(place), outcome));
+        let (fetch, outcome) = poll_fn(|context| {
+            for place in 0..pending.len() {
+                if let Poll::Ready(outcome) = pending[place].response.as_mut().poll(context) {
+                    return Poll::Ready((pending.swap_remove(place), outcome));
                 }
             }
             Poll::Pending
         })
         .await;
         match outcome {
-            Ok(response) => self.accept(flight.id, &response),
-            Err(error) if error.status().is_some_and(|status| status.code == status::GONE.code) => {
-                self.refused.push(Refused { id: flight.id, range_id: flight.range_id, error });
+            Ok(response) => self.accept(fetch.id, &response),
+            Err(error) if is_partition_gone(&error) => {
+                self.refused.push(Refused { id: fetch.id, range_id: fetch.range_id, error });
                 Ok(())
             }
             Err(error) => {
-                self.merge.fetch_failed(flight.id).map_err(refusal)?;
+                self.merge.fetch_failed(fetch.id).map_err(refusal)?;
                 Err(error)
             }
         }
     }
 
     fn accept(&mut self, id: FetchId, response: &Response) -> Result<(), Error> {
-        self.bill.add(response);
+        self.cost.add(response);
         let rows = match self.rows_of(response) {
             Ok(rows) => rows,
             Err(error) => {
@@ -180,12 +187,12 @@ impl Merged {
 
     fn rows_of(&self, response: &Response) -> Result<Vec<Value>, Error> {
         let Ok(Value::Object(mut body)) = json::parse(&response.body) else {
-            return Err(Error::answer("a page of a query is no JSON object"));
+            return Err(Error::answer("a page of a query is not a JSON object"));
         };
-        // The driver finds its way to a container made anew, but rows of two
-        // containers are no answer.
+        // The driver follows to a container that was created again. Rows of both
+        // must not be mixed.
         if body.get("_rid").and_then(Value::as_str).is_some_and(|rid| *rid != *self.rid) {
-            return Err(made_anew());
+            return Err(container_recreated());
         }
         match body.remove("Documents") {
             Some(Value::Array(rows)) => Ok(rows),
@@ -193,9 +200,9 @@ impl Merged {
         }
     }
 
-    /// A range that was split or merged is replaced by those in its place. One
-    /// that is still there is the caller's to know of; it is wanted again if
-    /// they go on.
+    /// Replaces a partition that was split or merged by the ones in its place. If
+    /// it still exists, the caller gets the error, and the next call requests the
+    /// page again.
     fn replace(&mut self, ranges: Result<Option<Arc<ContainerMetadata>>, Error>) -> Result<(), Error> {
         let Some(refused) = self.refused.pop() else { return Ok(()) };
         let error = match ranges {
@@ -210,37 +217,38 @@ impl Merged {
     }
 }
 
-/// A container made anew refuses the old one's tokens and ranges in many ways;
-/// behind all of them is this one.
-async fn explained(error: Error, container: &Container, rid: &str) -> Error {
-    match container.driver().metadata(container.inner()).await {
-        Ok(metadata) if *metadata.rid != *rid => made_anew().with_diagnostics(error.diagnostics().clone()),
+/// The cause of an error: a container that was created again refuses the tokens
+/// and ranges of the old one in several ways.
+async fn explained(error: Error, container: &ContainerHandle, rid: &str) -> Error {
+    match container.metadata().await {
+        Ok(metadata) if *metadata.rid != *rid => {
+            container_recreated().with_diagnostics(error.diagnostics().clone())
+        }
         Ok(_) | Err(_) => error,
     }
 }
 
-/// The ranges now of the container with that `_rid`, unless the range is still
-/// among them.
+/// The current metadata of the container, or `None` when it still has the
+/// range.
 async fn ranges_without(
     range_id: &str,
-    container: &Container,
+    container: &ContainerHandle,
     rid: &str,
 ) -> Result<Option<Arc<ContainerMetadata>>, Error> {
-    let driver = container.driver();
-    let mut metadata = driver.metadata(container.inner()).await?;
-    // The driver may have learnt of the split already.
+    let mut metadata = container.metadata().await?;
+    // The cached metadata may already be newer than the split.
     if metadata.ranges.get(range_id).is_some() {
-        metadata = driver.refresh_metadata(container.inner(), &metadata).await?;
+        metadata = container.refresh_metadata(&metadata).await?;
     }
     if *metadata.rid != *rid {
-        return Err(made_anew());
+        return Err(container_recreated());
     }
     Ok(metadata.ranges.get(range_id).is_none().then_some(metadata))
 }
 
 #[cold]
-fn made_anew() -> Error {
-    Error::answer("the container was deleted and made anew while the query was under way")
+fn container_recreated() -> Error {
+    Error::answer("the container was deleted and created again while the query was running")
 }
 
 fn key_ranges(metadata: &ContainerMetadata) -> Vec<KeyRange> {
@@ -253,12 +261,13 @@ fn key_ranges(metadata: &ContainerMetadata) -> Vec<KeyRange> {
 fn effective_range(min: &str, max: &str) -> Result<EffectiveRange, Error> {
     let end = |text: &str| {
         EffectiveKey::from_hex(text)
-            .ok_or_else(|| Error::input("the continuation token has no effective keys"))
+            .ok_or_else(|| Error::input("the continuation token has no effective partition keys"))
     };
     Ok(EffectiveRange { min: end(min)?, max: end(max)? })
 }
 
-/// Whose fault it is that a merge cannot go on.
+/// The error of a merge that cannot continue: the caller's input or the
+/// service's response.
 pub(super) fn refusal(error: MergeError) -> Error {
     let text = error.to_string();
     match error {
@@ -275,6 +284,6 @@ pub(super) fn refusal(error: MergeError) -> Error {
 
 impl std::fmt::Debug for Merged {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Merged").field("under_way", &self.flights.len()).finish_non_exhaustive()
+        f.debug_struct("Merged").field("under_way", &self.pending.len()).finish_non_exhaustive()
     }
 }

@@ -1,47 +1,47 @@
-//! One page of an answer, and what it took.
+//! A page of a query result, with its cost.
 
 use perihelion_driver::Response;
 use perihelion_driver::diagnostics::Diagnostics;
 
-/// Requests whose diagnostics a page keeps. One page seldom takes more than
-/// one request per physical partition; what is beyond is only counted.
+/// Requests whose diagnostics a page keeps. A page seldom takes more than one
+/// request per physical partition; further requests are only counted.
 const DIAGNOSTICS_MAX: usize = 64;
 
-/// Some rows of an answer; never none.
+/// A page of a query result. It has at least one row.
 #[derive(Debug, Clone)]
 pub struct Page<T> {
     /// The rows.
     pub items: Vec<T>,
     continuation: Option<String>,
-    bill: Bill,
+    cost: PageCost,
 }
 
 impl<T> Page<T> {
-    pub(super) fn new(items: Vec<T>, continuation: Option<String>, bill: Bill) -> Self {
-        Page { items, continuation, bill }
+    pub(super) fn new(items: Vec<T>, continuation: Option<String>, cost: PageCost) -> Self {
+        Page { items, continuation, cost }
     }
 
-    /// Where the next page begins, for
-    /// [`Query::with_continuation`](crate::Query::with_continuation); `None` on the
-    /// last page, and for answers that cannot be interrupted: aggregates, groups
-    /// and DISTINCT without an order over several partitions.
+    /// The continuation token for
+    /// [`Query::with_continuation`](crate::Query::with_continuation). `None` on the
+    /// last page, and for results that cannot be resumed: aggregates, groups, and
+    /// DISTINCT without ORDER BY over several partitions.
     pub fn continuation(&self) -> Option<&str> {
         self.continuation.as_deref()
     }
 
-    /// Request units of all requests since the page before.
+    /// Request units of all requests since the previous page.
     pub fn charge(&self) -> f64 {
-        self.bill.charge
+        self.cost.charge
     }
 
-    /// The requests since the page before, as far as they are kept.
+    /// Diagnostics of the requests since the previous page, 64 at most.
     pub fn diagnostics(&self) -> &[Diagnostics] {
-        &self.bill.diagnostics
+        &self.cost.diagnostics
     }
 
-    /// How many requests were made since the page before.
+    /// The number of requests since the previous page.
     pub fn requests(&self) -> usize {
-        self.bill.requests
+        self.cost.requests
     }
 }
 
@@ -54,15 +54,15 @@ impl<T> IntoIterator for Page<T> {
     }
 }
 
-/// What the requests of a page cost together.
+/// The requests of a page and their total charge.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Bill {
+pub(super) struct PageCost {
     charge: f64,
     requests: usize,
     diagnostics: Vec<Diagnostics>,
 }
 
-impl Bill {
+impl PageCost {
     pub(super) fn add(&mut self, response: &Response) {
         self.charge += response.charge();
         self.requests += 1;

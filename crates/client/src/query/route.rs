@@ -1,10 +1,11 @@
-//! How a query is run: passed through, or asked of each partition and merged.
+//! Decides how a query is run: by the service alone, or on each partition with a
+//! merge here.
 //!
-//! The service answers alone what concerns one partition key, and across
-//! partitions what needs no merging. Our own parser knows which is which and
-//! saves the attempt, and sees when a filter leaves but one partition key. What
-//! it does not understand is sent as it is, and if the service then asks for a
-//! plan (400/1004), its refusal has one.
+//! The service alone answers queries of one partition key, and cross-partition
+//! queries that need no merging. Our parser recognizes these, and it recognizes a
+//! filter that leaves one partition key. A statement that it does not understand
+//! is sent as it is; when the service refuses it because it needs a plan, the
+//! refusal contains the plan.
 
 use perihelion_driver::ContainerMetadata;
 use perihelion_driver::operation::{KeyScope, Scope};
@@ -15,35 +16,35 @@ use perihelion_query::merge::MergePlan;
 use perihelion_query::{GatewayVerdict, Now, Parameters, PartitionKeyFilter, compile, parse, partition_keys};
 use serde::Deserialize;
 
-use super::Stage;
+use super::Execution;
 use super::direct::Direct;
 use super::exchange;
 use super::merged::{Merged, refusal};
 use super::statement::{Query, QueryScope};
-use crate::container::Container;
+use crate::handle::ContainerHandle;
 use crate::{Error, FeedRange};
 
-/// What our tokens begin with; the service's never do.
+/// The beginning of our continuation tokens; the service's never begin with it.
 const MERGE_TOKEN: &str = "{\"perihelion\":";
 
-/// Decides how to run a query that was not begun. The same query is decided in
-/// the same way again, which is what makes its tokens fit.
-pub(super) async fn route(container: &Container, query: &Query) -> Result<Stage, Error> {
-    let metadata = container.driver().metadata(container.inner()).await?;
-    let reading = Reading::of(query);
+/// Decides how to run a query that has not started. The decision depends on the
+/// query alone, so a continuation token fits the query it came from.
+pub(super) async fn route(container: &ContainerHandle, query: &Query) -> Result<Execution, Error> {
+    let metadata = container.metadata().await?;
+    let parsed = ParsedQuery::of(query);
     let range = match &query.scope {
         QueryScope::Range(range) => range.clone(),
         QueryScope::Partition(key) if metadata.partition_key.is_prefix(key) => {
             FeedRange::of(&metadata.partition_key.effective_range(key))
         }
         QueryScope::Partition(key) => return direct(query, Scope::Key(KeyScope::new(key.clone()))),
-        QueryScope::Everywhere => match reading.as_ref().and_then(|reading| reading.only_key(&metadata)) {
+        QueryScope::Everywhere => match parsed.as_ref().and_then(|parsed| parsed.only_key(&metadata)) {
             Some(key) => return direct(query, Scope::Key(KeyScope::new(key))),
-            None if query.is_unplanned || is_merged(query, reading.as_ref()) => FeedRange::whole(),
+            None if query.is_unplanned || is_merged(query, parsed.as_ref()) => FeedRange::whole(),
             None => return direct(query, Scope::Everywhere),
         },
     };
-    let plan = match reading.map(|reading| reading.verdict) {
+    let plan = match parsed.map(|parsed| parsed.verdict) {
         _ if query.is_unplanned => MergePlan::concatenation(),
         Some(GatewayVerdict::Served) => MergePlan::concatenation(),
         Some(GatewayVerdict::NeedsPlan | GatewayVerdict::AggregateNotValue) | None => {
@@ -53,9 +54,9 @@ pub(super) async fn route(container: &Container, query: &Query) -> Result<Stage,
     merged(query, plan, &range, &metadata)
 }
 
-/// Whether a query over all partitions is ours to merge.
-fn is_merged(query: &Query, reading: Option<&Reading>) -> bool {
-    match (reading.map(|reading| reading.verdict), query.continuation.as_deref()) {
+/// Whether a query over all partitions is merged here.
+fn is_merged(query: &Query, parsed: Option<&ParsedQuery>) -> bool {
+    match (parsed.map(|parsed| parsed.verdict), query.continuation.as_deref()) {
         (Some(GatewayVerdict::NeedsPlan | GatewayVerdict::AggregateNotValue), _) => true,
         (_, Some(token)) => token.starts_with(MERGE_TOKEN),
         (Some(GatewayVerdict::Served), None) => {
@@ -65,13 +66,17 @@ fn is_merged(query: &Query, reading: Option<&Reading>) -> bool {
     }
 }
 
-/// What becomes of a query that the service refused to pass through: a plan,
-/// if that is what it asks for.
-pub(super) async fn reroute(container: &Container, query: &Query, error: Error) -> Result<Stage, Error> {
+/// How to run a query that the service refused to answer alone: merged, when the
+/// refusal says that the query needs a plan.
+pub(super) async fn reroute(
+    container: &ContainerHandle,
+    query: &Query,
+    error: Error,
+) -> Result<Execution, Error> {
     if error.status() != Some(status::CROSS_PARTITION_QUERY_NOT_SERVABLE) {
         return Err(error);
     }
-    let metadata = container.driver().metadata(container.inner()).await?;
+    let metadata = container.metadata().await?;
     let plan = match plan_in(&error) {
         Some(plan) => plan?,
         None => fetch_plan(container, query).await?,
@@ -79,8 +84,8 @@ pub(super) async fn reroute(container: &Container, query: &Query, error: Error) 
     merged(query, plan, &FeedRange::whole(), &metadata)
 }
 
-fn direct(query: &Query, scope: Scope) -> Result<Stage, Error> {
-    Direct::new(query, scope).map(Stage::Direct)
+fn direct(query: &Query, scope: Scope) -> Result<Execution, Error> {
+    Direct::new(query, scope).map(Execution::Direct)
 }
 
 fn merged(
@@ -88,43 +93,44 @@ fn merged(
     plan: MergePlan,
     range: &FeedRange,
     metadata: &ContainerMetadata,
-) -> Result<Stage, Error> {
-    Ok(Stage::Merged(Box::new(Merged::new(query, plan, range.ends(), metadata)?)))
+) -> Result<Execution, Error> {
+    Ok(Execution::Merged(Box::new(Merged::new(query, plan, range.ends(), metadata)?)))
 }
 
-async fn fetch_plan(container: &Container, query: &Query) -> Result<MergePlan, Error> {
+async fn fetch_plan(container: &ContainerHandle, query: &Query) -> Result<MergePlan, Error> {
     let response = exchange::plan(container, query.body(&query.text)?, &query.operation).await?;
-    let text = std::str::from_utf8(&response.body).map_err(|_| Error::answer("the query plan is no text"))?;
+    let text =
+        std::str::from_utf8(&response.body).map_err(|_| Error::answer("the query plan is not UTF-8 text"))?;
     MergePlan::parse(text).map_err(|error| refusal(error).with_diagnostics(response.diagnostics))
 }
 
-/// The plan in a refusal, where it has one.
+/// The plan in a refusal, if it contains one.
 fn plan_in(error: &Error) -> Option<Result<MergePlan, Error>> {
     let body = json::parse(error.body()).ok()?;
     let text = body.get("additionalErrorInfo")?.as_str()?;
     Some(MergePlan::parse(text).map_err(refusal))
 }
 
-/// A statement that our own parser understands.
-struct Reading {
+/// A statement that our parser understands.
+struct ParsedQuery {
     query: perihelion_query::Query,
     parameters: Parameters,
-    /// What the gateway will say.
+    /// Whether the service answers the query alone.
     verdict: GatewayVerdict,
 }
 
-impl Reading {
-    /// `None` when the service has to have its say.
+impl ParsedQuery {
+    /// `None` when our parser does not understand the statement.
     fn of(query: &Query) -> Option<Self> {
         let parsed = parse(&query.text).ok()?;
         let list = Value::deserialize(serde_json::to_value(&query.parameters).ok()?).ok()?;
         let parameters = Parameters::from_json(list).ok()?;
-        // The time decides nothing about the verdict.
+        // The verdict does not depend on the time.
         let program = compile(&parsed, &parameters, Now::from_unix_ticks(0)).ok()?;
-        Some(Reading { query: parsed, parameters, verdict: program.gateway_verdict() })
+        Some(ParsedQuery { query: parsed, parameters, verdict: program.gateway_verdict() })
     }
 
-    /// The one partition key that can hold a result, if there is but one.
+    /// The partition key of all results, when the filter leaves only one.
     fn only_key(&self, metadata: &ContainerMetadata) -> Option<PartitionKey> {
         let paths: Vec<&str> = metadata.partition_key.paths.iter().map(|path| path.text.as_str()).collect();
         match partition_keys(&self.query, &self.parameters, &paths).ok()? {

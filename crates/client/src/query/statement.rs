@@ -1,4 +1,4 @@
-//! A query as the caller writes it: statement, parameters, where, how much.
+//! A query as the caller writes it: statement, parameters, scope and limits.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use perihelion_driver::OperationOptions;
 use perihelion_model::partition_key::PartitionKey;
 use serde::Serialize;
 
-use crate::answer::{encode, unwritable};
+use crate::response::{encode, unwritable};
 use crate::{Error, FeedRange};
 
 /// A query: a statement, its parameters, and how to run it.
@@ -21,7 +21,7 @@ use crate::{Error, FeedRange};
 ///     .with_max_items(50);
 /// ```
 ///
-/// A text alone is a query too, over all partitions.
+/// A text converts to a query over all partitions.
 #[derive(Debug, Clone)]
 pub struct Query {
     pub(super) text: Arc<str>,
@@ -34,7 +34,7 @@ pub struct Query {
     pub(super) operation: OperationOptions,
 }
 
-/// Where a query looks.
+/// The part of the container that a query reads.
 #[derive(Debug, Clone)]
 pub(super) enum QueryScope {
     Everywhere,
@@ -48,7 +48,7 @@ pub(super) struct Parameter {
     value: serde_json::Value,
 }
 
-/// What is posted.
+/// The request body.
 #[derive(Serialize)]
 struct Body<'a> {
     query: &'a str,
@@ -70,13 +70,13 @@ impl Query {
         }
     }
 
-    /// Gives `@name` a value; the sign is part of the name.
+    /// Sets a parameter; `name` includes the `@`.
     pub fn with_parameter(mut self, name: impl Into<String>, value: impl Into<serde_json::Value>) -> Self {
         self.parameters.push(Parameter { name: name.into(), value: value.into() });
         self
     }
 
-    /// Gives `@name` anything that can be written as JSON.
+    /// Sets a parameter to a value that is serialized to JSON.
     pub fn with_serialized<T: Serialize + ?Sized>(
         self,
         name: impl Into<String>,
@@ -86,53 +86,54 @@ impl Query {
         Ok(self.with_parameter(name, value))
     }
 
-    /// Looks in one partition only, or, with the first levels of a hierarchical
-    /// key, in those that begin with them.
+    /// Reads one logical partition, or, with the first levels of a hierarchical
+    /// key, the partitions that begin with them.
     pub fn in_partition(mut self, key: impl Into<PartitionKey>) -> Self {
         self.scope = QueryScope::Partition(key.into());
         self
     }
 
-    /// Looks in one part of the container only; see
+    /// Reads one part of the container; see
     /// [`Container::feed_ranges`](crate::Container::feed_ranges).
     pub fn in_range(mut self, range: FeedRange) -> Self {
         self.scope = QueryScope::Range(range);
         self
     }
 
-    /// At most this many rows in a page. Without it the service decides where
-    /// it can, and a page has up to 100 rows elsewhere.
+    /// The maximum of rows per page. Without it the service decides, and a merged
+    /// query has up to 100 rows per page.
     pub fn with_max_items(mut self, max_items: u32) -> Self {
         self.max_items = Some(max_items.max(1));
         self
     }
 
-    /// How many partitions may be asked at the same time. Without it: one where
-    /// answers follow one another, so that nothing is fetched in vain, and
-    /// eight where all of them are needed for the first row.
+    /// How many partitions are queried at the same time. The default is one when
+    /// the partitions' rows follow one another, so that no page is fetched in
+    /// vain, and eight when the first row needs all partitions.
     pub fn with_parallel_max(mut self, parallel_max: usize) -> Self {
         self.parallel_max = Some(parallel_max.max(1));
         self
     }
 
-    /// Asks each physical partition the statement as it is, without a plan and
-    /// without the request that it takes: answers follow one another, and order,
-    /// TOP, DISTINCT and aggregates hold within each partition only. For
-    /// [`in_range`](Query::in_range) with the range of one partition that is the
-    /// whole answer.
+    /// Runs the statement as it is on each physical partition, without a query
+    /// plan and without the request for it. The partitions' rows follow one
+    /// another; ORDER BY, TOP, DISTINCT and aggregates hold within each partition
+    /// only. With [`in_range`](Query::in_range) and the range of one partition
+    /// this gives the exact result.
     pub fn without_plan(mut self) -> Self {
         self.is_unplanned = true;
         self
     }
 
-    /// Goes on where [`Page::continuation`](crate::Page::continuation) points.
-    /// Statement, parameters and place must be those of that page's query.
+    /// Continues after the page that returned this
+    /// [`Page::continuation`](crate::Page::continuation). Statement, parameters
+    /// and scope must be those of that page's query.
     pub fn with_continuation(mut self, token: impl Into<String>) -> Self {
         self.continuation = Some(token.into());
         self
     }
 
-    /// Timeouts, regions, hedging, consistency; for each request of the query.
+    /// Timeouts, regions, hedging and consistency of each request of the query.
     pub fn with_operation(mut self, options: OperationOptions) -> Self {
         self.operation = options;
         self
@@ -143,7 +144,8 @@ impl Query {
         &self.text
     }
 
-    /// The body that asks `statement`, which is the text or a plan's.
+    /// The request body for a statement: the query's text, or the one that a plan
+    /// rewrote.
     pub(super) fn body(&self, statement: &str) -> Result<Bytes, Error> {
         encode(&Body { query: statement, parameters: &self.parameters })
     }

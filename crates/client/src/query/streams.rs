@@ -1,6 +1,6 @@
-//! A query's answer as a stream, of pages or of rows.
+//! A query result as a stream of pages or of rows.
 
-use std::future::{Future, poll_fn};
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -10,30 +10,23 @@ use serde::de::DeserializeOwned;
 use super::QueryFeed;
 use super::page::Page;
 use crate::Error;
+use crate::page_stream::PageStream;
 
-type NextPage<T> = Pin<Box<dyn Future<Output = (QueryFeed<T>, Result<Option<Page<T>>, Error>)> + Send>>;
-
-/// The pages of an answer; a `Stream` that ends after its first error.
+/// The pages of a query; a `Stream` that ends after its first error.
 pub struct Pages<T> {
-    state: State<T>,
-}
-
-enum State<T> {
-    Idle(Box<QueryFeed<T>>),
-    Waiting(NextPage<T>),
-    Ended,
+    pages: PageStream<QueryFeed<T>, Page<T>>,
 }
 
 impl<T> Pages<T> {
     pub(super) fn new(feed: QueryFeed<T>) -> Self {
-        Pages { state: State::Idle(Box::new(feed)) }
+        Pages { pages: PageStream::new(feed) }
     }
 }
 
 impl<T: DeserializeOwned + Send + 'static> Pages<T> {
     /// The next page, without the need for an extension trait.
     pub async fn next(&mut self) -> Option<Result<Page<T>, Error>> {
-        poll_fn(|context| Pin::new(&mut *self).poll_next(context)).await
+        poll_fn(|context| self.pages.poll_page(context)).await
     }
 }
 
@@ -41,30 +34,11 @@ impl<T: DeserializeOwned + Send + 'static> Stream for Pages<T> {
     type Item = Result<Page<T>, Error>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let mut waiting = match std::mem::replace(&mut self.state, State::Ended) {
-            State::Idle(mut feed) => Box::pin(async move {
-                let page = feed.next_page().await;
-                (*feed, page)
-            }),
-            State::Waiting(waiting) => waiting,
-            State::Ended => return Poll::Ready(None),
-        };
-        match waiting.as_mut().poll(context) {
-            Poll::Pending => {
-                self.state = State::Waiting(waiting);
-                Poll::Pending
-            }
-            Poll::Ready((feed, Ok(Some(page)))) => {
-                self.state = State::Idle(Box::new(feed));
-                Poll::Ready(Some(Ok(page)))
-            }
-            Poll::Ready((_, Ok(None))) => Poll::Ready(None),
-            Poll::Ready((_, Err(error))) => Poll::Ready(Some(Err(error))),
-        }
+        self.pages.poll_page(context)
     }
 }
 
-/// The rows of an answer; a `Stream` that ends after its first error.
+/// The rows of a query; a `Stream` that ends after its first error.
 pub struct Rows<T> {
     pages: Pages<T>,
     ready: std::vec::IntoIter<T>,
@@ -108,6 +82,6 @@ impl<T> std::fmt::Debug for Pages<T> {
 
 impl<T> std::fmt::Debug for Rows<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Rows({} at hand)", self.ready.len())
+        write!(f, "Rows({} received)", self.ready.len())
     }
 }

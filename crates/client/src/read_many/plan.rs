@@ -1,4 +1,4 @@
-//! Dividing what is wanted among the physical partitions. Pure.
+//! Divides wanted documents among the physical partitions. Pure.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,21 +8,21 @@ use perihelion_model::partition_key::PartitionKey;
 
 use crate::Error;
 
-/// Documents that one query asks for. A longer statement is no cheaper per
-/// document, and a shorter one spreads over more of the parallel requests.
+/// Documents per query. A longer statement costs the same per document; a shorter
+/// one makes better use of parallel requests.
 pub(super) const CHUNK_MAX: usize = 100;
 
-/// One document that is wanted.
+/// A wanted document.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Wanted {
-    /// Its place in the caller's list.
+    /// The place in the caller's list.
     pub(super) place: usize,
     pub(super) key: PartitionKey,
     pub(super) id: String,
 }
 
-/// What one request asks for: documents of one physical partition, no two of
-/// which have the same id.
+/// The documents of one request: all in one physical partition, no two with the
+/// same id.
 #[derive(Debug, Clone)]
 pub(super) struct Chunk {
     pub(super) range: Arc<str>,
@@ -37,13 +37,13 @@ pub(super) fn chunks(wanted: Vec<Wanted>, metadata: &ContainerMetadata) -> Resul
         }
         if metadata.partition_key.is_prefix(&one.key) {
             return Err(Error::input(format!(
-                "document `{}` cannot be read by a part of its partition key",
+                "document `{}` needs its whole partition key, not a prefix",
                 one.id
             )));
         }
         let effective = metadata.partition_key.effective(&one.key);
         let range = metadata.ranges.locate(&effective);
-        let range = range.ok_or_else(|| Error::answer("no partition holds the document's key"))?;
+        let range = range.ok_or_else(|| Error::answer("no physical partition covers the document's key"))?;
         by_range.entry(Arc::clone(&range.id)).or_default().push(one);
     }
     let cut = by_range.into_iter().flat_map(|(range, wanted)| {
@@ -55,8 +55,8 @@ pub(super) fn chunks(wanted: Vec<Wanted>, metadata: &ContainerMetadata) -> Resul
     Ok(cut.collect())
 }
 
-/// The first document of each id, then the second ones, and so on: within a
-/// layer an id tells documents apart.
+/// Divides documents into layers: the first document of each id, then the second
+/// ones, and so on. Within a layer every id is unique.
 pub(super) fn layers(wanted: Vec<Wanted>) -> Vec<Vec<Wanted>> {
     let mut seen: HashMap<String, usize> = HashMap::new();
     let mut layers: Vec<Vec<Wanted>> = Vec::new();
@@ -71,7 +71,7 @@ pub(super) fn layers(wanted: Vec<Wanted>) -> Vec<Vec<Wanted>> {
     layers
 }
 
-/// Pieces of at most [`CHUNK_MAX`].
+/// Divides a layer into pieces of at most [`CHUNK_MAX`] documents.
 pub(super) fn cut(layer: Vec<Wanted>) -> impl Iterator<Item = Vec<Wanted>> {
     let mut rest = layer.into_iter();
     std::iter::from_fn(move || {

@@ -1,8 +1,8 @@
 //! The query for several documents of one physical partition.
 //!
-//! `c.id IN (...)` lets an index find them; the pairs of id and key keep out
-//! documents of the same id in other logical partitions. The pairs form a
-//! balanced tree, so that the statement nests no deeper than it must.
+//! `c.id IN (...)` uses the index on `id`; the pairs of id and partition key
+//! exclude documents of the same id in other logical partitions. The pairs form a
+//! balanced tree of OR, which keeps the nesting of the statement low.
 
 use bytes::Bytes;
 use perihelion_model::partition_key::{KeyPath, KeyValue, PartitionKeyDefinition};
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::plan::Wanted;
 use crate::Error;
-use crate::answer::encode;
+use crate::response::encode;
 
 pub(super) fn body(wanted: &[Wanted], definition: &PartitionKeyDefinition) -> Result<Bytes, Error> {
     let mut parameters = Vec::new();
@@ -30,11 +30,11 @@ pub(super) fn body(wanted: &[Wanted], definition: &PartitionKeyDefinition) -> Re
     encode(&json!({"query": query, "parameters": parameters}))
 }
 
-/// One level of a partition key.
+/// The condition for one level of a partition key.
 fn key_term(path: &KeyPath, value: &KeyValue, name: &str, parameters: &mut Vec<Value>) -> String {
     let mut place = String::from("c");
     for step in &path.steps {
-        // A JSON string is a string of the query language too.
+        // A JSON string is also a string of the query language.
         place.push_str(&format!("[{}]", Value::from(step.as_str())));
     }
     let value = match value {
@@ -48,7 +48,7 @@ fn key_term(path: &KeyPath, value: &KeyValue, name: &str, parameters: &mut Vec<V
     format!("{place} = {name}")
 }
 
-/// A balanced tree of alternatives.
+/// The conditions combined by OR as a balanced tree.
 fn any(pairs: &[String]) -> String {
     match pairs {
         [] => "false".to_owned(),

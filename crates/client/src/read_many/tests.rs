@@ -1,4 +1,4 @@
-//! How documents are divided, and the statement that asks for them.
+//! How documents are divided into chunks, and the query of a chunk.
 
 use perihelion_model::partition_key::{HashVersion, KeyKind, KeyPath, PartitionKeyDefinition};
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ fn wanted(place: usize, key: &str, id: &str) -> Wanted {
 }
 
 #[test]
-fn an_id_stands_once_in_a_layer() {
+fn an_id_is_unique_within_a_layer() {
     let list = vec![wanted(0, "a", "1"), wanted(1, "b", "1"), wanted(2, "a", "2"), wanted(3, "a", "1")];
     let places: Vec<Vec<usize>> =
         layers(list).iter().map(|layer| layer.iter().map(|one| one.place).collect()).collect();
@@ -19,7 +19,7 @@ fn an_id_stands_once_in_a_layer() {
 }
 
 #[test]
-fn a_layer_is_cut_into_bounded_pieces() {
+fn a_layer_is_divided_into_bounded_pieces() {
     let list = (0..2 * CHUNK_MAX + 1).map(|place| wanted(place, "a", &place.to_string())).collect();
     assert_eq!(cut(list).map(|piece| piece.len()).collect::<Vec<_>>(), [CHUNK_MAX, CHUNK_MAX, 1]);
 }

@@ -1,13 +1,13 @@
-//! Every example runs without arguments, against the engine in its process.
+//! Every example runs without arguments, on the engine in its own process.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
-use std::time::Duration;
 
-use perihelion_server::{EMULATOR_KEY, Server, ServerOptions};
+use perihelion_server::{EMULATOR_KEY, ServerOptions};
+use perihelion_testkit::TestServer;
 
-/// What each example prints, in part.
+/// The examples, each with a part of its output.
 const EXAMPLES: [(&str, &str); 10] = [
     ("batch", "operation Some(1): 409"),
     ("change_feed", "Delete of Some(\"later\")"),
@@ -23,8 +23,9 @@ const EXAMPLES: [(&str, &str); 10] = [
 
 const VARIABLE: &str = "AZURE_COSMOS_CONNECTION_STRING";
 
-/// Examples as the tests of the workspace build them: built for this package
-/// alone, everything below them would be built a second time.
+/// The directory of the built examples. They are built for the whole workspace, as
+/// its tests are: for this package alone, all dependencies would be built a second
+/// time.
 fn built() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| {
@@ -40,29 +41,29 @@ fn built() -> &'static Path {
 fn run(name: &str, configure: impl FnOnce(&mut Command) -> &mut Command) -> String {
     let mut command = Command::new(built().join(name));
     command.current_dir(env!("CARGO_MANIFEST_DIR")).env_remove("COSMOS_ENDPOINT");
-    let output = configure(&mut command).output().expect("the example runs");
-    let told = String::from_utf8_lossy(&output.stdout).into_owned();
-    let failed = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{name}: {told}{failed}");
-    told
+    let finished = configure(&mut command).output().expect("the example runs");
+    let output = String::from_utf8_lossy(&finished.stdout).into_owned();
+    let failed = String::from_utf8_lossy(&finished.stderr);
+    assert!(finished.status.success(), "{name}: {output}{failed}");
+    output
 }
 
 #[test]
-fn every_example_runs_and_does_what_it_says() {
+fn every_example_runs_and_prints_what_it_should() {
     for (name, expected) in EXAMPLES {
-        let told = run(name, |command| command.env_remove(VARIABLE));
-        assert!(told.to_lowercase().contains(&expected.to_lowercase()), "{name}: {told}");
+        let output = run(name, |command| command.env_remove(VARIABLE));
+        assert!(output.to_lowercase().contains(&expected.to_lowercase()), "{name}: {output}");
     }
 }
 
-/// A local server with the emulators' key may show a certificate that nobody
-/// has signed, and the environment names the account.
+/// A local server with the emulators' key may show a self-signed certificate; the
+/// environment names the account.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_example_runs_against_a_server_that_the_environment_names() {
     let options = ServerOptions { management: true, ..ServerOptions::default() };
-    let server = Server::start(options).await.unwrap();
-    let text = format!("AccountEndpoint=https://{}/;AccountKey={EMULATOR_KEY};", server.local_addr());
-    let told = tokio::task::spawn_blocking(move || run("items", |command| command.env(VARIABLE, text)));
-    assert!(told.await.unwrap().contains("after deletion: None"));
-    server.drain(Duration::from_secs(5)).await;
+    let server = TestServer::on_socket(options).await;
+    let text = format!("AccountEndpoint=https://{}/;AccountKey={EMULATOR_KEY};", server.address());
+    let output = tokio::task::spawn_blocking(move || run("items", |command| command.env(VARIABLE, text)));
+    assert!(output.await.unwrap().contains("after deletion: None"));
+    server.stop().await;
 }

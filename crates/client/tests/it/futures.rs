@@ -1,12 +1,12 @@
-//! What futures of the client must be: fit for any executor, and small enough
-//! for a thread with a small stack.
+//! The client's futures can move between threads, and they are small enough for a
+//! thread with a small stack.
 
 use perihelion_client::{
     Batch, ChangeFeedOptions, Client, Container, ContainerProperties, Database, Patch, Throughput,
 };
 use serde_json::Value;
 
-/// A quarter of what one frame may take of a 64 KiB stack: futures nest.
+/// A quarter of a 64 KiB stack, because futures are nested.
 const BYTES_MAX: usize = 16 * 1024;
 
 /// Compiles only when the future is `Send`.

@@ -1,14 +1,14 @@
-//! The client against everything it must run against unchanged: the engine in
-//! this process, our server over TLS, and a live account when
-//! `PERIHELION_LIVE_CONNECTION_STRING` names one. A scenario is written once
-//! and run in each world. `queries` looks closer, with outages and counters
-//! that only the engine in this process has. One binary, so that it links once.
+//! The client's integration tests. The scenarios run unchanged on the engine in
+//! this process, on our server over TLS, and on a live account when
+//! `PERIHELION_LIVE_CONNECTION_STRING` names one. The other tests need faults and
+//! counters and use the engine in this process. All are one binary, which links
+//! once.
 
+mod account;
+mod change_feeds;
 mod examples;
-mod feeds;
 mod futures;
-mod lost_answers;
+mod lost_responses;
 mod queries;
 mod scenarios;
 mod world;
-mod worlds;

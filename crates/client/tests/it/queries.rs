@@ -1,5 +1,5 @@
-//! Queries over one partition, a part, and all of a container, whose gateway
-//! is as strict as the real one.
+//! Queries over one partition, a feed range and a whole container, on a server
+//! that refuses across partitions what the real gateway refuses.
 
 use std::collections::HashSet;
 
@@ -19,7 +19,7 @@ struct Order {
 }
 
 /// 120 orders of 20 customers over four physical partitions. Totals are unique,
-/// so that every order of rows has one right answer.
+/// so that every ORDER BY has one correct result.
 async fn world() -> (World, Container) {
     let world = World::new(4).await;
     let orders = world.container("orders", r#"{"paths":["/customer"],"kind":"Hash","version":2}"#).await;
@@ -48,7 +48,7 @@ fn total(number: u64) -> f64 {
     ((number * 77) % ORDERS) as f64 + 0.5
 }
 
-/// The statement's answer over all orders at once, by the evaluator alone.
+/// The result of the statement over all orders, from the evaluator alone.
 fn expected(statement: &str) -> Vec<Value> {
     let documents: Vec<_> = (0..ORDERS)
         .map(|number| perihelion_model::json::parse_str(&order(number).to_string()).unwrap())
@@ -87,7 +87,8 @@ async fn ids(feed: QueryFeed<Order>) -> Vec<String> {
     feed.collect().await.unwrap().into_iter().map(|order| order.id).collect()
 }
 
-/// Statements with one right answer, order included, and those with any.
+/// Statements whose result has a fixed order, and statements whose result has
+/// none.
 const IN_ORDER: &[&str] = &[
     "SELECT VALUE c.id FROM c ORDER BY c.total",
     "SELECT c.id, c.total FROM c ORDER BY c.total DESC",
@@ -118,7 +119,7 @@ const IN_ANY_ORDER: &[&str] = &[
 ];
 
 #[tokio::test(start_paused = true)]
-async fn every_kind_of_statement_is_answered_across_partitions() {
+async fn every_kind_of_statement_runs_across_partitions() {
     let (_world, orders) = world().await;
     for statement in IN_ORDER {
         for max_items in [3, 1000] {
@@ -144,20 +145,20 @@ async fn every_kind_of_statement_is_answered_across_partitions() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_needs_no_merging_is_passed_through_without_a_plan() {
+async fn a_query_without_merging_needs_no_plan() {
     let (world, orders) = world().await;
     let query = Query::new("SELECT * FROM c WHERE c.total > @least").with_parameter("@least", 60);
     assert_eq!(ids(orders.query(query)).await.len(), 60);
-    assert_eq!(world.asked("query_plan").await, 0);
+    assert_eq!(world.requests("query_plan").await, 0);
     let count: Option<u64> = orders.query("SELECT VALUE COUNT(1) FROM c").first().await.unwrap();
     assert_eq!(count, Some(ORDERS));
-    assert_eq!(world.asked("query_plan").await, 1);
+    assert_eq!(world.requests("query_plan").await, 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_partition_answers_everything_by_itself() {
+async fn a_query_of_one_partition_needs_no_plan() {
     let (world, orders) = world().await;
-    let asked = world.asked("query").await;
+    let asked = world.requests("query").await;
     let query = Query::new("SELECT * FROM c ORDER BY c.total DESC").in_partition("customer-3");
     let found = ids(orders.query(query)).await;
     let mut numbers: Vec<u64> = (0..ORDERS).filter(|number| number % 20 == 3).collect();
@@ -165,12 +166,12 @@ async fn one_partition_answers_everything_by_itself() {
     assert_eq!(found, numbers.iter().map(|number| format!("order-{number}")).collect::<Vec<_>>());
     let count = Query::new("SELECT VALUE COUNT(1) FROM c").in_partition("customer-3");
     assert_eq!(orders.query::<u64>(count).collect().await.unwrap(), [6]);
-    assert_eq!(world.asked("query").await - asked, 2);
-    assert_eq!(world.asked("query_plan").await, 0);
+    assert_eq!(world.requests("query").await - asked, 2);
+    assert_eq!(world.requests("query_plan").await, 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_filter_that_leaves_one_partition_asks_only_that() {
+async fn a_filter_on_one_partition_key_queries_only_that_partition() {
     let (world, orders) = world().await;
     let query = Query::new("SELECT VALUE c.total FROM c WHERE c.customer = @who ORDER BY c.total")
         .with_parameter("@who", "customer-3")
@@ -178,8 +179,8 @@ async fn a_filter_that_leaves_one_partition_asks_only_that() {
     let rows = page_by_page(&orders, query, async |_| {}).await;
     assert_eq!(sorted(rows), sorted(expected("SELECT VALUE c.total FROM c WHERE c.customer = 'customer-3'")));
     // Three pages of two, and no plan.
-    assert_eq!((world.asked("query").await, world.asked("query_plan").await), (3, 0));
-    // What cannot be planned across partitions needs no plan within one.
+    assert_eq!((world.requests("query").await, world.requests("query_plan").await), (3, 0));
+    // A statement that cannot be planned across partitions runs within one.
     let composed =
         "SELECT VALUE ROUND(AVG(c.total)) FROM c WHERE c.customer IN ('customer-3') AND c.total > 0";
     let mean: Vec<f64> = orders.query(composed).collect().await.unwrap();
@@ -189,7 +190,7 @@ async fn a_filter_that_leaves_one_partition_asks_only_that() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_container_made_anew_is_another_one() {
+async fn a_query_ends_with_an_error_when_its_container_is_created_again() {
     let (world, orders) = world().await;
     let mut feed = orders.query::<Value>(Query::new("SELECT * FROM c ORDER BY c.total").with_max_items(5));
     assert!(feed.next_page().await.unwrap().is_some());
@@ -201,21 +202,24 @@ async fn a_container_made_anew_is_another_one() {
             Err(error) => break error,
         }
     };
-    assert!(error.to_string().contains("made anew"), "{error}");
+    assert!(error.to_string().contains("created again"), "{error}");
     let mut fresh = orders.query::<Value>("SELECT * FROM c ORDER BY c.total");
     assert!(fresh.next_page().await.unwrap().is_none());
 }
 
-/// The poll of a queue: one request for each partition, in its own order.
+/// The poll of a queue: one request per partition, each with its own order.
 #[tokio::test(start_paused = true)]
-async fn each_partition_answers_a_statement_as_it_is_without_a_plan() {
+async fn without_a_plan_each_partition_runs_the_statement_as_it_is() {
     let (world, orders) = world().await;
     let first = Query::new("SELECT TOP 5 * FROM c ORDER BY c.total");
     for range in orders.feed_ranges().await.unwrap() {
         let planned = ids(orders.query(first.clone().in_range(range.clone()))).await;
-        let (asked, plans) = (world.asked("query").await, world.asked("query_plan").await);
+        let (asked, plans) = (world.requests("query").await, world.requests("query_plan").await);
         assert_eq!(ids(orders.query(first.clone().in_range(range).without_plan())).await, planned);
-        assert_eq!((world.asked("query").await - asked, world.asked("query_plan").await - plans), (1, 0));
+        assert_eq!(
+            (world.requests("query").await - asked, world.requests("query_plan").await - plans),
+            (1, 0)
+        );
     }
     let of_each = ids(orders.query(first.without_plan())).await;
     assert_eq!(of_each.iter().collect::<HashSet<_>>().len(), 20, "five of each partition");
@@ -238,7 +242,7 @@ async fn feed_ranges_divide_the_container() {
     assert_eq!(counted, ORDERS);
     assert_eq!(all.len() as u64, ORDERS);
     assert_eq!(all.iter().collect::<HashSet<_>>().len() as u64, ORDERS);
-    // A range that is no physical partition is a part of some.
+    // A range need not be a physical partition.
     let part = Query::new("SELECT VALUE COUNT(1) FROM c").in_range("10-30".parse().unwrap());
     let rest = ["-10", "30-FF"].map(|range| {
         orders.query::<u64>(Query::new("SELECT VALUE COUNT(1) FROM c").in_range(range.parse().unwrap()))
@@ -252,7 +256,7 @@ async fn feed_ranges_divide_the_container() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_first_levels_of_a_key_find_all_below_them() {
+async fn a_prefix_of_a_hierarchical_key_finds_all_documents_below_it() {
     let world = World::new(4).await;
     let key = r#"{"paths":["/tenant","/user"],"kind":"MultiHash","version":2}"#;
     let events = world.container("events", key).await;
@@ -268,8 +272,8 @@ async fn the_first_levels_of_a_key_find_all_below_them() {
     assert_eq!(events.query::<u64>(query).collect().await.unwrap(), [7]);
 }
 
-/// Reads page by page, each with a feed of its own; `between` is run between
-/// pages.
+/// Reads page by page, each with a new feed, and calls `between` after each
+/// page.
 async fn page_by_page(orders: &Container, query: Query, mut between: impl AsyncFnMut(usize)) -> Vec<Value> {
     let mut rows: Vec<Value> = Vec::new();
     let mut token: Option<String> = None;
@@ -288,7 +292,7 @@ async fn page_by_page(orders: &Container, query: Query, mut between: impl AsyncF
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_query_goes_on_in_another_process() {
+async fn a_continuation_token_continues_in_another_process() {
     let (_world, orders) = world().await;
     for statement in &IN_ORDER[..7] {
         let query = Query::new(*statement).with_max_items(9);
@@ -308,7 +312,7 @@ async fn splits_between_pages_lose_and_repeat_nothing() {
     let (world, orders) = world().await;
     for (round, statement) in IN_ORDER[..5].iter().enumerate() {
         let query = Query::new(*statement).with_max_items(8);
-        // The first rounds split the ranges of the beginning, later ones their children.
+        // The first rounds split the initial ranges, later ones their children.
         let rows = page_by_page(&orders, query, async |page| {
             if page == 1 && round < 4 {
                 world.split("orders", &round.to_string()).await;
@@ -324,7 +328,7 @@ async fn splits_between_pages_lose_and_repeat_nothing() {
 async fn splits_within_a_query_lose_and_repeat_nothing() {
     for statement in IN_ORDER.iter().chain(IN_ANY_ORDER) {
         let (world, orders) = world().await;
-        // The client knows four ranges, one of which is gone when it asks.
+        // The client's cache has four ranges, one of which no longer exists.
         orders.feed_ranges().await.unwrap();
         world.split("orders", "1").await;
         let mut feed = orders.query::<Value>(Query::new(*statement).with_max_items(5).with_parallel_max(2));
@@ -357,7 +361,7 @@ async fn rows_come_as_a_stream() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_a_failed_request_the_query_goes_on() {
+async fn the_query_continues_after_a_failed_request() {
     let (world, orders) = world().await;
     let mut feed = orders.query::<Order>(Query::new("SELECT * FROM c ORDER BY c.total").with_max_items(10));
     let mut found = Vec::new();
@@ -380,7 +384,7 @@ async fn after_a_failed_request_the_query_goes_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_is_given_up_loses_nothing() {
+async fn a_dropped_call_loses_no_row() {
     let (world, orders) = world().await;
     world.fault(r#"{"operation":"query","probability":0.5,"delayMs":300}"#).await;
     let mut feed = orders.query::<Order>(Query::new("SELECT * FROM c ORDER BY c.total").with_max_items(10));
@@ -400,7 +404,7 @@ async fn a_call_that_is_given_up_loses_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn errors_say_what_is_wrong() {
+async fn errors_name_the_cause() {
     let (world, orders) = world().await;
     let error = orders.query::<Value>("SELEC * FROM c").collect().await.unwrap_err();
     assert_eq!(error.status().map(|status| status.code), Some(400), "{error}");
@@ -408,9 +412,9 @@ async fn errors_say_what_is_wrong() {
 
     let error = orders.query::<Order>("SELECT VALUE c.id FROM c").collect().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Answer);
-    assert!(error.to_string().contains("a row of the query's answer does not read as"), "{error}");
+    assert!(error.to_string().contains("a row of the query result cannot be parsed as"), "{error}");
     let error = orders.query::<Order>("SELECT VALUE c.id FROM c ORDER BY c.id").collect().await.unwrap_err();
-    assert!(error.to_string().contains("a row of the query's answer does not read as"), "{error}");
+    assert!(error.to_string().contains("a row of the query result cannot be parsed as"), "{error}");
 
     let sort = Query::new("SELECT * FROM c ORDER BY c.total").with_max_items(5);
     let page = orders.query::<Value>(sort.clone()).next_page().await.unwrap().unwrap();

@@ -1,72 +1,50 @@
-//! A client over the real engine in this process, strict as the real gateway
-//! is, and the means to ask the engine for outages and splits.
+//! A client of the engine in this process, which refuses across partitions what
+//! the real gateway refuses.
 
-use bytes::Bytes;
-use http::Method;
-use perihelion_client::{Client, Container, Driver, DriverOptions, OperationOptions};
-use perihelion_driver::Credential;
-use perihelion_driver::operation::{Operation, Scope, Target, Verb};
-use perihelion_driver::transport::AnyTransport;
-use perihelion_server::{Embedded, EmbeddedOptions};
+use std::ops::Deref;
 
-/// A database `shop`, empty.
+use perihelion_client::{Client, Container};
+use perihelion_server::EmbeddedOptions;
+use perihelion_testkit::TestServer;
+use perihelion_testkit::driver::{create_container_with_key, create_database, delete_container};
+
+/// A client and an empty database `shop`. Faults and counters are those of the
+/// server it dereferences to.
 pub(crate) struct World {
-    pub(crate) server: Embedded,
+    server: TestServer,
     pub(crate) client: Client,
+}
+
+impl Deref for World {
+    type Target = TestServer;
+
+    fn deref(&self) -> &TestServer {
+        &self.server
+    }
 }
 
 impl World {
     pub(crate) async fn new(partitions: u32) -> World {
         let options = EmbeddedOptions::default().with_partitions(partitions).with_strict_gateway(true);
-        let server = Embedded::open(options).await.unwrap();
-        let transport = AnyTransport::foreign(server.transport());
-        let driver =
-            Driver::open(server.endpoint(), Credential::emulator(), transport, DriverOptions::default());
-        let client = Client::from_driver(driver.await.unwrap());
-        let world = World { server, client };
-        world.create(Target::databases(), r#"{"id":"shop"}"#.to_owned()).await;
-        world
+        let server = TestServer::in_process(options).await;
+        let client = server.client().await;
+        create_database(client.driver(), "shop").await;
+        World { server, client }
     }
 
-    /// A new container of the database.
+    /// Creates a container of the database.
     pub(crate) async fn container(&self, name: &str, partition_key: &str) -> Container {
-        let body = format!(r#"{{"id":"{name}","partitionKey":{partition_key}}}"#);
-        self.create(Target::containers("shop"), body).await;
+        create_container_with_key(self.client.driver(), "shop", name, partition_key).await;
         self.client.database("shop").container(name)
     }
 
-    /// A client that shares nothing with the first one.
-    pub(crate) async fn another_client(&self) -> Client {
-        Client::over(&self.server.endpoint(), self.server.transport()).await.unwrap()
-    }
-
-    async fn create(&self, target: Target, body: String) {
-        let operation = Operation::new(Verb::Create, target, Scope::Unpartitioned, Bytes::from(body));
-        self.client.driver().execute(&operation, &OperationOptions::default()).await.unwrap();
-    }
-
     pub(crate) async fn delete(&self, container: &Container) {
-        let target = Target::container(&self.client.driver().container("shop", container.name()));
-        let operation = Operation::new(Verb::Delete, target, Scope::Unpartitioned, Bytes::new());
-        self.client.driver().execute(&operation, &OperationOptions::default()).await.unwrap();
+        let driver = self.client.driver();
+        delete_container(driver, &driver.container("shop", container.name())).await;
     }
 
-    /// Orders an outage.
-    pub(crate) async fn fault(&self, rule: &str) {
-        let response = self.server.manage(Method::POST, "faults", rule).await.unwrap();
-        assert!(response.status().is_success(), "{rule}: {response:?}");
-    }
-
-    /// How often the server was asked, by operation.
-    pub(crate) async fn asked(&self, operation: &str) -> u64 {
-        let response = self.server.manage(Method::GET, "counters", "").await.unwrap();
-        let counters: serde_json::Value = serde_json::from_slice(response.body()).unwrap();
-        counters["operations"][operation]["requests"].as_u64().unwrap_or(0)
-    }
-
+    /// Splits a physical partition of a container.
     pub(crate) async fn split(&self, container: &str, range: &str) {
-        let body = format!(r#"{{"database":"shop","container":"{container}","range":"{range}"}}"#);
-        let response = self.server.manage(Method::POST, "split", &body).await.unwrap();
-        assert!(response.status().is_success(), "{response:?}");
+        self.server.split("shop", container, Some(range)).await;
     }
 }

@@ -1,16 +1,16 @@
-//! Batches: all or none, and which operation was at fault.
+//! Batches: all operations or none, and the index of the refused one.
 
 use perihelion_client::{Batch, Container, ContainerProperties, Patch};
 use serde_json::{Value, json};
 
-use crate::worlds::World;
+use crate::account::TestAccount;
 
 fn document(id: &str, n: u32) -> Value {
     json!({"id": id, "pk": "k", "n": n})
 }
 
-pub(crate) async fn scenario(world: &World) {
-    let container = world.container(ContainerProperties::new("batches", "/pk")).await;
+pub(crate) async fn scenario(account: &TestAccount) {
+    let container = account.container(ContainerProperties::new("batches", "/pk")).await;
     all_operations_at_once(&container).await;
     a_refused_batch_leaves_nothing(&container).await;
     the_largest_batch_is_taken(&container).await;

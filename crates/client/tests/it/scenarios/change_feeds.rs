@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
-use crate::worlds::World;
+use crate::account::TestAccount;
 
 #[derive(Debug, Clone, Deserialize)]
 struct Document {
@@ -19,11 +19,11 @@ struct Document {
     n: u32,
 }
 
-pub(crate) async fn scenario(world: &World) {
-    everything_once_and_in_order(world).await;
-    now_and_parts(world).await;
-    across_a_split(world).await;
-    versions_and_deletions(world).await;
+pub(crate) async fn scenario(account: &TestAccount) {
+    everything_once_and_in_order(account).await;
+    now_and_parts(account).await;
+    across_a_split(account).await;
+    versions_and_deletions(account).await;
 }
 
 /// `count` documents over 8 keys, numbered from `from`.
@@ -35,7 +35,7 @@ async fn write(container: &Container, from: u32, count: u32) {
     }
 }
 
-/// All there is now.
+/// Reads all changes up to now.
 async fn drain<T: DeserializeOwned>(feed: &mut ChangeFeed<T>) -> Vec<T> {
     let mut all = Vec::new();
     while let Some(page) = feed.next_page().await.unwrap() {
@@ -58,8 +58,8 @@ fn assert_in_order(documents: &[Document]) {
     }
 }
 
-async fn everything_once_and_in_order(world: &World) {
-    let container = world.container(ContainerProperties::new("feed", "/pk")).await;
+async fn everything_once_and_in_order(account: &TestAccount) {
+    let container = account.container(ContainerProperties::new("feed", "/pk")).await;
     write(&container, 0, 40).await;
     let mut feed = container.change_feed::<Document>(ChangeFeedOptions::from_beginning().with_max_items(3));
     let unstarted = feed.token();
@@ -87,8 +87,8 @@ async fn everything_once_and_in_order(world: &World) {
     assert!(stream.into_feed().unwrap().next_page().await.unwrap().is_none());
 }
 
-async fn now_and_parts(world: &World) {
-    let container = world.database.container("feed");
+async fn now_and_parts(account: &TestAccount) {
+    let container = account.database.container("feed");
     let mut from_now = container.change_feed::<Document>(ChangeFeedOptions::from_now());
     assert!(from_now.next_page().await.unwrap().is_none());
     write(&container, 200, 8).await;
@@ -106,7 +106,7 @@ async fn now_and_parts(world: &World) {
     let all = drain(&mut container.change_feed::<Document>(ChangeFeedOptions::from_beginning())).await;
     assert_eq!((of_ranges.len(), numbers(&of_ranges)), (all.len(), numbers(&all)));
 
-    // Parts need not be partitions.
+    // A feed range need not be a physical partition.
     let (mut of_parts, parts) = (Vec::new(), ["-0A", "0A-1B55", "1B55-FF"]);
     for part in parts {
         let options = ChangeFeedOptions::from_beginning().in_range(part.parse().unwrap());
@@ -125,19 +125,19 @@ async fn now_and_parts(world: &World) {
     assert_eq!(waiting.await.unwrap().unwrap(), BTreeSet::from([300]));
 }
 
-async fn across_a_split(world: &World) {
-    let container = world.container(ContainerProperties::new("splitting", "/pk")).await;
+async fn across_a_split(account: &TestAccount) {
+    let container = account.container(ContainerProperties::new("splitting", "/pk")).await;
     write(&container, 0, 64).await;
     let options = ChangeFeedOptions::from_beginning().with_max_items(2);
     let mut feed = container.change_feed::<Document>(options);
     let mut seen = feed.next_page().await.unwrap().unwrap().items;
     let token = feed.token();
-    if !world.split(&container).await {
+    if !account.split(&container).await {
         return;
     }
     write(&container, 64, 64).await;
     seen.extend(feed.next_page().await.unwrap().unwrap().items);
-    assert!(world.split(&container).await);
+    assert!(account.split(&container).await);
     seen.extend(drain(&mut feed).await);
     assert_eq!((seen.len(), numbers(&seen)), (128, (0..128).collect()));
     assert_in_order(&seen);
@@ -156,8 +156,8 @@ async fn across_a_split(world: &World) {
     assert!(whole.range().is_some());
 }
 
-async fn versions_and_deletions(world: &World) {
-    let container = world.container(ContainerProperties::new("versions", "/pk")).await;
+async fn versions_and_deletions(account: &TestAccount) {
+    let container = account.container(ContainerProperties::new("versions", "/pk")).await;
     let refused = container.all_changes::<Document>(ChangeFeedOptions::from_beginning()).next_page().await;
     assert_eq!(refused.unwrap_err().kind(), ErrorKind::Input);
     let mut feed = container.all_changes::<Document>(ChangeFeedOptions::from_now());

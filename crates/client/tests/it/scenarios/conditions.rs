@@ -1,12 +1,12 @@
-//! Etags: a write only if nothing changed, a read only if something did.
+//! Etags: a write only if the document is unchanged, a read only if it changed.
 
 use perihelion_client::{ContainerProperties, Etag, ItemOptions, Patch};
 use serde_json::{Value, json};
 
-use crate::worlds::World;
+use crate::account::TestAccount;
 
-pub(crate) async fn scenario(world: &World) {
-    let container = world.container(ContainerProperties::new("conditions", "/pk")).await;
+pub(crate) async fn scenario(account: &TestAccount) {
+    let container = account.container(ContainerProperties::new("conditions", "/pk")).await;
     let document = |n: u32| json!({"id": "1", "pk": "k", "n": n});
     let first = container.create("k", &document(1)).await.unwrap().etag().unwrap().clone();
     let only_first = ItemOptions::new().with_if_match(&first);

@@ -1,11 +1,11 @@
-//! One document: created, read, replaced, upserted, deleted; every kind of
-//! key; every kind of failure told apart.
+//! One document: create, read, replace, upsert and delete, with every kind of key
+//! and every kind of failure.
 
 use perihelion_client::{ContainerProperties, ErrorKind, ItemOptions, PartitionKey};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::worlds::World;
+use crate::account::TestAccount;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Order {
@@ -18,16 +18,16 @@ fn order(id: &str, total: f64) -> Order {
     Order { id: id.to_owned(), customer: "ada".to_owned(), total }
 }
 
-pub(crate) async fn scenario(world: &World) {
-    life_of_a_document(world).await;
-    keys_of_all_kinds(world).await;
-    hierarchical_keys(world).await;
-    failures(world).await;
-    another_client(world).await;
+pub(crate) async fn scenario(account: &TestAccount) {
+    life_of_a_document(account).await;
+    keys_of_all_kinds(account).await;
+    hierarchical_keys(account).await;
+    failures(account).await;
+    another_client(account).await;
 }
 
-async fn life_of_a_document(world: &World) {
-    let orders = world.container(ContainerProperties::new("orders", "/customer")).await;
+async fn life_of_a_document(account: &TestAccount) {
+    let orders = account.container(ContainerProperties::new("orders", "/customer")).await;
     let created = orders.create("ada", &order("1", 1.5)).await.unwrap();
     assert!(created.is_new());
     assert!(created.charge() > 0.0, "{created:?}");
@@ -61,8 +61,8 @@ async fn life_of_a_document(world: &World) {
     assert!(orders.delete("ada", "1").await.unwrap_err().is_not_found());
 }
 
-async fn keys_of_all_kinds(world: &World) {
-    let container = world.container(ContainerProperties::new("keys", "/pk")).await;
+async fn keys_of_all_kinds(account: &TestAccount) {
+    let container = account.container(ContainerProperties::new("keys", "/pk")).await;
     let keys: [(PartitionKey, Option<Value>); 8] = [
         ("text".into(), Some(json!("text"))),
         ("Zoë \"☃\" 𝄞\n".into(), Some(json!("Zoë \"☃\" 𝄞\n"))),
@@ -89,15 +89,15 @@ async fn keys_of_all_kinds(world: &World) {
     }
 }
 
-async fn hierarchical_keys(world: &World) {
-    let container = world.container(ContainerProperties::new("levels", ["/tenant", "/user"])).await;
+async fn hierarchical_keys(account: &TestAccount) {
+    let container = account.container(ContainerProperties::new("levels", ["/tenant", "/user"])).await;
     container.create(("eu", 7), &json!({"id": "1", "tenant": "eu", "user": 7})).await.unwrap();
     assert_eq!(container.read::<Value>(("eu", 7), "1").await.unwrap().value["user"], 7);
     assert!(container.find::<Value>(("eu", 8), "1").await.unwrap().is_none());
 }
 
-async fn failures(world: &World) {
-    let orders = world.database.container("orders");
+async fn failures(account: &TestAccount) {
+    let orders = account.database.container("orders");
     let conflict = orders.create("ada", &order("2", 0.0)).await.unwrap_err();
     assert!(conflict.is_conflict() && !conflict.is_not_found());
     assert_eq!(conflict.kind(), ErrorKind::Service);
@@ -114,16 +114,16 @@ async fn failures(world: &World) {
     assert_eq!(orders.create("ada", &unwritable).await.unwrap_err().kind(), ErrorKind::Input);
     assert_eq!(orders.read::<Order>("ada", "").await.unwrap_err().kind(), ErrorKind::Input);
 
-    let nowhere = world.database.container("no such container");
+    let nowhere = account.database.container("no such container");
     assert!(nowhere.read::<Order>("ada", "1").await.unwrap_err().is_not_found());
 }
 
-/// A reader elsewhere sees what the token covers.
-async fn another_client(world: &World) {
-    let written = world.database.container("orders").upsert("ada", &order("9", 9.0)).await.unwrap();
+/// Another client reads what the session token covers.
+async fn another_client(account: &TestAccount) {
+    let written = account.database.container("orders").upsert("ada", &order("9", 9.0)).await.unwrap();
     let token = written.receipt().session_token().unwrap();
-    let other = world.another_client().await;
-    let orders = other.database(world.database.name()).container("orders");
+    let other = account.another_client().await;
+    let orders = other.database(account.database.name()).container("orders");
     let options = ItemOptions::new().with_session_token(token);
     let read = orders.read_with::<Order>("ada", "9", &options).await.unwrap();
     assert_eq!(read.etag().unwrap(), written.etag().unwrap());

@@ -1,71 +1,71 @@
-//! Databases and containers: created, found, listed, changed, deleted.
+//! Databases and containers: create, read, list, change and delete.
 
 use std::time::Duration;
 
 use perihelion_client::{ContainerProperties, ErrorKind, IndexingPolicy, TimeToLive};
 use serde_json::{Value, json};
 
-use crate::worlds::World;
+use crate::account::TestAccount;
 
-pub(crate) async fn scenario(world: &World) {
-    databases(world).await;
-    containers(world).await;
-    unique_keys(world).await;
-    changes(world).await;
-    recreation(world).await;
-    whole_partitions(world).await;
+pub(crate) async fn scenario(account: &TestAccount) {
+    databases(account).await;
+    containers(account).await;
+    unique_keys(account).await;
+    changes(account).await;
+    recreation(account).await;
+    whole_partitions(account).await;
 }
 
-async fn databases(world: &World) {
-    let name = world.database.name();
-    let listed = world.client.databases().await.unwrap();
+async fn databases(account: &TestAccount) {
+    let name = account.database.name();
+    let listed = account.client.databases().await.unwrap();
     assert!(listed.iter().any(|database| database.id == name));
-    assert!(world.client.create_database(name).await.unwrap_err().is_conflict());
-    let same = world.client.create_database_if_missing(name).await.unwrap();
+    assert!(account.client.create_database(name).await.unwrap_err().is_conflict());
+    let same = account.client.create_database_if_missing(name).await.unwrap();
     assert_eq!(same.read().await.unwrap().id, name);
     let other = format!("{name}-other");
-    let other = world.client.create_database_if_missing(&other).await.unwrap();
+    let other = account.client.create_database_if_missing(&other).await.unwrap();
     other.delete().await.unwrap();
     assert!(other.read().await.unwrap_err().is_not_found());
-    assert!(!world.client.account().read_regions.is_empty());
+    assert!(!account.client.account().read_regions.is_empty());
 }
 
-async fn containers(world: &World) {
+async fn containers(account: &TestAccount) {
     let properties = ContainerProperties::new("races", "/pk");
     let racers = (0..4).map(|_| {
-        let (database, properties) = (world.database.clone(), properties.clone());
+        let (database, properties) = (account.database.clone(), properties.clone());
         tokio::spawn(async move { database.create_container_if_missing(&properties).await })
     });
     for racer in racers.collect::<Vec<_>>() {
         racer.await.unwrap().unwrap();
     }
-    assert!(world.database.create_container(&properties).await.unwrap_err().is_conflict());
+    assert!(account.database.create_container(&properties).await.unwrap_err().is_conflict());
     let other_key = ContainerProperties::new("races", "/other");
-    let refused = world.database.create_container_if_missing(&other_key).await.unwrap_err();
+    let refused = account.database.create_container_if_missing(&other_key).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Input);
     assert!(refused.message().contains("/pk"), "{refused}");
     let names: Vec<String> =
-        world.database.containers().await.unwrap().into_iter().map(|container| container.id).collect();
+        account.database.containers().await.unwrap().into_iter().map(|container| container.id).collect();
     assert_eq!(names, ["races"]);
-    let container = world.database.container("races");
+    let container = account.database.container("races");
     container.delete_container().await.unwrap();
     assert!(container.properties().await.unwrap_err().is_not_found());
 }
 
-async fn unique_keys(world: &World) {
+async fn unique_keys(account: &TestAccount) {
     let properties = ContainerProperties::new("unique", "/pk").with_unique_key(["/number"]);
-    let container = world.container(properties).await;
+    let container = account.container(properties).await;
     container.create("k", &json!({"id": "1", "pk": "k", "number": 5})).await.unwrap();
     let taken = container.create("k", &json!({"id": "2", "pk": "k", "number": 5})).await.unwrap_err();
     assert!(taken.is_conflict());
     container.create("l", &json!({"id": "2", "pk": "l", "number": 5})).await.unwrap();
 }
 
-async fn changes(world: &World) {
+async fn changes(account: &TestAccount) {
     let created = ContainerProperties::new("changing", "/pk")
         .with_ttl(Duration::from_secs(3600))
         .with_indexing_policy(IndexingPolicy::default().with_excluded("/blob/*"));
-    let container = world.container(created).await;
+    let container = account.container(created).await;
     let mut properties = container.properties().await.unwrap();
     assert_eq!(properties.ttl, Some(TimeToLive::Seconds(3600)));
     let policy = properties.indexing_policy.clone().unwrap();
@@ -78,21 +78,22 @@ async fn changes(world: &World) {
     assert_eq!(container.properties().await.unwrap().ttl, Some(TimeToLive::PerItem));
 }
 
-/// A handle is a name: it goes on with the container that has it now.
-async fn recreation(world: &World) {
+/// A handle refers to a name: it works with the container that was created again
+/// under it.
+async fn recreation(account: &TestAccount) {
     let properties = ContainerProperties::new("again", "/pk");
-    let container = world.container(properties.clone()).await;
+    let container = account.container(properties.clone()).await;
     let document = |n: u32| json!({"id": "1", "pk": "k", "n": n});
     container.create("k", &document(1)).await.unwrap();
     container.delete_container().await.unwrap();
-    world.container(properties).await;
+    account.container(properties).await;
     assert!(container.find::<Value>("k", "1").await.unwrap().is_none());
     container.create("k", &document(2)).await.unwrap();
     assert_eq!(container.read::<Value>("k", "1").await.unwrap().value["n"], 2);
 }
 
-async fn whole_partitions(world: &World) {
-    let container = world.container(ContainerProperties::new("partitions", "/pk")).await;
+async fn whole_partitions(account: &TestAccount) {
+    let container = account.container(ContainerProperties::new("partitions", "/pk")).await;
     for (id, key) in [("1", "gone"), ("2", "gone"), ("1", "kept")] {
         container.create(key, &json!({"id": id, "pk": key})).await.unwrap();
     }

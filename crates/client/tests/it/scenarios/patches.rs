@@ -3,10 +3,10 @@
 use perihelion_client::{ContainerProperties, Patch};
 use serde_json::{Value, json};
 
-use crate::worlds::World;
+use crate::account::TestAccount;
 
-pub(crate) async fn scenario(world: &World) {
-    let container = world.container(ContainerProperties::new("patches", "/pk")).await;
+pub(crate) async fn scenario(account: &TestAccount) {
+    let container = account.container(ContainerProperties::new("patches", "/pk")).await;
     let document = json!({"id": "1", "pk": "k", "n": 1, "f": 0.5, "list": [1, 2], "old": "x", "gone": true});
     let created = container.create("k", &document).await.unwrap();
 

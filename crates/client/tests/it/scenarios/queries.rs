@@ -1,10 +1,11 @@
-//! Queries over one partition and over all, in every world the same answers.
+//! Queries over one partition and over all; every account returns the same
+//! results.
 
 use perihelion_client::{ContainerProperties, Query};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::worlds::World;
+use crate::account::TestAccount;
 
 const COUNT: u32 = 60;
 
@@ -15,8 +16,8 @@ struct Group {
     largest: u32,
 }
 
-pub(crate) async fn scenario(world: &World) {
-    let container = world.container(ContainerProperties::new("queries", "/pk")).await;
+pub(crate) async fn scenario(account: &TestAccount) {
+    let container = account.container(ContainerProperties::new("queries", "/pk")).await;
     for n in 0..COUNT {
         let (key, kind) = (format!("key-{}", n % 10), ["a", "b", "c"][n as usize % 3]);
         let document = json!({"id": format!("id-{n}"), "pk": key, "n": n, "kind": kind});

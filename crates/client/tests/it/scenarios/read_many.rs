@@ -1,11 +1,11 @@
-//! Many documents at once: in the order asked for, with few requests, across
-//! a split.
+//! Reading many documents: in the order of the caller, with few requests, across a
+//! split.
 
 use perihelion_client::{ContainerProperties, ErrorKind, PartitionKey};
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::worlds::World;
+use crate::account::TestAccount;
 
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 struct Document {
@@ -13,14 +13,14 @@ struct Document {
     n: u32,
 }
 
-pub(crate) async fn scenario(world: &World) {
-    many_keys(world).await;
-    same_ids_and_odd_keys(world).await;
-    across_a_split(world).await;
+pub(crate) async fn scenario(account: &TestAccount) {
+    many_keys(account).await;
+    same_ids_and_odd_keys(account).await;
+    across_a_split(account).await;
 }
 
-async fn many_keys(world: &World) {
-    let container = world.container(ContainerProperties::new("many", "/pk")).await;
+async fn many_keys(account: &TestAccount) {
+    let container = account.container(ContainerProperties::new("many", "/pk")).await;
     let key = |n: u32| format!("key-{}", n % 16);
     for n in 0..64 {
         container.create(key(n), &json!({"id": format!("id-{n}"), "pk": key(n), "n": n})).await.unwrap();
@@ -48,8 +48,8 @@ async fn many_keys(world: &World) {
     assert_eq!(elsewhere.items, [None, None], "the right id under the wrong key is absent");
 }
 
-async fn same_ids_and_odd_keys(world: &World) {
-    let container = world.container(ContainerProperties::new("odd", "/a/b")).await;
+async fn same_ids_and_odd_keys(account: &TestAccount) {
+    let container = account.container(ContainerProperties::new("odd", "/a/b")).await;
     let keys: [(PartitionKey, serde_json::Value); 6] = [
         ("x".into(), json!({"b": "x"})),
         (7.into(), json!({"b": 7})),
@@ -70,7 +70,7 @@ async fn same_ids_and_odd_keys(world: &World) {
         assert_eq!(item.as_ref(), Some(&Document { id: id.to_owned(), n }), "place {place}");
     }
 
-    let levels = world.container(ContainerProperties::new("odd-levels", ["/t", "/u"])).await;
+    let levels = account.container(ContainerProperties::new("odd-levels", ["/t", "/u"])).await;
     for u in 0..4 {
         levels.create(("t", u), &json!({"id": "1", "t": "t", "u": u, "n": u})).await.unwrap();
     }
@@ -81,11 +81,11 @@ async fn same_ids_and_odd_keys(world: &World) {
     assert_eq!(prefix.kind(), ErrorKind::Input);
 }
 
-async fn across_a_split(world: &World) {
-    let container = world.database.container("many");
+async fn across_a_split(account: &TestAccount) {
+    let container = account.database.container("many");
     let asked = || (0..64).map(|n| (format!("key-{}", n % 16), format!("id-{n}")));
     let before = container.read_many::<Document>(asked()).await.unwrap();
-    if !world.split(&container).await {
+    if !account.split(&container).await {
         return;
     }
     let after = container.read_many::<Document>(asked()).await.unwrap();

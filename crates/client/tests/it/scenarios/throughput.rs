@@ -1,12 +1,12 @@
-//! Provisioned throughput: fixed, scaling, and from one to the other.
+//! Provisioned throughput: manual, autoscale, and the change between them.
 
 use perihelion_client::{ContainerProperties, ErrorKind, Throughput};
 
-use crate::worlds::World;
+use crate::account::TestAccount;
 
-pub(crate) async fn scenario(world: &World) {
+pub(crate) async fn scenario(account: &TestAccount) {
     let properties = ContainerProperties::new("fixed", "/pk").with_throughput(Throughput::manual(400));
-    let fixed = world.container(properties).await;
+    let fixed = account.container(properties).await;
     assert_eq!(fixed.throughput().await.unwrap().unwrap().throughput, Throughput::manual(400));
     assert_eq!(
         fixed.replace_throughput(Throughput::manual(500)).await.unwrap().throughput,
@@ -21,10 +21,10 @@ pub(crate) async fn scenario(world: &World) {
     assert_eq!(back.throughput, Throughput::manual(600));
 
     let properties = ContainerProperties::new("scaling", "/pk").with_throughput(Throughput::autoscale(1000));
-    let scaling = world.container(properties).await;
+    let scaling = account.container(properties).await;
     assert_eq!(scaling.throughput().await.unwrap().unwrap().throughput, Throughput::autoscale(1000));
 
-    assert!(world.database.throughput().await.unwrap().is_none());
-    let refused = world.database.replace_throughput(Throughput::manual(400)).await.unwrap_err();
+    assert!(account.database.throughput().await.unwrap().is_none());
+    let refused = account.database.replace_throughput(Throughput::manual(400)).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Input);
 }

@@ -1,8 +1,8 @@
-//! Scenarios, one per file, each run in every world.
+//! Scenarios, one per file. Each runs on every kind of account.
 
-use crate::worlds::{LIVE_VARIABLE, World};
+use crate::account::{LIVE_VARIABLE, TestAccount};
 
-/// Declares scenarios, and for each one test per world.
+/// Declares scenarios, and for each one test per kind of account.
 macro_rules! scenarios {
     ($($name:ident)*) => {
         $(mod $name;)*
@@ -10,18 +10,18 @@ macro_rules! scenarios {
         mod in_process {
             $(#[tokio::test]
             async fn $name() {
-                let world = super::World::in_process().await;
-                super::$name::scenario(&world).await;
-                world.end().await;
+                let account = super::TestAccount::in_process().await;
+                super::$name::scenario(&account).await;
+                account.end().await;
             })*
         }
 
         mod over_the_wire {
             $(#[tokio::test]
             async fn $name() {
-                let world = super::World::server().await;
-                super::$name::scenario(&world).await;
-                world.end().await;
+                let account = super::TestAccount::over_tls().await;
+                super::$name::scenario(&account).await;
+                account.end().await;
             })*
         }
 
@@ -29,9 +29,9 @@ macro_rules! scenarios {
             $(#[tokio::test]
             #[ignore = "needs an account: set PERIHELION_LIVE_CONNECTION_STRING, and run with --ignored"]
             async fn $name() {
-                let world = super::World::live().await;
-                super::$name::scenario(&world).await;
-                world.end().await;
+                let account = super::TestAccount::live().await;
+                super::$name::scenario(&account).await;
+                account.end().await;
             })*
         }
 
@@ -52,10 +52,10 @@ scenarios! {
     throughput
 }
 
-/// Says which worlds this run is about (`--nocapture` shows it), and that no
-/// file beside this one was forgotten.
+/// Prints the accounts of this run (`--nocapture` shows it), and checks that
+/// every file of the directory is declared above.
 #[test]
-fn the_suite_says_which_worlds_it_runs_in() {
+fn every_scenario_is_declared_and_its_accounts_are_printed() {
     let live = match std::env::var(LIVE_VARIABLE) {
         Ok(text) if !text.is_empty() => "a live account".to_owned(),
         _ => format!("no live account ({LIVE_VARIABLE} is not set)"),
@@ -64,7 +64,6 @@ fn the_suite_says_which_worlds_it_runs_in() {
     let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/scenarios");
     let files = std::fs::read_dir(directory).unwrap().map(|file| file.unwrap().file_name());
     let mut files: Vec<String> = files.filter_map(|name| name.into_string().ok()).collect();
-    files.retain(|name| name != "mod.rs");
     files.sort();
     assert_eq!(files, NAMES.map(|name| format!("{name}.rs")));
 }

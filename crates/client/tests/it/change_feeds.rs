@@ -1,5 +1,5 @@
-//! Change feeds under trouble: writers and splits at the same time, failed
-//! requests, calls that are given up, containers made anew.
+//! Change feeds under difficult conditions: writers and splits at the same time,
+//! failed requests, dropped calls, containers that are created again.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -24,8 +24,8 @@ async fn write(container: &Container, numbers: std::ops::Range<u32>) {
     }
 }
 
-/// Adds what is there now; a number that comes twice is a fault, because no
-/// document is written twice.
+/// Reads all changes up to now. No document is written twice, so no number may
+/// come twice.
 async fn drain(feed: &mut ChangeFeed<Document>, seen: &mut BTreeSet<u32>) {
     while let Some(page) = feed.next_page().await.unwrap() {
         for document in page.items {
@@ -51,7 +51,7 @@ async fn writers_and_splits_at_the_same_time_lose_and_repeat_nothing() {
     for range in ["0", "1", "2"] {
         drain(&mut feed, &mut seen).await;
         world.split("c", range).await;
-        // As if another process went on.
+        // As if another process continued.
         feed = container.change_feed(ChangeFeedOptions::resume(feed.token()).with_max_items(7));
         tokio::task::yield_now().await;
     }
@@ -64,7 +64,7 @@ async fn writers_and_splits_at_the_same_time_lose_and_repeat_nothing() {
 }
 
 #[tokio::test]
-async fn after_a_failed_request_the_feed_goes_on() {
+async fn the_feed_continues_after_a_failed_request() {
     let world = World::new(2).await;
     let container = world.container("c", PLAIN).await;
     write(&container, 0..50).await;
@@ -92,15 +92,15 @@ async fn after_a_failed_request_the_feed_goes_on() {
 }
 
 #[tokio::test]
-async fn a_call_that_is_given_up_loses_nothing() {
+async fn a_dropped_call_loses_no_change() {
     let world = World::new(3).await;
     let container = world.container("c", PLAIN).await;
     write(&container, 0..30).await;
     let mut feed = container.change_feed::<Document>(ChangeFeedOptions::from_beginning());
     world.fault(r#"{"operation":"change_feed","count":3,"delayMs":2000}"#).await;
     for _ in 0..3 {
-        let given_up = tokio::time::timeout(Duration::from_millis(30), feed.next_page()).await;
-        assert!(given_up.is_err());
+        let dropped = tokio::time::timeout(Duration::from_millis(30), feed.next_page()).await;
+        assert!(dropped.is_err());
     }
     let mut seen = BTreeSet::new();
     drain(&mut feed, &mut seen).await;
@@ -108,15 +108,15 @@ async fn a_call_that_is_given_up_loses_nothing() {
 }
 
 #[tokio::test]
-async fn a_container_made_anew_is_another_one() {
+async fn a_feed_ends_with_an_error_when_its_container_is_created_again() {
     let world = World::new(1).await;
     let container = world.container("c", PLAIN).await;
     write(&container, 0..5).await;
     let mut feed = container.change_feed::<Document>(ChangeFeedOptions::from_beginning());
     drain(&mut feed, &mut BTreeSet::new()).await;
     let token = feed.token();
-    // By another client, so that this one has yet to find out.
-    let other = world.another_client().await.database("shop");
+    // Another client does it, so this one does not know of it.
+    let other = world.client().await.database("shop");
     other.container("c").delete_container().await.unwrap();
     other.create_container(&ContainerProperties::new("c", "/pk")).await.unwrap();
     write(&other.container("c"), 10..12).await;
@@ -124,8 +124,8 @@ async fn a_container_made_anew_is_another_one() {
     assert_eq!(refused.kind(), ErrorKind::Input, "{refused}");
     let mut resumed = container.change_feed::<Document>(ChangeFeedOptions::resume(token));
     assert_eq!(resumed.next_page().await.unwrap_err().kind(), ErrorKind::Input);
-    let mut anew = container.change_feed::<Document>(ChangeFeedOptions::from_beginning());
+    let mut restarted = container.change_feed::<Document>(ChangeFeedOptions::from_beginning());
     let mut seen = BTreeSet::new();
-    drain(&mut anew, &mut seen).await;
+    drain(&mut restarted, &mut seen).await;
     assert_eq!(seen, (10..12).collect());
 }

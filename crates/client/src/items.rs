@@ -1,8 +1,6 @@
-//! The exchanges about one document, one function each. The methods of
-//! [`Container`](crate::Container) that users call are one-liners over these.
-//!
-//! What always holds: a write that must not be repeated says so here, because
-//! the driver cannot see it in the bytes.
+//! Operations on one document, one function each; the methods of
+//! [`Container`](crate::Container) call them. A write that must not be repeated
+//! is marked here, because the driver cannot see it in the body.
 
 mod options;
 
@@ -14,14 +12,15 @@ use perihelion_wire::headers;
 use serde::de::DeserializeOwned;
 
 pub use options::ItemOptions;
+pub(crate) use options::witness;
 
-use crate::answer::{Item, Written};
-use crate::container::Container;
+use crate::handle::ContainerHandle;
 use crate::patch::Patch;
+use crate::response::{Item, Written};
 use crate::{Error, Etag};
 
 pub(crate) async fn create(
-    container: &Container,
+    container: &ContainerHandle,
     key: PartitionKey,
     body: Bytes,
     options: &ItemOptions,
@@ -30,7 +29,7 @@ pub(crate) async fn create(
 }
 
 pub(crate) async fn upsert(
-    container: &Container,
+    container: &ContainerHandle,
     key: PartitionKey,
     body: Bytes,
     options: &ItemOptions,
@@ -39,7 +38,7 @@ pub(crate) async fn upsert(
 }
 
 pub(crate) async fn replace(
-    container: &Container,
+    container: &ContainerHandle,
     key: PartitionKey,
     id: &str,
     body: Bytes,
@@ -49,7 +48,7 @@ pub(crate) async fn replace(
 }
 
 pub(crate) async fn delete(
-    container: &Container,
+    container: &ContainerHandle,
     key: PartitionKey,
     id: &str,
     options: &ItemOptions,
@@ -58,7 +57,7 @@ pub(crate) async fn delete(
 }
 
 pub(crate) async fn patch(
-    container: &Container,
+    container: &ContainerHandle,
     key: PartitionKey,
     id: &str,
     patch: &Patch,
@@ -70,7 +69,7 @@ pub(crate) async fn patch(
 }
 
 pub(crate) async fn read<T: DeserializeOwned>(
-    container: &Container,
+    container: &ContainerHandle,
     key: PartitionKey,
     id: &str,
     options: &ItemOptions,
@@ -80,9 +79,9 @@ pub(crate) async fn read<T: DeserializeOwned>(
     Item::read(response, &Named { container, id })
 }
 
-/// `None` when there is no such document; all else that fails stays an error.
+/// `None` when the document does not exist; other failures stay errors.
 pub(crate) async fn find<T: DeserializeOwned>(
-    container: &Container,
+    container: &ContainerHandle,
     key: PartitionKey,
     id: &str,
     options: &ItemOptions,
@@ -94,9 +93,9 @@ pub(crate) async fn find<T: DeserializeOwned>(
     }
 }
 
-/// `None` when the document still has that etag.
+/// `None` when the document still has this etag.
 pub(crate) async fn read_if_changed<T: DeserializeOwned>(
-    container: &Container,
+    container: &ContainerHandle,
     key: PartitionKey,
     id: &str,
     seen: &Etag,
@@ -110,12 +109,12 @@ pub(crate) async fn read_if_changed<T: DeserializeOwned>(
     Item::read(response, &Named { container, id }).map(Some)
 }
 
-fn reading(container: &Container, key: PartitionKey, id: &str) -> Result<Operation, Error> {
+fn reading(container: &ContainerHandle, key: PartitionKey, id: &str) -> Result<Operation, Error> {
     Ok(Operation::new(Verb::Read, item(container, id)?, Scope::Key(KeyScope::new(key)), Bytes::new()))
 }
 
 async fn write(
-    container: &Container,
+    container: &ContainerHandle,
     verb: Verb,
     target: Target,
     key: PartitionKey,
@@ -126,22 +125,26 @@ async fn write(
     send(container, operation, options).await.map(Written::new)
 }
 
-async fn send(container: &Container, operation: Operation, options: &ItemOptions) -> Result<Response, Error> {
+async fn send(
+    container: &ContainerHandle,
+    operation: Operation,
+    options: &ItemOptions,
+) -> Result<Response, Error> {
     let operation = options.apply(operation);
-    container.driver().execute(&operation, &options.operation).await
+    container.execute(&operation, &options.operation).await
 }
 
-/// An empty id would address the feed of documents instead of one of them.
-fn item(container: &Container, id: &str) -> Result<Target, Error> {
+/// The target of one document. An empty id would address all documents.
+fn item(container: &ContainerHandle, id: &str) -> Result<Target, Error> {
     if id.is_empty() {
         return Err(Error::input("the id of a document is empty"));
     }
     Ok(Target::item(container.inner(), id))
 }
 
-/// A document's name in an error.
+/// The name of a document in an error.
 struct Named<'a> {
-    container: &'a Container,
+    container: &'a ContainerHandle,
     id: &'a str,
 }
 

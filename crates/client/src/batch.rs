@@ -1,9 +1,10 @@
-//! Batches: up to a hundred operations on one logical partition, all or none.
+//! Transactional batches: up to a hundred operations on one logical partition,
+//! all applied or none.
 //!
-//! A [`Batch`] is its own request body, grown by one operation at a time, so
-//! that nothing is copied when it is sent. It cannot hold more operations or
-//! bytes than the service takes: what would be too much is refused when it is
-//! added, and leaves the batch as it was.
+//! A [`Batch`] writes each operation into its request body as it is added, so
+//! sending it copies nothing. It never holds more operations or bytes than the
+//! service accepts: an operation that exceeds the limit is refused when it is
+//! added, and the batch stays as it was.
 
 mod execute;
 mod results;
@@ -18,15 +19,16 @@ use serde::Serialize;
 pub(crate) use execute::execute;
 pub use results::{BatchResult, BatchResults};
 
-use crate::answer::unwritable;
+use crate::items::witness;
 use crate::patch::Patch;
+use crate::response::unwritable;
 use crate::{Error, Etag};
 
 /// Operations on one logical partition that are applied together or not at all.
 ///
 /// ```no_run
 /// # use perihelion_client::{Batch, Container, Error, Etag, Patch};
-/// # async fn example(container: &Container, etag: &Etag) -> Result<(), Error> {
+/// # async fn example(container: &ContainerHandle, etag: &Etag) -> Result<(), Error> {
 /// # let (order, receipt) = (serde_json::json!({}), serde_json::json!({}));
 /// let mut batch = Batch::new("ada");
 /// batch
@@ -51,26 +53,26 @@ pub struct Batch {
     key: PartitionKey,
     /// `[{...},{...}` without its closing bracket.
     body: Vec<u8>,
-    /// What each operation is, for errors that name it.
-    entries: Vec<Entry>,
-    /// An operation that the service applies at most once makes the whole
-    /// batch so.
+    /// The name of each operation, for error messages.
+    operations: Vec<OperationName>,
+    /// Whether an operation is applied at most once, however often the batch is
+    /// sent: a create, or one with an etag. Then this holds for the whole batch.
     is_guarded: bool,
-    /// Every operation gives the same when it is done twice.
-    is_same_twice: bool,
+    /// Whether sending the batch twice has the same effect as sending it once.
+    is_idempotent: bool,
     witness: Option<Witness>,
     options: OperationOptions,
 }
 
-/// One operation, by name.
+/// The kind and id of an operation, as an error shows it.
 #[derive(Debug, Clone)]
-struct Entry {
-    kind: Kind,
+struct OperationName {
+    kind: OperationKind,
     id: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-enum Kind {
+enum OperationKind {
     Create,
     Upsert,
     Replace,
@@ -79,11 +81,11 @@ enum Kind {
     Patch,
 }
 
-/// One operation on the wire.
+/// One operation in the request body.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct WireOperation<'a, B> {
-    operation_type: Kind,
+    operation_type: OperationKind,
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -92,24 +94,24 @@ struct WireOperation<'a, B> {
     resource_body: Option<B>,
 }
 
-/// The body of an operation that has none.
+/// Stands for the body of an operation without one.
 type NoBody = ();
 
 impl Batch {
-    /// The service's limit on operations.
+    /// The service's limit on operations per batch.
     pub const OPERATIONS_MAX: usize = 100;
 
-    /// The service's limit on the whole body, 2 MiB.
+    /// The service's limit on the request body, 2 MiB.
     pub const BYTES_MAX: usize = 2 * 1024 * 1024;
 
-    /// A batch on the logical partition of that key, still empty.
+    /// An empty batch on the logical partition of this key.
     pub fn new(key: impl Into<PartitionKey>) -> Self {
         Batch {
             key: key.into(),
             body: Vec::new(),
-            entries: Vec::new(),
+            operations: Vec::new(),
             is_guarded: false,
-            is_same_twice: true,
+            is_idempotent: true,
             witness: None,
             options: OperationOptions::default(),
         }
@@ -117,51 +119,51 @@ impl Batch {
 
     /// Creates a document that must not exist.
     pub fn create<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<&mut Self, Error> {
-        self.push(Kind::Create, None, Some(value), None)
+        self.push(OperationKind::Create, None, Some(value), None)
     }
 
     /// Creates a document or replaces it.
     pub fn upsert<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<&mut Self, Error> {
-        self.push(Kind::Upsert, None, Some(value), None)
+        self.push(OperationKind::Upsert, None, Some(value), None)
     }
 
-    /// The same, only if the document is absent or still has that etag.
+    /// Creates a document, or replaces it if it still has this etag.
     pub fn upsert_if_match<T: Serialize + ?Sized>(
         &mut self,
         value: &T,
         etag: &Etag,
     ) -> Result<&mut Self, Error> {
-        self.push(Kind::Upsert, None, Some(value), Some(etag))
+        self.push(OperationKind::Upsert, None, Some(value), Some(etag))
     }
 
     /// Replaces a document that must exist.
     pub fn replace<T: Serialize + ?Sized>(&mut self, id: &str, value: &T) -> Result<&mut Self, Error> {
-        self.push(Kind::Replace, Some(id), Some(value), None)
+        self.push(OperationKind::Replace, Some(id), Some(value), None)
     }
 
-    /// The same, only if it still has that etag.
+    /// Replaces a document if it still has this etag.
     pub fn replace_if_match<T: Serialize + ?Sized>(
         &mut self,
         id: &str,
         value: &T,
         etag: &Etag,
     ) -> Result<&mut Self, Error> {
-        self.push(Kind::Replace, Some(id), Some(value), Some(etag))
+        self.push(OperationKind::Replace, Some(id), Some(value), Some(etag))
     }
 
     /// Reads a document that must exist.
     pub fn read(&mut self, id: &str) -> Result<&mut Self, Error> {
-        self.push(Kind::Read, Some(id), None::<&NoBody>, None)
+        self.push(OperationKind::Read, Some(id), None::<&NoBody>, None)
     }
 
     /// Deletes a document that must exist.
     pub fn delete(&mut self, id: &str) -> Result<&mut Self, Error> {
-        self.push(Kind::Delete, Some(id), None::<&NoBody>, None)
+        self.push(OperationKind::Delete, Some(id), None::<&NoBody>, None)
     }
 
-    /// The same, only if it still has that etag.
+    /// Deletes a document if it still has this etag.
     pub fn delete_if_match(&mut self, id: &str, etag: &Etag) -> Result<&mut Self, Error> {
-        self.push(Kind::Delete, Some(id), None::<&NoBody>, Some(etag))
+        self.push(OperationKind::Delete, Some(id), None::<&NoBody>, Some(etag))
     }
 
     /// Updates parts of a document that must exist.
@@ -169,21 +171,21 @@ impl Batch {
         self.push_patch(id, patch, None)
     }
 
-    /// The same, only if it still has that etag.
+    /// Updates parts of a document if it still has this etag.
     pub fn patch_if_match(&mut self, id: &str, patch: &Patch, etag: &Etag) -> Result<&mut Self, Error> {
         self.push_patch(id, patch, Some(etag))
     }
 
-    /// How to find out whether the batch was applied when its answer is lost:
-    /// see [`ItemOptions::with_witness`](crate::ItemOptions::with_witness). A
-    /// batch is all or none, so one document speaks for all of it.
+    /// How to find out whether the batch was applied when its response is lost:
+    /// see [`ItemOptions::with_witness`](crate::ItemOptions::with_witness). All
+    /// operations are applied or none, so one document is enough.
     pub fn with_witness(
         mut self,
         id: impl Into<String>,
         pointer: impl Into<String>,
         value: impl Into<serde_json::Value>,
     ) -> Self {
-        self.witness = Some(Witness { id: id.into(), pointer: pointer.into(), value: value.into() });
+        self.witness = Some(witness(id, pointer, value));
         self
     }
 
@@ -193,30 +195,30 @@ impl Batch {
         self
     }
 
-    /// How many operations it has.
+    /// The number of operations.
     pub fn len(&self) -> usize {
-        self.entries.len()
+        self.operations.len()
     }
 
-    /// Whether it has none, and so cannot be sent.
+    /// Whether it has no operations. An empty batch cannot be sent.
     pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+        self.operations.is_empty()
     }
 
-    /// Whether it has as many operations as it can.
+    /// Whether it has [`Batch::OPERATIONS_MAX`] operations.
     pub fn is_full(&self) -> bool {
         self.len() == Batch::OPERATIONS_MAX
     }
 
-    /// How large its body is.
+    /// The size of the request body.
     pub fn bytes(&self) -> usize {
         self.body.len() + 1
     }
 
-    /// What becomes of it when an answer is lost. One guarded operation guards
-    /// all, because all are applied or none.
+    /// Whether the batch may be sent again when its response is lost. One guarded
+    /// operation guards all of them, because all are applied or none.
     fn repeat(&self) -> Repeat {
-        match (self.is_guarded, self.is_same_twice) {
+        match (self.is_guarded, self.is_idempotent) {
             (true, _) => Repeat::Guarded,
             (false, true) => Repeat::Freely,
             (false, false) => Repeat::Never,
@@ -226,21 +228,23 @@ impl Batch {
     fn push_patch(&mut self, id: &str, patch: &Patch, etag: Option<&Etag>) -> Result<&mut Self, Error> {
         patch.check()?;
         let repeat = patch.repeat();
-        self.push(Kind::Patch, Some(id), Some(&patch.as_body()), etag)?;
-        self.is_same_twice &= repeat == Repeat::Freely;
+        self.push(OperationKind::Patch, Some(id), Some(&patch.as_body()), etag)?;
+        self.is_idempotent &= repeat == Repeat::Freely;
         Ok(self)
     }
 
     fn push<B: Serialize + ?Sized>(
         &mut self,
-        kind: Kind,
+        kind: OperationKind,
         id: Option<&str>,
         body: Option<&B>,
         etag: Option<&Etag>,
     ) -> Result<&mut Self, Error> {
         if self.is_full() {
             let max = Batch::OPERATIONS_MAX;
-            return Err(Error::input(format!("a batch holds at most {max} operations: begin another one")));
+            return Err(Error::input(format!(
+                "a batch holds at most {max} operations: put the next operations into another batch"
+            )));
         }
         if id.is_some_and(str::is_empty) {
             return Err(Error::input("the id of a document is empty"));
@@ -252,10 +256,13 @@ impl Batch {
             self.body.truncate(before);
             return added.map(|()| self);
         }
-        self.entries.push(Entry { kind, id: id.map(str::to_owned) });
-        self.is_guarded |= kind == Kind::Create || etag.is_some();
-        // A second deletion finds nothing and is refused, and the batch with it.
-        self.is_same_twice &= matches!(kind, Kind::Upsert | Kind::Replace | Kind::Read | Kind::Patch);
+        self.operations.push(OperationName { kind, id: id.map(str::to_owned) });
+        self.is_guarded |= kind == OperationKind::Create || etag.is_some();
+        // A second deletion finds no document, and the service refuses the batch.
+        self.is_idempotent &= matches!(
+            kind,
+            OperationKind::Upsert | OperationKind::Replace | OperationKind::Read | OperationKind::Patch
+        );
         Ok(self)
     }
 
@@ -265,27 +272,27 @@ impl Batch {
         if self.bytes() > Batch::BYTES_MAX {
             let (bytes, max) = (self.bytes(), Batch::BYTES_MAX);
             return Err(Error::input(format!(
-                "with this operation the batch would have {bytes} bytes; the service takes {max}"
+                "with this operation the batch has {bytes} bytes; the service accepts {max}. Send it in two batches"
             )));
         }
         Ok(())
     }
 }
 
-impl Kind {
+impl OperationKind {
     fn name(self) -> &'static str {
         match self {
-            Kind::Create => "create",
-            Kind::Upsert => "upsert",
-            Kind::Replace => "replace",
-            Kind::Read => "read",
-            Kind::Delete => "delete",
-            Kind::Patch => "patch",
+            OperationKind::Create => "create",
+            OperationKind::Upsert => "upsert",
+            OperationKind::Replace => "replace",
+            OperationKind::Read => "read",
+            OperationKind::Delete => "delete",
+            OperationKind::Patch => "patch",
         }
     }
 }
 
-impl std::fmt::Display for Entry {
+impl std::fmt::Display for OperationName {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match &self.id {
             Some(id) => write!(f, "{} `{id}`", self.kind.name()),

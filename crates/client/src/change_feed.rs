@@ -1,12 +1,12 @@
-//! Change feeds: what was written to a container, in the order each physical
-//! partition wrote it, from the beginning, from now, from a time, or from
-//! where an earlier reader stopped.
+//! Change feeds: the writes to a container, in the order of each physical
+//! partition, from the beginning, from now, from a time, or from the token of an
+//! earlier reader.
 //!
-//! A feed is a set of [`Cursor`]s, one per part of the container, that are
-//! asked in turn. What always holds: a cursor moves only when its page is
-//! handed out, so that [`ChangeFeed::token`] covers exactly what the caller
-//! has seen; and when a partition splits, its children go on from where it was,
-//! so that nothing is left out and nothing comes twice.
+//! A feed is a list of [`Cursor`]s, one per part of the container, that are read
+//! in rotation. A cursor moves only when its page is returned, so
+//! [`ChangeFeed::token`] covers exactly the pages that the caller has received.
+//! When a partition splits, the cursors of its children continue at its position:
+//! no change is skipped and none comes twice.
 
 mod change;
 mod cursor;
@@ -23,36 +23,36 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use perihelion_driver::ContainerMetadata;
-use perihelion_driver::status;
 use serde::de::DeserializeOwned;
 
 pub use change::{Change, ChangeKind, ChangeMetadata};
 pub use options::ChangeFeedOptions;
 pub use stream::ChangePages;
 
-use crate::answer::Receipt;
-use crate::container::Container;
+use crate::handle::{ContainerHandle, is_partition_gone};
+use crate::page_stream::PageFeed;
+use crate::response::Receipt;
 use crate::{Error, FeedRange};
 use cursor::Cursor;
 use exchange::Fetched;
 use options::Start;
 use token::Token;
 
-/// How often in a row one call learns the ranges anew. Splits of one partition
-/// follow each other in minutes, not within a request.
+/// How often one call refreshes the partitions. Splits of one partition follow
+/// each other within minutes, not within a request.
 const REFRESHES_MAX: u32 = 5;
 
-/// Which changes a feed tells of.
+/// Which changes a feed contains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Mode {
-    /// Each document as it is now, once, where its last write stands.
+    /// Each changed document once, as it is now, at the place of its last write.
     Latest,
-    /// Every version, and deletions.
+    /// All versions and deletes.
     All,
 }
 
-/// What changed in a container, page by page.
+/// The changes of a container, page by page.
 ///
 /// ```no_run
 /// # use perihelion_client::{ChangeFeedOptions, Container, Error};
@@ -66,25 +66,25 @@ pub(crate) enum Mode {
 ///     for order in page.items {
 ///         println!("{} was created or replaced", order.id);
 ///     }
-///     keep(feed.token()); // ChangeFeedOptions::resume goes on from here
+///     keep(feed.token()); // ChangeFeedOptions::resume continues here
 /// }
 /// # }
 /// ```
 #[derive(Debug)]
 pub struct ChangeFeed<T> {
-    container: Container,
+    container: ContainerHandle,
     mode: Mode,
     options: ChangeFeedOptions,
-    /// Empty before the first page was asked for.
+    /// Empty before the first page is read.
     cursors: VecDeque<Cursor>,
-    /// The container that the cursors are about.
+    /// The `_rid` of the container that the cursors belong to.
     container_id: Option<Arc<str>>,
-    /// How many cursors in a row had nothing new.
+    /// How many cursors in a row had no new change.
     drained: usize,
     items: PhantomData<fn() -> T>,
 }
 
-/// Some changes of one part of a container; never none.
+/// Changes of one part of a container, at least one.
 #[derive(Debug, Clone)]
 pub struct ChangePage<T> {
     /// The changes, oldest first.
@@ -94,8 +94,8 @@ pub struct ChangePage<T> {
 }
 
 impl<T> ChangePage<T> {
-    /// The part of the container that they are from; `None` when the feed is
-    /// about one partition key.
+    /// The part of the container that the changes come from; `None` when the feed
+    /// reads one partition key.
     pub fn range(&self) -> Option<&FeedRange> {
         self.range.as_ref()
     }
@@ -105,14 +105,14 @@ impl<T> ChangePage<T> {
         self.receipt.charge()
     }
 
-    /// Everything else that came with it.
+    /// Status, session token and diagnostics of the response.
     pub fn receipt(&self) -> &Receipt {
         &self.receipt
     }
 }
 
 impl<T> ChangeFeed<T> {
-    pub(crate) fn new(container: &Container, mode: Mode, options: ChangeFeedOptions) -> Self {
+    pub(crate) fn new(container: &ContainerHandle, mode: Mode, options: ChangeFeedOptions) -> Self {
         ChangeFeed {
             container: container.clone(),
             mode,
@@ -124,9 +124,9 @@ impl<T> ChangeFeed<T> {
         }
     }
 
-    /// Where this feed stands: after every page that it has handed out. Keep it
-    /// when a page is dealt with; [`ChangeFeedOptions::resume`] goes on from
-    /// there, in another process, and after partitions have split.
+    /// The position after the last page that was returned. Store it when a page is
+    /// processed; [`ChangeFeedOptions::resume`] continues there, also in another
+    /// process and after partitions have split.
     pub fn token(&self) -> String {
         match (&self.options.start, self.cursors.is_empty()) {
             (Start::Token(token), true) => token.clone(),
@@ -141,17 +141,17 @@ impl<T> ChangeFeed<T> {
         }
     }
 
-    /// The pages there are now, as a stream; it ends when there are no more.
+    /// The pages up to now, as a stream.
     pub fn pages(self) -> ChangePages<T> {
         ChangePages::new(self)
     }
 }
 
 impl<T: DeserializeOwned> ChangeFeed<T> {
-    /// The next page, from whichever part of the container has one; `None` when
-    /// none has: then everything up to now was seen, and it is for the caller to
-    /// decide when to ask again. Each such round costs about 1 RU per physical
-    /// partition. After an error it may be asked again and goes on where it was.
+    /// The next page, from any part of the container. `None` when all changes up
+    /// to now were returned; the caller decides when to call again. Such a round
+    /// costs about 1 RU per physical partition. After an error the next call
+    /// continues at the same place.
     pub async fn next_page(&mut self) -> Result<Option<ChangePage<T>>, Error> {
         self.begin().await?;
         let mut refreshes = 0;
@@ -171,7 +171,7 @@ impl<T: DeserializeOwned> ChangeFeed<T> {
                     self.drained = 0;
                     return Ok(Some(ChangePage { items, range, receipt }));
                 }
-                Err(error) if is_gone(&error) => self.refresh(&metadata, &mut refreshes).await?,
+                Err(error) if is_partition_gone(&error) => self.refresh(&metadata, &mut refreshes).await?,
                 Err(error) => return Err(error),
             }
         }
@@ -179,8 +179,9 @@ impl<T: DeserializeOwned> ChangeFeed<T> {
         Ok(None)
     }
 
-    /// The next page, asking again every `interval` while there is none. Waits
-    /// without end: put a timeout around it, or drop it; nothing is lost.
+    /// The next page; reads again every `interval` while there is none. It waits
+    /// without limit: put a timeout around it, or drop the future. Dropping it
+    /// loses no change.
     pub async fn wait_for_page(&mut self, interval: Duration) -> Result<ChangePage<T>, Error> {
         loop {
             if let Some(page) = self.next_page().await? {
@@ -190,7 +191,7 @@ impl<T: DeserializeOwned> ChangeFeed<T> {
         }
     }
 
-    /// Places the first cursors.
+    /// Creates the first cursors.
     async fn begin(&mut self) -> Result<(), Error> {
         if !self.cursors.is_empty() {
             return Ok(());
@@ -207,8 +208,8 @@ impl<T: DeserializeOwned> ChangeFeed<T> {
         Ok(())
     }
 
-    /// Divides the first cursor along the partitions there are; `false` when
-    /// what is known of them does not cover it.
+    /// Divides the first cursor along the physical partitions; `false` when the
+    /// cached partitions do not cover it.
     fn divide(&mut self, metadata: &ContainerMetadata) -> Result<bool, Error> {
         if self.container_id.as_deref() != Some(&*metadata.rid) {
             return Err(token::other_container());
@@ -228,15 +229,15 @@ impl<T: DeserializeOwned> ChangeFeed<T> {
     async fn fetch(&self, metadata: &ContainerMetadata) -> Result<Fetched<T>, Error> {
         let first = self.cursors.front().ok_or_else(|| Error::input("the change feed has no cursor"))?;
         let fetched = exchange::fetch(&self.container, self.mode, first, metadata, &self.options).await?;
-        // The driver goes on with a container that was made anew; a position in
-        // the old one means nothing there.
+        // The driver follows to a container that was created again, where the
+        // positions of the old one are not valid.
         match self.metadata().await? {
             now if now.rid == metadata.rid => Ok(fetched),
             _ => Err(token::other_container()),
         }
     }
 
-    /// The first cursor has come this far; the next one is asked next.
+    /// Moves the first cursor behind its page and puts it last.
     fn advance(&mut self, etag: String) -> Option<FeedRange> {
         let first = self.cursors.front_mut()?;
         first.position = cursor::Position::After(etag);
@@ -246,19 +247,22 @@ impl<T: DeserializeOwned> ChangeFeed<T> {
     }
 
     async fn metadata(&self) -> Result<Arc<ContainerMetadata>, Error> {
-        self.container.driver().metadata(self.container.inner()).await
+        self.container.metadata().await
     }
 
     async fn refresh(&self, stale: &Arc<ContainerMetadata>, refreshes: &mut u32) -> Result<(), Error> {
         if *refreshes == REFRESHES_MAX {
-            return Err(Error::answer("the container's partitions changed again and again"));
+            return Err(Error::answer(
+                "the container's partitions changed repeatedly during one call: try again",
+            ));
         }
         *refreshes += 1;
-        self.container.driver().refresh_metadata(self.container.inner(), stale).await.map(drop)
+        self.container.refresh_metadata(stale).await.map(drop)
     }
 }
 
-/// Whether the partition that was asked is not there any more.
-fn is_gone(error: &Error) -> bool {
-    error.status().is_some_and(|status| status.code == status::GONE.code)
+impl<T: DeserializeOwned + Send + 'static> PageFeed<ChangePage<T>> for ChangeFeed<T> {
+    fn next_page(&mut self) -> impl Future<Output = Result<Option<ChangePage<T>>, Error>> + Send {
+        ChangeFeed::next_page(self)
+    }
 }

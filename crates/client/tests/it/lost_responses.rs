@@ -1,5 +1,5 @@
-//! Writes whose answers are lost on the way back. What the client says of them
-//! must be true: applied once, or refused, or frankly unknown.
+//! Writes whose responses are lost. The client must report each of them
+//! correctly: applied once, refused, or ambiguous.
 
 use perihelion_client::diagnostics::Resolution;
 use perihelion_client::{Batch, Container, ItemOptions, Patch};
@@ -9,7 +9,8 @@ use crate::world::World;
 
 const PLAIN: &str = r#"{"paths":["/pk"],"kind":"Hash","version":2}"#;
 
-/// The next `count` operations of that kind are done, and their answers dropped.
+/// The next `count` operations of this kind are applied, and their responses
+/// dropped.
 async fn lose(world: &World, operation: &str, count: u32) {
     world.fault(&format!(r#"{{"operation":"{operation}","count":{count},"drop":"after"}}"#)).await;
 }
@@ -30,7 +31,7 @@ async fn number(container: &Container) -> Value {
 }
 
 #[tokio::test]
-async fn what_is_the_same_twice_is_simply_repeated() {
+async fn idempotent_writes_are_repeated() {
     let (world, container) = world().await;
     lose(&world, "upsert_item", 1).await;
     let written = container.upsert("k", &document("1", "a")).await.unwrap();
@@ -45,7 +46,7 @@ async fn what_is_the_same_twice_is_simply_repeated() {
 }
 
 #[tokio::test]
-async fn an_increment_is_never_done_twice() {
+async fn an_increment_is_never_applied_twice() {
     let (world, container) = world().await;
     lose(&world, "patch_item", 1).await;
     let lost = container.patch("k", "0", &Patch::new().increment("/n", 1).unwrap()).await.unwrap_err();
@@ -90,7 +91,7 @@ async fn a_witness_shows_that_a_write_was_applied() {
         .unwrap();
     let results = container.batch(batch).await.unwrap();
     assert_eq!(results.receipt().diagnostics().resolution(), Some(Resolution::Witnessed));
-    assert!(results.results().is_empty(), "the results were in the answer that was lost");
+    assert!(results.results().is_empty(), "the results were in the lost response");
     assert_eq!(number(&container).await, 1);
 }
 
@@ -113,7 +114,7 @@ async fn a_refusal_stands_when_the_witness_is_absent() {
 }
 
 #[tokio::test]
-async fn a_deletion_that_was_lost_is_a_deletion() {
+async fn a_repeated_deletion_that_finds_no_document_is_a_success() {
     let (world, container) = world().await;
     lose(&world, "delete_item", 1).await;
     let deleted = container.delete("k", "0").await.unwrap();
@@ -122,7 +123,7 @@ async fn a_deletion_that_was_lost_is_a_deletion() {
 }
 
 #[tokio::test]
-async fn throttled_operations_wait_and_go_on() {
+async fn throttled_operations_wait_and_are_retried() {
     let (world, container) = world().await;
     let throttled =
         r#"{"operation":"any","container":"c","count":3,"status":429,"subStatus":3200,"retryAfterMs":1}"#;

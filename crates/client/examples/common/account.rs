@@ -1,21 +1,21 @@
-//! Where the examples run: against the account that the environment names
-//! (`AZURE_COSMOS_CONNECTION_STRING`), or else against a database in this very
-//! process, so that every one of them runs without anything being installed.
+//! The account that the examples use: the one that the environment variable
+//! `AZURE_COSMOS_CONNECTION_STRING` names, or else a database in this process,
+//! so that every example runs without an installation.
 
 use std::error::Error;
 
 use perihelion_client::{Client, Container, ContainerProperties, Database};
 use perihelion_server::{Embedded, EmbeddedOptions};
 
-/// A client with a database of its own, which [`Place::leave`] deletes.
-pub(crate) struct Place {
+/// A client with a database of its own, which [`ExampleAccount::close`] deletes.
+pub(crate) struct ExampleAccount {
     pub(crate) database: Database,
     embedded: Option<Embedded>,
 }
 
-impl Place {
-    /// Connects, and makes the example's database.
-    pub(crate) async fn find(example: &str) -> Result<Place, Box<dyn Error>> {
+impl ExampleAccount {
+    /// Connects and creates the database of the example.
+    pub(crate) async fn open(example: &str) -> Result<ExampleAccount, Box<dyn Error>> {
         let (client, embedded) = if std::env::var_os("AZURE_COSMOS_CONNECTION_STRING").is_some() {
             (Client::from_env().await?, None)
         } else {
@@ -24,10 +24,10 @@ impl Place {
             (client, Some(embedded))
         };
         let database = client.create_database_if_missing(&format!("perihelion-example-{example}")).await?;
-        Ok(Place { database, embedded })
+        Ok(ExampleAccount { database, embedded })
     }
 
-    /// A container of orders, by customer.
+    /// A container of orders, partitioned by customer.
     #[allow(dead_code, reason = "not every example has orders")]
     pub(crate) async fn orders(&self) -> Result<Container, Box<dyn Error>> {
         Ok(self
@@ -36,8 +36,8 @@ impl Place {
             .await?)
     }
 
-    /// Cleans up.
-    pub(crate) async fn leave(self) -> Result<(), Box<dyn Error>> {
+    /// Deletes the database and closes the embedded one.
+    pub(crate) async fn close(self) -> Result<(), Box<dyn Error>> {
         self.database.delete().await?;
         if let Some(embedded) = self.embedded {
             embedded.close().await;

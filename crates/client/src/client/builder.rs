@@ -1,6 +1,5 @@
-//! Building a client: where the account is, who we are to it, and what is
-//! different from the defaults. Everything that can fail fails in
-//! [`ClientBuilder::connect`].
+//! The builder of a client: endpoint, credential, and options. Errors of all its
+//! settings are returned by [`ClientBuilder::connect`].
 
 use perihelion_driver::ConnectionString;
 use perihelion_driver::credential::Credential;
@@ -8,8 +7,8 @@ use perihelion_driver::transport::{AnyTransport, HttpOptions, HttpTransport};
 use perihelion_driver::{Driver, DriverOptions, Region};
 use perihelion_wire::transport::{Endpoint, Transport};
 
+use super::Client;
 use crate::Error;
-use crate::client::Client;
 
 /// Builds a [`Client`] that needs more than a connection string.
 ///
@@ -25,7 +24,7 @@ use crate::client::Client;
 /// # }
 /// ```
 #[derive(Debug, Default)]
-#[must_use = "nothing happens before connect()"]
+#[must_use = "a builder does nothing until connect() is called"]
 pub struct ClientBuilder {
     connection_string: Option<Result<ConnectionString, Error>>,
     endpoint: Option<Result<Endpoint, Error>>,
@@ -36,26 +35,26 @@ pub struct ClientBuilder {
 }
 
 impl ClientBuilder {
-    /// Endpoint and key as the portal shows them together.
+    /// The endpoint and the key in one text, as the portal shows them.
     pub fn with_connection_string(mut self, text: &str) -> Self {
         self.connection_string = Some(ConnectionString::parse(text));
         self
     }
 
-    /// Where the account answers: `https://shop.documents.azure.com/`.
+    /// The account's endpoint: `https://shop.documents.azure.com/`.
     pub fn with_endpoint(mut self, endpoint: &str) -> Self {
         self.endpoint = Some(Endpoint::parse(endpoint).map_err(|error| Error::input(error.to_string())));
         self
     }
 
-    /// Who we are: a key, a resource token, or a source of Entra ID tokens.
+    /// The credential: a key, a resource token, or a source of Entra ID tokens.
     pub fn with_credential(mut self, credential: Credential) -> Self {
         self.credential = Some(credential);
         self
     }
 
-    /// Regions in order of preference. Without them the account's own order
-    /// holds.
+    /// Regions in order of preference. Without them the account's own order is
+    /// used.
     pub fn with_preferred_regions<R: Into<Region>>(mut self, regions: impl IntoIterator<Item = R>) -> Self {
         self.options = self.options.with_preferred_regions(regions);
         self
@@ -67,20 +66,22 @@ impl ClientBuilder {
         self
     }
 
-    /// Trusts these authorities besides the system's, as PEM: an emulator's own.
+    /// Trusts these certificate authorities besides the system's. They are given
+    /// as PEM, for example that of an emulator.
     pub fn with_ca_pem(mut self, pem: impl AsRef<[u8]>) -> Self {
         self.http = self.http.with_ca_pem(pem);
         self
     }
 
-    /// Timeouts and limits of connections.
+    /// Timeouts and limits of HTTP connections.
     pub fn with_http(mut self, options: HttpOptions) -> Self {
         self.http = options;
         self
     }
 
-    /// Sends requests another way than over HTTP connections of our own: to a
-    /// database in this process, through a proxy, into a simulation.
+    /// Sends requests through this transport instead of the client's own HTTP
+    /// connections: to a database in this process, through a proxy, into a
+    /// simulation.
     pub fn with_transport(mut self, transport: impl Transport + 'static) -> Self {
         self.transport = Some(AnyTransport::foreign(transport));
         self
@@ -94,23 +95,28 @@ impl ClientBuilder {
             (Some(endpoint), _) => endpoint,
             (None, Some(string)) => string.endpoint.clone(),
             (None, None) => {
-                return Err(Error::input("where is the account? Give an endpoint or a connection string"));
+                return Err(Error::input(
+                    "the endpoint of the account is missing: give an endpoint or a connection string",
+                ));
             }
         };
         let accepts_any = string.as_ref().is_some_and(|string| string.accepts_any_certificate);
         let credential = match (credential.or(string.map(|string| string.credential)), &transport) {
             (Some(credential), _) => credential,
-            // A database in this process knows who is calling.
+            // A foreign transport, such as a database in this process, needs no key.
             (None, Some(_)) => Credential::emulator(),
             (None, None) => {
-                return Err(Error::input("who are we? Give a credential or a connection string"));
+                return Err(Error::input(
+                    "the credential is missing: give a credential or a connection string",
+                ));
             }
         };
         if accepts_any || credential.is_emulator() {
             http = http.with_accept_unknown_loopback_certificates(true);
         }
         if credential.is_emulator() {
-            // Everybody knows that key: an emulator in the container next door.
+            // The key is published, so cleartext reveals nothing: the emulator may
+            // run in another container.
             http = http.with_allow_cleartext(true);
         }
         let transport = match transport {
@@ -129,9 +135,9 @@ mod tests {
         builder.connect().await.unwrap_err().to_string()
     }
 
-    /// `http://cosmos:8081` is what a composed test environment has.
+    /// A composed test environment uses endpoints such as `http://cosmos:8081`.
     #[tokio::test]
-    async fn only_the_key_that_everybody_knows_goes_to_other_machines_without_tls() {
+    async fn only_the_published_key_is_sent_to_other_machines_without_tls() {
         let endpoint = Client::builder().with_endpoint("http://emulator.invalid:8081/");
         let known = refusal(endpoint.with_credential(Credential::emulator())).await;
         assert!(known.contains("resolved"), "{known}");
@@ -141,7 +147,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_missing_or_wrong_is_said_without_secrets() {
+    async fn errors_name_the_wrong_setting_and_show_no_secret() {
         assert!(refusal(Client::builder()).await.contains("endpoint"));
         let nobody = Client::builder().with_endpoint("https://localhost:1/");
         assert!(refusal(nobody).await.contains("credential"));

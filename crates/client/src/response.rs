@@ -1,9 +1,6 @@
-//! What an exchange leaves in the caller's hands: a [`Receipt`] with every
-//! answer, an [`Item`] when a document was read, a [`Written`] when one was
-//! written.
-//!
-//! Values are read straight from the answer's bytes. What is kept of the
-//! headers are the few values that callers use, shared and not copied.
+//! Responses as the caller gets them: an [`Item`] for a document that was read, a
+//! [`Written`] for a write, and with both a [`Receipt`] of status, etag, charge
+//! and diagnostics. Values are parsed straight from the response's bytes.
 
 use bytes::Bytes;
 use http::HeaderValue;
@@ -14,7 +11,7 @@ use serde::de::DeserializeOwned;
 
 use crate::{Error, Etag};
 
-/// What came with an answer beside its content.
+/// The status, etag, charge, session token and diagnostics of a response.
 #[derive(Debug, Clone)]
 pub struct Receipt {
     status: Status,
@@ -36,7 +33,7 @@ impl Receipt {
         (receipt, response.body)
     }
 
-    /// The status: 200, 201 for what is new, 204 for what is gone.
+    /// The status: 200, 201 for a new document, 204 for a deletion.
     pub fn status(&self) -> Status {
         self.status
     }
@@ -46,14 +43,19 @@ impl Receipt {
         self.etag.as_ref()
     }
 
+    fn required_etag(&self) -> Result<&Etag, Error> {
+        self.etag.as_ref().ok_or_else(|| Error::answer("the response has no etag"))
+    }
+
     /// Request units. [`Diagnostics::charge`] has those of failed attempts too.
     pub fn charge(&self) -> f64 {
         self.charge
     }
 
-    /// How far a reader elsewhere must have come to see this; give it to
-    /// [`ItemOptions::with_session_token`](crate::ItemOptions::with_session_token).
-    /// The client itself reads its own writes without it.
+    /// The session token of the response. Another process that passes it to
+    /// [`ItemOptions::with_session_token`](crate::ItemOptions::with_session_token)
+    /// reads what this response read or wrote. This client keeps session tokens
+    /// itself and reads its own writes without it.
     pub fn session_token(&self) -> Option<&str> {
         self.session_token.as_ref()?.to_str().ok()
     }
@@ -73,15 +75,15 @@ pub struct Item<T> {
 }
 
 impl<T> Item<T> {
-    /// The document alone.
+    /// The document without its receipt.
     pub fn into_value(self) -> T {
         self.value
     }
 
-    /// The version that was read. The service sends one with every document;
-    /// should it be missing, this is an error and not a panic.
+    /// The version that was read. A response without an etag is an error; the
+    /// service sends one with every document.
     pub fn etag(&self) -> Result<&Etag, Error> {
-        self.receipt.etag().ok_or_else(|| Error::answer("the answer has no etag"))
+        self.receipt.required_etag()
     }
 
     /// Request units.
@@ -89,7 +91,7 @@ impl<T> Item<T> {
         self.receipt.charge
     }
 
-    /// Everything else that came with it.
+    /// Status, session token and diagnostics of the response.
     pub fn receipt(&self) -> &Receipt {
         &self.receipt
     }
@@ -117,14 +119,14 @@ impl Written {
         Written { receipt, body }
     }
 
-    /// Whether the document is new; an upsert tells it apart this way.
+    /// Whether the document was created: an upsert creates or replaces.
     pub fn is_new(&self) -> bool {
         self.receipt.status.code == 201
     }
 
-    /// The version that was written. There is none after a deletion.
+    /// The version that was written; an error after a deletion.
     pub fn etag(&self) -> Result<&Etag, Error> {
-        self.receipt.etag().ok_or_else(|| Error::answer("the answer has no etag"))
+        self.receipt.required_etag()
     }
 
     /// Request units.
@@ -132,35 +134,35 @@ impl Written {
         self.receipt.charge
     }
 
-    /// Everything else that came with it.
+    /// Status, session token and diagnostics of the response.
     pub fn receipt(&self) -> &Receipt {
         &self.receipt
     }
 
-    /// The document as the service now has it, as text; empty after a deletion
-    /// and when the answer was asked for without its content.
+    /// The document as the service now stores it, as JSON text. Empty after a
+    /// deletion, and when `content_on_write` is off.
     pub fn body(&self) -> &Bytes {
         &self.body
     }
 
-    /// The document as the service now has it.
+    /// The document as the service now stores it.
     pub fn into_item<T: DeserializeOwned>(self) -> Result<Item<T>, Error> {
         if self.body.is_empty() {
             return Err(Error::answer(
-                "the answer has no document: it was a deletion, or content_on_write is off",
+                "the response has no document: the write was a deletion, or content_on_write is off",
             ));
         }
-        let value = decode(&self.body, &"the document written")?;
+        let value = decode(&self.body, &"the written document")?;
         Ok(Item { value, receipt: self.receipt })
     }
 }
 
-/// Reads a value from JSON; what fails is named.
+/// Parses a value from JSON. `what` names it in the error.
 pub(crate) fn decode<T: DeserializeOwned>(body: &[u8], what: &dyn std::fmt::Display) -> Result<T, Error> {
     serde_json::from_slice(body).map_err(|error| unreadable::<T>(what, &error))
 }
 
-/// Turns a parsed JSON value into a `T`; an error names `what` was read.
+/// Turns a parsed JSON value into a `T`. `what` names it in the error.
 pub(crate) fn decode_value<T: DeserializeOwned>(
     value: perihelion_model::json::Value,
     what: &dyn std::fmt::Display,
@@ -170,7 +172,7 @@ pub(crate) fn decode_value<T: DeserializeOwned>(
 
 #[cold]
 fn unreadable<T>(what: &dyn std::fmt::Display, error: &dyn std::fmt::Display) -> Error {
-    Error::answer(format!("{what} does not read as {}: {error}", std::any::type_name::<T>()))
+    Error::answer(format!("{what} cannot be parsed as {}: {error}", std::any::type_name::<T>()))
 }
 
 /// Writes a value as JSON.

@@ -1,9 +1,9 @@
-//! Many documents by key and id, in as few requests as it takes.
+//! Reads many documents by key and id with few requests.
 //!
-//! [`plan`] divides what is wanted among the physical partitions; this file
-//! sends, a bounded number of requests at a time, and puts the answers where
-//! they belong. A partition that split meanwhile is planned again. What always
-//! holds: requests under way are dropped with the call.
+//! [`plan`] divides the documents among the physical partitions. This file sends
+//! the requests, a bounded number at a time, and puts the documents into the
+//! order of the caller. The documents of a partition that split meanwhile are
+//! planned again. Dropping the call drops its requests.
 
 mod plan;
 mod statement;
@@ -17,7 +17,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use perihelion_driver::ContainerMetadata;
 use perihelion_driver::operation::{KeyScope, Operation, Scope, Target, Verb};
-use perihelion_driver::{OperationOptions, Response, status};
+use perihelion_driver::{OperationOptions, Response};
 use perihelion_model::partition_key::PartitionKey;
 use perihelion_wire::headers;
 use serde::Deserialize;
@@ -26,27 +26,27 @@ use serde_json::value::RawValue;
 use tokio::task::JoinSet;
 
 use crate::Error;
-use crate::answer::decode;
-use crate::container::Container;
 use crate::feed;
+use crate::handle::{ContainerHandle, is_partition_gone};
+use crate::response::decode;
 use plan::{Chunk, Wanted, chunks};
 
-/// Requests under way at once: enough to keep a few partitions busy without
-/// crowding out the caller's other operations.
+/// Requests under way at the same time: enough for a few busy partitions, few
+/// enough to leave room for the caller's other operations.
 const PARALLEL_MAX: usize = 16;
 
-/// How often ranges are learnt anew in one call.
+/// How often one call refreshes the partitions.
 const REFRESHES_MAX: u32 = 5;
 
-/// Pages of one chunk's answer. A page holds megabytes, a chunk a hundred
-/// documents of at most two.
+/// Pages of one chunk's query. A page has up to 4 MB, a chunk a hundred documents
+/// of at most 2 MB.
 const PAGES_MAX: usize = 1000;
 
-/// Many documents, in the order they were asked for.
+/// The documents of a read-many call, in the order of the caller.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct ManyItems<T> {
-    /// The documents, `None` for what is absent.
+    /// The documents; `None` for one that does not exist.
     pub items: Vec<Option<T>>,
     charge: f64,
     requests: usize,
@@ -58,14 +58,14 @@ impl<T> ManyItems<T> {
         self.charge
     }
 
-    /// How many requests it took.
+    /// The number of requests.
     pub fn requests(&self) -> usize {
         self.requests
     }
 }
 
 pub(crate) async fn read_many<T: DeserializeOwned>(
-    container: &Container,
+    container: &ContainerHandle,
     items: Vec<(PartitionKey, String)>,
     options: &OperationOptions,
 ) -> Result<ManyItems<T>, Error> {
@@ -74,23 +74,24 @@ pub(crate) async fn read_many<T: DeserializeOwned>(
         return Ok(many);
     }
     let wanted = items.into_iter().enumerate().map(|(place, (key, id))| Wanted { place, key, id });
-    let mut metadata = container.driver().metadata(container.inner()).await?;
+    let mut metadata = container.metadata().await?;
     let mut waiting: VecDeque<Chunk> = chunks(wanted.collect(), &metadata)?.into();
-    let mut flights = JoinSet::new();
+    let mut pending = JoinSet::new();
     let mut refreshes = 0;
     loop {
-        while flights.len() < PARALLEL_MAX
+        while pending.len() < PARALLEL_MAX
             && let Some(chunk) = waiting.pop_front()
         {
-            flights.spawn(fetch(container.clone(), Arc::clone(&metadata), chunk, options.clone()));
+            pending.spawn(fetch(container.clone(), Arc::clone(&metadata), chunk, options.clone()));
         }
-        let Some(landed) = flights.join_next().await else { return Ok(many) };
-        let (chunk, outcome) = landed.map_err(|_| Error::input("reading many documents was interrupted"))?;
+        let Some(received) = pending.join_next().await else { return Ok(many) };
+        let (chunk, outcome) =
+            received.map_err(|_| Error::input("the task of a read-many request was cancelled"))?;
         match outcome {
-            Ok(answer) => place(&mut many, &chunk, &answer)?,
-            Err(error) if is_gone(&error) && refreshes < REFRESHES_MAX => {
+            Ok(fetched) => place(&mut many, &chunk, &fetched)?,
+            Err(error) if is_partition_gone(&error) && refreshes < REFRESHES_MAX => {
                 refreshes += 1;
-                metadata = container.driver().refresh_metadata(container.inner(), &metadata).await?;
+                metadata = container.refresh_metadata(&metadata).await?;
                 waiting.extend(chunks(chunk.wanted, &metadata)?);
             }
             Err(error) => return Err(error),
@@ -98,19 +99,15 @@ pub(crate) async fn read_many<T: DeserializeOwned>(
     }
 }
 
-fn is_gone(error: &Error) -> bool {
-    error.status().is_some_and(|status| status.code == status::GONE.code)
-}
-
-/// All answers about one chunk, and what they cost.
+/// The pages of one chunk, with the number and charge of their requests.
 #[derive(Default)]
-struct Answer {
+struct ChunkResponse {
     pages: Vec<Bytes>,
     requests: usize,
     charge: f64,
 }
 
-impl Answer {
+impl ChunkResponse {
     fn add(&mut self, response: Response) {
         self.requests += 1;
         self.charge += response.charge();
@@ -119,11 +116,11 @@ impl Answer {
 }
 
 async fn fetch(
-    container: Container,
+    container: ContainerHandle,
     metadata: Arc<ContainerMetadata>,
     chunk: Chunk,
     options: OperationOptions,
-) -> (Chunk, Result<Answer, Error>) {
+) -> (Chunk, Result<ChunkResponse, Error>) {
     let outcome = match chunk.wanted.as_slice() {
         [only] => read(&container, only, &options).await,
         several => query(&container, &metadata, &chunk.range, several, &options).await,
@@ -131,58 +128,66 @@ async fn fetch(
     (chunk, outcome)
 }
 
-async fn read(container: &Container, wanted: &Wanted, options: &OperationOptions) -> Result<Answer, Error> {
+async fn read(
+    container: &ContainerHandle,
+    wanted: &Wanted,
+    options: &OperationOptions,
+) -> Result<ChunkResponse, Error> {
     let target = Target::item(container.inner(), &wanted.id);
     let scope = Scope::Key(KeyScope::new(wanted.key.clone()));
     let operation = Operation::new(Verb::Read, target, scope, Bytes::new());
-    let mut answer = Answer::default();
-    match container.driver().execute(&operation, options).await {
-        Ok(response) => answer.add(response),
+    let mut fetched = ChunkResponse::default();
+    match container.execute(&operation, options).await {
+        Ok(response) => fetched.add(response),
         Err(error) if error.is_not_found() => {
-            (answer.requests, answer.charge) = (1, error.diagnostics().charge());
+            (fetched.requests, fetched.charge) = (1, error.diagnostics().charge());
         }
         Err(error) => return Err(error),
     }
-    Ok(answer)
+    Ok(fetched)
 }
 
 async fn query(
-    container: &Container,
+    container: &ContainerHandle,
     metadata: &ContainerMetadata,
     range: &Arc<str>,
     wanted: &[Wanted],
     options: &OperationOptions,
-) -> Result<Answer, Error> {
+) -> Result<ChunkResponse, Error> {
     let body = statement::body(wanted, &metadata.partition_key)?;
     let target = Target::items(container.inner());
     let mut operation = Operation::new(Verb::Query, target, Scope::Range(Arc::clone(range)), body);
-    let mut answer = Answer::default();
-    while answer.requests < PAGES_MAX {
-        let response = container.driver().execute(&operation, options).await?;
+    let mut fetched = ChunkResponse::default();
+    while fetched.requests < PAGES_MAX {
+        let response = container.execute(&operation, options).await?;
         let continuation = response.headers.get(&headers::CONTINUATION).cloned();
-        answer.add(response);
-        let Some(continuation) = continuation else { return Ok(answer) };
+        fetched.add(response);
+        let Some(continuation) = continuation else { return Ok(fetched) };
         operation.headers.insert(headers::CONTINUATION, continuation);
     }
     Err(Error::answer(format!("a query for {} documents does not end", wanted.len())))
 }
 
-/// Puts what was found where it was asked for.
-fn place<T: DeserializeOwned>(many: &mut ManyItems<T>, chunk: &Chunk, answer: &Answer) -> Result<(), Error> {
-    many.requests += answer.requests;
-    many.charge += answer.charge;
+/// Puts the documents of a chunk at their places in the result.
+fn place<T: DeserializeOwned>(
+    many: &mut ManyItems<T>,
+    chunk: &Chunk,
+    fetched: &ChunkResponse,
+) -> Result<(), Error> {
+    many.requests += fetched.requests;
+    many.charge += fetched.charge;
     if let [only] = chunk.wanted.as_slice() {
-        for body in &answer.pages {
+        for body in &fetched.pages {
             many.items[only.place] = Some(decode(body, &format_args!("document `{}`", only.id))?);
         }
         return Ok(());
     }
     let places: HashMap<&str, usize> =
         chunk.wanted.iter().map(|wanted| (wanted.id.as_str(), wanted.place)).collect();
-    for body in &answer.pages {
+    for body in &fetched.pages {
         let page: BorrowedPage<'_> = serde_json::from_slice(body)
-            .map_err(|error| Error::answer(format!("a page of documents cannot be read: {error}")))?;
-        for document in page.entries {
+            .map_err(|error| Error::answer(format!("a page of documents cannot be parsed: {error}")))?;
+        for document in page.items {
             let named: Named<'_> = serde_json::from_str(document.get())
                 .map_err(|error| Error::answer(format!("a document has no id: {error}")))?;
             if let Some(&place) = places.get(&*named.id) {
@@ -194,10 +199,10 @@ fn place<T: DeserializeOwned>(many: &mut ManyItems<T>, chunk: &Chunk, answer: &A
     Ok(())
 }
 
-/// A page whose documents are not read yet.
+/// A page whose documents are not parsed yet.
 type BorrowedPage<'a> = feed::Page<&'a RawValue>;
 
-/// What tells documents of one chunk apart.
+/// The id of a document: it is unique within a chunk.
 #[derive(Deserialize)]
 struct Named<'a> {
     #[serde(borrow)]

@@ -1,7 +1,7 @@
-//! Databases and containers as the service describes them.
+//! Properties of databases and containers.
 //!
-//! What this version does not know of a container is kept as it came, so that
-//! reading properties, changing one and replacing them loses nothing.
+//! Members that this release does not know are kept, so that reading properties,
+//! changing one and replacing them loses nothing.
 
 mod indexing;
 mod partition_key;
@@ -19,24 +19,24 @@ pub use ttl::TimeToLive;
 use crate::Etag;
 use crate::throughput::Throughput;
 
-/// A database.
+/// The properties of a database.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct DatabaseProperties {
-    /// Its name.
+    /// The name.
     pub id: String,
-    /// The service's own id for it.
+    /// The service's own id (`_rid`).
     #[serde(rename = "_rid")]
     pub resource_id: String,
-    /// Its version.
+    /// The version.
     #[serde(rename = "_etag", default, skip_serializing_if = "Option::is_none")]
     pub etag: Option<Etag>,
-    /// When it was last changed, in seconds since 1970.
+    /// The time of the last change, in seconds since 1970.
     #[serde(rename = "_ts", default)]
     pub timestamp: u64,
 }
 
-/// A container: what one is created with, and what is read of it.
+/// The properties of a container, to create one and as they are read.
 ///
 /// ```
 /// # use perihelion_client::{ContainerProperties, IndexingPolicy, SortOrder, Throughput};
@@ -56,46 +56,46 @@ pub struct DatabaseProperties {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct ContainerProperties {
-    /// Its name.
+    /// The name.
     pub id: String,
-    /// What it is partitioned by. Cannot be changed later.
+    /// The partition key. It cannot be changed later.
     pub partition_key: PartitionKeyPaths,
-    /// What is indexed; the service indexes everything unless told otherwise.
+    /// The indexing policy. Without it the service indexes every path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub indexing_policy: Option<IndexingPolicy>,
-    /// When documents expire; never, when absent.
+    /// When documents expire; `None` for never.
     #[serde(rename = "defaultTtl", default, skip_serializing_if = "Option::is_none")]
     pub ttl: Option<TimeToLive>,
-    /// What must be unique within a partition. Cannot be changed later.
+    /// The unique keys. They cannot be changed later.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unique_key_policy: Option<UniqueKeyPolicy>,
-    /// The service's own id for it; absent before it is created.
+    /// The service's own id (`_rid`); `None` before the container is created.
     #[serde(rename = "_rid", default, skip_serializing_if = "Option::is_none")]
     pub resource_id: Option<String>,
-    /// Its version; absent before it is created.
+    /// The version; `None` before the container is created.
     #[serde(rename = "_etag", default, skip_serializing_if = "Option::is_none")]
     pub etag: Option<Etag>,
-    /// Throughput of its own, set when it is created. Reading properties does
-    /// not fill it in: see [`Container::throughput`](crate::Container::throughput).
+    /// The throughput to create the container with. Reading properties does not
+    /// set it: see [`Container::throughput`](crate::Container::throughput).
     #[serde(skip)]
     pub throughput: Option<Throughput>,
-    /// Everything else: conflict resolution, vectors, change feed, `_ts`.
+    /// All other members: conflict resolution, vectors, change feed, `_ts`.
     #[serde(flatten)]
     pub other: Map<String, Value>,
 }
 
-/// What must be unique within a partition.
+/// The unique keys of a container.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct UniqueKeyPolicy {
-    /// The constraints, each for itself.
+    /// The constraints; a document must meet all of them.
     #[serde(default)]
     pub unique_keys: Vec<UniqueKey>,
 }
 
-/// One constraint: no two documents of a partition have the same values at all
-/// of these paths.
+/// A unique key: no two documents of a logical partition have the same values at
+/// all of these paths.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct UniqueKey {
@@ -104,8 +104,8 @@ pub struct UniqueKey {
 }
 
 impl ContainerProperties {
-    /// A container of that name, partitioned by a path such as `/customer`, or
-    /// by up to three: `["/tenant", "/user"]`.
+    /// A container of this name. The partition key is a path such as `/customer`,
+    /// or up to three for a hierarchical key: `["/tenant", "/user"]`.
     pub fn new(id: impl Into<String>, partition_key: impl Into<PartitionKeyPaths>) -> Self {
         ContainerProperties {
             id: id.into(),
@@ -120,41 +120,41 @@ impl ContainerProperties {
         }
     }
 
-    /// Documents expire that long after their last write, unless their own
-    /// member `ttl` (seconds, -1 for never) says otherwise. Counted in seconds.
+    /// Documents expire this long after their last write, in whole seconds. A
+    /// document's own member `ttl` (seconds, -1 for never) has precedence.
     pub fn with_ttl(mut self, ttl: std::time::Duration) -> Self {
         self.ttl = Some(TimeToLive::after(ttl));
         self
     }
 
-    /// Documents expire only when their own member `ttl` says so.
+    /// Only documents with a member `ttl` expire.
     pub fn with_ttl_per_item(mut self) -> Self {
         self.ttl = Some(TimeToLive::PerItem);
         self
     }
 
-    /// No two documents of a partition may have the same values at all of these
-    /// paths. May be called several times.
+    /// Adds a unique key: no two documents of a logical partition may have the
+    /// same values at all of these paths.
     pub fn with_unique_key<P: Into<String>>(mut self, paths: impl IntoIterator<Item = P>) -> Self {
         let key = UniqueKey { paths: paths.into_iter().map(Into::into).collect() };
         self.unique_key_policy.get_or_insert_default().unique_keys.push(key);
         self
     }
 
-    /// What is indexed.
+    /// Sets the indexing policy.
     pub fn with_indexing_policy(mut self, policy: IndexingPolicy) -> Self {
         self.indexing_policy = Some(policy);
         self
     }
 
-    /// Throughput of its own. Without it, the container shares its database's,
-    /// or has the least there is.
+    /// Sets the container's own throughput. Without it the container shares its
+    /// database's throughput, or gets the service's minimum.
     pub fn with_throughput(mut self, throughput: Throughput) -> Self {
         self.throughput = Some(throughput);
         self
     }
 
-    /// Any other member of the container's description.
+    /// Sets any other member of the properties.
     pub fn with_other(mut self, name: impl Into<String>, value: impl Into<Value>) -> Self {
         self.other.insert(name.into(), value.into());
         self

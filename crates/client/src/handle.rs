@@ -1,0 +1,78 @@
+//! What every operation on a container needs: the driver and the container's
+//! name and metadata in it. [`Container`](crate::Container) is its public face.
+
+use std::sync::Arc;
+
+use perihelion_driver::operation::Operation;
+use perihelion_driver::{Container, ContainerMetadata, Driver, Error, OperationOptions, Response, status};
+
+use crate::feed_range::FeedRange;
+
+/// A container by name and the driver that reaches it. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct ContainerHandle {
+    driver: Driver,
+    inner: Arc<Container>,
+}
+
+impl ContainerHandle {
+    pub(crate) fn new(driver: &Driver, database: &str, name: &str) -> Self {
+        ContainerHandle { driver: driver.clone(), inner: driver.container(database, name) }
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    pub(crate) fn database_name(&self) -> &str {
+        self.inner.database()
+    }
+
+    pub(crate) fn driver(&self) -> &Driver {
+        &self.driver
+    }
+
+    /// The container as the driver knows it, for targets of operations.
+    pub(crate) fn inner(&self) -> &Arc<Container> {
+        &self.inner
+    }
+
+    pub(crate) async fn execute(
+        &self,
+        operation: &Operation,
+        options: &OperationOptions,
+    ) -> Result<Response, Error> {
+        self.driver.execute(operation, options).await
+    }
+
+    /// Partition key, physical partitions and `_rid`, from the driver's cache.
+    pub(crate) async fn metadata(&self) -> Result<Arc<ContainerMetadata>, Error> {
+        self.driver.metadata(&self.inner).await
+    }
+
+    /// Reads the metadata again unless another caller has replaced `stale`.
+    pub(crate) async fn refresh_metadata(
+        &self,
+        stale: &Arc<ContainerMetadata>,
+    ) -> Result<Arc<ContainerMetadata>, Error> {
+        self.driver.refresh_metadata(&self.inner, stale).await
+    }
+
+    /// One range for each physical partition that the container has now.
+    pub(crate) async fn feed_ranges(&self) -> Result<Vec<FeedRange>, Error> {
+        let metadata = self.metadata().await?;
+        Ok(metadata.ranges.iter().map(|range| FeedRange::of(&range.range)).collect())
+    }
+}
+
+impl std::fmt::Debug for ContainerHandle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Container({}/{})", self.database_name(), self.name())
+    }
+}
+
+/// Whether the physical partition of a request was split or merged: the request
+/// must go to the partitions in its place.
+pub(crate) fn is_partition_gone(error: &Error) -> bool {
+    error.status().is_some_and(|status| status.code == status::GONE.code)
+}

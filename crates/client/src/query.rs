@@ -1,0 +1,121 @@
+//! Queries over one partition, a feed range, or the whole container, with typed
+//! pages and streams.
+//!
+//! [`Query`] is the statement with its options, [`QueryFeed`] runs it page by
+//! page. The service alone answers a query of one partition key, and a query that
+//! needs no merging (`direct`). ORDER BY, OFFSET LIMIT, DISTINCT, aggregates and
+//! GROUP BY over several physical partitions run on each of them and are merged
+//! here by the service's query plan (`merged`). `route` decides between the two.
+//!
+//! No request is sent before the first page is read, at most `parallel_max`
+//! requests are under way, and none outlives the feed.
+
+mod direct;
+mod exchange;
+mod merged;
+mod page;
+mod route;
+mod statement;
+mod streams;
+
+use std::marker::PhantomData;
+
+use serde::de::DeserializeOwned;
+
+pub use page::Page;
+pub use statement::Query;
+pub use streams::{Pages, Rows};
+
+use crate::Error;
+use crate::handle::ContainerHandle;
+use crate::page_stream::PageFeed;
+use direct::Direct;
+use merged::Merged;
+
+/// The result of a query, page by page.
+///
+/// ```no_run
+/// # #[derive(serde::Deserialize)] struct Order { total: f64 }
+/// # use perihelion_client::Query;
+/// # async fn example(orders: perihelion_client::Container) -> Result<(), perihelion_client::Error> {
+/// let dear = Query::new("SELECT * FROM c WHERE c.total > @least ORDER BY c.total DESC")
+///     .with_parameter("@least", 100);
+/// let mut feed = orders.query::<Order>(dear);
+/// while let Some(page) = feed.next_page().await? {
+///     println!("{} orders for {} RU", page.items.len(), page.charge());
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct QueryFeed<T> {
+    container: ContainerHandle,
+    query: Query,
+    execution: Execution,
+    rows: PhantomData<fn() -> T>,
+}
+
+/// How a query is run, once that is decided.
+#[derive(Debug)]
+enum Execution {
+    Unsent,
+    Direct(Direct),
+    Merged(Box<Merged>),
+}
+
+impl<T> QueryFeed<T> {
+    pub(crate) fn new(container: &ContainerHandle, query: Query) -> Self {
+        QueryFeed { container: container.clone(), query, execution: Execution::Unsent, rows: PhantomData }
+    }
+
+    /// A stream of pages.
+    pub fn pages(self) -> Pages<T> {
+        Pages::new(self)
+    }
+
+    /// A stream of rows.
+    pub fn into_stream(self) -> Rows<T> {
+        Rows::new(self)
+    }
+}
+
+impl<T: DeserializeOwned> QueryFeed<T> {
+    /// The next page, which is never empty; `None` after the last one. After an
+    /// error the next call continues at the same place. Dropping the future of a
+    /// call loses no rows either.
+    pub async fn next_page(&mut self) -> Result<Option<Page<T>>, Error> {
+        let QueryFeed { container, query, execution, .. } = self;
+        loop {
+            match execution {
+                Execution::Unsent => *execution = route::route(container, query).await?,
+                Execution::Direct(direct) => match direct.next_page(container, query).await {
+                    Err(error) if direct.is_unstarted() => {
+                        *execution = route::reroute(container, query, error).await?;
+                    }
+                    outcome => return outcome,
+                },
+                Execution::Merged(merged) => return merged.next_page(container, query).await,
+            }
+        }
+    }
+
+    /// Reads all rows into memory.
+    pub async fn collect(mut self) -> Result<Vec<T>, Error> {
+        let mut rows = Vec::new();
+        while let Some(page) = self.next_page().await? {
+            rows.extend(page.items);
+        }
+        Ok(rows)
+    }
+
+    /// The first row, if there is one. Reads no further page.
+    pub async fn first(mut self) -> Result<Option<T>, Error> {
+        Ok(self.next_page().await?.and_then(|page| page.items.into_iter().next()))
+    }
+}
+
+impl<T: DeserializeOwned + Send + 'static> PageFeed<Page<T>> for QueryFeed<T> {
+    fn next_page(&mut self) -> impl Future<Output = Result<Option<Page<T>>, Error>> + Send {
+        QueryFeed::next_page(self)
+    }
+}
