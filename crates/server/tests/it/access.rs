@@ -49,8 +49,7 @@ async fn any_mode_accepts_every_entra_token_and_off_accepts_every_request() {
         (AuthMode::Any, "type%3Dmaster%26ver%3D1.0%26sig%3DAAAA", 401),
         (AuthMode::Off, "nonsense", 200),
     ] {
-        let mut with = ServerOptions::default();
-        with.auth = mode;
+        let with = ServerOptions { auth: mode, ..Default::default() };
         let world = World::with(with, PLAIN).await;
         assert_eq!(world.send(read().header("authorization", token)).await.status, status, "{mode:?}");
         world.stop().await;

@@ -189,8 +189,7 @@ async fn an_expired_item_is_invisible_and_its_id_can_be_used_again() {
 
 #[tokio::test]
 async fn a_new_default_ttl_applies_to_existing_items() {
-    let mut with = perihelion_server::ServerOptions::default();
-    with.management = true;
+    let with = perihelion_server::ServerOptions { management: true, ..Default::default() };
     let world = World::with(with, PLAIN).await;
     world.create(r#"["a"]"#, r#"{"id":"1","pk":"a","ttl":1}"#).await;
     world.create(r#"["a"]"#, r#"{"id":"2","pk":"a","ttl":-1}"#).await;

@@ -8,8 +8,7 @@ use perihelion_testkit::http_client::HttpRequest;
 use crate::world::{PLAIN, World, docs, json};
 
 async fn managed() -> World {
-    let mut with = ServerOptions::default();
-    with.management = true;
+    let with = ServerOptions { management: true, ..Default::default() };
     World::with(with, PLAIN).await
 }
 

@@ -183,8 +183,7 @@ async fn a_query_continues_after_a_split_where_it_stopped() {
 #[tokio::test]
 async fn a_query_of_one_partition_does_not_notice_a_split() {
     for text in ["SELECT VALUE c.n FROM c", "SELECT VALUE c.n FROM c ORDER BY c.n"] {
-        let mut with = ServerOptions::default();
-        with.management = true;
+        let with = ServerOptions { management: true, ..Default::default() };
         let world = World::with(with, PLAIN).await;
         for n in 0..10 {
             world.create(r#"["a"]"#, &format!(r#"{{"id":"{n}","pk":"a","n":{n}}}"#)).await;
@@ -199,8 +198,7 @@ async fn a_query_of_one_partition_does_not_notice_a_split() {
 /// the account's LSN as a token they could not read their data any more.
 #[tokio::test]
 async fn no_answer_about_a_container_holds_a_session_token_from_the_future() {
-    let mut with = ServerOptions::default();
-    with.management = true;
+    let with = ServerOptions { management: true, ..Default::default() };
     let world = World::with(with, PLAIN).await;
     world.create(r#"["a"]"#, r#"{"id":"1","pk":"a"}"#).await;
     for n in 0..20 {

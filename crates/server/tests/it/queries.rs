@@ -6,8 +6,7 @@ use perihelion_server::ServerOptions;
 use crate::world::{PLAIN, World, batch, documents, json, query};
 
 async fn with_documents(container: &str, count: usize, document: impl Fn(usize) -> String) -> World {
-    let mut with = ServerOptions::default();
-    with.management = true;
+    let with = ServerOptions { management: true, ..Default::default() };
     let world = World::with(with, container).await;
     for start in (0..count).step_by(100) {
         let operations: Vec<String> = (start..count.min(start + 100))

@@ -1,3 +1,4 @@
+use std::pin::Pin;
 use std::sync::Mutex;
 
 use ::azure_core::credentials::{AccessToken as AzureToken, TokenRequestOptions};
