@@ -28,7 +28,7 @@ use crate::{Error, Etag};
 ///
 /// ```no_run
 /// # use perihelion_client::{Batch, Container, Error, Etag, Patch};
-/// # async fn example(container: &ContainerHandle, etag: &Etag) -> Result<(), Error> {
+/// # async fn example(container: &Container, etag: &Etag) -> Result<(), Error> {
 /// # let (order, receipt) = (serde_json::json!({}), serde_json::json!({}));
 /// let mut batch = Batch::new("ada");
 /// batch
