@@ -1,7 +1,7 @@
-//! Finds what names a file outside the checkout: a path that climbs out of the
-//! repository, a path into the directory `shared` beside it, an absolute path
-//! into somebody's home, and a page (`x.md`) that no tracked file has the name
-//! of. A clone by itself has none of these.
+//! Finds references to files outside the checkout: a path that climbs out of the
+//! repository, a path into the directory that `BESIDE` names, an absolute path into a home
+//! directory, and the name of a page (`x.md`) that is not tracked. A reader of a clone
+//! has none of these files.
 //!
 //! A relative path is counted from the directory of its file, and in a Rust
 //! source near `CARGO_MANIFEST_DIR` from the directory of its crate.

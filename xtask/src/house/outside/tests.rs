@@ -34,10 +34,10 @@ fn a_path_beside_the_manifest_directory_is_counted_from_there() {
 
 #[test]
 fn the_directory_beside_the_checkout_is_not_named() {
-    assert!(is_problem("docs/a.md", "`../shared/style.md`"));
-    assert!(is_problem("docs/a.md", "`shared/style.md`"));
-    assert!(is_problem("crates/x/src/a.rs", "// see shared/facts/a.md"));
-    assert!(!is_problem("crates/x/src/a.rs", "let shared = 1; // unshared/x"));
+    assert!(is_problem("docs/a.md", &format!("`../{BESIDE}/style.md`")));
+    assert!(is_problem("docs/a.md", &format!("`{BESIDE}/style.md`")));
+    assert!(is_problem("crates/x/src/a.rs", &format!("// see {BESIDE}/facts/a.md")));
+    assert!(!is_problem("crates/x/src/a.rs", &format!("let {BESIDE} = 1; // un{BESIDE}/x")));
 }
 
 #[test]
