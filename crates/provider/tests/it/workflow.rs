@@ -11,7 +11,7 @@ use duroxide::providers::Provider;
 use duroxide::runtime::registry::ActivityRegistry;
 use duroxide::runtime::{OrchestrationStatus, Runtime, RuntimeOptions};
 use duroxide::{ActivityContext, Client, Event, EventKind, OrchestrationContext, OrchestrationRegistry};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
 
 use crate::place::{Account, Place, Polls};
 
@@ -114,22 +114,39 @@ async fn an_interrupted_activity_runs_once_more_and_completes_once() {
     }
 }
 
-/// A tokio runtime that can be dropped with all its tasks.
-struct Process(tokio::runtime::Runtime);
+/// A tokio runtime on a thread of its own. Killing it drops all its tasks.
+///
+/// It has one thread on purpose. A runtime with several polls some tasks while it drops
+/// others, so the dispatcher could see that its activity was cancelled and record that
+/// as a failure, which a killed process cannot do.
+struct Process {
+    handle: tokio::runtime::Handle,
+    kill: oneshot::Sender<()>,
+    thread: std::thread::JoinHandle<()>,
+}
 
 impl Process {
     fn start() -> Process {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
-        Process(runtime.expect("a second runtime starts"))
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.expect("a second runtime starts");
+        let handle = runtime.handle().clone();
+        let (kill, killed) = oneshot::channel();
+        let thread = std::thread::spawn(move || {
+            // An error means that the sender was dropped, which kills as well.
+            let _ = runtime.block_on(killed);
+            runtime.shutdown_background();
+        });
+        Process { handle, kill, thread }
     }
 
     fn handle(&self) -> &tokio::runtime::Handle {
-        self.0.handle()
+        &self.handle
     }
 
-    /// Drops every task at once, without a shutdown.
+    /// Drops every task, without a shutdown. No task runs any more when this returns.
     fn kill(self) {
-        self.0.shutdown_background();
+        drop(self.kill);
+        self.thread.join().expect("the process ends");
     }
 }
 
