@@ -40,12 +40,15 @@ impl ProviderAdmin for CosmosDBProvider {
     ) -> Result<Vec<Event>, ProviderError> {
         self.core
             .metrics
-            .call("read_history_with_execution_id", read::execution(&self.core.store, instance, execution_id))
+            .call(
+                "read_history_with_execution_id",
+                read::execution_history(&self.core.store, instance, execution_id),
+            )
             .await
     }
 
     async fn read_history(&self, instance: &str) -> Result<Vec<Event>, ProviderError> {
-        self.core.metrics.call("read_history", read::latest(&self.core.store, instance)).await
+        self.core.metrics.call("read_history", read::latest_history(&self.core.store, instance)).await
     }
 
     async fn latest_execution_id(&self, instance: &str) -> Result<u64, ProviderError> {
@@ -56,7 +59,7 @@ impl ProviderAdmin for CosmosDBProvider {
     }
 
     async fn get_instance_info(&self, instance: &str) -> Result<InstanceInfo, ProviderError> {
-        self.core.metrics.call("get_instance_info", list::instance(&self.core.store, instance)).await
+        self.core.metrics.call("get_instance_info", list::instance_info(&self.core.store, instance)).await
     }
 
     async fn get_execution_info(
@@ -66,7 +69,7 @@ impl ProviderAdmin for CosmosDBProvider {
     ) -> Result<ExecutionInfo, ProviderError> {
         self.core
             .metrics
-            .call("get_execution_info", list::execution(&self.core.store, instance, execution_id))
+            .call("get_execution_info", list::execution_info(&self.core.store, instance, execution_id))
             .await
     }
 
@@ -83,7 +86,8 @@ impl ProviderAdmin for CosmosDBProvider {
     }
 
     async fn get_parent_id(&self, instance_id: &str) -> Result<Option<String>, ProviderError> {
-        let parent = async { Ok(read::created(&self.core.store, instance_id).await?.parent_instance_id) };
+        let parent =
+            async { Ok(read::created_state(&self.core.store, instance_id).await?.parent_instance_id) };
         self.core.metrics.call("get_parent_id", parent).await
     }
 
@@ -121,7 +125,7 @@ impl ProviderAdmin for CosmosDBProvider {
         filter: InstanceFilter,
         options: PruneOptions,
     ) -> Result<PruneResult, ProviderError> {
-        self.core.metrics.call("prune_executions_bulk", prune::bulk(&self.core, &filter, &options)).await
+        self.core.metrics.call("prune_executions_bulk", prune::run_bulk(&self.core, &filter, &options)).await
     }
 }
 
@@ -133,14 +137,14 @@ async fn delete_bulk(
     let core = &provider.core;
     let is_ended_root = |row: &list::Summary| row.parent_instance_id.is_none() && row.is_ended();
     let mut result = DeleteInstanceResult::default();
-    for root in list::matching(&core.store, filter, is_ended_root).await? {
+    for root in list::matching_instances(&core.store, filter, is_ended_root).await? {
         let tree = delete::tree(&core.store, &root).await?;
         // It may have been started again in the meantime.
-        let one = match delete::run(core, &tree, Force::AllBut(&root)).await {
+        let one = match delete::run(core, &tree, Force::AllExcept(&root)).await {
             Err(Failure::Running(_)) => continue,
             one => one?,
         };
-        delete::add(&mut result, &one);
+        delete::add_counts(&mut result, &one);
     }
     Ok(result)
 }

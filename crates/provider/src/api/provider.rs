@@ -135,7 +135,7 @@ impl CosmosDBProvider {
     /// Stops background work and deletes the container with everything in it, if it
     /// exists. For tests.
     pub async fn cleanup(&self) -> Result<(), ProviderError> {
-        self.core.stop().await;
+        self.core.stop_tasks().await;
         match self.core.store.container.delete_container().await {
             Err(error) if !error.is_not_found() => Err(Failure::Storage(error).into_error("cleanup")),
             _ => Ok(()),

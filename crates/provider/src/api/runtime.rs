@@ -65,7 +65,7 @@ impl Provider for CosmosDBProvider {
         let acked = async {
             orchestration::ack::run(&self.core, lock_token, ack).await?;
             if is_continued {
-                retain::executions(&self.core, lock_token, execution_id).await;
+                retain::prune_executions(&self.core, lock_token, execution_id).await;
             }
             Ok(())
         };
@@ -83,7 +83,7 @@ impl Provider for CosmosDBProvider {
     }
 
     async fn read(&self, instance: &str) -> Result<Vec<Event>, ProviderError> {
-        self.core.metrics.call("read", read::latest(&self.core.store, instance)).await
+        self.core.metrics.call("read", read::latest_history(&self.core.store, instance)).await
     }
 
     async fn read_with_execution(
@@ -93,7 +93,7 @@ impl Provider for CosmosDBProvider {
     ) -> Result<Vec<Event>, ProviderError> {
         self.core
             .metrics
-            .call("read_with_execution", read::execution(&self.core.store, instance, execution_id))
+            .call("read_with_execution", read::execution_history(&self.core.store, instance, execution_id))
             .await
     }
 
@@ -206,14 +206,14 @@ impl Provider for CosmosDBProvider {
     }
 
     async fn get_kv_value(&self, instance: &str, key: &str) -> Result<Option<String>, ProviderError> {
-        self.core.metrics.call("get_kv_value", read::value(&self.core.store, instance, key)).await
+        self.core.metrics.call("get_kv_value", read::kv_value(&self.core.store, instance, key)).await
     }
 
     async fn get_kv_all_values(&self, instance: &str) -> Result<HashMap<String, String>, ProviderError> {
-        self.core.metrics.call("get_kv_all_values", read::all_values(&self.core.store, instance)).await
+        self.core.metrics.call("get_kv_all_values", read::all_kv_values(&self.core.store, instance)).await
     }
 
     async fn get_instance_stats(&self, instance: &str) -> Result<Option<SystemStats>, ProviderError> {
-        self.core.metrics.call("get_instance_stats", read::stats(&self.core.store, instance)).await
+        self.core.metrics.call("get_instance_stats", read::instance_stats(&self.core.store, instance)).await
     }
 }

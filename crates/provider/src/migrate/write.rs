@@ -14,7 +14,7 @@ use crate::documents::text::Text;
 use crate::documents::{KvValue, State, Versioned};
 use crate::failure::Failure;
 use crate::ops::core::Core;
-use crate::ops::orchestration::commit::{CommitBasis, Outcome, commit};
+use crate::ops::orchestration::commit::{CommitOutcome, CommitPreconditions, commit};
 use crate::ops::orchestration::direct_dispatch::DirectDispatch;
 use crate::ops::orchestration::stage;
 use crate::ops::orchestration::unpack;
@@ -26,7 +26,7 @@ pub(super) async fn write(core: &Core, moved: Moved) -> Result<(), Failure> {
     let Moved { instance, messages, loose, turns, head, values } = moved;
     for message in messages {
         let until = Instant::now() + RETRY_FOR;
-        payload::send(&core.store, message, core.clock.stamp(), until).await?;
+        payload::send_message(&core.store, message, core.clock.stamp(), until).await?;
     }
     for item in loose {
         let activity = plan::activity(&item, core.clock.stamp())?;
@@ -76,17 +76,17 @@ async fn execution(
     date(&mut plan.state, &turn, end.and_then(|(head, _)| head));
     let until = Instant::now() + RETRY_FOR;
     let staged = stage::turn(&core.store, &core.clock, &plan, until).await?;
-    let basis = CommitBasis { etag: Some(&found.etag), staged: staged.as_ref() };
-    let nothing = DirectDispatch::nothing(core);
-    match retry_until(until, || commit(&core.store, &plan, &nothing, basis, until)).await? {
-        Outcome::Committed(_) => {}
-        Outcome::Stale => {
+    let preconditions = CommitPreconditions { etag: Some(&found.etag), staged: staged.as_ref() };
+    let no_dispatch = DirectDispatch::disabled(core);
+    match retry_until(until, || commit(&core.store, &plan, &no_dispatch, preconditions, until)).await? {
+        CommitOutcome::Committed(_) => {}
+        CommitOutcome::Stale => {
             return Err(Failure::Contended(format!(
                 "another migration writes {}: run one at a time",
                 found.value.instance_id
             )));
         }
-        Outcome::Refused(error) => return Err(Failure::Refused(error.to_string())),
+        CommitOutcome::Refused(error) => return Err(Failure::Refused(error.to_string())),
     }
     for bundle in &plan.bundles {
         unpack::run(&core.store, &core.hints, &bundle.instance_id, &bundle.id).await?;

@@ -106,12 +106,12 @@ impl Core {
     }
 
     /// Whether a test wants this delivery to fail.
-    pub(crate) fn is_delivery_failed(&self) -> bool {
+    pub(crate) fn should_delivery_fail(&self) -> bool {
         lock(&self.faults).as_ref().is_some_and(OutboxFaultInjector::should_fail)
     }
 
     /// Ends the background tasks.
-    pub(crate) async fn stop(&self) {
+    pub(crate) async fn stop_tasks(&self) {
         let tasks = std::mem::take(&mut *lock(&self.tasks));
         for task in tasks {
             task.abort();
@@ -128,7 +128,7 @@ impl Core {
     /// Ends the background tasks, waits for background work that was started, removes
     /// the heartbeat, and closes the embedded engine.
     pub(crate) async fn close(&self) {
-        self.stop().await;
+        self.stop_tasks().await;
         let _ = tokio::time::timeout(RETRY_FOR, self.background.done()).await;
         heartbeat::leave(&self.store, &self.membership).await;
         #[cfg(feature = "embedded")]

@@ -25,7 +25,7 @@ pub(crate) async fn for_orchestrator(
     let ticket = core.sequencer.begin(instance_of(item));
     let mut message = message(item, enqueued_id(&ticket.sender, ticket.number), now, delay)?;
     message.sender_floor = ticket.low;
-    let message = payload::send(&core.store, message, now, Instant::now() + RETRY_FOR).await?;
+    let message = payload::send_message(&core.store, message, now, Instant::now() + RETRY_FOR).await?;
     core.hints.instances.tell(|hints| hints.add_message(message));
     Ok(())
 }

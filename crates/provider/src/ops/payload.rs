@@ -19,22 +19,22 @@ use crate::plan::{self, ITEM_BYTES_MAX};
 use crate::store::{Store, quiet, quiet_operation, retry_until};
 
 /// The whole text.
-pub(crate) async fn text(store: &Store, instance: &str, text: &Text) -> Result<String, Failure> {
+pub(crate) async fn read_text(store: &Store, instance: &str, text: &Text) -> Result<String, Failure> {
     match text {
         Text::Here(text) => Ok(text.clone()),
-        Text::Apart(parts) => Ok(joined(store, instance, &[parts]).await?.remove(0)),
+        Text::Apart(parts) => Ok(read_all_parts(store, instance, &[parts]).await?.remove(0)),
     }
 }
 
 /// Several texts of one instance, in order. `None` for a text with missing parts: it
 /// was removed in the meantime.
-pub(crate) async fn texts(
+pub(crate) async fn read_texts(
     store: &Store,
     instance: &str,
     texts: &[&Text],
 ) -> Result<Vec<Option<String>>, Failure> {
     let apart: Vec<&Parts> = texts.iter().filter_map(|text| text.parts()).collect();
-    let mut apart = whole(store, instance, &apart).await?.into_iter();
+    let mut apart = read_parts(store, instance, &apart).await?.into_iter();
     let text = |text: &&Text| match text {
         Text::Here(text) => Some(text.clone()),
         Text::Apart(_) => apart.next().flatten(),
@@ -42,13 +42,13 @@ pub(crate) async fn texts(
     Ok(texts.iter().map(text).collect())
 }
 
-async fn joined(store: &Store, instance: &str, all: &[&Parts]) -> Result<Vec<String>, Failure> {
-    let texts = whole(store, instance, all).await?;
+async fn read_all_parts(store: &Store, instance: &str, all: &[&Parts]) -> Result<Vec<String>, Failure> {
+    let texts = read_parts(store, instance, all).await?;
     let lost = || Failure::Contended(format!("a value of {instance} was replaced while it was read"));
     texts.into_iter().map(|text| text.ok_or_else(lost)).collect()
 }
 
-async fn whole(store: &Store, instance: &str, all: &[&Parts]) -> Result<Vec<Option<String>>, Failure> {
+async fn read_parts(store: &Store, instance: &str, all: &[&Parts]) -> Result<Vec<Option<String>>, Failure> {
     let ids = all.iter().flat_map(|parts| parts.ids()).map(|id| (instance, id));
     if all.is_empty() {
         return Ok(Vec::new());
@@ -69,7 +69,7 @@ pub(crate) struct PreparedMessage {
 }
 
 /// Stages the text of a message if it is large.
-pub(crate) async fn prepare(
+pub(crate) async fn prepare_message(
     store: &Store,
     mut message: Message,
     now: Stamp,
@@ -103,7 +103,7 @@ pub(crate) async fn stage_text(
 
 /// Creates a message. If its id exists, or the record of its staging is gone, an
 /// earlier attempt created it.
-pub(crate) async fn create(store: &Store, ready: &PreparedMessage) -> Result<(), Failure> {
+pub(crate) async fn create_message(store: &Store, ready: &PreparedMessage) -> Result<(), Failure> {
     let (message, instance) = (&ready.message, ready.message.instance_id.as_str());
     let Some(staged) = &ready.staged else {
         return match store.container.create_with(instance, message, &quiet()).await {
@@ -141,20 +141,20 @@ async fn discard(store: &Store, message: &Message, staged: &Staged) {
 }
 
 /// Sends a message to its instance. Returns it as it was written.
-pub(crate) async fn send(
+pub(crate) async fn send_message(
     store: &Store,
     message: Message,
     now: Stamp,
     until: Instant,
 ) -> Result<Message, Failure> {
-    let ready = prepare(store, message, now, until).await?;
-    retry_until(until, || create(store, &ready)).await?;
+    let ready = prepare_message(store, message, now, until).await?;
+    retry_until(until, || create_message(store, &ready)).await?;
     Ok(ready.message)
 }
 
 /// Deletes a message that must not be delivered. Its parts are deleted first: without
 /// them no process delivers it.
-pub(crate) async fn remove(store: &Store, message: &Message) -> Result<(), Failure> {
+pub(crate) async fn remove_message(store: &Store, message: &Message) -> Result<(), Failure> {
     let mut ids: Vec<String> = message.item.parts().into_iter().flat_map(Parts::ids).collect();
     ids.push(message.id.clone());
     for ids in ids.chunks(Batch::OPERATIONS_MAX) {

@@ -45,38 +45,38 @@ impl FoundState {
 }
 
 /// The state of an instance; `None` for a deleted instance.
-pub(crate) async fn live(store: &Store, instance: &str) -> Result<Option<State>, Failure> {
+pub(crate) async fn live_state(store: &Store, instance: &str) -> Result<Option<State>, Failure> {
     let found = state(store, instance).await?;
     Ok(found.map(FoundState::into_state).filter(|state| !state.is_deleted()))
 }
 
 /// The state of an instance that was created; an error for any other.
-pub(crate) async fn created(store: &Store, instance: &str) -> Result<State, Failure> {
-    let state = live(store, instance).await?.filter(|state| state.created);
+pub(crate) async fn created_state(store: &Store, instance: &str) -> Result<State, Failure> {
+    let state = live_state(store, instance).await?.filter(|state| state.created);
     state.ok_or_else(|| Failure::NotFound(instance.to_owned()))
 }
 
 /// The history of the latest execution; empty for an unknown instance. Failures are
 /// retried: the runtime reads the history before each activity, and treats a failure as
 /// an empty history.
-pub(crate) async fn latest(store: &Store, instance: &str) -> Result<Vec<Event>, Failure> {
-    retry_until(Instant::now() + RETRY_FOR, || latest_now(store, instance)).await
+pub(crate) async fn latest_history(store: &Store, instance: &str) -> Result<Vec<Event>, Failure> {
+    retry_until(Instant::now() + RETRY_FOR, || try_latest_history(store, instance)).await
 }
 
-async fn latest_now(store: &Store, instance: &str) -> Result<Vec<Event>, Failure> {
+async fn try_latest_history(store: &Store, instance: &str) -> Result<Vec<Event>, Failure> {
     let history = match state(store, instance).await? {
         None => return Ok(Vec::new()),
         // Empty for a deleted instance.
         Some(FoundState::Cached(snapshot)) => Arc::clone(&snapshot.history),
         Some(FoundState::Read(state)) if state.value.is_deleted() => return Ok(Vec::new()),
-        Some(FoundState::Read(state)) => history(store, &state).await?.map_err(Failure::Refused)?,
+        Some(FoundState::Read(state)) => current_history(store, &state).await?.map_err(Failure::Refused)?,
     };
     Ok(Arc::try_unwrap(history).unwrap_or_else(|shared| Vec::clone(&shared)))
 }
 
 /// The current execution's history, from the cache or read into it; or the reason
 /// why it is unreadable.
-pub(crate) async fn history(
+pub(crate) async fn current_history(
     store: &Store,
     state: &Versioned<State>,
 ) -> Result<Result<Arc<Vec<Event>>, String>, Failure> {
@@ -84,7 +84,7 @@ pub(crate) async fn history(
     if let Some(kept) = kept.filter(|kept| kept.state.etag == state.etag) {
         return Ok(Ok(Arc::clone(&kept.history)));
     }
-    let history = match current(store, &state.value).await? {
+    let history = match read_current_history(store, &state.value).await? {
         Ok(history) => Arc::new(history),
         Err(error) => return Ok(Err(error)),
     };
@@ -93,18 +93,22 @@ pub(crate) async fn history(
 }
 
 /// The history of one execution.
-pub(crate) async fn execution(store: &Store, instance: &str, execution: u64) -> Result<Vec<Event>, Failure> {
-    let Some(state) = live(store, instance).await? else { return Ok(Vec::new()) };
+pub(crate) async fn execution_history(
+    store: &Store,
+    instance: &str,
+    execution: u64,
+) -> Result<Vec<Event>, Failure> {
+    let Some(state) = live_state(store, instance).await? else { return Ok(Vec::new()) };
     if state.execution.number == execution {
-        return current(store, &state).await?.map_err(Failure::Refused);
+        return read_current_history(store, &state).await?.map_err(Failure::Refused);
     }
-    let Some(past) = past(store, instance, execution).await? else { return Ok(Vec::new()) };
-    let text = chunks(store, instance, &past).await?;
+    let Some(past) = past_execution(store, instance, execution).await? else { return Ok(Vec::new()) };
+    let text = read_chunks(store, instance, &past).await?;
     text.and_then(|text| decode(&text)).map_err(Failure::Refused)
 }
 
 /// A past execution.
-pub(crate) async fn past(
+pub(crate) async fn past_execution(
     store: &Store,
     instance: &str,
     execution: u64,
@@ -114,8 +118,11 @@ pub(crate) async fn past(
 }
 
 /// Reads the current execution's history; or the reason why it is unreadable.
-pub(crate) async fn current(store: &Store, state: &State) -> Result<Result<Vec<Event>, String>, Failure> {
-    let text = chunks(store, &state.instance_id, &state.execution).await?;
+pub(crate) async fn read_current_history(
+    store: &Store,
+    state: &State,
+) -> Result<Result<Vec<Event>, String>, Failure> {
+    let text = read_chunks(store, &state.instance_id, &state.execution).await?;
     Ok(text.and_then(|text| decode(&(text + &state.event_data))))
 }
 
@@ -127,7 +134,7 @@ struct ChunkText {
 }
 
 /// The joined text of an execution's chunks; or the reason why it is incomplete.
-async fn chunks(
+async fn read_chunks(
     store: &Store,
     instance: &str,
     execution: &Execution,
@@ -163,45 +170,45 @@ pub(crate) async fn custom_status(
     last_seen: u64,
 ) -> Result<Option<(Option<String>, u64)>, Failure> {
     let fresh = || async {
-        let state = live(store, instance).await?.filter(|state| state.created);
+        let state = live_state(store, instance).await?.filter(|state| state.created);
         let Some(state) = state.filter(|state| state.custom_status_version > last_seen) else {
             return Ok(None);
         };
-        let status = output(store, instance, state.custom_status.as_ref()).await?;
+        let status = whole_text(store, instance, state.custom_status.as_ref()).await?;
         Ok(Some((status, state.custom_status_version)))
     };
     retry_until(Instant::now() + RETRY_FOR, fresh).await
 }
 
 /// The whole text of a member of the state, such as its output.
-pub(crate) async fn output(
+pub(crate) async fn whole_text(
     store: &Store,
     instance: &str,
     text: Option<&Text>,
 ) -> Result<Option<String>, Failure> {
     match text {
-        Some(text) => Ok(Some(payload::text(store, instance, text).await?)),
+        Some(text) => Ok(Some(payload::read_text(store, instance, text).await?)),
         None => Ok(None),
     }
 }
 
 /// The key-value pairs that a turn starts with.
-pub(crate) async fn snapshot(store: &Store, state: &State) -> Result<HashMap<String, KvEntry>, Failure> {
+pub(crate) async fn kv_snapshot(store: &Store, state: &State) -> Result<HashMap<String, KvEntry>, Failure> {
     let values = state.kv.iter().map(|(key, value)| (key.clone(), value));
-    let texts = whole(store, &state.instance_id, values).await?;
+    let texts = whole_kv(store, &state.instance_id, values).await?;
     let entry = |(key, value, t)| (key, KvEntry { value, last_updated_at_ms: t });
     Ok(texts.into_iter().map(entry).collect())
 }
 
 /// Key-value pairs with their whole texts.
-async fn whole<'v>(
+async fn whole_kv<'v>(
     store: &Store,
     instance: &str,
     values: impl Iterator<Item = (String, &'v KvValue)>,
 ) -> Result<Vec<(String, String, u64)>, Failure> {
     let (keys, values): (Vec<String>, Vec<&KvValue>) = values.unzip();
     let texts: Vec<&Text> = values.iter().map(|value| &value.value).collect();
-    let texts = payload::texts(store, instance, &texts).await?;
+    let texts = payload::read_texts(store, instance, &texts).await?;
     let whole = keys.into_iter().zip(texts).zip(values).map(|((key, text), value)| {
         let lost = || Failure::Contended(format!("a value of {instance} was replaced while it was read"));
         Ok((key, text.ok_or_else(lost)?, value.set_at_ms))
@@ -210,7 +217,7 @@ async fn whole<'v>(
 }
 
 /// The current key-value pairs: the delta applied to the base.
-pub(crate) fn values(state: State) -> BTreeMap<String, KvValue> {
+pub(crate) fn current_kv(state: State) -> BTreeMap<String, KvValue> {
     let mut values = state.kv;
     for (key, value) in state.kv_delta {
         match value {
@@ -221,30 +228,32 @@ pub(crate) fn values(state: State) -> BTreeMap<String, KvValue> {
     values
 }
 
-pub(crate) async fn value(store: &Store, instance: &str, key: &str) -> Result<Option<String>, Failure> {
+pub(crate) async fn kv_value(store: &Store, instance: &str, key: &str) -> Result<Option<String>, Failure> {
     let fresh = || async {
-        let Some(state) = live(store, instance).await? else { return Ok(None) };
-        let value = values(state).remove(key).map(|value| value.value);
-        output(store, instance, value.as_ref()).await
+        let Some(state) = live_state(store, instance).await? else { return Ok(None) };
+        let value = current_kv(state).remove(key).map(|value| value.value);
+        whole_text(store, instance, value.as_ref()).await
     };
     retry_until(Instant::now() + RETRY_FOR, fresh).await
 }
 
-pub(crate) async fn all_values(store: &Store, instance: &str) -> Result<HashMap<String, String>, Failure> {
+pub(crate) async fn all_kv_values(store: &Store, instance: &str) -> Result<HashMap<String, String>, Failure> {
     let fresh = || async {
-        let Some(state) = live(store, instance).await? else { return Ok(HashMap::new()) };
-        let values = values(state);
+        let Some(state) = live_state(store, instance).await? else { return Ok(HashMap::new()) };
+        let values = current_kv(state);
         let all = values.iter().map(|(key, value)| (key.clone(), value));
-        let texts = whole(store, instance, all).await?;
+        let texts = whole_kv(store, instance, all).await?;
         Ok(texts.into_iter().map(|(key, text, _)| (key, text)).collect())
     };
     retry_until(Instant::now() + RETRY_FOR, fresh).await
 }
 
-pub(crate) async fn stats(store: &Store, instance: &str) -> Result<Option<SystemStats>, Failure> {
-    let Some(state) = live(store, instance).await?.filter(|state| state.created) else { return Ok(None) };
+pub(crate) async fn instance_stats(store: &Store, instance: &str) -> Result<Option<SystemStats>, Failure> {
+    let Some(state) = live_state(store, instance).await?.filter(|state| state.created) else {
+        return Ok(None);
+    };
     let execution = state.execution.clone();
-    let values = values(state);
+    let values = current_kv(state);
     Ok(Some(SystemStats {
         history_event_count: execution.events,
         history_size_bytes: execution.event_bytes,

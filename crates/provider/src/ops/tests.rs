@@ -264,7 +264,7 @@ async fn a_message_that_could_not_be_delivered_after_the_commit_arrives_later_an
 async fn post(provider: &CosmosDBProvider, message: &crate::documents::Message) {
     let until = tokio::time::Instant::now() + LOCK;
     let now = provider.core.clock.stamp();
-    super::payload::send(&provider.core.store, message.clone(), now, until).await.unwrap();
+    super::payload::send_message(&provider.core.store, message.clone(), now, until).await.unwrap();
 }
 
 #[tokio::test]

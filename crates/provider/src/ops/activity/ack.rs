@@ -38,7 +38,7 @@ async fn complete(
     let completion = match completion {
         Some(item) => {
             let message = completion_of(&core.clock, token, held, item)?;
-            Some(payload::prepare(&core.store, message, core.clock.stamp(), held.until).await?)
+            Some(payload::prepare_message(&core.store, message, core.clock.stamp(), held.until).await?)
         }
         None => None,
     };

@@ -158,7 +158,7 @@ pub(super) async fn lock(
     lock_timeout: Duration,
     session: Option<&SessionFetchConfig>,
 ) -> Result<Option<Locked>, Failure> {
-    let texts = payload::texts(&core.store, &activity.instance_id, &[&activity.item]).await?;
+    let texts = payload::read_texts(&core.store, &activity.instance_id, &[&activity.item]).await?;
     // The parts are gone if it was completed or cancelled in the meantime.
     let Some(text) = texts.into_iter().next().flatten() else { return Ok(None) };
     let Ok(item) = serde_json::from_str::<WorkItem>(&text) else {

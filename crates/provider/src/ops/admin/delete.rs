@@ -61,7 +61,7 @@ pub(crate) enum Force<'a> {
     None,
     All,
     /// All except this one.
-    AllBut(&'a str),
+    AllExcept(&'a str),
 }
 
 impl From<bool> for Force<'_> {
@@ -75,7 +75,7 @@ impl Force<'_> {
         match self {
             Force::None => false,
             Force::All => true,
-            Force::AllBut(spared) => instance != spared,
+            Force::AllExcept(spared) => instance != spared,
         }
     }
 }
@@ -193,7 +193,7 @@ async fn entomb(
         core.hints.instances.quietly(|hints| hints.idle(instance));
         break (Versioned { value, etag }, count(before, &entries));
     };
-    add(result, &counted);
+    add_counts(result, &counted);
     purge::finish(core, &tombstone).await
 }
 
@@ -243,7 +243,7 @@ fn count(before: Option<&State>, entries: &[purge::DocumentHead]) -> DeleteInsta
 }
 
 /// Adds up what was deleted.
-pub(crate) fn add(sum: &mut DeleteInstanceResult, one: &DeleteInstanceResult) {
+pub(crate) fn add_counts(sum: &mut DeleteInstanceResult, one: &DeleteInstanceResult) {
     sum.instances_deleted += one.instances_deleted;
     sum.executions_deleted += one.executions_deleted;
     sum.events_deleted += one.events_deleted;

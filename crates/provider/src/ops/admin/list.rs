@@ -51,7 +51,7 @@ impl Summary {
 }
 
 /// The instances that a bulk operation applies to.
-pub(crate) async fn matching(
+pub(crate) async fn matching_instances(
     store: &Store,
     filter: &InstanceFilter,
     suits: impl Fn(&Summary) -> bool,
@@ -75,8 +75,8 @@ pub(crate) async fn matching(
 }
 
 pub(crate) async fn executions(store: &Store, instance: &str) -> Result<Vec<u64>, Failure> {
-    let Some(state) = read::live(store, instance).await? else { return Ok(Vec::new()) };
-    let past = prune::past(store, instance).await?;
+    let Some(state) = read::live_state(store, instance).await? else { return Ok(Vec::new()) };
+    let past = prune::past_executions(store, instance).await?;
     let mut all: Vec<u64> = past.iter().map(|past| past.value.execution.number).collect();
     if state.execution.number > 0 {
         all.push(state.execution.number);
@@ -86,14 +86,14 @@ pub(crate) async fn executions(store: &Store, instance: &str) -> Result<Vec<u64>
 }
 
 pub(crate) async fn latest_execution(store: &Store, instance: &str) -> Result<u64, Failure> {
-    let state = read::live(store, instance).await?;
+    let state = read::live_state(store, instance).await?;
     Ok(state.map_or(1, |state| state.execution.number.max(1)))
 }
 
-pub(crate) async fn instance(store: &Store, instance: &str) -> Result<InstanceInfo, Failure> {
+pub(crate) async fn instance_info(store: &Store, instance: &str) -> Result<InstanceInfo, Failure> {
     let State { name, version, execution, created_at, updated_at, parent_instance_id, .. } =
-        read::created(store, instance).await?;
-    let output = read::output(store, instance, execution.output.as_ref()).await?;
+        read::created_state(store, instance).await?;
+    let output = read::whole_text(store, instance, execution.output.as_ref()).await?;
     Ok(InstanceInfo {
         instance_id: instance.to_owned(),
         orchestration_name: name.unwrap_or_default(),
@@ -107,15 +107,19 @@ pub(crate) async fn instance(store: &Store, instance: &str) -> Result<InstanceIn
     })
 }
 
-pub(crate) async fn execution(store: &Store, instance: &str, number: u64) -> Result<ExecutionInfo, Failure> {
+pub(crate) async fn execution_info(
+    store: &Store,
+    instance: &str,
+    number: u64,
+) -> Result<ExecutionInfo, Failure> {
     let absent = || Failure::NotFound(format!("{instance}, execution {number},"));
-    let state = read::live(store, instance).await?.ok_or_else(absent)?;
+    let state = read::live_state(store, instance).await?.ok_or_else(absent)?;
     let execution = match state.execution.number == number {
         true => state.execution,
-        false => read::past(store, instance, number).await?.ok_or_else(absent)?,
+        false => read::past_execution(store, instance, number).await?.ok_or_else(absent)?,
     };
     let Execution { number: execution, status, output, started_at, completed_at, events, .. } = execution;
-    let output = read::output(store, instance, output.as_ref()).await?;
+    let output = read::whole_text(store, instance, output.as_ref()).await?;
     Ok(ExecutionInfo {
         execution_id: execution,
         status: status.into(),

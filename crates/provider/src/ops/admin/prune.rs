@@ -20,7 +20,10 @@ use crate::store::{RETRY_FOR, Store, retry_until, versioned};
 pub(crate) const BULK_MAX: u32 = 1000;
 
 /// Past executions with their etags, oldest first.
-pub(crate) async fn past(store: &Store, instance: &str) -> Result<Vec<Versioned<PastExecution>>, Failure> {
+pub(crate) async fn past_executions(
+    store: &Store,
+    instance: &str,
+) -> Result<Vec<Versioned<PastExecution>>, Failure> {
     let query = Query::new("SELECT * FROM c WHERE c.type = 'execution'").in_partition(instance);
     let rows: Vec<Value> = store.rows(query).await?;
     let mut past: Vec<Versioned<PastExecution>> =
@@ -30,8 +33,8 @@ pub(crate) async fn past(store: &Store, instance: &str) -> Result<Vec<Versioned<
 }
 
 pub(crate) async fn run(core: &Core, instance: &str, options: &PruneOptions) -> Result<PruneResult, Failure> {
-    let state = read::created(&core.store, instance).await?;
-    let past = past(&core.store, instance).await?;
+    let state = read::created_state(&core.store, instance).await?;
+    let past = past_executions(&core.store, instance).await?;
     let mut result = PruneResult { instances_processed: 1, ..PruneResult::default() };
     // The current execution counts as one of those that are kept.
     let kept = options.keep_last.map_or(0, |kept| kept.saturating_sub(1) as usize);
@@ -85,13 +88,13 @@ async fn remove(core: &Core, instance: &str, past: &Versioned<PastExecution>) ->
     Ok(())
 }
 
-pub(crate) async fn bulk(
+pub(crate) async fn run_bulk(
     core: &Core,
     filter: &InstanceFilter,
     options: &PruneOptions,
 ) -> Result<PruneResult, Failure> {
     let mut result = PruneResult::default();
-    for instance in list::matching(&core.store, filter, |_| true).await? {
+    for instance in list::matching_instances(&core.store, filter, |_| true).await? {
         let one = run(core, &instance, options).await?;
         result.instances_processed += one.instances_processed;
         result.executions_deleted += one.executions_deleted;

@@ -12,7 +12,7 @@ use crate::documents::lock_token::{LockToken, nonce};
 use crate::documents::{Bundle, PastExecution, State, Versioned};
 use crate::failure::Failure;
 use crate::ops::core::Core;
-use crate::ops::orchestration::commit::{CommitBasis, Outcome, Versions, commit};
+use crate::ops::orchestration::commit::{CommitOutcome, CommitPreconditions, WrittenEtags, commit};
 use crate::ops::orchestration::deliver;
 use crate::ops::orchestration::direct_dispatch::DirectDispatch;
 use crate::ops::orchestration::instance_lock;
@@ -42,15 +42,15 @@ pub(crate) async fn run(core: &Core, token: &str, ack: TurnAck) -> Result<(), Fa
             break committed;
         }
     };
-    let Committed { plan, versions, dispatch } = committed;
-    conclude(core, &token, &mut held, ack, plan, versions, dispatch).await;
+    let Committed { plan, etags, dispatch } = committed;
+    conclude(core, &token, &mut held, ack, plan, etags, dispatch).await;
     Ok(())
 }
 
 /// A turn after its commit.
 struct Committed<'a> {
     plan: TurnPlan,
-    versions: Versions,
+    etags: WrittenEtags,
     dispatch: DirectDispatch<'a>,
 }
 
@@ -66,24 +66,24 @@ async fn commit_turn<'a>(
     let mut plan = plan_turn(&core.store, &core.clock, held, ack, nonce).await?;
     let staged = stage::turn(&core.store, &core.clock, &plan, held.until).await?;
     let dispatch = DirectDispatch::promise(core, &mut plan);
-    let basis = CommitBasis { etag: held.etag.as_ref(), staged: staged.as_ref() };
-    let send = || commit(&core.store, &plan, &dispatch, basis, held.until);
+    let preconditions = CommitPreconditions { etag: held.etag.as_ref(), staged: staged.as_ref() };
+    let send = || commit(&core.store, &plan, &dispatch, preconditions, held.until);
     match retry_until(held.until, send).await? {
-        Outcome::Committed(versions) => Ok(Some(Committed { plan, versions, dispatch })),
-        Outcome::Stale => {
+        CommitOutcome::Committed(etags) => Ok(Some(Committed { plan, etags, dispatch })),
+        CommitOutcome::Stale => {
             if retry_until(held.until, || is_applied(&core.store, token, nonce)).await? {
-                return Ok(Some(Committed { plan, versions: Versions::default(), dispatch }));
+                return Ok(Some(Committed { plan, etags: WrittenEtags::default(), dispatch }));
             }
             instance_lock::refresh(core, token, held).await?;
             token_lock::check(held.until)?;
             Ok(None)
         }
         // The messages that this process remembered are outdated.
-        Outcome::Refused(_) if !held.is_durable => {
+        CommitOutcome::Refused(_) if !held.is_durable => {
             instance_lock::lose(core, token);
             Err(Failure::LockLost)
         }
-        Outcome::Refused(error) => Err(Failure::Refused(error.to_string())),
+        CommitOutcome::Refused(error) => Err(Failure::Refused(error.to_string())),
     }
 }
 
@@ -132,12 +132,12 @@ async fn conclude(
     held: &mut LockedInstance,
     ack: TurnAck,
     mut plan: TurnPlan,
-    versions: Versions,
+    etags: WrittenEtags,
     dispatch: DirectDispatch<'_>,
 ) {
     core.instance_locks.remove(&token.nonce);
     let instance = token.instance.as_str();
-    let kept = keep(&core.store, held, ack, &plan.state, versions.state);
+    let kept = keep(&core.store, held, ack, &plan.state, etags.state);
     let now = core.clock.stamp();
     // Messages first: the next fetch of the instance must see them.
     core.hints.instances.tell(|hints| {
@@ -152,7 +152,7 @@ async fn conclude(
         }
         hints.committed(instance);
     });
-    dispatch.conclude(std::mem::take(&mut plan.activities), versions.activities).await;
+    dispatch.conclude(std::mem::take(&mut plan.activities), etags.activities).await;
     let mut unpacked = Vec::new();
     for bundle in plan.bundles {
         match unpack::run(&core.store, &core.hints, instance, &bundle.id).await {

@@ -9,7 +9,7 @@ use crate::documents::lock_token::nonce;
 use crate::documents::{PastExecution, State};
 use crate::failure::Failure;
 use crate::ops::core::Core;
-use crate::ops::orchestration::commit::{CommitBasis, Outcome, commit};
+use crate::ops::orchestration::commit::{CommitOutcome, CommitPreconditions, commit};
 use crate::ops::orchestration::direct_dispatch::DirectDispatch;
 use crate::ops::orchestration::stage;
 use crate::plan::{self, Basis, TurnAck, past_id};
@@ -53,12 +53,12 @@ pub(crate) async fn run(
         let plan = plan::append(&basis, &ack)?;
         let until = Instant::now() + RETRY_FOR;
         let staged = stage::turn(&core.store, &core.clock, &plan, until).await?;
-        let nothing = DirectDispatch::nothing(core);
-        let basis = CommitBasis { etag: Some(&found.etag), staged: staged.as_ref() };
-        match retry_until(until, || commit(&core.store, &plan, &nothing, basis, until)).await? {
-            Outcome::Committed(_) => return Ok(()),
-            Outcome::Stale => {}
-            Outcome::Refused(error) => return Err(Failure::Refused(error.to_string())),
+        let no_dispatch = DirectDispatch::disabled(core);
+        let preconditions = CommitPreconditions { etag: Some(&found.etag), staged: staged.as_ref() };
+        match retry_until(until, || commit(&core.store, &plan, &no_dispatch, preconditions, until)).await? {
+            CommitOutcome::Committed(_) => return Ok(()),
+            CommitOutcome::Stale => {}
+            CommitOutcome::Refused(error) => return Err(Failure::Refused(error.to_string())),
         }
     }
 }

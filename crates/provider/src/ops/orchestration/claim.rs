@@ -94,7 +94,7 @@ pub(crate) async fn claim(
         return Ok(Claim::Idle);
     }
     let history = match &state {
-        Some(state) if !state.value.is_deleted() => read::history(&core.store, state).await?,
+        Some(state) if !state.value.is_deleted() => read::current_history(&core.store, state).await?,
         _ => Ok(Arc::default()),
     };
     let events = history.as_ref().map_or(&[][..], |history| history.as_slice());
@@ -111,7 +111,7 @@ pub(crate) async fn claim(
     };
     let is_optimistic = options.tier >= CommitTier::Optimistic
         && is_first_attempt(&core.membership, candidate, before, &messages);
-    let (history, kv_snapshot) = match before.map(|state| read::snapshot(&core.store, state)) {
+    let (history, kv_snapshot) = match before.map(|state| read::kv_snapshot(&core.store, state)) {
         None => (history, HashMap::new()),
         Some(snapshot) => match snapshot.await {
             Ok(kv_snapshot) => (history, kv_snapshot),
@@ -206,7 +206,7 @@ async fn unstarted(
     }
     tracing::warn!(instance, count = messages.len(), "messages to an unknown instance are dropped");
     for (message, _) in messages {
-        payload::remove(&core.store, message).await?;
+        payload::remove_message(&core.store, message).await?;
     }
     Ok(Claim::Idle)
 }

@@ -17,9 +17,9 @@ use crate::store::{Store, quiet_operation};
 const TIMEOUT_MIN: Duration = Duration::from_millis(200);
 
 /// The outcome of a commit.
-pub(crate) enum Outcome {
+pub(crate) enum CommitOutcome {
     /// Applied.
-    Committed(Versions),
+    Committed(WrittenEtags),
     /// Another writer has changed the state or a bundle.
     Stale,
     /// A message of the turn is gone, or a document that the turn creates exists already.
@@ -28,7 +28,7 @@ pub(crate) enum Outcome {
 
 /// The etags that a commit wrote; unknown when its answer was lost.
 #[derive(Debug, Default)]
-pub(crate) struct Versions {
+pub(crate) struct WrittenEtags {
     pub(crate) state: Option<Etag>,
     /// Etags of the activities, in order.
     pub(crate) activities: Vec<Option<Etag>>,
@@ -36,7 +36,7 @@ pub(crate) struct Versions {
 
 /// The preconditions of a commit.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct CommitBasis<'a> {
+pub(crate) struct CommitPreconditions<'a> {
     /// The state's version; `None` when there is no document yet.
     pub(crate) etag: Option<&'a Etag>,
     /// The record of staged documents, if the plan stages any.
@@ -48,29 +48,30 @@ pub(crate) async fn commit(
     store: &Store,
     plan: &TurnPlan,
     dispatch: &DirectDispatch<'_>,
-    basis: CommitBasis<'_>,
+    preconditions: CommitPreconditions<'_>,
     until: Instant,
-) -> Result<Outcome, Failure> {
+) -> Result<CommitOutcome, Failure> {
     let timeout = until.saturating_duration_since(Instant::now()).max(TIMEOUT_MIN);
     let activities = dispatch.stamped(&plan.activities);
-    let batch = as_batch(plan, &activities, basis)?.with_options(quiet_operation().with_timeout(timeout));
+    let batch =
+        as_batch(plan, &activities, preconditions)?.with_options(quiet_operation().with_timeout(timeout));
     let (first, last) = (1, plan.activities.len());
     match store.container.batch(batch).await {
         Ok(results) => {
             let version = |index: usize| results.get(index)?.etag().cloned();
             let activities = (first..=last).map(version).collect();
-            Ok(Outcome::Committed(Versions { state: version(0), activities }))
+            Ok(CommitOutcome::Committed(WrittenEtags { state: version(0), activities }))
         }
         Err(error) if error.operation_index().is_none() => Err(error.into()),
         Err(error) if error.operation_index() == Some(0) && (is_gone(&error) || error.is_conflict()) => {
-            Ok(Outcome::Stale)
+            Ok(CommitOutcome::Stale)
         }
-        Err(error) if error.is_precondition_failed() => Ok(Outcome::Stale),
+        Err(error) if error.is_precondition_failed() => Ok(CommitOutcome::Stale),
         // The reconciler has given up the staged documents: they are staged again.
-        Err(error) if basis.staged.is_some() && error.operation_index() == Some(last + 1) => {
-            Ok(Outcome::Stale)
+        Err(error) if preconditions.staged.is_some() && error.operation_index() == Some(last + 1) => {
+            Ok(CommitOutcome::Stale)
         }
-        Err(error) if is_gone(&error) || error.is_conflict() => Ok(Outcome::Refused(error)),
+        Err(error) if is_gone(&error) || error.is_conflict() => Ok(CommitOutcome::Refused(error)),
         Err(error) => Err(error.into()),
     }
 }
@@ -83,10 +84,10 @@ fn is_gone(error: &Error) -> bool {
 pub(crate) fn as_batch(
     plan: &TurnPlan,
     activities: &[Activity],
-    basis: CommitBasis<'_>,
+    preconditions: CommitPreconditions<'_>,
 ) -> Result<Batch, Failure> {
     let mut batch = Batch::new(plan.state.instance_id.as_str());
-    fill(&mut batch, plan, activities, basis)
+    fill(&mut batch, plan, activities, preconditions)
         .map_err(|error| Failure::Refused(format!("the turn is too large: {error}")))?;
     debug_assert!(batch.bytes() <= BYTES_MAX, "{} bytes were planned to fit", batch.bytes());
     let nonce = plan.state.commit_nonce.as_str();
@@ -97,16 +98,16 @@ fn fill(
     batch: &mut Batch,
     plan: &TurnPlan,
     activities: &[Activity],
-    basis: CommitBasis<'_>,
+    preconditions: CommitPreconditions<'_>,
 ) -> Result<(), Error> {
-    match basis.etag {
+    match preconditions.etag {
         Some(etag) => batch.replace_if_match(STATE, &plan.state, etag)?,
         None => batch.create(&plan.state)?,
     };
     for activity in activities {
         batch.create(activity)?;
     }
-    match basis.staged {
+    match preconditions.staged {
         Some(staged) => publish(batch, plan, staged)?,
         None => create(batch, plan)?,
     }

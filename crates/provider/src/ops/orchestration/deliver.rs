@@ -27,7 +27,7 @@ const PARALLEL_MAX: usize = 16;
 /// The reconciler repeats what fails.
 pub(crate) async fn run(core: &Core, outbox: Outbox) {
     let (instance, id) = (outbox.instance_id.clone(), outbox.id.clone());
-    if core.is_delivery_failed() {
+    if core.should_delivery_fail() {
         tracing::warn!(instance, id, "a test makes this delivery fail");
         core.repair.leave_work();
         return;
@@ -101,8 +101,8 @@ async fn to_one(
         let until = Instant::now() + RETRY_FOR;
         // A large text is stored beside the outbox and is sent with the message.
         message.item =
-            Text::Here(retry_until(until, || payload::text(&store, &source, &message.item)).await?);
-        delivered.push(payload::send(&store, message, now, until).await?);
+            Text::Here(retry_until(until, || payload::read_text(&store, &source, &message.item)).await?);
+        delivered.push(payload::send_message(&store, message, now, until).await?);
     }
     Ok(delivered)
 }

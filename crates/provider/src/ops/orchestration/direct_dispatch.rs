@@ -61,7 +61,7 @@ impl<'a> DirectDispatch<'a> {
     }
 
     /// A dispatch for a commit without activities.
-    pub(crate) fn nothing(core: &'a Core) -> Self {
+    pub(crate) fn disabled(core: &'a Core) -> Self {
         DirectDispatch::new(core, Vec::new())
     }
 
@@ -86,13 +86,13 @@ impl<'a> DirectDispatch<'a> {
 
     /// Called after the commit: hands promised activities to their workers, and offers the
     /// others to all workers of this process.
-    pub(crate) async fn conclude(mut self, activities: Vec<Activity>, versions: Vec<Option<Etag>>) {
+    pub(crate) async fn conclude(mut self, activities: Vec<Activity>, etags: Vec<Option<Etag>>) {
         let promises = std::mem::take(&mut self.promises);
         let since_ms = self.since_ms.load(Ordering::Relaxed);
-        let mut versions = versions.into_iter();
+        let mut etags = etags.into_iter();
         let mut promises = promises.into_iter();
         for mut activity in activities {
-            let etag = versions.next().flatten();
+            let etag = etags.next().flatten();
             match (promises.next().flatten(), etag) {
                 (Some(promise), Some(etag)) => {
                     activity.visible_at = Stamp::at_ms(ends_ms(since_ms, promise.lease));

@@ -135,7 +135,7 @@ async fn finish(core: &Core, row: Value) -> Result<(), Failure> {
     match document_type {
         Outbox => deliver::attempt(core, versioned::<documents::Outbox>(row)?.value).await,
         Bundle => unpack::run(&core.store, &core.hints, &text("instanceId"), &text("id")).await,
-        History => Box::pin(retain::sweep(core, &versioned::<State>(row)?)).await,
+        History => Box::pin(retain::delete_expired_tree(core, &versioned::<State>(row)?)).await,
         Garbage => garbage::finish(&core.store, versioned::<documents::Garbage>(row)?).await,
         Deleted => purge::finish(core, &versioned::<State>(row)?).await,
         Deletion => delete::advance(core, versioned::<documents::Deletion>(row)?).await,

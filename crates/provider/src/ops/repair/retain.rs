@@ -25,7 +25,7 @@ const POSTPONED: Duration = Duration::from_secs(600);
 const EXECUTIONS_BETWEEN: u64 = 8;
 
 /// Deletes a root whose retention is over, with its tree, unless a member still runs.
-pub(crate) async fn sweep(core: &Core, root: &Versioned<State>) -> Result<(), Failure> {
+pub(crate) async fn delete_expired_tree(core: &Core, root: &Versioned<State>) -> Result<(), Failure> {
     let instance = root.value.instance_id.as_str();
     let tree = delete::tree(&core.store, instance).await?;
     for member in &tree {
@@ -58,7 +58,7 @@ async fn postpone(store: &Store, clock: &HybridClock, root: &Versioned<State>) -
 
 /// Prunes past executions that are too many or too old, after some of the turns that
 /// continue as new. A failure is repeated the next time.
-pub(crate) async fn executions(core: &Core, token: &str, execution: u64) {
+pub(crate) async fn prune_executions(core: &Core, token: &str, execution: u64) {
     let retention = core.options.retention;
     if !execution.is_multiple_of(EXECUTIONS_BETWEEN)
         || (retention.executions_kept.is_none() && retention.executions_for.is_none())

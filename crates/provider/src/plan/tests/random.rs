@@ -11,7 +11,7 @@ use perihelion_client::{Batch, Etag};
 use super::super::*;
 use super::{INSTANCE, cancel, work};
 use crate::documents::Lock;
-use crate::ops::orchestration::commit::{CommitBasis, as_batch};
+use crate::ops::orchestration::commit::{CommitPreconditions, as_batch};
 use crate::ops::orchestration::stage::Staged;
 
 /// Bytes of a document: the service's limit.
@@ -203,8 +203,9 @@ fn identifier(activity: &Activity) -> Option<ScheduledActivityIdentifier> {
 fn check_fits(plan: &TurnPlan, what: &str) {
     let staged = plan.staging.as_ref().map(|mark| Staged { id: format!("g:{mark}"), etag: etag() });
     let etag = etag();
-    let basis = CommitBasis { etag: Some(&etag), staged: staged.as_ref() };
-    let batch = as_batch(plan, &plan.activities, basis).unwrap_or_else(|error| panic!("{what}: {error:?}"));
+    let preconditions = CommitPreconditions { etag: Some(&etag), staged: staged.as_ref() };
+    let batch =
+        as_batch(plan, &plan.activities, preconditions).unwrap_or_else(|error| panic!("{what}: {error:?}"));
     assert_eq!(batch.len(), plan.operations(), "{what}");
     assert!(batch.len() <= Batch::OPERATIONS_MAX && batch.bytes() <= BYTES_MAX, "{what}");
     let size = |json: serde_json::Result<Vec<u8>>| json.expect("JSON").len();

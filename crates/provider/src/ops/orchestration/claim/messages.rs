@@ -76,7 +76,7 @@ async fn with_items(
     messages: Vec<Message>,
 ) -> Result<Vec<(Message, WorkItem)>, Failure> {
     let texts: Vec<&Text> = messages.iter().map(|message| &message.item).collect();
-    let texts = payload::texts(store, instance, &texts).await?;
+    let texts = payload::read_texts(store, instance, &texts).await?;
     let mut readable = Vec::new();
     for (message, text) in messages.into_iter().zip(texts) {
         // The parts are gone if the message was consumed in the meantime.
@@ -111,7 +111,7 @@ pub(super) async fn drop_stale(
     let (stale, fresh): (Vec<_>, Vec<_>) = messages.into_iter().partition(is_stale);
     for (message, _) in stale {
         tracing::debug!(instance, id = message.id, "a stale message is deleted");
-        if let Err(failure) = payload::remove(store, &message).await {
+        if let Err(failure) = payload::remove_message(store, &message).await {
             tracing::warn!(instance, id = message.id, ?failure, "a stale message could not be removed");
         }
     }
