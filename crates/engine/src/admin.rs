@@ -4,8 +4,8 @@
 //! Each command writes its records and puts a new catalog into the transaction.
 //! The writer publishes that catalog when the records are durable.
 
-mod adopt;
 mod containers;
+mod copy_catalog;
 mod databases;
 mod indexes;
 mod offers;
@@ -16,8 +16,8 @@ use std::sync::Arc;
 
 use perihelion_model::etag;
 
-pub(crate) use self::adopt::{adopt, agree};
 pub(crate) use self::containers::{create_container, delete_container, log_versions, replace_container};
+pub(crate) use self::copy_catalog::{copy_catalog, is_same_catalog};
 pub(crate) use self::databases::{create_database, delete_database};
 pub(crate) use self::indexes::{add_index, finish_index};
 pub(crate) use self::offers::replace_offer;

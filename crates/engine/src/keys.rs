@@ -47,7 +47,7 @@ enum KeyPrefix {
     Script = 0x05,
     PendingPurge = 0x06,
     PendingExpiryUpdate = 0x07,
-    Note = 0x08,
+    NamedValue = 0x08,
     Document = 0x10,
     Id = 0x11,
     Member = 0x12,
@@ -243,9 +243,9 @@ pub(crate) fn parse_expiry(key: &[u8]) -> Option<(u64, ContainerNumber, SegmentI
     ))
 }
 
-/// A named text that the engine's owner stores, see [`crate::Engine::set_note`].
-pub(crate) fn note(name: &str) -> Vec<u8> {
-    KeyBuilder::new(KeyPrefix::Note).bytes(name.as_bytes()).done()
+/// A named text that the engine's owner stores, see [`crate::Engine::set_named_value`].
+pub(crate) fn named_value(name: &str) -> Vec<u8> {
+    KeyBuilder::new(KeyPrefix::NamedValue).bytes(name.as_bytes()).done()
 }
 
 /// A change that other regions are to apply, by the number of its outbox entry and

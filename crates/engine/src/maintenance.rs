@@ -19,7 +19,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 pub(crate) use self::indexes::build_index;
-pub(crate) use self::splits::oversized;
+pub(crate) use self::splits::oversized_partitions;
 use crate::index::IndexShape;
 use crate::keys::{self, ContainerNumber, Span};
 use crate::refusal::Refusal;
@@ -70,7 +70,7 @@ pub(crate) async fn run_once(
     partition_bytes_max: u64,
 ) -> Result<(), Refusal> {
     expiry::update_expiry_lists(store).await?;
-    if store.replication().is_none_or(|replication| replication.may_expire()) {
+    if store.replication().is_none_or(|replication| replication.removes_expired()) {
         expiry::remove_expired(store).await?;
     }
     purge::purge_deleted_containers(store).await?;

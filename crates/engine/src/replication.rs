@@ -1,13 +1,14 @@
-//! What a region keeps so that its writes reach the other regions of the
-//! account: the outbox, tombstones, and the region's role.
+//! The replication state of a region: the outbox with the writes that other
+//! regions have to apply, the tombstones of deleted documents, and the region's
+//! role.
 //!
 //! Each region is an engine with a store of its own. A write adds its changes
 //! to the *outbox* of its region, in its own commit. The server's replicators
 //! read outbox entries from one engine and apply them to another
 //! (`documents::apply`). One outbox entry holds the changes of one write, so a
 //! batch is applied in one commit as it was made in one. The target stores its
-//! position in the commit that applies, so no entry is applied twice and no
-//! acknowledged write is lost, wherever a process ends.
+//! position in the commit that applies the entries, so no entry is applied twice
+//! and no acknowledged write is lost, wherever a process ends.
 //!
 //! Always true: an entry is applied only after every write that its region had
 //! seen in that range (`Change::seen`), so the history of each region is one
@@ -25,7 +26,7 @@ use tokio::sync::watch;
 
 pub(crate) use self::change::{Change, ChangeOperation, Version};
 pub use self::outbox::OutboxEntry;
-pub(crate) use self::outbox::{append, read, trim};
+pub(crate) use self::outbox::{append as append_to_outbox, read as read_outbox, trim as trim_outbox};
 pub(crate) use self::tombstones::{DocumentKey, Tombstones, expired_tombstones, remove_expired_tombstones};
 use crate::keys;
 use crate::refusal::Refusal;
@@ -36,73 +37,73 @@ use crate::storage::{StoreError, View};
 /// off for so long that the outbox is full, this region refuses writes.
 pub(crate) const OUTBOX_MAX: u64 = 1_000_000;
 
-/// The tasks of a region besides replication.
+/// What a region does besides applying the writes of other regions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Role {
-    /// Accept writes from clients. Otherwise they are refused with
-    /// `WRITE_FORBIDDEN`.
-    pub writes: bool,
-    /// Remove expired documents, for all regions.
-    pub expires: bool,
+    /// Whether the region accepts writes from clients. Otherwise they are refused
+    /// with `WRITE_FORBIDDEN`.
+    pub accepts_writes: bool,
+    /// Whether the region removes expired documents. One region does it for all.
+    pub removes_expired: bool,
 }
 
 /// The role and the outbox positions of an engine that is one of several
 /// regions.
 pub(crate) struct Replication {
     pub(crate) replica: Replica,
-    writes: AtomicBool,
-    expires: AtomicBool,
-    /// The last outbox entry that is durable.
-    pub(crate) written: watch::Sender<u64>,
+    accepts_writes: AtomicBool,
+    removes_expired: AtomicBool,
+    /// The number of the last durable outbox entry.
+    pub(crate) outbox_end: watch::Sender<u64>,
     /// Counts the commits that applied entries of other regions.
-    pub(crate) applied: watch::Sender<u64>,
-    /// Entries up to this one have been removed from the outbox.
+    pub(crate) applied_commits: watch::Sender<u64>,
+    /// Outbox entries up to this number have been removed.
     trimmed: AtomicU64,
     outbox_max: u64,
 }
 
 impl Replication {
     pub(crate) fn open(replica: Replica, outbox_max: u64, view: &dyn View) -> Result<Self, StoreError> {
-        let written = outbox::next(view.get(&keys::outbox_next())?) - 1;
-        let trimmed = outbox::first(view)?.map_or(written, |first| first - 1);
+        let outbox_end = outbox::next_sequence(view.get(&keys::outbox_next())?) - 1;
+        let trimmed = outbox::first_sequence(view)?.map_or(outbox_end, |first| first - 1);
         Ok(Replication {
             replica,
-            writes: AtomicBool::new(true),
-            expires: AtomicBool::new(true),
-            written: watch::Sender::new(written),
-            applied: watch::Sender::new(0),
+            accepts_writes: AtomicBool::new(true),
+            removes_expired: AtomicBool::new(true),
+            outbox_end: watch::Sender::new(outbox_end),
+            applied_commits: watch::Sender::new(0),
             trimmed: AtomicU64::new(trimmed),
             outbox_max,
         })
     }
 
     pub(crate) fn set_role(&self, role: Role) {
-        self.writes.store(role.writes, Ordering::SeqCst);
-        self.expires.store(role.expires, Ordering::SeqCst);
+        self.accepts_writes.store(role.accepts_writes, Ordering::SeqCst);
+        self.removes_expired.store(role.removes_expired, Ordering::SeqCst);
     }
 
-    pub(crate) fn may_expire(&self) -> bool {
-        self.expires.load(Ordering::SeqCst)
+    pub(crate) fn removes_expired(&self) -> bool {
+        self.removes_expired.load(Ordering::SeqCst)
     }
 
-    pub(crate) fn set_trimmed(&self, to: u64) {
-        self.trimmed.fetch_max(to, Ordering::SeqCst);
+    pub(crate) fn set_trimmed(&self, last: u64) {
+        self.trimmed.fetch_max(last, Ordering::SeqCst);
     }
 
     fn check_write(&self) -> Result<(), Refusal> {
-        if !self.writes.load(Ordering::SeqCst) {
+        if !self.accepts_writes.load(Ordering::SeqCst) {
             return Err(Refusal::write_forbidden());
         }
-        if self.written.borrow().saturating_sub(self.trimmed.load(Ordering::SeqCst)) >= self.outbox_max {
+        if self.outbox_end.borrow().saturating_sub(self.trimmed.load(Ordering::SeqCst)) >= self.outbox_max {
             return Err(Refusal::replication_behind());
         }
         Ok(())
     }
 }
 
-/// Checks, inside a job, whether the region accepts writes. A job that passed
-/// the check before the role changed is in the outbox before anyone reads the
-/// outbox under the new role.
+/// Checks, inside a job of the writer, whether the region accepts writes. The
+/// writer runs one job after the other, so a write that passed the check under the
+/// old role is in the outbox before the first job under the new role.
 #[derive(Clone)]
 pub(crate) struct WriteGate(Option<Arc<Replication>>);
 

@@ -190,7 +190,7 @@ fn run_group(
     if let Some(replication) = &shared.replication
         && let Some(next) = writes.get(&keys::outbox_next()).and_then(|next| keys::last_u64(next))
     {
-        replication.written.send_replace(next - 1);
+        replication.outbox_end.send_replace(next - 1);
     }
     Ok(())
 }

@@ -95,14 +95,14 @@ impl Regions {
             layout::claim(&engines, &names).await?;
         }
         let lead = &engines[LEAD];
-        let write_region = lead.note(WRITE_REGION_NOTE).map_err(StartError::refused)?;
+        let write_region = lead.named_value(WRITE_REGION_NOTE).map_err(StartError::refused)?;
         let write_region = write_region.and_then(|name| names.find(&name)).unwrap_or(LEAD);
         let topology = Topology::new(names.len(), write_region, is_multi_write, delay);
         let mut links = Vec::new();
         for from in 0..engines.len() {
             let mut row = Vec::new();
             for to in &engines {
-                let applied = to.applied_from(RegionId(from as u8)).map_err(StartError::refused)?;
+                let applied = to.applied_up_to(RegionId(from as u8)).map_err(StartError::refused)?;
                 row.push(Link { applied: watch::Sender::new(applied), ..Link::default() });
             }
             links.push(row);
@@ -210,7 +210,7 @@ impl Regions {
     /// Copies the lead's catalog to the other regions.
     async fn adopt(&self) -> Result<(), Refusal> {
         for engine in &self.engines[LEAD + 1..] {
-            engine.adopt(&self.engines[LEAD]).await?;
+            engine.copy_catalog_from(&self.engines[LEAD]).await?;
         }
         Ok(())
     }
@@ -248,7 +248,7 @@ impl Regions {
     }
 
     async fn split_oversized(self: &Arc<Self>) {
-        for (container, range) in self.engines[LEAD].oversized() {
+        for (container, range) in self.engines[LEAD].oversized_partitions() {
             // A single hot key cannot be split further.
             if let Err(refusal) = self.split(&container, range).await {
                 tracing::warn!(container = %container.name, range, %refusal.message, "cannot split a physical partition that is too large");
@@ -291,7 +291,7 @@ impl Regions {
 }
 
 fn role(topology: &Topology, region: usize) -> Role {
-    Role { writes: topology.may_write(region), expires: topology.write_region == region }
+    Role { accepts_writes: topology.may_write(region), removes_expired: topology.write_region == region }
 }
 
 /// Runs a region's maintenance until it is aborted.

@@ -1,5 +1,5 @@
-//! Applying the changes of another region: the same documents, with their
-//! `_rid`, `_etag` and `_ts`, unless a later version is here already.
+//! Applying the changes of another region. A document is stored with the `_rid`,
+//! `_etag` and `_ts` that it has there, unless this region has a later version.
 
 use std::sync::Arc;
 
@@ -19,11 +19,11 @@ use crate::transaction::Transaction;
 /// The progress of applying outbox entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Applied {
-    /// Every entry up to this one is applied here.
-    pub to: u64,
-    /// How many entries were new.
-    pub entries: usize,
-    /// The next entry must wait for the writes of a third region.
+    /// Every entry up to this number is applied here.
+    pub up_to: u64,
+    /// How many of the entries were applied by this call.
+    pub new_entries: usize,
+    /// Whether the next entry must wait for writes of a third region.
     pub is_blocked: bool,
 }
 
@@ -32,15 +32,16 @@ pub(crate) fn applied_position(record: Option<Bytes>) -> u64 {
     record.and_then(|record| keys::last_u64(&record)).unwrap_or(0)
 }
 
-/// Applies the entries that are new here, up to the first that must wait.
+/// Applies the entries that are not applied yet, in order, up to the first one that
+/// must wait for writes of a third region.
 pub(crate) fn apply(
     transaction: &mut Transaction<'_>,
     source: RegionId,
     entries: &[OutboxEntry],
 ) -> Result<Applied, Refusal> {
-    let begun = applied_position(transaction.get(&keys::applied(source.0))?);
-    let mut applied = Applied { to: begun, entries: 0, is_blocked: false };
-    for entry in entries.iter().filter(|entry| entry.sequence > begun) {
+    let applied_before = applied_position(transaction.get(&keys::applied(source.0))?);
+    let mut applied = Applied { up_to: applied_before, new_entries: 0, is_blocked: false };
+    for entry in entries.iter().filter(|entry| entry.sequence > applied_before) {
         let changes = entry.changes.iter().map(Change::decode).collect::<Option<Vec<_>>>();
         let changes = changes.ok_or_else(|| {
             Refusal::gateway(
@@ -48,30 +49,31 @@ pub(crate) fn apply(
                 format!("Entry {} of an outbox cannot be read.", entry.sequence),
             )
         })?;
-        if !is_due(transaction, source, &changes)? {
+        if !can_be_applied(transaction, source, &changes)? {
             applied.is_blocked = true;
             break;
         }
         apply_entry(transaction, source, changes)?;
-        applied.to = entry.sequence;
-        applied.entries += 1;
+        applied.up_to = entry.sequence;
+        applied.new_entries += 1;
     }
-    if applied.entries > 0 {
-        transaction.put(keys::applied(source.0), applied.to.to_be_bytes().to_vec());
+    if applied.new_entries > 0 {
+        transaction.put(keys::applied(source.0), applied.up_to.to_be_bytes().to_vec());
     }
     Ok(applied)
 }
 
-/// Whether every write that the source region had seen is applied here.
-fn is_due(transaction: &Transaction<'_>, source: RegionId, changes: &[Change]) -> Result<bool, Refusal> {
+/// Whether every write of a third region that the source region had seen is
+/// applied here.
+fn can_be_applied(transaction: &Transaction<'_>, source: RegionId, changes: &[Change]) -> Result<bool, Refusal> {
     let Some(own) = transaction.replica else { return Ok(true) };
     for change in changes {
         let Some(container) = transaction.catalog.container_by_number(change.container) else { continue };
         let state = transaction.state(change.container)?;
         let others = (0..own.regions).map(RegionId).filter(|region| ![source, own.region].contains(region));
         for region in others {
-            let has = |range| state.seen(range, region) >= change.seen[region.index()];
-            if !container.ranges_of(change.range).all(has) {
+            let is_applied = |range| state.seen(range, region) >= change.seen[region.index()];
+            if !container.ranges_of(change.range).all(is_applied) {
                 return Ok(false);
             }
         }
@@ -84,8 +86,8 @@ fn apply_entry(
     source: RegionId,
     changes: Vec<Change>,
 ) -> Result<(), Refusal> {
-    // The source's range may have been split here; each child counts its own
-    // LSNs.
+    // The range of the source region may have been split here. Each child counts
+    // its own LSNs.
     let mut stamps: Vec<(RangeId, WriteStamps)> = Vec::new();
     for change in changes {
         let Some(container) = transaction.catalog.container_by_number(change.container).cloned() else {
@@ -177,7 +179,8 @@ fn put(
     old: Option<(u64, StoredDocument)>,
     new: NewVersion,
 ) {
-    // Two regions may have created the same id: the later one's `_rid` stays.
+    // Two regions may have created documents with the same id. The later document
+    // stays, with its `_rid`.
     let old = match old {
         Some((old_rid, document)) if old_rid != rid => {
             let stamp = write.next_stamp();
@@ -205,8 +208,9 @@ fn put(
     }
     let value = write.needs_value().then(|| stored.value());
     if let Some(value) = &value {
-        // A unique key holds within a region. When the writes of two regions
-        // break it together, both documents stay, so that all regions agree.
+        // Unique keys are checked within a region only. When two regions write
+        // documents with the same unique key, both documents stay, so that all
+        // regions have the same documents.
         write.claim_unique(rid, old.as_ref(), value);
     }
     write.put_document(rid, old.as_ref(), &stored, value.as_ref());

@@ -1,5 +1,5 @@
 //! The engine as one of several regions: reading its outbox, applying the
-//! outboxes of others, and taking over the lead region's catalog.
+//! outboxes of other regions, and copying the catalog of another region.
 
 use std::sync::Arc;
 
@@ -31,28 +31,28 @@ impl Engine {
         self.store.write(|_| Ok(())).await
     }
 
-    /// The number of the last outbox entry. The receiver is notified of each new
-    /// entry.
-    pub fn written(&self) -> Option<watch::Receiver<u64>> {
-        self.store.replication().map(|replication| replication.written.subscribe())
+    /// Watches the number of the last durable entry of the outbox. `None` if the
+    /// account has only one region.
+    pub fn watch_outbox_end(&self) -> Option<watch::Receiver<u64>> {
+        self.store.replication().map(|replication| replication.outbox_end.subscribe())
     }
 
-    /// The number of commits that applied entries of other regions. The receiver
-    /// is notified of each such commit.
-    pub fn arrivals(&self) -> Option<watch::Receiver<u64>> {
-        self.store.replication().map(|replication| replication.applied.subscribe())
+    /// Watches the number of commits that applied entries of other regions. `None`
+    /// if the account has only one region.
+    pub fn watch_applied_commits(&self) -> Option<watch::Receiver<u64>> {
+        self.store.replication().map(|replication| replication.applied_commits.subscribe())
     }
 
     /// Outbox entries after `after` up to `to`, as many as fit a page.
     pub fn outbox(&self, after: u64, to: u64) -> Result<Vec<OutboxEntry>, Refusal> {
-        replication::read(&*self.store.view()?, after, to)
+        replication::read_outbox(&*self.store.view()?, after, to)
     }
 
     /// Removes outbox entries up to `to`, which every other region has applied.
     /// One call removes a bounded number. Returns the number of the last entry
     /// that is removed.
     pub async fn trim_outbox(&self, to: u64) -> Result<u64, Refusal> {
-        let trimmed = self.store.write(move |transaction| replication::trim(transaction, to)).await?;
+        let trimmed = self.store.write(move |transaction| replication::trim_outbox(transaction, to)).await?;
         if let Some(replication) = self.store.replication() {
             replication.set_trimmed(trimmed);
         }
@@ -61,7 +61,7 @@ impl Engine {
 
     /// How far the outbox of `source` is applied here: the number of the last
     /// applied entry. All entries before it are applied too.
-    pub fn applied_from(&self, source: RegionId) -> Result<u64, Refusal> {
+    pub fn applied_up_to(&self, source: RegionId) -> Result<u64, Refusal> {
         Ok(documents::applied_position(self.store.view()?.get(&keys::applied(source.0))?))
     }
 
@@ -69,45 +69,47 @@ impl Engine {
     pub async fn apply(&self, source: RegionId, entries: Vec<OutboxEntry>) -> Result<Applied, Refusal> {
         let applied =
             self.store.write(move |transaction| documents::apply(transaction, source, &entries)).await?;
-        if applied.entries > 0
+        if applied.new_entries > 0
             && let Some(replication) = self.store.replication()
         {
-            replication.applied.send_modify(|count| *count += 1);
+            replication.applied_commits.send_modify(|count| *count += 1);
         }
         Ok(applied)
     }
 
-    /// Copies the catalog of the lead region to this region: databases,
+    /// Copies the catalog of another region to this region: databases,
     /// containers, ranges, offers and scripts. Idempotent.
-    pub async fn adopt(&self, lead: &Engine) -> Result<(), Refusal> {
-        let catalog = lead.catalog();
-        let scripts = admin::script_records(&*lead.store.view()?, &catalog)?;
-        self.store.write(move |transaction| admin::adopt(transaction, &catalog, scripts)).await?;
+    pub async fn copy_catalog_from(&self, source: &Engine) -> Result<(), Refusal> {
+        let catalog = source.catalog();
+        let scripts = admin::script_records(&*source.store.view()?, &catalog)?;
+        self.store.write(move |transaction| admin::copy_catalog(transaction, &catalog, scripts)).await?;
         self.backlog.wake();
         Ok(())
     }
 
-    /// Whether this region has the catalog of the lead region.
-    pub fn agrees_with(&self, lead: &Catalog) -> bool {
-        admin::agree(&self.catalog(), lead)
+    /// Whether this region has the catalog of another region. Scripts are not
+    /// compared.
+    pub fn has_same_catalog_as(&self, other: &Catalog) -> bool {
+        admin::is_same_catalog(&self.catalog(), other)
     }
 
-    /// Partitions that are too large. With several regions maintenance does
-    /// not split them; the owner of the engines splits them in all regions.
-    pub fn oversized(&self) -> Vec<(Arc<Container>, RangeId)> {
-        maintenance::oversized(&self.store, self.options.partition_bytes_max)
+    /// The physical partitions that are too large. With several regions
+    /// maintenance does not split them; the owner of the engines splits them in all
+    /// regions.
+    pub fn oversized_partitions(&self) -> Vec<(Arc<Container>, RangeId)> {
+        maintenance::oversized_partitions(&self.store, self.options.partition_bytes_max)
     }
 
     /// Reads a short text that the owner of the engine stored with
-    /// [`Engine::set_note`], for example the name of the write region.
-    pub fn note(&self, name: &str) -> Result<Option<String>, Refusal> {
-        let text = self.store.view()?.get(&keys::note(name))?;
+    /// [`Engine::set_named_value`], for example the name of the write region.
+    pub fn named_value(&self, name: &str) -> Result<Option<String>, Refusal> {
+        let text = self.store.view()?.get(&keys::named_value(name))?;
         Ok(text.map(|text| String::from_utf8_lossy(&text).into_owned()))
     }
 
     /// Stores a short text under a name, next to the data.
-    pub async fn set_note(&self, name: &str, text: &str) -> Result<(), Refusal> {
-        let (key, text) = (keys::note(name), text.as_bytes().to_vec());
+    pub async fn set_named_value(&self, name: &str, text: &str) -> Result<(), Refusal> {
+        let (key, text) = (keys::named_value(name), text.as_bytes().to_vec());
         self.store
             .write(move |transaction| {
                 transaction.put(key, text);

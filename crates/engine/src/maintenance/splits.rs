@@ -8,7 +8,7 @@ use crate::keys::RangeId;
 use crate::writer::StoreHandle;
 
 /// The partitions over `bytes_max`, in the order of their containers.
-pub(crate) fn oversized(store: &StoreHandle, bytes_max: u64) -> Vec<(Arc<Container>, RangeId)> {
+pub(crate) fn oversized_partitions(store: &StoreHandle, bytes_max: u64) -> Vec<(Arc<Container>, RangeId)> {
     let limit = i64::try_from(bytes_max).unwrap_or(i64::MAX);
     let mut found = Vec::new();
     for container in store.catalog().containers() {
@@ -20,7 +20,7 @@ pub(crate) fn oversized(store: &StoreHandle, bytes_max: u64) -> Vec<(Arc<Contain
 }
 
 pub(super) async fn split_oversized(store: &StoreHandle, bytes_max: u64) {
-    for (container, range) in oversized(store, bytes_max) {
+    for (container, range) in oversized_partitions(store, bytes_max) {
         let parent = Arc::clone(&container);
         match store.write(move |transaction| admin::split(transaction, &parent, range)).await {
             Ok(children) => {

@@ -11,13 +11,13 @@ use crate::refusal::Refusal;
 use crate::storage::{Direction, StoreError, View};
 use crate::transaction::Transaction;
 
-/// Entries and bytes of a page. One commit of the target applies a page, so a
-/// page is small enough that clients of the target do not wait long. An entry
-/// is never divided over two pages.
+/// The most entries and bytes of a page. The target region applies a page in one
+/// commit, so a page is small enough that clients of the target do not wait long.
+/// An entry is never divided over two pages.
 const PAGE_ENTRIES_MAX: usize = 256;
 const PAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// Records removed per job.
+/// The most records that one job removes.
 const TRIM_RECORDS_MAX: usize = 1000;
 
 /// The changes of one write.
@@ -28,13 +28,14 @@ pub struct OutboxEntry {
     pub(crate) changes: Vec<Bytes>,
 }
 
-/// The number of the next entry, from its record.
-pub(super) fn next(record: Option<Bytes>) -> u64 {
+/// The number of the next entry, from the record that stores it.
+pub(super) fn next_sequence(record: Option<Bytes>) -> u64 {
     record.and_then(|record| keys::last_u64(&record)).unwrap_or(1)
 }
 
-/// Adds a change to the entry of its write. `sequence` is the entry's number;
-/// the first change of a write takes the next free one.
+/// Adds a change to the outbox entry of its write. `sequence` is the number of that
+/// entry. It is `None` before the first change of the write, which takes the next
+/// number.
 pub(crate) fn append(
     transaction: &mut Transaction<'_>,
     sequence: &mut Option<u64>,
@@ -44,7 +45,7 @@ pub(crate) fn append(
     let sequence = match *sequence {
         Some(sequence) => sequence,
         None => {
-            let next = next(transaction.get(&keys::outbox_next())?);
+            let next = next_sequence(transaction.get(&keys::outbox_next())?);
             transaction.put(keys::outbox_next(), (next + 1).to_be_bytes().to_vec());
             *sequence.insert(next)
         }
@@ -54,7 +55,7 @@ pub(crate) fn append(
 }
 
 /// The number of the oldest entry that has not been trimmed.
-pub(super) fn first(view: &dyn View) -> Result<Option<u64>, StoreError> {
+pub(super) fn first_sequence(view: &dyn View) -> Result<Option<u64>, StoreError> {
     let first = Span::prefix(&keys::outboxes()).first_keys(view, 1)?;
     Ok(first.first().and_then(|key| keys::last_u64_pair(key)).map(|(sequence, _)| sequence))
 }
@@ -82,8 +83,8 @@ pub(crate) fn read(view: &dyn View, after: u64, to: u64) -> Result<Vec<OutboxEnt
     Ok(entries)
 }
 
-/// Removes the entries up to `to`, or as many records as one job may remove.
-/// Returns the number of the last entry that is removed whole.
+/// Removes the entries up to `to`, at most [`TRIM_RECORDS_MAX`] records. Returns
+/// the number of the last entry that is removed with all of its records.
 pub(crate) fn trim(transaction: &mut Transaction<'_>, to: u64) -> Result<u64, Refusal> {
     let span = Span::between(&keys::outboxes(), &keys::outbox(to.saturating_add(1), 0));
     let records = transaction.entries(&span, TRIM_RECORDS_MAX)?;

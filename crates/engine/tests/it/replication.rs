@@ -48,18 +48,19 @@ impl Regions {
             Arc::new(Engine::open(MemoryStore::new(), options).unwrap())
         });
         let regions = Regions { engines: engines.collect(), seconds };
-        let lead = &regions.engines[0];
-        lead.create_database(object(r#"{"id":"d"}"#), None).await.unwrap();
+        let first = &regions.engines[0];
+        first.create_database(object(r#"{"id":"d"}"#), None).await.unwrap();
         let definition = ParsedDefinition::parse(object(definition), ApiVersion::Current).unwrap();
-        lead.create_container("d", definition, None).await.unwrap();
-        regions.adopt().await;
+        first.create_container("d", definition, None).await.unwrap();
+        regions.copy_catalog().await;
         regions
     }
 
-    async fn adopt(&self) {
+    /// Copies the catalog of region 0 to the other regions.
+    async fn copy_catalog(&self) {
         for engine in &self.engines[1..] {
-            engine.adopt(&self.engines[0]).await.unwrap();
-            assert!(engine.agrees_with(&self.engines[0].catalog()));
+            engine.copy_catalog_from(&self.engines[0]).await.unwrap();
+            assert!(engine.has_same_catalog_as(&self.engines[0].catalog()));
         }
     }
 
@@ -89,10 +90,10 @@ impl Regions {
     /// any entry was applied.
     async fn replicate(&self, from: usize, to: usize, entries: u64) -> bool {
         let source = RegionId(from as u8);
-        let position = self.engines[to].applied_from(source).unwrap();
-        let last = *self.engines[from].written().unwrap().borrow();
+        let position = self.engines[to].applied_up_to(source).unwrap();
+        let last = *self.engines[from].watch_outbox_end().unwrap().borrow();
         let page = self.engines[from].outbox(position, last.min(position.saturating_add(entries))).unwrap();
-        !page.is_empty() && self.engines[to].apply(source, page).await.unwrap().to > position
+        !page.is_empty() && self.engines[to].apply(source, page).await.unwrap().up_to > position
     }
 
     /// Replicates until every outbox is applied everywhere.
@@ -246,12 +247,12 @@ async fn an_entry_waits_for_the_writes_its_region_had_seen() {
 #[tokio::test]
 async fn a_region_that_refuses_writes_still_applies_other_regions_writes() {
     let regions = Regions::new(2, DEFINITION).await;
-    regions.engines[1].set_role(Role { writes: false, expires: false }).await.unwrap();
+    regions.engines[1].set_role(Role { accepts_writes: false, removes_expired: false }).await.unwrap();
     assert_eq!(regions.upsert(1, "a", "1", 1).await, Err(403));
     regions.upsert(0, "a", "1", 1).await.unwrap();
     regions.replicate_all().await;
     assert!(regions.read(1, "a", "1").is_some());
-    regions.engines[1].set_role(Role { writes: true, expires: true }).await.unwrap();
+    regions.engines[1].set_role(Role { accepts_writes: true, removes_expired: true }).await.unwrap();
     assert!(regions.upsert(1, "a", "1", 2).await.is_ok());
 }
 
@@ -283,7 +284,7 @@ async fn an_outbox_is_trimmed_and_goes_on() {
         regions.upsert(0, "a", &n.to_string(), n).await.unwrap();
     }
     regions.replicate_all().await;
-    let applied = regions.engines[1].applied_from(RegionId(0)).unwrap();
+    let applied = regions.engines[1].applied_up_to(RegionId(0)).unwrap();
     assert_eq!(applied, 2500);
     let mut calls = 0;
     while regions.engines[0].trim_outbox(applied).await.unwrap() < applied {
@@ -328,22 +329,22 @@ async fn a_tombstone_holds_for_a_day_and_is_then_forgotten() {
 }
 
 #[tokio::test]
-async fn catalogs_are_adopted_with_the_same_numbers() {
+async fn a_copied_catalog_has_the_same_ranges_and_rids() {
     let regions = Regions::new(2, DEFINITION).await;
-    let lead = &regions.engines[0];
-    lead.split(&regions.container(0), 0).await.unwrap();
-    lead.split(&regions.container(0), 1).await.unwrap();
-    lead.create_database(object(r#"{"id":"e"}"#), None).await.unwrap();
-    regions.adopt().await;
+    let first = &regions.engines[0];
+    first.split(&regions.container(0), 0).await.unwrap();
+    first.split(&regions.container(0), 1).await.unwrap();
+    first.create_database(object(r#"{"id":"e"}"#), None).await.unwrap();
+    regions.copy_catalog().await;
     let ranges = |region: usize| regions.container(region).ranges.clone();
     assert_eq!((ranges(0).len(), ranges(0)), (3, ranges(1)));
     assert_eq!(regions.container(0).rid_text, regions.container(1).rid_text);
     regions.upsert(0, "a", "1", 1).await.unwrap();
     regions.replicate_all().await;
     let container = regions.container(0);
-    lead.delete_container(&container).await.unwrap();
-    lead.delete_database("e").await.unwrap();
-    regions.adopt().await;
+    first.delete_container(&container).await.unwrap();
+    first.delete_database("e").await.unwrap();
+    regions.copy_catalog().await;
     assert!(regions.engines[1].catalog().container("d", "c").is_none());
     assert!(regions.engines[1].catalog().database("e").is_none());
 }
@@ -356,7 +357,7 @@ async fn writes_of_a_range_that_is_split_meanwhile_are_seen_in_both_halves() {
     }
     assert!(regions.replicate(0, 1, 3).await);
     regions.engines[0].split(&regions.container(0), 0).await.unwrap();
-    regions.adopt().await;
+    regions.copy_catalog().await;
     regions.upsert(0, "k1", "2", 1).await.unwrap();
     regions.replicate_all().await;
     regions.assert_alike("split");
@@ -370,7 +371,7 @@ async fn writes_of_a_range_that_is_split_meanwhile_are_seen_in_both_halves() {
 #[tokio::test]
 async fn one_region_removes_expired_documents_for_all() {
     let regions = Regions::new(2, DEFINITION).await;
-    regions.engines[1].set_role(Role { writes: false, expires: false }).await.unwrap();
+    regions.engines[1].set_role(Role { accepts_writes: false, removes_expired: false }).await.unwrap();
     let body = NewBody::new(object(r#"{"id":"1","pk":"a","ttl":5}"#), &regions.container(0)).unwrap();
     regions.write(0, "a", ItemOperation::Create { body }).await.unwrap();
     regions.replicate_all().await;
@@ -419,7 +420,7 @@ async fn random_history(seed: u64) {
                 let ranges = regions.container(0).ranges.clone();
                 let range = &ranges[random.below(ranges.len() as u64) as usize];
                 regions.engines[0].split(&regions.container(0), range.id).await.unwrap();
-                regions.adopt().await;
+                regions.copy_catalog().await;
             }
             _ => {
                 let pairs = regions.pairs();

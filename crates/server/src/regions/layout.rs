@@ -51,10 +51,10 @@ const OWNER_NOTE: &str = "region";
 pub(super) async fn claim(engines: &[Arc<Engine>], names: &RegionNames) -> Result<(), StartError> {
     for (region, engine) in engines.iter().enumerate() {
         let owner = format!("{} of {names}", names.name(region));
-        match engine.note(OWNER_NOTE).map_err(StartError::refused)? {
+        match engine.named_value(OWNER_NOTE).map_err(StartError::refused)? {
             Some(found) if found == owner => {}
             Some(found) => return Err(StartError::wrong_store(names.name(region), &found)),
-            None => engine.set_note(OWNER_NOTE, &owner).await.map_err(StartError::refused)?,
+            None => engine.set_named_value(OWNER_NOTE, &owner).await.map_err(StartError::refused)?,
         }
     }
     Ok(())

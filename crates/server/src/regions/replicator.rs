@@ -19,7 +19,7 @@ pub(super) async fn replicate(regions: Arc<Regions>, from: usize, to: usize) {
     let link = &regions.links[from][to];
     let mut topology = regions.topology.subscribe();
     let (Some(mut written), Some(mut arrivals)) =
-        (regions.engines[from].written(), regions.engines[to].arrivals())
+        (regions.engines[from].watch_outbox_end(), regions.engines[to].watch_applied_commits())
     else {
         return; // An account of one region has no outbox.
     };
@@ -36,9 +36,9 @@ pub(super) async fn replicate(regions: Arc<Regions>, from: usize, to: usize) {
         if due > applied {
             match apply(&regions, from, to, applied, due).await {
                 Ok(outcome) => {
-                    link.applied.send_replace(outcome.to);
+                    link.applied.send_replace(outcome.up_to);
                     is_blocked = outcome.is_blocked;
-                    if outcome.entries > 0 {
+                    if outcome.new_entries > 0 {
                         continue;
                     }
                 }

@@ -14,7 +14,7 @@ use super::{LEAD, Regions, WRITE_REGION_NOTE, role};
 pub(crate) const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A region that neither takes writes nor expires documents.
-const READ_ONLY: Role = Role { writes: false, expires: false };
+const READ_ONLY: Role = Role { accepts_writes: false, removes_expired: false };
 
 impl Regions {
     /// Changes the write region; a failure leaves everything as before. It runs to
@@ -51,7 +51,7 @@ impl Regions {
                 return Err(refusal);
             }
         }
-        if let Err(refusal) = self.engines[LEAD].set_note(WRITE_REGION_NOTE, self.names.name(to)).await {
+        if let Err(refusal) = self.engines[LEAD].set_named_value(WRITE_REGION_NOTE, self.names.name(to)).await {
             self.engines[from].set_role(role(&topology, from)).await?;
             return Err(refusal);
         }
@@ -84,9 +84,9 @@ impl Regions {
         Ok(())
     }
 
-    /// The last parcel of a region's outbox.
+    /// The number of the last entry of a region's outbox.
     pub(super) fn written(&self, region: usize) -> u64 {
-        self.engines[region].written().map_or(0, |written| *written.borrow())
+        self.engines[region].watch_outbox_end().map_or(0, |last| *last.borrow())
     }
 
     fn cannot(&self, to: usize, why: &str) -> Refusal {

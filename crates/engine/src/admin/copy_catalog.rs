@@ -1,6 +1,6 @@
-//! Taking over the catalog of the lead region. Databases, containers, their
-//! ranges, offers and scripts belong to the account, so every region has the
-//! same. Indexes and sizes belong to a region and are kept.
+//! Copying the catalog of another region. Databases, containers, their ranges,
+//! offers and scripts belong to the account, so every region has the same ones.
+//! Indexes and sizes belong to a region: the copy does not change them.
 
 use std::sync::Arc;
 
@@ -15,82 +15,84 @@ use crate::refusal::Refusal;
 use crate::state::{ContainerState, RangeState};
 use crate::transaction::Transaction;
 
-/// Whether two catalogs have the same databases, offers and containers, apart
-/// from what belongs to a region.
-pub(crate) fn agree(ours: &Catalog, lead: &Catalog) -> bool {
+/// Whether the catalogs of two regions have the same databases, offers and
+/// containers. Indexes are not compared.
+pub(crate) fn is_same_catalog(ours: &Catalog, theirs: &Catalog) -> bool {
     let databases = |catalog: &Catalog| -> Vec<(u32, String)> {
         catalog.databases.values().map(|database| (database.rid.0, database.etag.clone())).collect()
     };
     let offers = |catalog: &Catalog| -> Vec<(u32, String)> {
         catalog.offers.values().map(|offer| (offer.number, offer.etag.clone())).collect()
     };
-    databases(ours) == databases(lead)
-        && offers(ours) == offers(lead)
-        && ours.containers().count() == lead.containers().count()
-        && ours.containers().zip(lead.containers()).all(|(ours, lead)| is_same(ours, lead))
+    databases(ours) == databases(theirs)
+        && offers(ours) == offers(theirs)
+        && ours.containers().count() == theirs.containers().count()
+        && ours.containers().zip(theirs.containers()).all(|(ours, theirs)| is_same_version(ours, theirs))
 }
 
 /// Whether two regions have the same version of a container. A change of the
-/// definition changes the etag, a split changes the next range.
-fn is_same(ours: &Container, lead: &Container) -> bool {
-    ours.number() == lead.number()
-        && ours.etag == lead.etag
-        && ours.range_next == lead.range_next
-        && ours.logs_versions == lead.logs_versions
+/// definition changes the etag, a split changes the id of the next range.
+fn is_same_version(ours: &Container, theirs: &Container) -> bool {
+    ours.number() == theirs.number()
+        && ours.etag == theirs.etag
+        && ours.range_next == theirs.range_next
+        && ours.logs_versions == theirs.logs_versions
 }
 
-pub(crate) fn adopt(
+/// Makes the catalog equal to `source`, except for indexes and sizes. `scripts` are
+/// the scripts of the source region.
+pub(crate) fn copy_catalog(
     transaction: &mut Transaction<'_>,
-    lead: &Catalog,
+    source: &Catalog,
     scripts: Vec<(Vec<u8>, Bytes)>,
 ) -> Result<(), Refusal> {
-    adopt_scripts(transaction, scripts)?;
-    if agree(&transaction.catalog, lead) {
+    copy_scripts(transaction, scripts)?;
+    if is_same_catalog(&transaction.catalog, source) {
         return Ok(());
     }
     let mut catalog = Catalog::clone(&transaction.catalog);
-    adopt_databases(transaction, &mut catalog, lead);
-    adopt_offers(transaction, &mut catalog, lead);
-    let gone: Vec<Arc<Container>> = catalog
+    copy_databases(transaction, &mut catalog, source);
+    copy_offers(transaction, &mut catalog, source);
+    let deleted: Vec<Arc<Container>> = catalog
         .containers()
-        .filter(|ours| lead.container_by_number(ours.number()).is_none())
+        .filter(|ours| source.container_by_number(ours.number()).is_none())
         .cloned()
         .collect();
-    for container in gone {
+    for container in deleted {
         drop_container(transaction, &mut catalog, &container);
     }
-    for theirs in lead.containers() {
+    for theirs in source.containers() {
         match catalog.container_by_number(theirs.number()).cloned() {
-            Some(ours) if is_same(&ours, theirs) => {}
+            Some(ours) if is_same_version(&ours, theirs) => {}
             Some(ours) => change_container(transaction, &mut catalog, &ours, theirs)?,
             None => add_container(transaction, &mut catalog, theirs),
         }
     }
-    let lsn = catalog.account.lsn.max(lead.account.lsn);
-    catalog.account = AccountCounters { lsn, ..lead.account };
+    let lsn = catalog.account.lsn.max(source.account.lsn);
+    catalog.account = AccountCounters { lsn, ..source.account };
     transaction.put_record(keys::account(), &catalog.account.to_record());
     transaction.catalog = Arc::new(catalog);
     Ok(())
 }
 
-fn adopt_databases(transaction: &mut Transaction<'_>, catalog: &mut Catalog, lead: &Catalog) {
+fn copy_databases(transaction: &mut Transaction<'_>, catalog: &mut Catalog, source: &Catalog) {
     for ours in catalog.databases.values() {
         transaction.remove(keys::database(ours.rid.0));
     }
-    for theirs in lead.databases.values() {
+    for theirs in source.databases.values() {
         transaction.put_record(keys::database(theirs.rid.0), &theirs.to_record());
     }
-    catalog.databases.clone_from(&lead.databases);
+    catalog.databases.clone_from(&source.databases);
 }
 
-fn adopt_offers(transaction: &mut Transaction<'_>, catalog: &mut Catalog, lead: &Catalog) {
+fn copy_offers(transaction: &mut Transaction<'_>, catalog: &mut Catalog, source: &Catalog) {
     for ours in catalog.offers.values() {
         transaction.remove(keys::offer(ours.number));
     }
-    for theirs in lead.offers.values() {
+    for theirs in source.offers.values() {
         transaction.put_record(keys::offer(theirs.number), &theirs.to_record());
     }
-    catalog.offers.clone_from(&lead.offers);
+    catalog.offers.clone_from(&source.offers);
 }
 
 fn add_container(transaction: &mut Transaction<'_>, catalog: &mut Catalog, theirs: &Container) {
@@ -122,7 +124,7 @@ fn change_container(
     Ok(())
 }
 
-/// Divides the counters of each range that was split among its children.
+/// Replaces the counters of each range that was split by counters of its children.
 fn split_counters(state: &mut ContainerState, container: &Container) {
     let mut ranges: Vec<RangeState> = Vec::new();
     for old in &state.ranges {
@@ -137,7 +139,7 @@ fn split_counters(state: &mut ContainerState, container: &Container) {
 }
 
 /// Replaces all scripts if any differs: they are few and small.
-fn adopt_scripts(transaction: &mut Transaction<'_>, scripts: Vec<(Vec<u8>, Bytes)>) -> Result<(), Refusal> {
+fn copy_scripts(transaction: &mut Transaction<'_>, scripts: Vec<(Vec<u8>, Bytes)>) -> Result<(), Refusal> {
     let ours = transaction.entries(&Span::prefix(&keys::all_scripts()), usize::MAX)?;
     if ours == scripts {
         return Ok(());
