@@ -13,7 +13,7 @@ pub fn etag(counter: u64, seconds: u64) -> String {
 
 /// Whether a precondition header matches this etag. `*` matches any; quotes may
 /// be missing, because some callers remove them.
-pub fn names(condition: &str, etag: &str) -> bool {
+pub fn matches(condition: &str, etag: &str) -> bool {
     let condition = condition.trim();
     condition == "*" || condition == etag || condition == etag.trim_matches('"')
 }
@@ -32,9 +32,9 @@ mod tests {
 
     #[test]
     fn a_star_matches_every_etag() {
-        assert!(names("*", "\"x\""));
-        assert!(names("\"x\"", "\"x\""));
-        assert!(names("x", "\"x\""));
-        assert!(!names("\"y\"", "\"x\""));
+        assert!(matches("*", "\"x\""));
+        assert!(matches("\"x\"", "\"x\""));
+        assert!(matches("x", "\"x\""));
+        assert!(!matches("\"y\"", "\"x\""));
     }
 }

@@ -65,7 +65,11 @@ pub(crate) fn apply(
 
 /// Whether every write of a third region that the source region had seen is
 /// applied here.
-fn can_be_applied(transaction: &Transaction<'_>, source: RegionId, changes: &[Change]) -> Result<bool, Refusal> {
+fn can_be_applied(
+    transaction: &Transaction<'_>,
+    source: RegionId,
+    changes: &[Change],
+) -> Result<bool, Refusal> {
     let Some(own) = transaction.replica else { return Ok(true) };
     for change in changes {
         let Some(container) = transaction.catalog.container_by_number(change.container) else { continue };

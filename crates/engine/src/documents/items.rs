@@ -201,12 +201,12 @@ pub(crate) fn read<R: KeyReader + ?Sized>(
     };
     let etag = document.etag();
     if let Some(condition) = &precondition.if_match
-        && !etag::names(condition, &etag)
+        && !etag::matches(condition, &etag)
     {
         return Err(Refusal::precondition_failed().with_charge(charge::PRECONDITION_FAILED).at(position));
     }
     let is_unchanged =
-        precondition.if_none_match.as_ref().is_some_and(|condition| etag::names(condition, &etag));
+        precondition.if_none_match.as_ref().is_some_and(|condition| etag::matches(condition, &etag));
     Ok(ItemOutcome {
         status: if is_unchanged { status::NOT_MODIFIED.code } else { status::OK.code },
         charge: if is_unchanged { charge::read(0) } else { charge::read(document.text.len()) },

@@ -51,7 +51,8 @@ impl Regions {
                 return Err(refusal);
             }
         }
-        if let Err(refusal) = self.engines[LEAD].set_named_value(WRITE_REGION_NOTE, self.names.name(to)).await {
+        if let Err(refusal) = self.engines[LEAD].set_named_value(WRITE_REGION_NOTE, self.names.name(to)).await
+        {
             self.engines[from].set_role(role(&topology, from)).await?;
             return Err(refusal);
         }

@@ -109,7 +109,7 @@ pub(super) fn position_in(service: &RegionService, container: &Container) -> Res
 
 fn check_match(call: &Call, container: &Container) -> Result<(), Refusal> {
     match call.precondition().if_match {
-        Some(condition) if !perihelion_model::etag::names(&condition, &container.etag) => {
+        Some(condition) if !perihelion_model::etag::matches(&condition, &container.etag) => {
             Err(Refusal::precondition_failed().with_charge(charge::PRECONDITION_FAILED))
         }
         _ => Ok(()),

@@ -142,7 +142,12 @@ impl ItemWrite<'_, '_> {
             id,
             operation,
         };
-        replication::append_to_outbox(self.transaction, &mut self.stamps.outbox_sequence, stamp.ordinal, &change)
+        replication::append_to_outbox(
+            self.transaction,
+            &mut self.stamps.outbox_sequence,
+            stamp.ordinal,
+            &change,
+        )
     }
 
     /// The document's own `ttl`. It is checked only in a container that has a

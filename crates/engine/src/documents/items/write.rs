@@ -127,8 +127,8 @@ impl ItemWrite<'_, '_> {
     fn check_preconditions(&self, old: &StoredDocument) -> Result<(), Refusal> {
         let etag = old.etag();
         let Precondition { if_match, if_none_match } = self.precondition;
-        let fails = if_match.as_ref().is_some_and(|condition| !etag::names(condition, &etag))
-            || if_none_match.as_ref().is_some_and(|condition| etag::names(condition, &etag));
+        let fails = if_match.as_ref().is_some_and(|condition| !etag::matches(condition, &etag))
+            || if_none_match.as_ref().is_some_and(|condition| etag::matches(condition, &etag));
         if fails {
             return Err(Refusal::precondition_failed().with_charge(charge::PRECONDITION_FAILED));
         }
