@@ -30,7 +30,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         println!("the cart within the batch: {} orders", cart.value::<Value>()?["orders"]);
     }
 
-    // One refused operation refuses the batch; the error names it.
+    // When one operation is refused, none is applied. The error names the operation.
     let mut refused = Batch::new("ada");
     refused
         .create(&json!({"id": "order-2", "customer": "ada", "total": 1}))?

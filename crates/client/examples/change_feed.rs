@@ -42,12 +42,12 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let page = resumed.wait_for_page(std::time::Duration::from_millis(100)).await?;
     println!("since then: {:?}", page.items);
 
-    // All versions, and deletes with the deleted document.
+    // A feed of all versions has deletes too, with the deleted document.
     let mut versions = orders.all_changes::<Order>(ChangeFeedOptions::from_now());
     match versions.next_page().await {
         Ok(_) => {}
         Err(error) => {
-            println!("this account keeps no versions: {error}");
+            println!("this account does not keep all versions: {error}");
             return account.close().await;
         }
     }

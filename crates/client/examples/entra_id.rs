@@ -20,7 +20,7 @@ struct Identity;
 impl TokenSource for Identity {
     fn token<'a>(&'a self, scope: &'a str) -> TokenFuture<'a> {
         Box::pin(async move {
-            println!("a token for {scope}");
+            println!("requested a token for {scope}");
             // A real token comes from the platform and is renewed before it expires.
             Ok(AccessToken::new("header.payload.signature", SystemTime::now() + Duration::from_secs(3600)))
         })
@@ -31,7 +31,7 @@ impl TokenSource for Identity {
 async fn main() -> Result<(), Box<dyn Error>> {
     let credential = Credential::token_source(Arc::new(Identity));
     if let Ok(endpoint) = std::env::var("COSMOS_ENDPOINT") {
-        // A real account refuses the made-up token above: put yours there.
+        // A real account refuses the token above. Replace it by a token of your tenant.
         let client = Client::with_credential(&endpoint, credential).await?;
         println!("regions: {:?}", client.account().read_regions);
         return Ok(());

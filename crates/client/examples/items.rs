@@ -28,19 +28,20 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let created = orders.create("ada", &order).await?;
     println!("created for {} RU, version {}", created.charge(), created.etag()?);
 
-    // The same id again is a conflict; errors have methods to ask for the kind.
+    // The same id again is a conflict. An error has methods that tell its kind.
     let again = orders.create("ada", &order).await;
-    println!("again: {}", if again.is_err_and(|error| error.is_conflict()) { "conflict" } else { "?" });
+    println!("a second create is a conflict: {}", again.is_err_and(|error| error.is_conflict()));
 
     // Read, change, and write back only if the document is unchanged.
     let mut read = orders.read::<Order>("ada", "1").await?;
     read.value.total += 1.0;
     let unchanged = ItemOptions::new().with_if_match(read.etag()?);
     orders.replace_with("ada", "1", &read.value, &unchanged).await?;
-    let late = orders.replace_with("ada", "1", &read.value, &unchanged).await;
-    println!("second writer: {}", late.map_or_else(|error| error.to_string(), |_| "?".to_owned()));
+    if let Err(error) = orders.replace_with("ada", "1", &read.value, &unchanged).await {
+        println!("a second replace with the same etag: {error}");
+    }
 
-    // A document has its own etag as a member.
+    // A document has its etag in the member `_etag`.
     let now = orders.read::<Order>("ada", "1").await?.into_value();
     println!("total {} at version {:?}", now.total, now.etag);
     if let Some(etag) = &now.etag {

@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 #[derive(Debug, Deserialize)]
-struct Spent {
+struct CustomerTotal {
     customer: String,
     orders: u32,
     total: f64,
@@ -30,16 +30,16 @@ async fn main() -> Result<(), Box<dyn Error>> {
     }
 
     // The service alone answers a query of one partition.
-    let dear = Query::new("SELECT VALUE c.id FROM c WHERE c.total > @least ORDER BY c.total DESC")
+    let large = Query::new("SELECT VALUE c.id FROM c WHERE c.total > @least ORDER BY c.total DESC")
         .with_parameter("@least", 25)
         .in_partition("ada");
-    println!("ada's dearest: {:?}", orders.query::<String>(dear).collect().await?);
+    println!("ada's largest orders: {:?}", orders.query::<String>(large).collect().await?);
 
     // Across partitions, the client merges ORDER BY and aggregates.
     let count = orders.query::<u32>("SELECT VALUE COUNT(1) FROM c").first().await?;
     println!("{count:?} orders in all");
-    let spent = "SELECT c.customer, COUNT(1) AS orders, SUM(c.total) AS total FROM c GROUP BY c.customer";
-    for Spent { customer, orders, total } in orders.query::<Spent>(spent).collect().await? {
+    let totals = "SELECT c.customer, COUNT(1) AS orders, SUM(c.total) AS total FROM c GROUP BY c.customer";
+    for CustomerTotal { customer, orders, total } in orders.query::<CustomerTotal>(totals).collect().await? {
         println!("{customer}: {orders} orders, {total} in all");
     }
 
@@ -51,7 +51,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         println!("second page begins with {:?}", second.and_then(|page| page.items.first().copied()));
     }
 
-    // Or as a stream.
+    // All rows as a stream.
     let mut rows = orders.query::<String>("SELECT VALUE c.id FROM c WHERE c.total < 1").into_stream();
     while let Some(id) = rows.next().await {
         println!("cheap: {}", id?);

@@ -1,5 +1,5 @@
-//! Several regions: the preferred one, a hedged read when it is slow, and the
-//! regions of an operation in its diagnostics.
+//! Several regions: a preferred region, a hedged read when that region is slow, and
+//! the regions of an operation in its diagnostics.
 //!
 //! `cargo run -p perihelion-client --example regions_and_hedging`
 
@@ -28,26 +28,26 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let orders = shop.create_container(&ContainerProperties::new("orders", "/customer")).await?;
     orders.create("ada", &json!({"id": "1", "customer": "ada"})).await?;
     embedded.manage(http::Method::POST, "replication/wait", r#"{"timeoutMs":5000}"#).await?;
-    println!("{}", regions_of(&orders.read::<Value>("ada", "1").await?));
+    println!("{}", attempts_of(&orders.read::<Value>("ada", "1").await?));
 
-    // The preferred region is slow: after the threshold a second one gets the read too.
+    // The preferred region is slow: after 60 ms the read is also sent to a second region.
     let slow = r#"{"operation":"read_item","region":"East US","delayMs":500,"count":1000}"#;
     embedded.manage(http::Method::POST, "faults", slow).await?;
     let hedging = OperationOptions::default().with_hedging(Hedging::Fixed(Duration::from_millis(60)));
     let hedged = ItemOptions::new().with_operation(hedging);
-    println!("{}", regions_of(&orders.read_with::<Value>("ada", "1", &hedged).await?));
+    println!("{}", attempts_of(&orders.read_with::<Value>("ada", "1", &hedged).await?));
 
-    // Or the operation excludes it.
+    // An operation can also exclude the slow region.
     let elsewhere = OperationOptions::default().with_excluded_regions(["East US"]);
     let elsewhere = ItemOptions::new().with_operation(elsewhere);
-    println!("{}", regions_of(&orders.read_with::<Value>("ada", "1", &elsewhere).await?));
+    println!("{}", attempts_of(&orders.read_with::<Value>("ada", "1", &elsewhere).await?));
     drop((orders, shop, client));
     embedded.close().await;
     Ok(())
 }
 
-/// The regions of an operation.
-fn regions_of(item: &perihelion_client::Item<Value>) -> String {
+/// The attempts of an operation with their regions.
+fn attempts_of(item: &perihelion_client::Item<Value>) -> String {
     let diagnostics = item.receipt().diagnostics();
     let attempts: Vec<String> = diagnostics
         .attempts()

@@ -53,10 +53,10 @@ pub struct Batch {
     key: PartitionKey,
     /// `[{...},{...}` without its closing bracket.
     body: Vec<u8>,
-    /// The name of each operation, for error messages.
     operations: Vec<OperationName>,
-    /// Whether an operation is applied at most once, however often the batch is
-    /// sent: a create, or one with an etag. Then this holds for the whole batch.
+    /// Whether one of the operations is a create or has an etag. The service
+    /// applies such an operation at most once, however often the batch is sent,
+    /// and so it applies the whole batch at most once.
     is_guarded: bool,
     /// Whether sending the batch twice has the same effect as sending it once.
     is_idempotent: bool,
@@ -64,7 +64,7 @@ pub struct Batch {
     options: OperationOptions,
 }
 
-/// The kind and id of an operation, as an error shows it.
+/// The kind and id of an operation, for error messages.
 #[derive(Debug, Clone)]
 struct OperationName {
     kind: OperationKind,
@@ -94,7 +94,7 @@ struct WireOperation<'a, B> {
     resource_body: Option<B>,
 }
 
-/// Stands for the body of an operation without one.
+/// The type of the body of operations that have no body.
 type NoBody = ();
 
 impl Batch {
@@ -176,8 +176,9 @@ impl Batch {
         self.push_patch(id, patch, Some(etag))
     }
 
-    /// How to find out whether the batch was applied when its response is lost:
-    /// see [`ItemOptions::with_witness`](crate::ItemOptions::with_witness). All
+    /// Sets how the client finds out whether the batch was applied when its
+    /// response is lost: see
+    /// [`ItemOptions::with_witness`](crate::ItemOptions::with_witness). All
     /// operations are applied or none, so one document is enough.
     pub fn with_witness(
         mut self,
@@ -189,7 +190,7 @@ impl Batch {
         self
     }
 
-    /// Timeouts and regions.
+    /// Sets timeouts and regions.
     pub fn with_options(mut self, options: OperationOptions) -> Self {
         self.options = options;
         self
@@ -200,17 +201,17 @@ impl Batch {
         self.operations.len()
     }
 
-    /// Whether it has no operations. An empty batch cannot be sent.
+    /// Whether the batch has no operations. An empty batch cannot be sent.
     pub fn is_empty(&self) -> bool {
         self.operations.is_empty()
     }
 
-    /// Whether it has [`Batch::OPERATIONS_MAX`] operations.
+    /// Whether the batch has [`Batch::OPERATIONS_MAX`] operations.
     pub fn is_full(&self) -> bool {
         self.len() == Batch::OPERATIONS_MAX
     }
 
-    /// The size of the request body.
+    /// The size of the request body in bytes.
     pub fn bytes(&self) -> usize {
         self.body.len() + 1
     }
@@ -233,6 +234,7 @@ impl Batch {
         Ok(self)
     }
 
+    /// Adds an operation. When it is refused, the batch stays as it was.
     fn push<B: Serialize + ?Sized>(
         &mut self,
         kind: OperationKind,
@@ -249,16 +251,16 @@ impl Batch {
         if id.is_some_and(str::is_empty) {
             return Err(Error::input("the id of a document is empty"));
         }
-        let before = self.body.len();
+        let bytes_before = self.body.len();
         let operation = WireOperation { operation_type: kind, id, if_match: etag, resource_body: body };
-        let added = self.write::<B>(&operation);
-        if added.is_err() {
-            self.body.truncate(before);
-            return added.map(|()| self);
+        if let Err(error) = self.append_to_body::<B>(&operation) {
+            self.body.truncate(bytes_before);
+            return Err(error);
         }
         self.operations.push(OperationName { kind, id: id.map(str::to_owned) });
         self.is_guarded |= kind == OperationKind::Create || etag.is_some();
-        // A second deletion finds no document, and the service refuses the batch.
+        // When a batch with a deletion is sent again, the document no longer exists,
+        // and the service refuses the batch.
         self.is_idempotent &= matches!(
             kind,
             OperationKind::Upsert | OperationKind::Replace | OperationKind::Read | OperationKind::Patch
@@ -266,7 +268,7 @@ impl Batch {
         Ok(self)
     }
 
-    fn write<B: ?Sized>(&mut self, operation: &impl Serialize) -> Result<(), Error> {
+    fn append_to_body<B: ?Sized>(&mut self, operation: &impl Serialize) -> Result<(), Error> {
         self.body.push(if self.is_empty() { b'[' } else { b',' });
         serde_json::to_writer(&mut self.body, operation).map_err(|error| unwritable::<B>(&error))?;
         if self.bytes() > Batch::BYTES_MAX {

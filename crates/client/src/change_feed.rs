@@ -46,7 +46,7 @@ const REFRESHES_MAX: u32 = 5;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Mode {
-    /// Each changed document once, as it is now, at the place of its last write.
+    /// Each changed document once, as it is now, at the position of its last write.
     Latest,
     /// All versions and deletes.
     All,
@@ -58,7 +58,7 @@ pub(crate) enum Mode {
 /// # use perihelion_client::{ChangeFeedOptions, Container, Error};
 /// # use std::time::Duration;
 /// # #[derive(serde::Deserialize)] struct Order { id: String }
-/// # fn keep(token: String) {}
+/// # fn store(token: String) {}
 /// # async fn example(orders: Container) -> Result<(), Error> {
 /// let mut feed = orders.change_feed::<Order>(ChangeFeedOptions::from_beginning());
 /// loop {
@@ -66,7 +66,7 @@ pub(crate) enum Mode {
 ///     for order in page.items {
 ///         println!("{} was created or replaced", order.id);
 ///     }
-///     keep(feed.token()); // ChangeFeedOptions::resume continues here
+///     store(feed.token()); // ChangeFeedOptions::resume continues here
 /// }
 /// # }
 /// ```
@@ -149,9 +149,9 @@ impl<T> ChangeFeed<T> {
 
 impl<T: DeserializeOwned> ChangeFeed<T> {
     /// The next page, from any part of the container. `None` when all changes up
-    /// to now were returned; the caller decides when to call again. Such a round
-    /// costs about 1 RU per physical partition. After an error the next call
-    /// continues at the same place.
+    /// to now were returned; the caller decides when to call again. A call that
+    /// returns `None` costs about 1 RU per physical partition. After an error the
+    /// next call continues at the same position.
     pub async fn next_page(&mut self) -> Result<Option<ChangePage<T>>, Error> {
         self.begin().await?;
         let mut refreshes = 0;
@@ -179,9 +179,9 @@ impl<T: DeserializeOwned> ChangeFeed<T> {
         Ok(None)
     }
 
-    /// The next page; reads again every `interval` while there is none. It waits
-    /// without limit: put a timeout around it, or drop the future. Dropping it
-    /// loses no change.
+    /// The next page. While there is no change, the feed is read again every
+    /// `interval`, without a time limit: put a timeout around the call, or drop its
+    /// future. Dropping the future loses no change.
     pub async fn wait_for_page(&mut self, interval: Duration) -> Result<ChangePage<T>, Error> {
         loop {
             if let Some(page) = self.next_page().await? {
@@ -208,8 +208,8 @@ impl<T: DeserializeOwned> ChangeFeed<T> {
         Ok(())
     }
 
-    /// Divides the first cursor along the physical partitions; `false` when the
-    /// cached partitions do not cover it.
+    /// Divides the first cursor into one cursor per physical partition. Returns
+    /// `false` when the cached list of partitions does not cover it.
     fn divide(&mut self, metadata: &ContainerMetadata) -> Result<bool, Error> {
         if self.container_id.as_deref() != Some(&*metadata.rid) {
             return Err(token::other_container());
@@ -229,15 +229,14 @@ impl<T: DeserializeOwned> ChangeFeed<T> {
     async fn fetch(&self, metadata: &ContainerMetadata) -> Result<Fetched<T>, Error> {
         let first = self.cursors.front().ok_or_else(|| Error::input("the change feed has no cursor"))?;
         let fetched = exchange::fetch(&self.container, self.mode, first, metadata, &self.options).await?;
-        // The driver follows to a container that was created again, where the
-        // positions of the old one are not valid.
-        match self.metadata().await? {
-            now if now.rid == metadata.rid => Ok(fetched),
-            _ => Err(token::other_container()),
-        }
+        // When the container was deleted and created again, the driver sends the
+        // request to the new container, where the old positions are not valid.
+        let metadata_after = self.metadata().await?;
+        if metadata_after.rid == metadata.rid { Ok(fetched) } else { Err(token::other_container()) }
     }
 
-    /// Moves the first cursor behind its page and puts it last.
+    /// Moves the first cursor to the end of its page and puts it last in the list.
+    /// Returns the range of the cursor.
     fn advance(&mut self, etag: String) -> Option<FeedRange> {
         let first = self.cursors.front_mut()?;
         first.position = cursor::Position::After(etag);

@@ -14,8 +14,8 @@ use crate::properties::DatabaseProperties;
 use crate::throughput::Throughput;
 use crate::{Error, feed, manage};
 
-/// The client of one account. Cheap to clone: clones share connections, topology
-/// and sessions. Create one per process and keep it.
+/// The client of one account. It is cheap to clone: clones share connections,
+/// regions and sessions. Create one per process.
 #[derive(Clone, Debug)]
 pub struct Client {
     driver: Driver,
@@ -60,8 +60,8 @@ impl Client {
         }
     }
 
-    /// Connects through a transport of the caller, usually that of a database in
-    /// this process.
+    /// Connects through a transport of the caller, usually the transport of a
+    /// database in this process.
     ///
     /// ```no_run
     /// # use perihelion_client::Client;

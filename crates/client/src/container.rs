@@ -1,5 +1,5 @@
-//! The handle of a container. Its methods call one function each of the modules
-//! `items`, `batch`, `query`, `read_many`, `change_feed` and `manage`.
+//! The handle of a container. The work is done in the modules `items`, `batch`,
+//! `query`, `read_many`, `change_feed`, `manage` and `throughput`.
 
 use perihelion_driver::{Driver, OperationOptions};
 use perihelion_model::partition_key::PartitionKey;
@@ -38,7 +38,7 @@ impl Container {
         self.handle.name()
     }
 
-    /// The name of its database.
+    /// The name of the container's database.
     pub fn database_name(&self) -> &str {
         self.handle.database_name()
     }
@@ -296,8 +296,8 @@ impl Container {
         properties.resource_id.ok_or_else(|| Error::answer("the container's properties have no _rid"))
     }
 
-    /// Applies all operations of a batch, or none. The error then names the
-    /// refused operation ([`Error::operation_index`]).
+    /// Applies all operations of a batch, or none. When the service refuses an
+    /// operation, the error names it ([`Error::operation_index`]).
     pub async fn batch(&self, batch: Batch) -> Result<BatchResults, Error> {
         batch::execute(&self.handle, batch).await
     }

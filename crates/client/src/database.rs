@@ -75,12 +75,13 @@ impl Database {
         manage::delete_database(&self.driver, &self.name).await
     }
 
-    /// Reads the throughput that its containers share; `None` when it has none.
+    /// Reads the throughput that the database's containers share; `None` when the
+    /// database has no throughput of its own.
     pub async fn throughput(&self) -> Result<Option<ProvisionedThroughput>, Error> {
         throughput::read(&self.driver, &self.read().await?.resource_id).await
     }
 
-    /// Changes the throughput that its containers share.
+    /// Changes the throughput that the database's containers share.
     pub async fn replace_throughput(&self, throughput: Throughput) -> Result<ProvisionedThroughput, Error> {
         throughput::replace(&self.driver, &self.read().await?.resource_id, throughput).await
     }

@@ -1,5 +1,5 @@
-//! Etags: the version of a resource. An etag is kept as a header value, so the
-//! etag of a response becomes the condition of a request without a copy.
+//! Etags: the version of a resource. An etag is stored as a header value, so that
+//! the etag of a response becomes the condition of a request without a copy.
 
 use std::fmt;
 
@@ -95,8 +95,8 @@ mod tests {
 
     #[test]
     fn a_text_that_cannot_be_a_header_is_not_an_etag() {
-        for bad in ["", "a\nb"] {
-            assert!(Etag::parse(bad).is_err(), "{bad:?}");
+        for text in ["", "a\nb"] {
+            assert!(Etag::parse(text).is_err(), "{text:?}");
         }
     }
 }

@@ -2,7 +2,6 @@
 //! end.
 
 use bytes::Bytes;
-use http::HeaderValue;
 use perihelion_driver::operation::{Operation, Scope, Target, Verb};
 use perihelion_driver::{Driver, OperationOptions};
 use perihelion_wire::headers;
@@ -13,10 +12,11 @@ use crate::Error;
 use crate::response::decode;
 
 /// Pages of one list. An account has some hundreds of databases and containers,
-/// a page a hundred or more: a longer list means that the service repeats pages.
+/// and a page has a hundred or more of them. A list with more pages means that the
+/// service repeats pages.
 const PAGES_MAX: usize = 1000;
 
-/// A page of a feed. The service names the member after the resource type.
+/// A page of a feed. The member with the list is named after the resource type.
 #[derive(Deserialize)]
 pub(crate) struct Page<T> {
     #[serde(
@@ -34,7 +34,7 @@ pub(crate) async fn list<T: DeserializeOwned>(driver: &Driver, target: Target) -
     collect(driver, Operation::new(Verb::ReadFeed, target, Scope::Unpartitioned, Bytes::new())).await
 }
 
-/// Runs an operation whose response comes in pages, to its end.
+/// Runs an operation whose response comes in pages, and reads all of them.
 pub(crate) async fn collect<T: DeserializeOwned>(
     driver: &Driver,
     mut operation: Operation,
@@ -45,8 +45,7 @@ pub(crate) async fn collect<T: DeserializeOwned>(
         let page: Page<T> = decode(&response.body, &"a page of a feed")?;
         all.extend(page.items);
         let Some(continuation) = response.headers.get(&headers::CONTINUATION) else { return Ok(all) };
-        let continuation: HeaderValue = continuation.clone();
-        operation.headers.insert(headers::CONTINUATION, continuation);
+        operation.headers.insert(headers::CONTINUATION, continuation.clone());
     }
     Err(Error::answer(format!("a list of {} resources does not end after {PAGES_MAX} pages", all.len())))
 }

@@ -1,5 +1,6 @@
-//! What every operation on a container needs: the driver and the container's
-//! name and metadata in it. [`Container`](crate::Container) is its public face.
+//! `ContainerHandle`: the driver, and the container's name and metadata in it.
+//! Every operation on a container takes one. [`Container`](crate::Container) is the
+//! public type around it.
 
 use std::sync::Arc;
 
@@ -71,8 +72,8 @@ impl std::fmt::Debug for ContainerHandle {
     }
 }
 
-/// Whether the physical partition of a request was split or merged: the request
-/// must go to the partitions in its place.
+/// Whether the service refused a request because its physical partition was split
+/// or merged. The request must be sent to the partitions that replace it.
 pub(crate) fn is_partition_gone(error: &Error) -> bool {
     error.status().is_some_and(|status| status.code == status::GONE.code)
 }

@@ -1,6 +1,6 @@
 //! Operations on one document, one function each; the methods of
-//! [`Container`](crate::Container) call them. A write that must not be repeated
-//! is marked here, because the driver cannot see it in the body.
+//! [`Container`](crate::Container) call them. A patch states here whether it may be
+//! repeated, because the driver does not parse its body.
 
 mod options;
 
@@ -44,7 +44,7 @@ pub(crate) async fn replace(
     body: Bytes,
     options: &ItemOptions,
 ) -> Result<Written, Error> {
-    write(container, Verb::Replace, item(container, id)?, key, body, options).await
+    write(container, Verb::Replace, item_target(container, id)?, key, body, options).await
 }
 
 pub(crate) async fn delete(
@@ -53,7 +53,7 @@ pub(crate) async fn delete(
     id: &str,
     options: &ItemOptions,
 ) -> Result<Written, Error> {
-    write(container, Verb::Delete, item(container, id)?, key, Bytes::new(), options).await
+    write(container, Verb::Delete, item_target(container, id)?, key, Bytes::new(), options).await
 }
 
 pub(crate) async fn patch(
@@ -64,7 +64,7 @@ pub(crate) async fn patch(
     options: &ItemOptions,
 ) -> Result<Written, Error> {
     let scope = Scope::Key(KeyScope::new(key));
-    let operation = Operation::new(Verb::Patch, item(container, id)?, scope, patch.body()?);
+    let operation = Operation::new(Verb::Patch, item_target(container, id)?, scope, patch.body()?);
     send(container, operation.with_repeat(patch.repeat()), options).await.map(Written::new)
 }
 
@@ -74,12 +74,12 @@ pub(crate) async fn read<T: DeserializeOwned>(
     id: &str,
     options: &ItemOptions,
 ) -> Result<Item<T>, Error> {
-    let operation = reading(container, key, id)?;
+    let operation = read_operation(container, key, id)?;
     let response = send(container, operation, options).await?;
-    Item::read(response, &Named { container, id })
+    Item::read(response, &DocumentName { container, id })
 }
 
-/// `None` when the document does not exist; other failures stay errors.
+/// `None` when the document does not exist. Other failures are errors.
 pub(crate) async fn find<T: DeserializeOwned>(
     container: &ContainerHandle,
     key: PartitionKey,
@@ -101,16 +101,16 @@ pub(crate) async fn read_if_changed<T: DeserializeOwned>(
     seen: &Etag,
     options: &ItemOptions,
 ) -> Result<Option<Item<T>>, Error> {
-    let operation = reading(container, key, id)?.with_header(headers::IF_NONE_MATCH, seen.header());
+    let operation = read_operation(container, key, id)?.with_header(headers::IF_NONE_MATCH, seen.header());
     let response = send(container, operation, options).await?;
     if response.status.code == http::StatusCode::NOT_MODIFIED.as_u16() {
         return Ok(None);
     }
-    Item::read(response, &Named { container, id }).map(Some)
+    Item::read(response, &DocumentName { container, id }).map(Some)
 }
 
-fn reading(container: &ContainerHandle, key: PartitionKey, id: &str) -> Result<Operation, Error> {
-    Ok(Operation::new(Verb::Read, item(container, id)?, Scope::Key(KeyScope::new(key)), Bytes::new()))
+fn read_operation(container: &ContainerHandle, key: PartitionKey, id: &str) -> Result<Operation, Error> {
+    Ok(Operation::new(Verb::Read, item_target(container, id)?, Scope::Key(KeyScope::new(key)), Bytes::new()))
 }
 
 async fn write(
@@ -135,20 +135,20 @@ async fn send(
 }
 
 /// The target of one document. An empty id would address all documents.
-fn item(container: &ContainerHandle, id: &str) -> Result<Target, Error> {
+fn item_target(container: &ContainerHandle, id: &str) -> Result<Target, Error> {
     if id.is_empty() {
         return Err(Error::input("the id of a document is empty"));
     }
     Ok(Target::item(container.inner(), id))
 }
 
-/// The name of a document in an error.
-struct Named<'a> {
+/// The name of a document, for error messages.
+struct DocumentName<'a> {
     container: &'a ContainerHandle,
     id: &'a str,
 }
 
-impl std::fmt::Display for Named<'_> {
+impl std::fmt::Display for DocumentName<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let inner = self.container.inner();
         write!(f, "document `{}` of {}/{}", self.id, inner.database(), inner.name())

@@ -16,8 +16,8 @@
 //! orders.patch("ada", "1", &Patch::new().increment("/total", 2)?).await?;
 //! let order = orders.read::<Order>("ada", "1").await?;
 //! println!("{} for {} RU", order.value.total, order.charge());
-//! let mut dear = orders.query::<Order>("SELECT * FROM c WHERE c.total > 10 ORDER BY c.total").into_stream();
-//! while let Some(order) = dear.next().await {
+//! let mut large = orders.query::<Order>("SELECT * FROM c WHERE c.total > 10 ORDER BY c.total").into_stream();
+//! while let Some(order) = large.next().await {
 //!     println!("{}", order?.id);
 //! }
 //! # Ok(())
@@ -44,9 +44,9 @@
 //!
 //! # When a response is lost
 //!
-//! A write whose response never came may have been applied. The client repeats
-//! it when repeating is safe. Otherwise the write fails with
-//! [`Error::is_ambiguous`]. With [`ItemOptions::with_witness`] or
+//! When the response to a write is lost, the write may have been applied. The
+//! client repeats the write when repeating is safe. Otherwise the write fails
+//! with [`Error::is_ambiguous`]. With [`ItemOptions::with_witness`] or
 //! [`Batch::with_witness`] the client reads back whether the write was applied.
 //!
 //! # Keys

@@ -25,8 +25,8 @@ pub(crate) async fn create_database(
     send(driver, &operation).await.map(drop)
 }
 
-/// Reads before it creates: usually the database exists, and a credential that
-/// may not create may still read.
+/// Creates a database unless it exists. Reads first: usually the database exists,
+/// and some credentials may read databases but not create them.
 pub(crate) async fn create_database_if_missing(driver: &Driver, name: &str) -> Result<(), Error> {
     match read_database(driver, name).await {
         Ok(_) => return Ok(()),
@@ -34,20 +34,20 @@ pub(crate) async fn create_database_if_missing(driver: &Driver, name: &str) -> R
         Err(error) => return Err(error),
     }
     match create_database(driver, name, None).await {
-        // Another process has created it meanwhile.
+        // Another process has created the database meanwhile.
         Err(error) if error.is_conflict() => Ok(()),
         outcome => outcome,
     }
 }
 
 pub(crate) async fn read_database(driver: &Driver, name: &str) -> Result<DatabaseProperties, Error> {
-    let operation = plain(Verb::Read, Target::database(name));
+    let operation = without_body(Verb::Read, Target::database(name));
     let response = send(driver, &operation).await?;
     decode(&response.body, &format_args!("database `{name}`"))
 }
 
 pub(crate) async fn delete_database(driver: &Driver, name: &str) -> Result<(), Error> {
-    send(driver, &plain(Verb::Delete, Target::database(name))).await.map(drop)
+    send(driver, &without_body(Verb::Delete, Target::database(name))).await.map(drop)
 }
 
 pub(crate) async fn create_container(
@@ -64,23 +64,26 @@ pub(crate) async fn create_container(
     send(driver, &operation).await.map(drop)
 }
 
-/// Checks that an existing container has the wanted partition key.
+/// Creates a container unless it exists. An existing container must have the same
+/// partition key.
 pub(crate) async fn create_container_if_missing(
     container: &ContainerHandle,
     properties: &ContainerProperties,
 ) -> Result<(), Error> {
     match read_container(container).await {
-        Ok(found) => return check_same_key(&found, properties),
+        Ok(found) => return check_partition_key(&found, properties),
         Err(error) if error.is_not_found() => {}
         Err(error) => return Err(error),
     }
     match create_container(container.driver(), container.database_name(), properties).await {
-        Err(error) if error.is_conflict() => check_same_key(&read_container(container).await?, properties),
+        Err(error) if error.is_conflict() => {
+            check_partition_key(&read_container(container).await?, properties)
+        }
         outcome => outcome,
     }
 }
 
-fn check_same_key(found: &ContainerProperties, wanted: &ContainerProperties) -> Result<(), Error> {
+fn check_partition_key(found: &ContainerProperties, wanted: &ContainerProperties) -> Result<(), Error> {
     if found.partition_key.paths == wanted.partition_key.paths {
         return Ok(());
     }
@@ -94,7 +97,7 @@ fn check_same_key(found: &ContainerProperties, wanted: &ContainerProperties) -> 
 }
 
 pub(crate) async fn read_container(container: &ContainerHandle) -> Result<ContainerProperties, Error> {
-    let operation = plain(Verb::Read, Target::container(container.inner()));
+    let operation = without_body(Verb::Read, Target::container(container.inner()));
     let response = send(container.driver(), &operation).await?;
     decode(&response.body, &format_args!("container `{}`", container.name()))
 }
@@ -120,11 +123,13 @@ pub(crate) async fn replace_container(
 }
 
 pub(crate) async fn delete_container(container: &ContainerHandle) -> Result<(), Error> {
-    send(container.driver(), &plain(Verb::Delete, Target::container(container.inner()))).await.map(drop)
+    send(container.driver(), &without_body(Verb::Delete, Target::container(container.inner())))
+        .await
+        .map(drop)
 }
 
-/// Asks the service to delete all documents of a key. Signed as a request to
-/// the container, as the official SDKs sign it.
+/// Asks the service to delete all documents of a partition key. The request is
+/// signed like a request to the container, as in the official SDKs.
 pub(crate) async fn delete_partition(container: &ContainerHandle, key: PartitionKey) -> Result<(), Error> {
     let inner = container.inner();
     let path = format!("{}/operations/partitionkeydelete", inner.path());
@@ -140,7 +145,7 @@ pub(crate) async fn delete_partition(container: &ContainerHandle, key: Partition
     send(container.driver(), &operation).await.map(drop)
 }
 
-fn plain(verb: Verb, target: Target) -> Operation {
+fn without_body(verb: Verb, target: Target) -> Operation {
     Operation::new(verb, target, Scope::Unpartitioned, Bytes::new())
 }
 

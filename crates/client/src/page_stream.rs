@@ -1,4 +1,4 @@
-//! A feed of pages as a stream: queries and change feeds use it alike.
+//! `PageStream`: the pages of a query or of a change feed as a stream.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -14,7 +14,8 @@ pub(crate) trait PageFeed<P>: Send + 'static {
 
 type PendingPage<F, P> = Pin<Box<dyn Future<Output = (Box<F>, Result<Option<P>, Error>)> + Send>>;
 
-/// The pages of a feed. It ends after the last page and after the first error.
+/// The pages of a feed. The stream ends after the last page, or after the first
+/// error.
 pub(crate) struct PageStream<F, P> {
     state: State<F, P>,
 }
@@ -22,7 +23,7 @@ pub(crate) struct PageStream<F, P> {
 enum State<F, P> {
     /// No request is under way.
     Idle(Box<F>),
-    /// The next page is being waited for.
+    /// The request for the next page is under way.
     Waiting(PendingPage<F, P>),
     Ended(Box<F>),
     /// Only while `poll_page` runs.
@@ -34,7 +35,7 @@ impl<F, P> PageStream<F, P> {
         PageStream { state: State::Idle(Box::new(feed)) }
     }
 
-    /// The feed; `None` while a page is being waited for.
+    /// The feed; `None` while a request is under way.
     pub(crate) fn into_feed(self) -> Option<F> {
         match self.state {
             State::Idle(feed) | State::Ended(feed) => Some(*feed),

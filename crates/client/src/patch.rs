@@ -53,9 +53,9 @@ enum PatchOperation {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Amount {
-    /// An integer stays an integer.
+    /// An integer. Added to an integer, the sum is an integer.
     Integer(i64),
-    /// The sum becomes a float.
+    /// A float. The sum is a float.
     Float(f64),
 }
 
@@ -87,40 +87,40 @@ impl Patch {
     /// The service's limit on operations per patch.
     pub const OPERATIONS_MAX: usize = OPERATIONS_MAX;
 
-    /// An empty patch. It needs at least one operation to be sent.
+    /// An empty patch. A patch needs at least one operation before it can be sent.
     pub fn new() -> Self {
         Patch::default()
     }
 
-    /// Sets a member, whether it exists or not. An element of an array must exist
-    /// or be the one after the last.
+    /// Sets a member, whether it exists or not. The index of an array element must
+    /// be that of an existing element, or the length of the array.
     pub fn set(self, path: &str, value: impl Serialize) -> Result<Self, Error> {
-        let (path, value) = (pointer(path)?, raw(value)?);
+        let (path, value) = (checked_pointer(path)?, to_raw(value)?);
         self.push(PatchOperation::Set { path, value })
     }
 
-    /// Adds a member, or inserts an element before the one at that index;
+    /// Adds a member, or inserts an element before the array element at that index;
     /// `/-` appends to an array.
     pub fn add(self, path: &str, value: impl Serialize) -> Result<Self, Error> {
-        let (path, value) = (pointer(path)?, raw(value)?);
+        let (path, value) = (checked_pointer(path)?, to_raw(value)?);
         self.push(PatchOperation::Add { path, value })
     }
 
     /// Replaces a member or element that must exist.
     pub fn replace(self, path: &str, value: impl Serialize) -> Result<Self, Error> {
-        let (path, value) = (pointer(path)?, raw(value)?);
+        let (path, value) = (checked_pointer(path)?, to_raw(value)?);
         self.push(PatchOperation::Replace { path, value })
     }
 
     /// Removes a member or element that must exist.
     pub fn remove(self, path: &str) -> Result<Self, Error> {
-        let path = pointer(path)?;
+        let path = checked_pointer(path)?;
         self.push(PatchOperation::Remove { path })
     }
 
     /// Adds to a number; creates the member when it does not exist.
     pub fn increment(self, path: &str, by: impl Into<Amount>) -> Result<Self, Error> {
-        let (path, value) = (pointer(path)?, by.into());
+        let (path, value) = (checked_pointer(path)?, by.into());
         if matches!(value, Amount::Float(amount) if !amount.is_finite()) {
             return Err(Error::input(format!("{path} cannot be incremented by a number that is not finite")));
         }
@@ -129,12 +129,12 @@ impl Patch {
 
     /// Moves a member or element that must exist.
     pub fn move_to(self, from: &str, path: &str) -> Result<Self, Error> {
-        let (from, path) = (pointer(from)?, pointer(path)?);
+        let (from, path) = (checked_pointer(from)?, checked_pointer(path)?);
         self.push(PatchOperation::Move { from, path })
     }
 
     /// Applies the patch only if the document matches this predicate,
-    /// `FROM c WHERE ...`; otherwise it fails with 412.
+    /// `FROM c WHERE ...`; otherwise the patch fails with 412.
     pub fn with_condition(mut self, predicate: impl Into<String>) -> Self {
         self.condition = Some(predicate.into());
         self
@@ -145,14 +145,14 @@ impl Patch {
         self.operations.len()
     }
 
-    /// Whether it has no operations. An empty patch cannot be sent.
+    /// Whether the patch has no operations. An empty patch cannot be sent.
     pub fn is_empty(&self) -> bool {
         self.operations.is_empty()
     }
 
     /// Whether the patch may be sent again when its response is lost. Setting a
-    /// member twice has the same effect as once; the effect of the other
-    /// operations depends on the document they find.
+    /// member twice has the same effect as setting it once. The effect of the other
+    /// operations depends on the document, which the first attempt may have changed.
     pub(crate) fn repeat(&self) -> Repeat {
         let is_idempotent = |operation: &PatchOperation| match operation {
             PatchOperation::Set { path, .. } | PatchOperation::Replace { path, .. } => !path.ends_with("/-"),
@@ -163,8 +163,9 @@ impl Patch {
         };
         match (self.operations.iter().all(is_idempotent), &self.condition) {
             (true, None) => Repeat::Freely,
-            // Sending it twice is harmless. But the patch may change what its
-            // condition tests, so a refused second attempt proves nothing.
+            // Sending the patch twice is harmless. But the patch may change a member
+            // that its condition tests. So when a second attempt is refused, the first
+            // may have been applied.
             (true, Some(_)) => Repeat::Guarded,
             (false, _) => Repeat::Never,
         }
@@ -176,7 +177,8 @@ impl Patch {
         encode(&self.as_body())
     }
 
-    /// The patch as part of a batch's body.
+    /// The request body as a value that can be serialized, also into the body of a
+    /// batch.
     pub(crate) fn as_body(&self) -> impl Serialize + '_ {
         #[derive(Serialize)]
         struct Body<'a> {
@@ -187,6 +189,7 @@ impl Patch {
         Body { operations: &self.operations, condition: self.condition.as_deref() }
     }
 
+    /// Checks that the patch has an operation.
     pub(crate) fn check(&self) -> Result<(), Error> {
         if self.is_empty() { Err(Error::input("a patch needs at least one operation")) } else { Ok(()) }
     }
@@ -200,7 +203,7 @@ impl Patch {
     }
 }
 
-fn pointer(path: &str) -> Result<String, Error> {
+fn checked_pointer(path: &str) -> Result<String, Error> {
     if path.len() > 1 && path.starts_with('/') {
         Ok(path.to_owned())
     } else {
@@ -208,6 +211,6 @@ fn pointer(path: &str) -> Result<String, Error> {
     }
 }
 
-fn raw<T: Serialize>(value: T) -> Result<Box<RawValue>, Error> {
+fn to_raw<T: Serialize>(value: T) -> Result<Box<RawValue>, Error> {
     serde_json::value::to_raw_value(&value).map_err(|error| unwritable::<T>(&error))
 }

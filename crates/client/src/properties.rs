@@ -1,7 +1,7 @@
 //! Properties of databases and containers.
 //!
-//! Members that this release does not know are kept, so that reading properties,
-//! changing one and replacing them loses nothing.
+//! Members that this release does not know are kept, so that a caller who reads
+//! properties, changes one and writes them back loses no member.
 
 mod indexing;
 mod partition_key;

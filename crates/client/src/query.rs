@@ -2,13 +2,15 @@
 //! pages and streams.
 //!
 //! [`Query`] is the statement with its options, [`QueryFeed`] runs it page by
-//! page. The service alone answers a query of one partition key, and a query that
-//! needs no merging (`direct`). ORDER BY, OFFSET LIMIT, DISTINCT, aggregates and
-//! GROUP BY over several physical partitions run on each of them and are merged
-//! here by the service's query plan (`merged`). `route` decides between the two.
+//! page. A query of one partition key, and a query that needs no merging, is
+//! answered by the service alone (`direct`). A query with ORDER BY, OFFSET LIMIT,
+//! DISTINCT, aggregates or GROUP BY over several physical partitions runs on each of
+//! them, and the client merges the results by the service's query plan (`merged`).
+//! `route` decides between the two.
 //!
-//! No request is sent before the first page is read, at most `parallel_max`
-//! requests are under way, and none outlives the feed.
+//! No request is sent before the caller asks for the first page, at most
+//! `parallel_max` requests are under way at the same time, and none outlives the
+//! feed.
 
 mod direct;
 mod exchange;
@@ -38,9 +40,9 @@ use merged::Merged;
 /// # #[derive(serde::Deserialize)] struct Order { total: f64 }
 /// # use perihelion_client::Query;
 /// # async fn example(orders: perihelion_client::Container) -> Result<(), perihelion_client::Error> {
-/// let dear = Query::new("SELECT * FROM c WHERE c.total > @least ORDER BY c.total DESC")
+/// let large = Query::new("SELECT * FROM c WHERE c.total > @least ORDER BY c.total DESC")
 ///     .with_parameter("@least", 100);
-/// let mut feed = orders.query::<Order>(dear);
+/// let mut feed = orders.query::<Order>(large);
 /// while let Some(page) = feed.next_page().await? {
 ///     println!("{} orders for {} RU", page.items.len(), page.charge());
 /// }
@@ -55,9 +57,10 @@ pub struct QueryFeed<T> {
     rows: PhantomData<fn() -> T>,
 }
 
-/// How a query is run, once that is decided.
+/// How a query is run.
 #[derive(Debug)]
 enum Execution {
+    /// Not decided yet: no page was requested.
     Unsent,
     Direct(Direct),
     Merged(Box<Merged>),
@@ -81,15 +84,15 @@ impl<T> QueryFeed<T> {
 
 impl<T: DeserializeOwned> QueryFeed<T> {
     /// The next page, which is never empty; `None` after the last one. After an
-    /// error the next call continues at the same place. Dropping the future of a
-    /// call loses no rows either.
+    /// error the next call continues at the same row. Dropping the future of a call
+    /// loses no rows.
     pub async fn next_page(&mut self) -> Result<Option<Page<T>>, Error> {
         let QueryFeed { container, query, execution, .. } = self;
         loop {
             match execution {
                 Execution::Unsent => *execution = route::route(container, query).await?,
                 Execution::Direct(direct) => match direct.next_page(container, query).await {
-                    Err(error) if direct.is_unstarted() => {
+                    Err(error) if direct.is_at_first_page() => {
                         *execution = route::reroute(container, query, error).await?;
                     }
                     outcome => return outcome,

@@ -2,8 +2,8 @@
 //!
 //! [`plan`] divides the documents among the physical partitions. This file sends
 //! the requests, a bounded number at a time, and puts the documents into the
-//! order of the caller. The documents of a partition that split meanwhile are
-//! planned again. Dropping the call drops its requests.
+//! order of the caller. When a partition is split meanwhile, its documents are
+//! divided again. Dropping the future of the call cancels its requests.
 
 mod plan;
 mod statement;
@@ -29,7 +29,7 @@ use crate::Error;
 use crate::feed;
 use crate::handle::{ContainerHandle, is_partition_gone};
 use crate::response::decode;
-use plan::{Chunk, Wanted, chunks};
+use plan::{Chunk, WantedDocument, chunks};
 
 /// Requests under way at the same time: enough for a few busy partitions, few
 /// enough to leave room for the caller's other operations.
@@ -38,15 +38,15 @@ const PARALLEL_MAX: usize = 16;
 /// How often one call refreshes the partitions.
 const REFRESHES_MAX: u32 = 5;
 
-/// Pages of one chunk's query. A page has up to 4 MB, a chunk a hundred documents
-/// of at most 2 MB.
+/// Pages of one chunk's query. A chunk has at most a hundred documents of at most
+/// 2 MB, so a query with more pages does not end.
 const PAGES_MAX: usize = 1000;
 
 /// The documents of a read-many call, in the order of the caller.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct ManyItems<T> {
-    /// The documents; `None` for one that does not exist.
+    /// The documents; `None` for a document that does not exist.
     pub items: Vec<Option<T>>,
     charge: f64,
     requests: usize,
@@ -73,7 +73,7 @@ pub(crate) async fn read_many<T: DeserializeOwned>(
     if items.is_empty() {
         return Ok(many);
     }
-    let wanted = items.into_iter().enumerate().map(|(place, (key, id))| Wanted { place, key, id });
+    let wanted = items.into_iter().enumerate().map(|(index, (key, id))| WantedDocument { index, key, id });
     let mut metadata = container.metadata().await?;
     let mut waiting: VecDeque<Chunk> = chunks(wanted.collect(), &metadata)?.into();
     let mut pending = JoinSet::new();
@@ -88,7 +88,7 @@ pub(crate) async fn read_many<T: DeserializeOwned>(
         let (chunk, outcome) =
             received.map_err(|_| Error::input("the task of a read-many request was cancelled"))?;
         match outcome {
-            Ok(fetched) => place(&mut many, &chunk, &fetched)?,
+            Ok(fetched) => add_documents(&mut many, &chunk, &fetched)?,
             Err(error) if is_partition_gone(&error) && refreshes < REFRESHES_MAX => {
                 refreshes += 1;
                 metadata = container.refresh_metadata(&metadata).await?;
@@ -122,15 +122,15 @@ async fn fetch(
     options: OperationOptions,
 ) -> (Chunk, Result<ChunkResponse, Error>) {
     let outcome = match chunk.wanted.as_slice() {
-        [only] => read(&container, only, &options).await,
-        several => query(&container, &metadata, &chunk.range, several, &options).await,
+        [only] => read_one(&container, only, &options).await,
+        several => query(&container, &metadata, &chunk.range_id, several, &options).await,
     };
     (chunk, outcome)
 }
 
-async fn read(
+async fn read_one(
     container: &ContainerHandle,
-    wanted: &Wanted,
+    wanted: &WantedDocument,
     options: &OperationOptions,
 ) -> Result<ChunkResponse, Error> {
     let target = Target::item(container.inner(), &wanted.id);
@@ -150,13 +150,13 @@ async fn read(
 async fn query(
     container: &ContainerHandle,
     metadata: &ContainerMetadata,
-    range: &Arc<str>,
-    wanted: &[Wanted],
+    range_id: &Arc<str>,
+    wanted: &[WantedDocument],
     options: &OperationOptions,
 ) -> Result<ChunkResponse, Error> {
     let body = statement::body(wanted, &metadata.partition_key)?;
     let target = Target::items(container.inner());
-    let mut operation = Operation::new(Verb::Query, target, Scope::Range(Arc::clone(range)), body);
+    let mut operation = Operation::new(Verb::Query, target, Scope::Range(Arc::clone(range_id)), body);
     let mut fetched = ChunkResponse::default();
     while fetched.requests < PAGES_MAX {
         let response = container.execute(&operation, options).await?;
@@ -168,8 +168,9 @@ async fn query(
     Err(Error::answer(format!("a query for {} documents does not end", wanted.len())))
 }
 
-/// Puts the documents of a chunk at their places in the result.
-fn place<T: DeserializeOwned>(
+/// Puts the documents of a chunk into the result, each at the index that it has in
+/// the caller's list.
+fn add_documents<T: DeserializeOwned>(
     many: &mut ManyItems<T>,
     chunk: &Chunk,
     fetched: &ChunkResponse,
@@ -178,21 +179,21 @@ fn place<T: DeserializeOwned>(
     many.charge += fetched.charge;
     if let [only] = chunk.wanted.as_slice() {
         for body in &fetched.pages {
-            many.items[only.place] = Some(decode(body, &format_args!("document `{}`", only.id))?);
+            many.items[only.index] = Some(decode(body, &format_args!("document `{}`", only.id))?);
         }
         return Ok(());
     }
-    let places: HashMap<&str, usize> =
-        chunk.wanted.iter().map(|wanted| (wanted.id.as_str(), wanted.place)).collect();
+    let indexes: HashMap<&str, usize> =
+        chunk.wanted.iter().map(|wanted| (wanted.id.as_str(), wanted.index)).collect();
     for body in &fetched.pages {
         let page: BorrowedPage<'_> = serde_json::from_slice(body)
             .map_err(|error| Error::answer(format!("a page of documents cannot be parsed: {error}")))?;
         for document in page.items {
-            let named: Named<'_> = serde_json::from_str(document.get())
+            let DocumentId { id } = serde_json::from_str(document.get())
                 .map_err(|error| Error::answer(format!("a document has no id: {error}")))?;
-            if let Some(&place) = places.get(&*named.id) {
-                let what = format_args!("document `{}`", named.id);
-                many.items[place] = Some(decode(document.get().as_bytes(), &what)?);
+            if let Some(&index) = indexes.get(&*id) {
+                let what = format_args!("document `{id}`");
+                many.items[index] = Some(decode(document.get().as_bytes(), &what)?);
             }
         }
     }
@@ -202,9 +203,9 @@ fn place<T: DeserializeOwned>(
 /// A page whose documents are not parsed yet.
 type BorrowedPage<'a> = feed::Page<&'a RawValue>;
 
-/// The id of a document: it is unique within a chunk.
+/// The id of a document. It is unique within a chunk.
 #[derive(Deserialize)]
-struct Named<'a> {
+struct DocumentId<'a> {
     #[serde(borrow)]
     id: Cow<'a, str>,
 }

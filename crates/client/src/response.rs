@@ -22,6 +22,7 @@ pub struct Receipt {
 }
 
 impl Receipt {
+    /// The receipt and the body of a response.
     pub(crate) fn split(response: Response) -> (Receipt, Bytes) {
         let receipt = Receipt {
             status: response.status,
@@ -47,15 +48,16 @@ impl Receipt {
         self.etag.as_ref().ok_or_else(|| Error::answer("the response has no etag"))
     }
 
-    /// Request units. [`Diagnostics::charge`] has those of failed attempts too.
+    /// The request units of this response. [`Diagnostics::charge`] also counts failed
+    /// attempts.
     pub fn charge(&self) -> f64 {
         self.charge
     }
 
     /// The session token of the response. Another process that passes it to
     /// [`ItemOptions::with_session_token`](crate::ItemOptions::with_session_token)
-    /// reads what this response read or wrote. This client keeps session tokens
-    /// itself and reads its own writes without it.
+    /// reads what this response read or wrote. This client stores session tokens
+    /// itself; it needs no token to read its own writes.
     pub fn session_token(&self) -> Option<&str> {
         self.session_token.as_ref()?.to_str().ok()
     }

@@ -67,18 +67,18 @@ impl Throughput {
     }
 }
 
-/// An offer. Members that are not named here are kept and sent back.
+/// An offer. Members that this type does not name are in `other` and are sent back.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Offer {
     id: String,
-    content: Content,
+    content: OfferContent,
     #[serde(flatten)]
     other: Map<String, Value>,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Content {
+struct OfferContent {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     offer_throughput: Option<i64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -96,14 +96,15 @@ pub(crate) async fn read(driver: &Driver, rid: &str) -> Result<Option<Provisione
         Some(offer) => {
             let operation =
                 Operation::new(Verb::Read, Target::offer(&offer.id), Scope::Unpartitioned, Bytes::new());
-            exchange(driver, operation).await.map(|(_, provisioned)| Some(provisioned))
+            send(driver, operation).await.map(|(_, provisioned)| Some(provisioned))
         }
     }
 }
 
-/// Changes the throughput of the resource with this `_rid`, which must have one. A
-/// change between manual and autoscale takes two requests: the first migrates the
-/// offer, with a value that the service chooses, the second sets our value.
+/// Changes the throughput of the resource with this `_rid`, which must have its own
+/// throughput. A change between manual and autoscale takes two requests: the first
+/// migrates the offer, with a value that the service chooses, the second sets the
+/// wanted value.
 pub(crate) async fn replace(
     driver: &Driver,
     rid: &str,
@@ -119,17 +120,18 @@ pub(crate) async fn replace(
             Throughput::Manual(_) => headers::MIGRATE_OFFER_TO_MANUAL,
             Throughput::Autoscale { .. } => headers::MIGRATE_OFFER_TO_AUTOPILOT,
         };
-        let operation = replacing(&offer)?.with_header(header, HeaderValue::from_static("true"));
-        let (migrated, provisioned) = exchange(driver, operation).await?;
+        let operation = replace_operation(&offer)?.with_header(header, HeaderValue::from_static("true"));
+        let (migrated, provisioned) = send(driver, operation).await?;
         if provisioned.throughput == wanted {
             return Ok(provisioned);
         }
         offer = migrated;
     }
     offer.content.set(wanted);
-    exchange(driver, replacing(&offer)?).await.map(|(_, provisioned)| provisioned)
+    send(driver, replace_operation(&offer)?).await.map(|(_, provisioned)| provisioned)
 }
 
+/// The offer of the resource with this `_rid`.
 async fn find(driver: &Driver, rid: &str) -> Result<Option<Offer>, Error> {
     let query = json!({
         "query": "SELECT * FROM root WHERE root.offerResourceId = @rid",
@@ -139,11 +141,12 @@ async fn find(driver: &Driver, rid: &str) -> Result<Option<Offer>, Error> {
     Ok(feed::collect::<Offer>(driver, operation).await?.into_iter().next())
 }
 
-fn replacing(offer: &Offer) -> Result<Operation, Error> {
+fn replace_operation(offer: &Offer) -> Result<Operation, Error> {
     Ok(Operation::new(Verb::Replace, Target::offer(&offer.id), Scope::Unpartitioned, encode(offer)?))
 }
 
-async fn exchange(driver: &Driver, operation: Operation) -> Result<(Offer, ProvisionedThroughput), Error> {
+/// Sends an operation whose response is an offer.
+async fn send(driver: &Driver, operation: Operation) -> Result<(Offer, ProvisionedThroughput), Error> {
     let response = driver.execute(&operation, &OperationOptions::default()).await?;
     let offer: Offer = decode(&response.body, &"an offer")?;
     let is_pending = response
@@ -169,7 +172,7 @@ impl Offer {
     }
 }
 
-impl Content {
+impl OfferContent {
     fn set(&mut self, wanted: Throughput) {
         match wanted {
             Throughput::Manual(units) => {

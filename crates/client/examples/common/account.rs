@@ -1,6 +1,6 @@
-//! The account that the examples use: the one that the environment variable
-//! `AZURE_COSMOS_CONNECTION_STRING` names, or else a database in this process,
-//! so that every example runs without an installation.
+//! The account that the examples use: the account in the environment variable
+//! `AZURE_COSMOS_CONNECTION_STRING`, or else a database in this process, so that
+//! every example runs without an installation.
 
 use std::error::Error;
 

@@ -1,4 +1,5 @@
-//! Sends a batch and finds in its response which operation was refused.
+//! Sends a batch. When the service refuses it, the response tells which operation
+//! was the cause.
 
 use bytes::Bytes;
 use http::StatusCode;
@@ -11,8 +12,8 @@ use super::{Batch, OperationName};
 use crate::Error;
 use crate::handle::ContainerHandle;
 
-/// The status of operations that were not applied because another one was
-/// refused.
+/// The status of operations that were not applied because another operation of
+/// the batch was refused.
 const FAILED_DEPENDENCY: u16 = 424;
 
 pub(crate) async fn execute(container: &ContainerHandle, batch: Batch) -> Result<BatchResults, Error> {
@@ -30,12 +31,13 @@ pub(crate) async fn execute(container: &ContainerHandle, batch: Batch) -> Result
         operation = operation.with_witness(witness);
     }
     let response = container.execute(&operation, &options).await.or_else(refused_when_repeated)?;
-    conclude(&operations, response)
+    read_response(&operations, response)
 }
 
 /// Turns the error of a repeated batch back into its response. When the first
 /// response was lost and the second attempt was refused, the driver returns the
-/// refusal as an error that holds the results. An ambiguous error stays one.
+/// refusal as an error that holds the results. An ambiguous error is returned
+/// unchanged.
 fn refused_when_repeated(error: Error) -> Result<Response, Error> {
     match error.status() {
         Some(status) if status.code == StatusCode::MULTI_STATUS.as_u16() && !error.is_ambiguous() => {
@@ -50,10 +52,11 @@ fn refused_when_repeated(error: Error) -> Result<Response, Error> {
     }
 }
 
-/// The results, or an error that names the refused operation.
-pub(super) fn conclude(operations: &[OperationName], response: Response) -> Result<BatchResults, Error> {
+/// Reads the response: the results, or an error that names the refused operation.
+pub(super) fn read_response(operations: &[OperationName], response: Response) -> Result<BatchResults, Error> {
     if response.diagnostics.resolution() == Some(Resolution::Witnessed) {
-        // The response was lost: this one is the read of the witness.
+        // The response to the batch was lost. This is the response to the read of
+        // the witness, so it has no results.
         return Ok(BatchResults::new(Vec::new(), response));
     }
     let results = parse(&response.body)?;
@@ -70,7 +73,8 @@ pub(super) fn conclude(operations: &[OperationName], response: Response) -> Resu
     }
 }
 
-/// The operation that was refused for a reason of its own.
+/// The index of the operation that caused the refusal. The others have the status
+/// [`FAILED_DEPENDENCY`].
 fn failed_operation(results: &[BatchResult]) -> Option<usize> {
     let has_failed = |result: &BatchResult| result.status().code >= 400;
     results
@@ -81,11 +85,13 @@ fn failed_operation(results: &[BatchResult]) -> Option<usize> {
 
 #[cold]
 fn refusal(operations: &[OperationName], results: &[BatchResult], index: usize, response: Response) -> Error {
-    let own = results[index].status();
-    // The service states the sub-status only for the whole response.
-    let status = if own.sub == 0 { Status::new(own.code, response.status.sub) } else { own };
+    let mut status = results[index].status();
+    if status.sub == 0 {
+        // The service sends the sub-status with the response and not with the result.
+        status = Status::new(status.code, response.status.sub);
+    }
     let message = format!(
-        "operation {index} of the batch ({}) was refused; none of the {} was applied",
+        "operation {index} of the batch ({}) was refused; none of its {} operations was applied",
         operations[index],
         operations.len()
     );

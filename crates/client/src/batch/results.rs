@@ -1,5 +1,5 @@
-//! The results of a batch, one per operation. Documents stay unparsed in the
-//! response's bytes until [`BatchResult::value`].
+//! The results of a batch, one per operation. A document stays unparsed in the
+//! response's bytes until [`BatchResult::value`] is called.
 
 use std::borrow::Cow;
 
@@ -24,8 +24,9 @@ impl BatchResults {
         BatchResults { results, receipt: Receipt::split(response).0 }
     }
 
-    /// One result per operation. Empty when the response was lost and the witness
-    /// showed that the batch was applied: read the documents then.
+    /// One result per operation. The list is empty when the response was lost and
+    /// the witness showed that the batch was applied. To see the documents then,
+    /// read them.
     pub fn results(&self) -> &[BatchResult] {
         &self.results
     }

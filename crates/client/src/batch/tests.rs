@@ -5,7 +5,7 @@ use perihelion_driver::diagnostics::Diagnostics;
 use perihelion_driver::{Response, Status};
 use serde_json::json;
 
-use super::execute::conclude;
+use super::execute::read_response;
 use super::*;
 
 fn text(batch: &Batch) -> String {
@@ -95,7 +95,7 @@ fn whether_a_batch_may_be_repeated_follows_from_its_operations() {
 }
 
 #[test]
-fn the_refused_operation_is_named_and_not_those_dropped_with_it() {
+fn the_error_names_the_operation_that_caused_the_refusal() {
     let mut batch = Batch::new("k");
     batch.read("a").and_then(|batch| batch.delete("b")).and_then(|batch| batch.read("c")).unwrap();
     let refused = response(
@@ -103,7 +103,7 @@ fn the_refused_operation_is_named_and_not_those_dropped_with_it() {
         0,
         r#"[{"statusCode":424,"requestCharge":1},{"statusCode":412,"requestCharge":1.24},{"statusCode":424,"requestCharge":0}]"#,
     );
-    let error = conclude(&batch.operations, refused).unwrap_err();
+    let error = read_response(&batch.operations, refused).unwrap_err();
     assert_eq!(error.operation_index(), Some(1));
     assert!(error.is_precondition_failed());
     assert!(error.to_string().contains("delete `b`"), "{error}");
@@ -114,7 +114,7 @@ fn the_refused_operation_gets_the_sub_status_of_the_response() {
     let mut batch = Batch::new("k");
     batch.create(&json!({"id": "a", "pk": "other"})).unwrap();
     let refused = response(207, 1001, r#"[{"statusCode":400,"requestCharge":1.24}]"#);
-    let error = conclude(&batch.operations, refused).unwrap_err();
+    let error = read_response(&batch.operations, refused).unwrap_err();
     assert_eq!(error.status(), Some(Status::new(400, 1001)));
 }
 
@@ -123,7 +123,7 @@ fn results_have_etags_and_documents() {
     let mut batch = Batch::new("k");
     batch.read("a").and_then(|batch| batch.delete("b")).unwrap();
     let body = r#"[{"statusCode":200,"requestCharge":1,"eTag":"\"7\"","resourceBody":{"id":"a"}},{"statusCode":204,"requestCharge":5}]"#;
-    let results = conclude(&batch.operations, response(200, 0, body)).unwrap();
+    let results = read_response(&batch.operations, response(200, 0, body)).unwrap();
     let [read, deleted] = results.results() else { panic!("{results:?}") };
     assert_eq!(read.etag().map(Etag::as_str), Some("\"7\""));
     assert_eq!(read.value::<serde_json::Value>().unwrap(), json!({"id": "a"}));
@@ -136,6 +136,6 @@ fn a_response_of_another_length_or_shape_is_refused() {
     let mut batch = Batch::new("k");
     batch.read("a").unwrap();
     for body in ["[]", "{}", "", r#"[{"statusCode":"x"}]"#] {
-        assert!(conclude(&batch.operations, response(200, 0, body)).is_err(), "{body}");
+        assert!(read_response(&batch.operations, response(200, 0, body)).is_err(), "{body}");
     }
 }

@@ -16,22 +16,22 @@ pub struct Change<T> {
     /// unless the container keeps earlier versions.
     #[serde(default, deserialize_with = "document", bound = "T: DeserializeOwned")]
     pub previous: Option<T>,
-    /// The kind, the place and the time of the change.
+    /// The kind, the LSN and the time of the change.
     pub metadata: ChangeMetadata,
 }
 
-/// The kind, the place and the time of a change.
+/// The kind, the LSN and the time of a change.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct ChangeMetadata {
-    /// Whether it was created, replaced or deleted.
+    /// Whether the document was created, replaced or deleted.
     #[serde(rename = "operationType")]
     pub kind: ChangeKind,
-    /// The LSN of the change: its place in the order of its partition.
+    /// The LSN of the change. Changes of one partition are ordered by it.
     #[serde(default)]
     pub lsn: u64,
-    /// When it was made, in seconds since 1970.
+    /// The time of the change, in seconds since 1970.
     #[serde(rename = "crts", default)]
     pub timestamp: u64,
     /// The LSN of the previous version.
@@ -58,7 +58,7 @@ pub enum ChangeKind {
     Delete,
 }
 
-/// A document; the service writes an empty object when there is none.
+/// Parses a document. The service writes an empty object when there is none.
 fn document<'de, D: Deserializer<'de>, T: DeserializeOwned>(deserializer: D) -> Result<Option<T>, D::Error> {
     let Some(raw) = Option::<Box<RawValue>>::deserialize(deserializer)? else { return Ok(None) };
     let is_empty = raw.get().chars().filter(|letter| !letter.is_whitespace()).eq("{}".chars());

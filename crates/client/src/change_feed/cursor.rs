@@ -1,4 +1,4 @@
-//! Cursors: the position of a change feed in one part of a container. Pure.
+//! Cursors: the position of a change feed in one part of a container.
 
 use perihelion_driver::ContainerMetadata;
 use perihelion_driver::operation::{KeyScope, Scope};
@@ -18,7 +18,7 @@ pub(crate) struct Cursor {
 pub(crate) enum Part {
     /// From one effective partition key to another.
     Range(RangeText),
-    /// One logical partition, as the text of its header.
+    /// One logical partition.
     Key(KeyText),
 }
 
@@ -34,11 +34,11 @@ pub(crate) enum Position {
     After(String),
 }
 
-/// A range as a pair of hexadecimal texts.
+/// A range that is serialized as a pair of hexadecimal texts.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct RangeText(pub(crate) EffectiveRange);
 
-/// A key as the text of its header.
+/// A partition key that is serialized as the text of its request header.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct KeyText(pub(crate) PartitionKey);
 
@@ -56,7 +56,8 @@ impl Part {
 }
 
 impl Cursor {
-    /// This cursor, once for each of these ranges that its part overlaps.
+    /// Divides the cursor: one cursor at the same position for each of these ranges
+    /// that its part overlaps.
     pub(crate) fn divided<'r>(&self, ranges: impl Iterator<Item = &'r EffectiveRange>) -> Vec<Cursor> {
         let Some(wanted) = self.part.range() else { return vec![self.clone()] };
         ranges

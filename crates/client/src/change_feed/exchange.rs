@@ -1,4 +1,4 @@
-//! A request of a change feed.
+//! The request for one page of a change feed.
 
 use bytes::Bytes;
 use http::{HeaderValue, StatusCode};
@@ -22,8 +22,8 @@ const FULL_FIDELITY: HeaderValue = HeaderValue::from_static("Full-Fidelity Feed"
 /// `metadata`.
 const WIRE_FORMAT: HeaderValue = HeaderValue::from_static("2021-09-15");
 
-/// The changes of a response and the etag of its end. `items` is empty when there
-/// is no new change.
+/// The changes in a response, and the etag from which the next request continues.
+/// `items` is empty when there is no new change.
 pub(super) struct Fetched<T> {
     pub(super) items: Vec<T>,
     pub(super) etag: String,
@@ -50,12 +50,12 @@ pub(super) async fn fetch<T: DeserializeOwned>(
     if let Some(size) = options.max_items {
         operation = operation.with_header(headers::MAX_ITEM_COUNT, size.into());
     }
-    operation = positioned(operation, &cursor.position)?;
+    operation = with_position(operation, &cursor.position)?;
     let response = container.execute(&operation, &options.operation).await?;
     read(response)
 }
 
-fn positioned(operation: Operation, position: &Position) -> Result<Operation, Error> {
+fn with_position(operation: Operation, position: &Position) -> Result<Operation, Error> {
     let header = |text: &str| {
         HeaderValue::from_str(text)
             .map_err(|_| Error::input("the etag in the change feed token is not a header value"))

@@ -21,13 +21,14 @@ use crate::{Error, FeedRange};
 pub struct ChangeFeedOptions {
     pub(super) start: Start,
     pub(super) part: Part,
-    /// About how many changes per page; changes of one batch come together. The
-    /// service decides when it is `None`.
+    /// About how many changes a page has; the changes of one batch are always on
+    /// one page. With `None` the service decides.
     pub max_items: Option<u32>,
     /// Timeouts, regions, consistency.
     pub operation: OperationOptions,
 }
 
+/// Where a change feed begins: at a position, or at the token of an earlier feed.
 #[derive(Debug, Clone)]
 pub(super) enum Start {
     At(Position),
@@ -35,25 +36,26 @@ pub(super) enum Start {
 }
 
 impl ChangeFeedOptions {
-    /// All documents that exist, then the changes.
+    /// Reads all documents that exist, then the changes.
     pub fn from_beginning() -> Self {
         ChangeFeedOptions::new(Start::At(Position::Beginning))
     }
 
-    /// Changes after the first request.
+    /// Reads the changes after the first request.
     pub fn from_now() -> Self {
         ChangeFeedOptions::new(Start::At(Position::Now))
     }
 
-    /// Changes at this second or later.
+    /// Reads the changes of this second and later.
     pub fn from_time(time: SystemTime) -> Self {
         let seconds = time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         ChangeFeedOptions::new(Start::At(Position::Since(seconds)))
     }
 
-    /// Changes after the position of
-    /// [`ChangeFeed::token`](crate::ChangeFeed::token). The token contains the
-    /// part of the container.
+    /// Continues at the position of a
+    /// [`ChangeFeed::token`](crate::ChangeFeed::token). The token also names the
+    /// part of the container, so [`in_range`](ChangeFeedOptions::in_range) and
+    /// [`in_partition`](ChangeFeedOptions::in_partition) have no effect.
     pub fn resume(token: impl Into<String>) -> Self {
         ChangeFeedOptions::new(Start::Token(token.into()))
     }
@@ -67,26 +69,26 @@ impl ChangeFeedOptions {
         }
     }
 
-    /// Only this part of the container, so that several readers can divide it:
-    /// see [`Container::feed_ranges`](crate::Container::feed_ranges).
+    /// Reads only this part of the container. Several readers can divide a container
+    /// this way: see [`Container::feed_ranges`](crate::Container::feed_ranges).
     pub fn in_range(mut self, range: FeedRange) -> Self {
         self.part = Part::Range(RangeText(range.effective()));
         self
     }
 
-    /// Only this logical partition.
+    /// Reads only this logical partition.
     pub fn in_partition(mut self, key: impl Into<PartitionKey>) -> Self {
         self.part = Part::Key(KeyText(key.into()));
         self
     }
 
-    /// About how many changes per page.
+    /// Sets about how many changes a page has.
     pub fn with_max_items(mut self, max_items: u32) -> Self {
         self.max_items = Some(max_items);
         self
     }
 
-    /// Timeouts, regions, consistency.
+    /// Sets timeouts, regions and consistency.
     pub fn with_operation(mut self, options: OperationOptions) -> Self {
         self.operation = options;
         self

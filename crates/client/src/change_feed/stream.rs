@@ -12,8 +12,8 @@ use crate::Error;
 use crate::page_stream::PageStream;
 
 /// The pages of a change feed; a `Stream` that ends when all changes up to now
-/// were returned, or after its first error. [`ChangePages::into_feed`] has the
-/// position.
+/// were returned, or after its first error. [`ChangePages::into_feed`] returns the
+/// feed with its position.
 pub struct ChangePages<T> {
     pages: PageStream<ChangeFeed<T>, ChangePage<T>>,
 }
@@ -23,15 +23,15 @@ impl<T> ChangePages<T> {
         ChangePages { pages: PageStream::new(feed) }
     }
 
-    /// The feed, to keep its position or to continue later; `None` while a page
-    /// is being waited for.
+    /// The feed, to store its position or to continue later; `None` while a request
+    /// is under way.
     pub fn into_feed(self) -> Option<ChangeFeed<T>> {
         self.pages.into_feed()
     }
 }
 
 impl<T: DeserializeOwned + Send + 'static> ChangePages<T> {
-    /// The next page, without the need for an extension trait.
+    /// The next page. Unlike `StreamExt::next` it needs no import.
     pub async fn next(&mut self) -> Option<Result<ChangePage<T>, Error>> {
         poll_fn(|context| self.pages.poll_page(context)).await
     }

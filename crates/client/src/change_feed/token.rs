@@ -14,7 +14,7 @@ const VERSION: u32 = 1;
 pub(super) struct Token {
     version: u32,
     mode: Mode,
-    /// The `_rid` of the container; absent before a page was read.
+    /// The `_rid` of the container; absent when no page was read yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     container: Option<String>,
     cursors: Vec<Cursor>,
@@ -34,15 +34,15 @@ impl Token {
         struct Versioned {
             version: u32,
         }
-        let bad =
+        let invalid =
             |error: serde_json::Error| Error::input(format!("this is not a change feed token: {error}"));
-        let Versioned { version } = serde_json::from_str(text).map_err(bad)?;
+        let Versioned { version } = serde_json::from_str(text).map_err(invalid)?;
         if version != VERSION {
             return Err(Error::input(format!(
                 "this change feed token has version {version}; this client reads version {VERSION}"
             )));
         }
-        serde_json::from_str(text).map_err(bad)
+        serde_json::from_str(text).map_err(invalid)
     }
 
     /// The cursors, checked against the mode and the container of the feed.
@@ -60,7 +60,7 @@ impl Token {
     }
 }
 
-/// A position in one container is not valid in another.
+/// The error for a position of another container.
 pub(super) fn other_container() -> Error {
     Error::input(
         "the position belongs to another container: the container was deleted and created again, or the \

@@ -35,53 +35,54 @@ pub struct ClientBuilder {
 }
 
 impl ClientBuilder {
-    /// The endpoint and the key in one text, as the portal shows them.
+    /// Sets the endpoint and the key from one text, as the portal shows it.
     pub fn with_connection_string(mut self, text: &str) -> Self {
         self.connection_string = Some(ConnectionString::parse(text));
         self
     }
 
-    /// The account's endpoint: `https://shop.documents.azure.com/`.
+    /// Sets the account's endpoint, such as `https://shop.documents.azure.com/`.
     pub fn with_endpoint(mut self, endpoint: &str) -> Self {
         self.endpoint = Some(Endpoint::parse(endpoint).map_err(|error| Error::input(error.to_string())));
         self
     }
 
-    /// The credential: a key, a resource token, or a source of Entra ID tokens.
+    /// Sets the credential: a key, a resource token, or a source of Entra ID tokens.
     pub fn with_credential(mut self, credential: Credential) -> Self {
         self.credential = Some(credential);
         self
     }
 
-    /// Regions in order of preference. Without them the account's own order is
-    /// used.
+    /// Sets the regions in order of preference. Without them the account's own
+    /// order is used.
     pub fn with_preferred_regions<R: Into<Region>>(mut self, regions: impl IntoIterator<Item = R>) -> Self {
         self.options = self.options.with_preferred_regions(regions);
         self
     }
 
-    /// Defaults for all operations, circuit breakers, topology.
+    /// Sets the defaults of all operations, and the options of circuit breakers and
+    /// of the account's regions.
     pub fn with_options(mut self, options: DriverOptions) -> Self {
         self.options = options;
         self
     }
 
-    /// Trusts these certificate authorities besides the system's. They are given
-    /// as PEM, for example that of an emulator.
+    /// Trusts these certificate authorities besides the system's, for example the
+    /// authority of an emulator. The text is in PEM format.
     pub fn with_ca_pem(mut self, pem: impl AsRef<[u8]>) -> Self {
         self.http = self.http.with_ca_pem(pem);
         self
     }
 
-    /// Timeouts and limits of HTTP connections.
+    /// Sets the timeouts and limits of HTTP connections.
     pub fn with_http(mut self, options: HttpOptions) -> Self {
         self.http = options;
         self
     }
 
     /// Sends requests through this transport instead of the client's own HTTP
-    /// connections: to a database in this process, through a proxy, into a
-    /// simulation.
+    /// connections: to a database in this process, through a proxy, or to a
+    /// simulated service.
     pub fn with_transport(mut self, transport: impl Transport + 'static) -> Self {
         self.transport = Some(AnyTransport::foreign(transport));
         self
@@ -90,20 +91,22 @@ impl ClientBuilder {
     /// Connects: reads the account and its regions.
     pub async fn connect(self) -> Result<Client, Error> {
         let ClientBuilder { connection_string, endpoint, credential, transport, mut http, options } = self;
-        let string = connection_string.transpose()?;
-        let endpoint = match (endpoint.transpose()?, &string) {
+        let connection_string = connection_string.transpose()?;
+        let endpoint = match (endpoint.transpose()?, &connection_string) {
             (Some(endpoint), _) => endpoint,
-            (None, Some(string)) => string.endpoint.clone(),
+            (None, Some(parsed)) => parsed.endpoint.clone(),
             (None, None) => {
                 return Err(Error::input(
                     "the endpoint of the account is missing: give an endpoint or a connection string",
                 ));
             }
         };
-        let accepts_any = string.as_ref().is_some_and(|string| string.accepts_any_certificate);
-        let credential = match (credential.or(string.map(|string| string.credential)), &transport) {
+        let accepts_any = connection_string.as_ref().is_some_and(|parsed| parsed.accepts_any_certificate);
+        let credential = credential.or(connection_string.map(|parsed| parsed.credential));
+        let credential = match (credential, &transport) {
             (Some(credential), _) => credential,
-            // A foreign transport, such as a database in this process, needs no key.
+            // A transport of the caller, such as a database in this process, needs no
+            // key of its own.
             (None, Some(_)) => Credential::emulator(),
             (None, None) => {
                 return Err(Error::input(
@@ -115,8 +118,8 @@ impl ClientBuilder {
             http = http.with_accept_unknown_loopback_certificates(true);
         }
         if credential.is_emulator() {
-            // The key is published, so cleartext reveals nothing: the emulator may
-            // run in another container.
+            // The key is published, so HTTP without TLS does not reveal it, also when
+            // the emulator runs on another host.
             http = http.with_allow_cleartext(true);
         }
         let transport = match transport {
@@ -135,12 +138,12 @@ mod tests {
         builder.connect().await.unwrap_err().to_string()
     }
 
-    /// A composed test environment uses endpoints such as `http://cosmos:8081`.
+    /// With Docker Compose the emulator has an endpoint such as `http://cosmos:8081`.
     #[tokio::test]
     async fn only_the_published_key_is_sent_to_other_machines_without_tls() {
         let endpoint = Client::builder().with_endpoint("http://emulator.invalid:8081/");
-        let known = refusal(endpoint.with_credential(Credential::emulator())).await;
-        assert!(known.contains("resolved"), "{known}");
+        let published = refusal(endpoint.with_credential(Credential::emulator())).await;
+        assert!(published.contains("resolved"), "{published}");
         let endpoint = Client::builder().with_endpoint("http://emulator.invalid:8081/");
         let secret = refusal(endpoint.with_credential(Credential::key("c2VjcmV0").unwrap())).await;
         assert!(secret.contains("without TLS"), "{secret}");
@@ -149,8 +152,8 @@ mod tests {
     #[tokio::test]
     async fn errors_name_the_wrong_setting_and_show_no_secret() {
         assert!(refusal(Client::builder()).await.contains("endpoint"));
-        let nobody = Client::builder().with_endpoint("https://localhost:1/");
-        assert!(refusal(nobody).await.contains("credential"));
+        let without_credential = Client::builder().with_endpoint("https://localhost:1/");
+        assert!(refusal(without_credential).await.contains("credential"));
         let bad_endpoint =
             Client::builder().with_endpoint("localhost").with_credential(Credential::emulator());
         assert!(refusal(bad_endpoint).await.contains("https://"));

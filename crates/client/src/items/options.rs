@@ -20,8 +20,8 @@ use crate::Etag;
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct ItemOptions {
-    /// Only if the document still has this etag; otherwise the operation fails
-    /// with 412, [`Error::is_precondition_failed`](crate::Error::is_precondition_failed).
+    /// The etag that the document must have; otherwise the operation fails with
+    /// 412, [`Error::is_precondition_failed`](crate::Error::is_precondition_failed).
     pub if_match: Option<Etag>,
     /// A value that only this write stores: see [`ItemOptions::with_witness`].
     pub witness: Option<Witness>,
@@ -35,16 +35,16 @@ impl ItemOptions {
         ItemOptions::default()
     }
 
-    /// Only if the document still has this etag.
+    /// Performs the operation only if the document still has this etag.
     pub fn with_if_match(mut self, etag: &Etag) -> Self {
         self.if_match = Some(etag.clone());
         self
     }
 
-    /// How to find out whether this write was applied when its response is lost:
-    /// if it was, the document `id` holds `value` at `pointer` (RFC 6901). No
-    /// other write may store that value there; use a random token, for example.
-    /// The client then reads the document instead of failing with
+    /// Sets how the client finds out whether this write was applied when its
+    /// response is lost: if it was, the document `id` has `value` at `pointer`
+    /// (RFC 6901). No other write may store that value there; use a random token,
+    /// for example. The client then reads the document instead of failing with
     /// [`Error::is_ambiguous`](crate::Error::is_ambiguous).
     pub fn with_witness(
         mut self,
@@ -56,33 +56,35 @@ impl ItemOptions {
         self
     }
 
-    /// The time limit of the operation, retries included.
+    /// Sets the time limit of the operation, retries included.
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
         self.operation.timeout = Some(timeout);
         self
     }
 
-    /// Reads at least what this session token covers: the
-    /// [`Receipt::session_token`](crate::Receipt::session_token) of another process.
+    /// Makes a read return at least the writes that this session token covers. It
+    /// is the [`Receipt::session_token`](crate::Receipt::session_token) of another
+    /// process.
     pub fn with_session_token(mut self, token: impl Into<Arc<str>>) -> Self {
         self.operation.session_token = Some(token.into());
         self
     }
 
-    /// Whether the response to a write contains the document. Without it the
-    /// response is shorter, and
+    /// Sets whether the response to a write contains the document. Without the
+    /// document the response is shorter, and
     /// [`Written::into_item`](crate::Written::into_item) fails.
     pub fn with_content_on_write(mut self, is_wanted: bool) -> Self {
         self.operation.content_on_write = Some(is_wanted);
         self
     }
 
-    /// Timeouts, regions, hedging, consistency.
+    /// Sets timeouts, regions, hedging and consistency.
     pub fn with_operation(mut self, options: OperationOptions) -> Self {
         self.operation = options;
         self
     }
 
+    /// Adds the etag and the witness to an operation.
     pub(crate) fn apply(&self, mut operation: Operation) -> Operation {
         if let Some(etag) = &self.if_match {
             operation = operation.with_if_match(etag.header());

@@ -44,7 +44,7 @@ fn a_patch_cannot_hold_an_eleventh_operation() {
 }
 
 #[test]
-fn an_empty_patch_a_relative_path_and_infinity_are_refused() {
+fn empty_patches_relative_paths_and_infinite_increments_are_refused() {
     assert!(Patch::new().body().is_err());
     for path in ["", "/", "a", "a/b"] {
         assert!(Patch::new().set(path, 1).is_err(), "{path}");

@@ -12,7 +12,7 @@ pub struct IndexingPolicy {
     #[serde(default)]
     pub indexing_mode: IndexingMode,
     /// Whether documents are indexed by default.
-    #[serde(default = "yes")]
+    #[serde(default = "default_automatic")]
     pub automatic: bool,
     /// Paths that are indexed: `/*` for all, `/name/?` for one value.
     #[serde(default)]
@@ -28,7 +28,7 @@ pub struct IndexingPolicy {
     pub other: Map<String, Value>,
 }
 
-fn yes() -> bool {
+fn default_automatic() -> bool {
     true
 }
 
@@ -124,7 +124,7 @@ impl IndexingPolicy {
         self
     }
 
-    /// An index over several paths, for ORDER BY over several.
+    /// Adds a composite index, for ORDER BY over several paths.
     pub fn with_composite<'p>(mut self, paths: impl IntoIterator<Item = (&'p str, SortOrder)>) -> Self {
         let paths = paths.into_iter().map(|(path, order)| CompositePath { path: path.to_owned(), order });
         self.composite_indexes.push(paths.collect());

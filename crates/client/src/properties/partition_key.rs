@@ -10,7 +10,7 @@ pub struct PartitionKeyPaths {
     /// The paths, outermost first.
     pub paths: Vec<String>,
     /// `Hash`, or `MultiHash` for a hierarchical key.
-    #[serde(default = "hash")]
+    #[serde(default = "default_kind")]
     pub kind: String,
     /// The version of the hash: 2 for new containers. Old containers have 1, or
     /// `None`, which means 1.
@@ -18,13 +18,13 @@ pub struct PartitionKeyPaths {
     pub version: Option<u32>,
 }
 
-fn hash() -> String {
+fn default_kind() -> String {
     "Hash".to_owned()
 }
 
 impl PartitionKeyPaths {
     fn new(paths: Vec<String>) -> Self {
-        let kind = if paths.len() > 1 { "MultiHash".to_owned() } else { hash() };
+        let kind = if paths.len() > 1 { "MultiHash".to_owned() } else { default_kind() };
         PartitionKeyPaths { paths, kind, version: Some(2) }
     }
 }

@@ -1,11 +1,11 @@
-//! A query that the service answers alone: rows and continuation tokens are
-//! passed on as they come.
+//! A query that the service answers alone. The client returns the service's rows
+//! and continuation tokens unchanged.
 
 use bytes::Bytes;
 use perihelion_driver::operation::Scope;
 use serde::de::DeserializeOwned;
 
-use super::exchange::{PageRequest, page};
+use super::exchange::{PageRequest, fetch_page};
 use super::page::{Page, PageCost};
 use super::statement::Query;
 use crate::Error;
@@ -17,26 +17,29 @@ use crate::response::decode;
 pub(super) struct Direct {
     scope: Scope,
     body: Bytes,
-    next: Next,
+    next: NextRequest,
     cost: PageCost,
 }
 
+/// Which page is requested next.
 #[derive(Debug)]
-enum Next {
-    Start,
+enum NextRequest {
+    FirstPage,
+    /// The page after this continuation token.
     After(String),
+    /// All pages were read.
     Nothing,
 }
 
 impl Direct {
     pub(super) fn new(query: &Query, scope: Scope) -> Result<Self, Error> {
-        let next = query.continuation.clone().map_or(Next::Start, Next::After);
+        let next = query.continuation.clone().map_or(NextRequest::FirstPage, NextRequest::After);
         Ok(Direct { scope, body: query.body(&query.text)?, next, cost: PageCost::default() })
     }
 
-    /// No page has been received yet.
-    pub(super) fn is_unstarted(&self) -> bool {
-        matches!(self.next, Next::Start)
+    /// Whether the first page of the result was not received yet.
+    pub(super) fn is_at_first_page(&self) -> bool {
+        matches!(self.next, NextRequest::FirstPage)
     }
 
     /// The next page that has rows. After an error the next call requests the same
@@ -48,18 +51,18 @@ impl Direct {
     ) -> Result<Option<Page<T>>, Error> {
         loop {
             let continuation = match &self.next {
-                Next::Start => None,
-                Next::After(token) => Some(token.clone()),
-                Next::Nothing => return Ok(None),
+                NextRequest::FirstPage => None,
+                NextRequest::After(token) => Some(token.clone()),
+                NextRequest::Nothing => return Ok(None),
             };
             let (scope, body) = (self.scope.clone(), self.body.clone());
             let request = PageRequest { scope, body, continuation, rows_max: query.max_items };
-            let response = page(container, request, &query.operation).await?;
+            let response = fetch_page(container, request, &query.operation).await?;
             let found: feed::Page<T> = decode(&response.body, &"a row of the query result")
                 .map_err(|error| error.with_diagnostics(response.diagnostics.clone()))?;
             self.cost.add(&response);
             let token = response.continuation().map(str::to_owned);
-            self.next = token.clone().map_or(Next::Nothing, Next::After);
+            self.next = token.clone().map_or(NextRequest::Nothing, NextRequest::After);
             if !found.items.is_empty() {
                 return Ok(Some(Page::new(found.items, token, std::mem::take(&mut self.cost))));
             }

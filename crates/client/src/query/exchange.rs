@@ -1,4 +1,4 @@
-//! The requests of a query: pages and plans.
+//! The requests of a query: for a page, and for a query plan.
 
 use bytes::Bytes;
 use http::HeaderValue;
@@ -19,7 +19,7 @@ const SUPPORTED_FEATURES: HeaderValue = HeaderValue::from_static(
 /// The version of the query plan that we parse.
 const QUERY_VERSION: HeaderValue = HeaderValue::from_static("1.4");
 
-/// The request of one page.
+/// The request for one page.
 #[derive(Debug, Clone)]
 pub(super) struct PageRequest {
     pub(super) scope: Scope,
@@ -28,7 +28,7 @@ pub(super) struct PageRequest {
     pub(super) rows_max: Option<u32>,
 }
 
-pub(super) async fn page(
+pub(super) async fn fetch_page(
     container: &ContainerHandle,
     request: PageRequest,
     options: &OperationOptions,
@@ -36,7 +36,7 @@ pub(super) async fn page(
     let mut operation =
         Operation::new(Verb::Query, Target::items(container.inner()), request.scope, request.body);
     if let Some(token) = request.continuation {
-        operation = operation.with_header(headers::CONTINUATION, continuation(token)?);
+        operation = operation.with_header(headers::CONTINUATION, continuation_header(token)?);
     }
     if let Some(rows_max) = request.rows_max {
         operation = operation.with_header(headers::MAX_ITEM_COUNT, rows_max.into());
@@ -44,7 +44,7 @@ pub(super) async fn page(
     container.execute(&operation, options).await
 }
 
-pub(super) async fn plan(
+pub(super) async fn fetch_plan(
     container: &ContainerHandle,
     body: Bytes,
     options: &OperationOptions,
@@ -56,9 +56,9 @@ pub(super) async fn plan(
     container.execute(&operation, options).await
 }
 
-/// The token as a header. Without a token the service would start the query
-/// again.
-fn continuation(token: String) -> Result<HeaderValue, Error> {
+/// The header for a continuation token. A token that cannot be a header is refused,
+/// because without the header the service would start the query again.
+fn continuation_header(token: String) -> Result<HeaderValue, Error> {
     let header = HeaderValue::try_from(token).ok().filter(|header| header.to_str().is_ok());
     header.ok_or_else(|| Error::input("the continuation token is not printable ASCII"))
 }

@@ -1,4 +1,4 @@
-//! A query that runs on each physical partition and is merged here.
+//! A query that runs on each physical partition and is merged by the client.
 //!
 //! [`perihelion_query::merge`] decides which pages to fetch and merges them; this
 //! file sends those requests, a bounded number at a time. The feed owns the
@@ -21,7 +21,7 @@ use perihelion_query::merge::{
 };
 use serde::de::DeserializeOwned;
 
-use super::exchange::{PageRequest, page};
+use super::exchange::{PageRequest, fetch_page};
 use super::page::{Page, PageCost};
 use super::statement::Query;
 use crate::Error;
@@ -35,15 +35,15 @@ const PAGE_ROWS: usize = 100;
 /// the caller sets no limit.
 const PARALLEL_MAX: usize = 8;
 
-/// The request of a page that is under way.
+/// A request for a page that is under way.
 struct PendingFetch {
     id: FetchId,
     range_id: Arc<str>,
     response: Pin<Box<dyn Future<Output = Result<Response, Error>> + Send>>,
 }
 
-/// A page that was refused because its partition was split or merged.
-struct Refused {
+/// A request that was refused because its physical partition was split or merged.
+struct RefusedFetch {
     id: FetchId,
     range_id: Arc<str>,
     error: Error,
@@ -52,18 +52,20 @@ struct Refused {
 pub(super) struct Merged {
     merge: Merge,
     pending: Vec<PendingFetch>,
-    /// Refused pages whose new partitions are not known yet. They are kept here,
-    /// so that a dropped call loses none.
-    refused: Vec<Refused>,
+    /// Refused requests whose new partitions are not known yet. They are stored here,
+    /// so that none is lost when the caller drops the future of a call.
+    refused: Vec<RefusedFetch>,
     /// The container's `_rid`. A container that is deleted and created again under
     /// the same name has another one.
     rid: Arc<str>,
+    /// The request body: the same for all partitions.
     body: Option<Bytes>,
     cost: PageCost,
 }
 
 impl Merged {
-    /// Starts the query, or continues it at its continuation token.
+    /// Starts the query, or continues it at its continuation token. `keys` are the
+    /// first effective partition key of its range and the first one after it.
     pub(super) fn new(
         query: &Query,
         plan: MergePlan,
@@ -79,20 +81,20 @@ impl Merged {
             Some(token) => Merge::resume(plan, &query.text, &ranges, settings, token),
             None => Merge::within(plan, &query.text, keys, &ranges, settings),
         };
-        let merge = merge.map_err(refusal)?;
+        let merge = merge.map_err(client_error)?;
         let (rid, cost) = (metadata.rid.clone(), PageCost::default());
         Ok(Merged { merge, pending: Vec::new(), refused: Vec::new(), rid, body: None, cost })
     }
 
-    /// The next page. After an error the next call continues at the same place.
+    /// The next page. After an error the next call continues at the same row.
     pub(super) async fn next_page<T: DeserializeOwned>(
         &mut self,
         container: &ContainerHandle,
         query: &Query,
     ) -> Result<Option<Page<T>>, Error> {
         loop {
-            match self.merge.next_page().map_err(refusal)? {
-                NextPage::Page(rows) => return self.finish(rows).map(Some),
+            match self.merge.next_page().map_err(client_error)? {
+                NextPage::Page(rows) => return self.page(rows).map(Some),
                 NextPage::Done => return Ok(None),
                 NextPage::Pending => {}
             }
@@ -103,16 +105,17 @@ impl Merged {
             if self.refused.is_empty()
                 && let Err(error) = self.receive().await
             {
-                return Err(explained(error, container, &self.rid).await);
+                return Err(with_cause(error, container, &self.rid).await);
             }
             if let Some(refused) = self.refused.last() {
-                let ranges = ranges_without(&refused.range_id, container, &self.rid).await;
-                self.replace(ranges)?;
+                let metadata = metadata_without_range(&refused.range_id, container, &self.rid).await;
+                self.replace_range(metadata)?;
             }
         }
     }
 
-    fn finish<T: DeserializeOwned>(&mut self, rows: Vec<Value>) -> Result<Page<T>, Error> {
+    /// The page of these rows, with the continuation token after them.
+    fn page<T: DeserializeOwned>(&mut self, rows: Vec<Value>) -> Result<Page<T>, Error> {
         let read = |row: Value| decode_value(row, &"a row of the query result");
         let rows = rows.into_iter().map(read).collect::<Result<Vec<T>, Error>>()?;
         let continuation = match self.merge.token() {
@@ -130,7 +133,6 @@ impl Merged {
     ) -> Result<PendingFetch, Error> {
         let body = match &self.body {
             Some(body) => body.clone(),
-            // All partitions get the same statement.
             None => self.body.insert(query.body(&fetch.query)?).clone(),
         };
         let range_id: Arc<str> = fetch.range_id.into();
@@ -141,7 +143,7 @@ impl Merged {
         let rows_max = u32::try_from(fetch.page_rows).unwrap_or(u32::MAX);
         let request = PageRequest { scope, body, continuation: fetch.continuation, rows_max: Some(rows_max) };
         let (container, options) = (container.clone(), query.operation.clone());
-        let response = Box::pin(async move { page(&container, request, &options).await });
+        let response = Box::pin(async move { fetch_page(&container, request, &options).await });
         Ok(PendingFetch { id: fetch.id, range_id, response })
     }
 
@@ -152,45 +154,45 @@ impl Merged {
             return Err(Error::answer("the merge waits for a page that was not requested"));
         }
         let (fetch, outcome) = poll_fn(|context| {
-            for place in 0..pending.len() {
-                if let Poll::Ready(outcome) = pending[place].response.as_mut().poll(context) {
-                    return Poll::Ready((pending.swap_remove(place), outcome));
+            for index in 0..pending.len() {
+                if let Poll::Ready(outcome) = pending[index].response.as_mut().poll(context) {
+                    return Poll::Ready((pending.swap_remove(index), outcome));
                 }
             }
             Poll::Pending
         })
         .await;
         match outcome {
-            Ok(response) => self.accept(fetch.id, &response),
+            Ok(response) => self.add_to_merge(fetch.id, &response),
             Err(error) if is_partition_gone(&error) => {
-                self.refused.push(Refused { id: fetch.id, range_id: fetch.range_id, error });
+                self.refused.push(RefusedFetch { id: fetch.id, range_id: fetch.range_id, error });
                 Ok(())
             }
             Err(error) => {
-                self.merge.fetch_failed(fetch.id).map_err(refusal)?;
+                self.merge.fetch_failed(fetch.id).map_err(client_error)?;
                 Err(error)
             }
         }
     }
 
-    fn accept(&mut self, id: FetchId, response: &Response) -> Result<(), Error> {
+    fn add_to_merge(&mut self, id: FetchId, response: &Response) -> Result<(), Error> {
         self.cost.add(response);
         let rows = match self.rows_of(response) {
             Ok(rows) => rows,
             Err(error) => {
-                self.merge.fetch_failed(id).map_err(refusal)?;
+                self.merge.fetch_failed(id).map_err(client_error)?;
                 return Err(error.with_diagnostics(response.diagnostics.clone()));
             }
         };
-        self.merge.add_page(id, rows, response.continuation().map(str::to_owned)).map_err(refusal)
+        self.merge.add_page(id, rows, response.continuation().map(str::to_owned)).map_err(client_error)
     }
 
     fn rows_of(&self, response: &Response) -> Result<Vec<Value>, Error> {
         let Ok(Value::Object(mut body)) = json::parse(&response.body) else {
             return Err(Error::answer("a page of a query is not a JSON object"));
         };
-        // The driver follows to a container that was created again. Rows of both
-        // must not be mixed.
+        // When the container was deleted and created again, the driver sends requests
+        // to the new container. Rows of the two must not be mixed.
         if body.get("_rid").and_then(Value::as_str).is_some_and(|rid| *rid != *self.rid) {
             return Err(container_recreated());
         }
@@ -200,26 +202,31 @@ impl Merged {
         }
     }
 
-    /// Replaces a partition that was split or merged by the ones in its place. If
-    /// it still exists, the caller gets the error, and the next call requests the
-    /// page again.
-    fn replace(&mut self, ranges: Result<Option<Arc<ContainerMetadata>>, Error>) -> Result<(), Error> {
+    /// Replaces the partition of the last refused request by the partitions that it
+    /// was split or merged into. `metadata` is the outcome of
+    /// [`metadata_without_range`]. If the partition still exists, the caller gets the
+    /// error, and the next call requests the page again.
+    fn replace_range(
+        &mut self,
+        metadata: Result<Option<Arc<ContainerMetadata>>, Error>,
+    ) -> Result<(), Error> {
         let Some(refused) = self.refused.pop() else { return Ok(()) };
-        let error = match ranges {
+        let error = match metadata {
             Ok(Some(metadata)) => {
-                return self.merge.range_gone(refused.id, &key_ranges(&metadata)).map_err(refusal);
+                return self.merge.range_gone(refused.id, &key_ranges(&metadata)).map_err(client_error);
             }
             Ok(None) => refused.error,
             Err(error) => error,
         };
-        self.merge.fetch_failed(refused.id).map_err(refusal)?;
+        self.merge.fetch_failed(refused.id).map_err(client_error)?;
         Err(error)
     }
 }
 
-/// The cause of an error: a container that was created again refuses the tokens
-/// and ranges of the old one in several ways.
-async fn explained(error: Error, container: &ContainerHandle, rid: &str) -> Error {
+/// Returns the error, or another one when the container was deleted and created
+/// again: the new container refuses the tokens and ranges of the old one with
+/// errors that do not name the cause.
+async fn with_cause(error: Error, container: &ContainerHandle, rid: &str) -> Error {
     match container.metadata().await {
         Ok(metadata) if *metadata.rid != *rid => {
             container_recreated().with_diagnostics(error.diagnostics().clone())
@@ -228,9 +235,9 @@ async fn explained(error: Error, container: &ContainerHandle, rid: &str) -> Erro
     }
 }
 
-/// The current metadata of the container, or `None` when it still has the
+/// The current metadata of the container; `None` when the container still has the
 /// range.
-async fn ranges_without(
+async fn metadata_without_range(
     range_id: &str,
     container: &ContainerHandle,
     rid: &str,
@@ -266,9 +273,9 @@ fn effective_range(min: &str, max: &str) -> Result<EffectiveRange, Error> {
     Ok(EffectiveRange { min: end(min)?, max: end(max)? })
 }
 
-/// The error of a merge that cannot continue: the caller's input or the
-/// service's response.
-pub(super) fn refusal(error: MergeError) -> Error {
+/// The client's error for an error of a merge. The cause is either the caller's
+/// input or the service's response.
+pub(super) fn client_error(error: MergeError) -> Error {
     let text = error.to_string();
     match error {
         MergeError::Unsupported(_) | MergeError::InvalidToken(_) | MergeError::TooLarge(_) => {

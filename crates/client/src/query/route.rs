@@ -1,11 +1,11 @@
 //! Decides how a query is run: by the service alone, or on each partition with a
-//! merge here.
+//! merge by the client.
 //!
 //! The service alone answers queries of one partition key, and cross-partition
-//! queries that need no merging. Our parser recognizes these, and it recognizes a
-//! filter that leaves one partition key. A statement that it does not understand
-//! is sent as it is; when the service refuses it because it needs a plan, the
-//! refusal contains the plan.
+//! queries that need no merging. The parser of `perihelion-query` recognizes these
+//! queries, and filters that allow only one partition key. A statement that the
+//! parser does not understand is sent to the service unchanged. When the service
+//! refuses it because it needs a plan, the refusal contains the plan.
 
 use perihelion_driver::ContainerMetadata;
 use perihelion_driver::operation::{KeyScope, Scope};
@@ -19,13 +19,14 @@ use serde::Deserialize;
 use super::Execution;
 use super::direct::Direct;
 use super::exchange;
-use super::merged::{Merged, refusal};
+use super::merged::{Merged, client_error};
 use super::statement::{Query, QueryScope};
 use crate::handle::ContainerHandle;
 use crate::{Error, FeedRange};
 
-/// The beginning of our continuation tokens; the service's never begin with it.
-const MERGE_TOKEN: &str = "{\"perihelion\":";
+/// The beginning of the continuation tokens of a merge. The service's tokens never
+/// begin with it.
+const MERGE_TOKEN_PREFIX: &str = "{\"perihelion\":";
 
 /// Decides how to run a query that has not started. The decision depends on the
 /// query alone, so a continuation token fits the query it came from.
@@ -54,11 +55,11 @@ pub(super) async fn route(container: &ContainerHandle, query: &Query) -> Result<
     merged(query, plan, &range, &metadata)
 }
 
-/// Whether a query over all partitions is merged here.
+/// Whether a query over all partitions is merged by the client.
 fn is_merged(query: &Query, parsed: Option<&ParsedQuery>) -> bool {
     match (parsed.map(|parsed| parsed.verdict), query.continuation.as_deref()) {
         (Some(GatewayVerdict::NeedsPlan | GatewayVerdict::AggregateNotValue), _) => true,
-        (_, Some(token)) => token.starts_with(MERGE_TOKEN),
+        (_, Some(token)) => token.starts_with(MERGE_TOKEN_PREFIX),
         (Some(GatewayVerdict::Served), None) => {
             query.parallel_max.is_some_and(|parallel_max| parallel_max > 1)
         }
@@ -66,8 +67,8 @@ fn is_merged(query: &Query, parsed: Option<&ParsedQuery>) -> bool {
     }
 }
 
-/// How to run a query that the service refused to answer alone: merged, when the
-/// refusal says that the query needs a plan.
+/// Decides how to run a query that the service refused to answer alone. When the
+/// refusal says that the query needs a plan, the client merges the results.
 pub(super) async fn reroute(
     container: &ContainerHandle,
     query: &Query,
@@ -77,7 +78,7 @@ pub(super) async fn reroute(
         return Err(error);
     }
     let metadata = container.metadata().await?;
-    let plan = match plan_in(&error) {
+    let plan = match plan_in_refusal(&error) {
         Some(plan) => plan?,
         None => fetch_plan(container, query).await?,
     };
@@ -98,20 +99,20 @@ fn merged(
 }
 
 async fn fetch_plan(container: &ContainerHandle, query: &Query) -> Result<MergePlan, Error> {
-    let response = exchange::plan(container, query.body(&query.text)?, &query.operation).await?;
+    let response = exchange::fetch_plan(container, query.body(&query.text)?, &query.operation).await?;
     let text =
         std::str::from_utf8(&response.body).map_err(|_| Error::answer("the query plan is not UTF-8 text"))?;
-    MergePlan::parse(text).map_err(|error| refusal(error).with_diagnostics(response.diagnostics))
+    MergePlan::parse(text).map_err(|error| client_error(error).with_diagnostics(response.diagnostics))
 }
 
 /// The plan in a refusal, if it contains one.
-fn plan_in(error: &Error) -> Option<Result<MergePlan, Error>> {
+fn plan_in_refusal(error: &Error) -> Option<Result<MergePlan, Error>> {
     let body = json::parse(error.body()).ok()?;
     let text = body.get("additionalErrorInfo")?.as_str()?;
-    Some(MergePlan::parse(text).map_err(refusal))
+    Some(MergePlan::parse(text).map_err(client_error))
 }
 
-/// A statement that our parser understands.
+/// A statement that the parser of `perihelion-query` understands.
 struct ParsedQuery {
     query: perihelion_query::Query,
     parameters: Parameters,
@@ -120,7 +121,7 @@ struct ParsedQuery {
 }
 
 impl ParsedQuery {
-    /// `None` when our parser does not understand the statement.
+    /// `None` when the parser does not understand the statement.
     fn of(query: &Query) -> Option<Self> {
         let parsed = parse(&query.text).ok()?;
         let list = Value::deserialize(serde_json::to_value(&query.parameters).ok()?).ok()?;
@@ -130,7 +131,7 @@ impl ParsedQuery {
         Some(ParsedQuery { query: parsed, parameters, verdict: program.gateway_verdict() })
     }
 
-    /// The partition key of all results, when the filter leaves only one.
+    /// The partition key of all results, when the filter allows only one.
     fn only_key(&self, metadata: &ContainerMetadata) -> Option<PartitionKey> {
         let paths: Vec<&str> = metadata.partition_key.paths.iter().map(|path| path.text.as_str()).collect();
         match partition_keys(&self.query, &self.parameters, &paths).ok()? {

@@ -100,25 +100,25 @@ impl Query {
         self
     }
 
-    /// The maximum of rows per page. Without it the service decides, and a merged
-    /// query has up to 100 rows per page.
+    /// Sets the most rows per page. Without it the service decides, and a query
+    /// that the client merges has up to 100 rows per page.
     pub fn with_max_items(mut self, max_items: u32) -> Self {
         self.max_items = Some(max_items.max(1));
         self
     }
 
-    /// How many partitions are queried at the same time. The default is one when
-    /// the partitions' rows follow one another, so that no page is fetched in
-    /// vain, and eight when the first row needs all partitions.
+    /// Sets how many partitions are queried at the same time. The default is one
+    /// when the partitions are read one after the other, so that no unnecessary page
+    /// is fetched, and eight when the first row needs all partitions.
     pub fn with_parallel_max(mut self, parallel_max: usize) -> Self {
         self.parallel_max = Some(parallel_max.max(1));
         self
     }
 
-    /// Runs the statement as it is on each physical partition, without a query
-    /// plan and without the request for it. The partitions' rows follow one
-    /// another; ORDER BY, TOP, DISTINCT and aggregates hold within each partition
-    /// only. With [`in_range`](Query::in_range) and the range of one partition
+    /// Runs the statement unchanged on each physical partition, without a query
+    /// plan and without the request for it. The rows of the partitions are
+    /// concatenated; ORDER BY, TOP, DISTINCT and aggregates apply to each partition
+    /// separately. With [`in_range`](Query::in_range) and the range of one partition
     /// this gives the exact result.
     pub fn without_plan(mut self) -> Self {
         self.is_unplanned = true;
@@ -127,13 +127,13 @@ impl Query {
 
     /// Continues after the page that returned this
     /// [`Page::continuation`](crate::Page::continuation). Statement, parameters
-    /// and scope must be those of that page's query.
+    /// and scope must be the same as in the query of that page.
     pub fn with_continuation(mut self, token: impl Into<String>) -> Self {
         self.continuation = Some(token.into());
         self
     }
 
-    /// Timeouts, regions, hedging and consistency of each request of the query.
+    /// Sets timeouts, regions, hedging and consistency of each request of the query.
     pub fn with_operation(mut self, options: OperationOptions) -> Self {
         self.operation = options;
         self
@@ -144,8 +144,8 @@ impl Query {
         &self.text
     }
 
-    /// The request body for a statement: the query's text, or the one that a plan
-    /// rewrote.
+    /// The request body for a statement: the text of the query, or the statement that
+    /// a plan has in its place.
     pub(super) fn body(&self, statement: &str) -> Result<Bytes, Error> {
         encode(&Body { query: statement, parameters: &self.parameters })
     }

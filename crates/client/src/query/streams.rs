@@ -24,7 +24,7 @@ impl<T> Pages<T> {
 }
 
 impl<T: DeserializeOwned + Send + 'static> Pages<T> {
-    /// The next page, without the need for an extension trait.
+    /// The next page. Unlike `StreamExt::next` it needs no import.
     pub async fn next(&mut self) -> Option<Result<Page<T>, Error>> {
         poll_fn(|context| self.pages.poll_page(context)).await
     }
@@ -51,7 +51,7 @@ impl<T> Rows<T> {
 }
 
 impl<T: DeserializeOwned + Send + Unpin + 'static> Rows<T> {
-    /// The next row, without the need for an extension trait.
+    /// The next row. Unlike `StreamExt::next` it needs no import.
     pub async fn next(&mut self) -> Option<Result<T, Error>> {
         poll_fn(|context| Pin::new(&mut *self).poll_next(context)).await
     }

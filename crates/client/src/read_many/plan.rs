@@ -1,4 +1,4 @@
-//! Divides wanted documents among the physical partitions. Pure.
+//! Divides the wanted documents among the physical partitions.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,15 +8,15 @@ use perihelion_model::partition_key::PartitionKey;
 
 use crate::Error;
 
-/// Documents per query. A longer statement costs the same per document; a shorter
-/// one makes better use of parallel requests.
+/// Documents per query. A longer statement costs the same per document; shorter
+/// ones can run in parallel.
 pub(super) const CHUNK_MAX: usize = 100;
 
-/// A wanted document.
+/// A document that the caller asks for.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Wanted {
-    /// The place in the caller's list.
-    pub(super) place: usize,
+pub(super) struct WantedDocument {
+    /// The index in the caller's list.
+    pub(super) index: usize,
     pub(super) key: PartitionKey,
     pub(super) id: String,
 }
@@ -25,57 +25,58 @@ pub(super) struct Wanted {
 /// same id.
 #[derive(Debug, Clone)]
 pub(super) struct Chunk {
-    pub(super) range: Arc<str>,
-    pub(super) wanted: Vec<Wanted>,
+    pub(super) range_id: Arc<str>,
+    pub(super) wanted: Vec<WantedDocument>,
 }
 
-pub(super) fn chunks(wanted: Vec<Wanted>, metadata: &ContainerMetadata) -> Result<Vec<Chunk>, Error> {
-    let mut by_range: HashMap<Arc<str>, Vec<Wanted>> = HashMap::new();
-    for one in wanted {
-        if one.id.is_empty() {
+pub(super) fn chunks(wanted: Vec<WantedDocument>, metadata: &ContainerMetadata) -> Result<Vec<Chunk>, Error> {
+    let mut by_range: HashMap<Arc<str>, Vec<WantedDocument>> = HashMap::new();
+    for document in wanted {
+        if document.id.is_empty() {
             return Err(Error::input("the id of a document is empty"));
         }
-        if metadata.partition_key.is_prefix(&one.key) {
+        if metadata.partition_key.is_prefix(&document.key) {
             return Err(Error::input(format!(
                 "document `{}` needs its whole partition key, not a prefix",
-                one.id
+                document.id
             )));
         }
-        let effective = metadata.partition_key.effective(&one.key);
+        let effective = metadata.partition_key.effective(&document.key);
         let range = metadata.ranges.locate(&effective);
         let range = range.ok_or_else(|| Error::answer("no physical partition covers the document's key"))?;
-        by_range.entry(Arc::clone(&range.id)).or_default().push(one);
+        by_range.entry(Arc::clone(&range.id)).or_default().push(document);
     }
-    let cut = by_range.into_iter().flat_map(|(range, wanted)| {
+    let chunks = by_range.into_iter().flat_map(|(range_id, wanted)| {
         layers(wanted).into_iter().flat_map(move |layer| {
-            let range = Arc::clone(&range);
-            cut(layer).map(move |wanted| Chunk { range: Arc::clone(&range), wanted })
+            let range_id = Arc::clone(&range_id);
+            pieces(layer).map(move |wanted| Chunk { range_id: Arc::clone(&range_id), wanted })
         })
     });
-    Ok(cut.collect())
+    Ok(chunks.collect())
 }
 
-/// Divides documents into layers: the first document of each id, then the second
-/// ones, and so on. Within a layer every id is unique.
-pub(super) fn layers(wanted: Vec<Wanted>) -> Vec<Vec<Wanted>> {
+/// Divides documents into layers. The first layer has the first document with each
+/// id, the second layer has the second documents, and so on. Within a layer every
+/// id is unique.
+pub(super) fn layers(wanted: Vec<WantedDocument>) -> Vec<Vec<WantedDocument>> {
     let mut seen: HashMap<String, usize> = HashMap::new();
-    let mut layers: Vec<Vec<Wanted>> = Vec::new();
-    for one in wanted {
-        let count = seen.entry(one.id.clone()).or_default();
+    let mut layers: Vec<Vec<WantedDocument>> = Vec::new();
+    for document in wanted {
+        let count = seen.entry(document.id.clone()).or_default();
         if layers.len() == *count {
             layers.push(Vec::new());
         }
-        layers[*count].push(one);
+        layers[*count].push(document);
         *count += 1;
     }
     layers
 }
 
 /// Divides a layer into pieces of at most [`CHUNK_MAX`] documents.
-pub(super) fn cut(layer: Vec<Wanted>) -> impl Iterator<Item = Vec<Wanted>> {
+pub(super) fn pieces(layer: Vec<WantedDocument>) -> impl Iterator<Item = Vec<WantedDocument>> {
     let mut rest = layer.into_iter();
     std::iter::from_fn(move || {
-        let piece: Vec<Wanted> = rest.by_ref().take(CHUNK_MAX).collect();
+        let piece: Vec<WantedDocument> = rest.by_ref().take(CHUNK_MAX).collect();
         (!piece.is_empty()).then_some(piece)
     })
 }

@@ -8,22 +8,23 @@ use bytes::Bytes;
 use perihelion_model::partition_key::{KeyPath, KeyValue, PartitionKeyDefinition};
 use serde_json::{Value, json};
 
-use super::plan::Wanted;
+use super::plan::WantedDocument;
 use crate::Error;
 use crate::response::encode;
 
-pub(super) fn body(wanted: &[Wanted], definition: &PartitionKeyDefinition) -> Result<Bytes, Error> {
+/// The request body of the query.
+pub(super) fn body(wanted: &[WantedDocument], definition: &PartitionKeyDefinition) -> Result<Bytes, Error> {
     let mut parameters = Vec::new();
     let mut ids = Vec::with_capacity(wanted.len());
     let mut pairs = Vec::with_capacity(wanted.len());
-    for (number, one) in wanted.iter().enumerate() {
+    for (number, document) in wanted.iter().enumerate() {
         let id = format!("@i{number}");
         let mut terms = vec![format!("c.id = {id}")];
-        for (level, (path, value)) in definition.paths.iter().zip(&one.key.values).enumerate() {
+        for (level, (path, value)) in definition.paths.iter().zip(&document.key.values).enumerate() {
             terms.push(key_term(path, value, &format!("@k{number}_{level}"), &mut parameters));
         }
         pairs.push(format!("({})", terms.join(" AND ")));
-        parameters.push(json!({"name": id, "value": one.id}));
+        parameters.push(json!({"name": id, "value": document.id}));
         ids.push(id);
     }
     let query = format!("SELECT * FROM c WHERE c.id IN ({}) AND {}", ids.join(", "), any(&pairs));
@@ -32,20 +33,20 @@ pub(super) fn body(wanted: &[Wanted], definition: &PartitionKeyDefinition) -> Re
 
 /// The condition for one level of a partition key.
 fn key_term(path: &KeyPath, value: &KeyValue, name: &str, parameters: &mut Vec<Value>) -> String {
-    let mut place = String::from("c");
+    let mut member = String::from("c");
     for step in &path.steps {
-        // A JSON string is also a string of the query language.
-        place.push_str(&format!("[{}]", Value::from(step.as_str())));
+        // A JSON string is also a string literal of the query language.
+        member.push_str(&format!("[{}]", Value::from(step.as_str())));
     }
     let value = match value {
-        KeyValue::Undefined => return format!("NOT IS_DEFINED({place})"),
+        KeyValue::Undefined => return format!("NOT IS_DEFINED({member})"),
         KeyValue::Null => Value::Null,
         KeyValue::Bool(flag) => json!(flag),
         KeyValue::Number(number) => json!(number),
         KeyValue::String(text) => json!(text),
     };
     parameters.push(json!({"name": name, "value": value}));
-    format!("{place} = {name}")
+    format!("{member} = {name}")
 }
 
 /// The conditions combined by OR as a balanced tree.

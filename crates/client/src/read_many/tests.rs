@@ -3,25 +3,25 @@
 use perihelion_model::partition_key::{HashVersion, KeyKind, KeyPath, PartitionKeyDefinition};
 use serde_json::{Value, json};
 
-use super::plan::{CHUNK_MAX, Wanted, cut, layers};
+use super::plan::{CHUNK_MAX, WantedDocument, layers, pieces};
 use super::statement;
 
-fn wanted(place: usize, key: &str, id: &str) -> Wanted {
-    Wanted { place, key: key.into(), id: id.to_owned() }
+fn wanted(index: usize, key: &str, id: &str) -> WantedDocument {
+    WantedDocument { index, key: key.into(), id: id.to_owned() }
 }
 
 #[test]
 fn an_id_is_unique_within_a_layer() {
     let list = vec![wanted(0, "a", "1"), wanted(1, "b", "1"), wanted(2, "a", "2"), wanted(3, "a", "1")];
-    let places: Vec<Vec<usize>> =
-        layers(list).iter().map(|layer| layer.iter().map(|one| one.place).collect()).collect();
-    assert_eq!(places, [vec![0, 2], vec![1], vec![3]]);
+    let indexes: Vec<Vec<usize>> =
+        layers(list).iter().map(|layer| layer.iter().map(|document| document.index).collect()).collect();
+    assert_eq!(indexes, [vec![0, 2], vec![1], vec![3]]);
 }
 
 #[test]
 fn a_layer_is_divided_into_bounded_pieces() {
-    let list = (0..2 * CHUNK_MAX + 1).map(|place| wanted(place, "a", &place.to_string())).collect();
-    assert_eq!(cut(list).map(|piece| piece.len()).collect::<Vec<_>>(), [CHUNK_MAX, CHUNK_MAX, 1]);
+    let list = (0..2 * CHUNK_MAX + 1).map(|index| wanted(index, "a", &index.to_string())).collect();
+    assert_eq!(pieces(list).map(|piece| piece.len()).collect::<Vec<_>>(), [CHUNK_MAX, CHUNK_MAX, 1]);
 }
 
 #[test]
@@ -32,8 +32,8 @@ fn the_statement_names_pairs_of_id_and_key() {
         version: HashVersion::V2,
     };
     let list = [
-        Wanted { place: 0, key: ("eu", 7).into(), id: "1".to_owned() },
-        Wanted { place: 1, key: ("eu", ()).into(), id: "it's".to_owned() },
+        WantedDocument { index: 0, key: ("eu", 7).into(), id: "1".to_owned() },
+        WantedDocument { index: 1, key: ("eu", ()).into(), id: "it's".to_owned() },
     ];
     let body: Value = serde_json::from_slice(&statement::body(&list, &definition).unwrap()).unwrap();
     assert_eq!(

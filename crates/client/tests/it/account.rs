@@ -8,7 +8,7 @@ use perihelion_testkit::TestServer;
 use perihelion_testkit::scratch::unique_name;
 use perihelion_testkit::server::own_keys;
 
-/// Names the live account.
+/// The environment variable with the connection string of a live account.
 pub(crate) const LIVE_VARIABLE: &str = "PERIHELION_LIVE_CONNECTION_STRING";
 
 /// Physical partitions of a new container, except on a live account.
@@ -49,7 +49,7 @@ impl TestAccount {
     }
 
     pub(crate) async fn live() -> TestAccount {
-        let connection_string = std::env::var(LIVE_VARIABLE).expect("names the account to test against");
+        let connection_string = std::env::var(LIVE_VARIABLE).expect("the variable has a connection string");
         TestAccount::with(Host::Live { connection_string }).await
     }
 
@@ -69,8 +69,8 @@ impl TestAccount {
         self.database.create_container(&properties).await.expect("the container is created")
     }
 
-    /// Splits the first partition of a container; `false` on a live account,
-    /// where a test cannot.
+    /// Splits the first partition of a container. Returns `false` on a live account,
+    /// where a test cannot split partitions.
     pub(crate) async fn split(&self, container: &Container) -> bool {
         match &self.host {
             Host::InProcess(server) | Host::Tls(server) => {

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::world::World;
 
-const PLAIN: &str = r#"{"paths":["/pk"],"kind":"Hash","version":2}"#;
+const PARTITION_KEY: &str = r#"{"paths":["/pk"],"kind":"Hash","version":2}"#;
 
 #[derive(Debug, Deserialize)]
 struct Document {
@@ -35,15 +35,16 @@ async fn drain(feed: &mut ChangeFeed<Document>, seen: &mut BTreeSet<u32>) {
 }
 
 #[tokio::test]
-async fn writers_and_splits_at_the_same_time_lose_and_repeat_nothing() {
+async fn concurrent_writes_and_splits_lose_and_repeat_no_change() {
     const WRITERS: u32 = 4;
-    const EACH: u32 = 150;
+    const DOCUMENTS_PER_WRITER: u32 = 150;
     let world = World::new(2).await;
-    let container = world.container("c", PLAIN).await;
+    let container = world.container("c", PARTITION_KEY).await;
     let writers: Vec<_> = (0..WRITERS)
         .map(|writer| {
             let container = container.clone();
-            tokio::spawn(async move { write(&container, writer * EACH..(writer + 1) * EACH).await })
+            let first = writer * DOCUMENTS_PER_WRITER;
+            tokio::spawn(async move { write(&container, first..first + DOCUMENTS_PER_WRITER).await })
         })
         .collect();
     let mut feed = container.change_feed::<Document>(ChangeFeedOptions::from_beginning().with_max_items(7));
@@ -51,7 +52,7 @@ async fn writers_and_splits_at_the_same_time_lose_and_repeat_nothing() {
     for range in ["0", "1", "2"] {
         drain(&mut feed, &mut seen).await;
         world.split("c", range).await;
-        // As if another process continued.
+        // Continue from the token, as another process would.
         feed = container.change_feed(ChangeFeedOptions::resume(feed.token()).with_max_items(7));
         tokio::task::yield_now().await;
     }
@@ -59,14 +60,14 @@ async fn writers_and_splits_at_the_same_time_lose_and_repeat_nothing() {
         writer.await.unwrap();
     }
     drain(&mut feed, &mut seen).await;
-    assert_eq!(seen, (0..WRITERS * EACH).collect());
+    assert_eq!(seen, (0..WRITERS * DOCUMENTS_PER_WRITER).collect());
     assert_eq!(container.feed_ranges().await.unwrap().len(), 5);
 }
 
 #[tokio::test]
 async fn the_feed_continues_after_a_failed_request() {
     let world = World::new(2).await;
-    let container = world.container("c", PLAIN).await;
+    let container = world.container("c", PARTITION_KEY).await;
     write(&container, 0..50).await;
     let mut feed = container.change_feed::<Document>(ChangeFeedOptions::from_beginning().with_max_items(5));
     let (mut seen, mut failures) = (BTreeSet::new(), 0);
@@ -94,7 +95,7 @@ async fn the_feed_continues_after_a_failed_request() {
 #[tokio::test]
 async fn a_dropped_call_loses_no_change() {
     let world = World::new(3).await;
-    let container = world.container("c", PLAIN).await;
+    let container = world.container("c", PARTITION_KEY).await;
     write(&container, 0..30).await;
     let mut feed = container.change_feed::<Document>(ChangeFeedOptions::from_beginning());
     world.fault(r#"{"operation":"change_feed","count":3,"delayMs":2000}"#).await;
@@ -110,12 +111,13 @@ async fn a_dropped_call_loses_no_change() {
 #[tokio::test]
 async fn a_feed_ends_with_an_error_when_its_container_is_created_again() {
     let world = World::new(1).await;
-    let container = world.container("c", PLAIN).await;
+    let container = world.container("c", PARTITION_KEY).await;
     write(&container, 0..5).await;
     let mut feed = container.change_feed::<Document>(ChangeFeedOptions::from_beginning());
     drain(&mut feed, &mut BTreeSet::new()).await;
     let token = feed.token();
-    // Another client does it, so this one does not know of it.
+    // Another client creates the container again, so the metadata in the cache of the
+    // first client is stale.
     let other = world.client().await.database("shop");
     other.container("c").delete_container().await.unwrap();
     other.create_container(&ContainerProperties::new("c", "/pk")).await.unwrap();

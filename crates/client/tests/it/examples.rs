@@ -12,7 +12,7 @@ const EXAMPLES: [(&str, &str); 10] = [
     ("batch", "operation Some(1): 409"),
     ("change_feed", "Delete of Some(\"later\")"),
     ("embedded", "run 2: 2 visits"),
-    ("entra_id", "a token for https://account.perihelion.internal/.default"),
+    ("entra_id", "requested a token for https://account.perihelion.internal/.default"),
     ("items", "after deletion: None"),
     ("patch", "already paid"),
     ("queries", "Some(60) orders in all"),
@@ -21,49 +21,50 @@ const EXAMPLES: [(&str, &str); 10] = [
     ("throughput", "Autoscale { max: 4000 }"),
 ];
 
-const VARIABLE: &str = "AZURE_COSMOS_CONNECTION_STRING";
+const CONNECTION_STRING: &str = "AZURE_COSMOS_CONNECTION_STRING";
 
-/// The directory of the built examples. They are built for the whole workspace, as
-/// its tests are: for this package alone, all dependencies would be built a second
-/// time.
-fn built() -> &'static Path {
-    static BUILT: OnceLock<PathBuf> = OnceLock::new();
-    BUILT.get_or_init(|| {
+/// Builds the examples and returns their directory. They are built with the whole
+/// workspace, as its tests are: a build of this package alone would compile all
+/// dependencies a second time.
+fn built_examples() -> &'static Path {
+    static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
+    DIRECTORY.get_or_init(|| {
         let mut command = Command::new(env!("CARGO"));
         command.args(["build", "--quiet", "--workspace", "--examples"]);
         let status = command.current_dir(env!("CARGO_MANIFEST_DIR")).status().expect("cargo runs");
-        assert!(status.success(), "the examples are built");
-        let this = std::env::current_exe().expect("a test is a program");
-        this.ancestors().nth(2).expect("tests are in deps").join("examples")
+        assert!(status.success(), "the examples do not compile");
+        let test_program = std::env::current_exe().expect("a test is a program");
+        test_program.ancestors().nth(2).expect("tests are in deps").join("examples")
     })
 }
 
 fn run(name: &str, configure: impl FnOnce(&mut Command) -> &mut Command) -> String {
-    let mut command = Command::new(built().join(name));
+    let mut command = Command::new(built_examples().join(name));
     command.current_dir(env!("CARGO_MANIFEST_DIR")).env_remove("COSMOS_ENDPOINT");
     let finished = configure(&mut command).output().expect("the example runs");
     let output = String::from_utf8_lossy(&finished.stdout).into_owned();
-    let failed = String::from_utf8_lossy(&finished.stderr);
-    assert!(finished.status.success(), "{name}: {output}{failed}");
+    let errors = String::from_utf8_lossy(&finished.stderr);
+    assert!(finished.status.success(), "{name}: {output}{errors}");
     output
 }
 
 #[test]
-fn every_example_runs_and_prints_what_it_should() {
+fn every_example_runs_and_prints_its_expected_output() {
     for (name, expected) in EXAMPLES {
-        let output = run(name, |command| command.env_remove(VARIABLE));
+        let output = run(name, |command| command.env_remove(CONNECTION_STRING));
         assert!(output.to_lowercase().contains(&expected.to_lowercase()), "{name}: {output}");
     }
 }
 
-/// A local server with the emulators' key may show a self-signed certificate; the
-/// environment names the account.
+/// The client accepts the self-signed certificate of a server on this machine that
+/// uses the emulators' key.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_example_runs_against_a_server_that_the_environment_names() {
+async fn an_example_runs_against_the_server_in_the_environment_variable() {
     let options = ServerOptions { management: true, ..ServerOptions::default() };
     let server = TestServer::on_socket(options).await;
     let text = format!("AccountEndpoint=https://{}/;AccountKey={EMULATOR_KEY};", server.address());
-    let output = tokio::task::spawn_blocking(move || run("items", |command| command.env(VARIABLE, text)));
+    let output =
+        tokio::task::spawn_blocking(move || run("items", |command| command.env(CONNECTION_STRING, text)));
     assert!(output.await.unwrap().contains("after deletion: None"));
     server.stop().await;
 }

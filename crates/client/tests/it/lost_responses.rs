@@ -7,17 +7,17 @@ use serde_json::{Value, json};
 
 use crate::world::World;
 
-const PLAIN: &str = r#"{"paths":["/pk"],"kind":"Hash","version":2}"#;
+const PARTITION_KEY: &str = r#"{"paths":["/pk"],"kind":"Hash","version":2}"#;
 
-/// The next `count` operations of this kind are applied, and their responses
-/// dropped.
-async fn lose(world: &World, operation: &str, count: u32) {
+/// Makes the server apply the next `count` operations of this kind and drop their
+/// responses.
+async fn drop_responses(world: &World, operation: &str, count: u32) {
     world.fault(&format!(r#"{{"operation":"{operation}","count":{count},"drop":"after"}}"#)).await;
 }
 
 async fn world() -> (World, Container) {
     let world = World::new(2).await;
-    let container = world.container("c", PLAIN).await;
+    let container = world.container("c", PARTITION_KEY).await;
     container.create("k", &json!({"id": "0", "pk": "k", "n": 0})).await.unwrap();
     (world, container)
 }
@@ -26,6 +26,7 @@ fn document(id: &str, token: &str) -> Value {
     json!({"id": id, "pk": "k", "token": token})
 }
 
+/// The member `n` of document `0`.
 async fn number(container: &Container) -> Value {
     container.read::<Value>("k", "0").await.unwrap().value["n"].clone()
 }
@@ -33,13 +34,13 @@ async fn number(container: &Container) -> Value {
 #[tokio::test]
 async fn idempotent_writes_are_repeated() {
     let (world, container) = world().await;
-    lose(&world, "upsert_item", 1).await;
+    drop_responses(&world, "upsert_item", 1).await;
     let written = container.upsert("k", &document("1", "a")).await.unwrap();
     assert_eq!(written.receipt().diagnostics().attempts().count(), 2);
-    lose(&world, "patch_item", 1).await;
+    drop_responses(&world, "patch_item", 1).await;
     container.patch("k", "0", &Patch::new().set("/n", 5).unwrap()).await.unwrap();
     assert_eq!(number(&container).await, 5);
-    lose(&world, "batch", 1).await;
+    drop_responses(&world, "batch", 1).await;
     let mut batch = Batch::new("k");
     batch.upsert(&document("2", "b")).and_then(|batch| batch.read("2")).unwrap();
     assert_eq!(container.batch(batch).await.unwrap().results().len(), 2);
@@ -48,11 +49,11 @@ async fn idempotent_writes_are_repeated() {
 #[tokio::test]
 async fn an_increment_is_never_applied_twice() {
     let (world, container) = world().await;
-    lose(&world, "patch_item", 1).await;
+    drop_responses(&world, "patch_item", 1).await;
     let lost = container.patch("k", "0", &Patch::new().increment("/n", 1).unwrap()).await.unwrap_err();
     assert!(lost.is_ambiguous(), "{lost}");
-    assert_eq!(number(&container).await, 1, "it was applied, and once");
-    lose(&world, "batch", 1).await;
+    assert_eq!(number(&container).await, 1, "the increment was not applied exactly once");
+    drop_responses(&world, "batch", 1).await;
     let mut batch = Batch::new("k");
     batch.patch("0", &Patch::new().increment("/n", 1).unwrap()).unwrap();
     assert!(container.batch(batch).await.unwrap_err().is_ambiguous());
@@ -62,7 +63,7 @@ async fn an_increment_is_never_applied_twice() {
 #[tokio::test]
 async fn a_create_without_a_witness_is_ambiguous_and_not_a_conflict() {
     let (world, container) = world().await;
-    lose(&world, "create_item", 1).await;
+    drop_responses(&world, "create_item", 1).await;
     let lost = container.create("k", &document("1", "a")).await.unwrap_err();
     assert!(lost.is_ambiguous() && !lost.is_conflict(), "{lost}");
     assert!(container.find::<Value>("k", "1").await.unwrap().is_some());
@@ -71,19 +72,19 @@ async fn a_create_without_a_witness_is_ambiguous_and_not_a_conflict() {
 #[tokio::test]
 async fn a_witness_shows_that_a_write_was_applied() {
     let (world, container) = world().await;
-    lose(&world, "create_item", 1).await;
+    drop_responses(&world, "create_item", 1).await;
     let witness = |id: &str, token: &str| ItemOptions::new().with_witness(id, "/token", token);
     let written = container.create_with("k", &document("1", "a"), &witness("1", "a")).await.unwrap();
     assert_eq!(written.receipt().diagnostics().resolution(), Some(Resolution::Witnessed));
     let read = container.read::<Value>("k", "1").await.unwrap();
     assert_eq!(read.etag().unwrap(), written.etag().unwrap());
 
-    lose(&world, "replace_item", 1).await;
+    drop_responses(&world, "replace_item", 1).await;
     let unchanged = witness("1", "b").with_if_match(read.etag().unwrap());
     let written = container.replace_with("k", "1", &document("1", "b"), &unchanged).await.unwrap();
     assert_eq!(written.receipt().diagnostics().resolution(), Some(Resolution::Witnessed));
 
-    lose(&world, "batch", 1).await;
+    drop_responses(&world, "batch", 1).await;
     let mut batch = Batch::new("k").with_witness("2", "/token", "c");
     batch
         .create(&document("2", "c"))
@@ -91,15 +92,16 @@ async fn a_witness_shows_that_a_write_was_applied() {
         .unwrap();
     let results = container.batch(batch).await.unwrap();
     assert_eq!(results.receipt().diagnostics().resolution(), Some(Resolution::Witnessed));
-    assert!(results.results().is_empty(), "the results were in the lost response");
+    assert!(results.results().is_empty(), "there are results although the response was lost");
     assert_eq!(number(&container).await, 1);
 }
 
 #[tokio::test]
-async fn a_refusal_stands_when_the_witness_is_absent() {
+async fn a_write_without_its_witness_is_reported_as_refused() {
     let (world, container) = world().await;
     container.create("k", &document("1", "theirs")).await.unwrap();
-    // The first attempt never arrives; the second finds the other writer's document.
+    // The first attempt does not arrive. The second attempt finds the other writer's
+    // document.
     world.fault(r#"{"operation":"create_item","count":1,"drop":"before"}"#).await;
     let options = ItemOptions::new().with_witness("1", "/token", "ours");
     let refused = container.create_with("k", &document("1", "ours"), &options).await.unwrap_err();
@@ -116,7 +118,7 @@ async fn a_refusal_stands_when_the_witness_is_absent() {
 #[tokio::test]
 async fn a_repeated_deletion_that_finds_no_document_is_a_success() {
     let (world, container) = world().await;
-    lose(&world, "delete_item", 1).await;
+    drop_responses(&world, "delete_item", 1).await;
     let deleted = container.delete("k", "0").await.unwrap();
     assert_eq!(deleted.receipt().diagnostics().resolution(), Some(Resolution::AlreadyGone));
     assert_eq!(deleted.receipt().status().code, 204);

@@ -1,5 +1,5 @@
 //! Queries over one partition, a feed range and a whole container, on a server
-//! that refuses across partitions what the real gateway refuses.
+//! that refuses the cross-partition queries that the real gateway refuses.
 
 use std::collections::HashSet;
 
@@ -48,7 +48,7 @@ fn total(number: u64) -> f64 {
     ((number * 77) % ORDERS) as f64 + 0.5
 }
 
-/// The result of the statement over all orders, from the evaluator alone.
+/// The result of the statement over all orders, evaluated without a server.
 fn expected(statement: &str) -> Vec<Value> {
     let documents: Vec<_> = (0..ORDERS)
         .map(|number| perihelion_model::json::parse_str(&order(number).to_string()).unwrap())
@@ -71,7 +71,7 @@ fn sorted(mut rows: Vec<Value>) -> Vec<String> {
     texts
 }
 
-/// Numbers in one form: `3` and `3.0` are the same to the service.
+/// Writes all numbers as doubles: `3` and `3.0` are the same to the service.
 fn canonical(value: &Value) -> Value {
     match value {
         Value::Number(number) => json!(number.as_f64().unwrap()),
@@ -87,8 +87,7 @@ async fn ids(feed: QueryFeed<Order>) -> Vec<String> {
     feed.collect().await.unwrap().into_iter().map(|order| order.id).collect()
 }
 
-/// Statements whose result has a fixed order, and statements whose result has
-/// none.
+/// Statements whose result has a fixed order.
 const IN_ORDER: &[&str] = &[
     "SELECT VALUE c.id FROM c ORDER BY c.total",
     "SELECT c.id, c.total FROM c ORDER BY c.total DESC",
@@ -107,6 +106,7 @@ const IN_ORDER: &[&str] = &[
     "SELECT COUNT(1) AS orders, MIN(c.total) AS least, AVG(c.total) AS mean FROM c",
 ];
 
+/// Statements whose result may have any order.
 const IN_ANY_ORDER: &[&str] = &[
     "SELECT VALUE c.id FROM c",
     "SELECT c.id, c.weight FROM c WHERE c.total > 60",
@@ -158,7 +158,7 @@ async fn a_query_without_merging_needs_no_plan() {
 #[tokio::test(start_paused = true)]
 async fn a_query_of_one_partition_needs_no_plan() {
     let (world, orders) = world().await;
-    let asked = world.requests("query").await;
+    let queries_before = world.requests("query").await;
     let query = Query::new("SELECT * FROM c ORDER BY c.total DESC").in_partition("customer-3");
     let found = ids(orders.query(query)).await;
     let mut numbers: Vec<u64> = (0..ORDERS).filter(|number| number % 20 == 3).collect();
@@ -166,7 +166,7 @@ async fn a_query_of_one_partition_needs_no_plan() {
     assert_eq!(found, numbers.iter().map(|number| format!("order-{number}")).collect::<Vec<_>>());
     let count = Query::new("SELECT VALUE COUNT(1) FROM c").in_partition("customer-3");
     assert_eq!(orders.query::<u64>(count).collect().await.unwrap(), [6]);
-    assert_eq!(world.requests("query").await - asked, 2);
+    assert_eq!(world.requests("query").await - queries_before, 2);
     assert_eq!(world.requests("query_plan").await, 0);
 }
 
@@ -198,7 +198,7 @@ async fn a_query_ends_with_an_error_when_its_container_is_created_again() {
     world.container("orders", r#"{"paths":["/customer"],"kind":"Hash","version":2}"#).await;
     let error = loop {
         match feed.next_page().await {
-            Ok(page) => assert!(page.is_some(), "the rows of a deleted container came to their end"),
+            Ok(page) => assert!(page.is_some(), "the query of a deleted container ended without an error"),
             Err(error) => break error,
         }
     };
@@ -207,22 +207,22 @@ async fn a_query_ends_with_an_error_when_its_container_is_created_again() {
     assert!(fresh.next_page().await.unwrap().is_none());
 }
 
-/// The poll of a queue: one request per partition, each with its own order.
+/// The provider polls its queues this way: one request per partition, each with its
+/// own order.
 #[tokio::test(start_paused = true)]
 async fn without_a_plan_each_partition_runs_the_statement_as_it_is() {
     let (world, orders) = world().await;
     let first = Query::new("SELECT TOP 5 * FROM c ORDER BY c.total");
     for range in orders.feed_ranges().await.unwrap() {
         let planned = ids(orders.query(first.clone().in_range(range.clone()))).await;
-        let (asked, plans) = (world.requests("query").await, world.requests("query_plan").await);
+        let queries_before = world.requests("query").await;
+        let plans_before = world.requests("query_plan").await;
         assert_eq!(ids(orders.query(first.clone().in_range(range).without_plan())).await, planned);
-        assert_eq!(
-            (world.requests("query").await - asked, world.requests("query_plan").await - plans),
-            (1, 0)
-        );
+        assert_eq!(world.requests("query").await - queries_before, 1);
+        assert_eq!(world.requests("query_plan").await - plans_before, 0);
     }
-    let of_each = ids(orders.query(first.without_plan())).await;
-    assert_eq!(of_each.iter().collect::<HashSet<_>>().len(), 20, "five of each partition");
+    let all = ids(orders.query(first.without_plan())).await;
+    assert_eq!(all.iter().collect::<HashSet<_>>().len(), 20, "each of four partitions returns five rows");
 }
 
 #[tokio::test(start_paused = true)]
@@ -308,11 +308,11 @@ async fn a_continuation_token_continues_in_another_process() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn splits_between_pages_lose_and_repeat_nothing() {
+async fn splits_between_pages_lose_and_repeat_no_row() {
     let (world, orders) = world().await;
     for (round, statement) in IN_ORDER[..5].iter().enumerate() {
         let query = Query::new(*statement).with_max_items(8);
-        // The first rounds split the initial ranges, later ones their children.
+        // Each of the first four rounds splits one of the initial ranges.
         let rows = page_by_page(&orders, query, async |page| {
             if page == 1 && round < 4 {
                 world.split("orders", &round.to_string()).await;
@@ -325,10 +325,10 @@ async fn splits_between_pages_lose_and_repeat_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn splits_within_a_query_lose_and_repeat_nothing() {
+async fn splits_during_a_query_lose_and_repeat_no_row() {
     for statement in IN_ORDER.iter().chain(IN_ANY_ORDER) {
         let (world, orders) = world().await;
-        // The client's cache has four ranges, one of which no longer exists.
+        // The client caches four ranges. The split removes one of them.
         orders.feed_ranges().await.unwrap();
         world.split("orders", "1").await;
         let mut feed = orders.query::<Value>(Query::new(*statement).with_max_items(5).with_parallel_max(2));
@@ -353,11 +353,11 @@ async fn rows_come_as_a_stream() {
     }
     assert_eq!(totals, (0..ORDERS).map(|number| number as f64 + 0.5).collect::<Vec<_>>());
     let mut pages = orders.query::<Order>(Query::new("SELECT * FROM c").with_max_items(50)).pages();
-    let mut sizes = 0;
+    let mut rows_in_pages = 0;
     while let Some(page) = pages.next().await {
-        sizes += page.unwrap().items.len() as u64;
+        rows_in_pages += page.unwrap().items.len() as u64;
     }
-    assert_eq!(sizes, ORDERS);
+    assert_eq!(rows_in_pages, ORDERS);
 }
 
 #[tokio::test(start_paused = true)]
@@ -388,18 +388,18 @@ async fn a_dropped_call_loses_no_row() {
     let (world, orders) = world().await;
     world.fault(r#"{"operation":"query","probability":0.5,"delayMs":300}"#).await;
     let mut feed = orders.query::<Order>(Query::new("SELECT * FROM c ORDER BY c.total").with_max_items(10));
-    let (mut found, mut given_up) = (Vec::new(), 0);
+    let (mut found, mut dropped_calls) = (Vec::new(), 0);
     loop {
-        let patience = std::time::Duration::from_millis(100);
-        match tokio::time::timeout(patience, feed.next_page()).await {
+        let time_limit = std::time::Duration::from_millis(100);
+        match tokio::time::timeout(time_limit, feed.next_page()).await {
             Ok(page) => match page.unwrap() {
                 Some(page) => found.extend(page.into_iter().map(|order| order.total)),
                 None => break,
             },
-            Err(_) => given_up += 1,
+            Err(_) => dropped_calls += 1,
         }
     }
-    assert!(given_up > 0);
+    assert!(dropped_calls > 0);
     assert_eq!(found, (0..ORDERS).map(|number| number as f64 + 0.5).collect::<Vec<_>>());
 }
 

@@ -52,7 +52,7 @@ scenarios! {
     throughput
 }
 
-/// Prints the accounts of this run (`--nocapture` shows it), and checks that
+/// Prints the accounts of this run (shown with `--nocapture`), and checks that
 /// every file of the directory is declared above.
 #[test]
 fn every_scenario_is_declared_and_its_accounts_are_printed() {

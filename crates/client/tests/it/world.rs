@@ -1,5 +1,5 @@
-//! A client of the engine in this process, which refuses across partitions what
-//! the real gateway refuses.
+//! `World`: a client of the engine in this process. The engine refuses the
+//! cross-partition queries that the real gateway refuses.
 
 use std::ops::Deref;
 
@@ -8,8 +8,8 @@ use perihelion_server::EmbeddedOptions;
 use perihelion_testkit::TestServer;
 use perihelion_testkit::driver::{create_container_with_key, create_database, delete_container};
 
-/// A client and an empty database `shop`. Faults and counters are those of the
-/// server it dereferences to.
+/// A client and an empty database `shop`. `World` dereferences to its server, which
+/// has the methods for faults and counters.
 pub(crate) struct World {
     server: TestServer,
     pub(crate) client: Client,

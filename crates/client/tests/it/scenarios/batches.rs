@@ -1,4 +1,5 @@
-//! Batches: all operations or none, and the index of the refused one.
+//! Batches: all operations are applied or none, and an error has the index of the
+//! refused operation.
 
 use perihelion_client::{Batch, Container, ContainerProperties, Patch};
 use serde_json::{Value, json};
@@ -13,7 +14,7 @@ pub(crate) async fn scenario(account: &TestAccount) {
     let container = account.container(ContainerProperties::new("batches", "/pk")).await;
     all_operations_at_once(&container).await;
     a_refused_batch_leaves_nothing(&container).await;
-    the_largest_batch_is_taken(&container).await;
+    a_batch_of_the_largest_size_is_accepted(&container).await;
 }
 
 async fn all_operations_at_once(container: &Container) {
@@ -72,14 +73,14 @@ async fn a_refused_batch_leaves_nothing(container: &Container) {
     assert!(error.is_conflict());
     assert_eq!(error.operation_index(), Some(1));
 
-    let mut astray = Batch::new("k");
-    astray.create(&json!({"id": "astray", "pk": "another"})).unwrap();
-    let error = container.batch(astray).await.unwrap_err();
+    let mut wrong_key = Batch::new("k");
+    wrong_key.create(&json!({"id": "wrong-key", "pk": "another"})).unwrap();
+    let error = container.batch(wrong_key).await.unwrap_err();
     assert_eq!((error.status().unwrap().code, error.operation_index()), (400, Some(0)));
-    assert!(container.batch(Batch::new("k")).await.is_err(), "an empty batch has nothing to do");
+    assert!(container.batch(Batch::new("k")).await.is_err(), "an empty batch was accepted");
 }
 
-async fn the_largest_batch_is_taken(container: &Container) {
+async fn a_batch_of_the_largest_size_is_accepted(container: &Container) {
     let mut batch = Batch::new("many");
     for n in 0..Batch::OPERATIONS_MAX {
         batch.create(&json!({"id": n.to_string(), "pk": "many"})).unwrap();

@@ -21,7 +21,7 @@ struct Document {
 
 pub(crate) async fn scenario(account: &TestAccount) {
     everything_once_and_in_order(account).await;
-    now_and_parts(account).await;
+    starting_points_and_parts(account).await;
     across_a_split(account).await;
     versions_and_deletions(account).await;
 }
@@ -66,17 +66,17 @@ async fn everything_once_and_in_order(account: &TestAccount) {
     let all = drain(&mut feed).await;
     assert_eq!((all.len(), numbers(&all)), (40, (0..40).collect()));
     assert_in_order(&all);
-    assert!(feed.next_page().await.unwrap().is_none(), "drained");
+    assert!(feed.next_page().await.unwrap().is_none(), "the feed repeats a change");
 
     container.delete("key-0", "0").await.unwrap();
     container.upsert("key-1", &json!({"id": "1", "pk": "key-1", "n": 100})).await.unwrap();
     let mut resumed = container.change_feed::<Document>(ChangeFeedOptions::resume(feed.token()));
     let more = drain(&mut resumed).await;
     assert_eq!(more.iter().map(|document| (&*document.id, document.n)).collect::<Vec<_>>(), [("1", 100)]);
-    assert_eq!(drain(&mut feed).await.len(), 1, "the first feed sees it too");
+    assert_eq!(drain(&mut feed).await.len(), 1, "the first feed misses the upsert");
 
     let again = drain(&mut container.change_feed::<Document>(ChangeFeedOptions::resume(unstarted))).await;
-    assert_eq!(again.len(), 39, "a token from before the first page is the beginning");
+    assert_eq!(again.len(), 39, "a token from before the first page does not start at the beginning");
 
     let mut stream = container.change_feed::<Document>(ChangeFeedOptions::from_beginning()).pages();
     let mut streamed = 0;
@@ -87,7 +87,7 @@ async fn everything_once_and_in_order(account: &TestAccount) {
     assert!(stream.into_feed().unwrap().next_page().await.unwrap().is_none());
 }
 
-async fn now_and_parts(account: &TestAccount) {
+async fn starting_points_and_parts(account: &TestAccount) {
     let container = account.database.container("feed");
     let mut from_now = container.change_feed::<Document>(ChangeFeedOptions::from_now());
     assert!(from_now.next_page().await.unwrap().is_none());
@@ -144,7 +144,7 @@ async fn across_a_split(account: &TestAccount) {
 
     let mut resumed = container.change_feed::<Document>(ChangeFeedOptions::resume(token));
     let rest = drain(&mut resumed).await;
-    assert_eq!(rest.len(), 126, "all but the first page of two");
+    assert_eq!(rest.len(), 126, "the first page had two of 128 changes");
 
     let mut batch = Batch::new("key-0");
     for n in 200..210 {
@@ -152,7 +152,7 @@ async fn across_a_split(account: &TestAccount) {
     }
     container.batch(batch).await.unwrap();
     let whole = feed.next_page().await.unwrap().unwrap();
-    assert_eq!(whole.items.len(), 10, "a batch comes whole, whatever the page size");
+    assert_eq!(whole.items.len(), 10, "the changes of a batch are not on one page");
     assert!(whole.range().is_some());
 }
 
@@ -180,5 +180,5 @@ async fn versions_and_deletions(account: &TestAccount) {
     assert!(changes[0].metadata.lsn < changes[2].metadata.lsn);
 
     let latest = container.change_feed::<Document>(ChangeFeedOptions::resume(feed.token())).next_page().await;
-    assert_eq!(latest.unwrap_err().kind(), ErrorKind::Input, "a token of the other mode");
+    assert_eq!(latest.unwrap_err().kind(), ErrorKind::Input, "a token of the other mode was accepted");
 }

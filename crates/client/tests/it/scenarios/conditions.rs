@@ -30,8 +30,8 @@ pub(crate) async fn scenario(account: &TestAccount) {
     assert!(container.read_if_changed::<Value>("k", "1", &second).await.unwrap().is_none());
     let changed = container.read_if_changed::<Value>("k", "1", &first).await.unwrap().unwrap();
     assert_eq!(changed.etag().unwrap(), &second);
-    let kept = Etag::parse(changed.value["_etag"].as_str().unwrap()).unwrap();
-    assert_eq!(kept, second, "the document carries its own etag");
+    let member = Etag::parse(changed.value["_etag"].as_str().unwrap()).unwrap();
+    assert_eq!(member, second, "the member `_etag` is not the document's etag");
 
     let any = ItemOptions::new().with_if_match(&Etag::parse("*").unwrap());
     container.delete_with("k", "1", &any).await.unwrap();

@@ -78,8 +78,8 @@ async fn changes(account: &TestAccount) {
     assert_eq!(container.properties().await.unwrap().ttl, Some(TimeToLive::PerItem));
 }
 
-/// A handle refers to a name: it works with the container that was created again
-/// under it.
+/// A handle refers to a name: when the container of that name is created again, the
+/// handle refers to the new container.
 async fn recreation(account: &TestAccount) {
     let properties = ContainerProperties::new("again", "/pk");
     let container = account.container(properties.clone()).await;

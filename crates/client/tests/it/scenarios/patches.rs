@@ -34,15 +34,15 @@ pub(crate) async fn scenario(account: &TestAccount) {
     assert!(value.get("old").is_none() && value.get("gone").is_none());
     assert_eq!(value["nested"], json!({"a": [null]}));
 
-    let unless = |condition: &str| Patch::new().increment("/n", 1).unwrap().with_condition(condition);
-    let refused = container.patch("k", "1", &unless("FROM c WHERE c.n > 10")).await.unwrap_err();
+    let increment_if = |condition: &str| Patch::new().increment("/n", 1).unwrap().with_condition(condition);
+    let refused = container.patch("k", "1", &increment_if("FROM c WHERE c.n > 10")).await.unwrap_err();
     assert!(refused.is_precondition_failed(), "{refused}");
-    let applied = container.patch("k", "1", &unless("FROM c WHERE c.n = 10")).await.unwrap();
+    let applied = container.patch("k", "1", &increment_if("FROM c WHERE c.n = 10")).await.unwrap();
     assert_eq!(applied.into_item::<Value>().unwrap().value["n"], 11);
 
     let impossible = Patch::new().set("/n", 99).and_then(|patch| patch.remove("/absent")).unwrap();
     assert_eq!(container.patch("k", "1", &impossible).await.unwrap_err().status().unwrap().code, 400);
-    assert_eq!(container.read::<Value>("k", "1").await.unwrap().value["n"], 11, "all or none");
+    assert_eq!(container.read::<Value>("k", "1").await.unwrap().value["n"], 11, "a refused patch was applied in part");
     let set = Patch::new().set("/n", 1).unwrap();
     assert!(container.patch("k", "absent", &set).await.unwrap_err().is_not_found());
 }

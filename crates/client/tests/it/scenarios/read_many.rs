@@ -45,7 +45,7 @@ async fn many_keys(account: &TestAccount) {
     let nothing = container.read_many::<Document>(Vec::<(&str, &str)>::new()).await.unwrap();
     assert_eq!((nothing.items.len(), nothing.requests()), (0, 0));
     let elsewhere = container.read_many::<Document>([("key-3", "id-4"), ("key-4", "id-3")]).await.unwrap();
-    assert_eq!(elsewhere.items, [None, None], "the right id under the wrong key is absent");
+    assert_eq!(elsewhere.items, [None, None], "a document was found under the wrong partition key");
 }
 
 async fn same_ids_and_odd_keys(account: &TestAccount) {
@@ -65,9 +65,9 @@ async fn same_ids_and_odd_keys(account: &TestAccount) {
     }
     let asked = keys.iter().flat_map(|(key, _)| [(key, "same"), (key, "other"), (key, "same")]);
     let found = container.read_many::<Document>(asked).await.unwrap();
-    for (place, item) in found.items.iter().enumerate() {
-        let (n, id) = (place as u32 / 3, if place % 3 == 1 { "other" } else { "same" });
-        assert_eq!(item.as_ref(), Some(&Document { id: id.to_owned(), n }), "place {place}");
+    for (index, item) in found.items.iter().enumerate() {
+        let (n, id) = (index as u32 / 3, if index % 3 == 1 { "other" } else { "same" });
+        assert_eq!(item.as_ref(), Some(&Document { id: id.to_owned(), n }), "item {index}");
     }
 
     let levels = account.container(ContainerProperties::new("odd-levels", ["/t", "/u"])).await;
