@@ -8,9 +8,9 @@
 
 pub(crate) mod dedup;
 mod document_type;
+pub(crate) mod heartbeat;
 pub(crate) mod lock_token;
 pub(crate) mod manifest;
-pub(crate) mod node;
 mod parts;
 mod queue;
 pub(crate) mod stamp;
@@ -23,10 +23,10 @@ use perihelion_client::Etag;
 
 pub(crate) use document_type::DocumentType;
 pub(crate) use parts::{Garbage, Part};
-pub(crate) use queue::{Activity, Bundle, Cancelled, FIRST, Message, Outbox};
+pub(crate) use queue::{Activity, Bundle, CancelledActivity, ENQUEUED_FIRST, Message, Outbox};
 pub(crate) use state::{Chunk, Execution, KvValue, Lock, PastExecution, StartedBy, State};
 pub(crate) use status::ExecutionStatus;
-pub(crate) use system::{Deletion, DeletionStage, Late, Session};
+pub(crate) use system::{Deletion, DeletionStage, MessageInDelivery, Session};
 
 /// The id of an instance's state document.
 pub(crate) const STATE: &str = "i";

@@ -15,7 +15,7 @@ pub(crate) enum Failure {
     /// The instance does not exist.
     NotFound(String),
     /// The instance has not ended.
-    Running(String),
+    StillRunning(String),
     /// The request is not possible. Repeating it does not help.
     Refused(String),
     /// Other writers were faster too often. The request may be repeated.
@@ -28,7 +28,9 @@ impl Failure {
         match self {
             Failure::Storage(error) => error.is_transient(),
             Failure::Contended(_) => true,
-            Failure::LockLost | Failure::NotFound(_) | Failure::Running(_) | Failure::Refused(_) => false,
+            Failure::LockLost | Failure::NotFound(_) | Failure::StillRunning(_) | Failure::Refused(_) => {
+                false
+            }
         }
     }
 
@@ -46,7 +48,7 @@ impl Failure {
                 "Invalid lock token: the lock is unknown, has expired, or is held by another".to_owned()
             }
             Failure::NotFound(instance) => format!("Instance {instance} not found"),
-            Failure::Running(instance) => {
+            Failure::StillRunning(instance) => {
                 format!("Instance {instance} is still running. Cancel it first, or delete it with force")
             }
             Failure::Refused(message) | Failure::Contended(message) => message,

@@ -29,37 +29,39 @@ use duroxide::providers::{ExecutionMetadata, ScheduledActivityIdentifier, WorkIt
 
 use perihelion_client::Etag;
 
-use crate::documents::dedup::Once;
+use crate::documents::dedup::DedupEntry;
 use crate::documents::stamp::Stamp;
-use crate::documents::text::{Parts, Text};
+use crate::documents::text::{PartsRef, Text};
 use crate::documents::{
-    Activity, Bundle, Cancelled, Chunk, ExecutionStatus, Garbage, Message, Outbox, Part, PastExecution,
-    State, Versioned,
+    Activity, Bundle, CancelledActivity, Chunk, ExecutionStatus, Garbage, Message, Outbox, Part,
+    PastExecution, State, Versioned,
 };
 use crate::failure::Failure;
 use crate::plan::retention::Retention;
 use spill::Spill;
 
 pub(crate) use history::past_id;
-pub(crate) use items::{activity, activity_id, instance_of, message, session_of};
+pub(crate) use items::{
+    activity_document, activity_id, message_document, session_document_key, target_instance,
+};
 pub(crate) use schedule::tombstone;
-pub(crate) use size::BYTES_MAX;
-pub(crate) use spill::apart;
+pub(crate) use size::COMMIT_BYTES_MAX;
+pub(crate) use spill::part_documents;
 
 /// Work items up to this size stay in their documents, unless the turn is too large.
 pub(crate) const ITEM_BYTES_MAX: usize = 256 * 1024;
 
 /// A way to lay out a turn. The first layout that fits a batch is taken.
-struct Layout {
+struct BatchLayout {
     is_staged: bool,
     /// Larger work items are split into parts.
     item_bytes_max: usize,
 }
 
-const LAYOUTS: [Layout; 3] = [
-    Layout { is_staged: false, item_bytes_max: ITEM_BYTES_MAX },
-    Layout { is_staged: true, item_bytes_max: 16 * 1024 },
-    Layout { is_staged: true, item_bytes_max: 1024 },
+const LAYOUTS: [BatchLayout; 3] = [
+    BatchLayout { is_staged: false, item_bytes_max: ITEM_BYTES_MAX },
+    BatchLayout { is_staged: true, item_bytes_max: 16 * 1024 },
+    BatchLayout { is_staged: true, item_bytes_max: 1024 },
 ];
 
 /// Nonces of committed turns that a state keeps. A process reads the state right after
@@ -90,7 +92,7 @@ pub(crate) struct Basis<'a> {
     /// The state's bundles that still exist.
     pub(crate) bundles: &'a [Versioned<Bundle>],
     /// Messages that were taken with the lock and must not be delivered twice.
-    pub(crate) once: &'a [Once],
+    pub(crate) dedup_entries: &'a [DedupEntry],
     /// The first of [`TurnAck::stamps`] reserved stamps.
     pub(crate) now: Stamp,
     pub(crate) nonce: &'a str,
@@ -107,7 +109,7 @@ pub(crate) struct TurnPlan {
     pub(crate) consumed: Vec<String>,
     pub(crate) activities: Vec<Activity>,
     pub(crate) messages: Vec<Message>,
-    pub(crate) cancelled: Vec<Cancelled>,
+    pub(crate) cancelled: Vec<CancelledActivity>,
     pub(crate) bundles: Vec<Bundle>,
     /// Earlier bundles with activities that are now cancelled.
     pub(crate) edited_bundles: Vec<Versioned<Bundle>>,
@@ -116,7 +118,7 @@ pub(crate) struct TurnPlan {
     pub(crate) garbage: Option<Garbage>,
     /// When set, chunks, parts, bundles and outboxes are written before the commit,
     /// under this staging id.
-    pub(crate) staging: Option<String>,
+    pub(crate) staging_id: Option<String>,
 }
 
 /// A write of an execution that is not the current one, with its etag if the document
@@ -130,14 +132,14 @@ pub(crate) struct PastWrite {
 impl Basis<'_> {
     /// A text that is unique to this plan, for its document ids. A turn that is
     /// planned again has another stamp.
-    fn mark(&self) -> String {
+    fn plan_id(&self) -> String {
         format!("{}.{:x}", self.nonce, self.now.0)
     }
 }
 
 impl TurnAck {
     /// The number of stamps that a plan needs at most.
-    pub(crate) fn stamps(&self) -> usize {
+    pub(crate) fn stamps_max(&self) -> usize {
         self.worker_items.len() + self.orchestrator_items.len() + 1
     }
 
@@ -163,7 +165,7 @@ pub(crate) fn append(basis: &Basis<'_>, ack: &TurnAck) -> Result<TurnPlan, Failu
 }
 
 /// Plans with the first layout that fits a batch.
-fn fitting(plan: impl Fn(&Layout) -> Result<TurnPlan, Failure>) -> Result<TurnPlan, Failure> {
+fn fitting(plan: impl Fn(&BatchLayout) -> Result<TurnPlan, Failure>) -> Result<TurnPlan, Failure> {
     for layout in &LAYOUTS {
         let plan = plan(layout)?;
         if plan.is_fitting() {
@@ -177,9 +179,9 @@ fn fitting(plan: impl Fn(&Layout) -> Result<TurnPlan, Failure>) -> Result<TurnPl
     ))
 }
 
-fn begin(basis: &Basis<'_>, layout: &Layout) -> TurnPlan {
+fn begin(basis: &Basis<'_>, layout: &BatchLayout) -> TurnPlan {
     let mut plan = TurnPlan { state: basis.state.clone(), ..TurnPlan::default() };
-    plan.staging = layout.is_staged.then(|| basis.mark());
+    plan.staging_id = layout.is_staged.then(|| basis.plan_id());
     plan.state.commit_number += 1;
     plan.state.commit_nonce = basis.nonce.to_owned();
     plan.state.recent_nonces.push(basis.nonce.to_owned());
@@ -189,7 +191,7 @@ fn begin(basis: &Basis<'_>, layout: &Layout) -> TurnPlan {
     plan
 }
 
-fn attempt(basis: &Basis<'_>, ack: &TurnAck, layout: &Layout) -> Result<TurnPlan, Failure> {
+fn attempt(basis: &Basis<'_>, ack: &TurnAck, layout: &BatchLayout) -> Result<TurnPlan, Failure> {
     let mut plan = begin(basis, layout);
     identify(&mut plan.state, &ack.metadata, basis.now.ms());
     history::advance(&mut plan, basis, ack)?;
@@ -200,17 +202,17 @@ fn attempt(basis: &Basis<'_>, ack: &TurnAck, layout: &Layout) -> Result<TurnPlan
         key_values::merge(&mut plan.state);
     }
     // The staging has a record of its own; this one needs another id.
-    let mark = format!("{}-", basis.mark());
-    let mut garbage = Garbage::blank(&plan.state.instance_id, &mark, basis.now);
+    let garbage_suffix = format!("{}-", basis.plan_id());
+    let mut garbage = Garbage::blank(&plan.state.instance_id, &garbage_suffix, basis.now);
     release(&mut plan, basis, &mut garbage);
-    let mut spill = Spill::new(&plan.state.instance_id, &basis.mark(), layout.is_staged);
+    let mut spill = Spill::new(&plan.state.instance_id, &basis.plan_id(), layout.is_staged);
     spill.state(&mut plan.state);
     if let Some(past) = &mut plan.past {
         spill.execution(&mut past.document.execution);
     }
     schedule::apply(&mut plan, basis, ack, layout, &mut spill, &mut garbage)?;
     plan.state.has_children |= ack.starts_child_of(&plan.state.instance_id);
-    ack.retention.mark(&mut plan.state, basis.now.ms());
+    ack.retention.schedule_removal(&mut plan.state, basis.now.ms());
     plan.parts = spill.into_parts();
     garbage.parts.extend(dropped(basis, &plan));
     plan.garbage = Some(garbage).filter(|garbage| !garbage.is_empty());
@@ -218,9 +220,9 @@ fn attempt(basis: &Basis<'_>, ack: &TurnAck, layout: &Layout) -> Result<TurnPlan
 }
 
 /// Texts in parts that the old state refers to and the new one does not.
-fn dropped(basis: &Basis<'_>, plan: &TurnPlan) -> Vec<Parts> {
+fn dropped(basis: &Basis<'_>, plan: &TurnPlan) -> Vec<PartsRef> {
     let past = basis.past.iter().filter_map(|past| past.value.execution.output.as_ref());
-    let mut before: BTreeSet<&Parts> = basis.state.parts().chain(past.filter_map(Text::parts)).collect();
+    let mut before: BTreeSet<&PartsRef> = basis.state.parts().chain(past.filter_map(Text::parts)).collect();
     let past = plan.past.iter().filter_map(|past| past.document.execution.output.as_ref());
     for kept in plan.state.parts().chain(past.filter_map(Text::parts)) {
         before.remove(kept);
@@ -249,7 +251,7 @@ fn custom_status(state: &mut State, delta: &[Event]) {
         _ => None,
     });
     if let Some(status) = last {
-        state.custom_status = status.map(Text::Here);
+        state.custom_status = status.map(Text::Inline);
         state.custom_status_version += 1;
     }
 }
@@ -260,5 +262,5 @@ fn release(plan: &mut TurnPlan, basis: &Basis<'_>, garbage: &mut Garbage) {
         plan.consumed = lock.attempts.into_keys().collect();
         garbage.parts = lock.parts;
     }
-    plan.state.consumed.extend(basis.once, basis.now.ms());
+    plan.state.dedup_record.extend(basis.dedup_entries, basis.now.ms());
 }

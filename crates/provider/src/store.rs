@@ -21,7 +21,7 @@ use serde_json::Value;
 
 use self::state_cache::{Snapshot, StateCache};
 pub(crate) use crate::timing::RETRY_FOR;
-pub(crate) use retry::{ConflictBudget, Contended, retry_until, unless_stale};
+pub(crate) use retry::{ConflictBudget, SharedDocument, retry_until, unless_stale};
 
 use crate::documents::{STATE, State, Versioned};
 use crate::failure::Failure;
@@ -75,7 +75,8 @@ impl Store {
             }
             Err(error) if error.is_not_found() => {
                 let made = make(client, database, container).await;
-                let container = made.map_err(|error| preflight::unmade(database, container, error))?;
+                let container =
+                    made.map_err(|error| preflight::creation_failure(database, container, error))?;
                 Ok(Store { container, state_cache: Arc::default(), is_ttl_on: true })
             }
             Err(error) => Err(error.into()),
@@ -88,14 +89,14 @@ impl Store {
     }
 
     /// An instance's state, unless it still has this etag.
-    pub(crate) async fn state_if_changed(&self, instance: &str, seen: &Etag) -> Result<Changed, Failure> {
+    pub(crate) async fn state_if_changed(&self, instance: &str, seen: &Etag) -> Result<StateChange, Failure> {
         match self.container.read_if_changed::<State>(instance, STATE, seen).await {
-            Ok(None) => Ok(Changed::Not),
+            Ok(None) => Ok(StateChange::Unchanged),
             Ok(Some(item)) => {
                 let etag = item.etag()?.clone();
-                Ok(Changed::To(Box::new(Versioned { value: item.into_value(), etag })))
+                Ok(StateChange::Changed(Box::new(Versioned { value: item.into_value(), etag })))
             }
-            Err(error) if error.is_not_found() => Ok(Changed::Gone),
+            Err(error) if error.is_not_found() => Ok(StateChange::Deleted),
             Err(error) => Err(error.into()),
         }
     }
@@ -127,7 +128,7 @@ impl Store {
         pointer: &str,
         witness: Value,
     ) -> Result<Etag, Failure> {
-        let options = quiet().with_witness(STATE, pointer, witness);
+        let options = without_content().with_witness(STATE, pointer, witness);
         let key = state.instance_id.as_str();
         self.state_cache.forget(key);
         let written = match etag {
@@ -154,7 +155,7 @@ impl Store {
         value: &T,
     ) -> Result<Etag, Failure> {
         let key = key.into();
-        match self.container.create_with(key.clone(), value, &quiet()).await {
+        match self.container.create_with(key.clone(), value, &without_content()).await {
             Ok(written) if written.etag().is_ok() => return Ok(written.etag()?.clone()),
             Err(error) if !error.is_conflict() => return Err(error.into()),
             _ => {}
@@ -197,24 +198,24 @@ async fn make(client: &Client, database: &str, container: &str) -> Result<Contai
 }
 
 /// How a state differs from a version that was seen before.
-pub(crate) enum Changed {
-    Not,
-    To(Box<Versioned<State>>),
-    Gone,
+pub(crate) enum StateChange {
+    Unchanged,
+    Changed(Box<Versioned<State>>),
+    Deleted,
 }
 
 /// Options of a write whose response does not repeat the document.
-pub(crate) fn quiet() -> ItemOptions {
+pub(crate) fn without_content() -> ItemOptions {
     ItemOptions::new().with_content_on_write(false)
 }
 
 /// Options of a batch whose response does not repeat the documents.
-pub(crate) fn quiet_operation() -> OperationOptions {
+pub(crate) fn batch_without_content() -> OperationOptions {
     OperationOptions::default().with_content_on_write(false)
 }
 
 /// Decodes a row of a query with its etag.
-pub(crate) fn versioned<T: DeserializeOwned>(row: Value) -> Result<Versioned<T>, Failure> {
+pub(crate) fn decode_row<T: DeserializeOwned>(row: Value) -> Result<Versioned<T>, Failure> {
     let unreadable =
         |what: &dyn std::fmt::Display| Failure::Refused(format!("a document is unreadable: {what}"));
     let etag = row.get("_etag").and_then(Value::as_str).ok_or_else(|| unreadable(&"it has no etag"))?;

@@ -20,19 +20,19 @@ pub(crate) const ENQUEUER_KEPT_FOR: Duration = Duration::from_secs(600);
 
 /// How long a process takes its own messages without a read. After that it reads, and
 /// sees the locks of processes that took them over.
-pub(crate) const OWN_WORK_FOR: Duration = Duration::from_millis(200);
+pub(crate) const CLAIM_WITHOUT_READ_FOR: Duration = Duration::from_millis(200);
 
 /// The age at which the owner of a slot takes over work of another process: the process
 /// that created it has taken it by then, unless it is busy or dead.
-pub(crate) const OWNER_TAKES_AFTER: Duration = Duration::from_millis(250);
+pub(crate) const OWNER_TAKEOVER_AFTER: Duration = Duration::from_millis(250);
 
 /// The age at which any other process takes it over: the owner has taken it by then,
 /// unless it is busy or dead.
-pub(crate) const OTHERS_TAKE_AFTER: Duration = Duration::from_secs(1);
+pub(crate) const OTHERS_TAKEOVER_AFTER: Duration = Duration::from_secs(1);
 
 /// The age at which any process takes over work whose lock has expired. The owner of the
 /// slot may be the process that held the lock.
-pub(crate) const OTHERS_TAKE_EXPIRED_AFTER: Duration = Duration::from_millis(250);
+pub(crate) const EXPIRED_LOCK_TAKEOVER_AFTER: Duration = Duration::from_millis(250);
 
 /// The delay between two processes that do not own the slot, so that they do not race, and
 /// its maximum.
@@ -40,10 +40,10 @@ pub(crate) const TAKEOVER_STEP: Duration = Duration::from_millis(50);
 pub(crate) const TAKEOVER_STEP_MAX: Duration = Duration::from_millis(200);
 
 /// The interval after a poll that found work.
-pub(crate) const POLL_INTERVAL_FIRST: Duration = Duration::from_millis(200);
+pub(crate) const POLL_INTERVAL_MIN: Duration = Duration::from_millis(200);
 
 /// The longest interval between polls.
-pub(crate) const POLL_INTERVAL_LAST: Duration = Duration::from_millis(1800);
+pub(crate) const POLL_INTERVAL_MAX: Duration = Duration::from_millis(1800);
 
 /// The interval between heartbeats.
 pub(crate) const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(10);
@@ -75,12 +75,12 @@ const fn ms(duration: Duration) -> u128 {
 }
 
 // A process reads before another may take its messages over.
-const _: () = assert!(ms(OWN_WORK_FOR) < ms(OWNER_TAKES_AFTER));
+const _: () = assert!(ms(CLAIM_WITHOUT_READ_FOR) < ms(OWNER_TAKEOVER_AFTER));
 // The owner of a slot comes before all others, and those one after the other.
-const _: () = assert!(ms(OWNER_TAKES_AFTER) < ms(OTHERS_TAKE_AFTER));
+const _: () = assert!(ms(OWNER_TAKEOVER_AFTER) < ms(OTHERS_TAKEOVER_AFTER));
 const _: () = assert!(ms(TAKEOVER_STEP) < ms(TAKEOVER_STEP_MAX));
 // A poll finds work of other processes within two seconds.
-const _: () = assert!(ms(POLL_INTERVAL_FIRST) < ms(POLL_INTERVAL_LAST) && ms(POLL_INTERVAL_LAST) < 2_000);
+const _: () = assert!(ms(POLL_INTERVAL_MIN) < ms(POLL_INTERVAL_MAX) && ms(POLL_INTERVAL_MAX) < 2_000);
 // A live process may miss two heartbeats; a heartbeat exists while it counts.
 const _: () = assert!(ms(ALIVE_FOR) >= 3 * ms(HEARTBEAT_INTERVAL) && ms(ALIVE_FOR) < ms(HEARTBEAT_TTL));
 // The dedup record outlasts every repetition of a message, by any clock.

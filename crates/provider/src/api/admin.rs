@@ -141,7 +141,7 @@ async fn delete_bulk(
         let tree = delete::tree(&core.store, &root).await?;
         // It may have been started again in the meantime.
         let one = match delete::run(core, &tree, Force::AllExcept(&root)).await {
-            Err(Failure::Running(_)) => continue,
+            Err(Failure::StillRunning(_)) => continue,
             one => one?,
         };
         delete::add_counts(&mut result, &one);

@@ -146,7 +146,7 @@ impl CosmosDBProviderBuilder {
     /// How much of a claim is written before the commit. The default is as little as
     /// possible, [`CommitTier::Cached`].
     pub fn with_commit_tier(mut self, tier: CommitTier) -> Self {
-        self.options.tier = tier;
+        self.options.commit_tier = tier;
         self
     }
 
@@ -154,7 +154,7 @@ impl CosmosDBProviderBuilder {
     /// durably: no other provider of the container takes the same work before it is
     /// abandoned or its lock expires.
     pub fn with_commit_tier_for_short_polls(mut self) -> Self {
-        self.options.is_tier_for_all = true;
+        self.options.is_tier_for_short_polls = true;
         self
     }
 

@@ -39,18 +39,18 @@ struct Origin<'a> {
 }
 
 /// The id of a message that a process enqueues.
-pub(crate) fn enqueued_id(sender: &str, number: u64) -> String {
+pub(crate) fn enqueued_message_id(sender: &str, number: u64) -> String {
     format!("m:{sender}:{number:x}")
 }
 
 /// The id of a message that a commit of another instance sends.
-pub(crate) fn sent_id(source: &str, seq: u64, position: usize) -> String {
-    format!("x:{source}:{:x}", sent_number(seq, position))
+pub(crate) fn sent_message_id(source: &str, seq: u64, position: usize) -> String {
+    format!("x:{source}:{:x}", sent_message_number(seq, position))
 }
 
 /// The number of a message that a commit sends. It is greater than all numbers of earlier
 /// commits.
-pub(crate) fn sent_number(seq: u64, position: usize) -> u64 {
+pub(crate) fn sent_message_number(seq: u64, position: usize) -> u64 {
     (seq << POSITION_BITS) | position as u64
 }
 
@@ -63,16 +63,16 @@ fn origin(id: &str) -> Option<Origin<'_>> {
 
 /// A message that must not be delivered twice.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Once {
+pub(crate) struct DedupEntry {
     pub(crate) id: String,
     /// The sender will not send numbers below this one again.
-    pub(crate) sender_floor: u64,
+    pub(crate) low_water_mark: u64,
 }
 
 /// The numbers consumed, by sender.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub(crate) struct Consumed {
+pub(crate) struct DedupRecord {
     senders: BTreeMap<String, Seen>,
 }
 
@@ -86,7 +86,7 @@ struct Seen {
     ranges: Vec<(u64, u64)>,
 }
 
-impl Consumed {
+impl DedupRecord {
     pub(crate) fn is_empty(&self) -> bool {
         self.senders.is_empty()
     }
@@ -97,8 +97,8 @@ impl Consumed {
     }
 
     /// Adds consumed messages, and forgets those that cannot arrive again.
-    pub(crate) fn extend(&mut self, messages: &[Once], now_ms: u64) {
-        for Once { id, sender_floor: low } in messages {
+    pub(crate) fn extend(&mut self, messages: &[DedupEntry], now_ms: u64) {
+        for DedupEntry { id, low_water_mark: low } in messages {
             let Some(Origin { sender, number }) = origin(id) else { continue };
             let seen = self.senders.entry(sender.to_owned()).or_default();
             seen.at = seen.at.max(now_ms);
@@ -156,15 +156,15 @@ mod tests {
 
     use super::*;
 
-    fn once(sender: &str, number: u64, low: u64) -> Once {
-        Once { id: enqueued_id(sender, number), sender_floor: low }
+    fn once(sender: &str, number: u64, low: u64) -> DedupEntry {
+        DedupEntry { id: enqueued_message_id(sender, number), low_water_mark: low }
     }
 
     #[test]
     fn ranges_agree_with_a_set_of_all_numbers() {
         for seed in 0..50 {
             let mut random = fastrand::Rng::with_seed(seed);
-            let (mut consumed, mut model, mut low) = (Consumed::default(), BTreeSet::new(), 0);
+            let (mut consumed, mut model, mut low) = (DedupRecord::default(), BTreeSet::new(), 0);
             for _ in 0..300 {
                 low = low.max(random.u64(..120).saturating_sub(60));
                 let number = low + random.u64(..60);
@@ -173,47 +173,60 @@ mod tests {
                 model.retain(|number| *number >= low);
                 for number in low.saturating_sub(5)..low + 70 {
                     let expected = model.contains(&number);
-                    assert_eq!(consumed.contains(&enqueued_id("p", number)), expected, "{seed} {number}");
+                    assert_eq!(
+                        consumed.contains(&enqueued_message_id("p", number)),
+                        expected,
+                        "{seed} {number}"
+                    );
                 }
                 let json = serde_json::to_string(&consumed).expect("JSON");
-                assert_eq!(serde_json::from_str::<Consumed>(&json).expect("consumed"), consumed);
+                assert_eq!(serde_json::from_str::<DedupRecord>(&json).expect("consumed"), consumed);
             }
         }
     }
 
     #[test]
     fn ten_thousand_messages_take_one_range_while_one_is_outstanding() {
-        let mut consumed = Consumed::default();
+        let mut consumed = DedupRecord::default();
         for number in (0..10_000).filter(|number| *number != 5) {
             consumed.extend(&[once("p", number, number.min(5))], 1);
         }
         for number in 5..10_000 {
-            assert_eq!(consumed.contains(&enqueued_id("p", number)), number != 5);
+            assert_eq!(consumed.contains(&enqueued_message_id("p", number)), number != 5);
         }
         assert!(serde_json::to_string(&consumed).expect("JSON").len() < 100);
     }
 
     #[test]
     fn the_record_stays_small_however_many_send() {
-        let mut consumed = Consumed::default();
+        let mut consumed = DedupRecord::default();
         for n in 0..5_000_u64 {
-            consumed.extend(&[Once { id: sent_id(&format!("{n:016x}"), 7, 0), sender_floor: 0 }], n);
+            consumed.extend(
+                &[DedupEntry { id: sent_message_id(&format!("{n:016x}"), 7, 0), low_water_mark: 0 }],
+                n,
+            );
             consumed.extend(&[once("gaps", 2 * n, 0)], n);
         }
         let json = serde_json::to_string(&consumed).expect("JSON");
         assert!(json.len() < 100_000, "{}", json.len());
-        assert!(consumed.contains(&sent_id(&format!("{:016x}", 4_999), 7, 0)));
-        assert!(consumed.contains(&enqueued_id("gaps", 2 * 4_999)));
+        assert!(consumed.contains(&sent_message_id(&format!("{:016x}", 4_999), 7, 0)));
+        assert!(consumed.contains(&enqueued_message_id("gaps", 2 * 4_999)));
         consumed.extend(&[once("other", 1, 0)], 5_000 + ENQUEUER_MS);
-        assert!(!consumed.contains(&enqueued_id("gaps", 2 * 4_999)), "no process sends it again that late");
-        assert!(consumed.contains(&sent_id(&format!("{:016x}", 4_999), 7, 0)), "an outbox may be that late");
+        assert!(
+            !consumed.contains(&enqueued_message_id("gaps", 2 * 4_999)),
+            "no process sends it again that late"
+        );
+        assert!(
+            consumed.contains(&sent_message_id(&format!("{:016x}", 4_999), 7, 0)),
+            "an outbox may be that late"
+        );
     }
 
     #[test]
     fn an_id_without_a_sender_is_not_recorded() {
-        let mut consumed = Consumed::default();
+        let mut consumed = DedupRecord::default();
         let ids = ["c:1:2", "i", "", "x:", "m:1:zz"];
-        consumed.extend(&ids.map(|id| Once { id: id.to_owned(), sender_floor: 0 }), 1);
+        consumed.extend(&ids.map(|id| DedupEntry { id: id.to_owned(), low_water_mark: 0 }), 1);
         assert!(consumed.is_empty() && ids.iter().all(|id| !consumed.contains(id)));
     }
 }

@@ -39,7 +39,7 @@ pub(crate) enum DocumentType {
     /// A deletion of several instances.
     Deletion,
     /// The heartbeat of a process.
-    Node,
+    Heartbeat,
     /// A queue document that could not be read. It stays for a person to look at.
     Unreadable,
 }
@@ -59,7 +59,7 @@ impl DocumentType {
         Self::Garbage,
         Self::Session,
         Self::Deletion,
-        Self::Node,
+        Self::Heartbeat,
         Self::Unreadable,
     ];
 
@@ -79,7 +79,7 @@ impl DocumentType {
             Self::Garbage => "litter",
             Self::Session => "session",
             Self::Deletion => "deletion",
-            Self::Node => "node",
+            Self::Heartbeat => "node",
             Self::Unreadable => "unreadable",
         }
     }

@@ -31,14 +31,14 @@ pub(crate) enum LockKind {
 }
 
 impl LockToken {
-    pub(crate) fn write(&self) -> String {
+    pub(crate) fn encode(&self) -> String {
         let parts = (&self.kind, &self.instance, &self.incarnation, self.execution, &self.nonce, &self.id);
         let json = serde_json::to_vec(&parts).unwrap_or_default();
         format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(json))
     }
 
     /// Parses a token; `None` when the text is not a token of this kind.
-    pub(crate) fn read(text: &str, kind: LockKind) -> Option<LockToken> {
+    pub(crate) fn decode(text: &str, kind: LockKind) -> Option<LockToken> {
         let json = URL_SAFE_NO_PAD.decode(text.strip_prefix(PREFIX)?).ok()?;
         let (found, instance, incarnation, execution, nonce, id) =
             serde_json::from_slice::<(LockKind, String, String, u64, String, String)>(&json).ok()?;
@@ -65,11 +65,11 @@ mod tests {
             nonce: nonce(),
             id: "a:3:7".into(),
         };
-        let text = token.write();
-        assert_eq!(LockToken::read(&text, LockKind::Activity), Some(token));
-        assert_eq!(LockToken::read(&text, LockKind::Orchestration), None);
+        let text = token.encode();
+        assert_eq!(LockToken::decode(&text, LockKind::Activity), Some(token));
+        assert_eq!(LockToken::decode(&text, LockKind::Orchestration), None);
         for bad in ["", "v1.", "v2.abc", "invalid-token", &text[..text.len() - 4]] {
-            assert_eq!(LockToken::read(bad, LockKind::Activity), None, "{bad}");
+            assert_eq!(LockToken::decode(bad, LockKind::Activity), None, "{bad}");
         }
     }
 }

@@ -24,27 +24,27 @@ impl Manifest {
         self.runs.iter().map(|run| run.0).sum()
     }
 
-    /// Adds a chunk and returns its id. `mark` is the staging under which the chunk is
+    /// Adds a chunk and returns its id. `staging_id` is the staging under which the chunk is
     /// written, if it is staged.
-    pub(crate) fn push(&mut self, execution: u64, mark: Option<&str>) -> String {
-        let id = name(execution, self.len(), mark);
+    pub(crate) fn push(&mut self, execution: u64, staging_id: Option<&str>) -> String {
+        let id = chunk_id(execution, self.len(), staging_id);
         match self.runs.last_mut() {
-            Some(Run(count, last)) if last.as_deref() == mark => *count += 1,
-            _ => self.runs.push(Run(1, mark.map(str::to_owned))),
+            Some(Run(count, last)) if last.as_deref() == staging_id => *count += 1,
+            _ => self.runs.push(Run(1, staging_id.map(str::to_owned))),
         }
         id
     }
 
     pub(crate) fn ids(&self, execution: u64) -> impl Iterator<Item = String> {
         let numbered = self.runs.iter().flat_map(|run| (0..run.0).map(|_| run.1.as_deref()));
-        numbered.zip(0u64..).map(move |(mark, n)| name(execution, n, mark))
+        numbered.zip(0u64..).map(move |(staging_id, n)| chunk_id(execution, n, staging_id))
     }
 }
 
-fn name(execution: u64, n: u64, mark: Option<&str>) -> String {
-    match mark {
+fn chunk_id(execution: u64, n: u64, staging_id: Option<&str>) -> String {
+    match staging_id {
         None => format!("h:{execution}:{n}"),
-        Some(mark) => format!("h:{execution}:{n}:{mark}"),
+        Some(staging_id) => format!("h:{execution}:{n}:{staging_id}"),
     }
 }
 
@@ -57,8 +57,8 @@ mod tests {
         let mut manifest = Manifest::default();
         let mut names = Vec::new();
         for n in 0..30_000 {
-            let mark = (n % 10_000 < 7).then(|| format!("mark{}", n / 10_000));
-            names.push(manifest.push(2, mark.as_deref()));
+            let staging_id = (n % 10_000 < 7).then(|| format!("staging_id{}", n / 10_000));
+            names.push(manifest.push(2, staging_id.as_deref()));
         }
         let json = serde_json::to_string(&manifest).expect("JSON");
         assert!(json.len() < 200, "{json}");

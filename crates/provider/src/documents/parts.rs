@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{DocumentType, is_false};
 use crate::documents::stamp::Stamp;
-use crate::documents::text::Parts;
+use crate::documents::text::PartsRef;
 
 /// `b:...` and `k:...`: a part of a large text of a message, an activity or a value
 /// in the state. It never changes.
@@ -18,7 +18,7 @@ pub(crate) struct Part {
     pub(crate) data: String,
     /// The staging under which it was written.
     #[serde(rename = "mark", default, skip_serializing_if = "Option::is_none")]
-    pub(crate) staging: Option<String>,
+    pub(crate) staging_id: Option<String>,
     /// The activity whose input it is: a cancellation knows only the activity's id.
     #[serde(rename = "of", default, skip_serializing_if = "Option::is_none")]
     pub(crate) activity: Option<String>,
@@ -41,13 +41,13 @@ pub(crate) struct Garbage {
     #[serde(rename = "madeAt")]
     pub(crate) due_at: Stamp,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) parts: Vec<Parts>,
+    pub(crate) parts: Vec<PartsRef>,
     /// The activities whose input parts it covers.
     #[serde(rename = "of", default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) activities: Vec<String>,
     /// The staging whose documents it covers.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) staging: Option<String>,
+    #[serde(rename = "staging", default, skip_serializing_if = "Option::is_none")]
+    pub(crate) staging_id: Option<String>,
     /// The execution whose history it covers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) history: Option<u64>,
@@ -57,9 +57,9 @@ pub(crate) struct Garbage {
 }
 
 impl Garbage {
-    pub(crate) fn blank(instance: &str, mark: &str, due: Stamp) -> Self {
+    pub(crate) fn blank(instance: &str, id_suffix: &str, due: Stamp) -> Self {
         Garbage {
-            id: format!("g:{mark}"),
+            id: format!("g:{id_suffix}"),
             instance_id: instance.to_owned(),
             document_type: DocumentType::Garbage,
             due_at: due,
@@ -70,7 +70,7 @@ impl Garbage {
     pub(crate) fn is_empty(&self) -> bool {
         self.parts.is_empty()
             && self.activities.is_empty()
-            && self.staging.is_none()
+            && self.staging_id.is_none()
             && self.history.is_none()
     }
 }

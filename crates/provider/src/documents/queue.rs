@@ -4,14 +4,14 @@
 use serde::{Deserialize, Serialize};
 
 use super::{DocumentType, is_false, is_zero};
-use crate::documents::dedup::Once;
+use crate::documents::dedup::DedupEntry;
 use crate::documents::stamp::Stamp;
-use crate::documents::text::{Text, escaped};
+use crate::documents::text::{Text, json_bytes};
 use crate::timing::SKEW_MAX;
 
 /// The enqueue time of the start of the next execution: before every other message
 /// of the instance, because the runtime needs the start first.
-pub(crate) const FIRST: Stamp = Stamp(1);
+pub(crate) const ENQUEUED_FIRST: Stamp = Stamp(1);
 
 /// A message to an instance.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -31,11 +31,11 @@ pub(crate) struct Message {
     pub(crate) item: Text,
     /// Whether the message must not be delivered twice. A duplicate is recognised by
     /// its id alone.
-    #[serde(default, skip_serializing_if = "is_false")]
-    pub(crate) once: bool,
-    /// With `once`: the sender will not send numbers below this one again.
+    #[serde(rename = "once", default, skip_serializing_if = "is_false")]
+    pub(crate) needs_dedup: bool,
+    /// With `needs_dedup`: the sender will not send numbers below this one again.
     #[serde(rename = "low", default, skip_serializing_if = "is_zero")]
-    pub(crate) sender_floor: u64,
+    pub(crate) low_water_mark: u64,
     /// The incarnation of the instance that the message is for. Another incarnation
     /// drops the message.
     #[serde(rename = "inc", default, skip_serializing_if = "Option::is_none")]
@@ -54,25 +54,25 @@ pub(crate) struct Message {
 
 impl Message {
     /// The earliest time at which a process can have seen the message.
-    pub(crate) fn seen_from(&self) -> Stamp {
+    pub(crate) fn earliest_seen_at(&self) -> Stamp {
         // The start of a next execution is always first in the order: its enqueue time
         // is not a real time.
-        if self.enqueued_at <= FIRST {
-            self.visible_at.after(SKEW_MAX)
+        if self.enqueued_at <= ENQUEUED_FIRST {
+            self.visible_at.plus(SKEW_MAX)
         } else {
             self.enqueued_at.max(self.visible_at)
         }
     }
 
     /// The entry of the message in the dedup record; `None` if it may be delivered twice.
-    pub(crate) fn as_once(&self) -> Option<Once> {
-        self.once.then(|| Once { id: self.id.clone(), sender_floor: self.sender_floor })
+    pub(crate) fn dedup_entry(&self) -> Option<DedupEntry> {
+        self.needs_dedup.then(|| DedupEntry { id: self.id.clone(), low_water_mark: self.low_water_mark })
     }
 
     /// The approximate size of its document in bytes.
-    pub(crate) fn weight(&self) -> usize {
-        let parent = self.start_parent.as_deref().map_or(0, escaped);
-        MEMBERS_BYTES + self.item.weight() + escaped(&self.instance_id) + parent
+    pub(crate) fn stored_bytes(&self) -> usize {
+        let parent = self.start_parent.as_deref().map_or(0, json_bytes);
+        MEMBERS_BYTES + self.item.stored_bytes() + json_bytes(&self.instance_id) + parent
     }
 }
 
@@ -105,9 +105,9 @@ pub(crate) struct Activity {
 
 impl Activity {
     /// The approximate size of its document in bytes.
-    pub(crate) fn weight(&self) -> usize {
-        let names = [&self.tag, &self.session_id].map(|name| name.as_deref().map_or(0, escaped));
-        MEMBERS_BYTES + self.item.weight() + escaped(&self.instance_id) + names[0] + names[1]
+    pub(crate) fn stored_bytes(&self) -> usize {
+        let names = [&self.tag, &self.session_id].map(|name| name.as_deref().map_or(0, json_bytes));
+        MEMBERS_BYTES + self.item.stored_bytes() + json_bytes(&self.instance_id) + names[0] + names[1]
     }
 }
 
@@ -115,7 +115,7 @@ impl Activity {
 /// and expires by its time to live.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Cancelled {
+pub(crate) struct CancelledActivity {
     pub(crate) id: String,
     pub(crate) instance_id: String,
     #[serde(rename = "type")]
@@ -146,7 +146,7 @@ pub(crate) struct Bundle {
     pub(crate) skip: Vec<String>,
     /// The staging under which it was written.
     #[serde(rename = "mark", default, skip_serializing_if = "Option::is_none")]
-    pub(crate) staging: Option<String>,
+    pub(crate) staging_id: Option<String>,
 }
 
 impl Bundle {
@@ -170,5 +170,5 @@ pub(crate) struct Outbox {
     pub(crate) messages: Vec<Message>,
     /// The staging under which it was written.
     #[serde(rename = "mark", default, skip_serializing_if = "Option::is_none")]
-    pub(crate) staging: Option<String>,
+    pub(crate) staging_id: Option<String>,
 }

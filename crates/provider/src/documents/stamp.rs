@@ -32,23 +32,23 @@ impl Stamp {
     }
 
     /// A time that is past for every reader, however far its clock is behind.
-    pub(crate) fn at_once(self) -> Self {
+    pub(crate) fn visible_at_once(self) -> Self {
         Stamp(self.0.saturating_sub((SKEW_MAX.as_millis() as u64) << COUNTER_BITS))
     }
 
-    pub(crate) fn before(self, time: Duration) -> Self {
+    pub(crate) fn minus(self, time: Duration) -> Self {
         let time = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         Stamp::at_ms(self.ms().saturating_sub(time))
     }
 
-    pub(crate) fn after(self, delay: Duration) -> Self {
+    pub(crate) fn plus(self, delay: Duration) -> Self {
         let delay = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
         Stamp::at_ms(self.ms().saturating_add(delay)).max(self)
     }
 }
 
 /// When a lock ends: milliseconds since 1970.
-pub(crate) fn ends_ms(now_ms: u64, lasts: Duration) -> u64 {
+pub(crate) fn deadline_ms(now_ms: u64, lasts: Duration) -> u64 {
     now_ms.saturating_add(u64::try_from(lasts.as_millis()).unwrap_or(u64::MAX)).min(STAMP_MAX >> COUNTER_BITS)
 }
 
@@ -59,8 +59,8 @@ mod tests {
     #[test]
     fn a_stamp_never_exceeds_the_integers_of_json() {
         assert_eq!(Stamp::at_ms(u64::MAX).0, STAMP_MAX);
-        assert_eq!(Stamp::at_ms(7).after(Duration::MAX).0, STAMP_MAX);
-        assert_eq!(Stamp::at_ms(5).at_once(), Stamp(0));
+        assert_eq!(Stamp::at_ms(7).plus(Duration::MAX).0, STAMP_MAX);
+        assert_eq!(Stamp::at_ms(5).visible_at_once(), Stamp(0));
         assert_eq!(Stamp::at_ms(1_700_000_000_000).ms(), 1_700_000_000_000);
     }
 }

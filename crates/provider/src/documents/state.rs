@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::{DocumentType, ExecutionStatus, STATE, is_false};
-use crate::documents::dedup::Consumed;
+use crate::documents::dedup::DedupRecord;
 use crate::documents::manifest::Manifest;
 use crate::documents::stamp::Stamp;
-use crate::documents::text::{Parts, Text};
+use crate::documents::text::{PartsRef, Text};
 
 /// The state of an instance. Every commit replaces it under its etag.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -65,8 +65,8 @@ pub(crate) struct State {
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) kv_delta: BTreeMap<String, Option<KvValue>>,
     /// Consumed messages that must not be delivered again.
-    #[serde(skip_serializing_if = "Consumed::is_empty")]
-    pub(crate) consumed: Consumed,
+    #[serde(rename = "consumed", skip_serializing_if = "DedupRecord::is_empty")]
+    pub(crate) dedup_record: DedupRecord,
     /// Ids of bundles that may not be unpacked yet.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) bundles: Vec<String>,
@@ -78,8 +78,8 @@ pub(crate) struct State {
     #[serde(skip_serializing_if = "is_false")]
     pub(crate) has_children: bool,
     /// At least one of its activities has, or had, its input in parts.
-    #[serde(skip_serializing_if = "is_false")]
-    pub(crate) is_spilt: bool,
+    #[serde(rename = "isSpilt", skip_serializing_if = "is_false")]
+    pub(crate) has_spilled_activities: bool,
     /// The deletion that this instance is part of.
     #[serde(rename = "del", skip_serializing_if = "Option::is_none")]
     pub(crate) deletion: Option<String>,
@@ -112,7 +112,7 @@ impl State {
     }
 
     /// The texts in parts that it refers to.
-    pub(crate) fn parts(&self) -> impl Iterator<Item = &Parts> {
+    pub(crate) fn parts(&self) -> impl Iterator<Item = &PartsRef> {
         let values = self.kv.values().chain(self.kv_delta.values().flatten()).map(|value| &value.value);
         let texts = self.custom_status.iter().chain(&self.execution.output).chain(values);
         texts.filter_map(Text::parts)
@@ -141,7 +141,7 @@ pub(crate) struct Lock {
     pub(crate) attempts: BTreeMap<String, u32>,
     /// The parts of these messages, which are removed together with the messages.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) parts: Vec<Parts>,
+    pub(crate) parts: Vec<PartsRef>,
 }
 
 /// An execution: in the state while it is current, then a document of its own,
@@ -160,9 +160,11 @@ pub(crate) struct Execution {
     pub(crate) started_at: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) completed_at: Option<u64>,
-    pub(crate) events: u64,
+    #[serde(rename = "events")]
+    pub(crate) event_count: u64,
     pub(crate) event_bytes: u64,
-    pub(crate) last_event: u64,
+    #[serde(rename = "lastEvent")]
+    pub(crate) last_event_id: u64,
     /// The number of queue messages that its start carried over.
     #[serde(rename = "carried")]
     pub(crate) carried_messages: u64,
@@ -208,5 +210,5 @@ pub(crate) struct Chunk {
     pub(crate) event_data: String,
     /// The staging under which it was written.
     #[serde(rename = "mark", default, skip_serializing_if = "Option::is_none")]
-    pub(crate) staging: Option<String>,
+    pub(crate) staging_id: Option<String>,
 }

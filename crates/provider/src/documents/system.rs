@@ -30,15 +30,15 @@ pub(crate) struct Deletion {
     pub(crate) document_type: DocumentType,
     pub(crate) instances: Vec<String>,
     /// Starts of children that may still be in delivery.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) late: Vec<Late>,
+    #[serde(rename = "late", default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) in_delivery: Vec<MessageInDelivery>,
     pub(crate) stage: DeletionStage,
     pub(crate) made_at: Stamp,
 }
 
 /// A message that may still be in delivery to an instance.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Late {
+pub(crate) struct MessageInDelivery {
     pub(crate) instance: String,
     pub(crate) id: String,
 }

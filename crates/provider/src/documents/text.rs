@@ -13,13 +13,13 @@ pub(crate) const PART_BYTES_MAX: usize = 1_500_000;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub(crate) enum Text {
-    Here(String),
-    Apart(Parts),
+    Inline(String),
+    InParts(PartsRef),
 }
 
 /// A reference to the part documents of one text.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub(crate) struct Parts {
+pub(crate) struct PartsRef {
     /// The prefix of their ids, which no other document has.
     #[serde(rename = "b")]
     pub(crate) prefix: String,
@@ -29,49 +29,49 @@ pub(crate) struct Parts {
     pub(crate) len: u64,
 }
 
-impl Parts {
+impl PartsRef {
     pub(crate) fn ids(&self) -> impl Iterator<Item = String> {
         (0..self.count).map(|n| format!("{}:{n}", self.prefix))
     }
 }
 
 impl Text {
-    pub(crate) fn parts(&self) -> Option<&Parts> {
+    pub(crate) fn parts(&self) -> Option<&PartsRef> {
         match self {
-            Text::Here(_) => None,
-            Text::Apart(parts) => Some(parts),
+            Text::Inline(_) => None,
+            Text::InParts(parts) => Some(parts),
         }
     }
 
     /// Bytes of the whole text.
     pub(crate) fn len(&self) -> u64 {
         match self {
-            Text::Here(text) => text.len() as u64,
-            Text::Apart(parts) => parts.len,
+            Text::Inline(text) => text.len() as u64,
+            Text::InParts(parts) => parts.len,
         }
     }
 
     /// Bytes that the text or its reference takes in a document, as JSON.
-    pub(crate) fn weight(&self) -> usize {
+    pub(crate) fn stored_bytes(&self) -> usize {
         match self {
-            Text::Here(text) => escaped(text),
-            Text::Apart(parts) => parts.prefix.len() + 48,
+            Text::Inline(text) => json_bytes(text),
+            Text::InParts(parts) => parts.prefix.len() + 48,
         }
     }
 }
 
 impl From<String> for Text {
     fn from(text: String) -> Self {
-        Text::Here(text)
+        Text::Inline(text)
     }
 }
 
 /// Bytes of a text as JSON, without the quotes.
-pub(crate) fn escaped(text: &str) -> usize {
-    text.bytes().map(|byte| width(byte as char)).sum()
+pub(crate) fn json_bytes(text: &str) -> usize {
+    text.bytes().map(|byte| json_width(byte as char)).sum()
 }
 
-fn width(character: char) -> usize {
+fn json_width(character: char) -> usize {
     match character {
         '"' | '\\' | '\n' | '\r' | '\t' | '\u{8}' | '\u{c}' => 2,
         '\0'..='\u{1f}' => 6,
@@ -81,12 +81,12 @@ fn width(character: char) -> usize {
 
 /// Cuts a text into pieces of at most `bytes_max` bytes as JSON. The pieces, joined, give
 /// the text again.
-pub(crate) fn cut(text: &str, bytes_max: usize) -> Vec<&str> {
+pub(crate) fn split_text(text: &str, bytes_max: usize) -> Vec<&str> {
     let mut pieces = Vec::new();
     let (mut start, mut bytes) = (0, 0);
     for (index, character) in text.char_indices() {
         let more = match character.len_utf8() {
-            1 => width(character),
+            1 => json_width(character),
             more => more,
         };
         if bytes + more > bytes_max && index > start {
@@ -110,11 +110,11 @@ mod tests {
         for text in ["", "a", "äöü☃𝄞", "\"\\\n\r\t\u{8}\u{c}\u{0}\u{1f}\u{7f}", &"x\"ä\u{1}".repeat(500)]
         {
             for bytes_max in [6, 7, 64, 1000] {
-                let pieces = cut(text, bytes_max);
+                let pieces = split_text(text, bytes_max);
                 assert_eq!(pieces.concat(), text);
                 for piece in pieces {
                     let json = serde_json::to_string(piece).expect("JSON").len() - 2;
-                    assert_eq!(json, escaped(piece), "{piece:?}");
+                    assert_eq!(json, json_bytes(piece), "{piece:?}");
                     assert!(json <= bytes_max, "{piece:?}");
                 }
             }
@@ -123,8 +123,8 @@ mod tests {
 
     #[test]
     fn a_text_is_read_back_as_it_was_stored() {
-        let apart = Text::Apart(Parts { prefix: "b:1:0".into(), count: 3, len: 4_000_000 });
-        for text in [Text::Here("{\"b\":\"x\"}".into()), apart] {
+        let in_parts = Text::InParts(PartsRef { prefix: "b:1:0".into(), count: 3, len: 4_000_000 });
+        for text in [Text::Inline("{\"b\":\"x\"}".into()), in_parts] {
             let json = serde_json::to_string(&text).expect("JSON");
             assert_eq!(serde_json::from_str::<Text>(&json).expect("text"), text, "{json}");
         }

@@ -17,7 +17,7 @@ use super::published::{Head, Intent, KeyValue, Partition, Queued};
 use crate::documents::Message;
 use crate::documents::stamp::Stamp;
 use crate::failure::Failure;
-use crate::plan::{TurnAck, message};
+use crate::plan::{TurnAck, message_document};
 
 /// A converted instance.
 pub(super) struct Moved {
@@ -162,7 +162,7 @@ fn as_message(queued: &Queued, now_ms: u64) -> Result<Message, Failure> {
     };
     let delay = delay.map(Duration::from_millis);
     let id = format!("m:{}:0", queued.id);
-    let mut message = message(&queued.item, id, Stamp::at_ms(queued.enqueued_at), delay)?;
+    let mut message = message_document(&queued.item, id, Stamp::at_ms(queued.enqueued_at), delay)?;
     message.attempt_count = queued.attempt_count;
     Ok(message)
 }

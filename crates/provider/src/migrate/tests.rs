@@ -107,8 +107,8 @@ fn messages_keep_their_order_attempts_and_remaining_delay() {
     let now = Stamp::at_ms(NOW);
     let is_visible: Vec<bool> = moved.messages.iter().map(|message| message.visible_at <= now).collect();
     assert_eq!(is_visible, [true, true, false]);
-    assert_eq!(moved.messages[2].visible_at, now.after(Duration::from_millis(5_000)));
-    assert!(moved.messages.iter().all(|message| message.attempt_count == 3 && message.once));
+    assert_eq!(moved.messages[2].visible_at, now.plus(Duration::from_millis(5_000)));
+    assert!(moved.messages.iter().all(|message| message.attempt_count == 3 && message.needs_dedup));
 }
 
 #[test]

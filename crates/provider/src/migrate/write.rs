@@ -20,7 +20,7 @@ use crate::ops::orchestration::stage;
 use crate::ops::orchestration::unpack;
 use crate::ops::payload;
 use crate::plan::{self, Basis};
-use crate::store::{RETRY_FOR, Store, quiet, retry_until};
+use crate::store::{RETRY_FOR, Store, retry_until, without_content};
 
 pub(super) async fn write(core: &Core, moved: Moved) -> Result<(), Failure> {
     let Moved { instance, messages, loose, turns, head, values } = moved;
@@ -29,8 +29,13 @@ pub(super) async fn write(core: &Core, moved: Moved) -> Result<(), Failure> {
         payload::send_message(&core.store, message, core.clock.stamp(), until).await?;
     }
     for item in loose {
-        let activity = plan::activity(&item, core.clock.stamp())?;
-        match core.store.container.create_with(activity.instance_id.as_str(), &activity, &quiet()).await {
+        let activity = plan::activity_document(&item, core.clock.stamp())?;
+        match core
+            .store
+            .container
+            .create_with(activity.instance_id.as_str(), &activity, &without_content())
+            .await
+        {
             Err(error) if !error.is_conflict() => return Err(error.into()),
             _ => {}
         }
@@ -70,8 +75,9 @@ async fn execution(
         // The values of pruned executions cannot be derived: these have no history.
         complete(&mut found.value, head, values);
     }
-    let (now, nonce) = (core.clock.reserve(turn.ack.stamps()), nonce());
-    let basis = Basis { state: &found.value, past: None, bundles: &[], once: &[], now, nonce: &nonce };
+    let (now, nonce) = (core.clock.reserve(turn.ack.stamps_max()), nonce());
+    let basis =
+        Basis { state: &found.value, past: None, bundles: &[], dedup_entries: &[], now, nonce: &nonce };
     let mut plan = plan::turn(&basis, &turn.ack)?;
     date(&mut plan.state, &turn, end.and_then(|(head, _)| head));
     let until = Instant::now() + RETRY_FOR;
@@ -104,7 +110,7 @@ fn complete(state: &mut State, head: Option<&Head>, values: &BTreeMap<String, Ke
         }
     }
     if let Some(head) = head {
-        state.custom_status = head.custom_status.clone().map(Text::Here);
+        state.custom_status = head.custom_status.clone().map(Text::Inline);
     }
 }
 

@@ -8,13 +8,13 @@ use perihelion_client::Etag;
 use tokio::time::Instant;
 
 use crate::documents::Activity;
-use crate::documents::dedup::enqueued_id;
+use crate::documents::dedup::enqueued_message_id;
 use crate::documents::lock_token::nonce;
 use crate::failure::Failure;
 use crate::ops::core::Core;
 use crate::ops::payload;
-use crate::plan::{BYTES_MAX, activity, instance_of, message};
-use crate::store::{RETRY_FOR, Store, quiet, retry_until};
+use crate::plan::{COMMIT_BYTES_MAX, activity_document, message_document, target_instance};
+use crate::store::{RETRY_FOR, Store, retry_until, without_content};
 
 pub(crate) async fn for_orchestrator(
     core: &Core,
@@ -22,9 +22,9 @@ pub(crate) async fn for_orchestrator(
     delay: Option<Duration>,
 ) -> Result<(), Failure> {
     let now = core.clock.stamp();
-    let ticket = core.sequencer.begin(instance_of(item));
-    let mut message = message(item, enqueued_id(&ticket.sender, ticket.number), now, delay)?;
-    message.sender_floor = ticket.low;
+    let ticket = core.sequencer.begin(target_instance(item));
+    let mut message = message_document(item, enqueued_message_id(&ticket.sender, ticket.number), now, delay)?;
+    message.low_water_mark = ticket.low_water_mark;
     let message = payload::send_message(&core.store, message, now, Instant::now() + RETRY_FOR).await?;
     core.hints.instances.tell(|hints| hints.add_message(message));
     Ok(())
@@ -32,8 +32,8 @@ pub(crate) async fn for_orchestrator(
 
 pub(crate) async fn for_worker(core: &Core, item: &WorkItem) -> Result<(), Failure> {
     let now = core.clock.stamp();
-    let mut activity = activity(item, now)?;
-    if activity.weight() > BYTES_MAX {
+    let mut activity = activity_document(item, now)?;
+    if activity.stored_bytes() > COMMIT_BYTES_MAX {
         return Err(Failure::Refused("only a turn schedules activities with an input that large".to_owned()));
     }
     let until = Instant::now() + RETRY_FOR;
@@ -53,7 +53,7 @@ pub(crate) async fn for_worker(core: &Core, item: &WorkItem) -> Result<(), Failu
 /// Creates an activity. `None` when another activity has that id.
 async fn create_activity(store: &Store, activity: &Activity) -> Result<Option<Etag>, Failure> {
     let instance = activity.instance_id.as_str();
-    let options = quiet().with_witness(activity.id.as_str(), "/enq", activity.enqueued_at.0);
+    let options = without_content().with_witness(activity.id.as_str(), "/enq", activity.enqueued_at.0);
     match store.container.create_with(instance, activity, &options).await {
         Ok(written) => Ok(Some(written.etag()?.clone())),
         Err(error) if error.is_conflict() => Ok(None),

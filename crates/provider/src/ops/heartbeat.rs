@@ -10,12 +10,12 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::documents::DocumentType;
-use crate::documents::node::{NODES_KEY, NodeDocument, Roles};
+use crate::documents::heartbeat::{HEARTBEATS_KEY, Heartbeat, Roles};
 use crate::failure::Failure;
 use crate::ops::core::Core;
 use crate::process::clock::HybridClock;
 use crate::process::membership::Membership;
-use crate::store::{Store, quiet};
+use crate::store::{Store, without_content};
 use crate::sync::lock;
 use crate::timing::{HEARTBEAT_INTERVAL, HEARTBEAT_TTL};
 
@@ -70,15 +70,15 @@ async fn beat(
 ) -> Result<(), Failure> {
     let Membership { me, .. } = membership;
     let container = &store.container;
-    let document = NodeDocument {
+    let document = Heartbeat {
         id: me.clone(),
-        instance_id: NODES_KEY,
-        document_type: DocumentType::Node,
+        instance_id: HEARTBEATS_KEY,
+        document_type: DocumentType::Heartbeat,
         roles: roles.clone(),
         ttl: HEARTBEAT_TTL.as_secs() as u32,
-        written: 0,
+        written_at_s: 0,
     };
-    let written = container.upsert_with(NODES_KEY, &document, &quiet()).await;
+    let written = container.upsert_with(HEARTBEATS_KEY, &document, &without_content()).await;
     if reads {
         let mut seen = membership.seen.lock().await;
         *seen = Some(Instant::now());
@@ -110,7 +110,7 @@ async fn look(
     roles: &Roles,
 ) -> Result<(), Failure> {
     let query = Query::new(format!("SELECT TOP {NODES_MAX} * FROM c WHERE c.type = 'node'"));
-    let list: Vec<Value> = store.rows(query.in_partition(NODES_KEY)).await?;
+    let list: Vec<Value> = store.rows(query.in_partition(HEARTBEATS_KEY)).await?;
     let list = list.into_iter().filter_map(|row| serde_json::from_value(row).ok()).collect();
     let next = membership.view().next(&membership.me, roles, list, clock.stamp());
     *lock(&membership.view) = Arc::new(next);
@@ -119,8 +119,8 @@ async fn look(
 
 /// Deletes the heartbeat, so that others need not wait until it is too old.
 pub(crate) async fn leave(store: &Store, membership: &Membership) {
-    let options = quiet();
-    let goodbye = store.container.delete_with(NODES_KEY, &membership.me, &options);
+    let options = without_content();
+    let goodbye = store.container.delete_with(HEARTBEATS_KEY, &membership.me, &options);
     match tokio::time::timeout(GOODBYE_MAX, goodbye).await {
         Ok(Err(error)) if error.is_not_found() => {}
         Ok(Ok(_)) => {}

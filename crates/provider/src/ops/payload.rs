@@ -10,19 +10,19 @@ use tokio::time::Instant;
 
 use crate::documents::lock_token::nonce;
 use crate::documents::stamp::Stamp;
-use crate::documents::text::{Parts, Text, escaped};
+use crate::documents::text::{PartsRef, Text, json_bytes};
 use crate::documents::{Message, Part};
 use crate::failure::Failure;
 use crate::ops::orchestration::stage::{self, Staged};
 use crate::ops::repair::purge;
 use crate::plan::{self, ITEM_BYTES_MAX};
-use crate::store::{Store, quiet, quiet_operation, retry_until};
+use crate::store::{Store, batch_without_content, retry_until, without_content};
 
 /// The whole text.
 pub(crate) async fn read_text(store: &Store, instance: &str, text: &Text) -> Result<String, Failure> {
     match text {
-        Text::Here(text) => Ok(text.clone()),
-        Text::Apart(parts) => Ok(read_all_parts(store, instance, &[parts]).await?.remove(0)),
+        Text::Inline(text) => Ok(text.clone()),
+        Text::InParts(parts) => Ok(read_all_parts(store, instance, &[parts]).await?.remove(0)),
     }
 }
 
@@ -33,28 +33,32 @@ pub(crate) async fn read_texts(
     instance: &str,
     texts: &[&Text],
 ) -> Result<Vec<Option<String>>, Failure> {
-    let apart: Vec<&Parts> = texts.iter().filter_map(|text| text.parts()).collect();
+    let apart: Vec<&PartsRef> = texts.iter().filter_map(|text| text.parts()).collect();
     let mut apart = read_parts(store, instance, &apart).await?.into_iter();
     let text = |text: &&Text| match text {
-        Text::Here(text) => Some(text.clone()),
-        Text::Apart(_) => apart.next().flatten(),
+        Text::Inline(text) => Some(text.clone()),
+        Text::InParts(_) => apart.next().flatten(),
     };
     Ok(texts.iter().map(text).collect())
 }
 
-async fn read_all_parts(store: &Store, instance: &str, all: &[&Parts]) -> Result<Vec<String>, Failure> {
+async fn read_all_parts(store: &Store, instance: &str, all: &[&PartsRef]) -> Result<Vec<String>, Failure> {
     let texts = read_parts(store, instance, all).await?;
     let lost = || Failure::Contended(format!("a value of {instance} was replaced while it was read"));
     texts.into_iter().map(|text| text.ok_or_else(lost)).collect()
 }
 
-async fn read_parts(store: &Store, instance: &str, all: &[&Parts]) -> Result<Vec<Option<String>>, Failure> {
+async fn read_parts(
+    store: &Store,
+    instance: &str,
+    all: &[&PartsRef],
+) -> Result<Vec<Option<String>>, Failure> {
     let ids = all.iter().flat_map(|parts| parts.ids()).map(|id| (instance, id));
     if all.is_empty() {
         return Ok(Vec::new());
     }
     let mut parts = store.container.read_many::<Part>(ids).await?.items.into_iter();
-    let text = |wanted: &&Parts| {
+    let text = |wanted: &&PartsRef| {
         let found: Vec<Option<Part>> = parts.by_ref().take(wanted.count as usize).collect();
         found.into_iter().map(|part| part.map(|part| part.data)).collect::<Option<String>>()
     };
@@ -75,8 +79,8 @@ pub(crate) async fn prepare_message(
     now: Stamp,
     until: Instant,
 ) -> Result<PreparedMessage, Failure> {
-    let Text::Here(text) = &message.item else { return Ok(PreparedMessage { message, staged: None }) };
-    if escaped(text) <= ITEM_BYTES_MAX {
+    let Text::Inline(text) = &message.item else { return Ok(PreparedMessage { message, staged: None }) };
+    if json_bytes(text) <= ITEM_BYTES_MAX {
         return Ok(PreparedMessage { message, staged: None });
     }
     let (item, staged) = stage_text(store, &message.instance_id, text, None, now, until).await?;
@@ -93,12 +97,12 @@ pub(crate) async fn stage_text(
     now: Stamp,
     until: Instant,
 ) -> Result<(Text, Staged), Failure> {
-    let mark = nonce();
-    let name = format!("p:{mark}");
-    let parts = plan::apart(instance, &name, text, Some(&mark), of);
+    let staging_id = nonce();
+    let name = format!("p:{staging_id}");
+    let parts = plan::part_documents(instance, &name, text, Some(&staging_id), of);
     let n = u32::try_from(parts.len()).unwrap_or(u32::MAX);
-    let staged = stage::parts(store, instance, &mark, &parts, now, until).await?;
-    Ok((Text::Apart(Parts { prefix: name, count: n, len: text.len() as u64 }), staged))
+    let staged = stage::parts(store, instance, &staging_id, &parts, now, until).await?;
+    Ok((Text::InParts(PartsRef { prefix: name, count: n, len: text.len() as u64 }), staged))
 }
 
 /// Creates a message. If its id exists, or the record of its staging is gone, an
@@ -106,14 +110,14 @@ pub(crate) async fn stage_text(
 pub(crate) async fn create_message(store: &Store, ready: &PreparedMessage) -> Result<(), Failure> {
     let (message, instance) = (&ready.message, ready.message.instance_id.as_str());
     let Some(staged) = &ready.staged else {
-        return match store.container.create_with(instance, message, &quiet()).await {
+        return match store.container.create_with(instance, message, &without_content()).await {
             Err(error) if !error.is_conflict() => Err(error.into()),
             _ => Ok(()),
         };
     };
     let mut batch = Batch::new(instance);
     batch.delete_if_match(&staged.id, &staged.etag)?.create(message)?;
-    match store.container.batch(batch.with_options(quiet_operation())).await {
+    match store.container.batch(batch.with_options(batch_without_content())).await {
         Err(error) if error.operation_index() == Some(0) && error.is_not_found() => Ok(()),
         // Another attempt created the message, with other parts.
         Err(error) if error.is_conflict() => {
@@ -128,7 +132,7 @@ pub(crate) async fn create_message(store: &Store, ready: &PreparedMessage) -> Re
 /// Deletes staged parts that are not needed, the record last. After a failure the
 /// reconciler finds the record.
 async fn discard(store: &Store, message: &Message, staged: &Staged) {
-    let ids = message.item.parts().into_iter().flat_map(Parts::ids).chain([staged.id.clone()]);
+    let ids = message.item.parts().into_iter().flat_map(PartsRef::ids).chain([staged.id.clone()]);
     for id in ids {
         match store.container.delete(message.instance_id.as_str(), &id).await {
             Err(error) if !error.is_not_found() => {
@@ -155,7 +159,7 @@ pub(crate) async fn send_message(
 /// Deletes a message that must not be delivered. Its parts are deleted first: without
 /// them no process delivers it.
 pub(crate) async fn remove_message(store: &Store, message: &Message) -> Result<(), Failure> {
-    let mut ids: Vec<String> = message.item.parts().into_iter().flat_map(Parts::ids).collect();
+    let mut ids: Vec<String> = message.item.parts().into_iter().flat_map(PartsRef::ids).collect();
     ids.push(message.id.clone());
     for ids in ids.chunks(Batch::OPERATIONS_MAX) {
         purge::remove(store, &message.instance_id, ids).await?;

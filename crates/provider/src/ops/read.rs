@@ -15,7 +15,7 @@ use crate::failure::Failure;
 use crate::ops::payload;
 use crate::plan::past_id;
 use crate::store::state_cache::Snapshot;
-use crate::store::{Changed, RETRY_FOR, Store, retry_until};
+use crate::store::{RETRY_FOR, StateChange, Store, retry_until};
 
 /// An instance's state: from the cache if the service confirms its etag, or read.
 pub(crate) async fn state(store: &Store, instance: &str) -> Result<Option<FoundState>, Failure> {
@@ -23,9 +23,9 @@ pub(crate) async fn state(store: &Store, instance: &str) -> Result<Option<FoundS
         return Ok(store.state(instance).await?.map(|state| FoundState::Read(Box::new(state))));
     };
     match store.state_if_changed(instance, &kept.state.etag).await? {
-        Changed::Not => Ok(Some(FoundState::Cached(kept))),
-        Changed::To(state) => Ok(Some(FoundState::Read(state))),
-        Changed::Gone => Ok(None),
+        StateChange::Unchanged => Ok(Some(FoundState::Cached(kept))),
+        StateChange::Changed(state) => Ok(Some(FoundState::Read(state))),
+        StateChange::Deleted => Ok(None),
     }
 }
 
@@ -255,7 +255,7 @@ pub(crate) async fn instance_stats(store: &Store, instance: &str) -> Result<Opti
     let execution = state.execution.clone();
     let values = current_kv(state);
     Ok(Some(SystemStats {
-        history_event_count: execution.events,
+        history_event_count: execution.event_count,
         history_size_bytes: execution.event_bytes,
         queue_pending_count: execution.carried_messages,
         kv_user_key_count: values.len() as u64,

@@ -272,7 +272,8 @@ async fn a_message_that_was_consumed_is_not_delivered_again() {
     let world = World::open().await;
     let provider = world.provider().await;
     let now = provider.core.clock.stamp();
-    let message = crate::plan::message(&raised("a", "1"), "x:source:100000".into(), now, None).unwrap();
+    let message =
+        crate::plan::message_document(&raised("a", "1"), "x:source:100000".into(), now, None).unwrap();
     provider.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
     post(&provider, &message).await;
     let (token, messages) = take(&provider).await;

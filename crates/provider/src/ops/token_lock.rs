@@ -22,7 +22,7 @@ pub(crate) async fn of<T, F>(
 where
     F: Future<Output = Result<T, Failure>>,
 {
-    let token = LockToken::read(text, kind).ok_or(Failure::LockLost)?;
+    let token = LockToken::decode(text, kind).ok_or(Failure::LockLost)?;
     if let Some(held) = table.get(&token.nonce) {
         return Ok((token, held));
     }

@@ -109,10 +109,10 @@ pub enum CommitTier {
 pub(crate) struct Options {
     /// A fetch with a shorter `poll_timeout` looks once; a longer one waits for work.
     pub(crate) long_poll_threshold: Duration,
-    pub(crate) tier: CommitTier,
+    pub(crate) commit_tier: CommitTier,
     /// The tier applies to fetches that look once, too. Otherwise these claim durably,
     /// because their callers expect to be the only one.
-    pub(crate) is_tier_for_all: bool,
+    pub(crate) is_tier_for_short_polls: bool,
     pub(crate) reconciler_interval: Duration,
     pub(crate) reconciler_age: Duration,
     pub(crate) retention: RetentionOptions,
@@ -130,8 +130,8 @@ impl Default for Options {
             // The published crate's tests fetch with 500 ms and expect an answer at
             // once; the runtime fetches with 30 s.
             long_poll_threshold: Duration::from_secs(1),
-            tier: CommitTier::default(),
-            is_tier_for_all: false,
+            commit_tier: CommitTier::default(),
+            is_tier_for_short_polls: false,
             reconciler_interval: RECONCILER_INTERVAL,
             reconciler_age: Duration::from_secs(2),
             retention: RetentionOptions::default(),

@@ -6,7 +6,7 @@ use crate::documents::{Activity, Bundle, DocumentType, Message, Outbox};
 
 /// The most bytes of a bundle or outbox as JSON. A step of unpacking writes some of its
 /// documents and the rest of the bundle in one batch, so both must fit.
-pub(super) const BYTES_MAX: usize = 900_000;
+pub(super) const BUNDLE_BYTES_MAX: usize = 900_000;
 
 /// The most work items or cancellations in one bundle.
 const ITEMS_MAX: usize = 2000;
@@ -17,20 +17,20 @@ pub(super) struct Origin<'a> {
     pub(super) seq: u64,
     pub(super) now: Stamp,
     /// The staging id, if the bundles and outboxes are written before the commit.
-    pub(super) mark: Option<&'a str>,
+    pub(super) staging_id: Option<&'a str>,
 }
 
 impl Origin<'_> {
     fn id(&self, prefix: &str, n: usize) -> String {
-        let mark = self.mark.map_or_else(String::new, |mark| format!(":{mark}"));
-        format!("{prefix}:{:x}:{n}{mark}", self.seq)
+        let staging_id = self.staging_id.map_or_else(String::new, |staging_id| format!(":{staging_id}"));
+        format!("{prefix}:{:x}:{n}{staging_id}", self.seq)
     }
 }
 
 /// The approximate size of these documents in bytes.
 pub(super) fn bytes(activities: &[Activity], messages: &[Message]) -> usize {
-    let activities: usize = activities.iter().map(Activity::weight).sum();
-    activities + messages.iter().map(Message::weight).sum::<usize>()
+    let activities: usize = activities.iter().map(Activity::stored_bytes).sum();
+    activities + messages.iter().map(Message::stored_bytes).sum::<usize>()
 }
 
 /// Packs the activities, messages and cancellations of a turn, in order.
@@ -50,16 +50,16 @@ pub(super) fn bundles(
         messages: Vec::new(),
         cancelled: Vec::new(),
         skip: Vec::new(),
-        staging: origin.mark.map(str::to_owned),
+        staging_id: origin.staging_id.map(str::to_owned),
     };
     let mut bundles = Vec::new();
     for part in packed(cancelled, |id| id.len() + 3) {
         bundles.push(Bundle { cancelled: part, ..blank(bundles.len()) });
     }
-    for part in packed(activities, Activity::weight) {
+    for part in packed(activities, Activity::stored_bytes) {
         bundles.push(Bundle { activities: part, ..blank(bundles.len()) });
     }
-    for part in packed(messages, Message::weight) {
+    for part in packed(messages, Message::stored_bytes) {
         bundles.push(Bundle { messages: part, ..blank(bundles.len()) });
     }
     bundles
@@ -74,9 +74,9 @@ pub(super) fn outboxes(origin: &Origin<'_>, messages: Vec<Message>) -> Vec<Outbo
         made_at: origin.now,
         visible_at: origin.now,
         messages,
-        staging: origin.mark.map(str::to_owned),
+        staging_id: origin.staging_id.map(str::to_owned),
     };
-    packed(messages, Message::weight).into_iter().enumerate().map(outbox).collect()
+    packed(messages, Message::stored_bytes).into_iter().enumerate().map(outbox).collect()
 }
 
 /// Cuts a list into groups that are small enough. An item that is too large by itself is
@@ -87,7 +87,7 @@ fn packed<T>(items: Vec<T>, size: impl Fn(&T) -> usize) -> Vec<Vec<T>> {
     for item in items {
         bytes += size(&item);
         match parts.last_mut() {
-            Some(part) if bytes <= BYTES_MAX && part.len() < ITEMS_MAX => part.push(item),
+            Some(part) if bytes <= BUNDLE_BYTES_MAX && part.len() < ITEMS_MAX => part.push(item),
             _ => {
                 bytes = size(&item);
                 parts.push(vec![item]);

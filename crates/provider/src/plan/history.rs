@@ -4,7 +4,7 @@
 use duroxide::{Event, EventKind};
 
 use super::{Basis, PastWrite, TurnAck, TurnPlan};
-use crate::documents::text::{PART_BYTES_MAX, Text, cut};
+use crate::documents::text::{PART_BYTES_MAX, Text, split_text};
 use crate::documents::{Chunk, DocumentType, Execution, ExecutionStatus, PastExecution, State};
 use crate::failure::Failure;
 
@@ -86,23 +86,23 @@ fn set_status(execution: &mut Execution, ack: &TurnAck, now_ms: u64) {
         execution.completed_at = execution.status.is_terminal().then_some(now_ms);
     }
     if ack.metadata.output.is_some() {
-        execution.output = ack.metadata.output.clone().map(Text::Here);
+        execution.output = ack.metadata.output.clone().map(Text::Inline);
     }
 }
 
 /// Appends events. Their ids must follow those of the history.
 fn append(execution: &mut Execution, text: &mut String, events: &[Event]) -> Result<(), Failure> {
     for event in events {
-        if event.event_id <= execution.last_event {
+        if event.event_id <= execution.last_event_id {
             return Err(Failure::Refused(format!(
                 "Duplicate event id {} in execution {}: its history ends with {}",
-                event.event_id, execution.number, execution.last_event
+                event.event_id, execution.number, execution.last_event_id
             )));
         }
         let line = serde_json::to_string(event)
             .map_err(|error| Failure::Refused(format!("an event cannot be written as JSON: {error}")))?;
-        execution.last_event = event.event_id;
-        execution.events += 1;
+        execution.last_event_id = event.event_id;
+        execution.event_count += 1;
         execution.event_bytes += line.len() as u64;
         if let EventKind::OrchestrationStarted { carry_forward_events: Some(carried), .. } = &event.kind {
             execution.carried_messages = carried.len() as u64;
@@ -116,15 +116,15 @@ fn append(execution: &mut Execution, text: &mut String, events: &[Event]) -> Res
 /// Moves text into chunks. A cut may fall within an event: readers join the chunks before
 /// they parse events.
 fn flush(plan: &mut TurnPlan, execution: &mut Execution, text: &mut String) {
-    let mark = plan.staging.as_deref();
-    for piece in cut(text, PART_BYTES_MAX) {
+    let staging_id = plan.staging_id.as_deref();
+    for piece in split_text(text, PART_BYTES_MAX) {
         plan.chunks.push(Chunk {
-            id: execution.chunks.push(execution.number, mark),
+            id: execution.chunks.push(execution.number, staging_id),
             instance_id: plan.state.instance_id.clone(),
             document_type: DocumentType::History,
             execution: execution.number,
             event_data: piece.to_owned(),
-            staging: mark.map(str::to_owned),
+            staging_id: staging_id.map(str::to_owned),
         });
     }
     text.clear();

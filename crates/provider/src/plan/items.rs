@@ -7,14 +7,14 @@ use duroxide::providers::WorkItem;
 use sha2::{Digest, Sha256};
 
 use crate::documents::stamp::Stamp;
-use crate::documents::{Activity, DocumentType, FIRST, Message, State};
+use crate::documents::{Activity, DocumentType, ENQUEUED_FIRST, Message, State};
 use crate::failure::Failure;
 
 /// Bytes of an instance id: the service's limit for a partition key.
 const INSTANCE_BYTES_MAX: usize = 2048;
 
 /// The instance that a message is for.
-pub(crate) fn instance_of(item: &WorkItem) -> &str {
+pub(crate) fn target_instance(item: &WorkItem) -> &str {
     match item {
         WorkItem::SubOrchCompleted { parent_instance, .. }
         | WorkItem::SubOrchFailed { parent_instance, .. } => parent_instance,
@@ -31,19 +31,19 @@ pub(crate) fn instance_of(item: &WorkItem) -> &str {
 }
 
 /// A message as a document.
-pub(crate) fn message(
+pub(crate) fn message_document(
     item: &WorkItem,
     id: String,
     now: Stamp,
     delay: Option<Duration>,
 ) -> Result<Message, Failure> {
     let (visible_at, enq) = match (item, delay) {
-        (_, Some(delay)) if !delay.is_zero() => (now.after(delay), now.after(delay)),
+        (_, Some(delay)) if !delay.is_zero() => (now.plus(delay), now.plus(delay)),
         (WorkItem::TimerFired { fire_at_ms, .. }, _) if *fire_at_ms > now.ms() => {
             (Stamp::at_ms(*fire_at_ms), Stamp::at_ms(*fire_at_ms))
         }
-        (WorkItem::ContinueAsNew { .. }, _) => (now.at_once(), FIRST),
-        _ => (now.at_once(), now),
+        (WorkItem::ContinueAsNew { .. }, _) => (now.visible_at_once(), ENQUEUED_FIRST),
+        _ => (now.visible_at_once(), now),
     };
     let start_parent = match item {
         WorkItem::StartOrchestration { parent_instance, .. } => parent_instance.clone(),
@@ -51,14 +51,14 @@ pub(crate) fn message(
     };
     Ok(Message {
         id,
-        instance_id: checked(instance_of(item))?,
+        instance_id: checked(target_instance(item))?,
         document_type: DocumentType::Message,
         visible_at,
         enqueued_at: enq,
         attempt_count: 0,
         item: encode(item)?.into(),
-        once: is_once(item),
-        sender_floor: 0,
+        needs_dedup: needs_dedup(item),
+        low_water_mark: 0,
         incarnation: None,
         start_parent,
         parent_incarnation: None,
@@ -74,7 +74,7 @@ pub(super) fn set_by_our_clock(message: &mut Message, item: &WorkItem, offset_ms
     if offset_ms != 0 && due > now.ms() {
         (message.visible_at, message.enqueued_at) = (Stamp::at_ms(due), Stamp::at_ms(due));
     } else if offset_ms != 0 {
-        (message.visible_at, message.enqueued_at) = (now.at_once(), now);
+        (message.visible_at, message.enqueued_at) = (now.visible_at_once(), now);
     }
 }
 
@@ -94,7 +94,7 @@ pub(super) fn address(message: &mut Message, item: &WorkItem, sender: &State) {
 
 /// Whether the runtime would process the item twice. It recognises completions by their
 /// event, and a second cancellation changes nothing.
-fn is_once(item: &WorkItem) -> bool {
+fn needs_dedup(item: &WorkItem) -> bool {
     match item {
         WorkItem::StartOrchestration { .. }
         | WorkItem::ExternalRaised { .. }
@@ -115,7 +115,7 @@ pub(crate) fn activity_id(execution: u64, event: u64) -> String {
 }
 
 /// An activity as a document.
-pub(crate) fn activity(item: &WorkItem, now: Stamp) -> Result<Activity, Failure> {
+pub(crate) fn activity_document(item: &WorkItem, now: Stamp) -> Result<Activity, Failure> {
     let WorkItem::ActivityExecute { instance, execution_id, id, session_id, tag, .. } = item else {
         return Err(Failure::Refused("only ActivityExecute can be enqueued for workers".to_owned()));
     };
@@ -123,7 +123,7 @@ pub(crate) fn activity(item: &WorkItem, now: Stamp) -> Result<Activity, Failure>
         id: activity_id(*execution_id, *id),
         instance_id: checked(instance)?,
         document_type: DocumentType::Activity,
-        visible_at: now.at_once(),
+        visible_at: now.visible_at_once(),
         enqueued_at: now,
         attempt_count: 0,
         item: encode(item)?.into(),
@@ -160,7 +160,7 @@ pub(super) fn source(instance: &str, incarnation: &str) -> String {
 }
 
 /// The id and the numeric partition key of a session's document.
-pub(crate) fn session_of(session: &str) -> (String, u64) {
+pub(crate) fn session_document_key(session: &str) -> (String, u64) {
     let hash = Sha256::digest(session.as_bytes());
     let mut key = [0; 8];
     key.copy_from_slice(&hash[..8]);

@@ -29,7 +29,7 @@ pub(crate) struct Retention {
 
 impl Retention {
     /// Marks a state that has ended: by a time to live, or for the reconciler.
-    pub(crate) fn mark(self, state: &mut State, now_ms: u64) {
+    pub(crate) fn schedule_removal(self, state: &mut State, now_ms: u64) {
         let Some(finished_for) = self.finished_for.filter(|_| is_finished_root(state)) else { return };
         if self.is_ttl_on && finished_for >= RETENTION_BY_TTL_MIN && is_alone(state) {
             let seconds = u32::try_from(finished_for.as_secs()).unwrap_or(u32::MAX);
@@ -37,13 +37,13 @@ impl Retention {
             return;
         }
         let since = Stamp::at_ms(state.execution.completed_at.unwrap_or(now_ms));
-        (state.ttl, state.repair_at) = (None, Some(since.after(finished_for)));
+        (state.ttl, state.repair_at) = (None, Some(since.plus(finished_for)));
     }
 
     /// Whether a message without an instance has waited longer than the retention: its
     /// instance was removed, or never started.
-    pub(crate) fn is_lost(self, sent: Stamp, now: Stamp) -> bool {
-        self.finished_for.is_some_and(|time| sent.after(time) < now)
+    pub(crate) fn is_message_expired(self, sent: Stamp, now: Stamp) -> bool {
+        self.finished_for.is_some_and(|time| sent.plus(time) < now)
     }
 }
 
@@ -62,7 +62,7 @@ fn is_alone(state: &State) -> bool {
         && state.execution.chunks.is_empty()
         && state.bundles.is_empty()
         && state.parts().next().is_none()
-        && !state.is_spilt
+        && !state.has_spilled_activities
         && !state.has_children
 }
 
@@ -70,7 +70,7 @@ fn is_alone(state: &State) -> bool {
 mod tests {
     use super::*;
     use crate::documents::Execution;
-    use crate::documents::text::{Parts, Text};
+    use crate::documents::text::{PartsRef, Text};
 
     const DAY: Duration = Duration::from_secs(24 * 3600);
 
@@ -87,7 +87,7 @@ mod tests {
     fn check(change: impl FnOnce(&mut State), retention: Retention, ttl: Option<u32>, due: Option<u64>) {
         let mut state = ended();
         change(&mut state);
-        retention.mark(&mut state, 2_000_000);
+        retention.schedule_removal(&mut state, 2_000_000);
         assert_eq!((state.ttl, state.repair_at.map(Stamp::ms)), (ttl, due));
     }
 
@@ -100,9 +100,9 @@ mod tests {
         check(|state| state.execution.number = 2, day, None, due);
         check(|state| state.bundles.push("w:1:0".into()), day, None, due);
         check(|state| state.has_children = true, day, None, due);
-        check(|state| state.is_spilt = true, day, None, due);
-        let apart = Text::Apart(Parts { prefix: "b:1".into(), count: 2, len: 3_000_000 });
-        check(|state| state.execution.output = Some(apart), day, None, due);
+        check(|state| state.has_spilled_activities = true, day, None, due);
+        let in_parts = Text::InParts(PartsRef { prefix: "b:1".into(), count: 2, len: 3_000_000 });
+        check(|state| state.execution.output = Some(in_parts), day, None, due);
         check(|_| {}, Retention { is_ttl_on: false, ..day }, None, due);
         let minute = Retention { finished_for: Some(Duration::from_secs(60)), ..day };
         check(|_| {}, minute, None, Some(1_060_000));

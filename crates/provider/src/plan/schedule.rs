@@ -4,11 +4,14 @@
 use std::collections::HashSet;
 
 use super::spill::Spill;
-use super::{Basis, Layout, TurnAck, TurnPlan, activity, activity_id, bundles, instance_of, items, message};
-use crate::documents::dedup::sent_id;
+use super::{
+    Basis, BatchLayout, TurnAck, TurnPlan, activity_document, activity_id, bundles, items, message_document,
+    target_instance,
+};
+use crate::documents::dedup::sent_message_id;
 use crate::documents::stamp::Stamp;
 use crate::documents::{
-    Activity, Bundle, Cancelled, DocumentType, FIRST, Garbage, Message, State, Versioned,
+    Activity, Bundle, CancelledActivity, DocumentType, ENQUEUED_FIRST, Garbage, Message, State, Versioned,
 };
 use crate::failure::Failure;
 use crate::timing::CANCELLED_TTL;
@@ -26,26 +29,26 @@ pub(super) fn apply(
     plan: &mut TurnPlan,
     basis: &Basis<'_>,
     ack: &TurnAck,
-    layout: &Layout,
+    layout: &BatchLayout,
     spill: &mut Spill,
     garbage: &mut Garbage,
 ) -> Result<(), Failure> {
     let Scheduled { activities, messages, outgoing, mut cancelled } =
         scheduled(&mut plan.state, basis.now, ack, layout, spill)?;
-    if plan.state.is_spilt {
+    if plan.state.has_spilled_activities {
         garbage.activities = cancelled.iter().cloned().collect();
         garbage.activities.sort();
     }
     plan.edited_bundles = edit_bundles(basis.bundles, &mut cancelled);
     plan.state.bundles = basis.bundles.iter().map(|bundle| bundle.value.id.clone()).collect();
-    plan.state.is_continued = messages.iter().any(|message| message.enqueued_at <= FIRST);
+    plan.state.is_continued = messages.iter().any(|message| message.enqueued_at <= ENQUEUED_FIRST);
     let instance = plan.state.instance_id.clone();
-    let mark = plan.staging.clone();
+    let staging_id = plan.staging_id.clone();
     let origin = bundles::Origin {
         instance: &instance,
         seq: plan.state.commit_number,
         now: basis.now,
-        mark: mark.as_deref(),
+        staging_id: staging_id.as_deref(),
     };
     plan.outboxes = bundles::outboxes(&origin, outgoing);
     let mut cancelled: Vec<String> = cancelled.into_iter().collect();
@@ -57,7 +60,7 @@ pub(super) fn apply(
         return Ok(());
     }
     // The start of the next execution must be written by this commit.
-    let (now, later) = messages.into_iter().partition(|message| message.enqueued_at <= FIRST);
+    let (now, later) = messages.into_iter().partition(|message| message.enqueued_at <= ENQUEUED_FIRST);
     plan.messages = now;
     plan.bundles = bundles::bundles(&origin, activities, later, cancelled);
     plan.state.bundles.extend(plan.bundles.iter().map(|bundle| bundle.id.clone()));
@@ -79,7 +82,7 @@ fn scheduled(
     state: &mut State,
     now: Stamp,
     ack: &TurnAck,
-    layout: &Layout,
+    layout: &BatchLayout,
     spill: &mut Spill,
 ) -> Result<Scheduled, Failure> {
     let mut stamp = now;
@@ -92,22 +95,22 @@ fn scheduled(
     let inc = Some(state.incarnation.clone());
     let (mut activities, mut messages, mut outgoing) = (Vec::new(), Vec::new(), Vec::new());
     for item in &ack.worker_items {
-        let mut activity = activity(item, next())?;
+        let mut activity = activity_document(item, next())?;
         // Scheduled and cancelled in one turn: neither is written.
         if !cancelled.remove(&activity.id) {
             activity.incarnation = inc.clone();
-            state.is_spilt |= spill.activity(&mut activity, layout.item_bytes_max);
+            state.has_spilled_activities |= spill.activity(&mut activity, layout.item_bytes_max);
             activities.push(activity);
         }
     }
     let source = items::source(&state.instance_id, &state.incarnation);
     for (position, item) in ack.orchestrator_items.iter().enumerate() {
-        let is_own = instance_of(item) == state.instance_id;
+        let is_own = target_instance(item) == state.instance_id;
         let id = match is_own {
             true => format!("n:{:x}:{position:05}", state.commit_number),
-            false => sent_id(&source, state.commit_number, position),
+            false => sent_message_id(&source, state.commit_number, position),
         };
-        let mut message = message(item, id, next(), None)?;
+        let mut message = message_document(item, id, next(), None)?;
         items::address(&mut message, item, state);
         if is_own {
             items::set_by_our_clock(&mut message, item, ack.clock_offset_ms, now);
@@ -138,8 +141,8 @@ fn edit_bundles(bundles: &[Versioned<Bundle>], cancelled: &mut HashSet<String>) 
 }
 
 /// The tombstone of a cancelled activity.
-pub(crate) fn tombstone(instance: &str, id: String) -> Cancelled {
-    Cancelled {
+pub(crate) fn tombstone(instance: &str, id: String) -> CancelledActivity {
+    CancelledActivity {
         id,
         instance_id: instance.to_owned(),
         document_type: DocumentType::Cancelled,

@@ -10,7 +10,7 @@ pub(crate) const OPERATIONS_MAX: usize = 100;
 
 /// The most bytes of a commit. The service allows 2 MiB; the difference is for the
 /// service's own accounting.
-pub(crate) const BYTES_MAX: usize = 1_800_000;
+pub(crate) const COMMIT_BYTES_MAX: usize = 1_800_000;
 
 /// Bytes of an operation without its document: its kind, id and etag.
 const OPERATION_BYTES: usize = 160;
@@ -23,12 +23,14 @@ impl TurnPlan {
     /// Whether it fits one batch.
     pub(super) fn is_fitting(&self) -> bool {
         let state = json(&self.state);
-        state <= STATE_BYTES_MAX && self.operations() <= OPERATIONS_MAX && state + self.bytes() <= BYTES_MAX
+        state <= STATE_BYTES_MAX
+            && self.operations() <= OPERATIONS_MAX
+            && state + self.bytes() <= COMMIT_BYTES_MAX
     }
 
     /// The number of operations of the commit.
     pub(crate) fn operations(&self) -> usize {
-        let staged = match &self.staging {
+        let staged = match &self.staging_id {
             Some(_) => 1,
             None => self.chunks.len() + self.parts.len(),
         };
@@ -51,7 +53,7 @@ impl TurnPlan {
         bytes += self.past.as_ref().map_or(0, |past| json(&past.document));
         bytes += self.garbage.as_ref().map_or(0, json);
         bytes += self.edited_bundles.iter().map(|bundle| all(&bundle.value.skip)).sum::<usize>();
-        if self.staging.is_none() {
+        if self.staging_id.is_none() {
             bytes += all(&self.chunks) + all(&self.parts) + all(&self.bundles) + all(&self.outboxes);
         }
         bytes

@@ -2,7 +2,7 @@
 //! limit of a document, and, in a turn that does not fit a batch, every work item above a
 //! few kilobytes.
 
-use crate::documents::text::{PART_BYTES_MAX, Parts, Text, cut, escaped};
+use crate::documents::text::{PART_BYTES_MAX, PartsRef, Text, json_bytes, split_text};
 use crate::documents::{Activity, DocumentType, Execution, KvValue, Message, Part, State};
 
 /// The most bytes of a value (other than a key-value pair) that stays in the state.
@@ -19,16 +19,16 @@ const KV_LIMITS: [usize; 3] = [16 * 1024, 2 * 1024, 128];
 #[derive(Debug, Default)]
 pub(super) struct Spill {
     instance: String,
-    mark: String,
+    plan_id: String,
     is_staged: bool,
     texts: usize,
     parts: Vec<Part>,
 }
 
 impl Spill {
-    pub(super) fn new(instance: &str, mark: &str, is_staged: bool) -> Self {
-        let (instance, mark) = (instance.to_owned(), mark.to_owned());
-        Spill { instance, mark, is_staged, ..Spill::default() }
+    pub(super) fn new(instance: &str, plan_id: &str, is_staged: bool) -> Self {
+        let (instance, plan_id) = (instance.to_owned(), plan_id.to_owned());
+        Spill { instance, plan_id, is_staged, ..Spill::default() }
     }
 
     pub(super) fn into_parts(self) -> Vec<Part> {
@@ -52,7 +52,7 @@ impl Spill {
         }
         self.execution(&mut state.execution);
         for limit in KV_LIMITS {
-            let weight = |value: &KvValue| value.value.weight();
+            let weight = |value: &KvValue| value.value.stored_bytes();
             let base: usize = state.kv.values().map(weight).sum();
             if base + state.kv_delta.values().flatten().map(weight).sum::<usize>() <= KV_BYTES_MAX {
                 return;
@@ -70,14 +70,14 @@ impl Spill {
     }
 
     fn text(&mut self, text: &mut Text, prefix: &str, limit: usize, of: Option<&str>) -> bool {
-        let Text::Here(whole) = text else { return false };
-        if escaped(whole) <= limit {
+        let Text::Inline(whole) = text else { return false };
+        if json_bytes(whole) <= limit {
             return false;
         }
-        let name = format!("{prefix}:{}:{:x}", self.mark, self.texts);
-        let parts = apart(&self.instance, &name, whole, self.is_staged.then_some(&self.mark), of);
+        let name = format!("{prefix}:{}:{:x}", self.plan_id, self.texts);
+        let parts = part_documents(&self.instance, &name, whole, self.is_staged.then_some(&self.plan_id), of);
         let n = u32::try_from(parts.len()).unwrap_or(u32::MAX);
-        *text = Text::Apart(Parts { prefix: name, count: n, len: whole.len() as u64 });
+        *text = Text::InParts(PartsRef { prefix: name, count: n, len: whole.len() as u64 });
         self.texts += 1;
         self.parts.extend(parts);
         true
@@ -85,11 +85,11 @@ impl Spill {
 }
 
 /// The part documents of a text.
-pub(crate) fn apart(
+pub(crate) fn part_documents(
     instance: &str,
     name: &str,
     text: &str,
-    mark: Option<&String>,
+    staging_id: Option<&String>,
     of: Option<&str>,
 ) -> Vec<Part> {
     let part = |(n, data): (usize, &str)| Part {
@@ -97,8 +97,8 @@ pub(crate) fn apart(
         instance_id: instance.to_owned(),
         document_type: DocumentType::Part,
         data: data.to_owned(),
-        staging: mark.cloned(),
+        staging_id: staging_id.cloned(),
         activity: of.map(str::to_owned),
     };
-    cut(text, PART_BYTES_MAX).into_iter().enumerate().map(part).collect()
+    split_text(text, PART_BYTES_MAX).into_iter().enumerate().map(part).collect()
 }

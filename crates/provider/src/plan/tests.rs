@@ -53,7 +53,7 @@ fn cancel(id: u64) -> ScheduledActivityIdentifier {
 
 fn plan_with(state: &State, bundles: &[Versioned<Bundle>], ack: &TurnAck) -> Result<TurnPlan, Failure> {
     let now = Stamp::at_ms(1_800_000_000_000);
-    turn(&Basis { state, past: None, bundles, once: &[], now, nonce: "commit" }, ack)
+    turn(&Basis { state, past: None, bundles, dedup_entries: &[], now, nonce: "commit" }, ack)
 }
 
 fn plan(state: &State, ack: &TurnAck) -> TurnPlan {
@@ -131,10 +131,10 @@ fn a_newer_execution_retires_the_older_with_its_whole_history() {
     second.history_delta = vec![event(1)];
     let plan = plan(&before, &second);
     let past = plan.past.expect("the first is past").document;
-    assert_eq!((past.execution.events, past.execution.status.as_str()), (2, "ContinuedAsNew"));
+    assert_eq!((past.execution.event_count, past.execution.status.as_str()), (2, "ContinuedAsNew"));
     assert_eq!(past.execution.chunks.ids(1).collect::<Vec<_>>(), ["h:1:0"]);
     assert_eq!(plan.chunks[0].event_data, before.event_data);
-    assert_eq!((plan.state.execution.events, plan.state.execution.status.as_str()), (1, "Running"));
+    assert_eq!((plan.state.execution.event_count, plan.state.execution.status.as_str()), (1, "Running"));
 }
 
 #[test]
@@ -164,11 +164,20 @@ fn a_turn_without_a_name_creates_no_instance() {
 
 #[test]
 fn messages_that_must_not_be_delivered_twice_are_recorded() {
-    let once = [Once { id: "m:sender:7".into(), sender_floor: 0 }];
+    let dedup_entries = [DedupEntry { id: "m:sender:7".into(), low_water_mark: 0 }];
     let now = Stamp::at_ms(1);
-    let basis = Basis { state: &state(), past: None, bundles: &[], once: &once, now, nonce: "commit" };
+    let basis = Basis {
+        state: &state(),
+        past: None,
+        bundles: &[],
+        dedup_entries: &dedup_entries,
+        now,
+        nonce: "commit",
+    };
     let plan = turn(&basis, &ack(1)).expect("in order");
-    assert!(plan.state.consumed.contains("m:sender:7") && !plan.state.consumed.contains("m:sender:6"));
+    assert!(
+        plan.state.dedup_record.contains("m:sender:7") && !plan.state.dedup_record.contains("m:sender:6")
+    );
 }
 
 #[test]
@@ -176,7 +185,7 @@ fn a_commit_is_recognised_after_later_ones_and_few_nonces_are_kept() {
     let mut state = state();
     for n in 0..20 {
         let (now, nonce) = (Stamp::at_ms(1_000 + n), format!("{n}"));
-        let basis = Basis { state: &state, past: None, bundles: &[], once: &[], now, nonce: &nonce };
+        let basis = Basis { state: &state, past: None, bundles: &[], dedup_entries: &[], now, nonce: &nonce };
         state = turn(&basis, &ack(1)).expect("in order").state;
     }
     assert_eq!(

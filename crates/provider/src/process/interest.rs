@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::documents::node::Tags;
+use crate::documents::heartbeat::Tags;
 use crate::sync::lock;
 
 /// The work that a fetch can take.

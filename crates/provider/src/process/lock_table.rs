@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use duroxide::Event;
 use duroxide::providers::TagFilter;
 
-use crate::documents::dedup::Once;
+use crate::documents::dedup::DedupEntry;
 use crate::documents::{Activity, State, Versioned};
 use crate::sync::lock;
 
@@ -33,7 +33,7 @@ pub(crate) struct LockedInstance {
     /// The history of the current execution, if it was readable.
     pub(crate) history: Option<Arc<Vec<Event>>>,
     /// Messages of the turn that must not be delivered twice.
-    pub(crate) once: Vec<Once>,
+    pub(crate) dedup_entries: Vec<DedupEntry>,
     pub(crate) until: Instant,
     /// The instance had more messages than one turn takes.
     pub(crate) is_more: bool,

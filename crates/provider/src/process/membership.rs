@@ -20,8 +20,8 @@ use tokio::time::Instant;
 
 pub(crate) use view::{Rank, View};
 
+use crate::documents::heartbeat::Roles;
 use crate::documents::lock_token::nonce;
-use crate::documents::node::Roles;
 use crate::documents::stamp::Stamp;
 use crate::process::interest::Interest;
 use crate::sync::lock;
@@ -78,8 +78,8 @@ impl Membership {
         let mut roles = lock(&self.called);
         let is_first = *roles == Roles::default();
         match interest {
-            Interest::Instances => roles.turns = true,
-            Interest::Activities { tags, .. } => roles.works.extend(tags),
+            Interest::Instances => roles.fetches_orchestrations = true,
+            Interest::Activities { tags, .. } => roles.activity_tags.extend(tags),
         }
         if is_first {
             self.woken.notify_one();

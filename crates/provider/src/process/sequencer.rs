@@ -12,7 +12,7 @@ use crate::documents::lock_token::nonce;
 use crate::sync::lock;
 use crate::timing::LATE_ATTEMPT_MAX;
 
-/// How often a target records its next number. The floor may therefore rise up to this
+/// How often a target records its next number. The low-water mark may therefore rise up to this
 /// much later than [`LATE_ATTEMPT_MAX`] allows.
 const MARK_EVERY: Duration = Duration::from_secs(10);
 
@@ -32,7 +32,7 @@ struct Target {
     next: u64,
     in_flight: BTreeSet<u64>,
     /// No message with a lower number will arrive again.
-    floor: u64,
+    low_water_mark: u64,
     /// The values that `next` had at recent times.
     marks: VecDeque<(Instant, u64)>,
 }
@@ -45,7 +45,7 @@ pub(crate) struct InFlight<'a> {
     pub(crate) sender: String,
     pub(crate) number: u64,
     /// No message with a lower number will arrive again.
-    pub(crate) low: u64,
+    pub(crate) low_water_mark: u64,
 }
 
 impl Sequencer {
@@ -58,18 +58,24 @@ impl Sequencer {
             sender: nonce(),
             next: 0,
             in_flight: BTreeSet::new(),
-            floor: 0,
+            low_water_mark: 0,
             marks: VecDeque::new(),
         });
-        let (number, low) = entry.begin(Instant::now());
-        InFlight { sequencer: self, target: target.to_owned(), sender: entry.sender.clone(), number, low }
+        let (number, low_water_mark) = entry.begin(Instant::now());
+        InFlight {
+            sequencer: self,
+            target: target.to_owned(),
+            sender: entry.sender.clone(),
+            number,
+            low_water_mark,
+        }
     }
 }
 
 impl Target {
     fn begin(&mut self, now: Instant) -> (u64, u64) {
         while let Some((_, number)) = self.marks.pop_front_if(|(then, _)| *then + LATE_ATTEMPT_MAX <= now) {
-            self.floor = number;
+            self.low_water_mark = number;
         }
         if self.marks.back().is_none_or(|(then, _)| *then + MARK_EVERY <= now) {
             self.marks.push_back((now, self.next));
@@ -77,7 +83,7 @@ impl Target {
         let number = self.next;
         self.next += 1;
         self.in_flight.insert(number);
-        (number, self.floor.min(self.in_flight.first().copied().unwrap_or(number)))
+        (number, self.low_water_mark.min(self.in_flight.first().copied().unwrap_or(number)))
     }
 }
 
@@ -98,11 +104,11 @@ mod tests {
     async fn the_low_water_mark_stays_below_messages_that_may_still_arrive() {
         let sequencer = Sequencer::default();
         let stuck = sequencer.begin("a");
-        assert_eq!((stuck.number, stuck.low), (0, 0));
+        assert_eq!((stuck.number, stuck.low_water_mark), (0, 0));
         for number in 1..500 {
             tokio::time::advance(Duration::from_secs(1)).await;
             let ticket = sequencer.begin("a");
-            assert_eq!((ticket.number, ticket.low, &ticket.sender), (number, 0, &stuck.sender));
+            assert_eq!((ticket.number, ticket.low_water_mark, &ticket.sender), (number, 0, &stuck.sender));
         }
         let sender = stuck.sender.clone();
         drop(stuck);
@@ -110,7 +116,7 @@ mod tests {
             tokio::time::advance(Duration::from_secs(1)).await;
             let ticket = sequencer.begin("a");
             assert_eq!(&ticket.sender, &sender);
-            let age = number - ticket.low;
+            let age = number - ticket.low_water_mark;
             assert!(
                 age >= LATE_ATTEMPT_MAX.as_secs() && age <= (LATE_ATTEMPT_MAX + MARK_EVERY).as_secs(),
                 "{age}"

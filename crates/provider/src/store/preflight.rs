@@ -126,7 +126,7 @@ pub(super) async fn switch_ttl_on(
 
 /// The failure to create a missing container. An Entra ID identity is never allowed to:
 /// its roles cover data only.
-pub(super) fn unmade(database: &str, container: &str, error: Error) -> Failure {
+pub(super) fn creation_failure(database: &str, container: &str, error: Error) -> Failure {
     match error.status() {
         Some(status) if status.code == FORBIDDEN => Failure::Refused(format!(
             "the container {database}/{container} does not exist, and the credential may not create it: {error}. \

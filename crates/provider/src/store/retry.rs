@@ -36,18 +36,18 @@ where
 
 /// The document that several writers change, as the error text names it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Contended<'a> {
+pub(crate) enum SharedDocument<'a> {
     State(&'a str),
     Activity(&'a str),
     Session(&'a str),
 }
 
-impl std::fmt::Display for Contended<'_> {
+impl std::fmt::Display for SharedDocument<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Contended::State(instance) => write!(f, "the state of {instance}"),
-            Contended::Activity(id) => write!(f, "the activity {id}"),
-            Contended::Session(session) => write!(f, "the session {session}"),
+            SharedDocument::State(instance) => write!(f, "the state of {instance}"),
+            SharedDocument::Activity(id) => write!(f, "the activity {id}"),
+            SharedDocument::Session(session) => write!(f, "the session {session}"),
         }
     }
 }
@@ -56,12 +56,12 @@ impl std::fmt::Display for Contended<'_> {
 /// up. Every read-modify-write loop has its own budget.
 #[derive(Debug)]
 pub(crate) struct ConflictBudget<'a> {
-    what: Contended<'a>,
+    what: SharedDocument<'a>,
     attempts_left: usize,
 }
 
 impl<'a> ConflictBudget<'a> {
-    pub(crate) fn new(what: Contended<'a>, attempts_max: usize) -> Self {
+    pub(crate) fn new(what: SharedDocument<'a>, attempts_max: usize) -> Self {
         ConflictBudget { what, attempts_left: attempts_max }
     }
 

@@ -15,7 +15,7 @@ use crate::sync::lock;
 
 /// The most bytes of cached states and histories, as they are stored. Decoded they take
 /// about twice as much.
-const BYTES_MAX: u64 = 64 << 20;
+const CACHE_BYTES_MAX: u64 = 64 << 20;
 
 /// The overhead of an entry.
 const ENTRY_BYTES: u64 = 1024;
@@ -31,7 +31,7 @@ impl Snapshot {
     fn bytes(&self) -> u64 {
         let state = &self.state.value;
         let values = state.kv.values().chain(state.kv_delta.values().flatten());
-        let values: usize = values.map(|value| value.value.weight()).sum();
+        let values: usize = values.map(|value| value.value.stored_bytes()).sum();
         state.execution.event_bytes + state.event_data.len() as u64 + values as u64 + ENTRY_BYTES
     }
 }
@@ -107,7 +107,7 @@ impl Lru {
         self.bytes += snapshot.bytes();
         self.order.insert(self.uses, instance.clone());
         self.entries.insert(instance, (self.uses, snapshot));
-        while self.bytes > BYTES_MAX {
+        while self.bytes > CACHE_BYTES_MAX {
             let Some((_, oldest)) = self.order.first_key_value() else { break };
             let oldest = oldest.clone();
             self.remove(&oldest);
@@ -151,10 +151,10 @@ mod tests {
     #[test]
     fn the_least_recently_used_state_is_removed_first() {
         let snapshots = StateCache::default();
-        snapshots.put(snapshot("a", "1", 1, BYTES_MAX / 2));
-        snapshots.put(snapshot("b", "1", 1, BYTES_MAX / 4));
+        snapshots.put(snapshot("a", "1", 1, CACHE_BYTES_MAX / 2));
+        snapshots.put(snapshot("b", "1", 1, CACHE_BYTES_MAX / 4));
         assert!(snapshots.get("a").is_some());
-        snapshots.put(snapshot("c", "1", 1, BYTES_MAX / 3));
+        snapshots.put(snapshot("c", "1", 1, CACHE_BYTES_MAX / 3));
         assert!(snapshots.get("b").is_none());
         assert!(snapshots.get("a").is_some() && snapshots.get("c").is_some());
         snapshots.forget("a");

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use crate::failure::Failure;
 use crate::ops::activity::{ATTEMPTS_MAX, activity_lock};
 use crate::ops::core::Core;
-use crate::store::{ConflictBudget, Contended, RETRY_FOR, quiet, retry_until, unless_stale};
+use crate::store::{ConflictBudget, RETRY_FOR, SharedDocument, retry_until, unless_stale, without_content};
 
 pub(crate) async fn run(
     core: &Core,
@@ -19,14 +19,14 @@ pub(crate) async fn run(
     let (token, held) = activity_lock::of(core, token).await?;
     let mut held = held.lock().await;
     let until = Instant::now() + RETRY_FOR;
-    let mut budget = ConflictBudget::new(Contended::Activity(&token.id), ATTEMPTS_MAX);
+    let mut budget = ConflictBudget::new(SharedDocument::Activity(&token.id), ATTEMPTS_MAX);
     loop {
         budget.spend()?;
         let mut next = held.activity.value.clone();
         next.lock_nonce = None;
         next.visible_at = match delay.filter(|delay| !delay.is_zero()) {
-            Some(delay) => core.clock.stamp().after(delay),
-            None => next.enqueued_at.at_once(),
+            Some(delay) => core.clock.stamp().plus(delay),
+            None => next.enqueued_at.visible_at_once(),
         };
         if ignore_attempt {
             next.attempt_count = next.attempt_count.saturating_sub(1);
@@ -34,7 +34,7 @@ pub(crate) async fn run(
         let etag = held.activity.etag.clone();
         // A locked activity is visible at another time, so this value shows that
         // the write was applied.
-        let options = || quiet().with_witness(next.id.as_str(), "/visibleAt", next.visible_at.0);
+        let options = || without_content().with_witness(next.id.as_str(), "/visibleAt", next.visible_at.0);
         let put = || core.store.put(&next.instance_id, &next.id, &next, &etag, options());
         let Some(etag) = unless_stale(retry_until(until, put).await)? else {
             activity_lock::refresh(core, &token, &mut held).await?;

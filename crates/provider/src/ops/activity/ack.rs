@@ -13,10 +13,10 @@ use crate::ops::core::Core;
 use crate::ops::payload::{self, PreparedMessage};
 use crate::ops::repair::garbage;
 use crate::ops::token_lock;
-use crate::plan::{instance_of, message};
+use crate::plan::{message_document, target_instance};
 use crate::process::clock::HybridClock;
 use crate::process::lock_table::LockedActivity;
-use crate::store::{ConflictBudget, Contended, Store, quiet_operation, retry_until};
+use crate::store::{ConflictBudget, SharedDocument, Store, batch_without_content, retry_until};
 
 pub(crate) async fn run(core: &Core, token: &str, completion: Option<&WorkItem>) -> Result<(), Failure> {
     let (token, held) = activity_lock::of(core, token).await?;
@@ -43,7 +43,7 @@ async fn complete(
         None => None,
     };
     let end = End { garbage: garbage_of(&core.clock, held), completion };
-    let mut budget = ConflictBudget::new(Contended::Activity(&token.id), ATTEMPTS_MAX);
+    let mut budget = ConflictBudget::new(SharedDocument::Activity(&token.id), ATTEMPTS_MAX);
     let is_answered = loop {
         budget.spend()?;
         if let Some(is_answered) = write(core, token, held, &end).await? {
@@ -140,11 +140,11 @@ fn completion_of(
     if !matches!(item, WorkItem::ActivityCompleted { .. } | WorkItem::ActivityFailed { .. }) {
         return Err(Failure::Refused("an activity ends with ActivityCompleted or ActivityFailed".to_owned()));
     }
-    if instance_of(item) != token.instance {
+    if target_instance(item) != token.instance {
         return Err(Failure::Refused("the completion is for another instance than the activity".to_owned()));
     }
     let id = token.id.replacen("a:", "c:", 1);
-    let mut message = message(item, id, clock.stamp(), None)?;
+    let mut message = message_document(item, id, clock.stamp(), None)?;
     message.incarnation.clone_from(&held.activity.value.incarnation);
     message.lock_nonce = Some(token.nonce.clone());
     Ok(message)
@@ -156,7 +156,7 @@ fn as_batch(token: &LockToken, end: &End, etag: &Etag) -> Result<Batch, Failure>
     if let Some(garbage) = &end.garbage {
         batch.create(garbage)?;
     }
-    let batch = batch.with_options(quiet_operation());
+    let batch = batch.with_options(batch_without_content());
     let Some(PreparedMessage { message, staged }) = &end.completion else { return Ok(batch) };
     let mut batch = batch.with_witness(message.id.as_str(), "/by", token.nonce.as_str());
     batch.create(message)?;

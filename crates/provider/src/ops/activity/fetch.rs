@@ -8,9 +8,9 @@ use duroxide::providers::{SessionFetchConfig, TagFilter, WorkItem};
 use perihelion_client::Etag;
 use tokio::sync::Notify;
 
+use crate::documents::heartbeat::Tags;
 use crate::documents::lock_token::{LockKind, LockToken, nonce};
-use crate::documents::node::Tags;
-use crate::documents::stamp::{Stamp, ends_ms};
+use crate::documents::stamp::{Stamp, deadline_ms};
 use crate::documents::text::Text;
 use crate::documents::{Activity, Versioned};
 use crate::failure::Failure;
@@ -24,7 +24,7 @@ use crate::ops::wait::FetchWait;
 use crate::process::hints::{Claimant, Hints, Ready};
 use crate::process::interest::Interest;
 use crate::process::lock_table::{self, LockedActivity, Offered, Worker};
-use crate::store::{quiet, unless_stale};
+use crate::store::{unless_stale, without_content};
 
 pub(crate) type Fetched = (WorkItem, String, u32);
 
@@ -118,7 +118,7 @@ impl ActivityQueue<'_> {
             worker: self.worker.clone(),
         };
         activity_locks.insert(&token.nonce, held);
-        (item, token.write(), attempts)
+        (item, token.encode(), attempts)
     }
 }
 
@@ -180,8 +180,8 @@ pub(super) async fn lock(
     activity.attempt_count = activity.attempt_count.saturating_add(1);
     let expired = activity.lock_nonce.replace(nonce.clone());
     // The lease begins now, not when the fetch began.
-    activity.visible_at = Stamp::at_ms(ends_ms(core.clock.now_ms(), lock_timeout));
-    let options = quiet().with_witness(activity.id.as_str(), "/lock", nonce.as_str());
+    activity.visible_at = Stamp::at_ms(deadline_ms(core.clock.now_ms(), lock_timeout));
+    let options = without_content().with_witness(activity.id.as_str(), "/lock", nonce.as_str());
     let put = core.store.put(&activity.instance_id, &activity.id, &activity, &etag, options).await;
     let Some(etag) = unless_stale(put)? else {
         if let Some(undo) = claimed {
@@ -199,8 +199,8 @@ pub(super) async fn lock(
 /// prefetch.
 fn unpacked(Ready { activity, etag, nonce, .. }: Ready) -> Result<Locked, Failure> {
     let text = match &activity.item {
-        Text::Here(text) => text.as_str(),
-        Text::Apart(_) => "",
+        Text::Inline(text) => text.as_str(),
+        Text::InParts(_) => "",
     };
     let item = serde_json::from_str(text)
         .map_err(|error| Failure::Refused(format!("an activity of this process is unreadable: {error}")))?;

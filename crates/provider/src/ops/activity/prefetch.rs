@@ -26,7 +26,7 @@ pub(super) fn worker(
     lease: Duration,
     wait: &FetchWait,
 ) -> Option<Worker> {
-    let is_on = options.tier >= CommitTier::Optimistic && wait.is_long();
+    let is_on = options.commit_tier >= CommitTier::Optimistic && wait.is_long();
     is_on.then(|| Worker { tags: tags.clone(), lease })
 }
 

@@ -3,26 +3,26 @@
 
 use std::time::Duration;
 
-use crate::documents::stamp::{Stamp, ends_ms};
+use crate::documents::stamp::{Stamp, deadline_ms};
 use crate::failure::Failure;
 use crate::ops::activity::{ATTEMPTS_MAX, activity_lock, sessions};
 use crate::ops::core::Core;
 use crate::ops::token_lock;
 use crate::process::lock_table;
-use crate::store::{ConflictBudget, Contended, quiet, retry_until, unless_stale};
+use crate::store::{ConflictBudget, SharedDocument, retry_until, unless_stale, without_content};
 
 pub(crate) async fn run(core: &Core, token: &str, extend_for: Duration) -> Result<(), Failure> {
     let (token, held) = activity_lock::of(core, token).await?;
     let mut held = held.lock().await;
-    let mut budget = ConflictBudget::new(Contended::Activity(&token.id), ATTEMPTS_MAX);
+    let mut budget = ConflictBudget::new(SharedDocument::Activity(&token.id), ATTEMPTS_MAX);
     loop {
         budget.spend()?;
         token_lock::check(held.until)?;
         let mut next = held.activity.value.clone();
-        let until = next.visible_at.ms().max(ends_ms(core.clock.now_ms(), extend_for));
+        let until = next.visible_at.ms().max(deadline_ms(core.clock.now_ms(), extend_for));
         next.visible_at = Stamp::at_ms(until);
         let etag = held.activity.etag.clone();
-        let options = || quiet().with_witness(next.id.as_str(), "/visibleAt", next.visible_at.0);
+        let options = || without_content().with_witness(next.id.as_str(), "/visibleAt", next.visible_at.0);
         let put = || core.store.put(&next.instance_id, &next.id, &next, &etag, options());
         let Some(etag) = unless_stale(retry_until(held.until, put).await)? else {
             activity_lock::refresh(core, &token, &mut held).await?;

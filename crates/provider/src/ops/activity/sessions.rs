@@ -9,15 +9,15 @@ use serde::Deserialize;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use crate::documents::stamp::{Stamp, ends_ms};
+use crate::documents::stamp::{Stamp, deadline_ms};
 use crate::documents::{DocumentType, Session, Versioned};
 use crate::failure::Failure;
 use crate::ops::core::Core;
 use crate::options::config::Options;
-use crate::plan::session_of;
+use crate::plan::session_document_key;
 use crate::process::clock::HybridClock;
 use crate::process::session_table::SessionTable;
-use crate::store::{ConflictBudget, Contended, Store, quiet, retry_until, versioned};
+use crate::store::{ConflictBudget, SharedDocument, Store, decode_row, retry_until, without_content};
 
 /// Attempts when another worker writes the session.
 const ATTEMPTS_MAX: usize = 8;
@@ -62,8 +62,8 @@ pub(crate) async fn claim(
     session: &str,
     config: &SessionFetchConfig,
 ) -> Result<Claimed, Failure> {
-    let (id, key) = session_of(session);
-    let mut budget = ConflictBudget::new(Contended::Session(session), ATTEMPTS_MAX);
+    let (id, key) = session_document_key(session);
+    let mut budget = ConflictBudget::new(SharedDocument::Session(session), ATTEMPTS_MAX);
     loop {
         budget.spend()?;
         let found = find(&core.store, key, &id).await?;
@@ -80,7 +80,7 @@ pub(crate) async fn claim(
             document_type: DocumentType::Session,
             session: session.to_owned(),
             owner: config.owner_id.clone(),
-            locked_until: ends_ms(now, config.lock_timeout),
+            locked_until: deadline_ms(now, config.lock_timeout),
             last_activity: now,
         };
         let is_new = found.as_ref().is_none_or(|held| held.value.owner != config.owner_id);
@@ -95,7 +95,7 @@ pub(crate) async fn claim(
 /// Gives back a session whose activity another worker has locked.
 pub(crate) async fn release(store: &Store, sessions: &SessionTable, Undo(claimed): Undo) {
     let Some(Versioned { value, etag }) = claimed else { return };
-    let options = quiet().with_if_match(&etag);
+    let options = without_content().with_if_match(&etag);
     if let Err(error) = store.container.delete_with(value.instance_id, &value.id, &options).await {
         tracing::debug!(%error, "a session was not given back; its lock will expire");
     }
@@ -106,7 +106,7 @@ pub(crate) async fn release(store: &Store, sessions: &SessionTable, Undo(claimed
 /// sooner.
 pub(crate) async fn touch(store: &Store, clock: &HybridClock, session: Option<&str>) {
     let Some(session) = session else { return };
-    let (id, number) = session_of(session);
+    let (id, number) = session_document_key(session);
     let now = clock.now_ms();
     let Ok(patch) = Patch::new().set("/lastActivity", now) else { return };
     let patch = patch.with_condition(format!("FROM c WHERE c.lockedUntil > {now}"));
@@ -171,8 +171,8 @@ async fn renew_one(
     extend_for: Duration,
     idle_timeout: Duration,
 ) -> Result<bool, Failure> {
-    let (id, number) = session_of(session);
-    let mut budget = ConflictBudget::new(Contended::Session(session), ATTEMPTS_MAX);
+    let (id, number) = session_document_key(session);
+    let mut budget = ConflictBudget::new(SharedDocument::Session(session), ATTEMPTS_MAX);
     loop {
         budget.spend()?;
         let now = clock.now_ms();
@@ -181,10 +181,10 @@ async fn renew_one(
             sessions.remove(owner, session);
             return Ok(false);
         };
-        if ends_ms(value.last_activity, idle_timeout) <= now {
+        if deadline_ms(value.last_activity, idle_timeout) <= now {
             return Ok(false);
         }
-        value.locked_until = value.locked_until.max(ends_ms(now, extend_for));
+        value.locked_until = value.locked_until.max(deadline_ms(now, extend_for));
         if put(store, &value, Some(etag)).await?.is_some() {
             return Ok(true);
         }
@@ -198,7 +198,7 @@ pub(crate) async fn clean_up(store: &Store, clock: &HybridClock) -> Result<usize
     let rows: Vec<Value> = store.rows(query).await?;
     let mut count = 0;
     for row in rows {
-        let Versioned { value, etag } = versioned::<Session>(row)?;
+        let Versioned { value, etag } = decode_row::<Session>(row)?;
         let pending =
             Query::new("SELECT VALUE c.id FROM c WHERE c.type = 'worker_queue' AND c.sessionId = @session")
                 .with_parameter("@session", value.session.as_str())
@@ -206,7 +206,7 @@ pub(crate) async fn clean_up(store: &Store, clock: &HybridClock) -> Result<usize
         if store.container.query::<String>(pending).first().await?.is_some() {
             continue;
         }
-        let options = quiet().with_if_match(&etag);
+        let options = without_content().with_if_match(&etag);
         match store.container.delete_with(value.instance_id, &value.id, &options).await {
             Ok(_) => count += 1,
             Err(error) if error.is_precondition_failed() || error.is_not_found() => {}
@@ -229,10 +229,10 @@ async fn put(store: &Store, session: &Session, etag: Option<Etag>) -> Result<Opt
     let container = &store.container;
     let written = match &etag {
         Some(etag) => {
-            let options = quiet().with_if_match(etag);
+            let options = without_content().with_if_match(etag);
             container.replace_with(session.instance_id, &session.id, session, &options).await
         }
-        None => container.create_with(session.instance_id, session, &quiet()).await,
+        None => container.create_with(session.instance_id, session, &without_content()).await,
     };
     match written {
         Ok(written) => Ok(Some(written.etag()?.clone())),

@@ -17,14 +17,16 @@ use perihelion_client::Query;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::documents::dedup::Once;
+use crate::documents::dedup::DedupEntry;
 use crate::documents::lock_token::nonce;
-use crate::documents::{Deletion, DocumentType, ExecutionStatus, Late, Outbox, State, Versioned};
+use crate::documents::{
+    Deletion, DocumentType, ExecutionStatus, MessageInDelivery, Outbox, State, Versioned,
+};
 use crate::failure::Failure;
 use crate::ops::core::Core;
 use crate::ops::repair::purge;
 use crate::process::clock::HybridClock;
-use crate::store::{ConflictBudget, Contended, Store, unless_stale, versioned};
+use crate::store::{ConflictBudget, SharedDocument, Store, decode_row, unless_stale};
 
 /// Attempts when turns of the instance change its state in the meantime.
 const ATTEMPTS_MAX: usize = 64;
@@ -84,7 +86,7 @@ fn check_status(state: Option<&Versioned<State>>, instance: &str, force: Force<'
     let Some(state) = state.map(|state| &state.value).filter(|state| state.created) else { return Ok(()) };
     let is_running = state.execution.status == ExecutionStatus::Running || state.is_continued;
     if is_running && !force.is_for(instance) {
-        return Err(Failure::Running(instance.to_owned()));
+        return Err(Failure::StillRunning(instance.to_owned()));
     }
     Ok(())
 }
@@ -106,7 +108,8 @@ async fn children(store: &Store, parents: &BTreeSet<&str>) -> Result<Vec<Child>,
     let mut found = Vec::new();
     for parent in parents {
         let late = late(store, parent).await?;
-        let child = |late: Late| Child { instance_id: late.instance, parent: (*parent).to_owned() };
+        let child =
+            |late: MessageInDelivery| Child { instance_id: late.instance, parent: (*parent).to_owned() };
         found.extend(late.into_iter().map(child));
     }
     let parents: Vec<&str> = parents.iter().copied().collect();
@@ -117,13 +120,15 @@ async fn children(store: &Store, parents: &BTreeSet<&str>) -> Result<Vec<Child>,
 }
 
 /// Starts of children that an instance has committed and not yet delivered.
-async fn late(store: &Store, parent: &str) -> Result<Vec<Late>, Failure> {
+async fn late(store: &Store, parent: &str) -> Result<Vec<MessageInDelivery>, Failure> {
     let query = Query::new("SELECT * FROM c WHERE c.type = 'outbox'").in_partition(parent);
     let mut late = Vec::new();
     for row in store.rows::<Value>(query).await? {
-        let messages = versioned::<Outbox>(row)?.value.messages.into_iter();
+        let messages = decode_row::<Outbox>(row)?.value.messages.into_iter();
         let starts = messages.filter(|message| message.start_parent.as_deref() == Some(parent));
-        late.extend(starts.map(|message| Late { instance: message.instance_id, id: message.id }));
+        late.extend(
+            starts.map(|message| MessageInDelivery { instance: message.instance_id, id: message.id }),
+        );
     }
     Ok(late)
 }
@@ -161,7 +166,7 @@ async fn entomb(
     force: Force<'_>,
     result: &mut DeleteInstanceResult,
 ) -> Result<(), Failure> {
-    let mut budget = ConflictBudget::new(Contended::State(instance), ATTEMPTS_MAX);
+    let mut budget = ConflictBudget::new(SharedDocument::State(instance), ATTEMPTS_MAX);
     let (tombstone, counted) = loop {
         budget.spend()?;
         let found = core.store.state(instance).await?;
@@ -207,15 +212,19 @@ fn tombstone(
     let doomed = entries
         .iter()
         .filter(|entry| matches!(entry.document_type, Some(DocumentType::Message | DocumentType::Activity)));
-    let late = deletion.iter().flat_map(|deletion| &deletion.late).filter(|late| late.instance == instance);
-    let late: Vec<Once> = late.map(|late| Once { id: late.id.clone(), sender_floor: 0 }).collect();
+    let late = deletion
+        .iter()
+        .flat_map(|deletion| &deletion.in_delivery)
+        .filter(|message| message.instance == instance);
+    let late: Vec<DedupEntry> =
+        late.map(|message| DedupEntry { id: message.id.clone(), low_water_mark: 0 }).collect();
     let now = clock.stamp();
-    let mut consumed = before.map(|state| state.consumed.clone()).unwrap_or_default();
-    consumed.extend(&late, now.ms());
+    let mut dedup_record = before.map(|state| state.dedup_record.clone()).unwrap_or_default();
+    dedup_record.extend(&late, now.ms());
     State {
         document_type: DocumentType::Deleted,
         commit_nonce: nonce(),
-        consumed,
+        dedup_record,
         commit_number: before.map_or(0, |state| state.commit_number),
         deletion: deletion.map(|deletion| deletion.id.clone()),
         purge: Some(doomed.map(|entry| entry.id.clone()).take(PURGE_MAX).collect()),
@@ -237,7 +246,7 @@ fn count(before: Option<&State>, entries: &[purge::DocumentHead]) -> DeleteInsta
     if let Some(state) = before.filter(|state| !state.is_deleted()) {
         result.instances_deleted += u64::from(state.created);
         result.executions_deleted += u64::from(state.execution.number > 0);
-        result.events_deleted += state.execution.events;
+        result.events_deleted += state.execution.event_count;
     }
     result
 }

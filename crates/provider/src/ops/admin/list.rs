@@ -118,7 +118,8 @@ pub(crate) async fn execution_info(
         true => state.execution,
         false => read::past_execution(store, instance, number).await?.ok_or_else(absent)?,
     };
-    let Execution { number: execution, status, output, started_at, completed_at, events, .. } = execution;
+    let Execution { number: execution, status, output, started_at, completed_at, event_count, .. } =
+        execution;
     let output = read::whole_text(store, instance, output.as_ref()).await?;
     Ok(ExecutionInfo {
         execution_id: execution,
@@ -126,6 +127,6 @@ pub(crate) async fn execution_info(
         output,
         started_at,
         completed_at,
-        event_count: usize::try_from(events).unwrap_or(usize::MAX),
+        event_count: usize::try_from(event_count).unwrap_or(usize::MAX),
     })
 }

@@ -14,7 +14,7 @@ use crate::ops::admin::list;
 use crate::ops::core::Core;
 use crate::ops::read;
 use crate::ops::repair::garbage;
-use crate::store::{RETRY_FOR, Store, retry_until, versioned};
+use crate::store::{RETRY_FOR, Store, decode_row, retry_until};
 
 /// The most instances of a bulk operation without a limit.
 pub(crate) const BULK_MAX: u32 = 1000;
@@ -27,7 +27,7 @@ pub(crate) async fn past_executions(
     let query = Query::new("SELECT * FROM c WHERE c.type = 'execution'").in_partition(instance);
     let rows: Vec<Value> = store.rows(query).await?;
     let mut past: Vec<Versioned<PastExecution>> =
-        rows.into_iter().map(versioned).collect::<Result<_, _>>()?;
+        rows.into_iter().map(decode_row).collect::<Result<_, _>>()?;
     past.sort_by_key(|past| past.value.execution.number);
     Ok(past)
 }
@@ -44,7 +44,7 @@ pub(crate) async fn run(core: &Core, instance: &str, options: &PruneOptions) -> 
         if number != state.execution.number && is_prunable(&execution.value.execution, options) {
             remove(core, instance, execution).await?;
             result.executions_deleted += 1;
-            result.events_deleted += execution.value.execution.events;
+            result.events_deleted += execution.value.execution.event_count;
         }
     }
     Ok(result)

@@ -14,7 +14,7 @@ use crate::failure::Failure;
 use crate::ops::core::Core;
 use crate::ops::orchestration::instance_lock;
 use crate::process::lock_table::LockedInstance;
-use crate::store::{ConflictBudget, Contended, RETRY_FOR, quiet_operation, retry_until};
+use crate::store::{ConflictBudget, RETRY_FOR, SharedDocument, batch_without_content, retry_until};
 
 /// The most attempts, when the state changes or messages are deleted under the lock:
 /// one for each message, and some more.
@@ -29,10 +29,10 @@ pub(crate) async fn run(
     let (token, held) = instance_lock::of(core, token).await?;
     let mut held = held.lock().await;
     let now = core.clock.stamp();
-    let visible_at = delay.filter(|delay| !delay.is_zero()).map(|delay| now.after(delay));
+    let visible_at = delay.filter(|delay| !delay.is_zero()).map(|delay| now.plus(delay));
     let mut gone: Vec<String> = Vec::new();
     let until = Instant::now() + RETRY_FOR;
-    let mut budget = ConflictBudget::new(Contended::State(&token.instance), ATTEMPTS_MAX);
+    let mut budget = ConflictBudget::new(SharedDocument::State(&token.instance), ATTEMPTS_MAX);
     loop {
         budget.spend()?;
         let LockedInstance { state, etag, .. } = &*held;
@@ -90,5 +90,5 @@ fn as_batch(
         }
         batch.patch(id, &patch)?;
     }
-    Ok(batch.with_witness(STATE, "/ack", next.commit_nonce.as_str()).with_options(quiet_operation()))
+    Ok(batch.with_witness(STATE, "/ack", next.commit_nonce.as_str()).with_options(batch_without_content()))
 }

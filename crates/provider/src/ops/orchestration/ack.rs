@@ -24,7 +24,7 @@ use crate::plan::{self, Basis, TurnAck, TurnPlan, past_id};
 use crate::process::clock::HybridClock;
 use crate::process::lock_table::LockedInstance;
 use crate::store::state_cache::Snapshot;
-use crate::store::{ConflictBudget, Contended, Store, retry_until};
+use crate::store::{ConflictBudget, SharedDocument, Store, retry_until};
 
 /// How often the state may change under a turn that holds its lock. Only deletions
 /// and pruning change it, and they are rare.
@@ -35,7 +35,7 @@ pub(crate) async fn run(core: &Core, token: &str, ack: TurnAck) -> Result<(), Fa
     let mut held = held.lock().await;
     token_lock::check(held.until)?;
     let nonce = nonce();
-    let mut budget = ConflictBudget::new(Contended::State(&token.instance), REPLANS_MAX);
+    let mut budget = ConflictBudget::new(SharedDocument::State(&token.instance), REPLANS_MAX);
     let committed = loop {
         budget.spend()?;
         if let Some(committed) = commit_turn(core, &token, &mut held, &ack, &nonce).await? {
@@ -104,8 +104,8 @@ async fn plan_turn(
         }
         false => None,
     };
-    let now = clock.reserve(ack.stamps());
-    plan::turn(&Basis { state, past, bundles: &bundles, once: &held.once, now, nonce }, ack)
+    let now = clock.reserve(ack.stamps_max());
+    plan::turn(&Basis { state, past, bundles: &bundles, dedup_entries: &held.dedup_entries, now, nonce }, ack)
 }
 
 /// The bundles of an instance that are not unpacked yet.
@@ -145,7 +145,7 @@ async fn conclude(
             hints.add_message(message);
         }
         if held.is_more {
-            hints.hint(instance, now.at_once());
+            hints.hint(instance, now.visible_at_once());
         }
         if held.state.execution.pinned_version != plan.state.execution.pinned_version {
             hints.unpark(instance);

@@ -13,7 +13,7 @@ use crate::ops::orchestration::commit::{CommitOutcome, CommitPreconditions, comm
 use crate::ops::orchestration::direct_dispatch::DirectDispatch;
 use crate::ops::orchestration::stage;
 use crate::plan::{self, Basis, TurnAck, past_id};
-use crate::store::{ConflictBudget, Contended, RETRY_FOR, Store, retry_until};
+use crate::store::{ConflictBudget, RETRY_FOR, SharedDocument, Store, retry_until};
 
 /// The most attempts, when other writers change the state in the meantime.
 const ATTEMPTS_MAX: usize = 16;
@@ -37,7 +37,7 @@ pub(crate) async fn run(
         clock_offset_ms: 0,
         retention: core.retention(),
     };
-    let mut budget = ConflictBudget::new(Contended::State(instance), ATTEMPTS_MAX);
+    let mut budget = ConflictBudget::new(SharedDocument::State(instance), ATTEMPTS_MAX);
     loop {
         budget.spend()?;
         let Some(found) = core.store.state(instance).await? else {
@@ -48,8 +48,8 @@ pub(crate) async fn run(
             return Err(Failure::NotFound(instance.to_owned()));
         }
         let past = core.store.find::<PastExecution>(instance, &past_id(execution)).await?;
-        let (now, nonce) = (core.clock.reserve(ack.stamps()), nonce());
-        let basis = Basis { state: &found.value, past, bundles: &[], once: &[], now, nonce: &nonce };
+        let (now, nonce) = (core.clock.reserve(ack.stamps_max()), nonce());
+        let basis = Basis { state: &found.value, past, bundles: &[], dedup_entries: &[], now, nonce: &nonce };
         let plan = plan::append(&basis, &ack)?;
         let until = Instant::now() + RETRY_FOR;
         let staged = stage::turn(&core.store, &core.clock, &plan, until).await?;

@@ -56,7 +56,7 @@ pub(crate) enum Claim {
 pub(crate) struct ClaimOptions<'a> {
     pub(crate) lock_timeout: Duration,
     pub(crate) filter: Option<&'a DispatcherCapabilityFilter>,
-    pub(crate) tier: CommitTier,
+    pub(crate) commit_tier: CommitTier,
 }
 
 pub(crate) async fn claim(
@@ -64,7 +64,7 @@ pub(crate) async fn claim(
     candidate: &Candidate,
     options: ClaimOptions<'_>,
 ) -> Result<Claim, Failure> {
-    if options.tier == CommitTier::Cached
+    if options.commit_tier == CommitTier::Cached
         && let Some(locked) = claim_cached::claim(core, candidate, options.lock_timeout, options.filter)
     {
         return Ok(Claim::Taken(Box::new(locked)));
@@ -109,7 +109,7 @@ pub(crate) async fn claim(
             if is_more { Some(now) } else { messages.iter().map(|(message, _)| message.enqueued_at).max() };
         return unstarted(core, instance, &messages, last.unwrap_or_default()).await;
     };
-    let is_optimistic = options.tier >= CommitTier::Optimistic
+    let is_optimistic = options.commit_tier >= CommitTier::Optimistic
         && is_first_attempt(&core.membership, candidate, before, &messages);
     let (history, kv_snapshot) = match before.map(|state| read::kv_snapshot(&core.store, state)) {
         None => (history, HashMap::new()),
@@ -145,7 +145,7 @@ fn is_first_attempt(
     let owned_since = membership.owned_since(&candidate.instance);
     let is_new = |message: &Message| {
         let is_written_here = candidate.messages.iter().any(|known| known.id == message.id);
-        let is_since_owned = || owned_since.is_some_and(|since| message.seen_from() > since);
+        let is_since_owned = || owned_since.is_some_and(|since| message.earliest_seen_at() > since);
         message.attempt_count == 0 && (is_written_here || is_since_owned())
     };
     is_untouched && messages.iter().all(|(message, _)| is_new(message))
@@ -199,7 +199,8 @@ async fn unstarted(
 ) -> Result<Claim, Failure> {
     let (retention, now) = (core.retention(), core.clock.stamp());
     let is_dropped = |message: &Message, item: &WorkItem| {
-        matches!(item, WorkItem::QueueMessage { .. }) || retention.is_lost(message.enqueued_at, now)
+        matches!(item, WorkItem::QueueMessage { .. })
+            || retention.is_message_expired(message.enqueued_at, now)
     };
     if !messages.iter().all(|(message, item)| is_dropped(message, item)) {
         return Ok(Claim::Unstarted(last));

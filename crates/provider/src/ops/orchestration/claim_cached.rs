@@ -18,7 +18,7 @@ use crate::ops::orchestration::claim::{identity, is_compatible};
 use crate::ops::orchestration::lock_instance::{LockRequest, LockedItem};
 use crate::process::hints::Candidate;
 use crate::store::state_cache::Snapshot;
-use crate::timing::OWN_WORK_FOR;
+use crate::timing::CLAIM_WITHOUT_READ_FOR;
 
 /// Claims an instance without a request. `None` when it must be read.
 pub(crate) fn claim(
@@ -64,22 +64,22 @@ pub(crate) fn claim(
 
 /// Whether the messages are so old that the owner of their slot may claim them.
 fn is_old(candidate: &Candidate, now_ms: u64) -> bool {
-    let oldest = candidate.messages.iter().map(|message| message.seen_from().ms()).min();
-    oldest.is_some_and(|seen_ms| now_ms.saturating_sub(seen_ms) > OWN_WORK_FOR.as_millis() as u64)
+    let oldest = candidate.messages.iter().map(|message| message.earliest_seen_at().ms()).min();
+    oldest.is_some_and(|seen_ms| now_ms.saturating_sub(seen_ms) > CLAIM_WITHOUT_READ_FOR.as_millis() as u64)
 }
 
 fn decoded(message: &Message) -> Option<(Message, WorkItem)> {
-    let Text::Here(text) = &message.item else { return None };
+    let Text::Inline(text) = &message.item else { return None };
     Some((message.clone(), serde_json::from_str(text).ok()?))
 }
 
 /// The key-value pairs, if all are in the state document.
 fn values(state: &State) -> Option<HashMap<String, KvEntry>> {
     let entry = |(key, value): (&String, &KvValue)| match &value.value {
-        Text::Here(text) => {
+        Text::Inline(text) => {
             Some((key.clone(), KvEntry { value: text.clone(), last_updated_at_ms: value.set_at_ms }))
         }
-        Text::Apart(_) => None,
+        Text::InParts(_) => None,
     };
     state.kv.iter().map(entry).collect()
 }

@@ -10,8 +10,8 @@ use crate::documents::{Activity, DocumentType, STATE};
 use crate::failure::Failure;
 use crate::ops::orchestration::direct_dispatch::DirectDispatch;
 use crate::ops::orchestration::stage::Staged;
-use crate::plan::{BYTES_MAX, PastWrite, TurnPlan};
-use crate::store::{Store, quiet_operation};
+use crate::plan::{COMMIT_BYTES_MAX, PastWrite, TurnPlan};
+use crate::store::{Store, batch_without_content};
 
 /// The shortest timeout of a commit, even when the lock is about to expire.
 const TIMEOUT_MIN: Duration = Duration::from_millis(200);
@@ -53,8 +53,8 @@ pub(crate) async fn commit(
 ) -> Result<CommitOutcome, Failure> {
     let timeout = until.saturating_duration_since(Instant::now()).max(TIMEOUT_MIN);
     let activities = dispatch.stamped(&plan.activities);
-    let batch =
-        as_batch(plan, &activities, preconditions)?.with_options(quiet_operation().with_timeout(timeout));
+    let batch = as_batch(plan, &activities, preconditions)?
+        .with_options(batch_without_content().with_timeout(timeout));
     let (first, last) = (1, plan.activities.len());
     match store.container.batch(batch).await {
         Ok(results) => {
@@ -89,7 +89,7 @@ pub(crate) fn as_batch(
     let mut batch = Batch::new(plan.state.instance_id.as_str());
     fill(&mut batch, plan, activities, preconditions)
         .map_err(|error| Failure::Refused(format!("the turn is too large: {error}")))?;
-    debug_assert!(batch.bytes() <= BYTES_MAX, "{} bytes were planned to fit", batch.bytes());
+    debug_assert!(batch.bytes() <= COMMIT_BYTES_MAX, "{} bytes were planned to fit", batch.bytes());
     let nonce = plan.state.commit_nonce.as_str();
     Ok(batch.with_witness(STATE, "/ack", nonce))
 }

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use crate::documents::lock_token::nonce;
 use crate::documents::stamp::Stamp;
-use crate::documents::text::{Parts, Text};
+use crate::documents::text::{PartsRef, Text};
 use crate::documents::{Garbage, Message, Outbox};
 use crate::failure::Failure;
 use crate::ops::core::Core;
@@ -101,7 +101,7 @@ async fn to_one(
         let until = Instant::now() + RETRY_FOR;
         // A large text is stored beside the outbox and is sent with the message.
         message.item =
-            Text::Here(retry_until(until, || payload::read_text(&store, &source, &message.item)).await?);
+            Text::Inline(retry_until(until, || payload::read_text(&store, &source, &message.item)).await?);
         delivered.push(payload::send_message(&store, message, now, until).await?);
     }
     Ok(delivered)
@@ -109,7 +109,7 @@ async fn to_one(
 
 /// The record of the large texts of a delivered outbox.
 fn garbage_of(outbox: &Outbox, now: Stamp) -> Option<Garbage> {
-    let parts: Vec<Parts> =
+    let parts: Vec<PartsRef> =
         outbox.messages.iter().filter_map(|message| message.item.parts().cloned()).collect();
     let garbage = Garbage { parts, ..Garbage::blank(&outbox.instance_id, &nonce(), now) };
     Some(garbage).filter(|garbage| !garbage.is_empty())

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use crate::documents::Activity;
 use crate::documents::lock_token::nonce;
-use crate::documents::stamp::{Stamp, ends_ms};
+use crate::documents::stamp::{Stamp, deadline_ms};
 use crate::ops::core::Core;
 use crate::options::config::CommitTier;
 use crate::plan::TurnPlan;
@@ -44,7 +44,7 @@ struct Promise {
 impl<'a> DirectDispatch<'a> {
     /// Finds waiting workers for a plan's activities and locks the activities for them.
     pub(crate) fn promise(core: &'a Core, plan: &mut TurnPlan) -> Self {
-        let is_on = core.options.tier >= CommitTier::Optimistic && !plan.activities.is_empty();
+        let is_on = core.options.commit_tier >= CommitTier::Optimistic && !plan.activities.is_empty();
         let promises = match is_on {
             true => core.hints.activities.quietly(|hints| {
                 let promised = |activity: &mut Activity| {
@@ -78,7 +78,7 @@ impl<'a> DirectDispatch<'a> {
         let mut activities = activities.to_vec();
         for (activity, promise) in activities.iter_mut().zip(&self.promises) {
             if let Some(promise) = promise {
-                activity.visible_at = Stamp::at_ms(ends_ms(now_ms, promise.lease));
+                activity.visible_at = Stamp::at_ms(deadline_ms(now_ms, promise.lease));
             }
         }
         activities
@@ -95,7 +95,7 @@ impl<'a> DirectDispatch<'a> {
             let etag = etags.next().flatten();
             match (promises.next().flatten(), etag) {
                 (Some(promise), Some(etag)) => {
-                    activity.visible_at = Stamp::at_ms(ends_ms(since_ms, promise.lease));
+                    activity.visible_at = Stamp::at_ms(deadline_ms(since_ms, promise.lease));
                     self.hand(activity, etag, &promise);
                 }
                 (Some(promise), None) => self.find(activity, &promise).await,

@@ -38,9 +38,9 @@ pub(crate) async fn run(
         return Ok(None);
     }
     let wait = FetchWait::new(&core.options, poll_timeout);
-    let is_tiered = wait.is_long() || core.options.is_tier_for_all;
-    let tier = if is_tiered { core.options.tier } else { CommitTier::Durable };
-    let options = ClaimOptions { lock_timeout, filter, tier };
+    let is_tiered = wait.is_long() || core.options.is_tier_for_short_polls;
+    let commit_tier = if is_tiered { core.options.commit_tier } else { CommitTier::Durable };
+    let options = ClaimOptions { lock_timeout, filter, commit_tier };
     let queue = InstanceQueue { core, options, capability: Capability::of(filter) };
     let ticket = core.poller.join(&core.membership, Interest::Instances, !wait.is_long());
     fetch_loop::run(core, &queue, &ticket, wait).await
@@ -109,7 +109,7 @@ impl<'a> TakenHint<'a> {
         self.is_settled = true;
         let (queue, instance) = (&self.hints.instances, self.candidate.instance.as_str());
         let block = |until: Stamp| queue.quietly(|hints| hints.block(instance, until));
-        let pause = |pause| block(Stamp::at_ms(now_ms).after(pause));
+        let pause = |pause| block(Stamp::at_ms(now_ms).plus(pause));
         match outcome {
             Claim::Taken(found) => return Some(*found),
             Claim::Idle => queue.quietly(|hints| hints.idle(instance)),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio::sync::Mutex;
 
-use crate::documents::dedup::Once;
+use crate::documents::dedup::DedupEntry;
 use crate::documents::lock_token::{LockKind, LockToken};
 use crate::documents::{State, Versioned};
 use crate::failure::Failure;
@@ -78,13 +78,14 @@ fn locked(token: &LockToken, state: Versioned<State>, now_ms: u64) -> Option<Loc
     let lock = state.lock.as_ref().filter(|_| has_lock(token, &state))?;
     let until = lock_table::deadline(lock.until, now_ms);
     // The lock does not say which messages need dedup: all of them get it.
-    let once = lock.attempts.keys().map(|id| Once { id: id.clone(), sender_floor: 0 }).collect();
+    let dedup_entries =
+        lock.attempts.keys().map(|id| DedupEntry { id: id.clone(), low_water_mark: 0 }).collect();
     Some(LockedInstance {
         state,
         etag: Some(etag),
         is_durable: true,
         history: None,
-        once,
+        dedup_entries,
         until,
         is_more: true,
     })

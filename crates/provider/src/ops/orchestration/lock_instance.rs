@@ -15,7 +15,7 @@ use duroxide::providers::{KvEntry, OrchestrationItem, WorkItem};
 use perihelion_client::Etag;
 
 use crate::documents::lock_token::{LockKind, LockToken, nonce};
-use crate::documents::stamp::{Stamp, ends_ms};
+use crate::documents::stamp::{Stamp, deadline_ms};
 use crate::documents::{Lock, Message, STATE, StartedBy, State, Versioned};
 use crate::failure::Failure;
 use crate::ops::core::Core;
@@ -88,7 +88,7 @@ impl LockRequest<'_> {
         let mut state = match &self.before {
             Some(before) if !before.value.is_deleted() => before.value.clone(),
             Some(before) => State {
-                consumed: before.value.consumed.clone(),
+                dedup_record: before.value.dedup_record.clone(),
                 commit_number: before.value.commit_number,
                 ..State::blank(self.instance, nonce())
             },
@@ -104,7 +104,7 @@ impl LockRequest<'_> {
         let att: BTreeMap<String, u32> = self.messages.iter().map(|(message, _)| attempts(message)).collect();
         let most = att.values().copied().max().unwrap_or(1);
         // The lease begins now, not when the fetch began.
-        let until = ends_ms(now_ms, lock_timeout);
+        let until = deadline_ms(now_ms, lock_timeout);
         let parts = self.messages.iter().filter_map(|(message, _)| message.item.parts().cloned()).collect();
         state.lock = Some(Lock { nonce: nonce(), until, attempts: att, parts });
         state.started_by = started_by(&state, &self.messages);
@@ -131,7 +131,7 @@ impl LockRequest<'_> {
             id: STATE.to_owned(),
         };
         let turn = LockedInstance {
-            once: messages.iter().filter_map(|(message, _)| message.as_once()).collect(),
+            dedup_entries: messages.iter().filter_map(|(message, _)| message.dedup_entry()).collect(),
             until: lock_table::deadline(until, core.clock.now_ms()),
             is_more,
             is_durable,
@@ -155,7 +155,7 @@ impl LockRequest<'_> {
             history_error,
             kv_snapshot,
         };
-        (item, token.write(), attempts)
+        (item, token.encode(), attempts)
     }
 }
 

@@ -3,13 +3,13 @@
 
 use std::time::Duration;
 
-use crate::documents::stamp::{Stamp, ends_ms};
+use crate::documents::stamp::{Stamp, deadline_ms};
 use crate::failure::Failure;
 use crate::ops::core::Core;
 use crate::ops::orchestration::instance_lock;
 use crate::ops::token_lock;
 use crate::process::lock_table;
-use crate::store::{ConflictBudget, Contended, retry_until, unless_stale};
+use crate::store::{ConflictBudget, SharedDocument, retry_until, unless_stale};
 
 /// Attempts when the state changes under the lock.
 const ATTEMPTS_MAX: usize = 16;
@@ -17,13 +17,13 @@ const ATTEMPTS_MAX: usize = 16;
 pub(crate) async fn run(core: &Core, token: &str, extend_for: Duration) -> Result<(), Failure> {
     let (token, held) = instance_lock::of(core, token).await?;
     let mut held = held.lock().await;
-    let mut budget = ConflictBudget::new(Contended::State(&token.instance), ATTEMPTS_MAX);
+    let mut budget = ConflictBudget::new(SharedDocument::State(&token.instance), ATTEMPTS_MAX);
     loop {
         budget.spend()?;
         token_lock::check(held.until)?;
         let mut next = held.state.clone();
         let lock = next.lock.as_mut().filter(|lock| lock.nonce == token.nonce).ok_or(Failure::LockLost)?;
-        lock.until = lock.until.max(ends_ms(core.clock.now_ms(), extend_for));
+        lock.until = lock.until.max(deadline_ms(core.clock.now_ms(), extend_for));
         let until = lock.until;
         let etag = held.etag.clone();
         let put = || core.store.put_state(&next, etag.as_ref(), "/lock/until", until.into());

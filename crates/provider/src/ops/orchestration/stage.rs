@@ -4,8 +4,8 @@
 //! Invariants: a garbage record is written before anything is staged. It is due long
 //! after the commit, and the commit deletes it. So staged documents of a commit are never
 //! collected, those without a commit always are, and the commit needs one operation for
-//! any number of chunks and parts. The ids of staged documents contain a mark of this
-//! attempt; the documents are created and never overwritten.
+//! any number of chunks and parts. The ids of staged documents contain the id of the
+//! staging; the documents are created and never overwritten.
 
 use std::time::Duration;
 
@@ -16,9 +16,9 @@ use tokio::time::Instant;
 use crate::documents::stamp::Stamp;
 use crate::documents::{Bundle, DocumentType, Garbage, Outbox, Part};
 use crate::failure::Failure;
-use crate::plan::{BYTES_MAX, TurnPlan};
+use crate::plan::{COMMIT_BYTES_MAX, TurnPlan};
 use crate::process::clock::HybridClock;
-use crate::store::{Store, quiet_operation, retry_until};
+use crate::store::{Store, batch_without_content, retry_until};
 
 /// How long staged documents are kept for their commit: longer than any lock.
 const WAIT: Duration = Duration::from_secs(24 * 3600);
@@ -37,9 +37,9 @@ pub(crate) async fn turn(
     plan: &TurnPlan,
     until: Instant,
 ) -> Result<Option<Staged>, Failure> {
-    let Some(mark) = plan.staging.as_deref() else { return Ok(None) };
+    let Some(staging_id) = plan.staging_id.as_deref() else { return Ok(None) };
     let instance = plan.state.instance_id.as_str();
-    let staged = record(store, instance, mark, clock.stamp(), until).await?;
+    let staged = record(store, instance, staging_id, clock.stamp(), until).await?;
     let mut writer = Writer::new(store, instance, until);
     for chunk in &plan.chunks {
         writer.create(chunk).await?;
@@ -61,12 +61,12 @@ pub(crate) async fn turn(
 pub(crate) async fn parts(
     store: &Store,
     instance: &str,
-    mark: &str,
+    staging_id: &str,
     parts: &[Part],
     now: Stamp,
     until: Instant,
 ) -> Result<Staged, Failure> {
-    let staged = record(store, instance, mark, now, until).await?;
+    let staged = record(store, instance, staging_id, now, until).await?;
     let mut writer = Writer::new(store, instance, until);
     for part in parts {
         writer.create(part).await?;
@@ -78,12 +78,13 @@ pub(crate) async fn parts(
 async fn record(
     store: &Store,
     instance: &str,
-    mark: &str,
+    staging_id: &str,
     now: Stamp,
     until: Instant,
 ) -> Result<Staged, Failure> {
-    let due = now.after(WAIT);
-    let record = Garbage { staging: Some(mark.to_owned()), ..Garbage::blank(instance, mark, due) };
+    let due = now.plus(WAIT);
+    let record =
+        Garbage { staging_id: Some(staging_id.to_owned()), ..Garbage::blank(instance, staging_id, due) };
     let create = || store.create(instance, &record.id, &record);
     let etag = retry_until(until, create).await?;
     Ok(Staged { id: record.id.clone(), etag })
@@ -105,7 +106,7 @@ impl<'a> Writer<'a> {
     async fn create<T: Serialize>(&mut self, document: &T) -> Result<(), Failure> {
         let mut alone = Batch::new(self.instance);
         alone.create(document)?;
-        if self.batch.is_full() || self.batch.bytes() + alone.bytes() > BYTES_MAX {
+        if self.batch.is_full() || self.batch.bytes() + alone.bytes() > COMMIT_BYTES_MAX {
             self.send().await?;
         }
         self.batch.create(document)?;
@@ -121,7 +122,7 @@ impl<'a> Writer<'a> {
         if batch.is_empty() {
             return Ok(());
         }
-        let batch = batch.with_options(quiet_operation());
+        let batch = batch.with_options(batch_without_content());
         retry_until(self.until, || async {
             match self.store.container.batch(batch.clone()).await {
                 // On a conflict an earlier attempt of this batch was applied: no other

@@ -10,7 +10,7 @@ use crate::documents::{Activity, Bundle, Message, Versioned};
 use crate::failure::Failure;
 use crate::plan::tombstone;
 use crate::process::hints::Hints;
-use crate::store::{Store, quiet_operation};
+use crate::store::{Store, batch_without_content};
 
 /// The most documents of one step: a batch holds 100 operations, and one of them is
 /// the bundle.
@@ -83,9 +83,9 @@ fn split(mut bundle: Bundle) -> Step {
     };
     let cut = bundle.cancelled.iter().take_while(|_| fits(TOMBSTONE_BYTES)).count();
     let cancelled = bundle.cancelled.drain(..cut).collect();
-    let cut = bundle.activities.iter().take_while(|activity| fits(activity.weight())).count();
+    let cut = bundle.activities.iter().take_while(|activity| fits(activity.stored_bytes())).count();
     let activities = bundle.activities.drain(..cut).collect();
-    let cut = bundle.messages.iter().take_while(|message| fits(message.weight())).count();
+    let cut = bundle.messages.iter().take_while(|message| fits(message.stored_bytes())).count();
     let messages = bundle.messages.drain(..cut).collect();
     Step { activities, messages, cancelled, rest: bundle }
 }
@@ -106,7 +106,7 @@ fn as_batch(instance: &str, step: &Step, etag: &Etag) -> Result<Batch, Error> {
     for id in &step.cancelled {
         batch.upsert(&tombstone(instance, id.clone()))?;
     }
-    Ok(batch.with_options(quiet_operation()))
+    Ok(batch.with_options(batch_without_content()))
 }
 
 fn announce(
@@ -141,7 +141,7 @@ async fn skip(store: &Store, instance: &str, etag: &Etag, step: Step, error: &Er
     rest.activities.splice(0..0, activities);
     rest.messages.splice(0..0, messages);
     rest.cancelled.splice(0..0, cancelled);
-    match store.put(instance, &rest.id, &rest, etag, crate::store::quiet()).await {
+    match store.put(instance, &rest.id, &rest, etag, crate::store::without_content()).await {
         Ok(_) => Ok(()),
         Err(Failure::Storage(error)) if error.is_precondition_failed() || error.is_not_found() => Ok(()),
         Err(failure) => Err(failure),

@@ -57,7 +57,7 @@ impl Cursors {
         let Some(cursor) = self.cursors.get(range) else { return Stamp(0) };
         match (cursor.is_open, Self::is_quiet(cursor, at) && !is_eager) {
             (true, _) => cursor.until,
-            (false, true) => cursor.until.min(now.before(NEW_FOR)),
+            (false, true) => cursor.until.min(now.minus(NEW_FOR)),
             (false, false) => Stamp(0),
         }
     }
@@ -97,7 +97,7 @@ mod tests {
     const NOW: Stamp = Stamp((10 * 3_600_000) << 12);
 
     fn ago(minutes: u64) -> Stamp {
-        NOW.before(Duration::from_secs(60 * minutes))
+        NOW.minus(Duration::from_secs(60 * minutes))
     }
 
     fn cursors() -> (Cursors, FeedRange, Instant) {

@@ -142,8 +142,8 @@ fn read(row: Value) -> Row {
         Some(Activity) => {}
         // A poll asks for no other types.
         Some(
-            History | Deleted | Execution | Cancelled | Staged | Part | Garbage | Session | Deletion | Node
-            | Unreadable,
+            History | Deleted | Execution | Cancelled | Staged | Part | Garbage | Session | Deletion
+            | Heartbeat | Unreadable,
         )
         | None => return Row::Unreadable { instance, id },
     }
@@ -190,7 +190,7 @@ fn hint(
 /// Whether the reconciler of this process should finish an outbox or a bundle. Its age
 /// counts from when it became due.
 fn unfinished(options: &Options, instance: &str, made_at: Stamp, found: &mut Found) -> bool {
-    let since = made_at.after(options.reconciler_age);
+    let since = made_at.plus(options.reconciler_age);
     let rank = found.view.rank_of_instance(instance);
     found.is_ours(rank, Age { enqueued_at: since, visible_at: since, was_locked: false })
 }

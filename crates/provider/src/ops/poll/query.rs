@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use perihelion_client::Query;
 
-use crate::documents::node::Tags;
+use crate::documents::heartbeat::Tags;
 use crate::documents::stamp::Stamp;
 use crate::options::config::Options;
 use crate::process::hints::Hints;
@@ -63,8 +63,8 @@ impl PollQuery {
         let mut query = Query::new(self.text())
             .with_parameter("@now", now.0)
             .with_parameter("@from", from.0)
-            .with_parameter("@left", now.before(age.saturating_add(UNFINISHED_REPORTED_FOR)).0)
-            .with_parameter("@old", now.before(age).0)
+            .with_parameter("@left", now.minus(age.saturating_add(UNFINISHED_REPORTED_FOR)).0)
+            .with_parameter("@old", now.minus(age).0)
             .with_max_items(rows_max)
             .without_plan();
         if self.instances {

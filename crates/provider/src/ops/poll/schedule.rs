@@ -10,10 +10,10 @@ use tokio::time::Instant;
 use super::ingest::Found;
 use crate::process::interest::Interest;
 use crate::sync::lock;
-use crate::timing::{POLL_INTERVAL_FIRST, POLL_INTERVAL_LAST};
+use crate::timing::{POLL_INTERVAL_MAX, POLL_INTERVAL_MIN};
 
 /// A poll that finds nothing multiplies the interval by this, up to
-/// [`POLL_INTERVAL_LAST`]. So work is found within two seconds.
+/// [`POLL_INTERVAL_MAX`]. So work is found within two seconds.
 const INTERVAL_GROWTH: f64 = 2.0;
 
 /// Decides when the next poll is due. A poll has a number, its round.
@@ -40,7 +40,7 @@ struct PollResult {
 
 impl Default for Rounds {
     fn default() -> Self {
-        Rounds { begun: 0, interval: POLL_INTERVAL_FIRST, results: HashMap::new(), urged: HashMap::new() }
+        Rounds { begun: 0, interval: POLL_INTERVAL_MIN, results: HashMap::new(), urged: HashMap::new() }
     }
 }
 
@@ -62,8 +62,8 @@ impl Schedule {
         let mut rounds = lock(&self.0);
         let at = Instant::now();
         rounds.interval = next_interval(rounds.interval, found.is_any(), found.matures_in());
-        rounds.results.retain(|_, result| at - result.at <= POLL_INTERVAL_LAST);
-        rounds.urged.retain(|_, urged| at - *urged <= POLL_INTERVAL_LAST);
+        rounds.results.retain(|_, result| at - result.at <= POLL_INTERVAL_MAX);
+        rounds.urged.retain(|_, urged| at - *urged <= POLL_INTERVAL_MAX);
         for interest in interests {
             rounds.results.insert(interest.clone(), PollResult { round, at, found: found.has(interest) });
         }
@@ -87,7 +87,7 @@ impl Schedule {
         let (mut rounds, now) = (lock(&self.0), Instant::now());
         let last = rounds.results.get(interest).map(|result| result.at);
         let asked_at = last.max(rounds.urged.get(interest).copied());
-        let is_urgent = asked_at.is_none_or(|at| at + POLL_INTERVAL_LAST <= now);
+        let is_urgent = asked_at.is_none_or(|at| at + POLL_INTERVAL_MAX <= now);
         if is_urgent {
             rounds.urged.insert(interest.clone(), now);
         }
@@ -104,9 +104,9 @@ impl Schedule {
 /// left to other processes for now.
 fn next_interval(interval: Duration, is_found: bool, matures_in: Option<Duration>) -> Duration {
     match matures_in {
-        _ if is_found => POLL_INTERVAL_FIRST,
-        Some(matures_in) => matures_in.clamp(POLL_INTERVAL_FIRST, POLL_INTERVAL_LAST),
-        None => interval.mul_f64(INTERVAL_GROWTH).min(POLL_INTERVAL_LAST),
+        _ if is_found => POLL_INTERVAL_MIN,
+        Some(matures_in) => matures_in.clamp(POLL_INTERVAL_MIN, POLL_INTERVAL_MAX),
+        None => interval.mul_f64(INTERVAL_GROWTH).min(POLL_INTERVAL_MAX),
     }
 }
 
@@ -128,10 +128,10 @@ mod tests {
         };
         assert!(schedule.is_urgent(&Interest::Instances));
         assert!(!schedule.is_urgent(&Interest::Instances), "one poll is enough, even if it fails");
-        tokio::time::sleep(POLL_INTERVAL_LAST).await;
+        tokio::time::sleep(POLL_INTERVAL_MAX).await;
         assert!(schedule.is_urgent(&Interest::Instances));
         result();
-        tokio::time::sleep(POLL_INTERVAL_LAST - Duration::from_millis(1)).await;
+        tokio::time::sleep(POLL_INTERVAL_MAX - Duration::from_millis(1)).await;
         assert!(!schedule.is_urgent(&Interest::Instances));
         tokio::time::sleep(Duration::from_millis(1)).await;
         assert!(schedule.is_urgent(&Interest::Instances));
@@ -139,18 +139,18 @@ mod tests {
 
     #[test]
     fn intervals_grow_while_nothing_is_found_and_start_over_when_work_is_found() {
-        let mut interval = POLL_INTERVAL_FIRST;
+        let mut interval = POLL_INTERVAL_MIN;
         let mut count = 0;
-        while interval < POLL_INTERVAL_LAST {
+        while interval < POLL_INTERVAL_MAX {
             let next = next_interval(interval, false, None);
             assert!(next > interval);
             (interval, count) = (next, count + 1);
         }
         assert!(count <= 6, "{count}");
-        assert_eq!(next_interval(interval, false, None), POLL_INTERVAL_LAST);
-        assert_eq!(next_interval(interval, true, None), POLL_INTERVAL_FIRST);
+        assert_eq!(next_interval(interval, false, None), POLL_INTERVAL_MAX);
+        assert_eq!(next_interval(interval, true, None), POLL_INTERVAL_MIN);
         let soon = Duration::from_millis(700);
         assert_eq!(next_interval(interval, false, Some(soon)), soon);
-        assert_eq!(next_interval(interval, false, Some(Duration::ZERO)), POLL_INTERVAL_FIRST);
+        assert_eq!(next_interval(interval, false, Some(Duration::ZERO)), POLL_INTERVAL_MIN);
     }
 }

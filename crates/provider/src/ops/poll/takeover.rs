@@ -9,7 +9,8 @@ use std::time::Duration;
 use crate::documents::stamp::Stamp;
 use crate::process::membership::Rank;
 use crate::timing::{
-    OTHERS_TAKE_AFTER, OTHERS_TAKE_EXPIRED_AFTER, OWNER_TAKES_AFTER, TAKEOVER_STEP, TAKEOVER_STEP_MAX,
+    EXPIRED_LOCK_TAKEOVER_AFTER, OTHERS_TAKEOVER_AFTER, OWNER_TAKEOVER_AFTER, TAKEOVER_STEP,
+    TAKEOVER_STEP_MAX,
 };
 
 /// The age of work in storage.
@@ -25,10 +26,10 @@ pub(super) struct Age {
 pub(super) fn wait(rank: Rank, age: Age, now: Stamp) -> Duration {
     let age_wanted = match (rank, age.was_locked) {
         (Rank::Alone, _) | (Rank::Owner, true) => return Duration::ZERO,
-        (Rank::Owner, false) => OWNER_TAKES_AFTER,
+        (Rank::Owner, false) => OWNER_TAKEOVER_AFTER,
         (Rank::Behind(others), was_locked) => {
             let place = u32::try_from(others.saturating_sub(1)).unwrap_or(u32::MAX);
-            let first = if was_locked { OTHERS_TAKE_EXPIRED_AFTER } else { OTHERS_TAKE_AFTER };
+            let first = if was_locked { EXPIRED_LOCK_TAKEOVER_AFTER } else { OTHERS_TAKEOVER_AFTER };
             first + TAKEOVER_STEP.saturating_mul(place).min(TAKEOVER_STEP_MAX)
         }
     };
@@ -52,7 +53,7 @@ mod tests {
 
     #[test]
     fn the_slot_owner_comes_first_and_the_others_in_order() {
-        let made = Age { enqueued_at: at(0), visible_at: at(0).at_once(), was_locked: false };
+        let made = Age { enqueued_at: at(0), visible_at: at(0).visible_at_once(), was_locked: false };
         let wait = |rank, now| wait(rank, made, at(now)).as_millis();
         assert_eq!(wait(Rank::Alone, 0), 0);
         assert_eq!((wait(Rank::Owner, 0), wait(Rank::Owner, 100), wait(Rank::Owner, 250)), (250, 150, 0));

@@ -9,7 +9,7 @@ use perihelion_server::{Embedded, EmbeddedOptions};
 use serde_json::{Value, json};
 
 use crate::CosmosDBProvider;
-use crate::documents::node::Tags;
+use crate::documents::heartbeat::Tags;
 use crate::documents::stamp::Stamp;
 use crate::process::hints::{Capability, Dispatcher};
 use crate::process::interest::Interest;
@@ -65,7 +65,7 @@ async fn known_rows_at_the_head_of_a_poll_hide_nothing_behind_them() {
     const PARKED: usize = 1000;
     let engine = engine().await;
     let (producer, finder) = (provider(&engine).await, provider(&engine).await);
-    let later = finder.core.clock.stamp().after(Duration::from_secs(3600));
+    let later = finder.core.clock.stamp().plus(Duration::from_secs(3600));
     for number in 0..PARKED {
         let instance = format!("parked-{number}");
         producer.enqueue_for_orchestrator(start(&instance), None).await.unwrap();

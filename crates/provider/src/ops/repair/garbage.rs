@@ -14,7 +14,7 @@ use crate::documents::{Garbage, Versioned};
 use crate::failure::Failure;
 use crate::ops::core::Core;
 use crate::ops::repair::purge;
-use crate::store::{Store, quiet};
+use crate::store::{Store, without_content};
 
 /// Collects the garbage of a commit of this process in the background. The reconciler
 /// repeats what fails.
@@ -33,9 +33,9 @@ pub(crate) async fn run(core: &Core, garbage: Garbage) {
 /// Collects the garbage of a record that is due.
 pub(crate) async fn finish(store: &Store, found: Versioned<Garbage>) -> Result<(), Failure> {
     let Versioned { value: mut garbage, etag } = found;
-    if garbage.staging.is_some() && !garbage.is_closed {
+    if garbage.staging_id.is_some() && !garbage.is_closed {
         garbage.is_closed = true;
-        match store.put(&garbage.instance_id, &garbage.id, &garbage, &etag, quiet()).await {
+        match store.put(&garbage.instance_id, &garbage.id, &garbage, &etag, without_content()).await {
             Ok(_) => {}
             // The commit has come, or another process has closed the record.
             Err(Failure::Storage(error)) if error.is_precondition_failed() || error.is_not_found() => {
@@ -70,8 +70,8 @@ async fn found(store: &Store, garbage: &Garbage) -> Result<Vec<String>, Failure>
         let query = Query::new(text).with_parameter("@value", value).in_partition(&*garbage.instance_id);
         store.rows::<String>(query).await
     };
-    if let Some(mark) = &garbage.staging {
-        ids.extend(ask(by_staging, mark.as_str().into()).await?);
+    if let Some(staging_id) = &garbage.staging_id {
+        ids.extend(ask(by_staging, staging_id.as_str().into()).await?);
     }
     if !garbage.activities.is_empty() {
         ids.extend(ask(by_activity, garbage.activities.clone().into()).await?);

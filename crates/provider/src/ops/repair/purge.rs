@@ -9,7 +9,7 @@ use serde::Deserialize;
 use tokio::time::Instant;
 
 use crate::documents::lock_token::nonce;
-use crate::documents::text::Parts;
+use crate::documents::text::PartsRef;
 use crate::documents::{DocumentType, Outbox, State, Versioned};
 use crate::failure::Failure;
 use crate::ops::admin::delete;
@@ -43,8 +43,8 @@ pub(crate) struct DocumentHead {
 }
 
 impl DocumentHead {
-    fn parts(&self) -> Option<Parts> {
-        self.part_prefix.clone().map(|prefix| Parts { prefix, count: self.part_count, len: 0 })
+    fn parts(&self) -> Option<PartsRef> {
+        self.part_prefix.clone().map(|prefix| PartsRef { prefix, count: self.part_count, len: 0 })
     }
 }
 
@@ -78,7 +78,7 @@ pub(crate) async fn finish(core: &Core, tombstone: &Versioned<State>) -> Result<
             Some(Message | Activity) => {
                 let is_ours = entry.incarnation.as_ref() == Some(&state.incarnation);
                 if is_ours || listed.contains(&entry.id) {
-                    doomed.extend(entry.parts().iter().flat_map(Parts::ids));
+                    doomed.extend(entry.parts().iter().flat_map(PartsRef::ids));
                     doomed.push(entry.id);
                 }
             }
@@ -86,7 +86,7 @@ pub(crate) async fn finish(core: &Core, tombstone: &Versioned<State>) -> Result<
             Some(Garbage) if entry.staging.is_some() => {}
             Some(
                 History | Deleted | Execution | Cancelled | Bundle | Outbox | Staged | Part | Garbage
-                | Session | Deletion | Node | Unreadable,
+                | Session | Deletion | Heartbeat | Unreadable,
             )
             | None => doomed.push(entry.id),
         }

@@ -23,7 +23,7 @@ use crate::ops::orchestration::unpack;
 use crate::ops::repair::garbage;
 use crate::ops::repair::purge;
 use crate::ops::repair::retain;
-use crate::store::versioned;
+use crate::store::decode_row;
 use crate::timing::RECONCILER_IDLE_INTERVALS;
 
 /// The shortest time between rounds, even when polls call.
@@ -133,13 +133,15 @@ async fn finish(core: &Core, row: Value) -> Result<(), Failure> {
     use DocumentType::*;
     let Some(document_type) = DocumentType::of(&row) else { return Ok(()) };
     match document_type {
-        Outbox => deliver::attempt(core, versioned::<documents::Outbox>(row)?.value).await,
+        Outbox => deliver::attempt(core, decode_row::<documents::Outbox>(row)?.value).await,
         Bundle => unpack::run(&core.store, &core.hints, &text("instanceId"), &text("id")).await,
-        History => Box::pin(retain::delete_expired_tree(core, &versioned::<State>(row)?)).await,
-        Garbage => garbage::finish(&core.store, versioned::<documents::Garbage>(row)?).await,
-        Deleted => purge::finish(core, &versioned::<State>(row)?).await,
-        Deletion => delete::advance(core, versioned::<documents::Deletion>(row)?).await,
+        History => Box::pin(retain::delete_expired_tree(core, &decode_row::<State>(row)?)).await,
+        Garbage => garbage::finish(&core.store, decode_row::<documents::Garbage>(row)?).await,
+        Deleted => purge::finish(core, &decode_row::<State>(row)?).await,
+        Deletion => delete::advance(core, decode_row::<documents::Deletion>(row)?).await,
         // These have no `madeAt`.
-        Execution | Message | Activity | Cancelled | Staged | Part | Session | Node | Unreadable => Ok(()),
+        Execution | Message | Activity | Cancelled | Staged | Part | Session | Heartbeat | Unreadable => {
+            Ok(())
+        }
     }
 }

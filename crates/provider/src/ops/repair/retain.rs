@@ -48,7 +48,7 @@ pub(crate) async fn delete_expired_tree(core: &Core, root: &Versioned<State>) ->
 /// Moves the due time of a root. A process that changes the state in the meantime sets
 /// its own.
 async fn postpone(store: &Store, clock: &HybridClock, root: &Versioned<State>) -> Result<(), Failure> {
-    let due = Stamp::at_ms(clock.now_ms()).after(POSTPONED);
+    let due = Stamp::at_ms(clock.now_ms()).plus(POSTPONED);
     let later = State { repair_at: Some(due), commit_nonce: nonce(), ..root.value.clone() };
     match store.put_state(&later, Some(&root.etag), "/ack", later.commit_nonce.clone().into()).await {
         Err(Failure::Storage(error)) if error.is_precondition_failed() || error.is_not_found() => Ok(()),
@@ -65,7 +65,7 @@ pub(crate) async fn prune_executions(core: &Core, token: &str, execution: u64) {
     {
         return;
     }
-    let Some(LockToken { instance, .. }) = LockToken::read(token, LockKind::Orchestration) else { return };
+    let Some(LockToken { instance, .. }) = LockToken::decode(token, LockKind::Orchestration) else { return };
     let age = retention.executions_for.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
     let completed_before = age.map(|age| core.clock.now_ms().saturating_sub(age));
     for (keep_last, completed_before) in [(retention.executions_kept, None), (None, completed_before)] {

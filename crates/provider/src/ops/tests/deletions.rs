@@ -317,7 +317,8 @@ async fn the_failure_of_a_colliding_start_reaches_the_parent_that_exists() {
     let token = parent_and_child(&provider).await;
     ack(&provider, &token, vec![event("child", 1, String::new())], vec![], vec![]).await.unwrap();
     let now = provider.core.clock.stamp();
-    let again = crate::plan::message(&child("child", "parent"), "x:another:1".into(), now, None).unwrap();
+    let again =
+        crate::plan::message_document(&child("child", "parent"), "x:another:1".into(), now, None).unwrap();
     let again = crate::documents::Message { parent_incarnation: Some("another".into()), ..again };
     super::post(&provider, &again).await;
     let (token, messages) = take(&provider).await;

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::{LOCK, NOW, World, ack, event, named, raised, run_activities, start, take, work};
 use crate::CosmosDBProvider;
 use crate::documents::{Deletion, DeletionStage, DocumentType, Outbox, State};
-use crate::plan::session_of;
+use crate::plan::session_document_key;
 
 /// The time limit of a wait.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -160,7 +160,7 @@ async fn a_session_whose_activity_was_lost_is_given_back() {
     tokio::time::sleep(Duration::from_millis(100)).await;
     assert!(fetch(&hinted, worker("late", LOCK)).await.is_none(), "the activity is completed");
 
-    let (id, key) = session_of("printer");
+    let (id, key) = session_document_key("printer");
     let held = other.core.store.container.find::<Value>(key, &id).await.unwrap();
     assert_ne!(held.map(|held| held.value["owner"].clone()), Some(json!("late")), "it was given back");
     other.enqueue_for_worker(in_session(2)).await.unwrap();
@@ -183,7 +183,7 @@ async fn deletion_cut_off(world: &World, stage: DeletionStage, marked: &[&str]) 
         instance_id: 1,
         document_type: DocumentType::Deletion,
         instances: vec!["a".to_owned(), "b".to_owned()],
-        late: Vec::new(),
+        in_delivery: Vec::new(),
         stage,
         made_at,
     };
@@ -239,7 +239,8 @@ async fn an_undeliverable_outbox_is_retried_with_growing_pauses() {
     let world = World::open().await;
     let provider = world.provider().await;
     let stamp = provider.core.clock.stamp();
-    let mut message = crate::plan::message(&raised("b", "1"), "x:nobody:1:0".into(), stamp, None).unwrap();
+    let mut message =
+        crate::plan::message_document(&raised("b", "1"), "x:nobody:1:0".into(), stamp, None).unwrap();
     message.instance_id = "x".repeat(3000);
     let outbox = Outbox {
         visible_at: crate::documents::stamp::Stamp(1),
@@ -248,7 +249,7 @@ async fn an_undeliverable_outbox_is_retried_with_growing_pauses() {
         document_type: DocumentType::Outbox,
         made_at: crate::documents::stamp::Stamp::at_ms(1),
         messages: vec![message],
-        staging: None,
+        staging_id: None,
     };
     provider.core.store.container.create("a", &outbox).await.unwrap();
     world.engine.manage(http::Method::DELETE, "counters", "").await.unwrap();
@@ -288,6 +289,6 @@ async fn tombstones_expire_and_only_queried_paths_are_indexed() {
 /// Document ids never change: the next release must find the documents.
 #[test]
 fn stored_hashes_never_change() {
-    let (id, key) = session_of("printer");
+    let (id, key) = session_document_key("printer");
     assert_eq!((id.len(), &id[..10], key), (66, "s:ba70e1da", 6_559_807_626_117_884));
 }

@@ -14,7 +14,7 @@ use super::{LOCK, NOW, World, ack, event, named, post, raised, start, take, work
 use crate::CosmosDBProvider;
 use crate::documents::{Garbage, Versioned};
 use crate::ops::repair::garbage;
-use crate::store::versioned;
+use crate::store::decode_row;
 
 const TEN_MEGABYTES: usize = 10 * 1024 * 1024;
 
@@ -184,7 +184,7 @@ async fn a_large_turn_interrupted_at_any_request_leaves_no_documents() {
             }
             // Makes the record due now instead of after a day.
             for row in rows(&other, "a", "SELECT * FROM c WHERE c.type = 'litter'").await {
-                let found: Versioned<Garbage> = versioned(row).unwrap();
+                let found: Versioned<Garbage> = decode_row(row).unwrap();
                 garbage::finish(&other.core.store, found).await.unwrap();
             }
             assert!(other.read("a").await.unwrap() == history, "{last:?} {count}");
@@ -222,7 +222,7 @@ async fn committed_documents_are_never_collected_as_garbage() {
     let reading = async {
         loop {
             if let Some(row) = rows(&other, "a", "SELECT * FROM c WHERE c.type = 'litter'").await.pop() {
-                return versioned::<Garbage>(row).unwrap();
+                return decode_row::<Garbage>(row).unwrap();
             }
         }
     };
@@ -240,10 +240,10 @@ async fn an_event_that_is_repeated_late_is_delivered_once() {
     let provider = world.provider().await;
     provider.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
     let ticket = provider.core.sequencer.begin("a");
-    let id = crate::documents::dedup::enqueued_id(&ticket.sender, ticket.number);
+    let id = crate::documents::dedup::enqueued_message_id(&ticket.sender, ticket.number);
     let stamp = provider.core.clock.stamp();
-    let mut message = crate::plan::message(&raised("a", "repeated"), id, stamp, None).unwrap();
-    message.sender_floor = ticket.low;
+    let mut message = crate::plan::message_document(&raised("a", "repeated"), id, stamp, None).unwrap();
+    message.low_water_mark = ticket.low_water_mark;
     post(&provider, &message).await;
     let mut next = 1;
     let mut consume = async || {

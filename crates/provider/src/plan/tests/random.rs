@@ -58,10 +58,10 @@ impl World {
     fn turn(&mut self, random: &mut Rng, what: &str) {
         let consumed: BTreeMap<String, u32> =
             (0..random.usize(0..=64)).map(|n| (format!("m:p:{n:x}"), 1)).collect();
-        let once: Vec<Once> = consumed
+        let dedup_entries: Vec<DedupEntry> = consumed
             .keys()
             .filter(|_| random.bool())
-            .map(|id| Once { id: id.clone(), sender_floor: 0 })
+            .map(|id| DedupEntry { id: id.clone(), low_water_mark: 0 })
             .collect();
         self.state.lock = Some(Lock { nonce: "n".into(), attempts: consumed.clone(), ..Lock::default() });
         let ack = self.ack(random);
@@ -70,7 +70,7 @@ impl World {
             state: &self.state,
             past: None,
             bundles: &self.bundles,
-            once: &once,
+            dedup_entries: &dedup_entries,
             now: self.now,
             nonce: "commit",
         };
@@ -80,7 +80,7 @@ impl World {
         check_scheduled(&plan, &ack, &self.bundles, what);
         self.check_ids(&plan, what);
         assert_eq!(plan.consumed, consumed.into_keys().collect::<Vec<_>>(), "{what}");
-        assert!(once.iter().all(|once| plan.state.consumed.contains(&once.id)), "{what}");
+        assert!(dedup_entries.iter().all(|entry| plan.state.dedup_record.contains(&entry.id)), "{what}");
         check_values(&plan, &ack, what);
         let etag = etag();
         self.bundles =
@@ -119,7 +119,7 @@ impl World {
         let named: Vec<String> = execution.chunks.ids(1).collect();
         let made: Vec<&String> = plan.chunks.iter().map(|chunk| &chunk.id).collect();
         assert!(named.iter().rev().take(made.len()).rev().eq(made), "{what}");
-        assert_eq!(execution.events, self.events, "{what}");
+        assert_eq!(execution.event_count, self.events, "{what}");
     }
 
     /// No two documents of this or earlier turns have the same id.
@@ -201,13 +201,14 @@ fn identifier(activity: &Activity) -> Option<ScheduledActivityIdentifier> {
 
 /// Every document is within the limit, and the commit fits one batch.
 fn check_fits(plan: &TurnPlan, what: &str) {
-    let staged = plan.staging.as_ref().map(|mark| Staged { id: format!("g:{mark}"), etag: etag() });
+    let staged =
+        plan.staging_id.as_ref().map(|staging_id| Staged { id: format!("g:{staging_id}"), etag: etag() });
     let etag = etag();
     let preconditions = CommitPreconditions { etag: Some(&etag), staged: staged.as_ref() };
     let batch =
         as_batch(plan, &plan.activities, preconditions).unwrap_or_else(|error| panic!("{what}: {error:?}"));
     assert_eq!(batch.len(), plan.operations(), "{what}");
-    assert!(batch.len() <= Batch::OPERATIONS_MAX && batch.bytes() <= BYTES_MAX, "{what}");
+    assert!(batch.len() <= Batch::OPERATIONS_MAX && batch.bytes() <= COMMIT_BYTES_MAX, "{what}");
     let size = |json: serde_json::Result<Vec<u8>>| json.expect("JSON").len();
     let documents = (plan.chunks.iter().map(serde_json::to_vec))
         .chain(plan.parts.iter().map(serde_json::to_vec))
@@ -223,8 +224,8 @@ fn check_fits(plan: &TurnPlan, what: &str) {
 /// The whole text, inline or from its parts.
 fn whole(plan: &TurnPlan, text: &Text) -> String {
     match text {
-        Text::Here(text) => text.clone(),
-        Text::Apart(parts) => {
+        Text::Inline(text) => text.clone(),
+        Text::InParts(parts) => {
             let part =
                 |id: String| plan.parts.iter().find(|part| part.id == id).expect("the part is planned");
             let text: String = parts.ids().map(|id| part(id).data.clone()).collect();
@@ -241,7 +242,7 @@ fn check_scheduled(plan: &TurnPlan, ack: &TurnAck, open: &[Versioned<Bundle>], w
     let mut cancelled: BTreeSet<String> =
         ack.cancelled.iter().map(|target| activity_id(target.execution_id, target.activity_id)).collect();
     for item in &ack.worker_items {
-        let activity = activity(item, Stamp(1)).expect("an activity");
+        let activity = activity_document(item, Stamp(1)).expect("an activity");
         if !cancelled.remove(&activity.id) {
             expected.push(serde_json::to_string(item).expect("JSON"));
         }
@@ -253,7 +254,7 @@ fn check_scheduled(plan: &TurnPlan, ack: &TurnAck, open: &[Versioned<Bundle>], w
 
     let of = |is_own: bool| {
         let items =
-            ack.orchestrator_items.iter().filter(move |item| (instance_of(item) == INSTANCE) == is_own);
+            ack.orchestrator_items.iter().filter(move |item| (target_instance(item) == INSTANCE) == is_own);
         items.map(|item| serde_json::to_string(item).expect("JSON")).collect::<Vec<_>>()
     };
     let bundled = plan.bundles.iter().flat_map(|bundle| &bundle.messages);

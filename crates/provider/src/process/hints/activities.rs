@@ -8,12 +8,12 @@ use duroxide::providers::TagFilter;
 use perihelion_client::Etag;
 
 use crate::documents::Activity;
-use crate::documents::stamp::{Stamp, ends_ms};
+use crate::documents::stamp::{Stamp, deadline_ms};
 use crate::process::lock_table::Offered;
 
 /// The most activities remembered. Further hints are dropped, and polls find the
 /// activities.
-const WORKS_MAX: usize = 8192;
+const ACTIVITIES_MAX: usize = 8192;
 
 /// When the activity becomes visible, when it was enqueued, its instance, its id.
 type Key = (Stamp, Stamp, String, String);
@@ -68,7 +68,7 @@ impl ActivityHints {
     /// Adds an activity in its newest version. Returns whether it was new.
     pub(crate) fn offer(&mut self, (activity, etag): Offered) -> bool {
         let name = (activity.instance_id.clone(), activity.id.clone());
-        if self.offers.len() >= WORKS_MAX && !self.keys.contains_key(&name) {
+        if self.offers.len() >= ACTIVITIES_MAX && !self.keys.contains_key(&name) {
             return false;
         }
         let key = (activity.visible_at, activity.enqueued_at, name.0.clone(), name.1.clone());
@@ -151,12 +151,12 @@ impl ActivityHints {
         let suits = |ready: &Ready| claimant.tags.matches(ready.activity.tag.as_deref());
         while let Some(position) = self.ready.iter().position(suits) {
             let ready = self.ready.remove(position)?;
-            let fresh_ms = ends_ms(now_ms, ready.lease - ready.lease / WAITED_PART);
+            let fresh_ms = deadline_ms(now_ms, ready.lease - ready.lease / WAITED_PART);
             if ready.activity.visible_at.ms() >= fresh_ms {
                 return Some(ready);
             }
             let Ready { mut activity, etag, .. } = ready;
-            (activity.lock_nonce, activity.visible_at) = (None, activity.enqueued_at.at_once());
+            (activity.lock_nonce, activity.visible_at) = (None, activity.enqueued_at.visible_at_once());
             activity.attempt_count = activity.attempt_count.saturating_sub(1);
             self.offer((activity, etag));
         }

@@ -86,7 +86,7 @@ impl InstanceHints {
     /// place in the order.
     pub(crate) fn abandoned(&mut self, instance: &str, due: Option<Stamp>, now: Stamp) {
         let locked_for = self.instances.get(instance).and_then(InstanceHint::locked_for);
-        self.hint(instance, due.or(locked_for).unwrap_or(now.at_once()));
+        self.hint(instance, due.or(locked_for).unwrap_or(now.visible_at_once()));
         self.committed(instance);
     }
 

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::hash::{SLOTS, score, slot_of};
-use crate::documents::node::{NodeDocument, Roles};
+use crate::documents::heartbeat::{Heartbeat, Roles};
 use crate::documents::stamp::Stamp;
 use crate::timing::ALIVE_FOR;
 
@@ -35,28 +35,31 @@ impl View {
 
     /// The next view: the heartbeats that were read at `now`, and this process even if
     /// its own is not among them.
-    pub(crate) fn next(&self, me: &str, roles: &Roles, list: Vec<NodeDocument>, now: Stamp) -> View {
-        let newest = list.iter().map(|node| node.written).max().unwrap_or_default();
-        let alive = list.into_iter().filter(|node| newest - node.written <= ALIVE_FOR.as_secs());
+    pub(crate) fn next(&self, me: &str, roles: &Roles, list: Vec<Heartbeat>, now: Stamp) -> View {
+        let newest = list.iter().map(|node| node.written_at_s).max().unwrap_or_default();
+        let alive = list.into_iter().filter(|node| newest - node.written_at_s <= ALIVE_FOR.as_secs());
         let mut nodes: BTreeMap<String, Roles> = alive.map(|node| (node.id, node.roles)).collect();
         nodes.insert(me.to_owned(), roles.clone());
         let mut view = View { me: me.to_owned(), nodes, owned: Vec::new() };
         let since = |slot: usize| self.owned.get(slot).copied().flatten().unwrap_or(now);
-        let is_owned =
-            |slot: usize| matches!(view.rank(slot, |roles| roles.turns), Rank::Alone | Rank::Owner);
-        view.owned = (0..SLOTS).map(|slot| (roles.turns && is_owned(slot)).then(|| since(slot))).collect();
+        let is_owned = |slot: usize| {
+            matches!(view.rank(slot, |roles| roles.fetches_orchestrations), Rank::Alone | Rank::Owner)
+        };
+        view.owned = (0..SLOTS)
+            .map(|slot| (roles.fetches_orchestrations && is_owned(slot)).then(|| since(slot)))
+            .collect();
         view
     }
 
     /// The rank of this process for an instance.
     pub(crate) fn rank_of_instance(&self, instance: &str) -> Rank {
-        self.rank(slot_of(instance), |roles| roles.turns)
+        self.rank(slot_of(instance), |roles| roles.fetches_orchestrations)
     }
 
     /// The rank of this process for an activity. Each activity has its own slot, which
     /// spreads a fan-out.
     pub(crate) fn rank_of_activity(&self, instance: &str, id: &str, tag: Option<&str>) -> Rank {
-        self.rank(slot_of(&format!("{instance}\u{1f}{id}")), |roles| roles.works.matches(tag))
+        self.rank(slot_of(&format!("{instance}\u{1f}{id}")), |roles| roles.activity_tags.matches(tag))
     }
 
     fn rank(&self, slot: usize, serves: impl Fn(&Roles) -> bool) -> Rank {
@@ -78,7 +81,7 @@ impl View {
     }
 
     pub(super) fn is_alone(&self) -> bool {
-        !self.others().any(|roles| roles.turns)
+        !self.others().any(|roles| roles.fetches_orchestrations)
     }
 
     fn others(&self) -> impl Iterator<Item = &Roles> {

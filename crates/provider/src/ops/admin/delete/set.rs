@@ -23,7 +23,9 @@ use crate::ops::core::Core;
 use crate::ops::repair::purge;
 use crate::options::config::Options;
 use crate::process::clock::HybridClock;
-use crate::store::{ConflictBudget, Contended, RETRY_FOR, Store, quiet, retry_until, unless_stale};
+use crate::store::{
+    ConflictBudget, RETRY_FOR, SharedDocument, Store, retry_until, unless_stale, without_content,
+};
 
 /// The partition key of all coordinators.
 const COORDINATORS: u64 = 1;
@@ -41,7 +43,7 @@ pub(super) async fn delete(
         instance_id: COORDINATORS,
         document_type: DocumentType::Deletion,
         instances: set.iter().map(|instance| (*instance).to_owned()).collect(),
-        late: Vec::new(),
+        in_delivery: Vec::new(),
         stage: DeletionStage::Prepared,
         made_at: now,
     };
@@ -81,13 +83,13 @@ async fn prepare(
         mark(core, instance, &deletion.id, force).await?;
     }
     for instance in set {
-        deletion.late.extend(late(&core.store, instance).await?);
+        deletion.in_delivery.extend(late(&core.store, instance).await?);
     }
     check_children(&core.store, set).await
 }
 
 async fn mark(core: &Core, instance: &str, operation: &str, force: Force<'_>) -> Result<(), Failure> {
-    let mut budget = ConflictBudget::new(Contended::State(instance), ATTEMPTS_MAX);
+    let mut budget = ConflictBudget::new(SharedDocument::State(instance), ATTEMPTS_MAX);
     loop {
         budget.spend()?;
         let found = core.store.state(instance).await?;
@@ -115,7 +117,7 @@ async fn mark(core: &Core, instance: &str, operation: &str, force: Force<'_>) ->
 /// Writes the stage of a deletion, unless another process has decided. Returns whether
 /// the coordinator is in that stage.
 async fn decide(store: &Store, deletion: &Deletion, etag: &Etag) -> Result<bool, Failure> {
-    let options = quiet().with_if_match(etag);
+    let options = without_content().with_if_match(etag);
     let written = store.container.replace_with(COORDINATORS, &deletion.id, deletion, &options).await;
     if unless_stale(written.map_err(Failure::from))?.is_some() {
         return Ok(true);
@@ -152,7 +154,7 @@ async fn unmark(store: &Store, deletion: &Deletion) -> Result<(), Failure> {
 }
 
 async fn clear(store: &Store, instance: &str, operation: &str) -> Result<(), Failure> {
-    let mut budget = ConflictBudget::new(Contended::State(instance), ATTEMPTS_MAX);
+    let mut budget = ConflictBudget::new(SharedDocument::State(instance), ATTEMPTS_MAX);
     loop {
         budget.spend()?;
         let found = store.state(instance).await?;

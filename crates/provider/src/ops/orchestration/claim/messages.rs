@@ -11,7 +11,7 @@ use crate::documents::{Message, STATE, State, Versioned};
 use crate::failure::Failure;
 use crate::ops::payload;
 use crate::ops::set_aside::set_aside;
-use crate::store::{Store, versioned};
+use crate::store::{Store, decode_row};
 
 /// The most messages of one turn: their deletions must fit into the commit's batch.
 pub(super) const MESSAGES_MAX: usize = 64;
@@ -43,7 +43,7 @@ pub(super) async fn waiting(store: &Store, instance: &str, now: Stamp) -> Result
     let (mut state, mut messages) = (None, Vec::new());
     for row in rows {
         if row["id"] == STATE {
-            state = Some(versioned::<State>(row)?);
+            state = Some(decode_row::<State>(row)?);
             continue;
         }
         let id = row["id"].as_str().unwrap_or_default().to_owned();
@@ -98,7 +98,7 @@ pub(super) async fn drop_stale(
     state: &Option<Versioned<State>>,
     messages: Vec<(Message, WorkItem)>,
 ) -> Vec<(Message, WorkItem)> {
-    let consumed = state.as_ref().map(|state| &state.value.consumed);
+    let consumed = state.as_ref().map(|state| &state.value.dedup_record);
     let is_deleted = state.as_ref().is_some_and(|state| state.value.is_deleted());
     let is_stale = |(message, item): &(Message, WorkItem)| {
         let is_foreign = message
@@ -106,7 +106,7 @@ pub(super) async fn drop_stale(
             .as_ref()
             .is_some_and(|inc| live.is_none_or(|state| state.incarnation != *inc));
         let is_consumed = || consumed.is_some_and(|consumed| consumed.contains(&message.id));
-        is_foreign || (is_deleted && is_answer(item)) || (message.once && is_consumed())
+        is_foreign || (is_deleted && is_answer(item)) || (message.needs_dedup && is_consumed())
     };
     let (stale, fresh): (Vec<_>, Vec<_>) = messages.into_iter().partition(is_stale);
     for (message, _) in stale {

@@ -7,7 +7,7 @@ use crate::process::hints::Capability;
 fn completion(instance: &str, id: &str) -> Message {
     let (instance, result) = (instance.to_owned(), String::new());
     let item = duroxide::providers::WorkItem::ActivityCompleted { instance, execution_id: 1, id: 1, result };
-    crate::plan::message(&item, id.to_owned(), stamp(1), None).unwrap()
+    crate::plan::message_document(&item, id.to_owned(), stamp(1), None).unwrap()
 }
 
 fn dispatcher(capability: &Capability) -> Dispatcher<'_> {

@@ -4,21 +4,21 @@ use std::collections::BTreeSet;
 
 use super::*;
 use crate::documents::DocumentType;
-use crate::documents::node::Tags;
+use crate::documents::heartbeat::Tags;
 
 fn roles(turns: bool, tags: &[&str]) -> Roles {
     let names: BTreeSet<String> = tags.iter().map(|tag| (*tag).to_owned()).collect();
-    Roles { turns, works: Tags { any: false, untagged: false, names } }
+    Roles { fetches_orchestrations: turns, activity_tags: Tags { any: false, untagged: false, names } }
 }
 
-fn node(id: &str, roles: Roles, written: u64) -> NodeDocument {
-    NodeDocument {
+fn node(id: &str, roles: Roles, written_at_s: u64) -> Heartbeat {
+    Heartbeat {
         id: id.to_owned(),
-        instance_id: crate::documents::node::NODES_KEY,
-        document_type: DocumentType::Node,
+        instance_id: crate::documents::heartbeat::HEARTBEATS_KEY,
+        document_type: DocumentType::Heartbeat,
         roles,
         ttl: 1,
-        written,
+        written_at_s,
     }
 }
 

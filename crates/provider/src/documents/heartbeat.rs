@@ -9,23 +9,24 @@ use super::DocumentType;
 
 /// The partition key of all heartbeats. The partition key of a session is a hash
 /// and may be the same number; that is harmless, because their ids differ.
-pub(crate) const NODES_KEY: u64 = 2;
+pub(crate) const HEARTBEATS_KEY: u64 = 2;
 
 /// The work that a process fetches.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Roles {
     /// Whether the process fetches orchestration turns.
-    pub(crate) turns: bool,
+    #[serde(rename = "turns")]
+    pub(crate) fetches_orchestrations: bool,
     /// The tags of the activities that the process fetches.
-    #[serde(default)]
-    pub(crate) works: Tags,
+    #[serde(rename = "works", default)]
+    pub(crate) activity_tags: Tags,
 }
 
 /// `n:{nonce}`: the heartbeat of a process. The process counts as alive while the
 /// heartbeat is recent.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct NodeDocument {
+pub(crate) struct Heartbeat {
     pub(crate) id: String,
     pub(crate) instance_id: u64,
     #[serde(rename = "type")]
@@ -35,7 +36,7 @@ pub(crate) struct NodeDocument {
     pub(crate) ttl: u32,
     /// The time of the last write: seconds since 1970 by the service's clock.
     #[serde(rename = "_ts", default, skip_serializing)]
-    pub(crate) written: u64,
+    pub(crate) written_at_s: u64,
 }
 
 /// A tag filter in a form that can be compared and merged.
