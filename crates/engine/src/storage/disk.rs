@@ -1,15 +1,14 @@
 //! The disk store: a redb file with a log in front of it.
 //!
-//! A commit is appended to the log as one record, with one sync, and kept in
-//! memory in an overlay over the data file. From time to time a checkpoint
-//! writes the overlay into the redb file, and the log starts again. Why it is
-//! built this way, and what a crash at each step leaves, is in docs/storage.md.
+//! A commit is appended to the log as one record, with one sync, and added to an
+//! overlay in memory over the data file. From time to time a checkpoint writes the
+//! overlay to the data file, and the log starts again. docs/storage.md explains this
+//! design, and what a crash at each step leaves.
 //!
-//! Always true: `commit` returns `Ok` only after a sync that covers it
-//! succeeded; what a view sees equals the log on top of the data file; after a
-//! failed commit or checkpoint the store writes nothing any more, because a
-//! kernel that failed one fsync may drop the dirty pages and report success for
-//! the next one.
+//! Always true: `commit` returns `Ok` only after its record was synced; a view shows
+//! the commits of the log on top of the data file; after a failed commit or
+//! checkpoint the store writes nothing any more, because a kernel that failed one
+//! fsync may drop the dirty pages and report success for the next fsync.
 
 mod checkpoint;
 mod crc32c;
@@ -27,9 +26,9 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLo
 
 use redb::{Database, ReadableDatabase, TableDefinition};
 
-use self::checkpoint::{Checkpointer, Job};
+use self::checkpoint::{Checkpoint, Checkpointer};
 use self::deferred_writes::DeferredWrites;
-use self::failure::{Failure, Location, guarded};
+use self::failure::{Failure, Location, catch_panic};
 use self::log::Log;
 use self::record::LoggedWrite;
 use self::view::{Base, DiskView, Layers, Overlay};
@@ -55,8 +54,8 @@ pub struct DiskOptions {
     pub log: LogLimits,
     /// Where checkpoints run.
     pub checkpoints: CheckpointMode,
-    /// The instance number of a new data file, by which a log is recognised as
-    /// belonging to it. It is random and secret (see `record.rs`).
+    /// The instance number of a new data file. Every record of its log has this
+    /// number. It is random and secret (see `record.rs`).
     pub instance: u64,
 }
 
@@ -69,8 +68,8 @@ pub struct LogLimits {
     /// Writes in one of the two files. This bounds the memory of the overlay, in
     /// which a small write takes more bytes than in the log.
     pub file_writes: usize,
-    /// After this many removals a checkpoint begins early, if none is running: a
-    /// scan has to pass over each removal and over the entry it hides.
+    /// After this many removals a checkpoint begins before the log is full, if none
+    /// is running: a scan has to pass over each removal and over the entry it hides.
     pub removals: usize,
     /// A commit larger than this bypasses the log and goes to the data file:
     /// writing it twice would cost more than the second sync of the data file.
@@ -133,12 +132,14 @@ pub struct DiskStore {
 
 /// The state that commits, views and checkpoints share.
 struct Core {
-    // Fields are dropped in this order: a snapshot goes before its database.
+    // Rust drops fields in this order: the snapshot in `layers` must be dropped
+    // before its database.
     layers: RwLock<Layers>,
     database: DataFile,
     deferred: DeferredWrites,
     location: Arc<Location>,
-    /// Why commits are refused. Set once, by the commit or checkpoint that failed.
+    /// The failure after which commits are refused. Set once, by the commit or
+    /// checkpoint that failed.
     failure: OnceLock<String>,
 }
 
@@ -146,14 +147,14 @@ struct Core {
 struct Writer {
     log: Log,
     checkpointer: Checkpointer,
-    /// The last commit's number.
+    /// The sequence number of the last commit.
     sequence: u64,
-    /// Removals in `active`.
+    /// The number of removals in the active overlay.
     removals: usize,
-    /// `None` for a data file of format 1, which has no log; the first commit
-    /// gives it an instance number.
+    /// The instance number of the data file. `None` for a file of format 1, which has
+    /// no log; the first commit gives it `new_instance`.
     instance: Option<u64>,
-    instance_if_none: u64,
+    new_instance: u64,
     limits: LogLimits,
 }
 
@@ -166,7 +167,7 @@ impl DiskStore {
 
     /// Opens the data directory with other options.
     pub fn open_with(directory: &Path, options: DiskOptions) -> Result<DiskStore, StoreError> {
-        open::path(directory, &options)
+        open::open_path(directory, &options)
     }
 
     /// Opens a store on a simulated directory, without threads or randomness.
@@ -179,7 +180,7 @@ impl DiskStore {
         directory: impl Directory,
         options: DiskOptions,
     ) -> Result<DiskStore, StoreError> {
-        open::directory(Box::new(directory), Location("the given backend".to_string()), &options)
+        open::open_directory(Box::new(directory), Location("the given backend".to_string()), &options)
     }
 }
 
@@ -200,8 +201,8 @@ impl Store for DiskStore {
             return Err(core.location.closed_to_writes(failure));
         }
         let Some(writer) = writer.as_mut().filter(|_| !writes.is_empty()) else { return Ok(()) };
-        guarded(|| writer.commit(core, &writes)).map_err(|failure| {
-            let error = core.location.failed("write", failure);
+        catch_panic(|| writer.commit(core, &writes)).map_err(|failure| {
+            let error = core.location.failed_to("write", failure);
             core.close_to_writes(&error.message);
             error
         })
@@ -223,12 +224,12 @@ impl Writer {
         let instance = match self.instance {
             Some(instance) => instance,
             None => {
-                core.upgrade(self.instance_if_none)?;
-                *self.instance.insert(self.instance_if_none)
+                core.upgrade(self.new_instance)?;
+                *self.instance.insert(self.new_instance)
             }
         };
         let Some(size) = record::size(writes).filter(|size| *size <= self.limits.record_bytes) else {
-            return self.commit_past_the_log(core, writes);
+            return self.commit_without_log(core, writes);
         };
         let has_many_removals = self.removals >= self.limits.removals;
         if !self.log.has_room(size, writes.len()) || has_many_removals && self.checkpointer.is_idle()? {
@@ -238,32 +239,33 @@ impl Writer {
         self.log.append(&record)?;
         self.sequence += 1;
         self.publish(core, record.entries)?;
-        // A checkpoint that fails here closes the store, but this commit is
-        // durable already.
-        if let Err(failure) = self.checkpointer.tick(core) {
+        // A checkpoint that fails here closes the store to writes. This commit
+        // succeeds all the same, because it is durable already.
+        if let Err(failure) = self.checkpointer.after_commit(core) {
             core.close_to_writes(&failure.detail);
         }
         Ok(())
     }
 
-    /// Makes a durable commit visible. A removed key that is in no layer below is
-    /// dropped from the overlay: a queue whose items come and go between two
-    /// checkpoints leaves nothing that a scan must pass over.
+    /// Makes a durable commit visible. If no layer below has a removed key, the key is
+    /// dropped from the active overlay and no removal is stored. So a queue whose items
+    /// are added and removed between two checkpoints leaves no removals that a scan
+    /// must pass over.
     fn publish(&mut self, core: &Core, entries: Vec<LoggedWrite>) -> Result<(), Failure> {
         let below = core.layers().clone();
-        let is_below = |key: &[u8]| match below.frozen.get(key) {
+        let has_below = |key: &[u8]| match below.frozen.get(key) {
             Some(value) => Ok(value.is_some()),
             None => Ok::<_, Failure>(below.base.get(key)?.is_some()),
         };
-        let mut gone = Vec::new();
+        let mut needs_no_entry = Vec::new();
         for (key, value) in &entries {
-            gone.push(value.is_none() && !is_below(key)?);
+            needs_no_entry.push(value.is_none() && !has_below(key)?);
         }
-        drop(below); // Otherwise every node that changes now would be copied.
+        drop(below); // While it exists, every node that changes would be copied.
         let mut layers = core.layers_mut();
-        for ((key, value), is_gone) in entries.into_iter().zip(gone) {
-            self.removals += usize::from(value.is_none() && !is_gone);
-            match is_gone {
+        for ((key, value), needs_no_entry) in entries.into_iter().zip(needs_no_entry) {
+            self.removals += usize::from(value.is_none() && !needs_no_entry);
+            match needs_no_entry {
                 true => layers.active.remove(&key),
                 false => layers.active.insert(&key, value),
             }
@@ -271,9 +273,9 @@ impl Writer {
         Ok(())
     }
 
-    /// Freezes the active overlay, starts a checkpoint of it, and continues in the
-    /// other log file. First waits for the previous checkpoint, whose records are
-    /// in that file. So memory and log are bounded.
+    /// Freezes the active overlay, starts a checkpoint of it, and switches to the other
+    /// log file. First waits for the previous checkpoint, because the records of that
+    /// file may be overwritten only after it. So memory and log are bounded.
     fn begin_checkpoint(&mut self, core: &Core) -> Result<(), Failure> {
         self.checkpointer.finish(core)?;
         let overlay = {
@@ -283,12 +285,12 @@ impl Writer {
         };
         self.log.switch();
         self.removals = 0;
-        self.checkpointer.start(Job { overlay, covers: self.sequence })
+        self.checkpointer.start(Checkpoint { overlay, last_sequence: self.sequence })
     }
 
-    /// Writes one transaction of the data file: everything that is not in it yet,
-    /// then the commit.
-    fn commit_past_the_log(&mut self, core: &Core, writes: &[Write<'_>]) -> Result<(), Failure> {
+    /// Writes a commit that is too large for the log to the data file, in one
+    /// transaction with all commits that the data file does not have yet.
+    fn commit_without_log(&mut self, core: &Core, writes: &[Write<'_>]) -> Result<(), Failure> {
         self.checkpointer.finish(core)?;
         let active = core.layers().active.clone();
         core.store(&active, writes, self.sequence + 1)?;
@@ -331,9 +333,9 @@ impl Core {
         self.deferred.forbid_writes();
     }
 
-    /// One durable transaction of the data file: the overlay, the writes on top
-    /// of it, and the sequence number that the data file now covers.
-    fn store(&self, overlay: &Overlay, writes: &[Write<'_>], covers: u64) -> Result<(), Failure> {
+    /// Writes one durable transaction to the data file: the overlay, then the writes.
+    /// `last_sequence` is the sequence number of the last commit among them.
+    fn store(&self, overlay: &Overlay, writes: &[Write<'_>], last_sequence: u64) -> Result<(), Failure> {
         const EVERYTHING: KeyRange<'static> =
             KeyRange { from: std::ops::Bound::Unbounded, to: std::ops::Bound::Unbounded };
         let mut transaction = self.database.get()?.begin_write()?;
@@ -347,7 +349,7 @@ impl Core {
                 }
                 Ok(())
             };
-            // In key order the writes of one page lie together.
+            // In key order, writes to the same page follow each other.
             for (key, value) in overlay.range(EVERYTHING, Direction::Forward) {
                 put(key, value.as_deref())?;
             }
@@ -357,12 +359,13 @@ impl Core {
                 put(write.key, write.value)?;
             }
         }
-        open::set_covered(&transaction, covers)?;
+        open::set_covered(&transaction, last_sequence)?;
         Ok(transaction.commit()?)
     }
 
+    /// Upgrades a data file of format 1.
     fn upgrade(&self, instance: u64) -> Result<(), Failure> {
-        open::mark(self.database.get()?, instance)
+        open::write_marker(self.database.get()?, instance)
     }
 
     fn read_base(&self) -> Result<Arc<Base>, Failure> {
@@ -386,9 +389,9 @@ impl DataFile {
 
 impl Drop for DataFile {
     fn drop(&mut self) {
-        // Closing writes too, and may fail. Acknowledged commits were synced
-        // before, so a failure here loses nothing.
-        let _ = guarded(|| {
+        // redb writes when it is closed, which may fail. Acknowledged commits were
+        // synced before, so a failure here loses nothing.
+        let _ = catch_panic(|| {
             drop(self.0.take());
             Ok(())
         });
@@ -400,9 +403,10 @@ impl Drop for DiskStore {
         let writer = self.writer.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         let Some(mut writer) = writer else { return };
         if self.core.failure.get().is_none()
-            && let Err(failure) = guarded(|| writer.close(&self.core))
+            && let Err(failure) = catch_panic(|| writer.close(&self.core))
         {
-            // Everything acknowledged is in the log; the next opening finds it.
+            // Every acknowledged commit is in the log or in the data file, and the
+            // next opening reads both.
             self.core.close_to_writes(&failure.detail);
         }
         writer.checkpointer.stop();

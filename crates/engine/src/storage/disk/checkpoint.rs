@@ -4,9 +4,8 @@
 //! A checkpoint is one redb transaction. It writes all commits since the
 //! previous checkpoint, and the sequence number of the newest of these commits.
 //! One checkpoint runs at a time. In production it runs on a thread of its own,
-//! because its syncs block as long as several hundred commits take. In
-//! simulation it runs inside a later commit, so that the seed decides what
-//! happens.
+//! because its syncs take as long as several hundred commits. In simulation it runs
+//! inside a later commit, so that the seed alone decides what happens.
 //!
 //! Always true: a checkpoint that failed closes the store to writes; the thread
 //! ends before the store that owns it.
@@ -17,7 +16,7 @@ use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::thread::{self, JoinHandle};
 
 use super::Core;
-use super::failure::{Failure, guarded};
+use super::failure::{Failure, catch_panic};
 use super::view::Overlay;
 
 /// Where checkpoints run.
@@ -33,89 +32,104 @@ pub enum CheckpointMode {
     },
 }
 
-/// A frozen overlay, and the sequence number of the last commit in it.
-pub(super) struct Job {
+/// The commits that a checkpoint writes: a frozen overlay, and the sequence number
+/// of the last commit in it.
+pub(super) struct Checkpoint {
     pub(super) overlay: Overlay,
-    pub(super) covers: u64,
+    pub(super) last_sequence: u64,
 }
 
-/// Runs checkpoints. In `Thread`, `waits` says that a checkpoint was started and
-/// its outcome has not been received.
+/// Runs checkpoints.
 pub(super) enum Checkpointer {
-    Thread { jobs: SyncSender<Job>, done: Receiver<Result<(), Failure>>, thread: JoinHandle<()>, waits: bool },
-    Inline { job: Option<Job>, commits_later: u32, commits_left: u32 },
+    Thread {
+        checkpoints: SyncSender<Checkpoint>,
+        outcomes: Receiver<Result<(), Failure>>,
+        thread: JoinHandle<()>,
+        /// Whether a checkpoint was started whose outcome has not been received.
+        is_running: bool,
+    },
+    Inline {
+        /// The checkpoint that was started and has not been written.
+        pending: Option<Checkpoint>,
+        commits_later: u32,
+        /// The commits until `pending` is written.
+        commits_left: u32,
+    },
 }
 
 impl Checkpointer {
     pub(super) fn new(mode: CheckpointMode, core: &Arc<Core>) -> io::Result<Checkpointer> {
         match mode {
             CheckpointMode::Inline { commits_later } => {
-                Ok(Checkpointer::Inline { job: None, commits_later, commits_left: 0 })
+                Ok(Checkpointer::Inline { pending: None, commits_later, commits_left: 0 })
             }
             CheckpointMode::Thread => {
-                // At most one job is running, so neither channel ever fills.
-                let (jobs, queue) = sync_channel(1);
-                let (report, done) = sync_channel(1);
+                // At most one checkpoint is running, so sending never blocks.
+                let (checkpoints, queue) = sync_channel(1);
+                let (report, outcomes) = sync_channel(1);
                 let core = Arc::clone(core);
                 let thread = thread::Builder::new()
                     .name("perihelion-checkpoint".to_string())
-                    .spawn(move || work(&core, &queue, &report))?;
-                Ok(Checkpointer::Thread { jobs, done, thread, waits: false })
+                    .spawn(move || run_thread(&core, &queue, &report))?;
+                Ok(Checkpointer::Thread { checkpoints, outcomes, thread, is_running: false })
             }
         }
     }
 
-    /// Starts a checkpoint. None may be running.
-    pub(super) fn start(&mut self, new: Job) -> Result<(), Failure> {
+    /// Starts a checkpoint. No other checkpoint may be running.
+    pub(super) fn start(&mut self, checkpoint: Checkpoint) -> Result<(), Failure> {
         match self {
-            Checkpointer::Inline { job, commits_later, commits_left } => {
-                debug_assert!(job.is_none(), "one checkpoint at a time");
-                (*job, *commits_left) = (Some(new), *commits_later);
+            Checkpointer::Inline { pending, commits_later, commits_left } => {
+                debug_assert!(pending.is_none(), "one checkpoint at a time");
+                (*pending, *commits_left) = (Some(checkpoint), *commits_later);
                 Ok(())
             }
-            Checkpointer::Thread { jobs, waits, .. } => {
-                debug_assert!(!*waits, "one checkpoint at a time");
-                *waits = true;
-                jobs.send(new).map_err(|_| thread_died())
+            Checkpointer::Thread { checkpoints, is_running, .. } => {
+                debug_assert!(!*is_running, "one checkpoint at a time");
+                *is_running = true;
+                checkpoints.send(checkpoint).map_err(|_| thread_died())
             }
         }
     }
 
-    /// Returns when no checkpoint is running.
+    /// Waits until no checkpoint is running.
     pub(super) fn finish(&mut self, core: &Core) -> Result<(), Failure> {
         match self {
-            Checkpointer::Inline { job, .. } => job.take().map_or(Ok(()), |job| run(core, &job)),
-            Checkpointer::Thread { done, waits, .. } => {
-                if !std::mem::take(waits) {
+            Checkpointer::Inline { pending, .. } => {
+                pending.take().map_or(Ok(()), |checkpoint| write_checkpoint(core, &checkpoint))
+            }
+            Checkpointer::Thread { outcomes, is_running, .. } => {
+                if !std::mem::take(is_running) {
                     return Ok(());
                 }
-                done.recv().unwrap_or_else(|_| Err(thread_died()))
+                outcomes.recv().unwrap_or_else(|_| Err(thread_died()))
             }
         }
     }
 
-    /// Whether no checkpoint is running; does not wait.
+    /// Whether no checkpoint is running. Does not wait for a running one.
     pub(super) fn is_idle(&mut self) -> Result<bool, Failure> {
         match self {
-            Checkpointer::Inline { job, .. } => Ok(job.is_none()),
-            Checkpointer::Thread { done, waits, .. } => {
-                if *waits {
-                    match done.try_recv() {
+            Checkpointer::Inline { pending, .. } => Ok(pending.is_none()),
+            Checkpointer::Thread { outcomes, is_running, .. } => {
+                if *is_running {
+                    match outcomes.try_recv() {
                         Ok(outcome) => outcome?,
                         Err(TryRecvError::Empty) => return Ok(false),
                         Err(TryRecvError::Disconnected) => return Err(thread_died()),
                     }
-                    *waits = false;
+                    *is_running = false;
                 }
                 Ok(true)
             }
         }
     }
 
-    /// Called after every commit.
-    pub(super) fn tick(&mut self, core: &Core) -> Result<(), Failure> {
+    /// Must be called after every commit: writes an inline checkpoint when its time
+    /// has come.
+    pub(super) fn after_commit(&mut self, core: &Core) -> Result<(), Failure> {
         match self {
-            Checkpointer::Inline { job: Some(_), commits_left: 0, .. } => self.finish(core),
+            Checkpointer::Inline { pending: Some(_), commits_left: 0, .. } => self.finish(core),
             Checkpointer::Inline { commits_left, .. } => {
                 *commits_left = commits_left.saturating_sub(1);
                 Ok(())
@@ -126,8 +140,8 @@ impl Checkpointer {
 
     /// Waits for a running checkpoint and ends its thread.
     pub(super) fn stop(self) {
-        if let Checkpointer::Thread { jobs, thread, .. } = self {
-            drop(jobs);
+        if let Checkpointer::Thread { checkpoints, thread, .. } = self {
+            drop(checkpoints);
             // If the thread panicked, the panic hook has already reported it.
             let _ = thread.join();
         }
@@ -138,10 +152,12 @@ fn thread_died() -> Failure {
     Failure::from(io::Error::other("the checkpoint thread has died"))
 }
 
-fn work(core: &Core, queue: &Receiver<Job>, report: &SyncSender<Result<(), Failure>>) {
-    for job in queue {
-        let outcome = run(core, &job);
-        drop(job);
+/// The checkpoint thread: writes each checkpoint of the queue and reports its
+/// outcome.
+fn run_thread(core: &Core, queue: &Receiver<Checkpoint>, report: &SyncSender<Result<(), Failure>>) {
+    for checkpoint in queue {
+        let outcome = write_checkpoint(core, &checkpoint);
+        drop(checkpoint);
         if let Err(failure) = &outcome {
             core.close_to_writes(&failure.detail);
         }
@@ -152,9 +168,9 @@ fn work(core: &Core, queue: &Receiver<Job>, report: &SyncSender<Result<(), Failu
 }
 
 /// Writes the frozen overlay to the data file, then drops the overlay.
-fn run(core: &Core, job: &Job) -> Result<(), Failure> {
-    let base = guarded(|| {
-        core.store(&job.overlay, &[], job.covers)?;
+fn write_checkpoint(core: &Core, checkpoint: &Checkpoint) -> Result<(), Failure> {
+    let base = catch_panic(|| {
+        core.store(&checkpoint.overlay, &[], checkpoint.last_sequence)?;
         core.read_base()
     })?;
     let frozen = {

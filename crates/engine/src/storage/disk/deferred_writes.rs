@@ -1,9 +1,9 @@
 //! A redb backend that defers all writes until the file is accepted.
 //!
-//! redb writes while it opens a file: it marks it as open, repairs it after a
-//! crash, lays out an empty one. But whether the file is ours, and of a format
-//! we know, can only be read once it is open. So redb opens the file through this
-//! backend, which keeps every write in memory. When the file has been accepted,
+//! redb writes while it opens a file: it marks the file as open, repairs it after a
+//! crash, or gives an empty file its layout. But whether the file belongs to this
+//! program, and in which format it is, can be read only after redb has opened it. So
+//! redb opens the file through this backend, which keeps every write in memory. When the file has been accepted,
 //! [`DeferredWrites::apply`] performs them on the disk in the order and with the
 //! syncs that redb chose; from then on every call goes to the disk. A file that
 //! is not accepted was never written to.
@@ -21,19 +21,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use redb::{BackendError, StorageBackend};
 
-/// The most bytes that redb may write before the file is accepted. Laying out or
-/// repairing a file writes a few dozen pages; this is a thousand times that.
-const HELD_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// The most bytes that redb may write before the file is accepted. When redb creates
+/// or repairs a file, it writes a few dozen pages; this is a thousand times that.
+const DEFERRED_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// redb's magic number has this many bytes, and the header around it fits one
-/// sector, so the disk has all of it or none.
+/// The magic number at the beginning of a redb file has this many bytes. The header
+/// around it fits into one sector, so a power cut leaves all of it or nothing.
 const MAGIC_BYTES: usize = 9;
 const SECTOR_BYTES: usize = 512;
 
-/// redb lays out less than this before it writes the magic number.
+/// When redb creates a file, it makes it shorter than this before it writes the magic
+/// number.
 const LAYOUT_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
-/// A shared handle: redb owns one, the store another.
+/// A shared handle: redb owns one clone, the store another.
 #[derive(Debug, Clone)]
 pub(super) struct DeferredWrites(Arc<Inner>);
 
@@ -42,17 +43,19 @@ struct Inner {
     disk: Box<dyn StorageBackend>,
     applied: AtomicBool,
     forbidden: AtomicBool,
-    held: Mutex<Held>,
+    deferred: Mutex<Deferred>,
 }
 
 #[derive(Debug, Default)]
-struct Held {
-    /// Whether the disk has been read. The first read waits for redb's first call
-    /// after it took the lock: before that, another process may be changing the
-    /// file.
-    begun: bool,
+struct Deferred {
+    /// Whether the length of the file was read from the disk. It is read at redb's
+    /// first call, after redb took the lock on the file: before that, another process
+    /// may be changing the file.
+    has_read_disk: bool,
     operations: Vec<Operation>,
+    /// The bytes of all deferred writes.
     bytes: usize,
+    /// The length of the file with the deferred operations applied.
     len: u64,
 }
 
@@ -66,7 +69,7 @@ enum Operation {
 impl DeferredWrites {
     pub(super) fn new(disk: Box<dyn StorageBackend>) -> DeferredWrites {
         let (applied, forbidden) = (AtomicBool::new(false), AtomicBool::new(false));
-        DeferredWrites(Arc::new(Inner { disk, applied, forbidden, held: Mutex::new(Held::default()) }))
+        DeferredWrites(Arc::new(Inner { disk, applied, forbidden, deferred: Mutex::new(Deferred::default()) }))
     }
 
     /// Refuses all writes from now on. Called after a failure, because redb would
@@ -75,7 +78,7 @@ impl DeferredWrites {
         self.0.forbidden.store(true, Ordering::Release);
     }
 
-    fn may_write(&self) -> Result<(), io::Error> {
+    fn check_may_write(&self) -> Result<(), io::Error> {
         let forbidden = || io::Error::other("an earlier write failed");
         if self.0.forbidden.load(Ordering::Acquire) { Err(forbidden()) } else { Ok(()) }
     }
@@ -83,8 +86,8 @@ impl DeferredWrites {
     /// Performs the deferred operations; from now on every call goes to the disk.
     pub(super) fn apply(&self) -> Result<(), io::Error> {
         let disk = &self.0.disk;
-        let mut held = self.lock();
-        for operation in held.operations.drain(..) {
+        let mut deferred = self.lock();
+        for operation in deferred.operations.drain(..) {
             match operation {
                 Operation::SetLen(len) => disk.set_len(len)?,
                 Operation::Write { offset, data } => disk.write(offset, &data)?,
@@ -95,29 +98,30 @@ impl DeferredWrites {
         Ok(())
     }
 
-    fn lock(&self) -> MutexGuard<'_, Held> {
-        self.0.held.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Deferred> {
+        self.0.deferred.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn is_applied(&self) -> bool {
         self.0.applied.load(Ordering::Acquire)
     }
 
-    fn begin(&self) -> Result<MutexGuard<'_, Held>, io::Error> {
-        let mut held = self.lock();
-        if !held.begun {
-            held.len = self.0.disk.len()?;
-            if is_unfinished(&*self.0.disk, held.len)? {
-                held.hold(Operation::SetLen(0))?;
+    /// Locks the deferred operations. The first call reads the length of the file.
+    fn lock_initialised(&self) -> Result<MutexGuard<'_, Deferred>, io::Error> {
+        let mut deferred = self.lock();
+        if !deferred.has_read_disk {
+            deferred.len = self.0.disk.len()?;
+            if is_unfinished(&*self.0.disk, deferred.len)? {
+                deferred.push(Operation::SetLen(0))?;
             }
-            held.begun = true;
+            deferred.has_read_disk = true;
         }
-        Ok(held)
+        Ok(deferred)
     }
 }
 
-impl Held {
-    fn hold(&mut self, operation: Operation) -> Result<(), io::Error> {
+impl Deferred {
+    fn push(&mut self, operation: Operation) -> Result<(), io::Error> {
         match &operation {
             Operation::SetLen(len) => self.len = *len,
             Operation::Write { offset, data } => {
@@ -126,15 +130,15 @@ impl Held {
             }
             Operation::Sync => {}
         }
-        if self.bytes > HELD_BYTES_MAX {
-            return Err(io::Error::other("opening the file would change too much of it"));
+        if self.bytes > DEFERRED_BYTES_MAX {
+            return Err(io::Error::other("redb wants to change too much of the file while it opens it"));
         }
         self.operations.push(operation);
         Ok(())
     }
 
     /// Applies the deferred operations to bytes that were read from the disk.
-    fn overlay(&self, offset: u64, out: &mut [u8]) {
+    fn apply_to(&self, offset: u64, out: &mut [u8]) {
         let end = offset + out.len() as u64;
         for operation in &self.operations {
             match operation {
@@ -154,10 +158,10 @@ impl Held {
     }
 }
 
-/// Whether the file was left by a crash while redb created it: laid out, but
-/// without the magic number, which redb writes last, before the first commit.
-/// redb always refuses such a file. Every byte beyond the header is zero (this is
-/// checked), so nothing was stored in it and starting again loses nothing.
+/// Whether a crash interrupted redb while it created the file. Such a file has no
+/// magic number, which redb writes last, before the first commit, and redb always
+/// refuses it. Every byte beyond the header is zero (this is checked), so nothing was
+/// stored in the file and creating it again loses nothing.
 fn is_unfinished(disk: &dyn StorageBackend, len: u64) -> Result<bool, io::Error> {
     if len == 0 || len > LAYOUT_BYTES_MAX {
         return Ok(false);
@@ -174,47 +178,47 @@ impl StorageBackend for DeferredWrites {
         if self.is_applied() {
             return self.0.disk.len();
         }
-        Ok(self.begin()?.len)
+        Ok(self.lock_initialised()?.len)
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> Result<(), io::Error> {
         if self.is_applied() {
             return self.0.disk.read(offset, out);
         }
-        let held = self.begin()?;
-        if offset + out.len() as u64 > held.len {
+        let deferred = self.lock_initialised()?;
+        if offset + out.len() as u64 > deferred.len {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         let on_disk = self.0.disk.len()?.saturating_sub(offset).min(out.len() as u64) as usize;
         let (from_disk, beyond) = out.split_at_mut(on_disk);
         self.0.disk.read(offset, from_disk)?;
         beyond.fill(0);
-        held.overlay(offset, out);
+        deferred.apply_to(offset, out);
         Ok(())
     }
 
     fn set_len(&self, len: u64) -> Result<(), io::Error> {
-        self.may_write()?;
+        self.check_may_write()?;
         if self.is_applied() {
             return self.0.disk.set_len(len);
         }
-        self.begin()?.hold(Operation::SetLen(len))
+        self.lock_initialised()?.push(Operation::SetLen(len))
     }
 
     fn sync_data(&self) -> Result<(), io::Error> {
-        self.may_write()?;
+        self.check_may_write()?;
         if self.is_applied() {
             return self.0.disk.sync_data();
         }
-        self.begin()?.hold(Operation::Sync)
+        self.lock_initialised()?.push(Operation::Sync)
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> Result<(), io::Error> {
-        self.may_write()?;
+        self.check_may_write()?;
         if self.is_applied() {
             return self.0.disk.write(offset, data);
         }
-        self.begin()?.hold(Operation::Write { offset, data: data.to_vec() })
+        self.lock_initialised()?.push(Operation::Write { offset, data: data.to_vec() })
     }
 
     fn close(&self) -> Result<(), io::Error> {

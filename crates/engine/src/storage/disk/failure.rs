@@ -1,8 +1,8 @@
-//! Failures under a disk store, in the few kinds that a caller can act on.
+//! Failures of the disk store, sorted into the few kinds that a caller can act on.
 //!
 //! The errors of redb and of the operating system become a [`StoreErrorKind`]
 //! and a sentence. redb panics on some damage; a damaged file is outside input,
-//! so [`guarded`] turns the panic into an error.
+//! so [`catch_panic`] turns the panic into an error.
 
 use std::io;
 use std::panic::{self, AssertUnwindSafe};
@@ -26,18 +26,20 @@ impl Failure {
 }
 
 /// Runs a call of redb and turns a panic into an error.
-pub(super) fn guarded<T>(call: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
+pub(super) fn catch_panic<T>(call: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
     panic::catch_unwind(AssertUnwindSafe(call))
-        .unwrap_or_else(|_| Err(Failure::damaged("its pages contradict each other")))
+        .unwrap_or_else(|_| Err(Failure::damaged("its pages are inconsistent")))
 }
 
-/// The name of the data file in error messages: mostly a path.
+/// The name of the data file in error messages: its path, or a text for a simulated
+/// directory.
 #[derive(Debug)]
 pub(super) struct Location(pub(super) String);
 
 impl Location {
-    /// The error for a failed operation, with advice. `what` is a verb, such as "open".
-    pub(super) fn failed(&self, what: &str, failure: impl Into<Failure>) -> StoreError {
+    /// The error for a failed operation on the data file, with advice. `verb` names
+    /// the operation, such as "open".
+    pub(super) fn failed_to(&self, verb: &str, failure: impl Into<Failure>) -> StoreError {
         let Failure { kind, detail } = failure.into();
         let advice = match kind {
             StoreErrorKind::InUse => "Stop the process that has it open, or choose another directory.",
@@ -45,25 +47,26 @@ impl Location {
             StoreErrorKind::Damaged => {
                 "Use the version of perihelion that wrote it, restore a backup, or choose another directory."
             }
-            StoreErrorKind::Io => "Check that the disk is healthy, has free space and may be written.",
+            StoreErrorKind::Io => "Check that the disk is healthy, has free space and is writable.",
         };
         let location = &self.0;
-        StoreError { kind, message: format!("cannot {what} {location}: {detail}. {advice}") }
+        StoreError { kind, message: format!("cannot {verb} {location}: {detail}. {advice}") }
     }
 
     /// The error for a write after an earlier write failed.
     pub(super) fn closed_to_writes(&self, failure: &str) -> StoreError {
         let location = &self.0;
         let message = format!(
-            "cannot write {location}: an earlier write failed, and what the disk holds is only known after a \
-             restart ({failure})"
+            "cannot write {location}: an earlier write failed ({failure}). Restart the process: the \
+             data on the disk is unknown until then"
         );
         StoreError { kind: StoreErrorKind::Io, message }
     }
 }
 
-/// The error for a path that the operating system refused, with advice.
-pub(super) fn path_refused(what: &str, path: &Path, error: &io::Error) -> StoreError {
+/// The error for a path that the operating system refused, with advice. `action`
+/// says what failed, such as "open the data file".
+pub(super) fn path_refused(action: &str, path: &Path, error: &io::Error) -> StoreError {
     let advice = match error.kind() {
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
             "Give this user the right to write there, or choose another directory."
@@ -74,7 +77,7 @@ pub(super) fn path_refused(what: &str, path: &Path, error: &io::Error) -> StoreE
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "Free some space on that disk.",
         _ => "Check the path and the disk, or choose another directory.",
     };
-    let message = format!("cannot {what} {}: {error}. {advice}", path.display());
+    let message = format!("cannot {action} {}: {error}. {advice}", path.display());
     StoreError { kind: StoreErrorKind::Io, message }
 }
 
@@ -131,7 +134,7 @@ impl From<DatabaseError> for Failure {
         match error {
             DatabaseError::DatabaseAlreadyOpen => Failure {
                 kind: StoreErrorKind::InUse,
-                detail: "another process has it open, or this one twice".to_string(),
+                detail: "it is already open, in another process or in this one".to_string(),
             },
             DatabaseError::Storage(error) => error.into(),
             other => Failure::damaged(other.to_string()),

@@ -6,10 +6,11 @@
 //! are created twice in a store's life, and a record is mostly written into
 //! blocks that exist already: the sync has no metadata to write.
 //!
-//! Always true: record `n + 1` is not written before `n` is synced; a record is
-//! not overwritten before the data file covers its sequence number. So [`read`]
-//! needs only the numbers: the whole records beyond the covered number follow
-//! each other without a gap, and a power cut can take away only the last one.
+//! The data file *covers* a sequence number when it contains every commit up to
+//! that number. Always true: record `n + 1` is not written before `n` is synced; a
+//! record is not overwritten before the data file covers its number. So [`read`]
+//! needs only the numbers: the intact records that the data file does not cover
+//! follow each other without a gap, and a power cut can destroy only the last one.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -26,12 +27,13 @@ use super::record::{self, LoggedWrite, Record, SECTOR_BYTES};
 pub(super) const FILE_NAMES: [&str; 2] = ["perihelion-0.log", "perihelion-1.log"];
 
 /// A new file is lengthened by this much at a time. Zeros are written, instead
-/// of only setting the length, so that the blocks exist. A larger step would make
-/// the commit that lengthens slower; a smaller one would make it more frequent.
+/// of only setting the length, so that the blocks exist. With a larger step, the
+/// commits that lengthen the file would be slower; with a smaller step, there would
+/// be more of them.
 const GROWTH_BYTES: u64 = 1024 * 1024;
 
-/// The longest log file that is read: it is read into memory whole, and no
-/// limits of ours allow a longer one.
+/// The longest log file that is read. A log file is read into memory as a whole, and
+/// no [`LogLimits`] in use allow a longer one.
 const FILE_BYTES_MAX: u64 = 1024 * 1024 * 1024;
 
 /// The log's files and the position of the next record.
@@ -42,7 +44,7 @@ pub(super) struct Log {
     limits: LogLimits,
     current: usize,
     position: u64,
-    /// Writes in the records since the last switch.
+    /// The number of writes in the records of the current file.
     writes: usize,
 }
 
@@ -53,7 +55,8 @@ struct LogFile {
 }
 
 impl Log {
-    /// Opens the files that exist, to be written from their beginning.
+    /// Opens the files that exist. Records are written from the beginning of the
+    /// first file on.
     pub(super) fn open(directory: Box<dyn Directory>, limits: LogLimits) -> io::Result<Log> {
         let mut files = [None, None];
         for (name, slot) in FILE_NAMES.iter().zip(&mut files) {
@@ -65,12 +68,13 @@ impl Log {
         Ok(Log { directory, files, limits, current: 0, position: 0, writes: 0 })
     }
 
-    /// Whether a record of this size may still go to the current file.
+    /// Whether a record of this size may be appended to the current file. An empty
+    /// file accepts a record of any size.
     pub(super) fn has_room(&self, size: usize, writes: usize) -> bool {
-        let is_new = self.position == 0;
+        let is_empty = self.position == 0;
         let fits = self.position + size as u64 <= self.limits.file_bytes
             && self.writes + writes <= self.limits.file_writes;
-        is_new || fits
+        is_empty || fits
     }
 
     /// Appends a record and returns when it is durable.
@@ -136,11 +140,12 @@ impl Log {
 pub(super) struct Replay {
     /// The sequence number of the last commit in the log or in the data file.
     pub(super) sequence: u64,
-    /// The newest writes last.
+    /// The writes of these commits, oldest first.
     pub(super) entries: Vec<LoggedWrite>,
 }
 
-/// Reads the commits of the log beyond the covered number; changes nothing.
+/// Reads the commits of the log that the data file does not cover. `covered` is the
+/// last sequence number that it covers. Changes nothing.
 pub(super) fn read(directory: &dyn Directory, instance: u64, covered: u64) -> Result<Replay, Failure> {
     let mut found = BTreeMap::new();
     for name in FILE_NAMES {
@@ -181,11 +186,11 @@ fn collect(
         };
         offset += record.size();
         if record.sequence <= covered {
-            continue; // From before the last switch; it will be overwritten.
+            continue; // A record that the data file covers. It will be overwritten.
         }
         let entries = record.entries().ok_or_else(|| {
             Failure::damaged(format!(
-                "commit {} in {name} has lengths that contradict each other",
+                "commit {} in {name} has inconsistent lengths",
                 record.sequence
             ))
         })?;
@@ -199,7 +204,7 @@ fn collect(
 fn read_whole(file: &dyn StorageBackend, name: &str) -> Result<Bytes, Failure> {
     let len = file.len()?;
     if len > FILE_BYTES_MAX {
-        return Err(Failure::damaged(format!("{name} is longer than any log that we write")));
+        return Err(Failure::damaged(format!("{name} is longer than any log that perihelion writes")));
     }
     let mut bytes = vec![0; len as usize];
     file.read(0, &mut bytes)?;

@@ -1,10 +1,10 @@
 //! Opening a data directory, or refusing it.
 //!
 //! The order: create the directory; let redb lock and read the file with all
-//! its writes deferred (`deferred_writes.rs`); read the marker, which says whose
-//! file this is and in which format; read the log; and only then write anything.
-//! A new file gets its marker and its table in one commit, so a file has both or
-//! is new. The log's writes are moved into the data file before the store takes
+//! its writes deferred (`deferred_writes.rs`); read the marker, which says that the
+//! file belongs to this program and in which format it is; read the log; and only
+//! then write anything. A new file gets its marker and its table in one commit, so
+//! a file has both or neither. The log's writes are moved into the data file before the store takes
 //! a commit, so every store begins with an empty log.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -18,7 +18,7 @@ use redb::{
 use super::checkpoint::Checkpointer;
 use super::deferred_writes::DeferredWrites;
 use super::directory::{Directory, RealDirectory};
-use super::failure::{Failure, Location, guarded, path_refused};
+use super::failure::{Failure, Location, catch_panic, path_refused};
 use super::log::{self, Log, Replay};
 use super::view::{Layers, Overlay};
 use super::{Core, DataFile, DiskOptions, DiskStore, KEYSPACE, PAGE_CACHE_BYTES_MAX, Writer};
@@ -27,18 +27,20 @@ use crate::storage::{StoreError, StoreErrorKind};
 /// The data file's name in the directory.
 pub const FILE_NAME: &str = "perihelion.redb";
 
-/// The marker: a table with a few numbers.
+/// The marker: a table with the format, the instance number and the number of the
+/// last commit in the file.
 const MARKER: TableDefinition<'static, &str, u64> = TableDefinition::new("perihelion.marker");
 const MARKER_FORMAT: &str = "format";
 /// The instance number, which is in every record of this file's log.
 const MARKER_INSTANCE: &str = "instance";
-/// The sequence number of the last commit that is in this file.
+/// The last sequence number that the data file covers (`log.rs`).
 const MARKER_COVERED: &str = "covered";
 
 /// The format of the files. Raise it when an older program would misread what a
 /// newer one writes.
 const FORMAT: u64 = 2;
-/// The format without a log. It is read as it is; the first commit raises it.
+/// The format of data files without a log. Such a file is read as it is, and the
+/// first commit upgrades it to [`FORMAT`].
 const FORMAT_WITHOUT_LOG: u64 = 1;
 
 /// A random number from the operating system, through the standard library.
@@ -46,35 +48,37 @@ pub(super) fn random_instance() -> u64 {
     RandomState::new().build_hasher().finish()
 }
 
-pub(super) fn path(path: &Path, options: &DiskOptions) -> Result<DiskStore, StoreError> {
+pub(super) fn open_path(path: &Path, options: &DiskOptions) -> Result<DiskStore, StoreError> {
     let refused = |error| path_refused("create the data directory", path, &error);
     let real = RealDirectory::create(path).map_err(refused)?;
     let file = path.join(FILE_NAME);
-    // Opened once before redb opens it, for an error that names the path.
+    // The file is opened here once, before redb opens it, so that the error names
+    // the path.
     real.open(FILE_NAME).map_err(|error| path_refused("open the data file", &file, &error))?;
-    directory(Box::new(real), Location(file.display().to_string()), options)
+    open_directory(Box::new(real), Location(file.display().to_string()), options)
 }
 
-pub(super) fn directory(
+pub(super) fn open_directory(
     directory: Box<dyn Directory>,
     location: Location,
     options: &DiskOptions,
 ) -> Result<DiskStore, StoreError> {
-    let opened = guarded(|| {
-        let deferred = DeferredWrites::new(data_file(&*directory)?);
+    let opened = catch_panic(|| {
+        let deferred = DeferredWrites::new(open_data_file(&*directory)?);
         let accepted = accept(&deferred, &*directory, options)?;
         Ok((deferred, accepted))
     });
-    let (deferred, accepted) = opened.map_err(|failure| location.failed("open", failure))?;
+    let (deferred, accepted) = opened.map_err(|failure| location.failed_to("open", failure))?;
     let location = Arc::new(location);
     let backend = deferred.clone();
-    guarded(|| start(directory, deferred, accepted, &location, options)).map_err(|failure| {
+    catch_panic(|| start(directory, deferred, accepted, &location, options)).map_err(|failure| {
         backend.forbid_writes();
-        location.failed("open", failure)
+        location.failed_to("open", failure)
     })
 }
 
-fn data_file(directory: &dyn Directory) -> Result<Box<dyn StorageBackend>, Failure> {
+/// Opens the data file, or creates it if there is no log either.
+fn open_data_file(directory: &dyn Directory) -> Result<Box<dyn StorageBackend>, Failure> {
     if let Some(file) = directory.open(FILE_NAME)? {
         return Ok(file);
     }
@@ -86,7 +90,7 @@ fn data_file(directory: &dyn Directory) -> Result<Box<dyn StorageBackend>, Failu
     Ok(directory.create(FILE_NAME)?)
 }
 
-/// A data file of this program, and the replay of its log.
+/// A data file that belongs to this program, and the commits of its log.
 struct Accepted {
     database: DataFile,
     instance: Option<u64>,
@@ -94,6 +98,8 @@ struct Accepted {
     replay: Replay,
 }
 
+/// Opens the data file with redb, checks that it belongs to this program, reads its
+/// log, and then performs the deferred writes.
 fn accept(
     deferred: &DeferredWrites,
     directory: &dyn Directory,
@@ -104,8 +110,8 @@ fn accept(
     let (instance, covered) = match identify(&database)? {
         Identity::Ours { instance, covered } => (instance, covered),
         Identity::New => {
-            directory.sync()?; // Before the first byte, so that the name is durable.
-            mark(&database, options.instance)?;
+            directory.sync()?; // The name is durable before the file has content.
+            write_marker(&database, options.instance)?;
             (Some(options.instance), 0)
         }
     };
@@ -127,6 +133,7 @@ fn refuse_log(directory: &dyn Directory) -> Result<Replay, Failure> {
     Ok(Replay::default())
 }
 
+/// Writes the commits of the log to the data file and makes the store.
 fn start(
     directory: Box<dyn Directory>,
     deferred: DeferredWrites,
@@ -159,14 +166,17 @@ fn start(
         sequence: replay.sequence,
         removals: 0,
         instance,
-        instance_if_none: options.instance,
+        new_instance: options.instance,
         limits: options.log,
     };
     Ok(DiskStore { core, writer: Mutex::new(Some(writer)) })
 }
 
+/// Whose data file this is.
 enum Identity {
+    /// An empty file.
     New,
+    /// A file of this program.
     Ours { instance: Option<u64>, covered: u64 },
 }
 
@@ -182,27 +192,29 @@ fn identify(database: &Database) -> Result<Identity, Failure> {
     let marker = transaction.open_table(MARKER)?;
     let number =
         |name| -> Result<Option<u64>, Failure> { Ok(marker.get(name)?.map(|number| number.value())) };
-    let odd = || Failure::damaged("its format marker is not one that we ever wrote");
+    let unknown_marker = || Failure::damaged("its format marker is not one that perihelion writes");
     let identity = match number(MARKER_FORMAT)? {
         Some(FORMAT) => {
-            let instance = Some(number(MARKER_INSTANCE)?.ok_or_else(odd)?);
-            Identity::Ours { instance, covered: number(MARKER_COVERED)?.ok_or_else(odd)? }
+            let instance = Some(number(MARKER_INSTANCE)?.ok_or_else(unknown_marker)?);
+            Identity::Ours { instance, covered: number(MARKER_COVERED)?.ok_or_else(unknown_marker)? }
         }
         Some(FORMAT_WITHOUT_LOG) => Identity::Ours { instance: None, covered: 0 },
         Some(format) if format > FORMAT => {
             return Err(Failure {
                 kind: StoreErrorKind::TooNew,
-                detail: format!("its format is {format} and this version knows formats up to {FORMAT}"),
+                detail: format!(
+                    "its format is {format}, but this version can read formats up to {FORMAT} only"
+                ),
             });
         }
-        Some(_) | None => return Err(odd()),
+        Some(_) | None => return Err(unknown_marker()),
     };
     transaction.open_table(KEYSPACE)?;
     Ok(identity)
 }
 
 /// Writes the marker of the current format, into a new file or one of format 1.
-pub(super) fn mark(database: &Database, instance: u64) -> Result<(), Failure> {
+pub(super) fn write_marker(database: &Database, instance: u64) -> Result<(), Failure> {
     let mut transaction = database.begin_write()?;
     transaction.set_quick_repair(true);
     {
@@ -215,7 +227,7 @@ pub(super) fn mark(database: &Database, instance: u64) -> Result<(), Failure> {
     Ok(transaction.commit()?)
 }
 
-/// Records in a transaction the last commit that the data file covers.
+/// Sets the last sequence number that the data file covers, in a transaction.
 pub(super) fn set_covered(transaction: &WriteTransaction, sequence: u64) -> Result<(), Failure> {
     transaction.open_table(MARKER)?.insert(MARKER_COVERED, sequence)?;
     Ok(())

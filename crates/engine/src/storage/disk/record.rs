@@ -15,12 +15,13 @@ use bytes::Bytes;
 use super::crc32c::crc32c;
 use crate::storage::Write;
 
-/// Records begin at multiples of this, the unit that a disk writes whole.
+/// Records begin at multiples of this size. A disk writes a sector whole or not at
+/// all.
 pub(super) const SECTOR_BYTES: usize = 512;
 
 const MAGIC: [u8; 4] = *b"phl1";
 const HEADER_BYTES: usize = 32;
-/// The checksum covers everything behind it.
+/// The checksum covers everything after it: the record from this offset on.
 const CHECKED_FROM: usize = 8;
 
 /// Two lengths in front of each key and value.
@@ -67,7 +68,7 @@ pub(super) fn encode(instance: u64, sequence: u64, writes: &[Write<'_>], size: u
     let checksum = crc32c(&bytes[CHECKED_FROM..]);
     bytes[4..8].copy_from_slice(&checksum.to_le_bytes());
     bytes.resize(size, 0);
-    debug_assert_eq!(bytes.capacity(), size, "the size was computed before");
+    debug_assert_eq!(bytes.capacity(), size, "`size` is the size of these writes");
     let bytes = Bytes::from(bytes);
     let mut at = HEADER_BYTES;
     let mut slice = |len: usize| {
@@ -81,7 +82,7 @@ pub(super) fn encode(instance: u64, sequence: u64, writes: &[Write<'_>], size: u
     Record { entries: entries.collect(), bytes: bytes.clone() }
 }
 
-/// A record of the log whose checksum holds.
+/// A record of the log whose checksum is correct.
 #[derive(Debug)]
 pub(super) struct FoundRecord {
     pub(super) instance: u64,
@@ -90,8 +91,8 @@ pub(super) struct FoundRecord {
     payload: Bytes,
 }
 
-/// The record that begins at this sector, if one does and its checksum holds.
-/// With an `instance`, records of other data files are skipped.
+/// The record that begins at this offset. `None` if there is none, if its checksum
+/// is wrong, or if it has another instance number than `instance`.
 pub(super) fn at(file: &Bytes, offset: usize, instance: Option<u64>) -> Option<FoundRecord> {
     let header = file.get(offset..offset + HEADER_BYTES)?;
     let number = |at: usize| header[at..at + 4].try_into().map(u32::from_le_bytes).unwrap_or_default();
@@ -117,8 +118,8 @@ impl FoundRecord {
         (HEADER_BYTES + self.payload.len()).next_multiple_of(SECTOR_BYTES)
     }
 
-    /// The writes of the record; `None` if its lengths contradict each other. With a right
-    /// checksum that happens only if another program wrote the record.
+    /// The writes of the record; `None` if its lengths are inconsistent. With a
+    /// correct checksum that happens only if another program wrote the record.
     pub(super) fn entries(&self) -> Option<Vec<LoggedWrite>> {
         let mut entries = Vec::new();
         let mut rest = self.payload.clone();
@@ -149,7 +150,7 @@ mod tests {
     ];
 
     #[test]
-    fn a_record_comes_back_as_it_was_written() {
+    fn a_record_decodes_to_what_was_encoded() {
         let record = encode(7, 9, &WRITES, size(&WRITES).expect("small"));
         assert_eq!(record.bytes.len(), SECTOR_BYTES);
         let found = at(&record.bytes, 0, Some(7)).expect("whole");
@@ -162,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_with_a_wrong_byte_is_none() {
+    fn a_record_with_a_wrong_byte_or_a_missing_end_is_not_found() {
         let record = encode(7, 9, &WRITES, size(&WRITES).expect("small"));
         let used = HEADER_BYTES + 3 * ENTRY_BYTES + 4 + 5 + 4;
         for at_byte in 0..used {

@@ -1,8 +1,8 @@
 //! A snapshot of three layers: the commits since the last checkpoint began, the
 //! commits that a running checkpoint is writing, and the data file.
 //!
-//! The newest layer that has a key decides, also when it says that the key was
-//! removed. A scan walks the layers side by side in key order.
+//! The value of a key is that of the newest layer that has the key. The value may be
+//! a removal. A scan walks the layers side by side in key order.
 
 use std::cmp::Ordering;
 use std::iter::Peekable;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use redb::{AccessGuard, ReadOnlyTable};
 
-use super::failure::{Failure, Location, guarded};
+use super::failure::{Failure, Location, catch_panic};
 use crate::storage::snapshot_map::{Key, Range, SnapshotMap};
 use crate::storage::{Direction, KeyRange, StoreError, View, Visitor};
 
@@ -25,9 +25,11 @@ pub(super) type Base = ReadOnlyTable<&'static [u8], &'static [u8]>;
 /// The layers of a view, the newest first.
 #[derive(Clone)]
 pub(super) struct Layers {
+    /// The commits since the last checkpoint began.
     pub(super) active: Overlay,
-    /// Empty unless a checkpoint is running.
+    /// The commits that a running checkpoint writes; empty if none is running.
     pub(super) frozen: Overlay,
+    /// The data file.
     pub(super) base: Arc<Base>,
 }
 
@@ -43,7 +45,7 @@ impl View for DiskView<'_> {
             return Ok(value.clone());
         }
         let read = || Ok(base.get(key)?.map(|value| Bytes::copy_from_slice(value.value())));
-        guarded(read).map_err(|failure| self.location.failed("read", failure))
+        catch_panic(read).map_err(|failure| self.location.failed_to("read", failure))
     }
 
     fn scan(
@@ -56,7 +58,7 @@ impl View for DiskView<'_> {
             return Ok(());
         }
         scan_layers(&self.layers, range, direction, visit)
-            .map_err(|failure| self.location.failed("read", failure))
+            .map_err(|failure| self.location.failed_to("read", failure))
     }
 }
 
@@ -66,7 +68,7 @@ fn scan_layers(
     direction: Direction,
     visit: &mut Visitor<'_>,
 ) -> Result<(), Failure> {
-    let entries = guarded(|| Ok(layers.base.range::<&[u8]>((range.from, range.to))?))?;
+    let entries = catch_panic(|| Ok(layers.base.range::<&[u8]>((range.from, range.to))?))?;
     let mut base = BaseEntries { entries, direction };
     let mut overlays = OverlayEntries {
         active: layers.active.range(range, direction).peekable(),
@@ -104,6 +106,7 @@ fn scan_layers(
     }
 }
 
+/// Compares two keys in the direction of a scan.
 fn in_direction(direction: Direction, a: &[u8], b: &[u8]) -> Ordering {
     match direction {
         Direction::Forward => a.cmp(b),
@@ -121,20 +124,21 @@ type BaseEntry<'a> = (AccessGuard<'a, &'static [u8]>, AccessGuard<'a, &'static [
 
 impl<'a> BaseEntries<'a> {
     fn next(&mut self) -> Result<Option<BaseEntry<'a>>, Failure> {
-        guarded(|| {
+        catch_panic(|| {
             let entry = match self.direction {
                 Direction::Forward => self.entries.next().transpose()?,
                 Direction::Backward => self.entries.next_back().transpose()?,
             };
-            // Reading a value of a damaged page may panic: it is read here once,
-            // inside the guard.
+            // Reading a value of a damaged page may panic. So it is read here once,
+            // where the panic is caught.
             let _ = entry.as_ref().map(|(key, value)| (key.value(), value.value()));
             Ok(entry)
         })
     }
 }
 
-/// The entries of both overlays in key order, the active one first.
+/// The entries of both overlays in key order. If both have a key, the active one's
+/// entry is returned.
 struct OverlayEntries<'a> {
     active: Peekable<Range<'a, Option<Bytes>>>,
     frozen: Peekable<Range<'a, Option<Bytes>>>,
