@@ -18,7 +18,7 @@ use std::sync::Arc;
 use perihelion_model::json::{self, Value};
 use perihelion_model::resource_id::{ContainerRid, DatabaseRid};
 
-use crate::keys::{self, ContainerNumber, Span};
+use crate::keys::{self, ContainerNumber, OwnedKeyRange};
 use crate::storage::{Direction, StoreError, StoreErrorKind, View};
 
 pub(crate) use self::account::AccountCounters;
@@ -51,15 +51,15 @@ impl Catalog {
         if let Some(record) = view.get(&keys::account())? {
             catalog.account = AccountCounters::from_record(&parse(&record)?).ok_or_else(damaged)?;
         }
-        for record in records(view, &keys::databases())? {
+        for record in records(view, &keys::database_prefix())? {
             let database = Database::from_record(&record).ok_or_else(damaged)?;
             catalog.databases.insert(database.name.clone(), Arc::new(database));
         }
-        for record in records(view, &keys::containers())? {
+        for record in records(view, &keys::container_prefix())? {
             let container = Container::from_record(&record).ok_or_else(damaged)?;
             catalog.put_container(container);
         }
-        for record in records(view, &keys::offers())? {
+        for record in records(view, &keys::offer_prefix())? {
             let offer = Offer::from_record(&record).ok_or_else(damaged)?;
             catalog.offers.insert(offer.number, Arc::new(offer));
         }
@@ -131,7 +131,7 @@ impl Catalog {
 fn records(view: &dyn View, prefix: &[u8]) -> Result<Vec<Value>, StoreError> {
     let mut records = Vec::new();
     let mut failure = None;
-    view.scan(Span::prefix(prefix).as_range(), Direction::Forward, &mut |_, value| match parse(value) {
+    view.scan(OwnedKeyRange::prefix(prefix).as_range(), Direction::Forward, &mut |_, value| match parse(value) {
         Ok(record) => {
             records.push(record);
             std::ops::ControlFlow::Continue(())

@@ -14,7 +14,7 @@ mod encoding;
 use perihelion_model::json::{Value, object};
 
 pub(crate) use self::encoding::{encode, type_byte};
-use crate::keys::{self, ContainerNumber, LogicalKey, SegmentId};
+use crate::keys::{self, ContainerNumber, LogicalPartition, SegmentId};
 
 /// One index of a container.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,7 +57,7 @@ pub struct Column {
 impl IndexDefinition {
     /// The prefix of all entries of a group.
     pub(crate) fn group_prefix(&self, container: ContainerNumber, group: IndexGroup<'_>) -> Vec<u8> {
-        let mut key = keys::index(container, self.id);
+        let mut key = keys::index_prefix(container, self.id);
         match (self.shape.scope, group) {
             (IndexScope::Partition, IndexGroup { partition, .. }) => key.extend_from_slice(&partition.0),
             (IndexScope::Range, IndexGroup { segment, .. }) => key.extend_from_slice(&segment.to_be_bytes()),
@@ -123,7 +123,7 @@ impl IndexDefinition {
 /// segment it lies in. The index's scope decides which of them is used.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct IndexGroup<'a> {
-    pub partition: &'a LogicalKey,
+    pub partition: &'a LogicalPartition,
     pub segment: SegmentId,
 }
 

@@ -1,12 +1,15 @@
 //! The layout of the keyspace: which key holds what.
 //!
 //! Every key begins with a byte for its kind of content. Numbers are big-endian,
-//! so that bytes sort as numbers do. Documents are sorted by segment and then by
+//! so that bytes sort as numbers do. A function whose name ends in `_prefix`
+//! returns the prefix of all keys of one kind. `rid` is the counter in a document's
+//! `_rid`, and `ordinal` the number of a change among the changes with the same
+//! LSN. Documents are sorted by segment and then by
 //! the counter in their `_rid`, which is the order in which the service returns
 //! rows without ORDER BY. (A segment belongs to a physical partition, or to the
-//! children of a split together.) Ids and members (the lists of the documents in
-//! each logical partition) are sorted by logical partition, so a point operation
-//! is two look-ups, and a query of one partition reads no other.
+//! children of a split together.) Ids and partition members (the list of documents
+//! in each logical partition) are sorted by logical partition, so a point operation
+//! is two look-ups, and a query of one partition reads no other partition.
 
 use std::ops::{Bound, ControlFlow};
 
@@ -18,19 +21,19 @@ use crate::storage::{Direction, KeyRange, StoreError, View};
 pub(crate) type ContainerNumber = u32;
 /// A physical partition's id within its container.
 pub type RangeId = u32;
-/// The part of the store where the documents of a physical partition lie. A
-/// partition begins with a segment of its own; the children of a split share
-/// their parent's.
+/// A segment: where the documents of a physical partition are stored. A partition
+/// begins with a segment of its own. The children of a split share the segment of
+/// their parent.
 pub(crate) type SegmentId = u32;
 
-/// The hash of a partition key, which names a logical partition: sixteen bytes
-/// per level.
+/// A logical partition, named by the hash of its partition key: sixteen bytes per
+/// level.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct LogicalKey(pub Vec<u8>);
+pub(crate) struct LogicalPartition(pub Vec<u8>);
 
-impl LogicalKey {
+impl LogicalPartition {
     pub(crate) fn of(key: &PartitionKey) -> Self {
-        LogicalKey(key.logical_hash())
+        LogicalPartition(key.logical_hash())
     }
 }
 
@@ -43,22 +46,22 @@ enum KeyPrefix {
     Database = 0x01,
     Container = 0x02,
     Offer = 0x03,
-    State = 0x04,
+    ContainerState = 0x04,
     Script = 0x05,
     PendingPurge = 0x06,
     PendingExpiryUpdate = 0x07,
     NamedValue = 0x08,
     Document = 0x10,
     Id = 0x11,
-    Member = 0x12,
-    Feed = 0x13,
-    Version = 0x14,
-    Unique = 0x15,
+    PartitionMember = 0x12,
+    FeedEntry = 0x13,
+    LoggedVersion = 0x14,
+    UniqueKey = 0x15,
     Index = 0x16,
     Expiry = 0x17,
     Outbox = 0x20,
     OutboxNext = 0x21,
-    Applied = 0x22,
+    AppliedUpTo = 0x22,
     Tombstone = 0x23,
     TombstoneAge = 0x24,
 }
@@ -92,7 +95,7 @@ impl KeyBuilder {
     }
 }
 
-/// The account's own record: the next numbers to give out.
+/// The record of the account: the next numbers to give out.
 pub(crate) fn account() -> Vec<u8> {
     KeyBuilder::new(KeyPrefix::Account).done()
 }
@@ -101,7 +104,7 @@ pub(crate) fn database(number: u32) -> Vec<u8> {
     KeyBuilder::new(KeyPrefix::Database).u32(number).done()
 }
 
-pub(crate) fn databases() -> Vec<u8> {
+pub(crate) fn database_prefix() -> Vec<u8> {
     KeyBuilder::new(KeyPrefix::Database).done()
 }
 
@@ -109,7 +112,7 @@ pub(crate) fn container(number: ContainerNumber) -> Vec<u8> {
     KeyBuilder::new(KeyPrefix::Container).u32(number).done()
 }
 
-pub(crate) fn containers() -> Vec<u8> {
+pub(crate) fn container_prefix() -> Vec<u8> {
     KeyBuilder::new(KeyPrefix::Container).done()
 }
 
@@ -117,13 +120,13 @@ pub(crate) fn offer(number: u32) -> Vec<u8> {
     KeyBuilder::new(KeyPrefix::Offer).u32(number).done()
 }
 
-pub(crate) fn offers() -> Vec<u8> {
+pub(crate) fn offer_prefix() -> Vec<u8> {
     KeyBuilder::new(KeyPrefix::Offer).done()
 }
 
 /// A container's counters.
-pub(crate) fn state(container: ContainerNumber) -> Vec<u8> {
-    KeyBuilder::new(KeyPrefix::State).u32(container).done()
+pub(crate) fn container_state(container: ContainerNumber) -> Vec<u8> {
+    KeyBuilder::new(KeyPrefix::ContainerState).u32(container).done()
 }
 
 /// Marks a deleted container whose documents are still to be purged.
@@ -131,7 +134,7 @@ pub(crate) fn pending_purge(container: ContainerNumber) -> Vec<u8> {
     KeyBuilder::new(KeyPrefix::PendingPurge).u32(container).done()
 }
 
-pub(crate) fn pending_purges() -> Vec<u8> {
+pub(crate) fn pending_purge_prefix() -> Vec<u8> {
     KeyBuilder::new(KeyPrefix::PendingPurge).done()
 }
 
@@ -140,7 +143,7 @@ pub(crate) fn pending_expiry_update(container: ContainerNumber) -> Vec<u8> {
     KeyBuilder::new(KeyPrefix::PendingExpiryUpdate).u32(container).done()
 }
 
-pub(crate) fn pending_expiry_updates() -> Vec<u8> {
+pub(crate) fn pending_expiry_update_prefix() -> Vec<u8> {
     KeyBuilder::new(KeyPrefix::PendingExpiryUpdate).done()
 }
 
@@ -149,16 +152,16 @@ pub(crate) fn parse_container(key: &[u8]) -> Option<ContainerNumber> {
     Some(number_at(key, 1, 4)? as u32)
 }
 
-/// Stored procedures, triggers and functions, kept but not run.
+/// A stored procedure, trigger or user-defined function. It is stored but not run.
 pub(crate) fn script(container: ContainerNumber, kind: u8, id: &str) -> Vec<u8> {
     KeyBuilder::new(KeyPrefix::Script).u32(container).bytes(&[kind]).bytes(id.as_bytes()).done()
 }
 
-pub(crate) fn scripts(container: ContainerNumber, kind: u8) -> Vec<u8> {
+pub(crate) fn script_prefix(container: ContainerNumber, kind: u8) -> Vec<u8> {
     KeyBuilder::new(KeyPrefix::Script).u32(container).bytes(&[kind]).done()
 }
 
-pub(crate) fn all_scripts() -> Vec<u8> {
+pub(crate) fn all_scripts_prefix() -> Vec<u8> {
     KeyBuilder::new(KeyPrefix::Script).done()
 }
 
@@ -166,55 +169,57 @@ pub(crate) fn document(container: ContainerNumber, segment: SegmentId, rid: u64)
     KeyBuilder::new(KeyPrefix::Document).u32(container).u32(segment).u64(rid).done()
 }
 
-pub(crate) fn documents(container: ContainerNumber, segment: SegmentId) -> Vec<u8> {
+pub(crate) fn document_prefix(container: ContainerNumber, segment: SegmentId) -> Vec<u8> {
     KeyBuilder::new(KeyPrefix::Document).u32(container).u32(segment).done()
 }
 
 /// Maps (logical partition, id) to the counter in the document's `_rid`.
-pub(crate) fn id(container: ContainerNumber, partition: &LogicalKey, id: &str) -> Vec<u8> {
+pub(crate) fn id(container: ContainerNumber, partition: &LogicalPartition, id: &str) -> Vec<u8> {
     KeyBuilder::new(KeyPrefix::Id).u32(container).bytes(&partition.0).bytes(id.as_bytes()).done()
 }
 
-/// An entry of the list of a logical partition's documents, in `_rid` order.
-pub(crate) fn member(container: ContainerNumber, partition: &LogicalKey, rid: u64) -> Vec<u8> {
-    KeyBuilder::new(KeyPrefix::Member).u32(container).bytes(&partition.0).u64(rid).done()
+/// An entry of the list of a logical partition's documents, in `_rid` order. The
+/// prefix accepts a part of a hierarchical key.
+pub(crate) fn partition_member(container: ContainerNumber, partition: &LogicalPartition, rid: u64) -> Vec<u8> {
+    KeyBuilder::new(KeyPrefix::PartitionMember).u32(container).bytes(&partition.0).u64(rid).done()
 }
 
-pub(crate) fn members(container: ContainerNumber, partition: &[u8]) -> Vec<u8> {
-    KeyBuilder::new(KeyPrefix::Member).u32(container).bytes(partition).done()
+pub(crate) fn partition_member_prefix(container: ContainerNumber, partition: &[u8]) -> Vec<u8> {
+    KeyBuilder::new(KeyPrefix::PartitionMember).u32(container).bytes(partition).done()
 }
 
-/// The position of a document's latest version in the change feed.
-pub(crate) fn feed(container: ContainerNumber, segment: SegmentId, lsn: u64, ordinal: u64) -> Vec<u8> {
-    KeyBuilder::new(KeyPrefix::Feed).u32(container).u32(segment).u64(lsn).u64(ordinal).done()
+/// An entry of the change feed: the position of a document's latest version.
+pub(crate) fn feed_entry(container: ContainerNumber, segment: SegmentId, lsn: u64, ordinal: u64) -> Vec<u8> {
+    KeyBuilder::new(KeyPrefix::FeedEntry).u32(container).u32(segment).u64(lsn).u64(ordinal).done()
 }
 
-pub(crate) fn feeds(container: ContainerNumber, segment: SegmentId) -> Vec<u8> {
-    KeyBuilder::new(KeyPrefix::Feed).u32(container).u32(segment).done()
+pub(crate) fn feed_entry_prefix(container: ContainerNumber, segment: SegmentId) -> Vec<u8> {
+    KeyBuilder::new(KeyPrefix::FeedEntry).u32(container).u32(segment).done()
 }
 
 /// A version or a delete of a document, for containers whose change feed is read
 /// in the mode "all versions and deletes".
-pub(crate) fn version(container: ContainerNumber, segment: SegmentId, lsn: u64, ordinal: u64) -> Vec<u8> {
-    KeyBuilder::new(KeyPrefix::Version).u32(container).u32(segment).u64(lsn).u64(ordinal).done()
+pub(crate) fn logged_version(container: ContainerNumber, segment: SegmentId, lsn: u64, ordinal: u64) -> Vec<u8> {
+    KeyBuilder::new(KeyPrefix::LoggedVersion).u32(container).u32(segment).u64(lsn).u64(ordinal).done()
 }
 
-pub(crate) fn versions(container: ContainerNumber, segment: SegmentId) -> Vec<u8> {
-    KeyBuilder::new(KeyPrefix::Version).u32(container).u32(segment).done()
+pub(crate) fn logged_version_prefix(container: ContainerNumber, segment: SegmentId) -> Vec<u8> {
+    KeyBuilder::new(KeyPrefix::LoggedVersion).u32(container).u32(segment).done()
 }
 
-/// A unique key's values within a logical partition.
-pub(crate) fn unique(
+/// The values of a unique key within a logical partition. `constraint` is the index
+/// of the unique key in the container's definition.
+pub(crate) fn unique_key(
     container: ContainerNumber,
-    partition: &LogicalKey,
+    partition: &LogicalPartition,
     constraint: u16,
     values: &[u8],
 ) -> Vec<u8> {
-    KeyBuilder::new(KeyPrefix::Unique).u32(container).bytes(&partition.0).u16(constraint).bytes(values).done()
+    KeyBuilder::new(KeyPrefix::UniqueKey).u32(container).bytes(&partition.0).u16(constraint).bytes(values).done()
 }
 
 /// The prefix of all entries of one index.
-pub(crate) fn index(container: ContainerNumber, index: u16) -> Vec<u8> {
+pub(crate) fn index_prefix(container: ContainerNumber, index: u16) -> Vec<u8> {
     KeyBuilder::new(KeyPrefix::Index).u32(container).u16(index).done()
 }
 
@@ -223,14 +228,15 @@ pub(crate) fn expiry(at: u64, container: ContainerNumber, segment: SegmentId, ri
     KeyBuilder::new(KeyPrefix::Expiry).u64(at).u32(container).u32(segment).u64(rid).done()
 }
 
-/// All documents that expire at or before `at`.
-pub(crate) fn expired_by(at: u64) -> (Vec<u8>, Vec<u8>) {
+/// The bounds of the expiry entries at or before `at`: the lower one is included,
+/// the upper one is not.
+pub(crate) fn expiry_bounds(at: u64) -> (Vec<u8>, Vec<u8>) {
     let from = KeyBuilder::new(KeyPrefix::Expiry).done();
     let to = KeyBuilder::new(KeyPrefix::Expiry).u64(at.saturating_add(1)).done();
     (from, to)
 }
 
-/// The parts of an expiry key: (at, container, segment, rid).
+/// The parts of an expiry key: time, container, segment, rid.
 pub(crate) fn parse_expiry(key: &[u8]) -> Option<(u64, ContainerNumber, SegmentId, u64)> {
     if key.len() != 25 {
         return None;
@@ -254,7 +260,7 @@ pub(crate) fn outbox(sequence: u64, ordinal: u64) -> Vec<u8> {
     KeyBuilder::new(KeyPrefix::Outbox).u64(sequence).u64(ordinal).done()
 }
 
-pub(crate) fn outboxes() -> Vec<u8> {
+pub(crate) fn outbox_prefix() -> Vec<u8> {
     KeyBuilder::new(KeyPrefix::Outbox).done()
 }
 
@@ -263,13 +269,13 @@ pub(crate) fn outbox_next() -> Vec<u8> {
     KeyBuilder::new(KeyPrefix::OutboxNext).done()
 }
 
-/// The last entry of a region's outbox that has been applied here.
-pub(crate) fn applied(region: u8) -> Vec<u8> {
-    KeyBuilder::new(KeyPrefix::Applied).bytes(&[region]).done()
+/// The number of the last entry of a region's outbox that is applied here.
+pub(crate) fn applied_up_to(region: u8) -> Vec<u8> {
+    KeyBuilder::new(KeyPrefix::AppliedUpTo).bytes(&[region]).done()
 }
 
 /// The tombstone of a document: the version of its delete.
-pub(crate) fn tombstone(container: ContainerNumber, partition: &LogicalKey, id: &str) -> Vec<u8> {
+pub(crate) fn tombstone(container: ContainerNumber, partition: &LogicalPartition, id: &str) -> Vec<u8> {
     KeyBuilder::new(KeyPrefix::Tombstone).u32(container).bytes(&partition.0).bytes(id.as_bytes()).done()
 }
 
@@ -278,7 +284,7 @@ pub(crate) fn tombstone_age(time: u64, tombstone: &[u8]) -> Vec<u8> {
     KeyBuilder::new(KeyPrefix::TombstoneAge).u64(time).bytes(tombstone).done()
 }
 
-pub(crate) fn tombstone_ages() -> Vec<u8> {
+pub(crate) fn tombstone_age_prefix() -> Vec<u8> {
     KeyBuilder::new(KeyPrefix::TombstoneAge).done()
 }
 
@@ -290,14 +296,14 @@ pub(crate) fn parse_tombstone_age(key: &[u8]) -> Option<(u64, &[u8])> {
 /// The prefixes of all keys that are removed with their container.
 pub(crate) fn prefixes_of_container(container: ContainerNumber) -> impl Iterator<Item = Vec<u8>> {
     [
-        KeyPrefix::State,
+        KeyPrefix::ContainerState,
         KeyPrefix::Script,
         KeyPrefix::Document,
         KeyPrefix::Id,
-        KeyPrefix::Member,
-        KeyPrefix::Feed,
-        KeyPrefix::Version,
-        KeyPrefix::Unique,
+        KeyPrefix::PartitionMember,
+        KeyPrefix::FeedEntry,
+        KeyPrefix::LoggedVersion,
+        KeyPrefix::UniqueKey,
         KeyPrefix::Index,
         KeyPrefix::Tombstone,
     ]
@@ -321,7 +327,7 @@ fn number_at(key: &[u8], at: usize, length: usize) -> Option<u64> {
     Some(bytes.iter().fold(0, |sum, byte| (sum << 8) | u64::from(*byte)))
 }
 
-/// The first key after all that begin with `prefix`.
+/// The smallest key that is greater than all keys with this prefix.
 pub(crate) fn after_prefix(prefix: &[u8]) -> Vec<u8> {
     let mut end = prefix.to_vec();
     while let Some(last) = end.last_mut() {
@@ -334,32 +340,32 @@ pub(crate) fn after_prefix(prefix: &[u8]) -> Vec<u8> {
     end
 }
 
-/// A range of keys with owned bounds, which a scan can borrow.
+/// A [`KeyRange`] that owns its bounds.
 #[derive(Debug, Clone)]
-pub(crate) struct Span {
+pub(crate) struct OwnedKeyRange {
     pub from: Bound<Vec<u8>>,
     pub to: Bound<Vec<u8>>,
 }
 
-impl Span {
+impl OwnedKeyRange {
     pub(crate) fn prefix(prefix: &[u8]) -> Self {
-        Span { from: Bound::Included(prefix.to_vec()), to: Bound::Excluded(after_prefix(prefix)) }
+        OwnedKeyRange { from: Bound::Included(prefix.to_vec()), to: Bound::Excluded(after_prefix(prefix)) }
     }
 
-    /// The keys with a prefix that come after `key`.
+    /// The keys with a prefix that are greater than `key`.
     pub(crate) fn prefix_after(prefix: &[u8], key: &[u8]) -> Self {
-        Span { from: Bound::Excluded(key.to_vec()), to: Bound::Excluded(after_prefix(prefix)) }
+        OwnedKeyRange { from: Bound::Excluded(key.to_vec()), to: Bound::Excluded(after_prefix(prefix)) }
     }
 
     pub(crate) fn between(from: &[u8], to: &[u8]) -> Self {
-        Span { from: Bound::Included(from.to_vec()), to: Bound::Excluded(to.to_vec()) }
+        OwnedKeyRange { from: Bound::Included(from.to_vec()), to: Bound::Excluded(to.to_vec()) }
     }
 
     pub(crate) fn as_range(&self) -> KeyRange<'_> {
         KeyRange { from: self.from.as_ref().map(Vec::as_slice), to: self.to.as_ref().map(Vec::as_slice) }
     }
 
-    /// Up to `limit` keys of this span, in order.
+    /// Up to `limit` keys of this range, in order.
     pub(crate) fn first_keys(&self, view: &dyn View, limit: usize) -> Result<Vec<Vec<u8>>, StoreError> {
         let mut found = Vec::new();
         view.scan(self.as_range(), Direction::Forward, &mut |key, _| {

@@ -21,7 +21,7 @@ use tokio::sync::Notify;
 pub(crate) use self::indexes::build_index;
 pub(crate) use self::splits::oversized_partitions;
 use crate::index::IndexShape;
-use crate::keys::{self, ContainerNumber, Span};
+use crate::keys::{self, ContainerNumber, OwnedKeyRange};
 use crate::refusal::Refusal;
 use crate::writer::StoreHandle;
 
@@ -87,6 +87,6 @@ pub(crate) async fn run_once(
 
 /// The container that the first key with a prefix names.
 fn first_container(store: &StoreHandle, prefix: &[u8]) -> Result<Option<ContainerNumber>, Refusal> {
-    let first = Span::prefix(prefix).first_keys(&*store.view()?, 1)?;
+    let first = OwnedKeyRange::prefix(prefix).first_keys(&*store.view()?, 1)?;
     Ok(first.first().and_then(|key| keys::parse_container(key)))
 }

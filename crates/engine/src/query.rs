@@ -1,11 +1,12 @@
 //! Running queries: one page at a time, from one snapshot.
 //!
-//! The language is in `perihelion-query`; this module runs it on the store. A
-//! page is made in four steps, a file each: `access` chooses the keys to read (all
-//! documents, a partition's members, an index), `sources` scans them, `rows`
-//! turns documents into rows in the right order (`gather` when all rows are
-//! needed first), and `continuation` says where the next page starts. A query
-//! that read many documents for few rows reports the index it missed.
+//! The crate `perihelion-query` compiles queries; this module runs them on the
+//! store. A page is made in four steps, each in its own file: `access` chooses the
+//! keys to read (all documents, the documents of a partition, an index), `sources`
+//! scans them, `rows` turns documents into rows in the right order (with `gather`
+//! when all rows must be computed first), and `continuation` says where the next
+//! page starts. A query that read many documents for few rows reports the index that
+//! would have helped.
 
 mod access;
 mod continuation;
@@ -52,12 +53,13 @@ pub enum QueryScope {
         /// The physical partitions that may hold them.
         ranges: Vec<RangeId>,
     },
-    /// Physical partitions, each narrowed to some effective keys.
+    /// Physical partitions, each narrowed to some effective keys. An empty list means
+    /// all partitions.
     Ranges(Vec<(RangeId, EffectiveRange)>),
 }
 
 impl QueryScope {
-    /// The physical partitions that it reads.
+    /// The physical partitions that the query reads.
     pub fn range_ids(&self, container: &Container) -> Vec<RangeId> {
         match self {
             QueryScope::Partition(target) => vec![target.range.id],
@@ -130,8 +132,8 @@ pub(crate) fn execute(
     })
 }
 
-/// The number of documents read without a row from which an index is worth its
-/// cost to every write.
+/// If a page reads more documents than this that give no row, an index is worth its
+/// cost for every write.
 const MISSES_BEFORE_INDEX: u64 = 200;
 
 fn missing_index(plan: &access::Plan, documents: u64, rows: u64) -> Option<IndexShape> {

@@ -1,9 +1,10 @@
 //! A transaction: a snapshot, and the writes on top of it.
 //!
 //! The jobs of one group run one after the other on the same transaction and see
-//! each other's writes. Each job is an [`Transaction::attempt`]: its writes are
-//! kept apart until it succeeds, so a refused job leaves nothing. Within a job,
-//! an attempt does the same for one operation of a batch that is not atomic.
+//! each other's writes. Each job runs in [`Transaction::attempt`]: its writes are
+//! held in a layer of their own until it succeeds, so a refused job leaves nothing.
+//! Within a job, each operation of a batch that is not atomic runs in an attempt
+//! of its own.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -13,7 +14,7 @@ use bytes::Bytes;
 use perihelion_model::json::{self, Style, Value};
 
 use crate::catalog::{Catalog, Container};
-use crate::keys::{self, ContainerNumber, Span};
+use crate::keys::{self, ContainerNumber, OwnedKeyRange};
 use crate::refusal::Refusal;
 use crate::region::Replica;
 use crate::state::ContainerState;
@@ -25,8 +26,8 @@ type Overlay = BTreeMap<Vec<u8>, Option<Bytes>>;
 /// The view and the writes of a group of jobs.
 pub(crate) struct Transaction<'v> {
     view: Box<dyn View + 'v>,
-    /// The group's writes first, then those of the running job, then those of
-    /// each attempt within it.
+    /// The writes of the group first, then those of the running job, then those of
+    /// the attempts within the job.
     layers: Vec<Overlay>,
     pub catalog: Arc<Catalog>,
     /// Seconds since 1970, one reading for the whole group.
@@ -65,15 +66,15 @@ impl<'v> Transaction<'v> {
         &mut self.layers[top]
     }
 
-    /// Up to `limit` entries of a span, this transaction's writes included.
-    pub(crate) fn entries(&self, span: &Span, limit: usize) -> Result<Vec<(Vec<u8>, Bytes)>, StoreError> {
-        let bounds = (span.from.clone(), span.to.clone());
+    /// Up to `limit` entries of a range of keys, this transaction's writes included.
+    pub(crate) fn entries(&self, key_range: &OwnedKeyRange, limit: usize) -> Result<Vec<(Vec<u8>, Bytes)>, StoreError> {
+        let bounds = (key_range.from.clone(), key_range.to.clone());
         let mut written: BTreeMap<&[u8], &Option<Bytes>> = BTreeMap::new();
         for overlay in &self.layers {
             written.extend(overlay.range(bounds.clone()).map(|(key, value)| (key.as_slice(), value)));
         }
         let mut found: BTreeMap<Vec<u8>, Bytes> = BTreeMap::new();
-        self.view.scan(span.as_range(), Direction::Forward, &mut |key, value| {
+        self.view.scan(key_range.as_range(), Direction::Forward, &mut |key, value| {
             if !written.contains_key(key) {
                 found.insert(key.to_vec(), Bytes::copy_from_slice(value));
             }
@@ -96,12 +97,12 @@ impl<'v> Transaction<'v> {
 
     /// The counters of a container.
     pub(crate) fn state(&self, container: ContainerNumber) -> Result<ContainerState, Refusal> {
-        let record = self.get(&keys::state(container))?;
+        let record = self.get(&keys::container_state(container))?;
         record.and_then(|record| ContainerState::decode(&record)).ok_or_else(Refusal::no_such_resource)
     }
 
     pub(crate) fn put_state(&mut self, container: ContainerNumber, state: &ContainerState) {
-        self.put(keys::state(container), state.encode());
+        self.put(keys::container_state(container), state.encode());
     }
 
     /// Runs a job, or part of one. When it is refused, its writes are undone.

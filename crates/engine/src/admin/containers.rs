@@ -135,7 +135,7 @@ pub(super) fn drop_container(
 ) {
     catalog.remove_container(container.number());
     transaction.remove(keys::container(container.number()));
-    transaction.remove(keys::state(container.number()));
+    transaction.remove(keys::container_state(container.number()));
     transaction.remove(keys::pending_expiry_update(container.number()));
     transaction.put(keys::pending_purge(container.number()), Vec::new());
     drop_offer(transaction, catalog, &container.rid_text);

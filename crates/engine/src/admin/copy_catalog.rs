@@ -10,7 +10,7 @@ use super::containers::drop_container;
 use super::indexes::add_declared_indexes;
 use super::put_container;
 use crate::catalog::{AccountCounters, Catalog, Container};
-use crate::keys::{self, RangeId, Span};
+use crate::keys::{self, RangeId, OwnedKeyRange};
 use crate::refusal::Refusal;
 use crate::state::{ContainerState, RangeState};
 use crate::transaction::Transaction;
@@ -140,7 +140,7 @@ fn split_counters(state: &mut ContainerState, container: &Container) {
 
 /// Replaces all scripts if any differs: they are few and small.
 fn copy_scripts(transaction: &mut Transaction<'_>, scripts: Vec<(Vec<u8>, Bytes)>) -> Result<(), Refusal> {
-    let ours = transaction.entries(&Span::prefix(&keys::all_scripts()), usize::MAX)?;
+    let ours = transaction.entries(&OwnedKeyRange::prefix(&keys::all_scripts_prefix()), usize::MAX)?;
     if ours == scripts {
         return Ok(());
     }

@@ -12,7 +12,7 @@ use perihelion_wire::status;
 
 use crate::catalog::{Catalog, Container, resource_name};
 use crate::charge;
-use crate::keys::{self, Span};
+use crate::keys::{self, OwnedKeyRange};
 use crate::refusal::{Layer, Refusal};
 use crate::storage::{Direction, View};
 use crate::transaction::Transaction;
@@ -86,8 +86,8 @@ pub(crate) fn scripts(
     kind: ScriptKind,
 ) -> Result<Vec<Value>, Refusal> {
     let mut found = Vec::new();
-    let span = Span::prefix(&keys::scripts(container.number(), kind.byte()));
-    view.scan(span.as_range(), Direction::Forward, &mut |_, record| {
+    let key_range = OwnedKeyRange::prefix(&keys::script_prefix(container.number(), kind.byte()));
+    view.scan(key_range.as_range(), Direction::Forward, &mut |_, record| {
         found.extend(json::parse(record).ok());
         std::ops::ControlFlow::Continue(())
     })?;
@@ -97,7 +97,7 @@ pub(crate) fn scripts(
 /// Every script of the containers in a catalog, as it is stored.
 pub(crate) fn script_records(view: &dyn View, catalog: &Catalog) -> Result<Vec<(Vec<u8>, Bytes)>, Refusal> {
     let mut records = Vec::new();
-    view.scan(Span::prefix(&keys::all_scripts()).as_range(), Direction::Forward, &mut |key, record| {
+    view.scan(OwnedKeyRange::prefix(&keys::all_scripts_prefix()).as_range(), Direction::Forward, &mut |key, record| {
         if keys::parse_container(key).is_some_and(|number| catalog.container_by_number(number).is_some()) {
             records.push((key.to_vec(), Bytes::copy_from_slice(record)));
         }
@@ -123,8 +123,8 @@ pub(crate) fn put_script(
         Some(old) if old != id || !exists => return Err(Refusal::no_such_resource()),
         _ => {}
     }
-    let span = Span::prefix(&keys::scripts(container.number(), kind.byte()));
-    if !exists && transaction.entries(&span, kind.quota() + 1)?.len() >= kind.quota() {
+    let key_range = OwnedKeyRange::prefix(&keys::script_prefix(container.number(), kind.byte()));
+    if !exists && transaction.entries(&key_range, kind.quota() + 1)?.len() >= kind.quota() {
         return Err(Refusal::new(
             status::FORBIDDEN,
             Layer::Backend,

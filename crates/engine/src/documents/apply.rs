@@ -39,7 +39,7 @@ pub(crate) fn apply(
     source: RegionId,
     entries: &[OutboxEntry],
 ) -> Result<Applied, Refusal> {
-    let applied_before = applied_position(transaction.get(&keys::applied(source.0))?);
+    let applied_before = applied_position(transaction.get(&keys::applied_up_to(source.0))?);
     let mut applied = Applied { up_to: applied_before, new_entries: 0, is_blocked: false };
     for entry in entries.iter().filter(|entry| entry.sequence > applied_before) {
         let changes = entry.changes.iter().map(Change::decode).collect::<Option<Vec<_>>>();
@@ -58,7 +58,7 @@ pub(crate) fn apply(
         applied.new_entries += 1;
     }
     if applied.new_entries > 0 {
-        transaction.put(keys::applied(source.0), applied.up_to.to_be_bytes().to_vec());
+        transaction.put(keys::applied_up_to(source.0), applied.up_to.to_be_bytes().to_vec());
     }
     Ok(applied)
 }
@@ -203,7 +203,7 @@ fn put(
         expires_at: 0,
         ttl: new.ttl,
         terms: new.terms,
-        effective_key: write.target.effective.clone(),
+        effective_key: write.target.effective_key.clone(),
         text: new.text,
     };
     stored.expires_at = stored.expiry(write.target.container.default_ttl).unwrap_or(0);

@@ -13,7 +13,7 @@ use super::stored::StoredDocument;
 use super::version_log;
 use crate::catalog::Container;
 use crate::charge;
-use crate::keys::{self, RangeId, SegmentId, Span};
+use crate::keys::{self, RangeId, SegmentId, OwnedKeyRange};
 use crate::refusal::Refusal;
 use crate::state::{ContainerState, Position};
 use crate::storage::{Direction, View};
@@ -131,9 +131,9 @@ fn collect_latest(
 ) -> Result<(), Refusal> {
     let (number, segment) = (container.number(), segment_of(container, page.request)?);
     let mut failure = None;
-    let span =
-        Span::prefix_after(&keys::feeds(number, segment), &keys::feed(number, segment, after, u64::MAX));
-    view.scan(span.as_range(), Direction::Forward, &mut |key, value| {
+    let key_range =
+        OwnedKeyRange::prefix_after(&keys::feed_entry_prefix(number, segment), &keys::feed_entry(number, segment, after, u64::MAX));
+    view.scan(key_range.as_range(), Direction::Forward, &mut |key, value| {
         let (Some((lsn, _)), Some(rid)) = (keys::last_u64_pair(key), keys::last_u64(value)) else {
             return ControlFlow::Continue(());
         };
@@ -191,11 +191,11 @@ fn collect_versions(
     page: &mut PageBuilder<'_>,
 ) -> Result<(), Refusal> {
     let (number, segment) = (container.number(), segment_of(container, page.request)?);
-    let span = Span::prefix_after(
-        &keys::versions(number, segment),
-        &keys::version(number, segment, after, u64::MAX),
+    let key_range = OwnedKeyRange::prefix_after(
+        &keys::logged_version_prefix(number, segment),
+        &keys::logged_version(number, segment, after, u64::MAX),
     );
-    view.scan(span.as_range(), Direction::Forward, &mut |key, value| {
+    view.scan(key_range.as_range(), Direction::Forward, &mut |key, value| {
         let Some((lsn, _)) = keys::last_u64_pair(key) else { return ControlFlow::Continue(()) };
         if page.ends_before(lsn) {
             return ControlFlow::Break(());

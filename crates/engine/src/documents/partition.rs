@@ -5,7 +5,7 @@ use perihelion_wire::status;
 
 use super::items::{self, ItemOperation, Precondition, Target, WriteStamps};
 use super::stored::StoredDocument;
-use crate::keys::{self, Span};
+use crate::keys::{self, OwnedKeyRange};
 use crate::refusal::Refusal;
 use crate::transaction::Transaction;
 
@@ -13,7 +13,7 @@ use crate::transaction::Transaction;
 pub(crate) fn delete_partition(transaction: &mut Transaction<'_>, target: &Target) -> Result<u64, Refusal> {
     let number = target.container.number();
     let members =
-        transaction.entries(&Span::prefix(&keys::members(number, &target.partition.0)), usize::MAX)?;
+        transaction.entries(&OwnedKeyRange::prefix(&keys::partition_member_prefix(number, &target.partition.0)), usize::MAX)?;
     let (mut stamps, mut count) = (WriteStamps::default(), 0);
     for (key, _) in members {
         let Some(rid) = keys::last_u64(&key) else { continue };

@@ -35,9 +35,9 @@ pub(crate) fn append(
         return;
     }
     let item = feed_item(operation, old, stamp.lsn, new, transaction.now);
-    let key = keys::version(target.container.number(), target.range.segment, stamp.lsn, stamp.ordinal);
-    let mut record = (target.effective.len() as u16).to_be_bytes().to_vec();
-    record.extend_from_slice(&target.effective);
+    let key = keys::logged_version(target.container.number(), target.range.segment, stamp.lsn, stamp.ordinal);
+    let mut record = (target.effective_key.len() as u16).to_be_bytes().to_vec();
+    record.extend_from_slice(&target.effective_key);
     record.extend_from_slice(json::to_text(&item, Style::Point).as_bytes());
     transaction.put(key, record);
 }

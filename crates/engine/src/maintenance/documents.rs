@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use super::KEYS_PER_JOB;
 use crate::catalog::Container;
-use crate::keys::{self, ContainerNumber, SegmentId, Span};
+use crate::keys::{self, ContainerNumber, SegmentId, OwnedKeyRange};
 use crate::refusal::Refusal;
 use crate::transaction::Transaction;
 use crate::writer::StoreHandle;
@@ -32,7 +32,7 @@ pub(super) async fn for_each_document(
     let Some(container) = catalog.container_by_number(number) else { return Ok(()) };
     let segments: BTreeSet<SegmentId> = container.ranges.iter().map(|range| range.segment).collect();
     for segment in segments {
-        let mut cursor = Some(keys::documents(number, segment));
+        let mut cursor = Some(keys::document_prefix(number, segment));
         while let Some(after) = cursor {
             let (container, visit) = (Arc::clone(container), visit.clone());
             cursor = store
@@ -52,8 +52,8 @@ fn visit_some(
     visit: &impl Visit,
 ) -> Result<Option<Vec<u8>>, Refusal> {
     let container = transaction.current(container)?;
-    let prefix = keys::documents(container.number(), segment);
-    let entries = transaction.entries(&Span::prefix_after(&prefix, after), KEYS_PER_JOB)?;
+    let prefix = keys::document_prefix(container.number(), segment);
+    let entries = transaction.entries(&OwnedKeyRange::prefix_after(&prefix, after), KEYS_PER_JOB)?;
     let last = entries.last().map(|(key, _)| key.clone());
     for (key, record) in entries {
         visit(transaction, &container, segment, key, record)?;

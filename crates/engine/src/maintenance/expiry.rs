@@ -7,15 +7,15 @@ use perihelion_model::json::Value;
 use super::documents::for_each_document;
 use super::{KEYS_PER_JOB, first_container};
 use crate::documents::{StoredDocument, Target, expire_item};
-use crate::keys::{self, Span};
+use crate::keys::{self, OwnedKeyRange};
 use crate::refusal::Refusal;
 use crate::transaction::Transaction;
 use crate::writer::StoreHandle;
 
 pub(super) async fn remove_expired(store: &StoreHandle) -> Result<(), Refusal> {
     loop {
-        let (from, to) = keys::expired_by(store.clock().seconds());
-        let found = Span::between(&from, &to).first_keys(&*store.view()?, KEYS_PER_JOB)?;
+        let (from, to) = keys::expiry_bounds(store.clock().seconds());
+        let found = OwnedKeyRange::between(&from, &to).first_keys(&*store.view()?, KEYS_PER_JOB)?;
         if found.is_empty() {
             return Ok(());
         }
@@ -48,7 +48,7 @@ fn expire(transaction: &mut Transaction<'_>, key: Vec<u8>) -> Result<(), Refusal
 
 /// Updates the expiry list of each container whose default TTL changed.
 pub(super) async fn update_expiry_lists(store: &StoreHandle) -> Result<(), Refusal> {
-    while let Some(number) = first_container(store, &keys::pending_expiry_updates())? {
+    while let Some(number) = first_container(store, &keys::pending_expiry_update_prefix())? {
         for_each_document(store, number, |transaction, container, segment, key, record| {
             let (Some(rid), Some(mut document)) = (keys::last_u64(&key), StoredDocument::decode(&record))
             else {

@@ -7,7 +7,7 @@ use super::documents::for_each_document;
 use crate::admin;
 use crate::documents::StoredDocument;
 use crate::index::{IndexGroup, IndexShape};
-use crate::keys::{self, ContainerNumber, LogicalKey};
+use crate::keys::{self, ContainerNumber, LogicalPartition};
 use crate::refusal::Refusal;
 use crate::writer::StoreHandle;
 
@@ -44,7 +44,7 @@ async fn fill_index(store: &StoreHandle, number: ContainerNumber, id: u16) -> Re
             && let Value::Object(value) = document.value()
             && let Some(partition_key) = container.partition_key.extract(&value)
         {
-            let partition = LogicalKey::of(&partition_key);
+            let partition = LogicalPartition::of(&partition_key);
             let group = IndexGroup { partition: &partition, segment };
             let key = index.entry_key(container.number(), group, &Value::Object(value), rid);
             transaction.put(key, Bytes::new());

@@ -1,14 +1,14 @@
 //! Removing the documents of deleted containers, and old tombstones.
 
 use super::{KEYS_PER_JOB, first_container};
-use crate::keys::{self, ContainerNumber, Span};
+use crate::keys::{self, ContainerNumber, OwnedKeyRange};
 use crate::refusal::Refusal;
 use crate::replication;
 use crate::transaction::Transaction;
 use crate::writer::StoreHandle;
 
 pub(super) async fn purge_deleted_containers(store: &StoreHandle) -> Result<(), Refusal> {
-    while let Some(number) = first_container(store, &keys::pending_purges())? {
+    while let Some(number) = first_container(store, &keys::pending_purge_prefix())? {
         store.write(move |transaction| purge_some(transaction, number)).await?;
     }
     Ok(())
@@ -18,7 +18,7 @@ pub(super) async fn purge_deleted_containers(store: &StoreHandle) -> Result<(), 
 /// that it is to be purged.
 fn purge_some(transaction: &mut Transaction<'_>, number: ContainerNumber) -> Result<(), Refusal> {
     for prefix in keys::prefixes_of_container(number) {
-        let entries = transaction.entries(&Span::prefix(&prefix), KEYS_PER_JOB)?;
+        let entries = transaction.entries(&OwnedKeyRange::prefix(&prefix), KEYS_PER_JOB)?;
         if !entries.is_empty() {
             for (key, _) in entries {
                 transaction.remove(key);

@@ -2,10 +2,10 @@
 //!
 //! A query can use an index whose columns are the equalities on plain paths, then
 //! the ORDER BY keys, or else one IN list and a range on one path. An existing index
-//! fits when its first columns are the equalities in any order and the next ones
-//! the order keys, all as written or all reversed. An IN list is a list of
-//! equalities, each with a part of the index to scan; the parts together have no
-//! order. The conditions that chose the index are evaluated again on each
+//! fits when its first columns are the equalities in any order and its next columns
+//! are the order keys, all in the query's directions or all in the opposite ones.
+//! Each value of an IN list selects a part of the index; the parts together are not
+//! in order. The conditions that chose the index are evaluated again on each
 //! document, so a bad choice can make a query slow but never wrong.
 
 use std::ops::Bound;
@@ -19,10 +19,11 @@ use crate::index::{self, Column, IndexDefinition, IndexScope, IndexShape};
 
 /// How a query is run.
 pub(super) struct Plan {
-    /// Whether rows must be sorted by their keys. Rows without a
-    /// key come first: since June 2022 the service returns them under every
-    /// indexing policy (its ORDER BY page; eclipse-edc/Connector#1512).
+    /// Whether the rows must be sorted by the ORDER BY keys. Rows without a key come
+    /// first: since June 2022 the service returns them under every indexing policy
+    /// (Microsoft's page on ORDER BY; eclipse-edc/Connector#1512).
     pub(super) is_ordered: bool,
+    /// Whether each order key is descending.
     pub(super) directions: Vec<bool>,
     /// Which order keys are fixed by an equality. They do not affect the order and
     /// are not part of a cursor, so that a cursor is valid for an index with or
@@ -42,8 +43,10 @@ pub(super) struct IndexUse {
     /// Encoded bounds on the column after the prefix, relative to it.
     pub(super) from: Bound<Vec<u8>>,
     pub(super) to: Bound<Vec<u8>>,
-    /// Whether scanning the index gives the rows in order; then there is one prefix.
+    /// Whether a scan of the index returns the rows in the order of the query. Then
+    /// there is one prefix.
     pub(super) gives_order: bool,
+    /// Whether the index is scanned backwards to get that order.
     pub(super) is_backward: bool,
     /// Whether there is one prefix and its entries are in `_rid` order.
     pub(super) is_by_rid: bool,
@@ -52,19 +55,21 @@ pub(super) struct IndexUse {
 /// The most columns of an index that is worth building.
 const COLUMNS_MAX: usize = 8;
 
-/// The longest IN list whose values are looked up one by one. Each costs a search
-/// of the index, so for a longer list it is better to read the documents.
-const CHOICES_MAX: usize = 1024;
+/// The longest IN list whose values are looked up one by one. Each value costs a
+/// search of the index, so for a longer list it is faster to read the documents.
+const IN_LIST_VALUES_MAX: usize = 1024;
 
+/// Chooses the index that serves a query best, if any, and names the index that
+/// would be better.
 pub(super) fn choose(container: &Container, request: &QueryRequest) -> Plan {
-    // Later stages read rows, not documents, and are sorted where they are
-    // computed; so are aggregates.
+    // Only the innermost stage reads documents. Later stages and aggregates are
+    // sorted when their rows are computed (`gather`).
     let program = request.program.innermost();
     let order = program.order();
     let directions: Vec<bool> = order.iter().map(is_descending).collect();
     let is_staged = request.program.inner().is_some();
     let is_ordered = !order.is_empty() && !program.is_grouped() && !is_staged;
-    let shape = Shape::of(program.conjuncts(), if is_ordered { order } else { &[] });
+    let shape = QueryShape::of(program.conjuncts(), if is_ordered { order } else { &[] });
     let scope = match request.scope {
         QueryScope::Partition(_) => IndexScope::Partition,
         QueryScope::Prefix { .. } | QueryScope::Ranges(_) => IndexScope::Range,
@@ -72,7 +77,7 @@ pub(super) fn choose(container: &Container, request: &QueryRequest) -> Plan {
     let candidates = container.indexes.iter().filter(|index| index.is_ready && index.shape.scope == scope);
     let best = candidates.filter_map(|index| shape.fit(index)).max_by_key(|(score, _)| *score);
     let score = best.as_ref().map_or(0, |(score, _)| *score);
-    let missing = shape.wanted().filter(|columns| shape.score(columns) > score);
+    let missing = shape.best_columns().filter(|columns| shape.score(columns) > score);
     Plan {
         is_ordered,
         directions,
@@ -86,6 +91,7 @@ fn is_descending(key: &OrderKey) -> bool {
     key.direction == perihelion_query::Direction::Descending
 }
 
+/// The member names of a path; `None` if it has an array index or is empty.
 fn plain_path(path: Option<&[Step]>) -> Option<Vec<String>> {
     let steps = path?.iter().map(|step| match step {
         Step::Name(name) => Some(name.clone()),
@@ -95,20 +101,22 @@ fn plain_path(path: Option<&[Step]>) -> Option<Vec<String>> {
 }
 
 /// The conditions and the order of a query, as far as an index can serve them.
-struct Shape<'q> {
+struct QueryShape<'q> {
+    /// Paths that must have one value.
     equalities: Vec<(Vec<String>, &'q Value)>,
     /// IN lists of scalars on paths that no equality fixes.
-    choices: Vec<(Vec<String>, &'q [Value])>,
+    in_lists: Vec<(Vec<String>, &'q [Value])>,
     /// The order keys, if all of them are plain paths.
     order: Option<Vec<Column>>,
     has_order: bool,
+    /// Comparisons (less, greater) on plain paths.
     ranges: Vec<(Vec<String>, &'q Conjunct)>,
 }
 
-impl<'q> Shape<'q> {
+impl<'q> QueryShape<'q> {
     fn of(conjuncts: &'q [Conjunct], order: &[OrderKey]) -> Self {
         let mut equalities: Vec<(Vec<String>, &Value)> = Vec::new();
-        let (mut choices, mut ranges) = (Vec::new(), Vec::new());
+        let (mut in_lists, mut ranges) = (Vec::new(), Vec::new());
         for conjunct in conjuncts {
             let Some(path) = plain_path(Some(&conjunct.path)) else { continue };
             match &conjunct.condition {
@@ -116,8 +124,8 @@ impl<'q> Shape<'q> {
                 Condition::In(values) if values.len() == 1 && is_scalar(&values[0]) => {
                     add_equality(&mut equalities, path, &values[0]);
                 }
-                Condition::In(values) if values.len() <= CHOICES_MAX && values.iter().all(is_scalar) => {
-                    choices.push((path, values.as_slice()));
+                Condition::In(values) if values.len() <= IN_LIST_VALUES_MAX && values.iter().all(is_scalar) => {
+                    in_lists.push((path, values.as_slice()));
                 }
                 Condition::Less(value)
                 | Condition::LessOrEqual(value)
@@ -130,7 +138,7 @@ impl<'q> Shape<'q> {
                 _ => {}
             }
         }
-        choices.retain(|(path, _)| !equalities.iter().any(|(known, _)| known == path));
+        in_lists.retain(|(path, _)| !equalities.iter().any(|(known, _)| known == path));
         let columns = order.iter().map(|key| {
             plain_path(key.path.as_deref()).map(|path| Column { path, is_descending: is_descending(key) })
         });
@@ -140,11 +148,11 @@ impl<'q> Shape<'q> {
             columns.retain(|column| !equalities.iter().any(|(path, _)| *path == column.path));
             columns
         });
-        Shape { equalities, choices, order: columns, has_order: !order.is_empty(), ranges }
+        QueryShape { equalities, in_lists, order: columns, has_order: !order.is_empty(), ranges }
     }
 
     /// The columns of the index that would serve this query best.
-    fn wanted(&self) -> Option<Vec<Column>> {
+    fn best_columns(&self) -> Option<Vec<Column>> {
         let mut columns: Vec<Column> = self
             .equalities
             .iter()
@@ -159,27 +167,28 @@ impl<'q> Shape<'q> {
             }
             columns.extend(order);
         } else {
-            let choice = self.choices.first().map(|(path, _)| path);
-            let range = self.ranges.iter().map(|(path, _)| path).find(|path| Some(*path) != choice);
-            let paths = choice.into_iter().chain(range);
+            let in_list_path = self.in_lists.first().map(|(path, _)| path);
+            let range = self.ranges.iter().map(|(path, _)| path).find(|path| Some(*path) != in_list_path);
+            let paths = in_list_path.into_iter().chain(range);
             columns.extend(paths.map(|path| Column { path: path.clone(), is_descending: false }));
         }
         (!columns.is_empty() && columns.len() <= COLUMNS_MAX).then_some(columns)
     }
 
-    /// How well an index fits, and how it would be used.
+    /// The score of an index for this query, and how it would be used. `None` when
+    /// the index does not help.
     fn fit(&self, index: &IndexDefinition) -> Option<(usize, IndexUse)> {
         let columns = &index.shape.columns;
         let fixed = columns.iter().take_while(|column| self.equality(&column.path).is_some()).count();
-        let (gives_order, is_backward, ordered) = self.order_fit(&columns[fixed..]);
+        let (gives_order, is_backward, ordered) = self.fit_order(&columns[fixed..]);
         let lookup = self.lookup(columns, !gives_order);
         let rest = &columns[lookup.columns..];
         let (from, to, is_bounded) = match rest.first() {
             Some(column) => self.bounds(column),
             None => (Bound::Unbounded, Bound::Unbounded, false),
         };
-        let score = 4 * (lookup.columns - usize::from(lookup.has_choice))
-            + 3 * usize::from(lookup.has_choice)
+        let score = 4 * (lookup.columns - usize::from(lookup.uses_in_list))
+            + 3 * usize::from(lookup.uses_in_list)
             + 2 * usize::from(is_bounded)
             + 8 * usize::from(gives_order && ordered > 0);
         if score == 0 {
@@ -197,7 +206,7 @@ impl<'q> Shape<'q> {
         Some((score, used))
     }
 
-    /// How well an index with these columns would fit.
+    /// The score of an index with these columns.
     fn score(&self, columns: &[Column]) -> usize {
         let shape = IndexShape { scope: IndexScope::Range, columns: columns.to_vec() };
         let index = IndexDefinition { id: 0, shape, is_ready: true };
@@ -205,15 +214,15 @@ impl<'q> Shape<'q> {
     }
 
     /// The parts of an index that the equalities and one IN list select.
-    fn lookup(&self, columns: &[Column], allows_choice: bool) -> Lookup {
-        let mut lookup = Lookup { prefixes: vec![Vec::new()], columns: 0, has_choice: false };
+    fn lookup(&self, columns: &[Column], allows_in_list: bool) -> Lookup {
+        let mut lookup = Lookup { prefixes: vec![Vec::new()], columns: 0, uses_in_list: false };
         for column in columns {
-            let chosen = self.choices.iter().find(|(path, _)| *path == column.path);
-            match (self.equality(&column.path), chosen) {
+            let in_list = self.in_lists.iter().find(|(path, _)| *path == column.path);
+            match (self.equality(&column.path), in_list) {
                 (Some(value), _) => lookup.extend(std::slice::from_ref(value), column.is_descending),
-                (None, Some((_, values))) if allows_choice && !lookup.has_choice => {
+                (None, Some((_, values))) if allows_in_list && !lookup.uses_in_list => {
                     lookup.extend(values, column.is_descending);
-                    lookup.has_choice = true;
+                    lookup.uses_in_list = true;
                 }
                 _ => break,
             }
@@ -229,9 +238,10 @@ impl<'q> Shape<'q> {
         self.equalities.iter().find(|(known, _)| known == path).map(|(_, value)| *value)
     }
 
-    /// Whether the columns after the fixed ones are the order keys. Equalities on
-    /// other columns are checked when each document is evaluated.
-    fn order_fit(&self, rest: &[Column]) -> (bool, bool, usize) {
+    /// Compares the columns after the equalities with the order keys. Returns whether
+    /// a scan gives the order, whether it must go backwards, and the number of order
+    /// keys.
+    fn fit_order(&self, rest: &[Column]) -> (bool, bool, usize) {
         let Some(order) = self.order.as_ref().filter(|_| self.has_order) else { return (false, false, 0) };
         if order.len() != rest.len() {
             return (false, false, 0);
@@ -265,7 +275,7 @@ struct Lookup {
     prefixes: Vec<Vec<u8>>,
     /// How many columns the prefixes cover.
     columns: usize,
-    has_choice: bool,
+    uses_in_list: bool,
 }
 
 impl Lookup {

@@ -1,9 +1,9 @@
 //! The continuation token: where the next page starts.
 //!
 //! The outer form is the service's: `{"token":"...","range":{"min","max"}}`, and
-//! from the second page on a list with one of these. The inside is ours. It is
-//! untrusted input: it is parsed strictly, and anything else is refused with
-//! "Invalid Continuation Token".
+//! from the second page on a list with one such object. The content of `token` is
+//! the engine's own. A token is untrusted input: it is parsed strictly, and a text
+//! that is not a token is refused with "Invalid Continuation Token".
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -17,9 +17,10 @@ use crate::catalog::Container;
 use crate::keys::RangeId;
 use crate::refusal::Refusal;
 
-/// The state between two pages.
+/// The state of a query between two pages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Continuation {
+    /// The last row of the page before; `None` before the first page.
     pub(super) after: Option<RowCursor>,
     /// The progress in ranges that were split before the query had read them to
     /// the end. Their children continue from there.
@@ -37,13 +38,13 @@ pub(super) struct Continuation {
 pub(super) struct RowCursor {
     pub(super) range: RangeId,
     pub(super) rid: u64,
-    /// Which of the document's rows, when it makes several.
+    /// The number of the row among the rows of its document.
     pub(super) row: u64,
     /// The encoded order keys of an ordered query.
     pub(super) order: Option<Vec<u8>>,
 }
 
-/// The last row of a range that was read, in the order of `_rid`s.
+/// The last row that was read in a range, in the order of `_rid`s.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Watermark {
     pub(super) range: RangeId,
@@ -51,7 +52,8 @@ pub(super) struct Watermark {
     pub(super) row: u64,
 }
 
-/// Nested splits that may happen during one query.
+/// The most watermarks in a token: so many nested splits may happen during one
+/// query.
 const WATERMARKS_MAX: usize = 32;
 
 impl Continuation {

@@ -1,11 +1,12 @@
-//! Queries that need every document before their first row: DISTINCT,
-//! aggregates, GROUP BY, statements in stages, and those that read no document.
+//! Queries that must read every document before they return the first row:
+//! DISTINCT, aggregates, GROUP BY and statements in stages (subqueries in FROM).
+//! Also queries that read no document.
 //!
 //! Each page computes all rows again, skips those that earlier pages returned,
 //! and returns the next ones. A program in stages is evaluated from the inside
 //! out: the rows of the inner program, sorted and cut, take the role of
 //! documents in the outer one. At most two stages are in memory at a time, each
-//! within [`ROWS_HELD_MAX`] and [`BYTES_HELD_MAX`].
+//! within [`ROWS_IN_MEMORY_MAX`] and [`BYTES_IN_MEMORY_MAX`].
 
 use std::ops::ControlFlow;
 
@@ -14,28 +15,30 @@ use perihelion_query::{Accumulator, DistinctValues, Program, Row};
 
 use super::continuation::{Continuation, RowCursor};
 use super::output::Output;
-use super::rows::{Context, Page, PageRows, ROWS_HELD_MAX, evaluation_refusal, too_many_rows};
+use super::rows::{Context, Page, PageRows, ROWS_IN_MEMORY_MAX, evaluation_refusal, too_many_rows};
 use super::sources;
 use crate::documents::StoredDocument;
 use crate::refusal::Refusal;
 
 /// The most bytes of rows in one stage; groups have the same limit.
-const BYTES_HELD_MAX: usize = 256 * 1024 * 1024;
+const BYTES_IN_MEMORY_MAX: usize = 256 * 1024 * 1024;
 
+/// Whether a program's rows have to be gathered.
 pub(super) fn is_needed(program: &Program) -> bool {
     program.inner().is_some() || program.reads_no_document() || program.is_grouped() || program.is_distinct()
 }
 
+/// Makes one page by computing all rows.
 pub(super) fn gather(context: &Context<'_>, continuation: Continuation) -> Result<PageRows, Refusal> {
     let program = &context.request.program;
     let mut documents = 0;
-    let all = in_order(program, context.collect(program, usize::MAX, &mut documents)?);
-    let emitted = continuation.after.as_ref().map_or(0, |cursor| cursor.row);
+    let all = sorted_outputs(program, context.collect(program, usize::MAX, &mut documents)?);
+    let rows_returned = continuation.after.as_ref().map_or(0, |cursor| cursor.row);
     let mut page = Page::new(context, continuation);
     page.documents = documents;
     let mut has_more = false;
     for (row_number, row) in (1..).zip(all) {
-        if row_number <= emitted {
+        if row_number <= rows_returned {
             continue;
         }
         if !page.try_push(&Output::Value(row), RowCursor { range: 0, rid: 0, row: row_number, order: None }) {
@@ -47,16 +50,15 @@ pub(super) fn gather(context: &Context<'_>, continuation: Continuation) -> Resul
 }
 
 impl Context<'_> {
-    /// The rows of a program, not yet sorted. Stops early when there are `enough`
-    /// rows.
-    fn collect(&self, program: &Program, enough: usize, documents: &mut u64) -> Result<Vec<Row>, Refusal> {
-        let mut collector = Collector::new(program, enough);
+    /// The rows of a program, not yet sorted. Stops when there are `rows_needed` rows.
+    fn collect(&self, program: &Program, rows_needed: usize, documents: &mut u64) -> Result<Vec<Row>, Refusal> {
+        let mut collector = Collector::new(program, rows_needed);
         match program.inner() {
             Some(inner) => {
-                let rows = self.collect(inner, rows_enough(inner), documents)?;
+                let rows = self.collect(inner, rows_needed_by(inner), documents)?;
                 for value in inner.arrange(rows) {
                     collector.add(&value)?;
-                    if collector.is_settled() {
+                    if collector.has_enough_rows() {
                         break;
                     }
                 }
@@ -65,7 +67,7 @@ impl Context<'_> {
             None => self.each_document(&mut |document| {
                 *documents += 1;
                 collector.add(&document.value())?;
-                Ok(if collector.is_settled() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+                Ok(if collector.has_enough_rows() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
             })?,
         }
         collector.finish()
@@ -75,14 +77,14 @@ impl Context<'_> {
         &self,
         consume: &mut dyn FnMut(StoredDocument) -> Result<ControlFlow<()>, Refusal>,
     ) -> Result<(), Refusal> {
-        let mut is_over = false;
+        let mut has_ended = false;
         for range in &sources::scan_ranges(self.container, &self.request.scope) {
             self.scan(range).by_rid(self.plan.index.as_ref(), 0, &mut |_, document| {
                 let flow = consume(document)?;
-                is_over = flow.is_break();
+                has_ended = flow.is_break();
                 Ok(flow)
             })?;
-            if is_over {
+            if has_ended {
                 break;
             }
         }
@@ -93,17 +95,20 @@ impl Context<'_> {
 /// The rows or groups collected so far.
 struct Collector<'p> {
     program: &'p Program,
+    /// The groups of a grouped program; such a program has no `rows`.
     groups: Option<Accumulator<'p>>,
     rows: Vec<Row>,
+    /// The values of the rows, for DISTINCT.
     seen: DistinctValues,
+    /// The approximate size of the rows as text.
     bytes: usize,
-    enough: usize,
+    rows_needed: usize,
 }
 
 impl<'p> Collector<'p> {
-    fn new(program: &'p Program, enough: usize) -> Self {
+    fn new(program: &'p Program, rows_needed: usize) -> Self {
         let groups = program.is_grouped().then(|| program.accumulator());
-        Collector { program, groups, rows: Vec::new(), seen: DistinctValues::default(), bytes: 0, enough }
+        Collector { program, groups, rows: Vec::new(), seen: DistinctValues::default(), bytes: 0, rows_needed }
     }
 
     /// Adds the rows of a document, or of an inner stage's row.
@@ -118,18 +123,18 @@ impl<'p> Collector<'p> {
             if self.program.is_distinct() && !self.seen.insert(output) {
                 continue;
             }
-            self.bytes += estimate(output);
+            self.bytes += approximate_length(output);
             self.rows.push(row);
         }
-        if self.rows.len() > ROWS_HELD_MAX || self.bytes > BYTES_HELD_MAX {
+        if self.rows.len() > ROWS_IN_MEMORY_MAX || self.bytes > BYTES_IN_MEMORY_MAX {
             return Err(too_many_rows());
         }
         Ok(())
     }
 
-    /// Whether there are enough rows, so that no further document is needed.
-    fn is_settled(&self) -> bool {
-        self.rows.len() >= self.enough
+    /// Whether there are enough rows, so that no further document has to be read.
+    fn has_enough_rows(&self) -> bool {
+        self.rows.len() >= self.rows_needed
     }
 
     fn finish(self) -> Result<Vec<Row>, Refusal> {
@@ -142,7 +147,7 @@ impl<'p> Collector<'p> {
 
 /// How many rows of an inner program its OFFSET, LIMIT and TOP need. With ORDER BY
 /// all rows are needed.
-fn rows_enough(program: &Program) -> usize {
+fn rows_needed_by(program: &Program) -> usize {
     if !program.order().is_empty() {
         return usize::MAX;
     }
@@ -152,7 +157,7 @@ fn rows_enough(program: &Program) -> usize {
 
 /// Sorts the rows and drops undefined and repeated ones. OFFSET and LIMIT are
 /// applied by the page.
-fn in_order(program: &Program, mut rows: Vec<Row>) -> Vec<Value> {
+fn sorted_outputs(program: &Program, mut rows: Vec<Row>) -> Vec<Value> {
     rows.sort_by(|one, other| program.compare(one, other));
     let mut seen = DistinctValues::default();
     let outputs = rows.into_iter().filter_map(|row| row.output);
@@ -162,14 +167,14 @@ fn in_order(program: &Program, mut rows: Vec<Row>) -> Vec<Value> {
 }
 
 /// The approximate length of a row as text.
-fn estimate(value: &Value) -> usize {
+fn approximate_length(value: &Value) -> usize {
     match value {
         Value::Null | Value::Bool(_) => 5,
         Value::Number(_) => 12,
         Value::String(text) => text.len() + 2,
-        Value::Array(items) => 2 + items.iter().map(|item| estimate(item) + 1).sum::<usize>(),
+        Value::Array(items) => 2 + items.iter().map(|item| approximate_length(item) + 1).sum::<usize>(),
         Value::Object(object) => {
-            2 + object.iter().map(|(name, value)| name.len() + 4 + estimate(value)).sum::<usize>()
+            2 + object.iter().map(|(name, value)| name.len() + 4 + approximate_length(value)).sum::<usize>()
         }
     }
 }

@@ -1,8 +1,8 @@
 //! The text of a row.
 //!
-//! A row that is a whole document has its text already. That text is spelled for
-//! point reads. A query spells a few numbers differently, so a document that may
-//! contain one of them is printed again.
+//! A row that is a whole document has its text already, as point reads return it. A
+//! query prints a few numbers in another form, so a document that may contain one of
+//! them is printed again.
 
 use bytes::Bytes;
 use perihelion_model::json::{self, Style, Value};
@@ -19,7 +19,7 @@ pub(super) enum Output {
 impl Output {
     /// The row of a whole document; `value` is called only if it must be printed.
     pub(super) fn of(document: &StoredDocument, value: impl FnOnce() -> Value) -> Self {
-        if is_spelled_alike(&document.text) && std::str::from_utf8(&document.text).is_ok() {
+        if prints_same_in_queries(&document.text) && std::str::from_utf8(&document.text).is_ok() {
             Output::Text(document.text.clone())
         } else {
             Output::Value(value())
@@ -44,10 +44,10 @@ impl Output {
     }
 }
 
-/// Whether a stored text is spelled the same in a query. It is not when a number
-/// has an exponent of three digits with a leading zero (`1e+019`) or is an integer
-/// beyond i64. Text inside a string that looks like such a number counts as one.
-fn is_spelled_alike(text: &[u8]) -> bool {
+/// Whether a query prints a document exactly as it is stored. It does not when a
+/// number has an exponent of three digits with a leading zero (`1e+019`) or is an
+/// integer beyond i64. A string that contains such a number counts as one.
+fn prints_same_in_queries(text: &[u8]) -> bool {
     let mut digits = 0;
     for (at, byte) in text.iter().enumerate() {
         if byte.is_ascii_digit() {
@@ -89,7 +89,7 @@ mod tests {
     fn check(text: &str, is_copied: bool) {
         let value = json::parse_str(text).expect(text);
         let point = json::to_text(&value, Style::Point);
-        assert_eq!(is_spelled_alike(point.as_bytes()), is_copied, "{point}");
+        assert_eq!(prints_same_in_queries(point.as_bytes()), is_copied, "{point}");
         if is_copied {
             assert_eq!(point, json::to_text(&value, Style::Query));
         }
@@ -113,7 +113,7 @@ mod tests {
             r#"{"n":[1,-1.25e-7,2]}"#,
             r#"{"n":18446744073709551615}"#,
             r#"{"n":9223372036854775808}"#,
-            // When in doubt, it is printed again.
+            // These would be printed the same, but the check does not see it.
             r#"{"n":9223372036854775807}"#,
             r#"{"n":"1234567890123456789"}"#,
             r#"{"n":"1e+019,"}"#,
@@ -123,14 +123,14 @@ mod tests {
     }
 
     #[test]
-    fn every_power_of_ten_is_spelled_as_a_query_spells_it() {
+    fn a_document_with_any_power_of_ten_is_copied_only_if_a_query_prints_it_the_same() {
         for exponent in -320..=290 {
             for mantissa in ["1", "-1", "1.5", "9007199254740993", "0.1"] {
                 let text = format!(r#"{{"a":[{mantissa}e{exponent}],"b":{mantissa}e{exponent}}}"#);
                 let value = json::parse_str(&text).expect("good JSON");
                 let point = json::to_text(&value, Style::Point);
                 let query = json::to_text(&value, Style::Query);
-                assert!(point == query || !is_spelled_alike(point.as_bytes()), "{point}");
+                assert!(point == query || !prints_same_in_queries(point.as_bytes()), "{point}");
             }
         }
     }

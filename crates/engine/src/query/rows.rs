@@ -1,10 +1,12 @@
 //! Turning documents into the rows of a page.
 //!
-//! There are three ways, depending on the query: *stream* (no order: documents in
-//! `_rid` order, range after range), *merge* (ORDER BY: each range gives its first
-//! rows after the last page's cursor, from an index or by keeping the smallest,
-//! and the ranges are merged), and [*gather*](super::gather), which computes all
-//! rows and returns a part of them by count.
+//! There are three methods:
+//! - *stream*, without ORDER BY: documents in `_rid` order, range after range;
+//! - *merge*, with ORDER BY: each range returns its smallest rows after the cursor of
+//!   the last page, from an index or by a scan of all documents, and the rows of all
+//!   ranges are merged;
+//! - [*gather*](super::gather): all rows are computed, and a page returns the next
+//!   ones by their number.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -26,6 +28,7 @@ use crate::keys::RangeId;
 use crate::refusal::{Layer, Refusal};
 use crate::storage::View;
 
+/// What it takes to make a page.
 pub(super) struct Context<'a> {
     pub(super) view: &'a dyn View,
     pub(super) container: &'a Container,
@@ -44,10 +47,11 @@ pub(super) struct PageRows {
     pub(super) continuation: Option<Continuation>,
 }
 
-/// The most rows that an aggregate, DISTINCT or an unindexed sort may hold, so
-/// that one query cannot use all memory.
-pub(super) const ROWS_HELD_MAX: usize = 1_000_000;
+/// The most rows that an aggregate, DISTINCT or an unindexed sort may have in memory,
+/// so that one query cannot use all of it.
+pub(super) const ROWS_IN_MEMORY_MAX: usize = 1_000_000;
 
+/// Makes the rows of one page.
 pub(super) fn produce(context: &Context<'_>, continuation: Continuation) -> Result<PageRows, Refusal> {
     let program = &context.request.program;
     if gather::is_needed(program) {
@@ -72,6 +76,7 @@ impl Page {
         Page { text: String::new(), rows: 0, members: 0, rows_max, state, documents: 0 }
     }
 
+    /// Whether TOP or LIMIT is reached.
     pub(super) fn is_exhausted(&self) -> bool {
         self.state.take == Some(0)
     }
@@ -96,7 +101,7 @@ impl Page {
         true
     }
 
-    /// Appends a row's text if it fits; the first one always does.
+    /// Appends the text of a row if it fits; the first row always fits.
     fn print(&mut self, row: &Output) -> bool {
         let end = self.text.len();
         if self.rows > 0 {
@@ -124,6 +129,7 @@ impl Page {
     }
 }
 
+/// Makes a page of a query without order.
 fn stream(context: &Context<'_>, continuation: Continuation) -> Result<PageRows, Refusal> {
     let ranges = sources::scan_ranges(context.container, &context.request.scope);
     let watermarks = watermarks(&continuation);
@@ -151,44 +157,44 @@ fn stream(context: &Context<'_>, continuation: Continuation) -> Result<PageRows,
         }
         at += 1;
     }
-    let ahead = ranges.get(at..).unwrap_or_default();
+    let unread = ranges.get(at..).unwrap_or_default();
     page.state.watermarks = watermarks;
     page.state.watermarks.retain(|watermark| {
         let is_split = context.container.range(watermark.range).is_none();
-        is_split && ahead.iter().any(|range| descends(context.container, range.id, watermark.range))
+        is_split && unread.iter().any(|range| is_or_descends_from(context.container, range.id, watermark.range))
     });
     Ok(page.finish(has_more))
 }
 
-/// The last row read of each range, including the range of the last page's end.
+/// The watermarks of a continuation, and one for the last row of the last page.
 fn watermarks(continuation: &Continuation) -> Vec<Watermark> {
     let last = continuation.after.as_ref();
     let last = last.map(|cursor| Watermark { range: cursor.range, rid: cursor.rid, row: cursor.row });
     continuation.watermarks.iter().copied().chain(last).collect()
 }
 
-/// The last row of this range that was read, also when it was read as part of a
-/// parent range.
+/// The `_rid` counter and row number of the last row that was read in this range, also
+/// when it was read as part of a parent range.
 fn watermark_of(container: &Container, range: RangeId, watermarks: &[Watermark]) -> Option<(u64, u64)> {
-    let own = watermarks.iter().filter(|watermark| descends(container, range, watermark.range));
+    let own = watermarks.iter().filter(|watermark| is_or_descends_from(container, range, watermark.range));
     own.map(|watermark| (watermark.rid, watermark.row)).max()
 }
 
-/// The range in which a page continues. The children of a split range take its
-/// position.
+/// The index of the range in which a page continues. The children of a split range
+/// take its place in the list.
 fn first_scan_range(
     container: &Container,
     ranges: &[ScanRange<'_>],
     resume: Option<&RowCursor>,
 ) -> Result<usize, Refusal> {
     let Some(cursor) = resume else { return Ok(0) };
-    let continues = |range: &ScanRange<'_>| descends(container, range.id, cursor.range);
+    let continues = |range: &ScanRange<'_>| is_or_descends_from(container, range.id, cursor.range);
     ranges.iter().position(continues).ok_or_else(Refusal::range_gone)
 }
 
-/// Whether a range is `from` or was split from it.
-fn descends(container: &Container, range: RangeId, from: RangeId) -> bool {
-    container.range(range).map_or(range == from, |range| range.descends_from(from))
+/// Whether a range is `ancestor` or was split from it.
+fn is_or_descends_from(container: &Container, range: RangeId, ancestor: RangeId) -> bool {
+    container.range(range).map_or(range == ancestor, |range| range.descends_from(ancestor))
 }
 
 /// The sort key of a row in an ordered query. The range is not part of it, because
@@ -196,8 +202,8 @@ fn descends(container: &Container, range: RangeId, from: RangeId) -> bool {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct SortKey {
     order: Vec<u8>,
-    /// Inverted when the first key is descending, because an index that is scanned
-    /// backwards returns descending `_rid`s.
+    /// The `_rid` counter. It is inverted when the first key is descending, because an
+    /// index that is scanned backwards returns descending `_rid`s.
     rid: u64,
     row: u64,
 }
@@ -232,18 +238,19 @@ fn document_rows(program: &Program, document: &StoredDocument) -> Result<Vec<Opt
     Ok(rows.into_iter().map(defined).collect())
 }
 
+/// Makes a page of a query with ORDER BY.
 fn merge(context: &Context<'_>, continuation: Continuation) -> Result<PageRows, Refusal> {
     let resume = continuation.after.as_ref().map(|cursor| context.sort_key(cursor));
     let mut page = Page::new(context, continuation);
     // One row more than fits shows whether there is a next page.
     let wanted = page.rows_max.saturating_add(1).saturating_add(page.state.skip as usize);
     let wanted = page.state.take.map_or(wanted, |take| wanted.min((take + page.state.skip) as usize + 1));
-    let mut best: BTreeMap<SortKey, (RangeId, Output)> = BTreeMap::new();
+    let mut smallest: BTreeMap<SortKey, (RangeId, Output)> = BTreeMap::new();
     for range in &sources::scan_ranges(context.container, &context.request.scope) {
-        page.documents += context.smallest(range, resume.as_ref(), wanted, &mut best)?;
+        page.documents += context.collect_smallest(range, resume.as_ref(), wanted, &mut smallest)?;
     }
     let mut has_more = false;
-    for (key, (range, row)) in best {
+    for (key, (range, row)) in smallest {
         if !page.try_push(&row, context.cursor(range, key)) {
             has_more = true;
             break;
@@ -298,54 +305,54 @@ impl Context<'_> {
         order
     }
 
-    /// Adds a range's first rows after `resume` to `best`, which keeps the
-    /// `wanted` smallest; returns how many documents were read.
-    fn smallest(
+    /// Adds the rows of a range after `resume` to `smallest`, which holds the `wanted`
+    /// smallest rows. Returns how many documents were read.
+    fn collect_smallest(
         &self,
         range: &ScanRange<'_>,
         resume: Option<&SortKey>,
         wanted: usize,
-        best: &mut BTreeMap<SortKey, (RangeId, Output)>,
+        smallest: &mut BTreeMap<SortKey, (RangeId, Output)>,
     ) -> Result<u64, Refusal> {
         let mut documents = 0;
-        let in_order = self.plan.index.as_ref().filter(|used| used.gives_order);
+        let ordering_index = self.plan.index.as_ref().filter(|used| used.gives_order);
         // An index whose first column is declared descending is scanned forwards
-        // for a descending order: its keys come in order, but among equal keys
+        // for a descending order. Its keys are then in order, but among equal keys
         // the `_rid`s are in reverse order.
-        let gives_ties_in_order = in_order.is_some_and(|used| used.is_backward == self.is_reversed());
+        let orders_equal_keys = ordering_index.is_some_and(|used| used.is_backward == self.is_reversed());
         let mut consume = |rid: u64, document: StoredDocument| {
             documents += 1;
-            let mut is_beyond = false;
+            let mut is_after_page = false;
             for (row, cursor) in self.rows_of(range.id, rid, &document)? {
                 let cursor = RowCursor { order: Some(self.encode_order(&row.order_keys)), ..cursor };
                 let key = self.sort_key(&cursor);
                 if resume.is_some_and(|resume| key <= *resume) {
                     continue;
                 }
-                if best.len() >= wanted
-                    && let Some((last, _)) = best.last_key_value()
+                if smallest.len() >= wanted
+                    && let Some((last, _)) = smallest.last_key_value()
                     && *last < key
                 {
-                    is_beyond |= gives_ties_in_order || last.order < key.order;
+                    is_after_page |= orders_equal_keys || last.order < key.order;
                     continue;
                 }
-                best.insert(key, (range.id, row.output));
-                if best.len() > wanted {
-                    best.pop_last();
+                smallest.insert(key, (range.id, row.output));
+                if smallest.len() > wanted {
+                    smallest.pop_last();
                 }
-                if best.len() > ROWS_HELD_MAX {
+                if smallest.len() > ROWS_IN_MEMORY_MAX {
                     return Err(too_many_rows());
                 }
             }
-            // An index gives rows in order: the first row beyond the page ends the
+            // An index returns rows in order: the first row after the page ends the
             // scan.
-            Ok(if is_beyond && in_order.is_some() {
+            Ok(if is_after_page && ordering_index.is_some() {
                 ControlFlow::Break(())
             } else {
                 ControlFlow::Continue(())
             })
         };
-        match in_order {
+        match ordering_index {
             Some(used) => {
                 let start = resume.map(|resume| self.index_start(used.is_backward, resume));
                 self.scan(range).by_index(used, start.as_deref(), &mut consume)?;
@@ -364,12 +371,12 @@ impl Context<'_> {
 
 pub(super) fn too_many_rows() -> Refusal {
     Refusal::bad_request(format!(
-        "The query holds more than {ROWS_HELD_MAX} rows in memory; narrow its filter or order by an indexed path."
+        "The query holds more than {ROWS_IN_MEMORY_MAX} rows in memory; narrow its filter or order by an indexed path."
     ))
 }
 
-/// An evaluation error, such as a number that JSON cannot represent: a backend
-/// error with a charge.
+/// The refusal for an evaluation error, such as a number that JSON cannot represent:
+/// a backend error with a charge.
 pub(super) fn evaluation_refusal(error: perihelion_query::EvaluationError) -> Refusal {
     Refusal::new(status::BAD_REQUEST, Layer::QueryRuntime, json::to_text(&error.to_json(), Style::Query))
         .with_charge(QUERY_ERROR_CHARGE)

@@ -1,12 +1,12 @@
-//! Scanning the keys that a plan chose: documents one by one, in `_rid` order or
-//! in an index's order, from where the last page ended.
+//! Scanning the keys that a plan chose. A scan visits documents one by one, in
+//! `_rid` order or in the order of an index, from the end of the last page on.
 
 use std::ops::{Bound, ControlFlow};
 
 use crate::catalog::Container;
 use crate::documents::{StoredDocument, contains};
 use crate::index::IndexGroup;
-use crate::keys::{self, LogicalKey, RangeId, SegmentId, Span};
+use crate::keys::{self, LogicalPartition, RangeId, SegmentId, OwnedKeyRange};
 use crate::query::QueryScope;
 use crate::query::access::IndexUse;
 use crate::refusal::Refusal;
@@ -14,7 +14,7 @@ use crate::storage::{Direction, View};
 
 use perihelion_model::partition_key::EffectiveRange;
 
-/// Called with each document; breaks to end the scan.
+/// Called with the `_rid` counter and each document; breaks to end the scan.
 pub(super) type Consumer<'a> = dyn FnMut(u64, StoredDocument) -> Result<ControlFlow<()>, Refusal> + 'a;
 
 /// The part of a scope that lies in one physical partition.
@@ -27,13 +27,13 @@ pub(super) struct ScanRange<'a> {
 
 #[derive(Debug, Clone)]
 enum ScanFilter<'a> {
-    Partition(&'a LogicalKey),
-    /// A prefix of hierarchical keys, within the range's own keys.
+    Partition(&'a LogicalPartition),
+    /// A prefix of hierarchical keys, within the effective keys of the range.
     Prefix(&'a [u8], EffectiveRange),
     Keys(EffectiveRange),
 }
 
-/// The parts of a scope, in the order they are read.
+/// The parts of a scope, in the order in which they are read.
 pub(super) fn scan_ranges<'a>(container: &Container, scope: &'a QueryScope) -> Vec<ScanRange<'a>> {
     let scan_range = |id: RangeId, filter: ScanFilter<'a>| {
         let segment = container.range(id).map_or(id, |range| range.segment);
@@ -67,7 +67,8 @@ pub(super) struct Scan<'a> {
 }
 
 impl Scan<'_> {
-    /// All documents with a `_rid` counter from `first` on, in its order.
+    /// All documents with a `_rid` counter from `first` on, in the order of the
+    /// counter.
     pub(super) fn by_rid(
         &self,
         index: Option<&IndexUse>,
@@ -77,17 +78,17 @@ impl Scan<'_> {
         match (index, &self.range.filter) {
             (Some(used), _) if used.is_by_rid => {
                 let prefix = self.index_prefix(used, only_prefix(used));
-                self.starting_at_rid(&prefix, first, consume)
+                self.documents_of_prefix(&prefix, first, consume)
             }
             (Some(used), _) => {
-                let mut rids = self.entry_rids(used)?;
+                let mut rids = self.index_entry_rids(used)?;
                 rids.retain(|rid| *rid >= first);
                 rids.sort_unstable();
                 self.fetch_all(rids, consume)
             }
             (None, ScanFilter::Keys(_)) => self.documents(first, consume),
             (None, ScanFilter::Partition(partition)) => {
-                self.starting_at_rid(&keys::members(self.container.number(), &partition.0), first, consume)
+                self.documents_of_prefix(&keys::partition_member_prefix(self.container.number(), &partition.0), first, consume)
             }
             (None, ScanFilter::Prefix(prefix, _)) => {
                 let mut rids = self.member_rids(prefix)?;
@@ -98,8 +99,8 @@ impl Scan<'_> {
         }
     }
 
-    /// The documents of an index in its order, from `start` (an encoded key
-    /// relative to the prefix) on.
+    /// The documents of an index in the order of the index. `start` is the encoded
+    /// key, relative to the prefix, at which the scan begins.
     pub(super) fn by_index(
         &self,
         used: &IndexUse,
@@ -107,19 +108,19 @@ impl Scan<'_> {
         consume: &mut Consumer<'_>,
     ) -> Result<(), Refusal> {
         let direction = if used.is_backward { Direction::Backward } else { Direction::Forward };
-        self.pointed_at(&self.index_span(used, only_prefix(used), start), direction, consume)
+        self.documents_of_keys(&self.index_key_range(used, only_prefix(used), start), direction, consume)
     }
 
     fn documents(&self, first: u64, consume: &mut Consumer<'_>) -> Result<(), Refusal> {
         let number = self.container.number();
-        let prefix = keys::documents(number, self.range.segment);
+        let prefix = keys::document_prefix(number, self.range.segment);
         let from = keys::document(number, self.range.segment, first);
-        let span = Span::between(&from, &keys::after_prefix(&prefix));
+        let key_range = OwnedKeyRange::between(&from, &keys::after_prefix(&prefix));
         let mut outcome = Ok(());
-        self.view.scan(span.as_range(), Direction::Forward, &mut |key, record| {
+        self.view.scan(key_range.as_range(), Direction::Forward, &mut |key, record| {
             let document = StoredDocument::decode(&bytes::Bytes::copy_from_slice(record));
             match (keys::last_u64(key), document) {
-                (Some(rid), Some(document)) if self.belongs(&document) => {
+                (Some(rid), Some(document)) if self.is_in_scope(&document) => {
                     keep_refusal(consume(rid, document), &mut outcome)
                 }
                 _ => ControlFlow::Continue(()),
@@ -128,43 +129,43 @@ impl Scan<'_> {
         outcome
     }
 
-    /// The documents named by the keys under a prefix, which end with the `_rid`
-    /// counter.
-    fn starting_at_rid(&self, prefix: &[u8], first: u64, consume: &mut Consumer<'_>) -> Result<(), Refusal> {
+    /// The documents of the keys with a prefix, from the `_rid` counter `first` on.
+    /// After the prefix the keys have only the `_rid` counter.
+    fn documents_of_prefix(&self, prefix: &[u8], first: u64, consume: &mut Consumer<'_>) -> Result<(), Refusal> {
         let from = [prefix, &first.to_be_bytes()].concat();
-        self.pointed_at(&Span::between(&from, &keys::after_prefix(prefix)), Direction::Forward, consume)
+        self.documents_of_keys(&OwnedKeyRange::between(&from, &keys::after_prefix(prefix)), Direction::Forward, consume)
     }
 
-    /// The documents that a span's keys point at with their last bytes.
-    fn pointed_at(
+    /// The documents whose `_rid` counters are the last bytes of the keys in a range.
+    fn documents_of_keys(
         &self,
-        span: &Span,
+        key_range: &OwnedKeyRange,
         direction: Direction,
         consume: &mut Consumer<'_>,
     ) -> Result<(), Refusal> {
         let mut outcome = Ok(());
-        self.view.scan(span.as_range(), direction, &mut |key, _| {
+        self.view.scan(key_range.as_range(), direction, &mut |key, _| {
             let Some(rid) = keys::last_u64(key) else { return ControlFlow::Continue(()) };
             self.visit(rid, consume, &mut outcome)
         })?;
         outcome
     }
 
-    fn entry_rids(&self, used: &IndexUse) -> Result<Vec<u64>, Refusal> {
+    fn index_entry_rids(&self, used: &IndexUse) -> Result<Vec<u64>, Refusal> {
         let mut rids = Vec::new();
         for prefix in &used.prefixes {
-            rids.append(&mut self.rids_in(&self.index_span(used, prefix, None))?);
+            rids.append(&mut self.rids_in(&self.index_key_range(used, prefix, None))?);
         }
         Ok(rids)
     }
 
     fn member_rids(&self, prefix: &[u8]) -> Result<Vec<u64>, Refusal> {
-        self.rids_in(&Span::prefix(&keys::members(self.container.number(), prefix)))
+        self.rids_in(&OwnedKeyRange::prefix(&keys::partition_member_prefix(self.container.number(), prefix)))
     }
 
-    fn rids_in(&self, span: &Span) -> Result<Vec<u64>, Refusal> {
+    fn rids_in(&self, key_range: &OwnedKeyRange) -> Result<Vec<u64>, Refusal> {
         let mut rids = Vec::new();
-        self.view.scan(span.as_range(), Direction::Forward, &mut |key, _| {
+        self.view.scan(key_range.as_range(), Direction::Forward, &mut |key, _| {
             rids.extend(keys::last_u64(key));
             ControlFlow::Continue(())
         })?;
@@ -191,14 +192,14 @@ impl Scan<'_> {
         let key = keys::document(self.container.number(), self.range.segment, rid);
         match self.view.get(&key) {
             Ok(record) => match record.as_ref().and_then(StoredDocument::decode) {
-                Some(document) if self.belongs(&document) => keep_refusal(consume(rid, document), outcome),
+                Some(document) if self.is_in_scope(&document) => keep_refusal(consume(rid, document), outcome),
                 _ => ControlFlow::Continue(()),
             },
             Err(error) => keep_refusal(Err(error.into()), outcome),
         }
     }
 
-    fn belongs(&self, document: &StoredDocument) -> bool {
+    fn is_in_scope(&self, document: &StoredDocument) -> bool {
         let is_inside = match &self.range.filter {
             ScanFilter::Partition(_) => true,
             ScanFilter::Prefix(prefix, keys) => {
@@ -210,7 +211,7 @@ impl Scan<'_> {
     }
 
     fn index_prefix(&self, used: &IndexUse, prefix: &[u8]) -> Vec<u8> {
-        let no_partition = LogicalKey(Vec::new());
+        let no_partition = LogicalPartition(Vec::new());
         let partition = match &self.range.filter {
             ScanFilter::Partition(partition) => partition,
             ScanFilter::Prefix(..) | ScanFilter::Keys(_) => &no_partition,
@@ -219,13 +220,14 @@ impl Scan<'_> {
         [&used.definition.group_prefix(self.container.number(), group), prefix].concat()
     }
 
-    fn index_span(&self, used: &IndexUse, prefix: &[u8], start: Option<&[u8]>) -> Span {
+    fn index_key_range(&self, used: &IndexUse, prefix: &[u8], start: Option<&[u8]>) -> OwnedKeyRange {
         let prefix = self.index_prefix(used, prefix);
         let joined = |key: &[u8]| [prefix.as_slice(), key].concat();
         let from = match &used.from {
             Bound::Unbounded => Bound::Included(prefix.clone()),
             Bound::Included(key) => Bound::Included(joined(key)),
-            // Entries have bytes behind the value: start after all of them.
+            // Entries have more bytes after the value: start after all entries with
+            // this value.
             Bound::Excluded(key) => Bound::Included(keys::after_prefix(&joined(key))),
         };
         let to = match &used.to {
@@ -234,17 +236,17 @@ impl Scan<'_> {
             Bound::Excluded(key) => Bound::Excluded(joined(key)),
         };
         match start {
-            None => Span { from, to },
+            None => OwnedKeyRange { from, to },
             Some(start) if used.is_backward => {
-                Span { from, to: Bound::Excluded(keys::after_prefix(&joined(start))) }
+                OwnedKeyRange { from, to: Bound::Excluded(keys::after_prefix(&joined(start))) }
             }
-            Some(start) => Span { from: Bound::Included(joined(start)), to },
+            Some(start) => OwnedKeyRange { from: Bound::Included(joined(start)), to },
         }
     }
 }
 
-/// The prefix of an index use that has only one: in `_rid` order, or in the order
-/// of the query.
+/// The prefix of an index use that has exactly one. That is so when the scan is in
+/// `_rid` order or in the order of the query.
 fn only_prefix(used: &IndexUse) -> &[u8] {
     debug_assert_eq!(used.prefixes.len(), 1);
     used.prefixes.first().map_or(&[], Vec::as_slice)

@@ -4,7 +4,7 @@
 
 use bytes::{Buf, Bytes};
 
-use crate::keys::{ContainerNumber, LogicalKey, RangeId};
+use crate::keys::{ContainerNumber, LogicalPartition, RangeId};
 use crate::region::REGIONS_MAX;
 
 /// The version of a document. Versions are ordered: of two writes, the one with
@@ -29,7 +29,7 @@ pub(crate) struct Change {
     /// had applied. A region applies this change only after those writes.
     pub(crate) seen: [u64; REGIONS_MAX],
     pub(crate) rid: u64,
-    pub(crate) partition: LogicalKey,
+    pub(crate) partition: LogicalPartition,
     pub(crate) effective_key: Bytes,
     pub(crate) id: String,
     pub(crate) operation: ChangeOperation,
@@ -82,7 +82,7 @@ impl Change {
         for lsn in &mut seen {
             *lsn = rest.try_get_u64().ok()?;
         }
-        let partition = LogicalKey(take(&mut rest)?.to_vec());
+        let partition = LogicalPartition(take(&mut rest)?.to_vec());
         let effective_key = take(&mut rest)?;
         let id = String::from_utf8(take(&mut rest)?.to_vec()).ok()?;
         let operation = match operation {
@@ -120,7 +120,7 @@ mod tests {
                 version: Version { timestamp: 4, etag_counter: 5 },
                 seen: [6; REGIONS_MAX],
                 rid: 7,
-                partition: LogicalKey(vec![8; 16]),
+                partition: LogicalPartition(vec![8; 16]),
                 effective_key: Bytes::from_static(&[9; 3]),
                 id: "ä".to_owned(),
                 operation,

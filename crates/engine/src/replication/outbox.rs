@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use bytes::Bytes;
 
 use super::Change;
-use crate::keys::{self, Span};
+use crate::keys::{self, OwnedKeyRange};
 use crate::refusal::Refusal;
 use crate::storage::{Direction, StoreError, View};
 use crate::transaction::Transaction;
@@ -56,7 +56,7 @@ pub(crate) fn append(
 
 /// The number of the oldest entry that has not been trimmed.
 pub(super) fn first_sequence(view: &dyn View) -> Result<Option<u64>, StoreError> {
-    let first = Span::prefix(&keys::outboxes()).first_keys(view, 1)?;
+    let first = OwnedKeyRange::prefix(&keys::outbox_prefix()).first_keys(view, 1)?;
     Ok(first.first().and_then(|key| keys::last_u64_pair(key)).map(|(sequence, _)| sequence))
 }
 
@@ -64,8 +64,8 @@ pub(super) fn first_sequence(view: &dyn View) -> Result<Option<u64>, StoreError>
 pub(crate) fn read(view: &dyn View, after: u64, to: u64) -> Result<Vec<OutboxEntry>, Refusal> {
     let mut entries: Vec<OutboxEntry> = Vec::new();
     let mut bytes = 0;
-    let span = Span::prefix_after(&keys::outboxes(), &keys::outbox(after, u64::MAX));
-    view.scan(span.as_range(), Direction::Forward, &mut |key, value| {
+    let key_range = OwnedKeyRange::prefix_after(&keys::outbox_prefix(), &keys::outbox(after, u64::MAX));
+    view.scan(key_range.as_range(), Direction::Forward, &mut |key, value| {
         let Some((sequence, _)) = keys::last_u64_pair(key) else { return ControlFlow::Continue(()) };
         if sequence > to {
             return ControlFlow::Break(());
@@ -86,8 +86,8 @@ pub(crate) fn read(view: &dyn View, after: u64, to: u64) -> Result<Vec<OutboxEnt
 /// Removes the entries up to `to`, at most [`TRIM_RECORDS_MAX`] records. Returns
 /// the number of the last entry that is removed with all of its records.
 pub(crate) fn trim(transaction: &mut Transaction<'_>, to: u64) -> Result<u64, Refusal> {
-    let span = Span::between(&keys::outboxes(), &keys::outbox(to.saturating_add(1), 0));
-    let records = transaction.entries(&span, TRIM_RECORDS_MAX)?;
+    let key_range = OwnedKeyRange::between(&keys::outbox_prefix(), &keys::outbox(to.saturating_add(1), 0));
+    let records = transaction.entries(&key_range, TRIM_RECORDS_MAX)?;
     // When the limit was reached, the last entry may have records beyond it.
     let is_all = records.len() < TRIM_RECORDS_MAX;
     let trimmed = match records.last().and_then(|(key, _)| keys::last_u64_pair(key)) {

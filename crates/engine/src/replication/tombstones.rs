@@ -4,7 +4,7 @@
 use bytes::Bytes;
 
 use super::Version;
-use crate::keys::{self, ContainerNumber, LogicalKey, Span};
+use crate::keys::{self, ContainerNumber, LogicalPartition, OwnedKeyRange};
 use crate::refusal::Refusal;
 use crate::storage::{StoreError, View};
 use crate::transaction::Transaction;
@@ -17,7 +17,7 @@ const RETENTION_SECONDS: u64 = 24 * 60 * 60;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct DocumentKey<'a> {
     pub(crate) container: ContainerNumber,
-    pub(crate) partition: &'a LogicalKey,
+    pub(crate) partition: &'a LogicalPartition,
     pub(crate) id: &'a str,
 }
 
@@ -65,7 +65,7 @@ pub(crate) fn expired_tombstones(
     limit: usize,
 ) -> Result<Vec<Vec<u8>>, StoreError> {
     let Some(before) = now.checked_sub(RETENTION_SECONDS) else { return Ok(Vec::new()) };
-    Span::between(&keys::tombstone_ages(), &keys::tombstone_age(before, &[])).first_keys(view, limit)
+    OwnedKeyRange::between(&keys::tombstone_age_prefix(), &keys::tombstone_age(before, &[])).first_keys(view, limit)
 }
 
 /// Removes tombstones and their age keys.

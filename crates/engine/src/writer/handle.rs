@@ -81,6 +81,6 @@ impl StoreHandle {
 
 /// The counters of a container in a snapshot.
 pub(crate) fn state_in(view: &dyn View, container: &Container) -> Result<ContainerState, Refusal> {
-    let record = view.get(&keys::state(container.number()))?;
+    let record = view.get(&keys::container_state(container.number()))?;
     record.and_then(|record| ContainerState::decode(&record)).ok_or_else(Refusal::no_such_resource)
 }

@@ -31,7 +31,7 @@ impl ItemWrite<'_, '_> {
     pub(crate) fn link_document(&mut self, id: &str, rid: u64) {
         let number = self.target.container.number();
         self.transaction.put(keys::id(number, &self.target.partition, id), rid.to_be_bytes().to_vec());
-        self.transaction.put(keys::member(number, &self.target.partition, rid), Bytes::new());
+        self.transaction.put(keys::partition_member(number, &self.target.partition, rid), Bytes::new());
     }
 
     /// Writes a version and updates the keys that point at it. `value` is the
@@ -75,7 +75,7 @@ impl ItemWrite<'_, '_> {
         self.count(Some(old), None);
         version_log::append(self.transaction, self.target, reason, Some(old), stamp, None);
         self.transaction.remove(keys::id(number, &self.target.partition, id));
-        self.transaction.remove(keys::member(number, &self.target.partition, rid));
+        self.transaction.remove(keys::partition_member(number, &self.target.partition, rid));
         self.transaction.remove(keys::document(number, self.target.range.segment, rid));
     }
 
@@ -89,7 +89,7 @@ impl ItemWrite<'_, '_> {
                     // A missing value counts as null, so it is unique too.
                     encode(&mut values, Some(find(document, &path.steps).unwrap_or(&Value::Null)), false);
                 }
-                keys::unique(container.number(), &self.target.partition, constraint as u16, &values)
+                keys::unique_key(container.number(), &self.target.partition, constraint as u16, &values)
             })
             .collect()
     }
@@ -169,14 +169,14 @@ impl ItemWrite<'_, '_> {
     fn move_feed_and_expiry(&mut self, rid: u64, old: Option<&StoredDocument>, new: Option<&StoredDocument>) {
         let (number, segment) = (self.target.container.number(), self.target.range.segment);
         if let Some(old) = old {
-            self.transaction.remove(keys::feed(number, segment, old.lsn, old.ordinal));
+            self.transaction.remove(keys::feed_entry(number, segment, old.lsn, old.ordinal));
             if old.expires_at != 0 {
                 self.transaction.remove(keys::expiry(old.expires_at, number, segment, rid));
             }
         }
         if let Some(new) = new {
             self.transaction
-                .put(keys::feed(number, segment, new.lsn, new.ordinal), rid.to_be_bytes().to_vec());
+                .put(keys::feed_entry(number, segment, new.lsn, new.ordinal), rid.to_be_bytes().to_vec());
             if new.expires_at != 0 {
                 self.transaction.put(keys::expiry(new.expires_at, number, segment, rid), Bytes::new());
             }

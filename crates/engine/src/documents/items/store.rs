@@ -62,7 +62,7 @@ impl ItemWrite<'_, '_> {
             expires_at: 0,
             ttl,
             terms,
-            effective_key: self.target.effective.clone(),
+            effective_key: self.target.effective_key.clone(),
             text: Bytes::from(text),
         };
         stored.expires_at = stored.expiry(container.default_ttl).unwrap_or(0);
@@ -138,7 +138,7 @@ impl ItemWrite<'_, '_> {
             seen: self.state.range(range).map_or([0; REGIONS_MAX], |range| range.seen),
             rid,
             partition: self.target.partition.clone(),
-            effective_key: self.target.effective.clone(),
+            effective_key: self.target.effective_key.clone(),
             id,
             operation,
         };

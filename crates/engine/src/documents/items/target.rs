@@ -9,20 +9,21 @@ use perihelion_model::partition_key::{EffectiveKey, PartitionKey};
 use crate::catalog::{Container, PartitionRange};
 use crate::documents::stored::StoredDocument;
 use crate::index::IndexGroup;
-use crate::keys::LogicalKey;
+use crate::keys::LogicalPartition;
 use crate::refusal::Refusal;
 use crate::replication::DocumentKey;
 
-/// A logical partition, and the physical partition it lies in.
+/// A logical partition of a container, and the physical partition that holds it.
 #[derive(Debug, Clone)]
 pub struct Target {
     /// The container.
     pub container: Arc<Container>,
-    pub(crate) partition: LogicalKey,
-    pub(crate) effective: Bytes,
+    pub(crate) partition: LogicalPartition,
+    pub(crate) effective_key: Bytes,
     /// The physical partition.
     pub range: PartitionRange,
-    /// Empty for a change of another region, which brings its hashes along.
+    /// The partition key. Empty for a change of another region: the outbox holds only
+    /// its hashes.
     pub(super) key: PartitionKey,
 }
 
@@ -36,18 +37,18 @@ impl Target {
         let range = container.range_of(&effective).clone();
         Ok(Target {
             container: Arc::clone(container),
-            partition: LogicalKey::of(&key),
-            effective: Bytes::from(effective.0),
+            partition: LogicalPartition::of(&key),
+            effective_key: Bytes::from(effective.0),
             range,
             key,
         })
     }
 
     /// The target of a change that another region made.
-    pub(crate) fn replicated(container: &Arc<Container>, partition: LogicalKey, effective: Bytes) -> Self {
-        let range = container.range_of(&EffectiveKey(effective.to_vec())).clone();
+    pub(crate) fn replicated(container: &Arc<Container>, partition: LogicalPartition, effective_key: Bytes) -> Self {
+        let range = container.range_of(&EffectiveKey(effective_key.to_vec())).clone();
         let key = PartitionKey { values: Vec::new() };
-        Target { container: Arc::clone(container), partition, effective, range, key }
+        Target { container: Arc::clone(container), partition, effective_key, range, key }
     }
 
     pub(super) fn has_expired(&self, document: &StoredDocument, now: u64) -> bool {
