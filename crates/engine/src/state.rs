@@ -1,5 +1,5 @@
 //! The counters of a container: the next numbers to give out, and the size of
-//! each physical partition. They are one small record, rewritten by every write.
+//! each physical partition. They are one small record, which every write replaces.
 //!
 //! In an account with several regions the record also says which writes of each
 //! region are applied here, range by range. A session token carries the same
@@ -10,8 +10,8 @@ use std::sync::Arc;
 use crate::keys::RangeId;
 use crate::region::{REGION_BITS, REGIONS_MAX, RegionId, Replica};
 
-/// How far a physical partition had come when an operation ran, for session
-/// tokens.
+/// The position of a physical partition when an operation ran. Session tokens are
+/// made of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Position {
     /// The physical partition.
@@ -26,10 +26,11 @@ pub struct Position {
 /// The counters of one container.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ContainerState {
-    /// The counter in the next document's `_rid`. With several regions it is
-    /// followed by the region's number.
+    /// The counter in the next document's `_rid`. With several regions the number of
+    /// the region is appended to it as the lowest bits.
     pub rid_next: u64,
-    /// The counter in the next etag, likewise.
+    /// The counter in the next etag. With several regions the number of the region is
+    /// appended to it as the lowest bits.
     pub etag_next: u64,
     /// The counters of each physical partition.
     pub ranges: Vec<RangeState>,
@@ -44,11 +45,11 @@ pub struct RangeState {
     pub id: RangeId,
     /// The LSN of its last write.
     pub lsn: u64,
-    /// The number of documents. The children of a split begin with half of their
-    /// parent's number each, so only the sum over all ranges is exact, and one
+    /// The number of documents. Each child of a split begins with half of its parent's
+    /// number, so only the sum over all ranges is exact, and the number of one range
     /// may be negative.
     pub documents: i64,
-    /// The bytes of the documents' texts, likewise.
+    /// The bytes of the documents' texts. Only the sum over all ranges is exact.
     pub bytes: i64,
     /// The LSN of each region's last write that is applied here, as counted in
     /// that region. Elements beyond the number of regions are not used.
@@ -63,8 +64,9 @@ impl RangeState {
         RangeState { id, lsn: LSN_FIRST, documents: 0, bytes: 0, seen: [LSN_FIRST; REGIONS_MAX] }
     }
 
-    /// The counters of the ranges that this one is split into.
-    pub(crate) fn shared_among(&self, children: &[RangeId]) -> Vec<RangeState> {
+    /// The counters of the ranges that this range is split into: each gets an equal
+    /// share of the documents and bytes.
+    pub(crate) fn divided_among(&self, children: &[RangeId]) -> Vec<RangeState> {
         let count = children.len().max(1) as i64;
         let share = |sum: i64, index: usize| {
             if index + 1 < children.len() { sum / count } else { sum - sum / count * (count - 1) }
@@ -78,8 +80,8 @@ impl RangeState {
         children.iter().enumerate().map(child).collect()
     }
 
-    /// The LSN of this region's next write.
-    pub(crate) fn advance(&mut self, replica: Option<Replica>) -> u64 {
+    /// Takes the next LSN, for a write of this region.
+    pub(crate) fn take_lsn(&mut self, replica: Option<Replica>) -> u64 {
         self.lsn += 1;
         if let Some(replica) = replica {
             self.seen[replica.region.index()] = self.lsn;
@@ -87,9 +89,9 @@ impl RangeState {
         self.lsn
     }
 
-    /// The LSN here of a write that had `lsn` in its own region: the same LSN if
-    /// it is above all LSNs here, otherwise the next one.
-    pub(crate) fn follow(&mut self, lsn: u64) -> u64 {
+    /// Takes an LSN for a write of another region that had `lsn` there: the same LSN
+    /// if it is above all LSNs here, otherwise the next one.
+    pub(crate) fn take_replicated_lsn(&mut self, lsn: u64) -> u64 {
         self.lsn = if lsn > self.lsn { lsn } else { self.lsn + 1 };
         self.lsn
     }
@@ -130,22 +132,22 @@ impl ContainerState {
         Position { range: id, lsn: range.lsn, seen }
     }
 
-    /// The counter of a new `_rid`, unique over all regions.
+    /// Takes the counter of a new `_rid`, unique over all regions.
     pub(crate) fn take_rid(&mut self, replica: Option<Replica>) -> u64 {
         self.rid_next += 1;
-        numbered(self.rid_next - 1, replica)
+        with_region(self.rid_next - 1, replica)
     }
 
-    /// The counter of a new etag, unique over all regions and above every etag
-    /// counter that was seen here.
+    /// Takes the counter of a new etag, unique over all regions and above every etag
+    /// counter that was applied here.
     pub(crate) fn take_etag(&mut self, replica: Option<Replica>) -> u64 {
         self.etag_next += 1;
-        numbered(self.etag_next - 1, replica)
+        with_region(self.etag_next - 1, replica)
     }
 
-    /// Raises the counters above the numbers of another region's write, so that
-    /// later writes here have higher ones.
-    pub(crate) fn observe(&mut self, rid: u64, etag_counter: u64) {
+    /// Raises the next counters above those of another region's write, so that later
+    /// writes here get higher counters.
+    pub(crate) fn raise_above(&mut self, rid: u64, etag_counter: u64) {
         self.rid_next = self.rid_next.max((rid >> REGION_BITS) + 1);
         self.etag_next = self.etag_next.max((etag_counter >> REGION_BITS) + 1);
     }
@@ -165,8 +167,8 @@ impl ContainerState {
         self.ranges.iter().map(|range| range.bytes).sum::<i64>().max(0) as u64
     }
 
-    /// The record. For one region its length is even. For several regions it ends
-    /// with the number of regions, so its length is odd.
+    /// The stored record. For one region its length is even. For several regions it
+    /// ends with the number of regions, so its length is odd.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let regions = usize::from(self.regions);
         let mut out = Vec::with_capacity(HEAD_BYTES + (RANGE_BYTES + 8 * regions) * self.ranges.len() + 1);
@@ -222,7 +224,8 @@ fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_be_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
 }
 
-fn numbered(counter: u64, replica: Option<Replica>) -> u64 {
+/// Appends the number of the region to a counter, as its lowest bits.
+fn with_region(counter: u64, replica: Option<Replica>) -> u64 {
     replica.map_or(counter, |replica| (counter << REGION_BITS) | u64::from(replica.region.0))
 }
 
@@ -231,7 +234,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counters_read_back() {
+    fn counters_decode_to_what_was_encoded() {
         let mut state = ContainerState::new([0, 3].into_iter(), None);
         state.range_mut(3).unwrap().lsn = 9;
         assert_eq!(ContainerState::decode(&state.encode()), Some(state));
@@ -239,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn counters_of_several_regions_read_back() {
+    fn counters_of_several_regions_decode_to_what_was_encoded() {
         for ranges in 0..3 {
             let replica = Replica { region: RegionId(1), regions: 3 };
             let mut state = ContainerState::new(0..ranges, Some(replica));
@@ -250,14 +253,14 @@ mod tests {
     }
 
     #[test]
-    fn regions_give_out_different_and_growing_numbers() {
+    fn counters_of_two_regions_differ_and_later_ones_are_higher() {
         let [first, second] = [0, 1].map(|region| Some(Replica { region: RegionId(region), regions: 2 }));
         let mut here = ContainerState::new([0].into_iter(), first);
         let mut there = here.clone();
         let (ours, theirs) = (here.take_rid(first), there.take_rid(second));
         assert_ne!(ours, theirs);
         let etag = (0..5).map(|_| there.take_etag(second)).last().unwrap();
-        here.observe(theirs, etag);
+        here.raise_above(theirs, etag);
         assert!(here.take_rid(first) > theirs);
         assert!(here.take_etag(first) > etag);
     }
@@ -265,7 +268,7 @@ mod tests {
     #[test]
     fn the_shares_of_a_split_add_up() {
         let whole = RangeState { documents: 7, bytes: -5, ..RangeState::empty(0) };
-        let parts = whole.shared_among(&[1, 2, 3]);
+        let parts = whole.divided_among(&[1, 2, 3]);
         assert_eq!(parts.iter().map(|part| part.documents).sum::<i64>(), 7);
         assert_eq!(parts.iter().map(|part| part.bytes).sum::<i64>(), -5);
         assert_eq!(parts.iter().map(|part| part.id).collect::<Vec<_>>(), [1, 2, 3]);

@@ -133,7 +133,7 @@ fn split_counters(state: &mut ContainerState, container: &Container) {
             continue;
         }
         let children: Vec<RangeId> = container.ranges_of(old.id).collect();
-        ranges.extend(old.shared_among(&children));
+        ranges.extend(old.divided_among(&children));
     }
     state.ranges = ranges;
 }

@@ -31,7 +31,7 @@ pub(crate) fn split(
 
     let mut state = transaction.state(container.number())?;
     let whole = state.range(parent).copied().unwrap_or_else(|| RangeState::empty(parent));
-    let halves = whole.shared_among(&ids);
+    let halves = whole.divided_among(&ids);
     state.ranges.retain(|range| range.id != parent);
     state.ranges.extend(halves);
     transaction.put_state(container.number(), &state);

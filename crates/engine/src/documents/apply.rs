@@ -126,7 +126,7 @@ fn mark_seen(
             *seen = (*seen).max(change.lsn);
         }
     }
-    state.observe(change.rid, change.version.etag_counter);
+    state.raise_above(change.rid, change.version.etag_counter);
     transaction.put_state(container.number(), &state);
     Ok(())
 }
@@ -142,8 +142,8 @@ fn apply_change(
     let document = target.document_key(&change.id);
     let old = items::lookup_any(transaction, target, &change.id)?;
     let tombstone = transaction.tombstone(document)?;
-    let here = old.as_ref().map(|(_, document)| document.version()).max(tombstone);
-    if here.is_some_and(|here| here >= change.version) {
+    let version_here = old.as_ref().map(|(_, document)| document.version()).max(tombstone);
+    if version_here.is_some_and(|version| version >= change.version) {
         return Ok(());
     }
     let (precondition, state) = (Precondition::default(), transaction.state(number)?);
@@ -154,13 +154,13 @@ fn apply_change(
                 write.transaction.remove_tombstone(document, tombstone);
             }
             let new = NewVersion { version: change.version, created_lsn, ttl, terms, text };
-            put(&mut write, &change.id, change.rid, old, new);
+            put(&mut write, &change.id, change.rid, old, new)?;
         }
         ChangeOperation::Delete => {
-            delete(&mut write, &change.id, old, change.version, FeedOperation::Delete);
+            delete(&mut write, &change.id, old, change.version, FeedOperation::Delete)?;
         }
         ChangeOperation::Expire => {
-            delete(&mut write, &change.id, old, change.version, FeedOperation::Expire);
+            delete(&mut write, &change.id, old, change.version, FeedOperation::Expire)?;
         }
     }
     let state = write.state;
@@ -168,6 +168,7 @@ fn apply_change(
     Ok(())
 }
 
+/// The version of a document that another region wrote.
 struct NewVersion {
     version: Version,
     created_lsn: u64,
@@ -182,13 +183,13 @@ fn put(
     rid: u64,
     old: Option<(u64, StoredDocument)>,
     new: NewVersion,
-) {
+) -> Result<(), Refusal> {
     // Two regions may have created documents with the same id. The later document
     // stays, with its `_rid`.
     let old = match old {
         Some((old_rid, document)) if old_rid != rid => {
             let stamp = write.next_stamp();
-            write.remove_document(id, old_rid, &document, FeedOperation::Delete, stamp);
+            write.remove_document(id, old_rid, &document, FeedOperation::Delete, stamp)?;
             None
         }
         old => old.map(|(_, document)| document),
@@ -215,9 +216,10 @@ fn put(
         // Unique keys are checked within a region only. When two regions write
         // documents with the same unique key, both documents stay, so that all
         // regions have the same documents.
-        write.claim_unique(rid, old.as_ref(), value);
+        write.take_unique_keys(rid, old.as_ref(), value)?;
     }
     write.put_document(rid, old.as_ref(), &stored, value.as_ref());
+    Ok(())
 }
 
 fn delete(
@@ -226,10 +228,11 @@ fn delete(
     old: Option<(u64, StoredDocument)>,
     version: Version,
     reason: FeedOperation,
-) {
+) -> Result<(), Refusal> {
     if let Some((rid, document)) = old {
         let stamp = write.next_stamp();
-        write.remove_document(id, rid, &document, reason, stamp);
+        write.remove_document(id, rid, &document, reason, stamp)?;
     }
     write.transaction.put_tombstone(write.target.document_key(id), version);
+    Ok(())
 }

@@ -2,6 +2,7 @@
 
 mod engine_model;
 mod engine_power_cuts;
+mod failed_reads;
 mod purge;
 mod replication;
 mod shop;

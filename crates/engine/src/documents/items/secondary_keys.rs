@@ -1,7 +1,7 @@
-//! The keys around a document that change in its commit: id and member keys,
-//! unique keys, index entries, the entries of the change feed and of the expiry
-//! list, the counters, the version log. Writes of this region and changes of
-//! other regions go through the same functions.
+//! The keys that change together with a document: id, partition member, unique
+//! keys, index entries, the entries of the change feed and of the expiry list, the
+//! counters, the version log. Writes of this region and changes of other regions
+//! use the same functions.
 
 use bytes::Bytes;
 use perihelion_model::json::Value;
@@ -27,7 +27,7 @@ impl ItemWrite<'_, '_> {
         !container.unique_keys.is_empty() || !container.indexes.is_empty()
     }
 
-    /// Adds the id key and the member key of a new document.
+    /// Adds the id key and the partition member key of a new document.
     pub(crate) fn link_document(&mut self, id: &str, rid: u64) {
         let number = self.target.container.number();
         self.transaction.put(keys::id(number, &self.target.partition, id), rid.to_be_bytes().to_vec());
@@ -45,10 +45,10 @@ impl ItemWrite<'_, '_> {
     ) {
         if let Some(value) = value {
             let old_value = old.map(StoredDocument::value);
-            self.move_index_entries(rid, old_value.as_ref(), Some(value));
+            self.replace_index_entries(rid, old_value.as_ref(), Some(value));
         }
-        self.move_feed_and_expiry(rid, old, Some(stored));
-        self.count(old, Some(stored));
+        self.replace_feed_and_expiry_entries(rid, old, Some(stored));
+        self.update_counters(old, Some(stored));
         let operation = if old.is_some() { FeedOperation::Replace } else { FeedOperation::Create };
         let stamp = WriteStamp { lsn: stored.lsn, ordinal: stored.ordinal };
         version_log::append(self.transaction, self.target, operation, old, stamp, Some(stored));
@@ -64,21 +64,23 @@ impl ItemWrite<'_, '_> {
         old: &StoredDocument,
         reason: FeedOperation,
         stamp: WriteStamp,
-    ) {
+    ) -> Result<(), Refusal> {
         let number = self.target.container.number();
         if self.needs_value() {
             let value = old.value();
-            self.release_unique(rid, &value);
-            self.move_index_entries(rid, Some(&value), None);
+            self.release_unique_keys(rid, &value)?;
+            self.replace_index_entries(rid, Some(&value), None);
         }
-        self.move_feed_and_expiry(rid, Some(old), None);
-        self.count(Some(old), None);
+        self.replace_feed_and_expiry_entries(rid, Some(old), None);
+        self.update_counters(Some(old), None);
         version_log::append(self.transaction, self.target, reason, Some(old), stamp, None);
         self.transaction.remove(keys::id(number, &self.target.partition, id));
         self.transaction.remove(keys::partition_member(number, &self.target.partition, rid));
         self.transaction.remove(keys::document(number, self.target.range.segment, rid));
+        Ok(())
     }
 
+    /// The store's keys for the unique keys of a document, one for each constraint.
     fn unique_keys_of(&self, document: &Value) -> Vec<Vec<u8>> {
         let container = &self.target.container;
         let constraints = container.unique_keys.iter().enumerate();
@@ -86,7 +88,7 @@ impl ItemWrite<'_, '_> {
             .map(|(constraint, paths)| {
                 let mut values = Vec::new();
                 for path in paths {
-                    // A missing value counts as null, so it is unique too.
+                    // A missing value counts as null, so only one document may lack it.
                     encode(&mut values, Some(find(document, &path.steps).unwrap_or(&Value::Null)), false);
                 }
                 keys::unique_key(container.number(), &self.target.partition, constraint as u16, &values)
@@ -94,15 +96,20 @@ impl ItemWrite<'_, '_> {
             .collect()
     }
 
-    pub(super) fn check_unique(
+    /// Replaces the unique keys of a document by those of its new version. Refuses the
+    /// write if another document has one of them.
+    pub(super) fn claim_unique_keys(
         &mut self,
         rid: u64,
         old: Option<&StoredDocument>,
         new: &Value,
     ) -> Result<(), Refusal> {
-        for key in self.unique_keys_after(rid, old, new) {
-            let owner = self.transaction.get(&key)?.and_then(|owner| keys::last_u64(&owner));
-            if owner.is_some_and(|owner| owner != rid && !self.has_expired(owner)) {
+        self.release_old_unique_keys(rid, old)?;
+        for key in self.unique_keys_of(new) {
+            if let Some(owner) = self.owner_of_unique_key(&key)?
+                && owner != rid
+                && !self.is_gone_or_expired(owner)?
+            {
                 return Err(Refusal::document_exists().with_charge(charge::UNIQUE_CONFLICT));
             }
             self.transaction.put(key, rid.to_be_bytes().to_vec());
@@ -110,44 +117,56 @@ impl ItemWrite<'_, '_> {
         Ok(())
     }
 
-    /// Takes the unique keys of a document, even if another document has them.
-    pub(crate) fn claim_unique(&mut self, rid: u64, old: Option<&StoredDocument>, new: &Value) {
-        for key in self.unique_keys_after(rid, old, new) {
+    /// Replaces the unique keys of a document by those of its new version, even if
+    /// another document has one of them.
+    pub(crate) fn take_unique_keys(
+        &mut self,
+        rid: u64,
+        old: Option<&StoredDocument>,
+        new: &Value,
+    ) -> Result<(), Refusal> {
+        self.release_old_unique_keys(rid, old)?;
+        for key in self.unique_keys_of(new) {
             self.transaction.put(key, rid.to_be_bytes().to_vec());
         }
+        Ok(())
     }
 
-    /// Releases the unique keys of the old version; returns those of the new one.
-    fn unique_keys_after(&mut self, rid: u64, old: Option<&StoredDocument>, new: &Value) -> Vec<Vec<u8>> {
-        if self.target.container.unique_keys.is_empty() {
-            return Vec::new();
+    fn release_old_unique_keys(&mut self, rid: u64, old: Option<&StoredDocument>) -> Result<(), Refusal> {
+        match old {
+            Some(old) if !self.target.container.unique_keys.is_empty() => {
+                self.release_unique_keys(rid, &old.value())
+            }
+            _ => Ok(()),
         }
-        if let Some(old) = old {
-            self.release_unique(rid, &old.value());
-        }
-        self.unique_keys_of(new)
-    }
-
-    fn has_expired(&self, rid: u64) -> bool {
-        let key = keys::document(self.target.container.number(), self.target.range.segment, rid);
-        let record = self.transaction.get(&key).ok().flatten();
-        record
-            .as_ref()
-            .and_then(StoredDocument::decode)
-            .is_none_or(|document| self.target.has_expired(&document, self.transaction.now))
     }
 
     /// Releases the unique keys that this document owns.
-    fn release_unique(&mut self, rid: u64, old: &Value) {
+    fn release_unique_keys(&mut self, rid: u64, old: &Value) -> Result<(), Refusal> {
         for key in self.unique_keys_of(old) {
-            let owner = self.transaction.get(&key).ok().flatten().and_then(|owner| keys::last_u64(&owner));
-            if owner == Some(rid) {
+            if self.owner_of_unique_key(&key)? == Some(rid) {
                 self.transaction.remove(key);
             }
         }
+        Ok(())
     }
 
-    fn move_index_entries(&mut self, rid: u64, old: Option<&Value>, new: Option<&Value>) {
+    /// The `_rid` counter of the document that has a unique key.
+    fn owner_of_unique_key(&self, key: &[u8]) -> Result<Option<u64>, Refusal> {
+        Ok(self.transaction.get(key)?.and_then(|owner| keys::last_u64(&owner)))
+    }
+
+    fn is_gone_or_expired(&self, rid: u64) -> Result<bool, Refusal> {
+        let key = keys::document(self.target.container.number(), self.target.range.segment, rid);
+        let record = self.transaction.get(&key)?;
+        Ok(record
+            .as_ref()
+            .and_then(StoredDocument::decode)
+            .is_none_or(|document| self.target.has_expired(&document, self.transaction.now)))
+    }
+
+    /// Replaces the index entries of the old version by those of the new version.
+    fn replace_index_entries(&mut self, rid: u64, old: Option<&Value>, new: Option<&Value>) {
         let container = &self.target.container;
         for index in &container.indexes {
             let entry =
@@ -165,8 +184,8 @@ impl ItemWrite<'_, '_> {
         }
     }
 
-    /// Moves the entries of the change feed and of the expiry list.
-    fn move_feed_and_expiry(&mut self, rid: u64, old: Option<&StoredDocument>, new: Option<&StoredDocument>) {
+    /// Replaces the entries in the change feed and in the expiry list.
+    fn replace_feed_and_expiry_entries(&mut self, rid: u64, old: Option<&StoredDocument>, new: Option<&StoredDocument>) {
         let (number, segment) = (self.target.container.number(), self.target.range.segment);
         if let Some(old) = old {
             self.transaction.remove(keys::feed_entry(number, segment, old.lsn, old.ordinal));
@@ -183,7 +202,8 @@ impl ItemWrite<'_, '_> {
         }
     }
 
-    fn count(&mut self, old: Option<&StoredDocument>, new: Option<&StoredDocument>) {
+    /// Updates the number of documents and bytes of the range.
+    fn update_counters(&mut self, old: Option<&StoredDocument>, new: Option<&StoredDocument>) {
         if let Some(range) = self.state.range_mut(self.target.range.id) {
             let size =
                 |document: Option<&StoredDocument>| document.map_or(0, |document| document.text.len() as i64);

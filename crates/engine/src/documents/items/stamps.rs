@@ -12,20 +12,21 @@ pub(crate) struct WriteStamp {
     pub(crate) ordinal: u64,
 }
 
-/// Gives the changes of one operation, or of one atomic batch, a common LSN
-/// and growing ordinals.
+/// Gives the changes of one operation, or of one atomic batch, the same LSN and
+/// growing ordinals.
 #[derive(Debug, Default)]
 pub(crate) struct WriteStamps {
     lsn: Option<u64>,
     ordinal_next: u64,
-    /// The LSN that the write had in its own region, if that is another one.
+    /// The LSN that the write had in its own region, if it is a write of another
+    /// region.
     replicated_lsn: Option<u64>,
     /// The outbox entry that holds these changes, once there is one.
     pub(super) outbox_sequence: Option<u64>,
 }
 
 impl WriteStamps {
-    /// The stamps of a write that had `lsn` in its own region.
+    /// The stamps of a write of another region that had `lsn` there.
     pub(crate) fn replicated(lsn: u64) -> Self {
         WriteStamps { replicated_lsn: Some(lsn), ..WriteStamps::default() }
     }
@@ -40,12 +41,12 @@ impl WriteStamps {
         let replicated_lsn = self.replicated_lsn;
         let lsn = *self.lsn.get_or_insert_with(|| {
             state.range_mut(range).map_or(0, |range| match replicated_lsn {
-                Some(lsn) => range.follow(lsn),
-                None => range.advance(replica),
+                Some(lsn) => range.take_replicated_lsn(lsn),
+                None => range.take_lsn(replica),
             })
         });
-        // Sibling ranges share a segment but count their LSNs apart, so the
-        // range's id is part of the ordinal.
+        // The children of a split share a segment, but each counts its own LSNs. So
+        // the range's id is part of the ordinal, and their feed entries differ.
         let ordinal = (u64::from(range) << 32) | self.ordinal_next;
         self.ordinal_next += 1;
         WriteStamp { lsn, ordinal }

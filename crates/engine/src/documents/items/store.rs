@@ -1,5 +1,5 @@
-//! Storing a version of a document or removing it, with the copy that other
-//! regions need.
+//! Storing a version of a document or removing it, and adding the change to the
+//! outbox for the other regions.
 
 use bytes::Bytes;
 use perihelion_wire::status;
@@ -16,6 +16,7 @@ use crate::region::REGIONS_MAX;
 use crate::replication::{self, Change, ChangeOperation, Tombstones, Version};
 
 impl ItemWrite<'_, '_> {
+    /// Stores a document that does not exist.
     pub(super) fn store_new(&mut self, body: NewBody) -> Result<Written, Refusal> {
         let rid = self.state.take_rid(self.transaction.replica);
         self.link_document(&body.id, rid);
@@ -24,19 +25,23 @@ impl ItemWrite<'_, '_> {
         Ok(Written { status: status::CREATED.code, stored: Some(stored), charge })
     }
 
+    /// Stores a new version of an existing document. `charge_of` is a function of
+    /// [`charge`]: it gets the indexed values of the old and the new version and the
+    /// size.
     pub(super) fn store_over(
         &mut self,
         rid: u64,
         old: &StoredDocument,
         content: Content,
-        price: fn(u32, u32, usize) -> f64,
+        charge_of: fn(u32, u32, usize) -> f64,
     ) -> Result<Written, Refusal> {
         let stored = self.store(rid, Some(old), content)?;
-        let charge = price(old.terms, stored.terms, stored.text.len());
+        let charge = charge_of(old.terms, stored.terms, stored.text.len());
         Ok(Written { status: status::OK.code, stored: Some(stored), charge })
     }
 
-    /// Writes a version of a document and every key that points at it.
+    /// Writes a version of a document and every key that points at it. With several
+    /// regions, adds a change for the other regions.
     fn store(
         &mut self,
         rid: u64,
@@ -70,7 +75,7 @@ impl ItemWrite<'_, '_> {
             return Err(Refusal::too_large());
         }
         if let Some(value) = &value {
-            self.check_unique(rid, old, value)?;
+            self.claim_unique_keys(rid, old, value)?;
         }
         self.put_document(rid, old, &stored, value.as_ref());
         if let Some(id) = id {
@@ -81,7 +86,8 @@ impl ItemWrite<'_, '_> {
         Ok(stored)
     }
 
-    /// Removes a document and every key that points at it.
+    /// Removes a document and every key that points at it. With several regions, adds
+    /// a tombstone and a change for the other regions.
     pub(super) fn erase(
         &mut self,
         id: &str,
@@ -90,7 +96,7 @@ impl ItemWrite<'_, '_> {
         reason: FeedOperation,
     ) -> Result<(), Refusal> {
         let stamp = self.next_stamp();
-        self.remove_document(id, rid, old, reason, stamp);
+        self.remove_document(id, rid, old, reason, stamp)?;
         if self.transaction.replica.is_none() {
             return Ok(());
         }
@@ -106,9 +112,9 @@ impl ItemWrite<'_, '_> {
         self.replicate(stamp, version, id.to_owned(), rid, operation)
     }
 
-    /// The timestamp of a write: not before that of the version or tombstone it
-    /// replaces, so that it is the later write in every region. The tombstone
-    /// is removed.
+    /// The timestamp of a write. It is not before the timestamp of the version or
+    /// tombstone that the write replaces, so that the write is the later one in every
+    /// region. Removes the tombstone.
     fn write_time(&mut self, id: Option<&str>, old: Option<&StoredDocument>) -> Result<u64, Refusal> {
         let (now, Some(id)) = (self.transaction.now, id) else { return Ok(self.transaction.now) };
         if let Some(old) = old {
