@@ -131,16 +131,20 @@ impl Catalog {
 fn records(view: &dyn View, prefix: &[u8]) -> Result<Vec<Value>, StoreError> {
     let mut records = Vec::new();
     let mut failure = None;
-    view.scan(OwnedKeyRange::prefix(prefix).as_range(), Direction::Forward, &mut |_, value| match parse(value) {
-        Ok(record) => {
-            records.push(record);
-            std::ops::ControlFlow::Continue(())
-        }
-        Err(error) => {
-            failure = Some(error);
-            std::ops::ControlFlow::Break(())
-        }
-    })?;
+    view.scan(
+        OwnedKeyRange::prefix(prefix).as_range(),
+        Direction::Forward,
+        &mut |_, value| match parse(value) {
+            Ok(record) => {
+                records.push(record);
+                std::ops::ControlFlow::Continue(())
+            }
+            Err(error) => {
+                failure = Some(error);
+                std::ops::ControlFlow::Break(())
+            }
+        },
+    )?;
     failure.map_or(Ok(records), Err)
 }
 

@@ -180,7 +180,11 @@ pub(crate) fn id(container: ContainerNumber, partition: &LogicalPartition, id: &
 
 /// An entry of the list of a logical partition's documents, in `_rid` order. The
 /// prefix accepts a part of a hierarchical key.
-pub(crate) fn partition_member(container: ContainerNumber, partition: &LogicalPartition, rid: u64) -> Vec<u8> {
+pub(crate) fn partition_member(
+    container: ContainerNumber,
+    partition: &LogicalPartition,
+    rid: u64,
+) -> Vec<u8> {
     KeyBuilder::new(KeyPrefix::PartitionMember).u32(container).bytes(&partition.0).u64(rid).done()
 }
 
@@ -199,7 +203,12 @@ pub(crate) fn feed_entry_prefix(container: ContainerNumber, segment: SegmentId) 
 
 /// A version or a delete of a document, for containers whose change feed is read
 /// in the mode "all versions and deletes".
-pub(crate) fn logged_version(container: ContainerNumber, segment: SegmentId, lsn: u64, ordinal: u64) -> Vec<u8> {
+pub(crate) fn logged_version(
+    container: ContainerNumber,
+    segment: SegmentId,
+    lsn: u64,
+    ordinal: u64,
+) -> Vec<u8> {
     KeyBuilder::new(KeyPrefix::LoggedVersion).u32(container).u32(segment).u64(lsn).u64(ordinal).done()
 }
 
@@ -215,7 +224,12 @@ pub(crate) fn unique_key(
     constraint: u16,
     values: &[u8],
 ) -> Vec<u8> {
-    KeyBuilder::new(KeyPrefix::UniqueKey).u32(container).bytes(&partition.0).u16(constraint).bytes(values).done()
+    KeyBuilder::new(KeyPrefix::UniqueKey)
+        .u32(container)
+        .bytes(&partition.0)
+        .u16(constraint)
+        .bytes(values)
+        .done()
 }
 
 /// The prefix of all entries of one index.

@@ -67,7 +67,11 @@ impl<'v> Transaction<'v> {
     }
 
     /// Up to `limit` entries of a range of keys, this transaction's writes included.
-    pub(crate) fn entries(&self, key_range: &OwnedKeyRange, limit: usize) -> Result<Vec<(Vec<u8>, Bytes)>, StoreError> {
+    pub(crate) fn entries(
+        &self,
+        key_range: &OwnedKeyRange,
+        limit: usize,
+    ) -> Result<Vec<(Vec<u8>, Bytes)>, StoreError> {
         let bounds = (key_range.from.clone(), key_range.to.clone());
         let mut written: BTreeMap<&[u8], &Option<Bytes>> = BTreeMap::new();
         for overlay in &self.layers {

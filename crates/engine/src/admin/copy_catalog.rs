@@ -10,7 +10,7 @@ use super::containers::drop_container;
 use super::indexes::add_declared_indexes;
 use super::put_container;
 use crate::catalog::{AccountCounters, Catalog, Container};
-use crate::keys::{self, RangeId, OwnedKeyRange};
+use crate::keys::{self, OwnedKeyRange, RangeId};
 use crate::refusal::Refusal;
 use crate::state::{ContainerState, RangeState};
 use crate::transaction::Transaction;

@@ -8,8 +8,11 @@ use crate::keys;
 use crate::refusal::Refusal;
 use crate::transaction::Transaction;
 
-/// Bounds of an offer, as the service documents them.
+/// The least throughput of an offer. The service demands more: manual throughput of
+/// at least 400 RU/s in steps of 100, or an autoscale maximum of at least 1,000 RU/s in
+/// steps of 1,000. The engine is more lenient.
 const THROUGHPUT_MIN: u64 = 100;
+/// The most throughput of an offer. In the service a support request can raise it.
 const THROUGHPUT_MAX: u64 = 1_000_000;
 
 pub(crate) fn replace_offer(
@@ -63,6 +66,7 @@ pub(super) fn drop_offer(transaction: &mut Transaction<'_>, catalog: &mut Catalo
     }
 }
 
+/// Refuses a throughput outside the bounds, or not in steps of 100.
 pub(super) fn check_throughput(throughput: Option<Throughput>) -> Result<(), Refusal> {
     let Some(throughput) = throughput else { return Ok(()) };
     let units = throughput.request_units();

@@ -97,12 +97,17 @@ pub(crate) fn scripts(
 /// Every script of the containers in a catalog, as it is stored.
 pub(crate) fn script_records(view: &dyn View, catalog: &Catalog) -> Result<Vec<(Vec<u8>, Bytes)>, Refusal> {
     let mut records = Vec::new();
-    view.scan(OwnedKeyRange::prefix(&keys::all_scripts_prefix()).as_range(), Direction::Forward, &mut |key, record| {
-        if keys::parse_container(key).is_some_and(|number| catalog.container_by_number(number).is_some()) {
-            records.push((key.to_vec(), Bytes::copy_from_slice(record)));
-        }
-        std::ops::ControlFlow::Continue(())
-    })?;
+    view.scan(
+        OwnedKeyRange::prefix(&keys::all_scripts_prefix()).as_range(),
+        Direction::Forward,
+        &mut |key, record| {
+            if keys::parse_container(key).is_some_and(|number| catalog.container_by_number(number).is_some())
+            {
+                records.push((key.to_vec(), Bytes::copy_from_slice(record)));
+            }
+            std::ops::ControlFlow::Continue(())
+        },
+    )?;
     Ok(records)
 }
 

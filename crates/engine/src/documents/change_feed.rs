@@ -13,7 +13,7 @@ use super::stored::StoredDocument;
 use super::version_log;
 use crate::catalog::Container;
 use crate::charge;
-use crate::keys::{self, RangeId, SegmentId, OwnedKeyRange};
+use crate::keys::{self, OwnedKeyRange, RangeId, SegmentId};
 use crate::refusal::Refusal;
 use crate::state::{ContainerState, Position};
 use crate::storage::{Direction, View};
@@ -131,8 +131,10 @@ fn collect_latest(
 ) -> Result<(), Refusal> {
     let (number, segment) = (container.number(), segment_of(container, page.request)?);
     let mut failure = None;
-    let key_range =
-        OwnedKeyRange::prefix_after(&keys::feed_entry_prefix(number, segment), &keys::feed_entry(number, segment, after, u64::MAX));
+    let key_range = OwnedKeyRange::prefix_after(
+        &keys::feed_entry_prefix(number, segment),
+        &keys::feed_entry(number, segment, after, u64::MAX),
+    );
     view.scan(key_range.as_range(), Direction::Forward, &mut |key, value| {
         let (Some((lsn, _)), Some(rid)) = (keys::last_u64_pair(key), keys::last_u64(value)) else {
             return ControlFlow::Continue(());

@@ -12,8 +12,10 @@ use crate::transaction::Transaction;
 /// Deletes all documents of a logical partition, as one write.
 pub(crate) fn delete_partition(transaction: &mut Transaction<'_>, target: &Target) -> Result<u64, Refusal> {
     let number = target.container.number();
-    let members =
-        transaction.entries(&OwnedKeyRange::prefix(&keys::partition_member_prefix(number, &target.partition.0)), usize::MAX)?;
+    let members = transaction.entries(
+        &OwnedKeyRange::prefix(&keys::partition_member_prefix(number, &target.partition.0)),
+        usize::MAX,
+    )?;
     let (mut stamps, mut count) = (WriteStamps::default(), 0);
     for (key, _) in members {
         let Some(rid) = keys::last_u64(&key) else { continue };

@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use super::KEYS_PER_JOB;
 use crate::catalog::Container;
-use crate::keys::{self, ContainerNumber, SegmentId, OwnedKeyRange};
+use crate::keys::{self, ContainerNumber, OwnedKeyRange, SegmentId};
 use crate::refusal::Refusal;
 use crate::transaction::Transaction;
 use crate::writer::StoreHandle;

@@ -7,12 +7,27 @@ use crate::catalog::Container;
 use crate::keys::RangeId;
 use crate::writer::StoreHandle;
 
-/// The partitions over `bytes_max`, in the order of their containers.
+/// The physical partitions larger than `bytes_max`, in the order of their
+/// containers. A container whose counters cannot be read is skipped and logged.
 pub(crate) fn oversized_partitions(store: &StoreHandle, bytes_max: u64) -> Vec<(Arc<Container>, RangeId)> {
     let limit = i64::try_from(bytes_max).unwrap_or(i64::MAX);
     let mut found = Vec::new();
     for container in store.catalog().containers() {
-        let Ok(state) = store.state(container) else { continue };
+        let state = match store.state(container) {
+            Ok(state) => state,
+            Err(refusal) => {
+                // Without counters in the store, the container was deleted meanwhile,
+                // unless the catalog still has it.
+                if store.catalog().container_by_number(container.number()).is_some() {
+                    tracing::warn!(
+                        container = %container.name,
+                        %refusal.message,
+                        "cannot read the counters of a container; its partitions are not split"
+                    );
+                }
+                continue;
+            }
+        };
         let ranges = state.ranges.iter().filter(|range| range.bytes > limit);
         found.extend(ranges.map(|range| (Arc::clone(container), range.id)));
     }
@@ -24,11 +39,11 @@ pub(super) async fn split_oversized(store: &StoreHandle, bytes_max: u64) {
         let parent = Arc::clone(&container);
         match store.write(move |transaction| admin::split(transaction, &parent, range)).await {
             Ok(children) => {
-                tracing::info!(container = %container.name, range, ?children, "split by size");
+                tracing::info!(container = %container.name, range, ?children, "a physical partition was too large and is split");
             }
-            // A range of a single hot key cannot be split further.
+            // A range with a single partition key cannot be split further.
             Err(refusal) => {
-                tracing::warn!(container = %container.name, range, %refusal.message, "cannot split");
+                tracing::warn!(container = %container.name, range, %refusal.message, "cannot split a physical partition that is too large");
             }
         }
     }

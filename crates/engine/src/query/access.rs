@@ -124,7 +124,9 @@ impl<'q> QueryShape<'q> {
                 Condition::In(values) if values.len() == 1 && is_scalar(&values[0]) => {
                     add_equality(&mut equalities, path, &values[0]);
                 }
-                Condition::In(values) if values.len() <= IN_LIST_VALUES_MAX && values.iter().all(is_scalar) => {
+                Condition::In(values)
+                    if values.len() <= IN_LIST_VALUES_MAX && values.iter().all(is_scalar) =>
+                {
                     in_lists.push((path, values.as_slice()));
                 }
                 Condition::Less(value)

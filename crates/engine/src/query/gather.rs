@@ -51,7 +51,12 @@ pub(super) fn gather(context: &Context<'_>, continuation: Continuation) -> Resul
 
 impl Context<'_> {
     /// The rows of a program, not yet sorted. Stops when there are `rows_needed` rows.
-    fn collect(&self, program: &Program, rows_needed: usize, documents: &mut u64) -> Result<Vec<Row>, Refusal> {
+    fn collect(
+        &self,
+        program: &Program,
+        rows_needed: usize,
+        documents: &mut u64,
+    ) -> Result<Vec<Row>, Refusal> {
         let mut collector = Collector::new(program, rows_needed);
         match program.inner() {
             Some(inner) => {
@@ -67,7 +72,11 @@ impl Context<'_> {
             None => self.each_document(&mut |document| {
                 *documents += 1;
                 collector.add(&document.value())?;
-                Ok(if collector.has_enough_rows() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+                Ok(if collector.has_enough_rows() {
+                    ControlFlow::Break(())
+                } else {
+                    ControlFlow::Continue(())
+                })
             })?,
         }
         collector.finish()
@@ -108,7 +117,14 @@ struct Collector<'p> {
 impl<'p> Collector<'p> {
     fn new(program: &'p Program, rows_needed: usize) -> Self {
         let groups = program.is_grouped().then(|| program.accumulator());
-        Collector { program, groups, rows: Vec::new(), seen: DistinctValues::default(), bytes: 0, rows_needed }
+        Collector {
+            program,
+            groups,
+            rows: Vec::new(),
+            seen: DistinctValues::default(),
+            bytes: 0,
+            rows_needed,
+        }
     }
 
     /// Adds the rows of a document, or of an inner stage's row.

@@ -161,7 +161,8 @@ fn stream(context: &Context<'_>, continuation: Continuation) -> Result<PageRows,
     page.state.watermarks = watermarks;
     page.state.watermarks.retain(|watermark| {
         let is_split = context.container.range(watermark.range).is_none();
-        is_split && unread.iter().any(|range| is_or_descends_from(context.container, range.id, watermark.range))
+        is_split
+            && unread.iter().any(|range| is_or_descends_from(context.container, range.id, watermark.range))
     });
     Ok(page.finish(has_more))
 }

@@ -6,7 +6,7 @@ use std::ops::{Bound, ControlFlow};
 use crate::catalog::Container;
 use crate::documents::{StoredDocument, contains};
 use crate::index::IndexGroup;
-use crate::keys::{self, LogicalPartition, RangeId, SegmentId, OwnedKeyRange};
+use crate::keys::{self, LogicalPartition, OwnedKeyRange, RangeId, SegmentId};
 use crate::query::QueryScope;
 use crate::query::access::IndexUse;
 use crate::refusal::Refusal;
@@ -87,9 +87,11 @@ impl Scan<'_> {
                 self.fetch_all(rids, consume)
             }
             (None, ScanFilter::Keys(_)) => self.documents(first, consume),
-            (None, ScanFilter::Partition(partition)) => {
-                self.documents_of_prefix(&keys::partition_member_prefix(self.container.number(), &partition.0), first, consume)
-            }
+            (None, ScanFilter::Partition(partition)) => self.documents_of_prefix(
+                &keys::partition_member_prefix(self.container.number(), &partition.0),
+                first,
+                consume,
+            ),
             (None, ScanFilter::Prefix(prefix, _)) => {
                 let mut rids = self.member_rids(prefix)?;
                 rids.retain(|rid| *rid >= first);
@@ -131,9 +133,18 @@ impl Scan<'_> {
 
     /// The documents of the keys with a prefix, from the `_rid` counter `first` on.
     /// After the prefix the keys have only the `_rid` counter.
-    fn documents_of_prefix(&self, prefix: &[u8], first: u64, consume: &mut Consumer<'_>) -> Result<(), Refusal> {
+    fn documents_of_prefix(
+        &self,
+        prefix: &[u8],
+        first: u64,
+        consume: &mut Consumer<'_>,
+    ) -> Result<(), Refusal> {
         let from = [prefix, &first.to_be_bytes()].concat();
-        self.documents_of_keys(&OwnedKeyRange::between(&from, &keys::after_prefix(prefix)), Direction::Forward, consume)
+        self.documents_of_keys(
+            &OwnedKeyRange::between(&from, &keys::after_prefix(prefix)),
+            Direction::Forward,
+            consume,
+        )
     }
 
     /// The documents whose `_rid` counters are the last bytes of the keys in a range.
@@ -192,7 +203,9 @@ impl Scan<'_> {
         let key = keys::document(self.container.number(), self.range.segment, rid);
         match self.view.get(&key) {
             Ok(record) => match record.as_ref().and_then(StoredDocument::decode) {
-                Some(document) if self.is_in_scope(&document) => keep_refusal(consume(rid, document), outcome),
+                Some(document) if self.is_in_scope(&document) => {
+                    keep_refusal(consume(rid, document), outcome)
+                }
                 _ => ControlFlow::Continue(()),
             },
             Err(error) => keep_refusal(Err(error.into()), outcome),

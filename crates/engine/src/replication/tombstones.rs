@@ -65,7 +65,8 @@ pub(crate) fn expired_tombstones(
     limit: usize,
 ) -> Result<Vec<Vec<u8>>, StoreError> {
     let Some(before) = now.checked_sub(RETENTION_SECONDS) else { return Ok(Vec::new()) };
-    OwnedKeyRange::between(&keys::tombstone_age_prefix(), &keys::tombstone_age(before, &[])).first_keys(view, limit)
+    OwnedKeyRange::between(&keys::tombstone_age_prefix(), &keys::tombstone_age(before, &[]))
+        .first_keys(view, limit)
 }
 
 /// Removes tombstones and their age keys.

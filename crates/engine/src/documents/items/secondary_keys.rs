@@ -185,7 +185,12 @@ impl ItemWrite<'_, '_> {
     }
 
     /// Replaces the entries in the change feed and in the expiry list.
-    fn replace_feed_and_expiry_entries(&mut self, rid: u64, old: Option<&StoredDocument>, new: Option<&StoredDocument>) {
+    fn replace_feed_and_expiry_entries(
+        &mut self,
+        rid: u64,
+        old: Option<&StoredDocument>,
+        new: Option<&StoredDocument>,
+    ) {
         let (number, segment) = (self.target.container.number(), self.target.range.segment);
         if let Some(old) = old {
             self.transaction.remove(keys::feed_entry(number, segment, old.lsn, old.ordinal));

@@ -45,7 +45,11 @@ impl Target {
     }
 
     /// The target of a change that another region made.
-    pub(crate) fn replicated(container: &Arc<Container>, partition: LogicalPartition, effective_key: Bytes) -> Self {
+    pub(crate) fn replicated(
+        container: &Arc<Container>,
+        partition: LogicalPartition,
+        effective_key: Bytes,
+    ) -> Self {
         let range = container.range_of(&EffectiveKey(effective_key.to_vec())).clone();
         let key = PartitionKey { values: Vec::new() };
         Target { container: Arc::clone(container), partition, effective_key, range, key }

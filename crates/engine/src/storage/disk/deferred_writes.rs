@@ -69,7 +69,12 @@ enum Operation {
 impl DeferredWrites {
     pub(super) fn new(disk: Box<dyn StorageBackend>) -> DeferredWrites {
         let (applied, forbidden) = (AtomicBool::new(false), AtomicBool::new(false));
-        DeferredWrites(Arc::new(Inner { disk, applied, forbidden, deferred: Mutex::new(Deferred::default()) }))
+        DeferredWrites(Arc::new(Inner {
+            disk,
+            applied,
+            forbidden,
+            deferred: Mutex::new(Deferred::default()),
+        }))
     }
 
     /// Refuses all writes from now on. Called after a failure, because redb would

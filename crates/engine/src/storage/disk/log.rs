@@ -189,10 +189,7 @@ fn collect(
             continue; // A record that the data file covers. It will be overwritten.
         }
         let entries = record.entries().ok_or_else(|| {
-            Failure::damaged(format!(
-                "commit {} in {name} has inconsistent lengths",
-                record.sequence
-            ))
+            Failure::damaged(format!("commit {} in {name} has inconsistent lengths", record.sequence))
         })?;
         if found.insert(record.sequence, entries).is_some() {
             return Err(Failure::damaged(format!("commit {} is in its log twice", record.sequence)));
