@@ -7,18 +7,18 @@ use perihelion_driver::operation::Verb;
 use perihelion_driver::options::TopologyOptions;
 use perihelion_driver::transport::AnyTransport;
 use perihelion_driver::{Credential, Driver, DriverOptions, ErrorKind, OperationOptions};
-use perihelion_server::{Embedded, EmbeddedOptions, RegionNames};
-use perihelion_wire::transport::{
-    DynTransport, Endpoint, Failure, FailureKind, Request, Response, Sent, Transport,
-};
+use perihelion_server::EmbeddedOptions;
+use perihelion_testkit::regions::{NORTH, WEST, three_regions};
+use perihelion_testkit::{TestServer, faults};
+use perihelion_wire::transport::{DynTransport, Endpoint, Failure, Request, Response, Transport};
 use tokio::time::Instant;
 
-use crate::multi_region::{EAST, NORTH, WEST, prefers_east};
+use crate::multi_region::prefers_east;
 use crate::world::World;
 
 /// The service's host names in front of one of our servers. Only one host answers.
 struct Names {
-    server: Embedded,
+    server: TestServer,
     answering: &'static str,
 }
 
@@ -26,17 +26,17 @@ impl Transport for Names {
     async fn send(&self, mut request: Request) -> Result<Response, Failure> {
         let host = request.endpoint.host();
         if host.ends_with(".azure.com") && host != self.answering {
-            return Err(Failure::new(FailureKind::Connect, Sent::No, "the host does not answer"));
+            return Err(faults::unreachable());
         }
         if host == self.answering {
             request.endpoint = self.server.endpoint();
         }
-        self.server.transport().send_boxed(request).await
+        self.server.embedded().transport().send_boxed(request).await
     }
 }
 
 async fn open_by(answering: &'static str) -> Result<Driver, perihelion_driver::Error> {
-    let server = Embedded::open(EmbeddedOptions::default()).await.unwrap();
+    let server = TestServer::in_process(EmbeddedOptions::default()).await;
     let account = Endpoint::parse("https://shop.documents.azure.com:443/").unwrap();
     let options = DriverOptions::default().with_preferred_regions([NORTH, WEST]);
     let transport = AnyTransport::foreign(Names { server, answering });
@@ -57,7 +57,7 @@ async fn an_account_is_found_by_its_preferred_regions() {
 /// read from another region.
 #[tokio::test(start_paused = true)]
 async fn the_account_is_not_read_from_a_suspect_region_first() {
-    let regions = RegionNames::new([WEST, EAST, NORTH]).unwrap();
+    let regions = three_regions();
     let options = prefers_east().with_topology(TopologyOptions::default());
     let world = World::with(EmbeddedOptions::default().with_regions(regions), options).await;
     world.run(&world.write(Verb::Create, "1", "a")).await.unwrap();
@@ -73,13 +73,13 @@ async fn the_account_is_not_read_from_a_suspect_region_first() {
 /// again.
 #[tokio::test(start_paused = true)]
 async fn a_cancelled_refresh_does_not_count_as_done() {
-    let regions = RegionNames::new([WEST, EAST, NORTH]).unwrap();
+    let regions = three_regions();
     let world = World::with(EmbeddedOptions::default().with_regions(regions), prefers_east()).await;
     world.run(&world.write(Verb::Create, "1", "a")).await.unwrap();
     tokio::time::advance(Duration::from_secs(10)).await;
     world.fault(r#"{"operation":"read_account","count":1,"delayMs":3000}"#).await;
     world.fault(r#"{"operation":"upsert_item","count":2,"status":403,"subStatus":3}"#).await;
-    let asked = world.asked("read_account").await;
+    let asked = world.requests("read_account").await;
     let (driver, write) = (world.driver.clone(), world.write(Verb::Upsert, "1", "b"));
     let leaving =
         tokio::spawn(async move { driver.execute(&write, &OperationOptions::default()).await.map(drop) });
@@ -87,7 +87,7 @@ async fn a_cancelled_refresh_does_not_count_as_done() {
     leaving.abort();
     assert!(leaving.await.unwrap_err().is_cancelled());
     world.run(&world.write(Verb::Upsert, "1", "c")).await.unwrap();
-    assert_eq!(world.asked("read_account").await - asked, 2);
+    assert_eq!(world.requests("read_account").await - asked, 2);
 }
 
 /// A transport that never answers, not even at the deadline.

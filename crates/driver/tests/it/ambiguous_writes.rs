@@ -7,14 +7,15 @@ use perihelion_driver::diagnostics::Resolution;
 use perihelion_driver::operation::{Verb, Witness};
 use perihelion_driver::options::{Hedging, ReadConsistency};
 use perihelion_driver::{DriverOptions, Operation, OperationOptions};
-use perihelion_server::{EmbeddedOptions, RegionNames};
+use perihelion_server::EmbeddedOptions;
+use perihelion_testkit::regions::{self, EAST, NORTH, WEST};
 
-use crate::multi_region::{EAST, NORTH, WEST, prefers_east};
+use crate::multi_region::prefers_east;
 use crate::world::World;
 
 /// Writes go to West, reads to East.
 async fn three_regions(options: DriverOptions) -> World {
-    let regions = RegionNames::new([WEST, EAST, NORTH]).unwrap();
+    let regions = regions::three_regions();
     World::with(EmbeddedOptions::default().with_regions(regions), options).await
 }
 
@@ -22,11 +23,9 @@ async fn three_regions(options: DriverOptions) -> World {
 /// Replication to the other regions is cut.
 async fn lost_create(world: &World) -> Operation {
     world.run(&world.write(Verb::Create, "0", "a")).await.unwrap();
-    world.manage("replication/wait").await;
+    world.wait_for_replication().await;
     for region in [EAST, NORTH] {
-        let body = format!(r#"{{"region":"{region}"}}"#);
-        let cut = world.server.manage(http::Method::POST, "replication/cut", &body).await;
-        assert!(cut.unwrap().status().is_success());
+        world.manage_region("replication/cut", region).await;
     }
     world.fault(r#"{"operation":"create_item","count":1,"drop":"after"}"#).await;
     let witness = Witness { id: "1".to_owned(), pointer: "/stamp".to_owned(), value: "mine".into() };
@@ -63,11 +62,11 @@ async fn a_witness_is_read_in_an_excluded_write_region_too() {
 /// The operation has still succeeded.
 #[tokio::test(start_paused = true)]
 async fn a_hedged_delete_is_not_refused_because_its_other_leg_succeeded() {
-    let regions = RegionNames::new([WEST, EAST, NORTH]).unwrap();
+    let regions = regions::three_regions();
     let server = EmbeddedOptions::default().with_regions(regions).with_multi_write(true);
     let world = World::with(server, prefers_east()).await;
     world.run(&world.write(Verb::Create, "1", "a")).await.unwrap();
-    world.manage("replication/wait").await;
+    world.wait_for_replication().await;
     // The first leg is applied and its answer lost before the second begins.
     let lost =
         format!(r#"{{"operation":"delete_item","region":"{EAST}","count":1,"delayMs":50,"drop":"after"}}"#);

@@ -20,10 +20,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use perihelion_testkit::regions::REGIONS;
+
 use self::checks::History;
 use self::events::{Events, Mode};
 use self::ledger::{AFTERMATH, LIVE, Ledger, STOP};
-use self::stage::{PARTITIONS, REGIONS, Stage};
+use self::stage::{PARTITIONS, Stage};
 
 /// The faults of each class that one operation of a gentle run meets.
 const RATION: u32 = 1;

@@ -4,22 +4,18 @@ use std::time::Duration;
 
 use http::Method;
 use perihelion_driver::operation::Verb;
-use perihelion_server::{EmbeddedOptions, RegionNames};
+use perihelion_server::EmbeddedOptions;
+use perihelion_testkit::regions::{self, EAST, NORTH, WEST};
 
-use crate::multi_region::{EAST, NORTH, WEST, prefers_east};
+use crate::multi_region::prefers_east;
 use crate::world::{World, document};
 
 async fn three_regions(is_multi_write: bool, delay: Duration) -> World {
     let server = EmbeddedOptions::default()
-        .with_regions(RegionNames::new([WEST, EAST, NORTH]).unwrap())
+        .with_regions(regions::three_regions())
         .with_multi_write(is_multi_write)
         .with_replication_delay(delay);
     World::with(server, prefers_east()).await
-}
-
-async fn order(world: &World, path: &str, body: &str) {
-    let response = world.server.manage(Method::POST, path, body).await.unwrap();
-    assert!(response.status().is_success(), "{path} {body}: {response:?}");
 }
 
 /// Seed 4, one write region: West refuses everything, and the service moves the
@@ -29,11 +25,12 @@ async fn order(world: &World, path: &str, body: &str) {
 async fn a_write_under_way_follows_the_write_region() {
     let world = three_regions(false, Duration::ZERO).await;
     world.run(&world.write(Verb::Create, "1", "a")).await.unwrap();
-    order(&world, "regions/offline", &format!(r#"{{"region":"{WEST}","mode":"refuse"}}"#)).await;
+    let offline = format!(r#"{{"region":"{WEST}","mode":"refuse"}}"#);
+    world.manage(Method::POST, "regions/offline", &offline).await;
     let (driver, upsert) = (world.driver.clone(), world.write(Verb::Upsert, "1", "b"));
     let write = tokio::spawn(async move { driver.execute(&upsert, &Default::default()).await });
     tokio::time::sleep(Duration::from_millis(100)).await;
-    order(&world, "regions/write", &format!(r#"{{"region":"{NORTH}"}}"#)).await;
+    world.manage_region("regions/write", NORTH).await;
     let written = write.await.unwrap().unwrap();
     assert_eq!(written.diagnostics.attempts().last().unwrap().region.name(), NORTH);
     assert_eq!(document(&world.run(&world.read("1")).await.unwrap())["stamp"], "b");
@@ -46,7 +43,7 @@ async fn a_write_under_way_follows_the_write_region() {
 async fn a_session_whose_region_went_away_waits_for_replication() {
     let world = three_regions(true, Duration::from_millis(400)).await;
     world.run(&world.write(Verb::Create, "1", "a")).await.unwrap();
-    order(&world, "regions/offline", &format!(r#"{{"region":"{EAST}"}}"#)).await;
+    world.manage_region("regions/offline", EAST).await;
     let read = world.run(&world.read("1")).await.unwrap();
     assert_eq!(document(&read)["stamp"], "a");
 }

@@ -43,7 +43,7 @@ async fn a_task_that_reads_metadata_may_be_cancelled() {
 async fn waiting_tasks_share_one_failure() {
     let world = World::new().await;
     world.fault(r#"{"operation":"container","status":400,"delayMs":50}"#).await;
-    let before = world.asked("container").await;
+    let before = world.requests("container").await;
     let crowd = (0..20).map(|_| {
         let (driver, read) = (world.driver.clone(), world.read("1"));
         tokio::spawn(async move { within(&driver, &read, Duration::from_secs(60)).await })
@@ -51,7 +51,7 @@ async fn waiting_tasks_share_one_failure() {
     for one in crowd.collect::<Vec<_>>() {
         assert_eq!(one.await.unwrap().unwrap_err().status().unwrap().code, 400);
     }
-    assert_eq!(world.asked("container").await - before, 1);
+    assert_eq!(world.requests("container").await - before, 1);
     world.clear_faults().await;
     assert!(world.run(&world.read("1")).await.unwrap_err().is_not_found(), "the failure is not kept");
 }

@@ -10,10 +10,11 @@ use perihelion_driver::diagnostics::{Context, Outcome};
 use perihelion_driver::operation::{Target, Verb};
 use perihelion_driver::options::{CircuitBreakerOptions, Hedging};
 use perihelion_driver::{DriverOptions, Operation, OperationOptions, Response};
-use perihelion_server::{EmbeddedOptions, RegionNames};
+use perihelion_server::EmbeddedOptions;
+use perihelion_testkit::regions::{self, EAST, NORTH, WEST};
 use tokio::time::Instant;
 
-use crate::multi_region::{EAST, NORTH, WEST, prefers_east};
+use crate::multi_region::prefers_east;
 use crate::world::{World, ada, document};
 
 /// The usual latency of a region.
@@ -26,7 +27,7 @@ fn without_breaker() -> DriverOptions {
 }
 
 async fn three_regions(multi_write: bool, options: DriverOptions) -> World {
-    let regions = RegionNames::new([WEST, EAST, NORTH]).unwrap();
+    let regions = regions::three_regions();
     let server = EmbeddedOptions::default().with_regions(regions).with_multi_write(multi_write);
     World::with(server, options).await
 }
@@ -34,7 +35,7 @@ async fn three_regions(multi_write: bool, options: DriverOptions) -> World {
 async fn with_an_order(options: DriverOptions) -> World {
     let world = three_regions(false, options).await;
     world.run(&world.write(Verb::Create, "1", "a")).await.unwrap();
-    world.manage("replication/wait").await;
+    world.wait_for_replication().await;
     delay(&world, USUAL_MS).await;
     world
 }
@@ -119,10 +120,10 @@ async fn the_threshold_follows_a_shift_of_all_regions() {
 async fn a_healthy_region_gets_next_to_no_second_requests() {
     let world = with_an_order(prefers_east()).await;
     read_many(&world, 100).await;
-    let before = world.asked("read_item").await;
+    let before = world.requests("read_item").await;
     const READS: usize = 1000;
     read_many(&world, READS).await;
-    let asked = world.asked("read_item").await - before;
+    let asked = world.requests("read_item").await - before;
     assert!(asked < READS as u64 * 102 / 100, "{asked} requests for {READS} reads");
 }
 
@@ -149,11 +150,10 @@ async fn hedging_can_be_turned_off_and_fixed_per_operation() {
 async fn a_hedged_write_is_not_refused_by_a_region_that_is_behind() {
     let world = three_regions(true, without_breaker()).await;
     for region in [WEST, NORTH] {
-        let body = format!(r#"{{"region":"{region}"}}"#);
-        world.server.manage(http::Method::POST, "replication/cut", &body).await.unwrap();
+        world.manage_region("replication/cut", region).await;
     }
-    let stranger = World::connect(&world.server, without_breaker()).await;
-    stranger.execute(&world.write(Verb::Create, "1", "a"), &OperationOptions::default()).await.unwrap();
+    let other = world.other_driver(without_breaker()).await;
+    other.execute(&world.write(Verb::Create, "1", "a"), &OperationOptions::default()).await.unwrap();
     let rule = |more: &str| {
         format!(r#"{{"operation":"replace_item","region":"{EAST}","count":1,"delayMs":300{more}}}"#)
     };

@@ -169,7 +169,7 @@ async fn a_write_that_is_not_idempotent_is_not_repeated() {
     let error = world.run(&patch).await.unwrap_err();
     assert!(error.is_ambiguous(), "{error:?}");
     assert_eq!(document(&world.run(&world.read("1")).await.unwrap())["count"], 1);
-    assert_eq!(world.asked("patch_item").await, 1);
+    assert_eq!(world.requests("patch_item").await, 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -253,5 +253,5 @@ async fn metadata_is_read_once() {
     for read in reads.collect::<Vec<_>>() {
         assert!(read.await.unwrap().unwrap_err().is_not_found());
     }
-    assert_eq!(world.asked("read_ranges").await, 2, "one page and the 304 that ends the feed");
+    assert_eq!(world.requests("read_ranges").await, 2, "one page and the 304 that ends the feed");
 }

@@ -6,17 +6,18 @@ use std::time::Duration;
 use perihelion_driver::OperationOptions;
 use perihelion_driver::operation::Verb;
 use perihelion_driver::options::Hedging;
-use perihelion_server::{EmbeddedOptions, RegionNames};
+use perihelion_server::EmbeddedOptions;
+use perihelion_testkit::regions::{self, EAST, NORTH, WEST};
 
-use crate::multi_region::{EAST, NORTH, WEST, prefers_east};
+use crate::multi_region::prefers_east;
 use crate::world::World;
 
 /// Three regions that all have the document `1`; East is preferred.
 async fn three_regions() -> World {
-    let regions = RegionNames::new([WEST, EAST, NORTH]).unwrap();
+    let regions = regions::three_regions();
     let world = World::with(EmbeddedOptions::default().with_regions(regions), prefers_east()).await;
     world.run(&world.write(Verb::Create, "1", "a")).await.unwrap();
-    world.manage("replication/wait").await;
+    world.wait_for_replication().await;
     world
 }
 

@@ -86,5 +86,5 @@ async fn an_operation_is_measured_once_whatever_it_took() {
         tokio::task::yield_now().await;
     }
     assert_eq!(seen.count(&format!("{INSTANCES}down")), 1, "the driver is gone");
-    server.close().await;
+    server.stop().await;
 }

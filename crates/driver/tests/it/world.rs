@@ -1,22 +1,29 @@
-//! A driver over the real engine in this process, and the means to ask the
-//! engine for outages.
+//! A driver over the engine in this process, and the operations that most tests run.
 
-use bytes::Bytes;
-use http::Method;
-use perihelion_driver::operation::{KeyScope, Scope, Target, Verb};
-use perihelion_driver::transport::AnyTransport;
-use perihelion_driver::{
-    Container, Credential, Driver, DriverOptions, Error, Operation, OperationOptions, Response,
-};
-use perihelion_model::partition_key::{KeyValue, PartitionKey};
-use perihelion_server::{Embedded, EmbeddedOptions};
+use std::ops::Deref;
 use std::sync::Arc;
 
-/// A database `shop` with a container `orders`, partitioned by `/customer`.
+use bytes::Bytes;
+use perihelion_driver::operation::{KeyScope, Scope, Target, Verb};
+use perihelion_driver::{Container, Driver, DriverOptions, Error, Operation, OperationOptions, Response};
+use perihelion_model::partition_key::{KeyValue, PartitionKey};
+use perihelion_server::EmbeddedOptions;
+use perihelion_testkit::{TestServer, driver};
+
+/// A database `shop` with a container `orders`, partitioned by `/customer`. A world
+/// dereferences to its server, which has methods for faults and counters.
 pub(crate) struct World {
-    pub(crate) server: Embedded,
+    pub(crate) server: TestServer,
     pub(crate) driver: Driver,
     pub(crate) orders: Arc<Container>,
+}
+
+impl Deref for World {
+    type Target = TestServer;
+
+    fn deref(&self) -> &TestServer {
+        &self.server
+    }
 }
 
 impl World {
@@ -25,69 +32,35 @@ impl World {
     }
 
     pub(crate) async fn with(server: EmbeddedOptions, options: DriverOptions) -> World {
-        let server = Embedded::open(server).await.unwrap();
-        let driver = World::connect(&server, options).await;
+        let server = TestServer::in_process(server).await;
+        let driver = server.driver(options).await;
         let orders = driver.container("shop", "orders");
         let world = World { server, driver, orders };
-        world.create(Target::databases(), r#"{"id":"shop"}"#).await;
+        driver::create_database(&world.driver, "shop").await;
         world.create_container().await;
         world
     }
 
-    /// A driver that shares nothing with others.
-    pub(crate) async fn connect(server: &Embedded, options: DriverOptions) -> Driver {
-        let transport = AnyTransport::foreign(server.transport());
-        Driver::open(server.endpoint(), Credential::emulator(), transport, options).await.unwrap()
+    /// A driver that shares nothing with the first one, as in another process.
+    pub(crate) async fn other_driver(&self, options: DriverOptions) -> Driver {
+        self.server.driver(options).await
     }
 
     pub(crate) async fn create_container(&self) {
-        let body = r#"{"id":"orders","partitionKey":{"paths":["/customer"],"kind":"Hash","version":2}}"#;
-        self.create(Target::containers("shop"), body).await;
+        driver::create_container(&self.driver, "shop", "orders", "/customer").await;
     }
 
     pub(crate) async fn delete_container(&self) {
-        let target = Target::container(&self.orders);
-        let delete = Operation::new(Verb::Delete, target, Scope::Unpartitioned, Bytes::new());
-        self.run(&delete).await.unwrap();
-    }
-
-    async fn create(&self, target: Target, body: &'static str) {
-        let operation =
-            Operation::new(Verb::Create, target, Scope::Unpartitioned, Bytes::from_static(body.as_bytes()));
-        self.run(&operation).await.unwrap();
+        driver::delete_container(&self.driver, &self.orders).await;
     }
 
     pub(crate) async fn run(&self, operation: &Operation) -> Result<Response, Error> {
         self.driver.execute(operation, &OperationOptions::default()).await
     }
 
-    /// Orders an outage.
-    pub(crate) async fn fault(&self, rule: &str) {
-        let response = self.server.manage(Method::POST, "faults", rule).await.unwrap();
-        assert!(response.status().is_success(), "{rule}: {response:?}");
-    }
-
-    pub(crate) async fn clear_faults(&self) {
-        assert!(self.server.manage(Method::DELETE, "faults", "").await.unwrap().status().is_success());
-    }
-
-    /// Gives an order that has no particulars.
-    pub(crate) async fn manage(&self, path: &str) {
-        let response = self.server.manage(Method::POST, path, "{}").await.unwrap();
-        assert!(response.status().is_success(), "{path}: {response:?}");
-    }
-
-    /// How often the server was asked, by operation.
-    pub(crate) async fn asked(&self, operation: &str) -> u64 {
-        let response = self.server.manage(Method::GET, "counters", "").await.unwrap();
-        let counters: serde_json::Value = serde_json::from_slice(response.body()).unwrap();
-        counters["operations"][operation]["requests"].as_u64().unwrap_or(0)
-    }
-
+    /// Splits a physical partition of the container.
     pub(crate) async fn split(&self, range: &str) {
-        let body = format!(r#"{{"database":"shop","container":"orders","range":"{range}"}}"#);
-        let response = self.server.manage(Method::POST, "split", &body).await.unwrap();
-        assert!(response.status().is_success(), "{response:?}");
+        self.server.split("shop", "orders", Some(range)).await;
     }
 
     pub(crate) fn read(&self, id: &str) -> Operation {

@@ -9,10 +9,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use perihelion_testkit::regions::{HOST_LABELS, REGIONS};
 use tokio::time::Instant;
 
 use super::ledger::Ledger;
-use super::stage::{REGIONS, SLUGS, Stage};
+use super::stage::Stage;
 use super::tap::{Fault, Rule};
 
 /// How long the faults of a run are.
@@ -168,7 +169,7 @@ impl Events<'_> {
     }
 
     fn add_fault(&mut self, operation: &'static str, fault: Fault) {
-        let region = self.rng.bool().then(|| SLUGS[self.rng.usize(..SLUGS.len())]);
+        let region = self.rng.bool().then(|| HOST_LABELS[self.rng.usize(..HOST_LABELS.len())]);
         let left = if self.is_gentle() { self.rng.u32(1..=6) } else { self.rng.u32(1..=60) };
         let rule = Rule { operation, region, left, fault };
         self.note(format!("{rule:?}"));

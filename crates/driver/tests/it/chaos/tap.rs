@@ -10,11 +10,11 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bytes::Bytes;
 use http::{HeaderName, Method, StatusCode};
 use perihelion_server::InProcess;
+use perihelion_testkit::faults;
 use perihelion_wire::headers;
-use perihelion_wire::transport::{Failure, FailureKind, Request, Response, Sent, Transport};
+use perihelion_wire::transport::{Failure, Request, Response, Sent, Transport};
 use tokio::time::Instant;
 
 /// The header that names the operation of a request.
@@ -165,7 +165,7 @@ impl Transport for Tap {
         let exchange = exchange(self.inner.clone(), Arc::clone(&self.state), index, request, fault);
         let outcome = match tokio::time::timeout_at(deadline, tokio::spawn(exchange)).await {
             Ok(outcome) => outcome.expect("an exchange does not panic"),
-            Err(_) => Err(Failure::new(FailureKind::Timeout, Sent::Yes, "no answer by the deadline")),
+            Err(_) => Err(faults::timed_out()),
         };
         self.state.lock().unwrap().exchanges[index].seen = seen(&outcome);
         drop(waiting);
@@ -243,10 +243,11 @@ async fn exchange(
     request.deadline = (Instant::now() + ARRIVES_WITHIN).into_std();
     let outcome = match fault {
         Some(Fault::Refuse { status, sub_status, retry_after_ms }) => {
-            Ok(refusal(status, sub_status, retry_after_ms))
+            let wait = Some(retry_after_ms).filter(|wait| *wait > 0);
+            Ok(faults::refusal(status, sub_status, wait))
         }
-        Some(Fault::DropBefore) => Err(Failure::new(FailureKind::Closed, Sent::Unknown, "dropped before")),
-        Some(Fault::Unreachable) => Err(Failure::new(FailureKind::Connect, Sent::No, "unreachable")),
+        Some(Fault::DropBefore) => Err(faults::request_lost()),
+        Some(Fault::Unreachable) => Err(faults::unreachable()),
         _ => inner.send(request).await,
     };
     // A batch that is refused has the status 207 and is not applied. An outage drops a
@@ -261,8 +262,8 @@ async fn exchange(
         exchange.is_late = applied && exchange.seen != Seen::Nothing;
     }
     match fault {
-        Some(Fault::DropAfter) => Err(Failure::new(FailureKind::Closed, Sent::Yes, "dropped after")),
-        Some(Fault::RefuseAfter { status }) => Ok(refusal(status, 0, 0)),
+        Some(Fault::DropAfter) => Err(faults::response_lost()),
+        Some(Fault::RefuseAfter { status }) => Ok(faults::refusal(status, 0, None)),
         Some(Fault::DelayAfter { ms }) => {
             tokio::time::sleep(Duration::from_millis(ms)).await;
             outcome
@@ -280,16 +281,6 @@ fn seen(outcome: &Result<Response, Failure>) -> Seen {
         Err(Failure { sent: Sent::No, .. }) => Seen::NotSent,
         Err(_) => Seen::Lost,
     }
-}
-
-fn refusal(status: u16, sub_status: u32, retry_after_ms: u64) -> Response {
-    let mut response = Response::new(Bytes::from_static(br#"{"code":"Chaos","message":"chaos"}"#));
-    *response.status_mut() = StatusCode::from_u16(status).unwrap();
-    response.headers_mut().insert(headers::SUBSTATUS, sub_status.into());
-    if retry_after_ms > 0 {
-        response.headers_mut().insert(headers::RETRY_AFTER_MS, retry_after_ms.into());
-    }
-    response
 }
 
 /// The operation of a request, named as in the server's fault rules.

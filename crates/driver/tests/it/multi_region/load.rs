@@ -12,9 +12,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use perihelion_driver::operation::{Scope, Target, Verb};
 use perihelion_driver::{Container, Driver, Error, Operation, OperationOptions};
+use perihelion_testkit::regions::REGIONS;
 use tokio::task::JoinSet;
 
-use super::{EAST, MultiRegion, NORTH, WEST};
+use super::MultiRegion;
 use crate::world::{customer, document};
 
 /// Customers. Each has a partition of its own; the partitions spread over ranges.
@@ -97,9 +98,9 @@ impl Load {
             problems.len(),
             &problems[..problems.len().min(5)]
         );
-        regions.settle().await;
+        regions.wait_for_replication().await;
         let epoch = self.ledger.epoch.load(Ordering::SeqCst);
-        for region in [WEST, EAST, NORTH] {
+        for region in REGIONS {
             for key in 0..KEYS {
                 let floor = self.ledger.floors[epoch as usize / 2][key].load(Ordering::SeqCst);
                 if floor > 0 {

@@ -3,17 +3,21 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use perihelion_driver::operation::{Scope, Target, Verb};
-use perihelion_driver::{Operation, OperationOptions, Region};
+use http::Method;
+use perihelion_driver::operation::{Target, Verb};
+use perihelion_driver::{Operation, Region};
+use perihelion_testkit::driver::{create_container, delete_container};
+use perihelion_testkit::regions::{EAST, NORTH, WEST};
 
+use super::MultiRegion;
 use super::load::{self, Load};
-use super::{EAST, MultiRegion, NORTH, WEST};
 
 /// Operations of writers and of readers between two events.
 const A_WHILE: u64 = 150;
 
 async fn offline(regions: &MultiRegion, region: &str, mode: &str) {
-    regions.order("regions/offline", &format!(r#"{{"region":"{region}","mode":"{mode}"}}"#)).await;
+    let body = format!(r#"{{"region":"{region}","mode":"{mode}"}}"#);
+    regions.manage(Method::POST, "regions/offline", &body).await;
 }
 
 #[tokio::test]
@@ -24,7 +28,7 @@ async fn a_read_region_goes_offline_and_comes_back() {
         load.go_on(A_WHILE).await;
         offline(&regions, EAST, mode).await;
         load.go_on(A_WHILE).await;
-        regions.order_region("regions/online", EAST).await;
+        regions.manage_region("regions/online", EAST).await;
         load.go_on(A_WHILE).await;
         load.finish(&regions).await;
         assert_returns_to(&regions, EAST).await;
@@ -39,7 +43,7 @@ async fn assert_returns_to(regions: &MultiRegion, region: &str) {
             let read = Operation::new(
                 Verb::Read,
                 Target::item(&regions.orders, "0"),
-                super::super::world::customer("c0"),
+                crate::world::customer("c0"),
                 Bytes::new(),
             );
             let response = regions.run(&read).await;
@@ -74,7 +78,7 @@ async fn the_write_region_is_offline_for_a_moment() {
     load.go_on(A_WHILE).await;
     offline(&regions, WEST, "drop").await;
     tokio::time::sleep(Duration::from_millis(300)).await;
-    regions.order_region("regions/online", WEST).await;
+    regions.manage_region("regions/online", WEST).await;
     load.go_on(A_WHILE).await;
     load.finish(&regions).await;
     regions.stop().await;
@@ -82,12 +86,12 @@ async fn the_write_region_is_offline_for_a_moment() {
 
 #[tokio::test]
 async fn one_of_several_write_regions_goes_offline_and_comes_back() {
-    let regions = MultiRegion::of_writers().await;
+    let regions = MultiRegion::with_multi_write().await;
     let load = Load::start(&regions);
     load.go_on(A_WHILE).await;
     offline(&regions, EAST, "drop").await;
     load.go_on(A_WHILE).await;
-    regions.order_region("regions/online", EAST).await;
+    regions.manage_region("regions/online", EAST).await;
     load.go_on(A_WHILE).await;
     load.finish(&regions).await;
     regions.stop().await;
@@ -99,7 +103,7 @@ async fn the_write_region_moves() {
     let load = Load::start(&regions);
     load.go_on(A_WHILE).await;
     for region in [EAST, NORTH, WEST] {
-        regions.order_region("regions/write", region).await;
+        regions.manage_region("regions/write", region).await;
         load.go_on(A_WHILE).await;
         assert_eq!(regions.driver.account().write_regions, [Region::new(region)]);
     }
@@ -125,9 +129,9 @@ async fn a_region_is_cut_off_from_replication() {
     let regions = MultiRegion::new().await;
     let load = Load::start(&regions);
     load.go_on(A_WHILE).await;
-    regions.order_region("replication/cut", EAST).await;
+    regions.manage_region("replication/cut", EAST).await;
     load.go_on(A_WHILE).await;
-    regions.order_region("replication/heal", EAST).await;
+    regions.manage_region("replication/heal", EAST).await;
     load.go_on(A_WHILE).await;
     load.finish(&regions).await;
     regions.stop().await;
@@ -139,9 +143,7 @@ async fn partitions_split() {
     let load = Load::start(&regions);
     for range in ["0", "1", "2"] {
         load.go_on(A_WHILE).await;
-        regions
-            .order("split", &format!(r#"{{"database":"shop","container":"orders","range":"{range}"}}"#))
-            .await;
+        regions.split("shop", "orders", Some(range)).await;
     }
     load.go_on(A_WHILE).await;
     load.finish(&regions).await;
@@ -152,15 +154,13 @@ async fn partitions_split() {
 #[tokio::test]
 async fn a_container_is_deleted_and_created_again() {
     let regions = MultiRegion::new().await;
-    let stranger = regions.stranger().await;
+    let other = regions.other_driver().await;
     let load = Load::start(&regions);
     for _ in 0..2 {
         load.go_on(A_WHILE).await;
         load.next_epoch();
-        let target = Target::container(&regions.orders);
-        let delete = Operation::new(Verb::Delete, target, Scope::Unpartitioned, Bytes::new());
-        stranger.execute(&delete, &OperationOptions::default()).await.unwrap();
-        regions.create_container().await;
+        delete_container(&other, &regions.orders).await;
+        create_container(&regions.driver, "shop", "orders", "/customer").await;
         load.next_epoch();
     }
     load.go_on(A_WHILE).await;
