@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::{HeaderValue, StatusCode};
-use perihelion_wire::transport::{Failure, FailureKind, Response, Sent};
+use perihelion_testkit::faults;
+use perihelion_wire::transport::{Failure, Response};
 
 use crate::network::Role;
 
@@ -135,34 +134,19 @@ impl Fault {
         }
     }
 
-    /// What the driver gets instead of the server's answer.
+    /// The response or failure that the driver gets instead of the server's response.
     pub(crate) fn outcome(self) -> Result<Response, Failure> {
-        let closed = |sent, message| Err(Failure::new(FailureKind::Closed, sent, message));
         match self {
-            Fault::Throttled => Ok(answer(429, 3200, Some(RETRY_AFTER_MS))),
-            Fault::RetryWith => Ok(answer(449, 0, None)),
-            Fault::Unavailable | Fault::Outage | Fault::LongOutage => Ok(answer(503, 0, None)),
-            Fault::Gone => Ok(answer(410, 0, None)),
-            Fault::DoneButTimeout => Ok(answer(408, 0, None)),
-            Fault::NotConnected => {
-                Err(Failure::new(FailureKind::Connect, Sent::No, "injected: no connection"))
-            }
-            Fault::LostRequest => closed(Sent::Unknown, "injected: closed before the request was served"),
+            Fault::Throttled => Ok(faults::refusal(429, 3200, Some(RETRY_AFTER_MS))),
+            Fault::RetryWith => Ok(faults::refusal(449, 0, None)),
+            Fault::Unavailable | Fault::Outage | Fault::LongOutage => Ok(faults::refusal(503, 0, None)),
+            Fault::Gone => Ok(faults::refusal(410, 0, None)),
+            Fault::DoneButTimeout => Ok(faults::refusal(408, 0, None)),
+            Fault::NotConnected => Err(faults::unreachable()),
+            Fault::LostRequest => Err(faults::request_lost()),
             Fault::LostAnswer | Fault::LostAnswerLate | Fault::Kill | Fault::CutOff(_) => {
-                closed(Sent::Yes, "injected: closed before the answer")
+                Err(faults::response_lost())
             }
         }
     }
-}
-
-fn answer(status: u16, sub_status: u32, retry_after_ms: Option<u64>) -> Response {
-    let body = format!("{{\"code\":\"{status}\",\"message\":\"Injected by the simulation.\"}}");
-    let mut response = Response::new(Bytes::from(body));
-    *response.status_mut() = StatusCode::from_u16(status).expect("a status");
-    let headers = response.headers_mut();
-    headers.insert("x-ms-substatus", HeaderValue::from(sub_status));
-    if let Some(wait) = retry_after_ms {
-        headers.insert("x-ms-retry-after-ms", HeaderValue::from(wait));
-    }
-    response
 }

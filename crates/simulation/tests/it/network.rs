@@ -17,7 +17,8 @@ use http::header::DATE;
 use http::uri::PathAndQuery;
 use http::{HeaderValue, Method};
 use perihelion_server::InProcess;
-use perihelion_wire::transport::{Failure, FailureKind, Request, Response, Sent, Transport};
+use perihelion_testkit::faults;
+use perihelion_wire::transport::{Failure, Request, Response, Transport};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -399,7 +400,7 @@ impl Transport for SimulatedTransport {
         match outcome {
             Ok(Ok(outcome)) => outcome,
             Ok(Err(_)) => pending().await,
-            Err(_) => Err(Failure::new(FailureKind::Timeout, Sent::Yes, "no answer by the deadline")),
+            Err(_) => Err(faults::timed_out()),
         }
     }
 }
