@@ -1,19 +1,33 @@
 //! Clients of a [`TestServer`].
 
-use perihelion_client::{Client, Credential};
+use perihelion_client::{Client, Credential, Endpoint};
+use perihelion_server::InProcess;
 
 use crate::http_client::HttpRequest;
 use crate::server::{Host, OWN_KEY, TestServer};
 
+/// How a client reaches a server.
+enum Address {
+    InProcess(Endpoint, InProcess),
+    Socket(String),
+}
+
 impl TestServer {
     /// A client that shares nothing with other clients. It signs with the
-    /// emulators' key and uses no TLS.
-    pub async fn client(&self) -> Client {
-        let client = match self.host() {
-            Host::InProcess(embedded) => Client::over(&embedded.endpoint(), embedded.transport()).await,
-            Host::Socket(_) => Client::with_credential(&self.url(), Credential::emulator()).await,
+    /// emulators' key and uses no TLS. The future does not borrow the server, so
+    /// that any task can run it.
+    pub fn client(&self) -> impl Future<Output = Client> + Send + use<> {
+        let address = match self.host() {
+            Host::InProcess(embedded) => Address::InProcess(embedded.endpoint(), embedded.transport()),
+            Host::Socket(_) => Address::Socket(self.url()),
         };
-        client.unwrap_or_else(|error| panic!("no client: {error}"))
+        async move {
+            let client = match address {
+                Address::InProcess(endpoint, transport) => Client::over(&endpoint, transport).await,
+                Address::Socket(url) => Client::with_credential(&url, Credential::emulator()).await,
+            };
+            client.unwrap_or_else(|error| panic!("no client: {error}"))
+        }
     }
 
     /// A client over TLS that trusts the server's own authority and signs with

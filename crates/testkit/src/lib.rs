@@ -4,8 +4,8 @@
 //! Modules without a feature depend on no other crate: seeded random numbers
 //! ([`random`]), directories and names of a test's own ([`scratch`]), the files
 //! of `conformance/` ([`conformance`]), and the tests that a document names
-//! ([`named_tests`]). The features `server`, `driver` and `client` add running
-//! servers, their faults and regions, and what connects to them.
+//! ([`named_tests`]). The features `server`, `driver`, `client` and `provider` add
+//! running servers, their faults and regions, and what connects to them.
 
 #![warn(missing_docs)]
 
@@ -24,7 +24,9 @@ pub mod faults;
 #[cfg(feature = "server")]
 pub mod http_client;
 #[cfg(feature = "server")]
-mod management;
+pub mod management;
+#[cfg(feature = "provider")]
+pub mod provider;
 #[cfg(feature = "server")]
 pub mod regions;
 #[cfg(feature = "server")]

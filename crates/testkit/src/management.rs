@@ -7,6 +7,17 @@ use serde_json::{Value, json};
 use crate::http_client::HttpRequest;
 use crate::server::{Host, TestServer};
 
+/// The sums over all requests that a server has counted.
+#[derive(Debug)]
+pub struct RequestCounts {
+    /// Requests of all operations.
+    pub requests: u64,
+    /// Their request units.
+    pub request_units: f64,
+    /// The counts of each operation.
+    pub operations: Value,
+}
+
 impl TestServer {
     /// A management request; the status and the body of the response. `path` is
     /// what follows `/_perihelion/`, `body` is JSON or empty.
@@ -53,7 +64,7 @@ impl TestServer {
         self.manage(Method::DELETE, "faults", "").await;
     }
 
-    /// What the server has counted: requests, request units and statuses.
+    /// The server's counters: requests, request units and statuses by operation.
     pub async fn counters(&self) -> Value {
         self.manage(Method::GET, "counters", "").await
     }
@@ -61,6 +72,16 @@ impl TestServer {
     /// Sets all counters to zero.
     pub async fn reset_counters(&self) {
         self.manage(Method::DELETE, "counters", "").await;
+    }
+
+    /// The sums over all operations.
+    pub async fn request_counts(&self) -> RequestCounts {
+        let mut counters = self.counters().await;
+        RequestCounts {
+            requests: counters["requests"].as_u64().expect("a counter of requests"),
+            request_units: counters["requestUnits"].as_f64().expect("a counter of request units"),
+            operations: counters["operations"].take(),
+        }
     }
 
     /// How many requests of an operation the server has counted.

@@ -15,9 +15,6 @@ mod factory;
 mod libc_shim;
 #[path = "../../../../crates/validations/tests/it/list.rs"]
 mod list;
-#[allow(dead_code, reason = "accounts on disk and over a socket are for tests on the newest duroxide")]
-#[path = "../../../../crates/provider/tests/it/place.rs"]
-mod place;
 #[path = "../../../../crates/validations/tests/it/suite.rs"]
 mod suite;
 #[path = "../../../../crates/validations/tests/it/virtual_time/clock.rs"]

@@ -8,14 +8,10 @@ mod regions;
 mod table;
 mod tiers;
 
-use std::time::Duration;
-
-use perihelion_server::{Server, ServerOptions};
+use perihelion_server::ServerOptions;
+use perihelion_testkit::TestServer;
 
 use crate::cases::world::{CaseFailure, Opener, Outcome, World, as_published};
-
-/// The time limit for open requests at the end of a test.
-const DRAIN_GRACE: Duration = Duration::from_secs(2);
 
 /// Runs a case on a server of its own.
 async fn keeps(case: impl AsyncFnOnce(World) -> Outcome) {
@@ -25,12 +21,12 @@ async fn keeps(case: impl AsyncFnOnce(World) -> Outcome) {
 /// Runs a case on a server of its own, with providers opened by `open`.
 async fn keeps_by(open: Opener, case: impl AsyncFnOnce(World) -> Outcome) {
     let options = ServerOptions { management: true, ..ServerOptions::default() };
-    let server = Server::start(options).await.unwrap();
-    let outcome = case(World::new(server.local_addr().port(), "case", open)).await;
+    let server = TestServer::on_socket(options).await;
+    let outcome = case(World::new(server.address().port(), "case", open)).await;
     if let Err(CaseFailure(why)) = outcome {
         panic!("{why}");
     }
-    server.drain(DRAIN_GRACE).await;
+    server.stop().await;
 }
 
 macro_rules! tests {

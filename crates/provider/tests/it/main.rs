@@ -11,8 +11,6 @@ mod cost;
 mod holes;
 mod migration;
 mod operating;
-#[allow(dead_code, reason = "some kinds of account are for crates/validations only")]
-mod place;
 mod processes;
 mod waiting;
 mod workflow;

@@ -9,9 +9,9 @@ mod workflows;
 
 use duroxide_cdb::CosmosDBProvider;
 use perihelion_client::{Client, Container};
+use perihelion_testkit::provider::{Account, AccountKind};
 use serde_json::{Value, json};
 
-use crate::place::{Account, Place};
 use fixture::{DATABASE, Fixture};
 
 const OLD: &str = "old";
@@ -43,16 +43,16 @@ async fn documents(container: &Container) -> Vec<Value> {
 #[tokio::test]
 async fn a_container_of_the_published_crate_is_refused_and_the_error_names_migrate() {
     let fixture = Fixture::read();
-    for place in [Place::Embedded, Place::WireWithFourPartitions] {
-        let account = Account::open(place).await;
+    for kind in [AccountKind::Embedded, AccountKind::WireWithFourPartitions] {
+        let account = Account::open(kind).await;
         let client = account.client().await;
         let old = fixture.put(&client, OLD, |_| true).await;
         let before = documents(&old).await;
         let why = refusal(&client, OLD).await.expect("a refusal");
         assert!(why.contains("perihelion migrate --from shop/old --to shop/"), "{why}");
-        assert_eq!(documents(&old).await, before, "{place:?}: something was written");
+        assert_eq!(documents(&old).await, before, "{kind:?}: something was written");
         drop((client, old));
-        account.close().await;
+        account.stop().await;
     }
 }
 
@@ -60,7 +60,7 @@ async fn a_container_of_the_published_crate_is_refused_and_the_error_names_migra
 #[tokio::test]
 async fn a_container_of_the_published_crate_is_recognised_by_index_or_documents() {
     let fixture = Fixture::read();
-    let account = Account::open(Place::Embedded).await;
+    let account = Account::open(AccountKind::Embedded).await;
     let client = account.client().await;
     let nothing = |_: &Value| false;
     fixture.put(&client, "empty", nothing).await;
@@ -78,12 +78,12 @@ async fn a_container_of_the_published_crate_is_recognised_by_index_or_documents(
     assert_eq!(refusal(&client, "new").await, None);
     assert_eq!(refusal(&client, "new").await, None, "a container of this crate opens");
     drop(client);
-    account.close().await;
+    account.stop().await;
 }
 
 #[tokio::test]
 async fn the_target_of_a_migration_is_refused_until_it_is_complete() {
-    let account = Account::open(Place::Embedded).await;
+    let account = Account::open(AccountKind::Embedded).await;
     let client = account.client().await;
     assert_eq!(refusal(&client, "new").await, None);
     let container = client.database(DATABASE).container("new");
@@ -96,5 +96,5 @@ async fn the_target_of_a_migration_is_refused_until_it_is_complete() {
     container.replace(0, "migration", &marker).await.unwrap();
     assert_eq!(refusal(&client, "new").await, None);
     drop((client, container));
-    account.close().await;
+    account.stop().await;
 }

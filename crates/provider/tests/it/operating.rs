@@ -13,8 +13,7 @@ use std::time::Duration;
 use duroxide::providers::{ExecutionMetadata, Provider, TagFilter, WorkItem};
 use duroxide::{Event, EventKind};
 use duroxide_cdb::CosmosDBProvider;
-use perihelion_client::Client;
-use perihelion_server::Embedded;
+use perihelion_testkit::TestServer;
 
 const LOCK: Duration = Duration::from_secs(30);
 
@@ -24,12 +23,8 @@ const NOW: Duration = Duration::ZERO;
 /// An interval so long that the reconciler does not run during a test.
 const RARELY: Duration = Duration::from_secs(3600);
 
-async fn client(engine: &Embedded) -> Client {
-    Client::over(&engine.endpoint(), engine.transport()).await.unwrap()
-}
-
-async fn provider(engine: &Embedded) -> CosmosDBProvider {
-    let builder = CosmosDBProvider::builder().with_client(client(engine).await);
+async fn provider(server: &TestServer) -> CosmosDBProvider {
+    let builder = CosmosDBProvider::builder().with_client(server.client().await);
     builder.with_reconciler(RARELY, RARELY).open().await.unwrap()
 }
 

@@ -10,10 +10,10 @@ use duroxide::runtime::registry::ActivityRegistry;
 use duroxide::runtime::{Runtime, RuntimeOptions};
 use duroxide::{OrchestrationContext, OrchestrationRegistry};
 use duroxide_cdb::CosmosDBProvider;
+use perihelion_testkit::management::RequestCounts;
+use perihelion_testkit::provider::{Account, AccountKind, CONTAINER, ShortPolls};
 use semver::Version;
 use tokio::time::Instant;
-
-use crate::place::{Account, CONTAINER, Counted, Place, Polls};
 
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
@@ -40,17 +40,17 @@ const SAME: f64 = 1.05;
 /// sessions. The clean-up of sessions runs in the sixth minute.
 #[tokio::test(start_paused = true)]
 async fn an_idle_process_with_default_options_sends_at_most_one_request_per_second() {
-    let account = Account::open(Place::Embedded).await;
-    let provider = account.provider("idle", Polls::AnswerAtOnce).await;
-    account.count_anew().await;
+    let account = Account::open(AccountKind::Embedded).await;
+    let provider = account.provider("idle", ShortPolls::ReturnAtOnce).await;
+    account.reset_counters().await;
     let runtime = idle_runtime(provider).await;
     for minute in 1..=6 {
         tokio::time::sleep(MINUTE).await;
-        let counted = account.counted().await;
+        let counted = account.request_counts().await;
         println!("minute {minute}: {counted:?}");
         assert!(counted.requests <= MINUTE.as_secs(), "minute {minute}: {counted:?}");
         assert!(counted.requests > MINUTE.as_secs() / 4, "minute {minute}: too few polls: {counted:?}");
-        account.count_anew().await;
+        account.reset_counters().await;
     }
     runtime.shutdown(None).await;
 }
@@ -58,20 +58,20 @@ async fn an_idle_process_with_default_options_sends_at_most_one_request_per_seco
 /// Each instance has a message, and no dispatcher here runs its version.
 #[tokio::test(start_paused = true)]
 async fn a_thousand_instances_of_another_version_cost_an_idle_process_little() {
-    let account = Account::open(Place::Embedded).await;
+    let account = Account::open(AccountKind::Embedded).await;
     pin(&account, "idle", MANY).await;
-    let runtime = idle_runtime(account.provider("idle", Polls::AnswerAtOnce).await).await;
+    let runtime = idle_runtime(account.provider("idle", ShortPolls::ReturnAtOnce).await).await;
     // In the first minute each instance is read once.
     tokio::time::sleep(MINUTE).await;
     for minute in 2..=5 {
-        account.count_anew().await;
+        account.reset_counters().await;
         tokio::time::sleep(MINUTE).await;
-        let counted = account.counted().await;
+        let counted = account.request_counts().await;
         println!("minute {minute}: {counted:?}");
         assert!(counted.requests <= PARKED_REQUESTS_MAX, "minute {minute}: {counted:?}");
     }
     // An instance that the process can run is found behind the others.
-    let client = account.provider("idle", Polls::AnswerAtOnce).await;
+    let client = account.provider("idle", ShortPolls::ReturnAtOnce).await;
     client.enqueue_for_orchestrator(start("ours"), None).await.unwrap();
     tokio::time::sleep(SETTLED).await;
     assert!(!client.read("ours").await.unwrap().is_empty(), "the instance has not run");
@@ -81,20 +81,20 @@ async fn a_thousand_instances_of_another_version_cost_an_idle_process_little() {
 /// Each instance has an event, but no start.
 #[tokio::test(start_paused = true)]
 async fn a_thousand_instances_without_a_start_cost_an_idle_process_little() {
-    let account = Account::open(Place::Embedded).await;
+    let account = Account::open(AccountKind::Embedded).await;
     let old = old_provider(&account, "idle").await;
     for number in 0..MANY {
         old.enqueue_for_orchestrator(news(&format!("early-{number:04}")), None).await.unwrap();
     }
-    let runtime = idle_runtime(account.provider("idle", Polls::AnswerAtOnce).await).await;
+    let runtime = idle_runtime(account.provider("idle", ShortPolls::ReturnAtOnce).await).await;
     tokio::time::sleep(MINUTE).await;
-    account.count_anew().await;
+    account.reset_counters().await;
     tokio::time::sleep(MINUTE).await;
-    let counted = account.counted().await;
+    let counted = account.request_counts().await;
     println!("{counted:?}");
     assert!(counted.requests <= PARKED_REQUESTS_MAX, "{counted:?}");
     // When one of these instances gets its start, it runs.
-    let client = account.provider("idle", Polls::AnswerAtOnce).await;
+    let client = account.provider("idle", ShortPolls::ReturnAtOnce).await;
     client.enqueue_for_orchestrator(start("early-0500"), None).await.unwrap();
     tokio::time::sleep(SETTLED).await;
     assert!(!client.read("early-0500").await.unwrap().is_empty(), "the instance has not run");
@@ -124,15 +124,15 @@ async fn a_fetch_costs_the_same_before_sixty_four_instances_and_before_a_thousan
 /// instance behind them.
 #[tokio::test(start_paused = true)]
 async fn an_instance_behind_the_long_queue_of_another_is_found() {
-    let account = Account::open(Place::Embedded).await;
-    let holder = account.provider("queue", Polls::AnswerAtOnce).await;
+    let account = Account::open(AccountKind::Embedded).await;
+    let holder = account.provider("queue", ShortPolls::ReturnAtOnce).await;
     for _ in 0..MANY {
         holder.enqueue_for_orchestrator(start("busy"), None).await.unwrap();
     }
     let (held, ..) = holder.fetch_orchestration_item(LOCK, NOW, None).await.unwrap().unwrap();
     assert_eq!(held.instance, "busy");
     holder.enqueue_for_orchestrator(start("other"), None).await.unwrap();
-    let finder = account.provider("queue", Polls::AnswerAtOnce).await;
+    let finder = account.provider("queue", ShortPolls::ReturnAtOnce).await;
     let (found, ..) = finder.fetch_orchestration_item(LOCK, NOW, None).await.unwrap().unwrap();
     assert_eq!(found.instance, "other");
 }
@@ -142,8 +142,8 @@ async fn an_instance_behind_the_long_queue_of_another_is_found() {
 /// activity. The fetch must return early, so that duroxide notices when a session ends.
 #[tokio::test(start_paused = true)]
 async fn a_worker_at_its_limit_of_sessions_waits_a_second_and_no_longer() {
-    let account = Account::open(Place::Embedded).await;
-    let provider = account.provider("sessions", Polls::AnswerAtOnce).await;
+    let account = Account::open(AccountKind::Embedded).await;
+    let provider = account.provider("sessions", ShortPolls::ReturnAtOnce).await;
     let waited = async || {
         let begun = Instant::now();
         let found = provider.fetch_work_item(LOCK, LOCK, None, &TagFilter::default()).await.unwrap();
@@ -162,8 +162,8 @@ async fn a_worker_at_its_limit_of_sessions_waits_a_second_and_no_longer() {
 /// `Duration::MAX` counts as a very long time and does not overflow.
 #[tokio::test(start_paused = true)]
 async fn a_fetch_with_an_endless_timeout_gets_the_next_work() {
-    let account = Account::open(Place::Embedded).await;
-    let provider = account.provider("for-ever", Polls::AnswerAtOnce).await;
+    let account = Account::open(AccountKind::Embedded).await;
+    let provider = account.provider("for-ever", ShortPolls::ReturnAtOnce).await;
     let (turns, works) = (Arc::clone(&provider), Arc::clone(&provider));
     let turn = tokio::spawn(async move {
         turns.fetch_orchestration_item(Duration::MAX, Duration::MAX, None).await.unwrap()
@@ -266,10 +266,10 @@ async fn compare(few: Vec<WorkItem>, many: Vec<WorkItem>) {
 
 /// The cost of two fetches by a process without hints, so that the first fetch has to
 /// poll.
-async fn two_fetches(queued: Vec<WorkItem>) -> [Counted; 2] {
-    let account = Account::open(Place::Embedded).await;
-    let producer = account.provider("queue", Polls::AnswerAtOnce).await;
-    let consumer = account.provider("queue", Polls::AnswerAtOnce).await;
+async fn two_fetches(queued: Vec<WorkItem>) -> [RequestCounts; 2] {
+    let account = Account::open(AccountKind::Embedded).await;
+    let producer = account.provider("queue", ShortPolls::ReturnAtOnce).await;
+    let consumer = account.provider("queue", ShortPolls::ReturnAtOnce).await;
     assert!(consumer.fetch_orchestration_item(LOCK, NOW, None).await.unwrap().is_none());
     for item in queued {
         producer.enqueue_for_orchestrator(item, None).await.unwrap();
@@ -278,9 +278,9 @@ async fn two_fetches(queued: Vec<WorkItem>) -> [Counted; 2] {
     [fetch(&account, &consumer, true).await, fetch(&account, &consumer, false).await]
 }
 
-async fn fetch(account: &Account, consumer: &Arc<dyn Provider>, must_find: bool) -> Counted {
-    account.count_anew().await;
+async fn fetch(account: &Account, consumer: &Arc<dyn Provider>, must_find: bool) -> RequestCounts {
+    account.reset_counters().await;
     let found = consumer.fetch_orchestration_item(LOCK, NOW, None).await.unwrap();
     assert!(found.is_some() || !must_find);
-    account.counted().await
+    account.request_counts().await
 }

@@ -11,9 +11,8 @@ use duroxide::providers::Provider;
 use duroxide::runtime::registry::ActivityRegistry;
 use duroxide::runtime::{OrchestrationStatus, Runtime, RuntimeOptions};
 use duroxide::{ActivityContext, Client, Event, EventKind, OrchestrationContext, OrchestrationRegistry};
+use perihelion_testkit::provider::{Account, AccountKind, ShortPolls};
 use tokio::sync::{Notify, oneshot};
-
-use crate::place::{Account, Place, Polls};
 
 const ORDER: &str = "order-1";
 const SHIPMENT: &str = "shipment";
@@ -54,11 +53,11 @@ impl Ledger {
 
 #[tokio::test]
 async fn an_order_survives_a_restart_and_every_step_happens_once() {
-    for place in [Place::Embedded, Place::Wire] {
-        let account = Account::open(place).await;
+    for kind in [AccountKind::Embedded, AccountKind::Wire] {
+        let account = Account::open(kind).await;
         let ledger = Ledger::default();
 
-        let first = account.provider("orders", Polls::AnswerAtOnce).await;
+        let first = account.provider("orders", ShortPolls::ReturnAtOnce).await;
         let runtime = start(Arc::clone(&first), &ledger, None).await;
         let client = Client::new(first);
         client.start_orchestration(ORDER, "Order", "1").await.unwrap();
@@ -66,7 +65,7 @@ async fn an_order_survives_a_restart_and_every_step_happens_once() {
         runtime.shutdown(Some(SHUTDOWN_MS)).await;
         drop(client);
 
-        let second = account.provider("orders", Polls::AnswerAtOnce).await;
+        let second = account.provider("orders", ShortPolls::ReturnAtOnce).await;
         let runtime = start(Arc::clone(&second), &ledger, None).await;
         let client = Client::new(Arc::clone(&second));
         client.raise_event(ORDER, "approval", "granted").await.unwrap();
@@ -74,9 +73,9 @@ async fn an_order_survives_a_restart_and_every_step_happens_once() {
         runtime.shutdown(Some(SHUTDOWN_MS)).await;
 
         let once = ["charge", "pack", "receipt", "settle"].map(|what| (what.to_owned(), 1));
-        assert_eq!(ledger.runs(), once, "{place:?}");
+        assert_eq!(ledger.runs(), once, "{kind:?}");
         assert_one_completion_for_each(&second).await;
-        account.close().await;
+        account.stop().await;
     }
 }
 
@@ -84,13 +83,13 @@ async fn an_order_survives_a_restart_and_every_step_happens_once() {
 /// lock has expired, and it is recorded once.
 #[tokio::test]
 async fn an_interrupted_activity_runs_once_more_and_completes_once() {
-    for place in [Place::Embedded, Place::Wire] {
-        let account = Account::open(place).await;
+    for kind in [AccountKind::Embedded, AccountKind::Wire] {
+        let account = Account::open(kind).await;
         let ledger = Ledger::default();
         let charging = Arc::new(Notify::new());
 
         let process = Process::start();
-        let doomed = account.provider_in(process.handle(), "orders", Polls::AnswerAtOnce).await;
+        let doomed = account.provider_in(process.handle(), "orders", ShortPolls::ReturnAtOnce).await;
         let client = Client::new(Arc::clone(&doomed));
         client.start_orchestration(ORDER, "Order", "1").await.unwrap();
         drop(client);
@@ -99,7 +98,7 @@ async fn an_interrupted_activity_runs_once_more_and_completes_once() {
         tokio::time::timeout(PATIENCE, charging.notified()).await.expect("the charge begins");
         process.kill();
 
-        let survivor = account.provider("orders", Polls::AnswerAtOnce).await;
+        let survivor = account.provider("orders", ShortPolls::ReturnAtOnce).await;
         let runtime = start(Arc::clone(&survivor), &ledger, None).await;
         let client = Client::new(Arc::clone(&survivor));
         await_approval(&client).await;
@@ -108,9 +107,9 @@ async fn an_interrupted_activity_runs_once_more_and_completes_once() {
         runtime.shutdown(Some(SHUTDOWN_MS)).await;
 
         let runs = [("charge", 2), ("pack", 1), ("receipt", 1), ("settle", 1)];
-        assert_eq!(ledger.runs(), runs.map(|(what, count)| (what.to_owned(), count)), "{place:?}");
+        assert_eq!(ledger.runs(), runs.map(|(what, count)| (what.to_owned(), count)), "{kind:?}");
         assert_one_completion_for_each(&survivor).await;
-        account.close().await;
+        account.stop().await;
     }
 }
 

@@ -11,9 +11,8 @@ use std::time::Duration;
 use duroxide::provider_validation::ProviderFactory;
 use duroxide::providers::Provider;
 use perihelion_client::{Client, Container, Query};
+use perihelion_testkit::provider::{Account, AccountKind, CONTAINER, ShortPolls};
 use serde_json::Value;
-
-use crate::place::{Account, CONTAINER, Place, Polls};
 
 /// Long enough for a handful of requests on a busy machine; two dozen
 /// validations wait until it has passed.
@@ -31,21 +30,21 @@ pub(crate) struct Factory {
     account: Account,
     /// For the hooks; no provider uses it.
     client: Client,
-    polls: Polls,
+    short_polls: ShortPolls,
     /// How many databases there are; the hooks act on the last.
     databases: AtomicU32,
 }
 
 impl Factory {
-    pub(crate) async fn open(place: Place, polls: Polls) -> Factory {
-        let account = Account::open(place).await;
+    pub(crate) async fn open(kind: AccountKind, short_polls: ShortPolls) -> Factory {
+        let account = Account::open(kind).await;
         let client = account.client().await;
-        Factory { account, client, polls, databases: AtomicU32::new(0) }
+        Factory { account, client, short_polls, databases: AtomicU32::new(0) }
     }
 
     pub(crate) async fn close(self) {
         drop(self.client);
-        self.account.close().await;
+        self.account.stop().await;
     }
 
     /// The container of the last provider.
@@ -70,7 +69,7 @@ fn database_name(number: u32) -> String {
 impl ProviderFactory for Factory {
     async fn create_provider(&self) -> Arc<dyn Provider> {
         let number = self.databases.fetch_add(1, Ordering::SeqCst) + 1;
-        self.account.provider(&database_name(number), self.polls).await
+        self.account.provider(&database_name(number), self.short_polls).await
     }
 
     fn lock_timeout(&self) -> Duration {

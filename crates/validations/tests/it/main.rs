@@ -18,9 +18,6 @@ mod factory;
 mod libc_shim;
 mod list;
 mod newer;
-#[allow(dead_code, reason = "the provider's own tests need more of it")]
-#[path = "../../../provider/tests/it/place.rs"]
-mod place;
 mod real_time;
 mod suite;
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]

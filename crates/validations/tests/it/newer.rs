@@ -4,9 +4,9 @@
 //! in the list, and runs here with a version before and one after the change.
 
 use duroxide::provider_validation::race_replay::test_continue_as_new_transition_delivery;
+use perihelion_testkit::provider::{AccountKind, ShortPolls};
 
 use crate::factory::Factory;
-use crate::place::{Place, Polls};
 
 /// Calls the macro `$then` with its arguments in brackets and the list.
 macro_rules! every_newer_validation {
@@ -48,28 +48,29 @@ pub(crate) const STAMP_BEFORE: &str = "0.1.30";
 pub(crate) const STAMP_AFTER: &str = "0.1.31";
 
 /// Runs the validation with a history that the given version wrote.
-pub(crate) async fn transition(place: Place, stamp: &str) {
-    let factory = Factory::open(place, Polls::AnswerAtOnce).await;
+pub(crate) async fn transition(kind: AccountKind, stamp: &str) {
+    let factory = Factory::open(kind, ShortPolls::ReturnAtOnce).await;
     test_continue_as_new_transition_delivery(&factory, stamp).await;
     factory.close().await;
 }
 
-/// `module place time`: see `suite`.
+/// `module kind time`: see `tests_in` in `suite`.
 macro_rules! stamped_tests_in {
-    ($world:ident $place:ident $time:ident) => {
+    ($world:ident $kind:ident $time:ident) => {
         mod $world {
+            use perihelion_testkit::provider::AccountKind;
+
             use crate::newer::{STAMP_AFTER, STAMP_BEFORE, transition};
-            use crate::place::Place;
             use crate::$time::run;
 
             #[test]
             fn a_history_from_before_the_change_continues() {
-                run(transition(Place::$place, STAMP_BEFORE));
+                run(transition(AccountKind::$kind, STAMP_BEFORE));
             }
 
             #[test]
             fn a_history_from_after_the_change_continues() {
-                run(transition(Place::$place, STAMP_AFTER));
+                run(transition(AccountKind::$kind, STAMP_AFTER));
             }
         }
     };

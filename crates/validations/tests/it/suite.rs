@@ -5,10 +5,10 @@
 //! poll to return at once, the other wants it to wait until its timeout. The
 //! provider's long-poll threshold decides, so each pair runs with its own.
 
-/// `[module place time]`: the module's name, the `Place` of the account, and
+/// `[module kind time]`: the module's name, the `AccountKind` of the account, and
 /// `real_time` or `virtual_time`, whose `run` runs a validation to its end.
 macro_rules! tests_in {
-    ([$world:ident $place:ident $time:ident]
+    ([$world:ident $kind:ident $time:ident]
      factory { $($module:ident { $($name:ident)* })* }
      short_polls { $($short:ident)* }
      long_polls { $($long:ident)* }
@@ -17,10 +17,10 @@ macro_rules! tests_in {
         mod $world {
             use duroxide::provider_validation as validation;
             use duroxide::provider_validation::ProviderFactory as _;
+            use perihelion_testkit::provider::{AccountKind, ShortPolls};
 
             use crate::$time::run;
             use crate::factory::Factory;
-            use crate::place::{Place, Polls};
 
             $(mod $module {
                 use super::*;
@@ -28,7 +28,7 @@ macro_rules! tests_in {
                 $(#[test]
                 fn $name() {
                     run(async {
-                        let factory = Factory::open(Place::$place, Polls::AnswerAtOnce).await;
+                        let factory = Factory::open(AccountKind::$kind, ShortPolls::ReturnAtOnce).await;
                         validation::$module::$name(&factory).await;
                         factory.close().await;
                     });
@@ -41,7 +41,7 @@ macro_rules! tests_in {
                 $(#[test]
                 fn $short() {
                     run(async {
-                        let factory = Factory::open(Place::$place, Polls::AnswerAtOnce).await;
+                        let factory = Factory::open(AccountKind::$kind, ShortPolls::ReturnAtOnce).await;
                         let provider = factory.create_provider().await;
                         validation::long_polling::$short(&*provider, factory.short_poll_threshold()).await;
                         factory.close().await;
@@ -51,7 +51,7 @@ macro_rules! tests_in {
                 $(#[test]
                 fn $any() {
                     run(async {
-                        let factory = Factory::open(Place::$place, Polls::AnswerAtOnce).await;
+                        let factory = Factory::open(AccountKind::$kind, ShortPolls::ReturnAtOnce).await;
                         validation::long_polling::$any(&*factory.create_provider().await).await;
                         factory.close().await;
                     });
@@ -64,7 +64,7 @@ macro_rules! tests_in {
                 $(#[test]
                 fn $long() {
                     run(async {
-                        let factory = Factory::open(Place::$place, Polls::Wait).await;
+                        let factory = Factory::open(AccountKind::$kind, ShortPolls::Wait).await;
                         validation::long_polling::$long(&*factory.create_provider().await).await;
                         factory.close().await;
                     });
@@ -73,7 +73,7 @@ macro_rules! tests_in {
                 $(#[test]
                 fn $any() {
                     run(async {
-                        let factory = Factory::open(Place::$place, Polls::Wait).await;
+                        let factory = Factory::open(AccountKind::$kind, ShortPolls::Wait).await;
                         validation::long_polling::$any(&*factory.create_provider().await).await;
                         factory.close().await;
                     });

@@ -6,27 +6,25 @@ use std::time::Duration;
 use duroxide::providers::{Provider, TagFilter};
 use duroxide_cdb::CosmosDBProvider;
 use perihelion_client::{Client, Credential};
-use perihelion_server::{RegionNames, Server, ServerOptions};
+use perihelion_server::ServerOptions;
+use perihelion_testkit::TestServer;
+use perihelion_testkit::regions::{EAST, three_regions};
 
-use super::DRAIN_GRACE;
 use crate::cases::steps::{LOCK, Turn, ack, begin_with, done, enqueue, raised, take, take_work, work};
 use crate::cases::world::{CaseFailure, Outcome};
-
-const REGIONS: [&str; 2] = ["East US", "West US"];
 
 /// A replication delay that is longer than a turn.
 const LAG: Duration = Duration::from_secs(5);
 
-async fn serve() -> Server {
-    let regions = RegionNames::new(REGIONS).unwrap();
+async fn serve() -> TestServer {
     let mut options = ServerOptions::default();
-    (options.account.regions, options.account.replication_delay) = (regions, LAG);
-    Server::start(options).await.unwrap()
+    (options.account.regions, options.account.replication_delay) = (three_regions(), LAG);
+    TestServer::on_socket(options).await
 }
 
-async fn open(server: &Server, preferred: &str) -> Result<CosmosDBProvider, CaseFailure> {
+async fn open(server: &TestServer, preferred: &str) -> Result<CosmosDBProvider, CaseFailure> {
     let client = Client::builder()
-        .with_endpoint(&format!("http://{}", server.local_addr()))
+        .with_endpoint(&server.url())
         .with_credential(Credential::emulator())
         .with_preferred_regions([preferred])
         .connect()
@@ -37,8 +35,8 @@ async fn open(server: &Server, preferred: &str) -> Result<CosmosDBProvider, Case
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_provider_sees_its_own_turns_in_a_lagging_region() {
     let server = serve().await;
-    let lived: Outcome = async {
-        let provider = open(&server, REGIONS[1]).await?;
+    let outcome: Outcome = async {
+        let provider = open(&server, EAST).await?;
         begin_with(&provider, "order", Turn { works: vec![work("order", 1)], ..Turn::of("order", 1) })
             .await?;
         assert_eq!(provider.read("order").await?.len(), 1);
@@ -56,8 +54,8 @@ async fn a_provider_sees_its_own_turns_in_a_lagging_region() {
         Ok(())
     }
     .await;
-    if let Err(CaseFailure(why)) = lived {
+    if let Err(CaseFailure(why)) = outcome {
         panic!("{why}");
     }
-    server.drain(DRAIN_GRACE).await;
+    server.stop().await;
 }

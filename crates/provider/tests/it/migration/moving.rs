@@ -6,14 +6,15 @@ use std::time::Duration;
 
 use duroxide_cdb::{ContainerName, Migration, MigrationReport};
 use perihelion_client::Client;
-use perihelion_server::{Clock, Embedded, EmbeddedOptions};
+use perihelion_server::{Clock, EmbeddedOptions};
+use perihelion_testkit::TestServer;
+use perihelion_testkit::provider::{Account, AccountKind};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
 use super::finish::{assert_moved, finish, open};
 use super::fixture::{DATABASE, Fixture};
 use super::{OLD, documents, refusal};
-use crate::place::{Account, Place};
 
 const NEW: &str = "new";
 
@@ -36,7 +37,7 @@ async fn exists(client: &Client, container: &str) -> bool {
 
 /// An account in memory with the old container.
 async fn with_old(fixture: &Fixture) -> (Account, Client) {
-    let account = Account::open(Place::Embedded).await;
+    let account = Account::open(AccountKind::Embedded).await;
     let client = account.client().await;
     fixture.put(&client, OLD, |_| true).await;
     (account, client)
@@ -45,8 +46,8 @@ async fn with_old(fixture: &Fixture) -> (Account, Client) {
 #[tokio::test]
 async fn workflows_of_the_published_crate_are_migrated_and_complete() {
     let fixture = Fixture::read();
-    for place in [Place::Embedded, Place::WireWithFourPartitions] {
-        let account = Account::open(place).await;
+    for kind in [AccountKind::Embedded, AccountKind::WireWithFourPartitions] {
+        let account = Account::open(kind).await;
         let client = account.client().await;
         let old = fixture.put(&client, OLD, |_| true).await;
         let before = documents(&old).await;
@@ -63,11 +64,11 @@ async fn workflows_of_the_published_crate_are_migrated_and_complete() {
         let provider = open(&client, NEW).await;
         assert_moved(&provider, &fixture).await;
         finish(provider).await;
-        assert_eq!(documents(&old).await, before, "{place:?}: the old container has changed");
+        assert_eq!(documents(&old).await, before, "{kind:?}: the old container has changed");
         let again = migration(&client).run(|_| {}).await.unwrap();
         assert!(again.was_done && again.instances == 0, "{again:?}");
         drop((client, old));
-        account.close().await;
+        account.stop().await;
     }
 }
 
@@ -99,7 +100,7 @@ async fn an_interrupted_migration_continues_and_copies_nothing_twice() {
     assert_moved(&provider, &fixture).await;
     finish(provider).await;
     drop(client);
-    account.close().await;
+    account.stop().await;
 }
 
 #[tokio::test]
@@ -111,7 +112,7 @@ async fn a_dry_run_counts_everything_and_writes_nothing() {
     let real = migration(&client).run(|_| {}).await.unwrap();
     assert_eq!(dry, real);
     drop(client);
-    account.close().await;
+    account.stop().await;
 }
 
 #[tokio::test]
@@ -129,7 +130,7 @@ async fn an_unreadable_instance_is_named_and_keeps_the_new_container_closed() {
     assert_eq!((report.left.as_slice(), report.failed.len()), (&["event-1".to_owned()][..], 0));
     assert_eq!(refusal(&client, NEW).await, None);
     drop(client);
-    account.close().await;
+    account.stop().await;
 }
 
 /// An outbox entry whose message was delivered, and one whose child has run: neither is
@@ -158,13 +159,13 @@ async fn a_message_that_was_delivered_is_not_sent_again() {
     assert_eq!(of("spawned-1").await.unwrap().len(), 1);
     assert_eq!(of("spawned-2").await.unwrap().len(), 0);
     drop((client, new));
-    account.close().await;
+    account.stop().await;
 }
 
 #[tokio::test]
 async fn a_wrong_source_or_target_is_refused() {
     let fixture = Fixture::read();
-    let account = Account::open(Place::Embedded).await;
+    let account = Account::open(AccountKind::Embedded).await;
     let client = account.client().await;
     fixture.put(&client, OLD, |it| it["instanceId"] == "done-1").await;
     fixture.put(&client, "older", |it| it["instanceId"] == "done-1").await;
@@ -190,7 +191,7 @@ async fn a_wrong_source_or_target_is_refused() {
     between(OLD, NEW).run(|_| {}).await.unwrap();
     check("older", NEW, "another migration, from shop/old").await;
     drop(client);
-    account.close().await;
+    account.stop().await;
 }
 
 /// A container counts as in use while it changes or has a valid lock. The test sets the
@@ -201,10 +202,9 @@ async fn a_container_in_use_is_migrated_only_by_force() {
     let wall = || std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970");
     let behind = Arc::new(AtomicU64::new(3600));
     let hand = Arc::clone(&behind);
-    let mut options = EmbeddedOptions::default();
-    options.clock = Clock::from_fn(move || wall() - Duration::from_secs(hand.load(Ordering::SeqCst)));
-    let account = Embedded::open(options).await.unwrap();
-    let client = Client::over(&account.endpoint(), account.transport()).await.unwrap();
+    let clock = Clock::from_fn(move || wall() - Duration::from_secs(hand.load(Ordering::SeqCst)));
+    let account = TestServer::in_process(EmbeddedOptions::default().with_clock(clock)).await;
+    let client = account.client().await;
     let old = fixture.put(&client, OLD, |it| it["instanceId"] == "done-1").await;
     let careful = |to: &str| Migration::new(client.clone(), name(OLD), name(to));
 
@@ -229,5 +229,5 @@ async fn a_container_in_use_is_migrated_only_by_force() {
     assert!(why.contains("\"done-1\" was written to within the last minute"), "{why}");
     careful("third").with_force(true).run(|_| {}).await.unwrap();
     drop((client, old));
-    account.close().await;
+    account.stop().await;
 }

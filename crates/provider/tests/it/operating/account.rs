@@ -4,9 +4,8 @@ use std::time::Duration;
 
 use duroxide_cdb::CosmosDBProvider;
 use perihelion_client::{ContainerProperties, IndexingPolicy, TimeToLive};
-use perihelion_server::{Embedded, EmbeddedOptions, RegionNames};
-
-use super::client;
+use perihelion_server::{EmbeddedOptions, RegionNames};
+use perihelion_testkit::TestServer;
 
 /// Two write regions may both accept a commit under the same etag.
 #[tokio::test]
@@ -15,8 +14,8 @@ async fn a_multi_write_account_is_refused_with_the_reason() {
     for is_multi_write in [false, true] {
         let options =
             EmbeddedOptions::default().with_regions(regions.clone()).with_multi_write(is_multi_write);
-        let engine = Embedded::open(options).await.unwrap();
-        let opened = CosmosDBProvider::builder().with_client(client(&engine).await).open().await;
+        let server = TestServer::in_process(options).await;
+        let opened = CosmosDBProvider::builder().with_client(server.client().await).open().await;
         match (is_multi_write, opened) {
             (false, Ok(provider)) => provider.close().await,
             (true, Err(error)) => {
@@ -27,7 +26,7 @@ async fn a_multi_write_account_is_refused_with_the_reason() {
             }
             (_, opened) => panic!("{is_multi_write}: {opened:?}"),
         }
-        engine.close().await;
+        server.stop().await;
     }
 }
 
@@ -35,8 +34,8 @@ async fn a_multi_write_account_is_refused_with_the_reason() {
 /// remove waiting workflows.
 #[tokio::test]
 async fn time_to_live_is_switched_on_and_a_default_expiry_is_refused() {
-    let engine = Embedded::open(EmbeddedOptions::default()).await.unwrap();
-    let client = client(&engine).await;
+    let server = TestServer::in_process(EmbeddedOptions::default()).await;
+    let client = server.client().await;
     let database = client.create_database_if_missing("shop").await.unwrap();
     let off = ContainerProperties::new("off", "/instanceId");
     let hour = ContainerProperties::new("hour", "/instanceId").with_ttl(Duration::from_secs(3600));
@@ -60,8 +59,7 @@ async fn time_to_live_is_switched_on_and_a_default_expiry_is_refused() {
     let open = open("locked");
     let reads_first = r#"{"operation":"container","container":"locked","delayMs":1,"count":2}"#;
     for rule in [reads_first, forbidden] {
-        let answer = engine.manage(http::Method::POST, "faults", rule).await.unwrap();
-        assert!(answer.status().is_success(), "{rule}");
+        server.fault(rule).await;
     }
     open.await.unwrap();
     let locked = client.database("shop").container("locked");
@@ -71,8 +69,8 @@ async fn time_to_live_is_switched_on_and_a_default_expiry_is_refused() {
 /// Without these indexes the service refuses every fetch.
 #[tokio::test]
 async fn a_foreign_container_is_refused_with_the_reason() {
-    let engine = Embedded::open(EmbeddedOptions::default()).await.unwrap();
-    let client = client(&engine).await;
+    let server = TestServer::in_process(EmbeddedOptions::default()).await;
+    let client = server.client().await;
     let database = client.create_database_if_missing("shop").await.unwrap();
     let ours =
         |name: &str, policy| ContainerProperties::new(name, "/instanceId").with_indexing_policy(policy);
@@ -88,21 +86,20 @@ async fn a_foreign_container_is_refused_with_the_reason() {
         assert!(error.message.contains(&format!("shop/{}", properties.id)), "{error}");
         assert!(words.iter().all(|word| error.message.contains(word)) && !error.is_retryable(), "{error}");
     }
-    engine.close().await;
+    server.stop().await;
 }
 
 /// An Entra ID identity may read and write documents but not create containers.
 #[tokio::test]
 async fn without_the_right_to_create_the_container_the_error_says_what_to_do() {
-    let engine = Embedded::open(EmbeddedOptions::default()).await.unwrap();
-    let client = client(&engine).await;
+    let server = TestServer::in_process(EmbeddedOptions::default()).await;
+    let client = server.client().await;
     let forbidden = r#"{"operation":"database","status":403,"count":1}"#;
-    let answer = engine.manage(http::Method::POST, "faults", forbidden).await.unwrap();
-    assert!(answer.status().is_success());
+    server.fault(forbidden).await;
     let error = CosmosDBProvider::builder().with_client(client).open().await.unwrap_err();
     for word in ["duroxide/duroxide", "403", "/instanceId", "time to live -1"] {
         assert!(error.message.contains(word), "{error}");
     }
     assert!(!error.is_retryable(), "{error}");
-    engine.close().await;
+    server.stop().await;
 }

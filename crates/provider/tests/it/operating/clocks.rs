@@ -2,24 +2,23 @@
 
 use duroxide::providers::{Provider, WorkItem};
 use duroxide_cdb::CosmosDBProvider;
-use perihelion_client::{Client, Credential};
-use perihelion_server::{Server, ServerOptions};
+use perihelion_server::ServerOptions;
+use perihelion_testkit::TestServer;
 
 use super::{LOCK, NOW, RARELY, event, metadata, start};
 
 const MINUTE_MS: i64 = 60_000;
 
 /// A provider on a machine whose clock is wrong by this much.
-async fn provider_with(server: &Server, error_ms: i64) -> CosmosDBProvider {
-    let endpoint = format!("http://{}", server.local_addr());
-    let client = Client::with_credential(&endpoint, Credential::emulator()).await.unwrap();
+async fn provider_with(server: &TestServer, error_ms: i64) -> CosmosDBProvider {
+    let client = server.client().await;
     let builder = CosmosDBProvider::builder().with_client(client).with_reconciler(RARELY, RARELY);
     builder.with_clock_error_ms(error_ms).open().await.unwrap()
 }
 
 #[tokio::test]
 async fn clocks_two_minutes_apart_neither_steal_locks_nor_hide_messages() {
-    let server = Server::start(ServerOptions::default()).await.unwrap();
+    let server = TestServer::on_socket(ServerOptions::default()).await;
     for (holder, other) in [(-MINUTE_MS, MINUTE_MS), (MINUTE_MS, -MINUTE_MS)] {
         let (holder, other) = (provider_with(&server, holder).await, provider_with(&server, other).await);
         let instance = format!("of {}", holder.metrics().clock_offset_ms.signum());

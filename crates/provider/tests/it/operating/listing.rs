@@ -5,19 +5,20 @@ use std::collections::BTreeSet;
 
 use duroxide::providers::{Provider, ProviderAdmin};
 use duroxide_cdb::{CosmosDBProvider, ListOptions, ListOrder, ListPage, ListedInstance};
-use perihelion_server::{Embedded, EmbeddedOptions};
+use perihelion_server::EmbeddedOptions;
+use perihelion_testkit::TestServer;
 
-use super::{LOCK, NOW, client, event, metadata, start};
+use super::{LOCK, NOW, event, metadata, start};
 
 const COUNT: usize = 23;
 
 /// The instances that a filter should select.
 type Suits = Box<dyn Fn(&ListedInstance) -> bool>;
 
-async fn world(partitions: u32) -> (Embedded, CosmosDBProvider) {
+async fn world(partitions: u32) -> (TestServer, CosmosDBProvider) {
     let options = EmbeddedOptions::default().with_partitions(partitions).with_strict_gateway(true);
-    let engine = Embedded::open(options).await.unwrap();
-    let provider = CosmosDBProvider::builder().with_client(client(&engine).await).open().await.unwrap();
+    let server = TestServer::in_process(options).await;
+    let provider = CosmosDBProvider::builder().with_client(server.client().await).open().await.unwrap();
     for n in 0..COUNT {
         let instance = format!("{}-{n:02}", if n % 2 == 0 { "even" } else { "odd" });
         let parent = (n % 5 == 4).then_some("even-00");
@@ -27,7 +28,7 @@ async fn world(partitions: u32) -> (Embedded, CosmosDBProvider) {
     provider.enqueue_for_orchestrator(start("queued", None), None).await.unwrap();
     commit(&provider, "gone", None, 0).await;
     provider.delete_instance("gone", true).await.unwrap();
-    (engine, provider)
+    (server, provider)
 }
 
 /// One turn of a new instance. Of every three instances one completes and one fails.
@@ -69,7 +70,7 @@ async fn ids(provider: &CosmosDBProvider, options: &ListOptions, size: u32) -> V
 #[tokio::test]
 async fn every_instance_is_listed_once_whatever_the_page_and_the_order() {
     for partitions in [1, 4] {
-        let (engine, provider) = world(partitions).await;
+        let (server, provider) = world(partitions).await;
         let existing: BTreeSet<String> = provider.list_instances().await.unwrap().into_iter().collect();
         assert_eq!(existing.len(), COUNT);
         for order in [ListOrder::Stored, ListOrder::RecentFirst] {
@@ -80,13 +81,13 @@ async fn every_instance_is_listed_once_whatever_the_page_and_the_order() {
                 assert_eq!((listed.len(), &set), (COUNT, &existing), "{partitions} {order:?} {size}");
             }
         }
-        engine.close().await;
+        server.stop().await;
     }
 }
 
 #[tokio::test]
 async fn filters_select_instances_and_rows_have_all_fields() {
-    let (engine, provider) = world(4).await;
+    let (server, provider) = world(4).await;
     let all =
         provider.list(&ListOptions::new().with_page_size(100).with_output(true)).await.unwrap().instances;
     assert_eq!(all.len(), COUNT);
@@ -124,7 +125,7 @@ async fn filters_select_instances_and_rows_have_all_fields() {
     let running = all.iter().find(|row| row.status == "Running").unwrap();
     assert_eq!((running.output_length, running.completed_at), (None, None));
     // A row with a large output has its length only.
-    let container = client(&engine).await.database("duroxide").container("duroxide");
+    let container = server.client().await.database("duroxide").container("duroxide");
     let apart =
         perihelion_client::Patch::new().set("/output", serde_json::json!({"b": "b:1", "n": 2, "len": 4096}));
     container.patch(ended.instance_id.as_str(), "i", &apart.unwrap()).await.unwrap();
@@ -137,7 +138,7 @@ async fn filters_select_instances_and_rows_have_all_fields() {
 
 #[tokio::test]
 async fn a_page_costs_the_same_among_few_and_among_many() {
-    let (_engine, provider) = world(1).await;
+    let (_server, provider) = world(1).await;
     let spent = || provider.metrics().methods.get("list").map_or(0.0, |method| method.request_units);
     let options = ListOptions::new().with_page_size(5);
     provider.list(&options).await.unwrap();
@@ -153,7 +154,7 @@ async fn a_page_costs_the_same_among_few_and_among_many() {
 
 #[tokio::test]
 async fn a_token_of_another_listing_is_refused() {
-    let (_engine, provider) = world(1).await;
+    let (_server, provider) = world(1).await;
     let page = provider.list(&ListOptions::new().with_page_size(2)).await.unwrap();
     let token = page.continuation.expect("there is more");
     let other = ListOptions::new().with_status("Failed").with_continuation(token.as_str());

@@ -2,33 +2,27 @@
 
 use duroxide::providers::{Provider, ProviderAdmin};
 use duroxide_cdb::CosmosDBProvider;
-use http::Method;
-use perihelion_server::{Embedded, EmbeddedOptions};
-use serde_json::Value;
+use perihelion_server::EmbeddedOptions;
+use perihelion_testkit::TestServer;
 
 use super::{LOCK, NOW, provider, smallest_workflow, start};
 
-async fn counters(engine: &Embedded) -> Value {
-    let answer = engine.manage(Method::GET, "counters", "").await.unwrap();
-    serde_json::from_slice(answer.body()).unwrap()
-}
-
 #[tokio::test]
 async fn the_provider_counts_what_the_server_counts() {
-    let engine = Embedded::open(EmbeddedOptions::default()).await.unwrap();
-    let provider = provider(&engine).await;
+    let server = TestServer::in_process(EmbeddedOptions::default()).await;
+    let provider = provider(&server).await;
     // The first request loads the container's metadata, which the provider does not count.
     smallest_workflow(&provider, "first").await;
     let before = provider.metrics();
-    engine.manage(Method::DELETE, "counters", "").await.unwrap();
+    server.reset_counters().await;
     for n in 0..3 {
         smallest_workflow(&provider, &format!("order {n}")).await;
     }
-    let (after, counted) = (provider.metrics(), counters(&engine).await);
-    assert_eq!(after.requests - before.requests, counted["requests"].as_u64().unwrap(), "{counted}");
+    let (after, counts) = (provider.metrics(), server.request_counts().await);
+    assert_eq!(after.requests - before.requests, counts.requests, "{counts:?}");
     let spent = after.request_units - before.request_units;
-    let charged = counted["requestUnits"].as_f64().unwrap();
-    assert!((spent - charged).abs() < 0.1, "{spent} RU here, {charged} RU there");
+    let charged = counts.request_units;
+    assert!((spent - charged).abs() < 0.1, "{spent} RU by the provider, {charged} RU by the server");
     let calls = |name: &str| after.methods[name].calls - before.methods[name].calls;
     assert_eq!(calls("enqueue_for_orchestrator"), 3);
     assert_eq!(calls("fetch_orchestration_item"), 6);
@@ -40,10 +34,10 @@ async fn the_provider_counts_what_the_server_counts() {
 
 #[tokio::test]
 async fn throttled_requests_failed_calls_and_stolen_locks_are_counted() {
-    let engine = Embedded::open(EmbeddedOptions::default()).await.unwrap();
-    let (first, second): (CosmosDBProvider, _) = (provider(&engine).await, provider(&engine).await);
+    let server = TestServer::in_process(EmbeddedOptions::default()).await;
+    let (first, second): (CosmosDBProvider, _) = (provider(&server).await, provider(&server).await);
     let fault = r#"{"operation":"create_item","count":2,"status":429,"subStatus":3200,"retryAfterMs":1}"#;
-    engine.manage(Method::POST, "faults", fault).await.unwrap();
+    server.fault(fault).await;
     first.enqueue_for_orchestrator(start("a", None), None).await.unwrap();
     let enqueued = &first.metrics().methods["enqueue_for_orchestrator"];
     assert_eq!((enqueued.calls, enqueued.failures, enqueued.requests), (1, 0, 3), "{enqueued:?}");
@@ -64,8 +58,8 @@ async fn throttled_requests_failed_calls_and_stolen_locks_are_counted() {
 /// A writer sees its own writes, and a frequent reader is answered from the cache.
 #[tokio::test]
 async fn counts_are_fresh_for_a_writer_and_cached_for_a_frequent_reader() {
-    let engine = Embedded::open(EmbeddedOptions::default()).await.unwrap();
-    let provider = provider(&engine).await;
+    let server = TestServer::in_process(EmbeddedOptions::default()).await;
+    let provider = provider(&server).await;
     for n in 1..=3 {
         smallest_workflow(&provider, &format!("order {n}")).await;
         assert_eq!(provider.get_system_metrics().await.unwrap().completed_instances, n);
@@ -95,9 +89,9 @@ async fn counts_are_fresh_for_a_writer_and_cached_for_a_frequent_reader() {
 /// delivered.
 #[tokio::test]
 async fn an_outbox_that_waits_has_an_age_until_it_is_delivered() {
-    let engine = Embedded::open(EmbeddedOptions::default()).await.unwrap();
+    let server = TestServer::in_process(EmbeddedOptions::default()).await;
     let often = std::time::Duration::from_millis(50);
-    let builder = CosmosDBProvider::builder().with_client(super::client(&engine).await);
+    let builder = CosmosDBProvider::builder().with_client(server.client().await);
     let mut provider = builder.with_reconciler(often, NOW).open().await.unwrap();
     provider.set_outbox_fault_injector(duroxide_cdb::OutboxFaultInjector::fail_next(1));
     provider.enqueue_for_orchestrator(start("parent", None), None).await.unwrap();

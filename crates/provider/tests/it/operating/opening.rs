@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use duroxide::providers::ProviderError;
 use duroxide_cdb::{CosmosDBProvider, CosmosDBProviderConfig};
-use perihelion_server::{Server, ServerOptions};
+use perihelion_server::ServerOptions;
+use perihelion_testkit::{ScratchDirectory, TestServer};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
@@ -46,8 +47,8 @@ async fn answering_404() -> String {
 
 #[tokio::test]
 async fn a_wrong_account_setting_is_refused_with_its_cause() {
-    let server = Server::start(ServerOptions::default()).await.unwrap();
-    let endpoint = &format!("http://{}", server.local_addr());
+    let server = TestServer::on_socket(ServerOptions::default()).await;
+    let endpoint = &server.url();
     let new = CosmosDBProvider::new;
     check(CosmosDBProvider::builder().open(), &["endpoint", "connection string"]).await;
     check(CosmosDBProvider::new_with_config(CosmosDBProviderConfig::default()), &["key", "base64"]).await;
@@ -75,8 +76,7 @@ async fn a_wrong_account_setting_is_refused_with_its_cause() {
 
 #[tokio::test]
 async fn an_embedded_directory_is_opened_by_one_provider() {
-    let directory = std::env::temp_dir().join(format!("duroxide-cdb-opening-{}", std::process::id()));
-    std::fs::create_dir_all(&directory).unwrap();
+    let directory = ScratchDirectory::new();
     let (file, data) = (directory.join("file"), directory.join("data"));
     std::fs::write(&file, "no database").unwrap();
     let [at_file, at_data] = [&file, &data].map(|path| path.display().to_string());
@@ -86,5 +86,4 @@ async fn an_embedded_directory_is_opened_by_one_provider() {
     check(CosmosDBProvider::embedded(&data), &[&at_data, "has it open"]).await;
     first.close().await;
     CosmosDBProvider::embedded(&data).await.unwrap().close().await;
-    std::fs::remove_dir_all(&directory).unwrap();
 }

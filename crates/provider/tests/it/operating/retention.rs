@@ -9,10 +9,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use duroxide::providers::{Provider, ProviderAdmin, WorkItem};
 use duroxide::{Event, EventKind};
 use duroxide_cdb::{CosmosDBProvider, ListOptions, RetentionOptions};
-use perihelion_server::{Clock, Embedded, EmbeddedOptions};
+use perihelion_server::{Clock, EmbeddedOptions};
+use perihelion_testkit::TestServer;
 use serde_json::json;
 
-use super::{LOCK, NOW, RARELY, client, event, metadata, smallest_workflow, start};
+use super::{LOCK, NOW, RARELY, event, metadata, smallest_workflow, start};
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 const OFTEN: Duration = Duration::from_millis(50);
@@ -21,7 +22,7 @@ const OFTEN: Duration = Duration::from_millis(50);
 const PATIENCE: Duration = Duration::from_secs(20);
 
 struct World {
-    engine: Embedded,
+    server: TestServer,
     /// Seconds added to the real clock.
     passed: Arc<AtomicU64>,
 }
@@ -34,9 +35,7 @@ impl World {
             let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
             now + Duration::from_secs(more.load(Ordering::SeqCst))
         });
-        let mut options = EmbeddedOptions::default();
-        options.clock = clock;
-        World { engine: Embedded::open(options).await.unwrap(), passed }
+        World { server: TestServer::in_process(EmbeddedOptions::default().with_clock(clock)).await, passed }
     }
 
     fn pass(&self, time: Duration) {
@@ -47,7 +46,7 @@ impl World {
     /// more than a day, so that it does not adjust to the engine's time.
     async fn provider(&self, ahead: Duration) -> CosmosDBProvider {
         let retention = RetentionOptions::new().with_finished_for(DAY).with_executions_kept(3);
-        let builder = CosmosDBProvider::builder().with_client(client(&self.engine).await);
+        let builder = CosmosDBProvider::builder().with_client(self.server.client().await);
         let often = if ahead.is_zero() { RARELY } else { OFTEN };
         let builder = builder.with_reconciler(often, Duration::ZERO).with_retention(retention);
         builder.with_clock_error_ms(ahead.as_millis() as i64).open().await.unwrap()
@@ -55,7 +54,7 @@ impl World {
 
     /// The number of documents of instances.
     async fn documents(&self) -> u64 {
-        let container = client(&self.engine).await.database("duroxide").container("duroxide");
+        let container = self.server.client().await.database("duroxide").container("duroxide");
         let query = "SELECT VALUE COUNT(1) FROM c WHERE IS_STRING(c.instanceId)";
         container.query::<u64>(query).first().await.unwrap().unwrap()
     }
@@ -102,7 +101,7 @@ async fn an_instance_of_one_document_expires_and_its_name_is_free_again() {
     assert_eq!(listed(&provider).await, ["running"]);
     assert!(provider.get_instance_info("done").await.is_err());
     assert!(provider.read("done").await.unwrap().is_empty());
-    world.engine.manage(http::Method::POST, "maintain", "").await.unwrap();
+    world.server.manage(http::Method::POST, "maintain", "").await;
     assert_eq!(world.documents().await, 1, "only the running instance is left");
     assert!(provider.metrics().requests - spent <= 5, "the service's TTL removes the document");
 

@@ -12,8 +12,7 @@ use duroxide::runtime::{Runtime, RuntimeOptions};
 use duroxide::{ActivityContext, OrchestrationContext, OrchestrationRegistry};
 use duroxide_cdb::CosmosDBProvider;
 use perihelion_client::{Client, Credential};
-
-use crate::place::CONTAINER;
+use perihelion_testkit::provider::CONTAINER;
 
 /// The environment variable with the settings of a child: endpoint, lock timeout in
 /// milliseconds, numbers of orchestration and work dispatchers, tag.

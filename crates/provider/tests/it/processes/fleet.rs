@@ -11,14 +11,15 @@ use std::time::Duration;
 use duroxide::providers::Provider;
 use duroxide::{Client, EventKind};
 use duroxide_cdb::CosmosDBProvider;
-use perihelion_client::{Container, Credential, Query};
-use perihelion_server::{Server, ServerOptions};
+use perihelion_client::{Container, Query};
+use perihelion_server::ServerOptions;
+use perihelion_testkit::TestServer;
+use perihelion_testkit::provider::CONTAINER;
 use tokio::sync::{Semaphore, oneshot};
 use tokio::time::Instant;
 
 use super::child::{DATABASE, READY, RUNS, Role, spawn};
 use super::watch::{Ledger, Started, Watch};
-use crate::place::CONTAINER;
 
 /// How often the parent asks which jobs are completed.
 const GLANCE: Duration = Duration::from_millis(25);
@@ -36,8 +37,7 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(40);
 const UNDER_WAY_MAX: usize = 16;
 
 pub(super) struct Fleet {
-    server: Server,
-    endpoint: String,
+    server: TestServer,
     lock: Duration,
     /// The parent's provider. It starts jobs and fetches none.
     provider: Arc<CosmosDBProvider>,
@@ -59,15 +59,13 @@ impl Drop for Member {
 
 impl Fleet {
     pub(super) async fn open(lock: Duration) -> Fleet {
-        let server = Server::start(ServerOptions::default()).await.unwrap();
-        let endpoint = format!("http://{}", server.local_addr());
-        let client =
-            perihelion_client::Client::with_credential(&endpoint, Credential::emulator()).await.unwrap();
+        let server = TestServer::on_socket(ServerOptions::default()).await;
+        let client = server.client().await;
         let container = client.database(DATABASE).container(CONTAINER);
         let builder = CosmosDBProvider::builder().with_client(client);
         let provider = builder.with_database(DATABASE).with_container(CONTAINER).open().await.unwrap();
         let (children, ledger) = (Vec::new(), Ledger::default());
-        Fleet { server, endpoint, lock, provider: Arc::new(provider), container, children, ledger }
+        Fleet { server, lock, provider: Arc::new(provider), container, children, ledger }
     }
 
     pub(super) fn ledger(&self) -> &Ledger {
@@ -77,7 +75,7 @@ impl Fleet {
     /// Starts a child, waits until it serves, and returns its number.
     pub(super) async fn join(&mut self, role: Role) -> usize {
         let number = self.children.len();
-        let mut child = spawn(&self.endpoint, self.lock, &role);
+        let mut child = spawn(&self.server.url(), self.lock, &role);
         let output = BufReader::new(child.stdout.take().expect("piped"));
         self.children.push(Member(child));
         let (ready, is_ready) = oneshot::channel();
@@ -173,9 +171,8 @@ impl Fleet {
     }
 
     pub(super) async fn close(self) {
-        drop(self.children);
-        drop(self.provider);
-        self.server.drain(GLANCE).await;
+        drop((self.children, self.provider, self.container));
+        self.server.stop().await;
     }
 }
 
